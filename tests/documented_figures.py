@@ -201,7 +201,7 @@ def explored() -> engine.Exploration:
 
 def best_row(rank: int) -> list[str]:
     """Of one of the best three: id, the degrees, and figures as the command prints them."""
-    from engine.cli.output import quantity
+    from engine.cli.output import format_quantity
     from engine.columns import by_name
     from engine.economics import derived_columns
 
@@ -209,7 +209,7 @@ def best_row(rank: int) -> list[str]:
     row = best.join(derived_columns(explored().scenario, best)).iloc[rank]
     names = ("id", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "pipeline_interleaving", "sample_rate",
              "tokens_per_gpu", "tflops_per_gpu", "mfu", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")  # fmt: skip
-    return [quantity(by_name(name), row[name]) for name in names]
+    return [format_quantity(by_name(name), row[name]) for name in names]
 
 
 def serving(kind: str) -> list[str]:
@@ -244,6 +244,7 @@ def reasons() -> list[str]:
 
 
 BEST = "{} {} {} {} {} {} %s {} {} {} {} ... {} {}"
+
 
 @cache
 def asked() -> dict[str, Any]:

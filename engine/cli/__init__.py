@@ -1,1 +1,1 @@
-"""The command `shardscape`: one module per command, and what they share."""
+"""The command `shardscape`: one module per command, and shared modules."""

@@ -1,10 +1,10 @@
-"""What `explore` and `best` share: the scenario asked for, and how it is told."""
+"""Scenario of `explore` and `best`, from arguments or a document, and its printed line."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.output import calibration_of, evaluated_by, text_table, write
+from engine.cli.output import calibration_of, evaluated_by, text_table, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ def scenario_of(
     import engine
     from engine.cli.limits import parse_limits
 
-    said = {} if document is None else _said(document)
+    said = {} if document is None else _read_scenario_document(document)
     given = {
         "model": model, "system": system, "num_procs": procs, "max_batch_size": max_batch, "datatype": datatype,
         "cost_model": cost_model, "calibration": calibration_of(calibration),
@@ -49,8 +49,8 @@ def scenario_of(
     return engine.Scenario.of(**{**asked, "limits": {**said.get("limits", {}), **parse_limits(limits or [])}})
 
 
-def _said(file: Path) -> dict[str, Any]:
-    """What the document of a scenario says, by the arguments of `engine.Scenario.of`."""
+def _read_scenario_document(file: Path) -> dict[str, Any]:
+    """Return the document of a scenario, by the arguments of `engine.Scenario.of`."""
     from engine import ScenarioError
     from engine.questions.scenario_documents import scenario_of as scenario_in
     from models.documents import read_json
@@ -65,8 +65,8 @@ def _said(file: Path) -> dict[str, Any]:
 
 
 def write_scenario(scenario: Scenario) -> None:
-    """Prints the scenario in a line, and what of its model the figures do not represent."""
-    write(
+    """Print the scenario in a line, and parts of its model that the figures do not represent."""
+    write_line(
         f"{scenario.model.title or scenario.model.name} on {scenario.num_procs:,} x "
         f"{scenario.system.title or scenario.system.name}, batch up to {scenario.max_batch_size:,}, "
         f"{scenario.datatype}; {evaluated_by(scenario.cost_model, scenario.calibration_name)}"
@@ -75,11 +75,11 @@ def write_scenario(scenario: Scenario) -> None:
 
 
 def write_unrepresented(model: Model, stream: TextIO | None = None) -> None:
-    """Prints what of a model no figure represents; nothing for most models."""
+    """Print parts of a model that no figure represents; nothing for most models."""
     import models
 
     for sentence in models.unrepresented(model):
-        write(f"Not represented: {sentence}", stream=stream)
+        write_line(f"Not represented: {sentence}", stream=stream)
 
 
 def write_reasons(counts: Mapping[str, int]) -> None:
@@ -88,8 +88,8 @@ def write_reasons(counts: Mapping[str, int]) -> None:
 
     reasons = sorted(counts.items(), key=lambda item: -item[1])
     if reasons:
-        write()
-        write(text_table(("infeasible because", "executions"), [(BY_CODE[c].label, f"{n:,}") for c, n in reasons]))
+        write_line()
+        write_line(text_table(("infeasible because", "executions"), [(BY_CODE[c].label, f"{n:,}") for c, n in reasons]))
 
 
 def write_stages(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
@@ -97,7 +97,7 @@ def write_stages(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
     from engine.launch import stage_options
 
     if options := stage_options(scenario.model, execution):
-        write(f"Stages of the first, for Megatron: {options}")
+        write_line(f"Stages of the first, for Megatron: {options}")
 
 
 def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
@@ -109,15 +109,15 @@ def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
     if not cost_model_of(scenario).takes_calibration:
         return
     if unknown := scenario.not_measured(execution):
-        write(f"Of the first: {told_not_measured(unknown)}")
+        write_line(f"Of the first: {told_not_measured(unknown)}")
         return
     found = interval_of(scenario, execution)
     if found is None:
-        write("Too few runs of this kind of model were measured to say how far the step of the first may be off.")
+        write_line("Too few runs of this kind of model were measured to say how far the step of the first may be off.")
         return
     step = float(execution["total_time"])
     low, high = step * found.low, step * found.high
-    write(
+    write_line(
         f"Step of the first: {found.share:.0%} of {found.rests_on}, took {found.low:.2f} to {found.high:.2f} times "
         f"what a fit without their source predicts; here {low:.4g} to {high:.4g} s."
     )

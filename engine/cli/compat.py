@@ -1,4 +1,4 @@
-"""What leans on the inside of Typer: the group of commands, and which errors it tells about by itself.
+"""Wrappers for private names of Typer: the group of commands, and the errors that it reports by itself.
 
 Checked with Typer 0.29.2, which brings its own copy of Click or uses the installed one, depending on the version.
 `tests/engine/test_compat.py` fails where one of the names has gone.
@@ -13,23 +13,23 @@ from typing import Any
 import typer
 from typer.core import TyperGroup as Group
 
-__all__ = ["Group", "is_typers", "run"]
+__all__ = ["Group", "is_typers", "run_app"]
 
 
 def is_typers(error: BaseException) -> bool:
-    """Returns whether an exception is one with which Typer ends the command or tells how it is used."""
+    """Return whether Typer ends the command or reports its usage with an exception."""
     return type(error).__module__.split(".")[0] in ("typer", "click")
 
 
-def run(app: typer.Typer, arguments: Sequence[str] | None, name: str) -> None:
-    """Runs a command by a name of ours: Typer's own way of being called takes the name from the interpreter's.
+def run_app(app: typer.Typer, arguments: Sequence[str] | None, name: str) -> None:
+    """Run a command under our name: Typer's own call takes the name from the interpreter.
 
-    arguments: None for those of the process.
+    arguments: None for the arguments of the process.
     """
-    _built(app)(args=arguments, prog_name=name)
+    _build_command(app)(args=arguments, prog_name=name)
 
 
 @cache
-def _built(app: typer.Typer) -> Any:
-    """Return the command that Typer makes of an application, once: it reads the signature of every function anew."""
+def _build_command(app: typer.Typer) -> Any:
+    """Return the command that Typer makes of an application, made once because it reads every function's signature."""
     return typer.main.get_command(app)

@@ -19,8 +19,8 @@ _WHOLE = {column.name for column in ALL_FIELDS if column.dtype == "int64"}
 def parse_limits(texts: Iterable[str], *, whole: Collection[str] = _WHOLE) -> dict[str, Any]:
     """Limits for `engine.explore` from texts such as "tensor_par=1,2,4", "pipeline_par=..8", "weight_offload=off".
 
-    `whole` are the fields that are numbers. Names and values themselves are checked where the limits are used; what is
-    malformed raises `LimitError`.
+    `whole` are the fields that are numbers. Names and values themselves are checked where the limits are used;
+    malformed texts raise `LimitError`.
     """
     limits: dict[str, Any] = {}
     for text in texts:
@@ -30,14 +30,14 @@ def parse_limits(texts: Iterable[str], *, whole: Collection[str] = _WHOLE) -> di
         if name in limits:
             raise LimitError(f"There are two limits on {shown(name)[1:-1]}; give all its values in one.")
         if name in whole and ".." in values:
-            limits[name] = _range(name, values)
+            limits[name] = _parse_range(name, values)
         else:
-            found = [_value(name, value.strip(), whole) for value in _split(name, values)]
+            found = [_parse_value(name, value.strip(), whole) for value in _split_values(name, values)]
             limits[name] = found[0] if name in OPTIONS and len(found) == 1 else found
     return limits
 
 
-def _split(name: str, text: str) -> list[str]:
+def _split_values(name: str, text: str) -> list[str]:
     """The values of a list; one value may have commas of its own where the field has words that no list names."""
     column = next((column for column in ALL_FIELDS if column.name == name), None)
     if column is None or column.open is None:
@@ -52,24 +52,26 @@ def _split(name: str, text: str) -> list[str]:
     return [*found, pending] if pending else found
 
 
-def _range(name: str, text: str) -> dict[str, int]:
+def _parse_range(name: str, text: str) -> dict[str, int]:
     ends = text.split("..")
     if len(ends) != 2 or not any(end.strip() for end in ends):
         raise LimitError(
             f"The limit {name}={shown(text)[1:-1]} is not a range; write {name}=lo..hi, and leave out at most one end."
         )
-    return {end: _whole(name, part.strip()) for end, part in zip(("min", "max"), ends, strict=True) if part.strip()}
+    return {
+        end: _parse_integer(name, part.strip()) for end, part in zip(("min", "max"), ends, strict=True) if part.strip()
+    }
 
 
-def _value(name: str, text: str, whole: Collection[str]) -> Any:
+def _parse_value(name: str, text: str, whole: Collection[str]) -> Any:
     if name in _BOOLEAN:
         if text.lower() not in _FLAGS:
             raise LimitError(f"{name} cannot be {shown(text)}; it is {', '.join(_FLAGS)}.")
         return _FLAGS[text.lower()]
-    return _whole(name, text) if name in whole else text
+    return _parse_integer(name, text) if name in whole else text
 
 
-def _whole(name: str, text: str) -> int:
+def _parse_integer(name: str, text: str) -> int:
     # int() alone would take "1_0" and refuse thousands of digits with a message of its own.
     if not text.isdecimal() or len(text) > 18:
         raise LimitError(f"{name} cannot be {shown(text)}; it is a whole number.")

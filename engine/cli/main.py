@@ -10,31 +10,31 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 import typer
 
 from engine.cli import compat
-from engine.cli.commands.best import best
-from engine.cli.commands.calibrate import calibrate
-from engine.cli.commands.codesign import codesign
-from engine.cli.commands.cost import cost
-from engine.cli.commands.evaluate import evaluate
-from engine.cli.commands.explore import explore
-from engine.cli.commands.inference import inference
-from engine.cli.commands.launch import export, import_
-from engine.cli.commands.layers import layers
+from engine.cli.commands.best import find_best
+from engine.cli.commands.calibrate import calibrate_model
+from engine.cli.commands.codesign import run_codesign
+from engine.cli.commands.cost import estimate_cost
+from engine.cli.commands.evaluate import evaluate_executions
+from engine.cli.commands.explore import explore_space
+from engine.cli.commands.inference import find_serving
+from engine.cli.commands.launch import export_execution, import_configuration
+from engine.cli.commands.layers import show_layers
 from engine.cli.commands.library import models_app, systems_app
-from engine.cli.commands.mcp import mcp
-from engine.cli.commands.measure import measure
+from engine.cli.commands.mcp import serve_mcp
+from engine.cli.commands.measure import measure_machine
 from engine.cli.commands.plan import plan_app
-from engine.cli.commands.serve import serve
+from engine.cli.commands.serve import serve_dashboard
 from engine.cli.commands.simulate import simulate_app
 from engine.cli.commands.store import store_app
-from engine.cli.commands.validate import validate
-from engine.cli.output import ExitCode, write
+from engine.cli.commands.validate import validate_model
+from engine.cli.output import ExitCode, write_line
 
 __all__ = ["app", "main"]
 
@@ -79,14 +79,14 @@ LONGEST_WORD: Final = 1_024
 """Characters without a space from which a sentence shows the beginning only."""
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What writing to a file or device that takes no more fails with."""
+"""Error codes of writing to a full file or device."""
 
 
 class Reporting(compat.Group):
-    """The group of all commands: whatever goes wrong in one becomes one sentence and an exit code."""
+    """Group of all commands: an error in one becomes one sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command; from here on Ctrl-C is an exception, so that a command can put away what it began."""
+        """Run the command; from here on Ctrl-C is an exception, so that a command can clean up."""
         before: Any = None
         try:
             before = _set_interrupt(signal.default_int_handler)
@@ -100,19 +100,19 @@ class Reporting(compat.Group):
             # Typer's own exceptions end the command or tell how it is used.
             if compat.is_typers(error) or os.environ.get("SHARDSCAPE_TRACEBACK"):
                 raise
-            self._stop(*_told(error))
+            self._stop(*_describe_error(error))
         finally:
             _set_interrupt(before)
 
     @staticmethod
     def _stop(sentence: str, code: ExitCode) -> NoReturn:
         # Paths are told whole; whatever is longer than one can be was no path.
-        write(re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:60]}...", sentence), stream=sys.stderr)
+        write_line(re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:60]}...", sentence), stream=sys.stderr)
         raise typer.Exit(code)
 
 
 def _set_interrupt(handler: Any) -> Any:
-    """Sets what Ctrl-C does, unless it is not for this process or thread; what it did before, None where not set."""
+    """Set the handler of Ctrl-C and return the earlier one; None if this thread or process may not set it."""
     if handler is None or signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
         return None
     with suppress(ValueError):  # only the main thread may, and only it is interrupted
@@ -120,7 +120,7 @@ def _set_interrupt(handler: Any) -> Any:
     return None
 
 
-def _told(error: BaseException) -> tuple[str, ExitCode]:
+def _describe_error(error: BaseException) -> tuple[str, ExitCode]:
     """The sentence and the exit code of an error."""
     text = str(error).strip()
     ours = type(error).__module__.split(".")[0] in ("engine", "models", "hardware")
@@ -146,11 +146,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for command in (
-    serve, explore, best, evaluate, layers, export, inference, cost, codesign, validate, calibrate, measure, mcp,
-):  # fmt: skip
-    app.command()(command)
-app.command("import")(import_)
+commands: Final[dict[str, Callable[..., None]]] = {
+    "serve": serve_dashboard,
+    "explore": explore_space,
+    "best": find_best,
+    "evaluate": evaluate_executions,
+    "layers": show_layers,
+    "export": export_execution,
+    "inference": find_serving,
+    "cost": estimate_cost,
+    "codesign": run_codesign,
+    "validate": validate_model,
+    "calibrate": calibrate_model,
+    "measure": measure_machine,
+    "mcp": serve_mcp,
+    "import": import_configuration,
+}
+for name, command in commands.items():
+    app.command(name)(command)
 app.add_typer(models_app, name="models")
 app.add_typer(systems_app, name="systems")
 app.add_typer(simulate_app, name="simulate")
@@ -163,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    compat.run(app, arguments, "shardscape")
+    compat.run_app(app, arguments, "shardscape")
     raise SystemExit(0)
 
 

@@ -46,7 +46,7 @@ INSTRUCTIONS: Final = (
     "each. Figures are predictions: step_time_interval says how far off measured runs were, not_measured what no run "
     "backs. export_launch turns a row into the configuration of a training framework."
 )
-"""What a server says of itself to whoever connects."""
+"""Description of the server for its clients."""
 
 
 def server_of(answerer: Answerer) -> Server[Any]:
@@ -54,28 +54,28 @@ def server_of(answerer: Answerer) -> Server[Any]:
     calls = 0
 
     async def tools(context: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_tool(name) for name in VERBS])
+        return ListToolsResult(tools=[_build_tool(name) for name in VERBS])
 
     async def call(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         nonlocal calls
         if calls >= MOST_CALLS:
-            return _refusal(f"{calls} calls wait for their answer already; call again when one is answered.")
+            return _error_result(f"{calls} calls wait for their answer already; call again when one is answered.")
         calls += 1
         try:
-            return await _answered(answerer, context, params.name, params.arguments or {})
+            return await _call_verb(answerer, context, params.name, params.arguments or {})
         finally:
             calls -= 1
 
     return Server(
-        "shardscape", version=_version(), title="Shardscape", instructions=INSTRUCTIONS, on_list_tools=tools,
+        "shardscape", version=_package_version(), title="Shardscape", instructions=INSTRUCTIONS, on_list_tools=tools,
         on_call_tool=call,
     )  # fmt: skip
 
 
 async def serve_stdio(answerer: Answerer) -> None:
-    """Serves whoever is at standard input and output, until that ends. answerer: who answers."""
+    """Serve the client at standard input and output until the connection ends. answerer: answers the questions."""
     server = server_of(answerer)
-    threading.Thread(target=_start, args=(answerer,), daemon=True).start()
+    threading.Thread(target=_start_answerer, args=(answerer,), daemon=True).start()
     try:
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
@@ -83,12 +83,12 @@ async def serve_stdio(answerer: Answerer) -> None:
         answerer.close()
 
 
-def _start(answerer: Answerer) -> None:
+def _start_answerer(answerer: Answerer) -> None:
     with suppress(OSError, ExplorationCancelled):
         answerer.start()
 
 
-def _tool(name: str) -> Tool:
+def _build_tool(name: str) -> Tool:
     verb = VERBS[name]
     return Tool(
         name=name, title=verb.title, description=verb.about, input_schema=verb.question_schema(),
@@ -97,10 +97,10 @@ def _tool(name: str) -> Tool:
     )  # fmt: skip
 
 
-async def _answered(
+async def _call_verb(
     answerer: Answerer, context: ServerRequestContext[Any], name: str, question: dict[str, Any]
 ) -> CallToolResult:
-    """The answer to a call, or the sentence that there is none. Whoever takes a call back ends its search."""
+    """Return the answer to a call, or the sentence of its error. A cancelled call ends its search."""
     loop, gone = asyncio.get_running_loop(), threading.Event()
 
     def tell(share: float, doing: str) -> None:
@@ -111,23 +111,23 @@ async def _answered(
     try:
         found = await asyncio.to_thread(answerer.answer, name, question, tell=tell, stops=gone.is_set)
     except QuestionError as problem:
-        return _refusal(str(problem))
+        return _error_result(str(problem))
     except ExplorationCancelled:
-        return _refusal("The question was taken back.")
+        return _error_result("The question was taken back.")
     except (Failed, OSError) as fault:
         LOG.error("%s failed: %s", name, fault)
-        return _refusal("The question failed for a reason of Shardscape's own; the log of the server has it.")
+        return _error_result("The question failed for a reason of Shardscape's own; the log of the server has it.")
     finally:
         gone.set()
     text = json.dumps(found, allow_nan=False, ensure_ascii=False)
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=found)
 
 
-def _refusal(sentence: str) -> CallToolResult:
+def _error_result(sentence: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=sentence)], is_error=True)
 
 
-def _version() -> str:
+def _package_version() -> str:
     try:
         return version("shardscape")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""What all commands print with: exit codes, tables with units, JSON, a line of progress."""
+"""Printing of all commands: exit codes, tables with units, JSON, a line of progress."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = [
     "calibration_of",
     "evaluated_by",
     "executions_table",
-    "quantity",
-    "rate",
+    "format_quantity",
+    "format_rate",
     "statistics_list",
     "text_table",
     "unit_of",
-    "write",
+    "write_line",
 ]
 
 
 class ExitCode(IntEnum):
-    """How the command ended, told to whoever called it; the help text says what each means."""
+    """Exit code of the command; the help text gives the meaning of each."""
 
     NOTHING = 1
     INPUT = 2
@@ -69,12 +69,12 @@ ALWAYS: Final = ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "p
 """Fields that a table of executions shows even where all rows agree."""
 
 
-def write(text: str = "", *, stream: TextIO | None = None) -> None:
+def write_line(text: str = "", *, stream: TextIO | None = None) -> None:
     """Prints a line; characters that a terminal would act on are shown as escapes."""
-    print(_printable(text), file=stream or sys.stdout)
+    print(_escape_controls(text), file=stream or sys.stdout)
 
 
-def _printable(text: str) -> str:
+def _escape_controls(text: str) -> str:
     if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
@@ -97,10 +97,10 @@ def unit_of(column: Column) -> str:
     return SCALES.get(column.unit, (column.unit, 1.0))[0]
 
 
-def quantity(column: Column, value: Any) -> str:
+def format_quantity(column: Column, value: Any) -> str:
     """A value of a column in its printed unit, to four significant digits, without the unit; "-" where absent."""
     if column.dtype == "float64":
-        return _number(float(value) / SCALES.get(column.unit, ("", 1.0))[1])
+        return _format_number(float(value) / SCALES.get(column.unit, ("", 1.0))[1])
     if column.dtype == "bool":
         from engine.columns import choice_label
 
@@ -108,7 +108,7 @@ def quantity(column: Column, value: Any) -> str:
     return str(value)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     if math.isnan(value):
         return "-"
     if math.isinf(value) or value == 0:
@@ -118,7 +118,7 @@ def _number(value: float) -> str:
     return f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
 
 
-def rate(per_second: float) -> str:
+def format_rate(per_second: float) -> str:
     """A rate of executions, such as "21.3 M executions/s"."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if per_second >= size:
@@ -128,7 +128,7 @@ def rate(per_second: float) -> str:
 
 def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterable[int] = (0,)) -> str:
     """Aligned columns under their headers; those at positions `left` align left, the others right."""
-    cells = [list(headers), *([_printable(cell) for cell in row] for row in rows)]
+    cells = [list(headers), *([_escape_controls(cell) for cell in row] for row in rows)]
     widths = [max(len(row[position]) for row in cells) for position in range(len(headers))]
     lefts = set(left)
     lines = [
@@ -142,9 +142,9 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: I
 
 
 def executions_table(table: pd.DataFrame, figures: pd.DataFrame, system: System) -> str:
-    """Executions with what distinguishes them and what comes of them; what all of them share is told once below.
+    """Return a table of executions with their distinguishing fields and figures; common fields are printed once below.
 
-    figures: what follows from their throughputs, in rows of the same index (`engine.economics.derived_columns`).
+    figures: figures derived from throughputs, in rows of the same index (`engine.economics.derived_columns`).
     system: to name networks by.
     """
     from engine.columns import ALL_FIELDS, BESIDE_RATE, by_name, choice_label
@@ -166,8 +166,9 @@ def executions_table(table: pd.DataFrame, figures: pd.DataFrame, system: System)
     ]
     rows = [
         [
-            choice_label(column, row[column.name], networks) if column.dtype == "str" or column.of_network
-            else quantity(column, row[column.name])
+            choice_label(column, row[column.name], networks)
+            if column.dtype == "str" or column.of_network
+            else format_quantity(column, row[column.name])
             for column in columns
         ]
         for row in table.to_dict("records")
@@ -195,7 +196,7 @@ def statistics_list(row: Mapping[str, Any]) -> str:
         lines += ["", group]
         for column in there:
             if column.group == group:
-                value = f"{quantity(column, row[column.name]):>12} {unit_of(column)}".rstrip()
+                value = f"{format_quantity(column, row[column.name]):>12} {unit_of(column)}".rstrip()
                 lines.append(f"  {column.label:<{wide}}  {value}")
     return "\n".join(lines[1:])
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TextIO
 
-from engine.cli.output import rate
+from engine.cli.output import format_rate
 
 if TYPE_CHECKING:
     from engine import Progress
@@ -28,17 +28,17 @@ _BAR: Final = 24
 
 
 class ProgressReport:
-    """How far a command is. On a terminal one line is drawn over and over; elsewhere a line is written after 5 s, and
-    then more and more seldom, so that neither a file nor a log of jobs fills with them.
+    """Progress of a command. On a terminal one line is updated; elsewhere a line is written after 5 s, and then less
+    and less often, so that log files stay short.
 
-    Within `with` it also speaks up where nothing calls it: a step may take minutes.
+    Within `with` it also reports between calls, because a step may take minutes.
 
     Args:
-        what: what is being done, such as "Fitting"; said where a call says nothing more precise.
-        steps: of the whole, by which a rate is told; 0 where there are none.
-        unit: of the steps, in the plural.
-        stream: where it is written; stderr where None.
-        clock: seconds since any time.
+        what: current work, such as "Fitting", unless a call is more precise.
+        steps: total steps, for the rate; 0 without steps.
+        unit: unit of the steps, in the plural.
+        stream: output stream; stderr if None.
+        clock: returns seconds since any time.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class ProgressReport:
         self.clear()
 
     def __call__(self, share: float, doing: str = "") -> None:
-        """Takes note of how far the command is.
+        """Record and report the progress.
 
         Args:
-            share: of all work that is done, from 0 to 1.
-            doing: what is being done; that of the command where empty.
+            share: share of all work that is done, from 0 to 1.
+            doing: current work; the work of the command if empty.
         """
         with self._lock:
             self._share = min(max(share, 0.0), 1.0)
@@ -138,10 +138,10 @@ class ExplorationLine:
         self.calls += 1
         share = progress.done / progress.total if progress.total else 1.0
         left = f"{progress.seconds_left:.1f} s left" if math.isfinite(progress.seconds_left) else "starting"
-        text = f"{share:4.0%}  {progress.done:,} of {progress.total:,}  {rate(progress.rate)}  {left}"
+        text = f"{share:4.0%}  {progress.done:,} of {progress.total:,}  {format_rate(progress.rate)}  {left}"
         if self._shown:
             wide = min(_BAR, terminal_width() - len(text) - 4)  # figures first: a narrow terminal has no bar
-            self._stream.write(f"\r\x1b[K{(bar(share, wide) + text)[: terminal_width() - 1]}")
+            self._stream.write(f"\r\x1b[K{(draw_bar(share, wide) + text)[: terminal_width() - 1]}")
             self._stream.flush()
         elif self._clock() >= self._due:
             self._wait = min(2.0 * self._wait, LONGEST_S)
@@ -156,7 +156,7 @@ class ExplorationLine:
             self._stream.flush()
 
 
-def bar(share: float, wide: int) -> str:
+def draw_bar(share: float, wide: int) -> str:
     """Returns a bar of so many signs, filled by a share; empty where there is no room for one."""
     filled = round(wide * share)
     return f"[{'#' * filled}{'.' * (wide - filled)}] " if wide > 1 else ""

@@ -1,10 +1,10 @@
-"""What `best --recommended` tells: the recommended execution, what the fastest takes, and why others lose."""
+"""Output of `best --recommended`: the recommended execution, mechanisms of the fastest, reasons against others."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.output import quantity, text_table, unit_of, write
+from engine.cli.output import format_quantity, text_table, unit_of, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,33 +17,35 @@ __all__ = ["write_recommendation"]
 def write_recommendation(found: Recommendation) -> None:
     """Prints the recommendation."""
     terms, own = found.terms, found.execution
-    write()
+    write_line()
     if own is None:
-        write("Recommended: nothing. Every execution that runs offloads, comes too near to capacity, or rests on")
-        write("something that was never measured; --headroom, --allow-offload and --allow-unmeasured say what may.")
+        write_line("Recommended: nothing. Every execution that runs offloads, comes too near to capacity, or rests on")
+        write_line(
+            "something that was never measured; --headroom, --allow-offload and --allow-unmeasured say what may."
+        )
         return
     from engine.recommendation import mechanisms_of
 
     basis = "" if terms.time is None else f", half the width of the interval of {terms.time.rests_on}"
     room = "" if terms.memory is None else f", the error of memory in {terms.memory.rests_on}"
-    write(f"Recommended: the simplest of {found.close:,} that are too close to call")
-    write(_table(found, [own], [""]))
-    write(f"It takes {', '.join(mechanisms_of(own).values()) or 'nothing beyond data parallelism'}.")
-    write(f"Too close to call: within {terms.error:.1%}{basis}.")
-    write(f"Memory kept free: {terms.headroom:.1%} of what is predicted{room}.")
+    write_line(f"Recommended: the simplest of {found.close:,} that are too close to call")
+    write_line(_candidates_table(found, [own], [""]))
+    write_line(f"It takes {', '.join(mechanisms_of(own).values()) or 'nothing beyond data parallelism'}.")
+    write_line(f"Too close to call: within {terms.error:.1%}{basis}.")
+    write_line(f"Memory kept free: {terms.headroom:.1%} of what is predicted{room}.")
     if found.waived:
-        write(f"Never measured, whatever the execution: {', '.join(found.waived)}.")
+        write_line(f"Never measured, whatever the execution: {', '.join(found.waived)}.")
     if not found.is_fastest:
-        write(f"The fastest is {found.difference:.1%} faster: {found.why}.")
+        write_line(f"The fastest is {found.difference:.1%} faster: {found.why}.")
     if found.contenders:
-        write()
-        write("The best of different layouts, and why each is not recommended")
+        write_line()
+        write_line("The best of different layouts, and why each is not recommended")
         rows = [one.execution for one in found.contenders]
-        write(_table(found, rows, [one.reason or "recommended" for one in found.contenders]))
+        write_line(_candidates_table(found, rows, [one.reason or "recommended" for one in found.contenders]))
 
 
-def _table(found: Recommendation, rows: list[Mapping[str, Any]], reasons: list[str]) -> str:
-    """Executions as text: what they are, how fast, how much memory, and a reason each."""
+def _candidates_table(found: Recommendation, rows: list[Mapping[str, Any]], reasons: list[str]) -> str:
+    """Return executions as text: layout, speed, memory, and a reason each."""
     import pandas as pd
 
     from engine.columns import BESIDE_RATE, by_name
@@ -58,7 +60,7 @@ def _table(found: Recommendation, rows: list[Mapping[str, Any]], reasons: list[s
     columns = [by_name(name) for name in names if name in rows[0]]
     header = [column.short + (f" [{unit_of(column)}]" if column.unit not in ("", "samples/s") else "")
               for column in columns]  # fmt: skip
-    cells = [[quantity(column, row[column.name]) for column in columns] for row in rows]
+    cells = [[format_quantity(column, row[column.name]) for column in columns] for row in rows]
     if any(reasons):
         header.append("why not")
         cells = [[*row, reason] for row, reason in zip(cells, reasons, strict=True)]

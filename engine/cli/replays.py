@@ -1,4 +1,4 @@
-"""How commands tell of a replayed schedule, and the options that they share."""
+"""Output of commands about a replayed schedule, and their shared options."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.output import as_json, text_table, write
+from engine.cli.output import as_json, text_table, write_line
 
 if TYPE_CHECKING:
     from engine.simulate import Replay
 
 __all__ = [
-    "CsvOption", "GroupOption", "MemoryLimitOption", "SendModeOption", "TorchOption", "TraceOption", "tell",
+    "CsvOption", "GroupOption", "MemoryLimitOption", "SendModeOption", "TorchOption", "TraceOption", "print_replay",
 ]  # fmt: skip
 
 SendModeOption = Annotated[
@@ -35,7 +35,7 @@ TorchOption = Annotated[
 ]
 
 
-def tell(found: Replay, *, csv: bool, json: bool, trace: Path | None, torch: Path | None) -> None:
+def print_replay(found: Replay, *, csv: bool, json: bool, trace: Path | None, torch: Path | None) -> None:
     """Prints a replay, and writes the files that were asked for.
 
     Args:
@@ -50,18 +50,18 @@ def tell(found: Replay, *, csv: bool, json: bool, trace: Path | None, torch: Pat
     from engine.simulate.exports import chrome_trace_json, torch_csv
 
     if csv:
-        write(found.tasks.drop(columns="pair").to_csv(index=False, float_format="%.12g").rstrip())
+        write_line(found.tasks.drop(columns="pair").to_csv(index=False, float_format="%.12g").rstrip())
     elif json:
-        write(as_json(_document(found)))
+        write_line(as_json(_replay_document(found)))
     else:
-        _print(found)
+        _print_summary(found)
     for path, made in ((trace, chrome_trace_json), (torch, torch_csv)):
         if path is not None:
-            _write(path, made(found))
-            write(f"{path} is written.", stream=sys.stderr)
+            _write_file(path, made(found))
+            write_line(f"{path} is written.", stream=sys.stderr)
 
 
-def _write(path: Path, text: str) -> None:
+def _write_file(path: Path, text: str) -> None:
     from engine.executions.files import TableWriteError
 
     try:
@@ -70,17 +70,17 @@ def _write(path: Path, text: str) -> None:
         raise TableWriteError(f"{path} cannot be written: {(problem.strerror or 'unknown').lower()}.") from None
 
 
-def _published(found: Replay) -> tuple[str, float | None] | None:
+def _published_value(found: Replay) -> tuple[str, float | None] | None:
     """Returns the published formula of a schedule and its value, None where it does not hold."""
     from engine.simulate.closed_forms import published
 
     return published(found)
 
 
-def _document(found: Replay) -> dict[str, Any]:
+def _replay_document(found: Replay) -> dict[str, Any]:
     idle = found.idle
     spent = (idle["end"] - idle["start"]).groupby(idle["cause"]).sum()
-    told = _published(found)
+    told = _published_value(found)
     return {
         "schedule": found.rule.name if found.rule else None, "title": found.rule.title if found.rule else "own order",
         "stages": found.order.ranks, "microbatches": found.order.empty_from, "chunks": found.order.chunks,
@@ -94,12 +94,12 @@ def _document(found: Replay) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print(found: Replay) -> None:
+def _print_summary(found: Replay) -> None:
     title = found.rule.title if found.rule else "Own order"
     chunks = f", {found.order.chunks} chunks each" if found.order.chunks > 1 else ""
-    write(f"{title}: {found.order.ranks} ranks{chunks}, {found.order.empty_from:,} microbatches")
-    write(f"makespan {found.makespan:.6g} s, longest span {found.longest_span:.6g} s")
-    write()
+    write_line(f"{title}: {found.order.ranks} ranks{chunks}, {found.order.empty_from:,} microbatches")
+    write_line(f"makespan {found.makespan:.6g} s, longest span {found.longest_span:.6g} s")
+    write_line()
     rows = [
         (str(rank), f"{found.busy[rank]:.6g}", f"{found.makespan - found.busy[rank]:.6g}",
          f"{100 * found.bubble_fraction[rank]:.2f}", str(found.peak_activations[rank]),
@@ -107,16 +107,16 @@ def _print(found: Replay) -> None:
         for rank in range(found.order.ranks)
     ]  # fmt: skip
     headers = ("rank", "busy [s]", "idle [s]", "bubble [%]", "activations", "freed at B", "pending W", "messages")
-    write(text_table(headers, rows, left=()))
-    write()
+    write_line(text_table(headers, rows, left=()))
+    write_line()
     idle = found.idle
     for cause, seconds in (idle["end"] - idle["start"]).groupby(idle["cause"]).sum().items():
-        write(f"idle, {cause:<9} {seconds:.6g} s over all ranks")
+        write_line(f"idle, {cause:<9} {seconds:.6g} s over all ranks")
     counts = " + ".join(f"{count} {kind}" for kind, count in found.critical_path.counts.items() if count)
-    write(f"critical path: {counts}")
-    told = _published(found)
+    write_line(f"critical path: {counts}")
+    told = _published_value(found)
     if told is not None:
         value = "does not hold here" if told[1] is None else f"{told[1]:.6g} s"
-        write(f"published: {told[0]}: {value}")
+        write_line(f"published: {told[0]}: {value}")
     for remark in found.remarks:
-        write(remark)
+        write_line(remark)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["check_export", "written"]
+__all__ = ["check_export", "write_table_file"]
 
 
 def check_export(path: Path) -> None:
@@ -27,7 +27,7 @@ def check_export(path: Path) -> None:
         raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
 
 
-def written(table: pd.DataFrame, path: Path) -> None:
+def write_table_file(table: pd.DataFrame, path: Path) -> None:
     """Writes a table. Raises TableWriteError where that fails, and leaves nothing behind then."""
     from engine.executions.files import TableWriteError
 

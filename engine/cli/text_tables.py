@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.output import as_json, text_table, write
+from engine.cli.output import as_json, text_table, write_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,9 +19,9 @@ __all__ = ["TableStream", "write_table", "write_text_table"]
 def write_table(table: pd.DataFrame, *, json: bool, csv: bool) -> None:
     """Prints a table as JSON, as CSV, or as aligned text."""
     if json:
-        write(as_json(table.to_dict("records")))
+        write_line(as_json(table.to_dict("records")))
     elif csv:
-        write(table.to_csv(index=False).rstrip())
+        write_line(table.to_csv(index=False).rstrip())
     else:
         write_text_table(table)
 
@@ -43,20 +43,20 @@ class TableStream:
             self._write(list(self._widths))
             self._begun = True
         values = [row.get(name) for name in self._widths]
-        self._write(values if self._csv else [_shown(value) for value in values])
+        self._write(values if self._csv else [_format_value(value) for value in values])
 
     def _write(self, values: Sequence[Any]) -> None:
         if self._csv:
             line = io.StringIO()
             csv.writer(line, lineterminator="").writerow(["" if value is None else value for value in values])
-            write(line.getvalue())
+            write_line(line.getvalue())
         else:
             cells = (str(value).ljust(wide) for value, wide in zip(values, self._widths.values(), strict=True))
-            write("  ".join(cells).rstrip())
+            write_line("  ".join(cells).rstrip())
         sys.stdout.flush()
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, float):
         return "-" if value != value else f"{value:,.4g}"
     return "-" if value is None else str(value)
@@ -65,6 +65,6 @@ def _shown(value: Any) -> str:
 def write_text_table(table: pd.DataFrame) -> None:
     """Prints a table as aligned text, numbers to four digits."""
 
-    rows = [[_shown(value) for value in row] for row in table.itertuples(index=False)]
+    rows = [[_format_value(value) for value in row] for row in table.itertuples(index=False)]
     texts = [at for at, name in enumerate(table.columns) if table[name].dtype.kind not in "if"]
-    write(text_table([str(name) for name in table.columns], rows, left=texts))
+    write_line(text_table([str(name) for name in table.columns], rows, left=texts))

@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.economics.quantities import Quantity
 
-__all__ = ["Parts", "daly_interval", "expected_seconds", "parts", "young_interval"]
+__all__ = ["Parts", "daly_interval", "expected_seconds", "split_expected_time", "young_interval"]
 
 
 def young_interval(write: Quantity, mtbf: Quantity) -> Quantity:
@@ -67,7 +67,7 @@ def expected_seconds(
 
 
 class Parts(NamedTuple):
-    """What the expected time of a run is made of; the four add up to it."""
+    """Parts of the expected time of a run; the four add up to it."""
 
     compute: float
     """Computing that counts."""
@@ -78,11 +78,11 @@ class Parts(NamedTuple):
     lost: float
     """Computing and writing that a failure threw away."""
     failures: float
-    """How many failures are expected."""
+    """Expected number of failures."""
 
 
-def parts(compute: float, interval: float, write: float, restart: float, mtbf: float) -> Parts:
-    """Tells where the expected time goes.
+def split_expected_time(compute: float, interval: float, write: float, restart: float, mtbf: float) -> Parts:
+    """Return the parts of the expected time of a run.
 
     Failures strike at all times alike, so there are total / M of them; each begins a restart that the next may cut
     short, which takes M (1 - exp(-R/M)) on average (mean of an exponential variable cut off at R).

@@ -1,4 +1,4 @@
-"""What follows from a throughput by one factor: tokens, utilisation, money and energy, each with its formula."""
+"""Figures that follow from a throughput by one factor: tokens, utilisation, money and energy, each with its formula."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from models.token_flops import CONVENTIONS, Convention, TokenFlops, token_flops
 __all__ = ["TRILLION", "Derived", "derived_columns", "derived_of", "flops_of"]
 
 TRILLION: Final = 1e12
-"""Tokens that cost and energy are told for."""
+"""Tokens that cost and energy refer to."""
 
 
 @dataclass(frozen=True, slots=True)

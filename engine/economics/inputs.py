@@ -1,4 +1,4 @@
-"""What a training run's figures rest on besides its speed: every number with its unit, default and source."""
+"""Inputs of a training run's figures besides its speed: every number with its unit, default and source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["INPUTS", "DerivedError", "Input", "RunInputs"]
 
 
 class DerivedError(ValueError):
-    """A figure cannot be derived; the message is one sentence that names the input and what is accepted."""
+    """A figure cannot be derived; the message is one sentence that names the input and the accepted values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Input:
     high: float
     description: str
     source: str
-    """Where the default comes from."""
+    """Source of the default."""
 
     def accepts(self, value: object) -> bool:
-        """Tells whether a value is a number within the bounds."""
+        """Return whether a value is a number within the bounds."""
         return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
 
 
@@ -98,7 +98,7 @@ INPUTS: Final[dict[str, Input]] = {
 """Every input by name, in the order in which people are asked for them."""
 
 
-def _default(name: str) -> float:
+def _default_value(name: str) -> float:
     value = INPUTS[name].default
     assert value is not None, "only inputs that the system does not give have a default of their own"
     return value
@@ -106,27 +106,27 @@ def _default(name: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """The inputs of a training run; see `INPUTS` for what each means, its unit and where its default comes from.
+    """Inputs of a training run; see `INPUTS` for meaning, unit and source of each.
 
-    `None` for a price or a power means that it is not known, and what needs it is left out; for the interval, that the
-    optimum is taken. Raises `DerivedError`, naming field, value and what is accepted.
+    `None` for a price or a power means unknown: figures that need it are left out; for the interval, the optimum is
+    used. Raises `DerivedError`, naming field, value and accepted values.
     """
 
-    tokens: float = _default("tokens")
+    tokens: float = _default_value("tokens")
     usd_low: float | None = None
     usd_high: float | None = None
     power_w: float | None = None
-    power_share: float = _default("power_share")
-    pue: float = _default("pue")
-    mtbf_h: float = _default("mtbf_h")
-    bytes_per_parameter: float = _default("bytes_per_parameter")
-    storage_gb_per_s: float = _default("storage_gb_per_s")
-    restart_s: float = _default("restart_s")
+    power_share: float = _default_value("power_share")
+    pue: float = _default_value("pue")
+    mtbf_h: float = _default_value("mtbf_h")
+    bytes_per_parameter: float = _default_value("bytes_per_parameter")
+    storage_gb_per_s: float = _default_value("storage_gb_per_s")
+    restart_s: float = _default_value("restart_s")
     interval_s: float | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            _check(INPUTS[field.name], getattr(self, field.name), optional=INPUTS[field.name].default is None)
+            _check_value(INPUTS[field.name], getattr(self, field.name), optional=INPUTS[field.name].default is None)
         if (self.usd_low is None) != (self.usd_high is None):
             raise DerivedError("usd_low and usd_high go together; give both, equal where there is one price.")
         if self.usd_low is not None and self.usd_high is not None and self.usd_low > self.usd_high:
@@ -157,7 +157,7 @@ class RunInputs:
         return cls(**{**known, **{name: value for name, value in values.items() if value is not None}})
 
 
-def _check(one: Input, value: Any, *, optional: bool) -> None:
+def _check_value(one: Input, value: Any, *, optional: bool) -> None:
     if value is None and optional:
         return
     if not one.accepts(value):

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from engine.economics.checkpoints import Parts, daly_interval, parts, young_interval
+from engine.economics.checkpoints import Parts, daly_interval, split_expected_time, young_interval
 from engine.economics.inputs import DerivedError, RunInputs
 from engine.economics.quantities import energy_kwh, processor_hours, seconds_for_tokens
 from models.documents import shown
@@ -133,7 +133,7 @@ def training_run(inputs: RunInputs, *, tokens_per_s: float, num_procs: int, para
     young, daly = float(young_interval(write, mtbf)), float(daly_interval(write, mtbf))
     # A run that ends sooner writes one checkpoint, at its end.
     interval = min(daly if inputs.interval_s is None else inputs.interval_s, compute)
-    found = parts(compute, interval, write, inputs.restart_s, mtbf)
+    found = split_expected_time(compute, interval, write, inputs.restart_s, mtbf)
     wall = found.failures * mtbf
     if not math.isfinite(wall) or compute < LEAST_GOODPUT * wall:
         raise DerivedError(

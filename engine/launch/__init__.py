@@ -1,8 +1,8 @@
 """Executions as launch configurations of training frameworks, and back.
 
-`write` turns an execution of a model into everything a framework needs to run it, with two lists: what the framework
-cannot say, and what the configuration sets without a field here. `read` and `read_flags` go the other way, and name
-what they could not read. Each framework is a room of its own behind `engine.launch.contract.Framework`; the registry
+`write` turns an execution of a model into everything a framework needs to run it, with two lists: fields that the
+framework cannot express, and settings without a field here. `read` and `read_flags` go the other way, and list flags
+that they could not read. Each framework is a package of its own behind `engine.launch.contract.Framework`; the registry
 names them. Facts about the frameworks, their flags, defaults and silent corrections, have their versions beside them.
 
     >>> written = engine.launch.write(execution, "llama-3-70B", framework="megatron")     # doctest: +SKIP

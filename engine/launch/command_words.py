@@ -39,13 +39,13 @@ class CommandLaunch:
     def found(
         self, flags: Mapping[str, Any], words: CommandWords, *, remarks: Iterable[str] = (), is_certain: bool = True
     ) -> Found:
-        """Returns the contents of the command.
+        """Return the contents of the command.
 
         Args:
             flags: values by flag.
-            words: from which they were read.
-            remarks: beside those of the launcher.
-            is_certain: whether the command can be of no other framework.
+            words: words that the flags come from.
+            remarks: more remarks, after the launcher's.
+            is_certain: whether the command can belong to no other framework.
         """
         origins = dict(words.origins)
         if self.gpus_origin is not None:
@@ -116,7 +116,7 @@ class CommandWords:
                 continue
             takes_value, takes_many = takes(name)
             values = self.values_behind()
-            self.origins[name] = _origin(name, word, values[:1] if takes_value else [])
+            self.origins[name] = _flag_origin(name, word, values[:1] if takes_value else [])
             kept = values if takes_many else values[:1] if takes_value else []
             for each in values[len(kept) :]:
                 if self.hide(each):
@@ -161,7 +161,7 @@ class CommandWords:
             name: of the flag in the same word, empty where that is another one.
         """
         if name:
-            self.origins[name] = _origin(name, word, [word])
+            self.origins[name] = _flag_origin(name, word, [word])
         if not word.unknown:
             return text
         return UnknownValue(" ".join(word.unknown)[:160], word.line, word.file)
@@ -183,8 +183,8 @@ class CommandWords:
         return dict(self._hidden)
 
 
-def _origin(name: str, word: Word, values: Sequence[Word]) -> Origin:
-    """Where a flag stands, with the expression whose default in the script its value is."""
+def _flag_origin(name: str, word: Word, values: Sequence[Word]) -> Origin:
+    """Return the origin of a flag, with the expression whose default in the script its value is."""
     defaults = ", ".join(dict.fromkeys(each for value in values for each in value.defaults))
     words = f"{name} (the script's default of {defaults})" if defaults else name
     return Origin("stated", words[:200], word.file, word.line)

@@ -1,8 +1,7 @@
-"""What a framework has to be able to do, what is asked of it, and what comes back.
+"""Contract of a framework: its methods, their inputs and their results.
 
-A framework is one object in `engine.launch.registry`: it writes an `Order` and reads flags. Everything that is said in
-words, such as which flag stands for which field, is data (`Framework.terms`), so that pages, guide and remarks say the
-same.
+A framework is one object in `engine.launch.registry`: it writes an `Order` and reads flags. Names of
+flags by field are data (`Framework.terms`), so that pages, guide and remarks agree.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class LaunchError(ValueError):
 class OpenFieldsError(LaunchError):
     """A configuration leaves fields open that a prediction needs.
 
-    `fields` has those that the user has to state, by name, with the reason; what follows from them is not among them.
+    `fields` has the fields that the user has to state, by name, with the reason, without fields that follow from them.
     """
 
     def __init__(self, message: str, fields: Mapping[str, Origin]) -> None:
@@ -84,9 +83,9 @@ class LaunchFile:
 
 @dataclass(frozen=True)
 class Order:
-    """What shall be written.
+    """Execution and model to write as a configuration.
 
-    `execution` has every field of the register: those that were not given have their default, but `attention_kernel`,
+    `execution` has every field of the register: absent ones have their default, except `attention_kernel`,
     which is then None: the framework chooses. `zero_stage` agrees with `optimizer_sharding`. `shape` is the model as
     `engine.launch.shapes.shape_of` has it, `cut` its layers by stage of the model.
     """
@@ -117,11 +116,11 @@ class Written:
     files: tuple[LaunchFile, ...]
     flags: Mapping[str, Any]
     not_expressible: tuple[str, ...] = ()
-    """What the execution has and the framework has no place for, a sentence each."""
+    """Parts of the execution that the framework cannot express, a sentence each."""
     not_modelled: tuple[str, ...] = ()
-    """What the configuration sets and no field here stands for, a sentence each."""
+    """Settings of the configuration that no field here represents, a sentence each."""
     remarks: tuple[str, ...] = ()
-    """What was changed to the nearest the framework has, or has to be seen to by whoever starts it."""
+    """Changes to the nearest value that the framework has, and duties of the user, a sentence each."""
 
     @property
     def text(self) -> str:
@@ -141,9 +140,9 @@ class Written:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a configuration says. Fields that it does not speak of are absent; nothing is invented.
+    """Execution and model of a configuration. Fields that it does not set are absent; nothing is invented.
 
-    `execution` and `model` are by field name; those of the model are listed in `engine.launch.shapes`.
+    `execution` and `model` are by field name; the fields of the model are listed in `engine.launch.shapes`.
     """
 
     framework: str
@@ -152,17 +151,17 @@ class Reading:
     model: dict[str, Any]
     num_procs: int | None = None
     not_modelled: tuple[str, ...] = ()
-    """What the configuration sets and no field here stands for."""
+    """Settings of the configuration that no field here represents."""
     unread: tuple[str, ...] = ()
     """Flags and words that are not known or not understood."""
     remarks: tuple[str, ...] = ()
-    """What was read as the nearest that there is here, or corrected as the framework does it."""
+    """Values read as the nearest one here, or corrected as the framework corrects them."""
     left: tuple[str, ...] = ()
-    """What is left open: fields, words of the model's shape, or things that other sources have to say."""
+    """Open items: fields, words of the model's shape, or values that other sources have to give."""
     refused: str = ""
-    """Why the framework itself would not start this; empty where nothing speaks against it."""
+    """Reason why the framework itself would not start; empty without one."""
     flags: Mapping[str, Any] = field(default_factory=dict)
-    """What was read, by the framework's names."""
+    """Values that were read, by the framework's names."""
     origins: Mapping[str, Origin] = field(default_factory=dict)
     """Source of every value of `execution` and `model` and of `num_procs`, by name, and of those left open."""
     without_effect: tuple[str, ...] = ()
@@ -174,7 +173,7 @@ class Reading:
 
     @property
     def open_fields(self) -> dict[str, Origin]:
-        """Returns what is left open because its value is not known, by field or word of the model's shape."""
+        """Return the fields and words of the model's shape whose value is unknown, with the reason."""
         return {name: each for name, each in self.origins.items() if each.kind == "unknown" and each.words}
 
     @property
@@ -185,7 +184,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Found:
-    """What a file of a framework holds before it is understood: its flags, and what its launcher says."""
+    """Contents of a framework's file before interpretation: its flags, and the settings of its launcher."""
 
     flags: Mapping[str, Any]
     gpus: int | None = None
@@ -193,27 +192,27 @@ class Found:
     unread: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict)
-    """Where each flag stands, and under "gpus" where the number of GPUs stands."""
+    """Origin of each flag, and under "gpus" that of the number of GPUs."""
     is_certain: bool = True
-    """Whether the file can be of no other framework; of guesses the first counts where nothing is certain."""
+    """True if the file can belong to no other framework; without a certain one the first guess counts."""
     recipes: tuple[str, ...] = ()
     """Names of the recipes of which the file has several."""
 
 
 @dataclass(frozen=True)
 class LaunchInputs:
-    """What a caller states beside a configuration."""
+    """Values that the caller states in addition to a configuration."""
 
     gpus: int | None = None
     gpus_origin: Origin | None = None
     origins: Mapping[str, Origin] = field(default_factory=dict)
-    """Where each flag stands."""
+    """Origin of each flag."""
     stated: Mapping[str, Any] = field(default_factory=dict)
     """Values of fields that the caller states for what a configuration leaves open; they count more than it."""
     model: Mapping[str, Any] = field(default_factory=dict)
     """Shape of the model that the caller names, by the words of `engine.launch.shapes`; empty where none."""
     takes_defaults: bool = False
-    """Whether files and variables that are not at hand are taken to hold no flags that are read."""
+    """True to assume that missing files and variables hold no flags that are read."""
 
 
 class Framework(Protocol):
@@ -233,7 +232,7 @@ class Framework(Protocol):
 
     @property
     def version(self) -> str:
-        """Returns which version what is written is for."""
+        """Return the version of the framework that the written configuration is for."""
 
     @property
     def source(self) -> str:

@@ -42,7 +42,7 @@ MOST_FLAGS: Final = 5_000
 """Flags at most; the richest parser knows some 850."""
 LARGEST: Final = 2**31 - 1
 USUAL_NODE: Final = 8
-"""GPUs of a node where nobody says."""
+"""GPUs of a node if nothing gives their number."""
 _OPEN: Final = ("attention_kernel",)
 """Fields that stay open where an execution does not state them: the framework chooses."""
 
@@ -50,16 +50,16 @@ _OPEN: Final = ("attention_kernel",)
 def write(
     execution: Mapping[str, Any], model: ModelLike, *, framework: str, nodes: int | None = None, note: str = ""
 ) -> Written:
-    """Returns the complete configuration with which a framework runs an execution of a model.
+    """Return the complete configuration with which a framework runs an execution of a model.
 
     Args:
-        execution: values by field; fields beyond the 23 may be absent, other names are not looked at.
+        execution: values by field; fields beyond the 23 may be absent, other names are ignored.
         model: name in the library, path, or the model.
-        framework: name of it, one of `engine.launch.FRAMEWORKS`.
-        nodes: machines over which the GPUs are spread evenly; nodes of eight where None.
+        framework: one of `engine.launch.FRAMEWORKS`.
+        nodes: machines over which the GPUs are spread evenly; nodes of eight GPUs if None.
         note: a sentence at the top of the files, such as which execution of several it is.
 
-    Raises `LaunchError` for an execution that is none, and where the framework would refuse it, with its reason;
+    Raises `LaunchError` for an invalid execution or one that the framework would refuse, with the reason;
     `models.ModelFileError` for an unknown model.
     """
     chosen, network = framework_of(framework), model_of(model)
@@ -70,12 +70,14 @@ def write(
         nodes = gpus // each
     elif isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1 or gpus % nodes:
         raise LaunchError(f"{gpus} GPUs cannot be spread over {shown(nodes)} nodes; give a divisor of {gpus}.")
-    made = chosen.write(Order(fields, network, shape_of(network), nodes, gpus // nodes, _cut(network, fields), note))
+    made = chosen.write(
+        Order(fields, network, shape_of(network), nodes, gpus // nodes, _cut_stages(network, fields), note)
+    )
     left_out = tuple(f"Not represented in figures of {network.name}: {each}" for each in unrepresented(network))
     return replace(made, remarks=(*made.remarks, *left_out))
 
 
-def _cut(model: Model, fields: Mapping[str, Any]) -> StageCut:
+def _cut_stages(model: Model, fields: Mapping[str, Any]) -> StageCut:
     """The layers of every stage of the model. Raises LaunchError where the stage layout does not divide them."""
     ranks, chunks, layout = fields["pipeline_par"], fields["pipeline_interleaving"], fields["stage_layout"]
     try:
@@ -90,10 +92,10 @@ def _cut(model: Model, fields: Mapping[str, Any]) -> StageCut:
 
 
 def complete(execution: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an execution with every field of the register, checked as far as no model is needed.
+    """Return an execution with every field of the register, checked as far as possible without the model.
 
-    Absent fields have their defaults; `attention_kernel` is None then, `num_procs` the product of the degrees,
-    `zero_stage` what `optimizer_sharding` says, and `schedule` what the interleaving says.
+    Absent fields get their defaults; `attention_kernel` is then None, `num_procs` the product of the degrees;
+    `zero_stage` follows from `optimizer_sharding`, and `schedule` from the interleaving.
 
     Args:
         execution: values by field name.
@@ -107,11 +109,11 @@ def complete(execution: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for column in ALL_FIELDS:
         value = given.get(column.name)
-        fields[column.name] = None if _absent(value) else _value(column, value)
+        fields[column.name] = None if _is_absent(value) else _convert_value(column, value)
     product = 1
     for name in ("tensor_par", "pipeline_par", "data_par", "context_par"):
         if fields[name] is None:
-            fields[name] = 1 if name == "context_par" else _missing(name)
+            fields[name] = 1 if name == "context_par" else _refuse_missing(name)
         product *= fields[name]
     if fields["num_procs"] is None:
         fields["num_procs"] = product
@@ -122,7 +124,7 @@ def complete(execution: Mapping[str, Any]) -> dict[str, Any]:
         )
     for name in ("batch_size", "microbatch_size"):
         if fields[name] is None:
-            _missing(name)
+            _refuse_missing(name)
     if fields["batch_size"] % (fields["data_par"] * fields["microbatch_size"]):
         raise LaunchError(
             f"A batch of {fields['batch_size']} cannot be shared by {fields['data_par']} replicas in microbatches of "
@@ -140,7 +142,7 @@ def complete(execution: Mapping[str, Any]) -> dict[str, Any]:
         fields["schedule"] = "interleaved" if fields["pipeline_interleaving"] > 1 else "1f1b"
     for column in ALL_FIELDS:
         if fields[column.name] is None and column.name not in _OPEN:
-            fields[column.name] = _default(column)
+            fields[column.name] = _default_value(column)
     return fields
 
 
@@ -210,13 +212,13 @@ def network_of(reading: Reading, model: ModelLike | None, name: str = "imported"
 
 
 def evaluable(execution: Mapping[str, Any] | Reading) -> dict[str, Any]:
-    """Returns an execution with every field that it states, as cost models take it.
+    """Return an execution with every stated field, as cost models accept it.
 
-    Configurations leave on what has no effect, which cost models refuse as a contradiction: gathers repeated where
-    whole blocks are recomputed, and sharing or overlapping something among replicas where there is one.
+    Configurations may contain settings without effect, which cost models refuse as contradictions: repeated gathers
+    with full recomputation, and sharding or overlap among replicas with a single replica.
 
     Args:
-        execution: values by field name, or a `Reading`, of which no open field is filled in.
+        execution: values by field name, or a `Reading`, whose open fields are not filled in.
 
     Raises `LaunchError` as `complete` does, and `OpenFieldsError` as `settle` does.
     """
@@ -236,21 +238,21 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-def _default(column: Column) -> Any:
+def _default_value(column: Column) -> Any:
     if column.default is not None:
         return column.default
     return _DEFAULTS.get(column.name, {"int64": 0, "bool": False, "str": ""}[column.dtype])
 
 
-def _missing(name: str) -> Any:
+def _refuse_missing(name: str) -> Any:
     raise LaunchError(f"The execution does not say {name}; a configuration needs it.")
 
 
-def _absent(value: Any) -> bool:
+def _is_absent(value: Any) -> bool:
     return value is None or value == "" or (isinstance(value, float) and value != value)
 
 
-def _value(column: Column, value: Any) -> Any:
+def _convert_value(column: Column, value: Any) -> Any:
     if column.dtype == "bool":
         found: Any = flag(value)
         right = "true or false"
@@ -274,42 +276,42 @@ def read_flags(
     framework: str, flags: Mapping[str, Any] | Sequence[str], *, gpus: int | None = None,
     stated: Mapping[str, Any] | None = None, model: ModelLike | None = None, takes_defaults: bool = False,
 ) -> Reading:  # fmt: skip
-    """Returns what flags of a framework say of an execution and its model.
+    """Return the execution and model that flags of a framework describe.
 
     Args:
-        framework: name of it, one of `engine.launch.FRAMEWORKS`.
+        framework: one of `engine.launch.FRAMEWORKS`.
         flags: values by the framework's names, True for a flag without a value, an `UnknownValue` for one that is
-            taken from outside; or the words of a command line.
-        gpus: how many there are, where something beside the flags says it; without it, what follows from it is left.
-        stated: values by field that the caller states; they count more than the flags.
-        model: which it is; it counts more than the flags, but for the sequence length.
-        takes_defaults: whether words that are not at hand are taken to hold no flags that are read.
+            taken from outside the file; or the words of a command line.
+        gpus: number of GPUs, if known from elsewhere; without it, fields that follow from it stay open.
+        stated: values by field that override the flags.
+        model: overrides the flags, except for the sequence length.
+        takes_defaults: whether to assume that missing words hold no flags that are read.
 
-    Raises `LaunchError` for an unknown framework, and for flags that are none.
+    Raises `LaunchError` for an unknown framework, and for malformed flags.
     """
     chosen = framework_of(framework)
-    asked = replace(_asked(gpus, stated, model), takes_defaults=takes_defaults)
+    asked = replace(_check_inputs(gpus, stated, model), takes_defaults=takes_defaults)
     if isinstance(flags, str) or not isinstance(flags, Mapping | Sequence):
         raise LaunchError(f"The flags are {shown(flags)}; give values by flag, or a list of words.")
     if len(flags) > MOST_FLAGS:
         raise LaunchError(f"There are {len(flags):,} flags; at most {MOST_FLAGS:,} are read.")
     if not isinstance(flags, Mapping):
-        found = chosen.find(" ".join(_quoted(str(word)) for word in flags), "") or Found({})
-        return _reading(chosen, found, asked)
+        found = chosen.find(" ".join(_quote_word(str(word)) for word in flags), "") or Found({})
+        return _read_found(chosen, found, asked)
     return chosen.read_flags({str(name): value for name, value in flags.items()}, asked)
 
 
-def _asked(gpus: int | None, stated: Mapping[str, Any] | None, model: ModelLike | None) -> LaunchInputs:
-    """What a caller states, checked field by field. Raises `LaunchError` naming the field at fault."""
+def _check_inputs(gpus: int | None, stated: Mapping[str, Any] | None, model: ModelLike | None) -> LaunchInputs:
+    """Return the caller's values, checked field by field. Raises `LaunchError` naming the field at fault."""
     if gpus is not None and (isinstance(gpus, bool) or not isinstance(gpus, int) or not 1 <= gpus <= LARGEST):
         raise LaunchError(f"The number of GPUs is {shown(gpus)}; it must be a whole number from 1.")
     columns = {column.name: column for column in ALL_FIELDS}
     values: dict[str, Any] = {}
     for name, value in (stated or {}).items():
         if name == "num_procs":
-            gpus = _value(columns[name], value)
+            gpus = _convert_value(columns[name], value)
         elif name in columns:
-            values[name] = _value(columns[name], value)
+            values[name] = _convert_value(columns[name], value)
         elif name in SHAPE_WORDS:
             values[name] = value
         else:
@@ -327,8 +329,8 @@ def _asked(gpus: int | None, stated: Mapping[str, Any] | None, model: ModelLike 
     return LaunchInputs(gpus, origin, {}, values, shape)
 
 
-def _reading(framework: Framework, found: Found, asked: LaunchInputs) -> Reading:
-    """What the contents of a file say, with where each flag stands."""
+def _read_found(framework: Framework, found: Found, asked: LaunchInputs) -> Reading:
+    """Return the reading of a file's contents, with the origin of each flag."""
     gpus, origin = (
         (asked.gpus, asked.gpus_origin) if asked.gpus is not None else (found.gpus, found.origins.get("gpus"))
     )
@@ -339,7 +341,7 @@ def _reading(framework: Framework, found: Found, asked: LaunchInputs) -> Reading
     )  # fmt: skip
 
 
-def _quoted(word: str) -> str:
+def _quote_word(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
@@ -385,20 +387,20 @@ def read_text(
     recipe: str | None = None, stated: Mapping[str, Any] | None = None, model: ModelLike | None = None,
     takes_defaults: bool = False,
 ) -> Reading:  # fmt: skip
-    """Returns what the text of a launch configuration says.
+    """Return the execution and model that the text of a launch configuration describes.
 
     Args:
-        content: of the file.
-        name: of the file, for messages and for its ending.
-        framework: name of the framework; the one that knows the file where None.
-        gpus: how many there are, which counts more than what the file says.
-        recipe: name of one recipe of a Python file that has several; the first for pretraining where None.
-        stated: values by field that the caller states for what the file leaves open; they count more than it.
-        model: which it is; it counts more than the file, but for the sequence length.
-        takes_defaults: whether files and variables that are not at hand are taken to hold no flags that are read.
+        content: text of the file.
+        name: file name, for messages and for its ending.
+        framework: name of the framework; detected from the file if None.
+        gpus: number of GPUs; overrides the file.
+        recipe: name of one recipe of a Python file that has several; the first for pretraining if None.
+        stated: values by field for fields that the file leaves open; they override the file.
+        model: overrides the file, except for the sequence length.
+        takes_defaults: whether to assume that missing files and variables hold no flags that are read.
 
-    Raises `LaunchError` for what is no text, too long, or of no framework that is known; `OnlyModelError` for the
-    configuration of a model.
+    Raises `LaunchError` for content that is not text, is too long, or belongs to no known framework; `OnlyModelError`
+    for the configuration of a model.
     """
     if isinstance(content, bytes):
         try:
@@ -409,7 +411,7 @@ def read_text(
         raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration: too long, or not text.")
     check_numbers(content, shown(name)[1:-1], LaunchError)
     content = content.replace("\r\n", "\n").replace("\r", "\n")
-    asked = replace(_asked(gpus, stated, model), takes_defaults=takes_defaults)
+    asked = replace(_check_inputs(gpus, stated, model), takes_defaults=takes_defaults)
     if is_model_config(content):
         raise OnlyModelError(
             f"{shown(name)[1:-1]} is a Hugging Face config.json, which says how a model is built, not how it is "
@@ -433,10 +435,10 @@ def read_text(
         if found is None:
             continue
         if found.is_certain:
-            return _reading(each, found, asked)
+            return _read_found(each, found, asked)
         guess = guess or (each, found)
     if guess is not None:
-        return _reading(*guess, asked)
+        return _read_found(*guess, asked)
     if problem is not None:
         raise problem
     raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration that is known here; read are those of {titles}.")

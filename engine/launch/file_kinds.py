@@ -1,4 +1,4 @@
-"""What kind of file a text is, asked before any framework looks at it: unmistakable formats first, guesses last."""
+"""Kinds of files, detected before any framework reads them: unmistakable formats first, guesses last."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def name_by_kind(text: str, name: str) -> str:
 
 
 def possible_frameworks(text: str, name: str, known: Iterable[Framework]) -> Iterator[Framework]:
-    """Yields the frameworks that a file of its kind can be of.
+    """Yield the frameworks to which a file of its kind can belong.
 
     Args:
-        text: of the file.
-        name: of the file; its ending counts where the text does not show what it is.
-        known: frameworks, in the order in which they are asked.
+        text: text of the file.
+        name: file name; its ending decides if the text does not.
+        known: frameworks, in the order in which they are tried.
     """
     is_yaml = name.lower().endswith(_YAML)
     only: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a step towards the best changes in a configuration: the flags that are others before and after it."""
+"""Flags that differ before and after a step towards the best execution."""
 
 from __future__ import annotations
 
@@ -44,17 +44,19 @@ def flag_changes(stands: Standing, *, framework: str, nodes: int | None = None) 
     Raises `LaunchError` for an unknown framework.
     """
     model = stands.scenario.model
-    before = _flags(stands.row, model, framework, nodes)
+    before = _flags_of(stands.row, model, framework, nodes)
     found = []
     for step in stands.steps:
-        after = _flags(step.execution, model, framework, nodes)
+        after = _flags_of(step.execution, model, framework, nodes)
         known = before is not None and after is not None
-        found.append(_between(before or {}, after or {}) if known else ())
+        found.append(_compare_flags(before or {}, after or {}) if known else ())
         before = after
     return tuple(found)
 
 
-def _flags(execution: Mapping[str, Any], model: Model, framework: str, nodes: int | None) -> Mapping[str, Any] | None:
+def _flags_of(
+    execution: Mapping[str, Any], model: Model, framework: str, nodes: int | None
+) -> Mapping[str, Any] | None:
     """The flags of an execution; None where the framework refuses it."""
     try:
         return write(execution, model, framework=framework, nodes=nodes).flags
@@ -62,7 +64,7 @@ def _flags(execution: Mapping[str, Any], model: Model, framework: str, nodes: in
         return None
 
 
-def _between(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[FlagChange, ...]:
+def _compare_flags(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[FlagChange, ...]:
     names = dict.fromkeys((*before, *after))
     return tuple(
         FlagChange(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)

@@ -10,7 +10,7 @@ from typing import Final
 from engine.launch.contract import Order
 from engine.launch.shell import Call, MissingFile, Script, Word, read_script, slurm
 
-__all__ = ["Launch", "header", "launch_of", "plain", "torchrun"]
+__all__ = ["Launch", "comment_text", "launch_of", "script_header", "torchrun_command"]
 
 _TORCHRUN: Final = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
 _MPI: Final = frozenset({"mpirun", "mpiexec", "orterun", "prun"})
@@ -18,7 +18,7 @@ _OTHERS: Final = frozenset({
     "deepspeed", "accelerate", "python", "python3", "singularity", "apptainer", "docker", "podman", "enroot", "shifter",
     "env", "nsys", "ncu", "numactl", "bash", "sh", "uv", "exec", "nohup", "time", "sudo", "ssh", "pdsh",
 })  # fmt: skip
-"""Programs whose options are not those of the launcher before them."""
+"""Programs whose options do not belong to the launcher before them."""
 _BARE: Final = frozenset({
     "--standalone", "--no_python", "--no-python", "--use_env", "--use-env", "-u", "--no_local_rank", "--run_path",
     "--run-path", "-B", "-O", "--exclusive",
@@ -41,7 +41,7 @@ class Launch:
     before: tuple[Word, ...] = ()
     """Words of the launcher, up to the program's name."""
     remarks: tuple[str, ...] = ()
-    """What the script leaves to whoever starts it, and where it contradicts itself."""
+    """Duties that the script leaves to the user, and its contradictions."""
     gpus_origin: str = ""
     """Options that say the number of GPUs, such as `#SBATCH --nodes, --gpus-per-node`; empty without a number."""
     gpus_line: int = 0
@@ -67,14 +67,14 @@ class _Section:
     options: dict[str, Word] = field(default_factory=dict)
 
 
-def _number(options: Mapping[str, Word], *names: str) -> int | None:
+def _integer_option(options: Mapping[str, Word], *names: str) -> int | None:
     for name in names:
         if name in options:
             return slurm.number_of(options[name])
     return None
 
 
-def _sections(words: Sequence[Word]) -> list[_Section]:
+def _split_launchers(words: Sequence[Word]) -> list[_Section]:
     """Returns the launchers among words, the outermost first, with their options."""
     found: list[_Section] = []
     for place, word in enumerate(words):
@@ -96,7 +96,7 @@ def _sections(words: Sequence[Word]) -> list[_Section]:
 
 
 @lru_cache(maxsize=1)
-def _script(text: str, name: str, files: tuple[tuple[str, str], ...]) -> Script:
+def _cached_script(text: str, name: str, files: tuple[tuple[str, str], ...]) -> Script:
     """Returns a script, which several frameworks ask for one after the other."""
     return read_script(text, name, dict(files))
 
@@ -116,7 +116,7 @@ def launch_of(text: str, marks: Sequence[str], name: str = "", files: Mapping[st
     """
     if not any(each in text for each in marks):
         return None
-    script = _script(text, name, tuple(sorted((files or {}).items())))
+    script = _cached_script(text, name, tuple(sorted((files or {}).items())))
     beginnings = tuple(marks)
     best: tuple[tuple[int, bool, bool], Call] | None = None
     equals: list[Call] = []
@@ -134,25 +134,25 @@ def launch_of(text: str, marks: Sequence[str], name: str = "", files: Mapping[st
     call = best[1]
     start = _program_end(call.words)
     launchers = [*(word for words in call.wrappers for word in words), *call.words[:start]]
-    remarks = list(_remarks(script))
-    gpus = _gpus(launchers, call, script, remarks)
-    others = [each for each in equals if _differs(each, call)]
+    remarks = list(_script_remarks(script))
+    gpus = _count_gpus(launchers, call, script, remarks)
+    others = [each for each in equals if _has_different_words(each, call)]
     if others:
         lines = ", ".join(str(each.words[0].line) for each in others[:6])
         remarks.append(f"The script has other commands of this kind (line {lines}); the one of line "
                        f"{call.words[0].line} is read.")  # fmt: skip
     return Launch(
         tuple(call.words[start:]), None if gpus is None else gpus.gpus, dict(script.exported),
-        tuple(call.words[:start]), tuple(plain(each) for each in remarks), "" if gpus is None else gpus.words,
+        tuple(call.words[:start]), tuple(comment_text(each) for each in remarks), "" if gpus is None else gpus.words,
         0 if gpus is None else gpus.line, tuple(script.missing_files),
     )  # fmt: skip
 
 
-def _differs(one: Call, other: Call) -> bool:
+def _has_different_words(one: Call, other: Call) -> bool:
     return [(each.text, each.unknown) for each in one.words] != [(each.text, each.unknown) for each in other.words]
 
 
-def _remarks(script: Script) -> list[str]:
+def _script_remarks(script: Script) -> list[str]:
     found = [str(each) for each in script.missing_files[:20]]
     if script.not_understood:
         found.append(f"Line {script.not_understood[0]} of the script is not understood as shell syntax; words there "
@@ -171,9 +171,9 @@ def _remarks(script: Script) -> list[str]:
     return found
 
 
-def _gpus(launchers: Sequence[Word], call: Call, script: Script, remarks: list[str]) -> _Statement | None:
+def _count_gpus(launchers: Sequence[Word], call: Call, script: Script, remarks: list[str]) -> _Statement | None:
     """Returns the number of GPUs that launchers and allocation say."""
-    sections = _sections(launchers)
+    sections = _split_launchers(launchers)
     slurm_options: dict[str, Word] = {}
     is_step = any(each.name in slurm.COMMANDS for each in sections)
     if not is_step:
@@ -187,35 +187,35 @@ def _gpus(launchers: Sequence[Word], call: Call, script: Script, remarks: list[s
         if section.name in slurm.COMMANDS:
             slurm_options |= section.options
             of_lines -= set(section.options)
-    allocated = _allocated(slurm_options, of_lines)
-    tasks = _tasks(slurm_options, of_lines)
-    started = _started(sections, slurm_options, of_lines)
+    allocated = _allocated_gpus(slurm_options, of_lines)
+    tasks = _slurm_tasks(slurm_options, of_lines)
+    started = _started_processes(sections, slurm_options, of_lines)
     if started is not None:
-        _contradict(started, allocated, remarks)
+        _remark_contradiction(started, allocated, remarks)
         return started
     if any(section.name in ("torchrun", "deepspeed") for section in sections):
         return allocated
     if any(section.name in _MPI for section in sections):
         for section in sections:
-            count = _number(section.options, "np", "n", "c", "N")
+            count = _integer_option(section.options, "np", "n", "c", "N")
             if section.name in _MPI and count is not None:
                 option = next(each for each in ("np", "n", "c", "N") if each in section.options)
                 return _Statement(count, f"{section.name} -{option}", section.options[option].line)
         return allocated
     if allocated is not None:
-        _contradict(allocated, tasks, remarks)
+        _remark_contradiction(allocated, tasks, remarks)
         return allocated
     return tasks
 
 
-def _contradict(one: _Statement, other: _Statement | None, remarks: list[str]) -> None:
+def _remark_contradiction(one: _Statement, other: _Statement | None, remarks: list[str]) -> None:
     if other is not None and one.gpus != other.gpus:
         remarks.append(f"{one.words} (line {one.line}) gives {one.gpus:,} GPUs, {other.words} (line {other.line}) "
                        f"{other.gpus:,}; {one.gpus:,} are taken.")  # fmt: skip
 
 
-def _named(options: Mapping[str, Word], of_lines: set[str], *names: str) -> str:
-    """Returns options as people write them, those of `#SBATCH` lines first."""
+def _format_options(options: Mapping[str, Word], of_lines: set[str], *names: str) -> str:
+    """Return options as users write them, options of `#SBATCH` lines first."""
     lines = [f"--{each.replace('_', '-')}" for each in names if each in of_lines]
     words = [f"--{each.replace('_', '-')}" for each in names if each in options and each not in of_lines]
     found = [("#SBATCH ", lines), ("srun ", words)]
@@ -226,71 +226,73 @@ def _first_line(options: Mapping[str, Word], *names: str) -> int:
     return min((options[each].line for each in names if each in options), default=0)
 
 
-def _nodes(options: Mapping[str, Word]) -> int | None:
+def _count_nodes(options: Mapping[str, Word]) -> int | None:
     """Returns the number of nodes of an allocation; one where nothing says it, None where it is open."""
     if "nodes" not in options:
         return 1
-    return _number(options, "nodes")
+    return _integer_option(options, "nodes")
 
 
-def _allocated(options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None:
+def _allocated_gpus(options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None:
     """Returns the GPUs that Slurm allocates."""
-    nodes = _nodes(options)
+    nodes = _count_nodes(options)
     of_node = slurm.gpus_of_node(options)
-    total = _number(options, "gpus")
+    total = _integer_option(options, "gpus")
     if total is not None and of_node is None:
-        return _Statement(total, _named(options, of_lines, "gpus"), _first_line(options, "gpus"))
+        return _Statement(total, _format_options(options, of_lines, "gpus"), _first_line(options, "gpus"))
     each = slurm.number_of(of_node[1]) if of_node is not None else None
     if of_node is not None and each is not None and nodes is not None:
         names = ("nodes", of_node[0].lstrip("-").replace("-", "_"))
-        return _Statement(nodes * each, _named(options, of_lines, *names), _first_line(options, *names))
-    of_task, tasks = _number(options, "gpus_per_task"), _tasks(options, of_lines)
+        return _Statement(nodes * each, _format_options(options, of_lines, *names), _first_line(options, *names))
+    of_task, tasks = _integer_option(options, "gpus_per_task"), _slurm_tasks(options, of_lines)
     if of_task is not None and tasks is not None:
         words = f"{tasks.words}, --gpus-per-task"
         return _Statement(tasks.gpus * of_task, words, min(tasks.line, options["gpus_per_task"].line))
     return None
 
 
-def _tasks(options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None:
+def _slurm_tasks(options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None:
     """Returns the processes that Slurm starts, one GPU each."""
-    total = _number(options, "ntasks")
+    total = _integer_option(options, "ntasks")
     if total is not None:
-        return _Statement(total, _named(options, of_lines, "ntasks"), options["ntasks"].line)
-    each, nodes = _number(options, "ntasks_per_node", "tasks_per_node"), _nodes(options)
+        return _Statement(total, _format_options(options, of_lines, "ntasks"), options["ntasks"].line)
+    each, nodes = _integer_option(options, "ntasks_per_node", "tasks_per_node"), _count_nodes(options)
     if each is None or nodes is None:
         return None
     names = ("nodes", "ntasks_per_node", "tasks_per_node")
-    return _Statement(each * nodes, _named(options, of_lines, *names), _first_line(options, *names))
+    return _Statement(each * nodes, _format_options(options, of_lines, *names), _first_line(options, *names))
 
 
-def _started(sections: Sequence[_Section], slurm_options: Mapping[str, Word], of_lines: set[str]) -> _Statement | None:
+def _started_processes(
+    sections: Sequence[_Section], slurm_options: Mapping[str, Word], of_lines: set[str]
+) -> _Statement | None:
     """Returns the processes that torchrun, deepspeed or accelerate start on all nodes."""
     found = None
     for section in sections:
         options = section.options
         if section.name == "torchrun":
-            each_name, nodes_names = _first(options, "nproc_per_node"), ("nnodes",)
+            each_name, nodes_names = _first_option(options, "nproc_per_node"), ("nnodes",)
         elif section.name == "deepspeed":
-            each_name, nodes_names = _first(options, "num_gpus"), ("num_nodes",)
+            each_name, nodes_names = _first_option(options, "num_gpus"), ("num_nodes",)
         elif section.name == "accelerate" and "num_processes" in options:
-            count = _number(options, "num_processes")
+            count = _integer_option(options, "num_processes")
             if count is not None:
                 found = _Statement(count, "accelerate --num_processes", options["num_processes"].line)
             continue
         else:
             continue
-        nodes_name = _first(options, *nodes_names)
-        each = _number(options, each_name) if each_name else None
+        nodes_name = _first_option(options, *nodes_names)
+        each = _integer_option(options, each_name) if each_name else None
         if each_name and each is None and options[each_name].text in ("gpu", "auto"):
             of_node = slurm.gpus_of_node(slurm_options)
             each = slurm.number_of(of_node[1]) if of_node is not None else None
         words = [f"{section.name} --{each_name}"] if each_name else []
         if nodes_name is not None:
-            nodes = _range(options[nodes_name])
+            nodes = _parse_node_range(options[nodes_name])
             words.append(f"--{nodes_name}")
         elif "nodes" in slurm_options:
-            nodes = _number(slurm_options, "nodes")
-            words.append(_named(slurm_options, of_lines, "nodes"))
+            nodes = _integer_option(slurm_options, "nodes")
+            words.append(_format_options(slurm_options, of_lines, "nodes"))
         else:
             nodes = 1
         if each is not None and nodes is not None and each_name is not None and each * nodes < _MOST_GPUS:
@@ -298,11 +300,11 @@ def _started(sections: Sequence[_Section], slurm_options: Mapping[str, Word], of
     return found
 
 
-def _first(options: Mapping[str, Word], *names: str) -> str | None:
+def _first_option(options: Mapping[str, Word], *names: str) -> str | None:
     return next((each for each in names if each in options), None)
 
 
-def _range(word: Word) -> int | None:
+def _parse_node_range(word: Word) -> int | None:
     """Returns a number of nodes; of a range such as 1:4 only one that has one number has a value."""
     least, colon, most = word.text.partition(":")
     return slurm.number_of(word) if not colon or least == most else None
@@ -333,7 +335,7 @@ def _takes_none(text: str) -> bool:
     return not text.startswith("-") or "=" in text or text in _BARE
 
 
-def plain(text: str) -> str:
+def comment_text(text: str) -> str:
     """Returns a text as a comment may hold it: on one line, without what a terminal or shell would act on.
 
     Args:
@@ -342,11 +344,11 @@ def plain(text: str) -> str:
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
-def torchrun(order: Order) -> str:
-    """Returns the beginning of a command that starts a program on every GPU of every node.
+def torchrun_command(order: Order) -> str:
+    """Return the beginning of a command that starts a program on every GPU of every node.
 
     Args:
-        order: what is written.
+        order: execution and model to write.
     """
     nodes = f"--nproc_per_node {order.gpus_per_node} --nnodes {order.nodes}"
     return (
@@ -358,24 +360,24 @@ def torchrun(order: Order) -> str:
 EVERY_NODE: Final = "Start it on every node, with NODE_RANK from 0 and MASTER_ADDR set to the first one."
 
 
-def header(title: str, order: Order, lists: Mapping[str, Sequence[str]], start: str = EVERY_NODE) -> str:
-    """Returns the comment at the top of a script: what it runs, and what is to be known of it.
+def script_header(title: str, order: Order, lists: Mapping[str, Sequence[str]], start: str = EVERY_NODE) -> str:
+    """Return the comment at the top of a script: contents of the run, and remarks.
 
     Args:
-        title: of the framework, with its version.
-        order: what is written.
-        lists: sentences by heading; those without any are left out.
-        start: how it is started on several nodes.
+        title: name and version of the framework.
+        order: execution and model to write.
+        lists: sentences by heading; empty ones are left out.
+        start: how to start on several nodes.
     """
-    network = plain(order.model.title or order.model.name)
+    network = comment_text(order.model.title or order.model.name)
     gpus = order.nodes * order.gpus_per_node
     nodes = f"{order.nodes} nodes of {order.gpus_per_node}" if order.nodes > 1 else "one node"
     lines = [f"{title}: {network} on {gpus} GPUs, {nodes}."]
     if order.nodes > 1:
         lines.append(start)
     if order.note:
-        lines.append(plain(order.note))
+        lines.append(comment_text(order.note))
     for heading, sentences in lists.items():
         if sentences:
-            lines += ["", f"{heading}:", *(f"- {plain(each)}" for each in sentences)]
+            lines += ["", f"{heading}:", *(f"- {comment_text(each)}" for each in sentences)]
     return "\n".join(f"# {line}".rstrip() for line in lines)

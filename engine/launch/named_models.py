@@ -23,7 +23,7 @@ _VOCABULARY: Final = 1_024
 
 
 @functools.lru_cache(maxsize=256)
-def _shape(name: str) -> Mapping[str, Any]:
+def _model_shape(name: str) -> Mapping[str, Any]:
     model = models.load(name)
     shape = shape_of(model)
     del shape["seq"]
@@ -38,17 +38,17 @@ def library_shape(name: str) -> dict[str, Any]:
     Args:
         name: of the model.
     """
-    return dict(_shape(name))
+    return dict(_model_shape(name))
 
 
 def same_blocks(name: str, shape: Mapping[str, Any]) -> bool:
-    """Tells whether a model of the library has the blocks and the vocabulary of a shape.
+    """Return whether a model of the library has the blocks and the vocabulary of a shape.
 
     Args:
-        name: of a model of the library.
+        name: name of a library model.
         shape: by the words of `engine.launch.shapes`.
     """
-    known = _shape(name)
+    known = _model_shape(name)
     if any(known.get(word) != shape.get(word) for word in _TOLD):
         return False
     # The width of an ordinary MLP is used by no layer where all of them have experts.

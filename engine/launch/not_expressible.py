@@ -1,4 +1,4 @@
-"""What several frameworks have no place for, in the same words."""
+"""Sentences about fields that several frameworks cannot express."""
 
 from __future__ import annotations
 

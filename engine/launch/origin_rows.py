@@ -24,7 +24,7 @@ def origin_rows(found: Reading, file: str) -> list[tuple[str, str, str]]:
     rows = []
     for column in ALL_FIELDS:
         if column.name in found.execution:
-            value = _shown(found.execution[column.name], CHOICE_LABELS.get(column.name, {}))
+            value = _format_value(found.execution[column.name], CHOICE_LABELS.get(column.name, {}))
         elif column.name in found.origins:
             value = "open"
         else:
@@ -59,7 +59,7 @@ def _said_by(found: Reading, name: str, file: str, term: str) -> str:
     return f"{origin.words}{place}"
 
 
-def _shown(value: Any, labels: Mapping[str, str]) -> str:
+def _format_value(value: Any, labels: Mapping[str, str]) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:,}" if isinstance(value, int) else labels.get(str(value), str(value))

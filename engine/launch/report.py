@@ -1,8 +1,8 @@
-"""Collecting what is read or written while a configuration is gone through, with the source of every value.
+"""Collects the results of reading or writing a configuration, with the source of every value.
 
-A value gets into a `Reading` only through `Report.say` and `Report.describe`, which run a rule and watch what it asks
-for: flags by `Arguments` and `Settings`, and fields that were read before. From that follows the origin of the value.
-A rule that meets a value that is not known, or a field that is open, leaves its own field open; it cannot fill it in.
+A value gets into a `Reading` only through `Report.say` and `Report.describe`, which run a rule and record its inputs:
+flags from `Arguments` and `Settings`, and fields that were read before. They give the origin of the value. A rule with
+an unknown value or an open field among its inputs leaves its own field open; it cannot fill it in.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from engine.launch.contract import LaunchError, LaunchInputs, Origin, Reading, U
 from engine.launch.shapes import SHAPE_WORDS
 from models.documents import shown
 
-__all__ = ["OPEN", "OpenValue", "Report", "WatchedFields", "truth", "whole"]
+__all__ = ["OPEN", "OpenValue", "Report", "WatchedFields", "parse_flag", "parse_integer"]
 
 _ON, _OFF = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 OPEN: Final = object()
-"""What a rule returns where other sources have to say the value."""
+"""Result of a rule if other sources have to give the value."""
 MODEL_SHAPE: Final = "the model's shape"
 
 
-def truth(value: Any, name: str) -> bool:
+def parse_flag(value: Any, name: str) -> bool:
     """Returns a truth value as configurations write it: True, "true", "yes", 1; None is false.
 
     Args:
@@ -42,7 +42,7 @@ def truth(value: Any, name: str) -> bool:
     raise LaunchError(f"{name} is {shown(value)}; it must be true or false.")
 
 
-def whole(value: Any, name: str, least: int = 1) -> int:
+def parse_integer(value: Any, name: str, least: int = 1) -> int:
     """Returns a whole number as configurations write it: 8, "8", 8.0.
 
     Args:
@@ -71,7 +71,7 @@ class OpenValue(Exception):  # noqa: N818 - a signal between a reader and its re
 
 @dataclass
 class _Trail:
-    """What a rule has asked for."""
+    """Inputs that a rule has read."""
 
     stated: dict[str, Origin] = field(default_factory=dict)
     """Flags that were stated, by name."""
@@ -108,7 +108,7 @@ class WatchedFields(Mapping[str, Any]):
 
 
 class Report:
-    """What was found so far: fields, model, and the lists of a `Reading` or `Written`, each said once."""
+    """Results so far: fields, model, and the lists of a `Reading` or `Written`, each entry once."""
 
     def __init__(self, title: str = "the framework", asked: LaunchInputs | None = None) -> None:
         self.title = title
@@ -125,11 +125,11 @@ class Report:
             self.model.origins[word] = Origin("stated", "--model")
 
     def start_model(self, shape: Mapping[str, Any], origin: Origin) -> None:
-        """Takes over a model's shape that a name stands for; what is stated beside the name counts more.
+        """Use a named model's shape; values stated next to the name override it.
 
         Args:
             shape: values by word.
-            origin: of the name.
+            origin: origin of the name.
         """
         self._has_named = True
         for word, value in shape.items():
@@ -322,11 +322,11 @@ class Report:
         self._add("not_expressible", words)
 
     def without_effect(self, *words: str) -> None:
-        """Notes what is set and changes nothing that is predicted."""
+        """Note settings without effect on the prediction."""
         self._add("without_effect", words)
 
     def unread(self, *words: str) -> None:
-        """Notes what is not known or not understood."""
+        """Note unknown or invalid settings."""
         self._add("unread", words)
 
     def remark(self, *words: str) -> None:

@@ -1,7 +1,7 @@
-"""What a launch configuration gives, asked for key by key with its type, so that what nobody asked for can be named.
+"""Settings of a launch configuration, read key by key with their type, so that unread keys can be listed.
 
 Files and command lines write one value in several ways: `true`, `"True"` and a bare flag; `8`, `"8"` and `8.0`. Readers
-of frameworks ask here and get a number, a truth or a word, or one sentence on what stands there instead.
+of frameworks get a number, a truth value or a word here, or one sentence about the invalid value.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Settings:
     """
 
     def __init__(self, given: Mapping[str, Any], report: Report, prefix: str = "") -> None:
-        """Takes the keys and values; keys may have the dashes of flags in front.
+        """Store keys and values; keys may start with the dashes of flags.
 
         Args:
             given: values by key.
-            report: which watches what is asked for.
-            prefix: of the keys, where they are a section of a document.
+            report: records the keys that are read.
+            prefix: prefix of the keys if they are a section of a document.
         """
         self.given: dict[str, Any] = {str(key).lstrip("-"): value for key, value in given.items()}
         self.asked: set[str] = set()
@@ -186,5 +186,5 @@ class Settings:
         return tuple(each.strip().strip("'\"") for each in text.replace(",", " ").split())
 
     def rest(self) -> list[str]:
-        """Returns the keys that nobody has asked for, as they were given."""
+        """Return the keys that were never read, as they were given."""
         return [name for name in self.given if name not in self.asked]

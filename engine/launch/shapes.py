@@ -1,13 +1,13 @@
-"""The shape of a model in the flat words that configurations are compared in, from and to `models.Model`.
+"""Shape of a model in the flat words that configurations are compared in, from and to `models.Model`.
 
-Words are those of `models.Architecture` where it has one: `layers`, `hidden`, `ffn`, `heads`, `kv_heads`, `head_dim`,
+Words are the fields of `models.Architecture` if it has one: `layers`, `hidden`, `ffn`, `heads`, `kv_heads`, `head_dim`,
 `gated_mlp`, `tied_embeddings`, `norm`, `positions`; `q_rank`, `kv_rank`, `nope_head_dim`, `rope_head_dim`, `v_head_dim`
 of latent attention; and `index_heads`, `index_head_dim`, `index_top_k`, `index_layers` of an indexer of sparse
-attention. Further: `seq` and `vocab`, as stored [tokens], `experts` of a layer, `top_k` of which a token visits,
+attention. Also: `seq` and `vocab`, as stored [tokens], `experts` of a layer, `top_k` of which a token visits,
 `expert_ffn` and `shared_ffn`, their widths, `moe_layer_freq`, 1 where all layers have experts or a list with a 1 for
-each that has, and `mtp_layers`, those for multi-token prediction that are trained.
+each that has, and `mtp_layers`, the trained layers for multi-token prediction.
 
-With latent attention `head_dim` is what the flag for it says, if anything, not the width of a query.
+With latent attention `head_dim` is the value of its flag, if any, not the width of a query.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHAPE_WORDS: Final[Mapping[str, str]] = {
     "index_head_dim": "width of such a head", "index_top_k": "tokens that a query attends to",
     "index_layers": "layers with an indexer of their own", "mtp_layers": "layers for multi-token prediction",
 }  # fmt: skip
-"""Every word of a shape, and what it says."""
+"""Words of a shape, with their meaning."""
 
 _NEEDED: Final = ("layers", "hidden", "ffn", "heads", "seq")
 _TOLD: Final = ("layers", "hidden", "ffn", "heads", "kv_heads", "experts", "top_k", "expert_ffn", "shared_ffn",
@@ -130,7 +130,7 @@ def model_of_shape(shape: Mapping[str, Any], name: str = "imported") -> Model:
             "layers": shape.get("index_layers"),
         }  # fmt: skip
     if "experts" in shape:
-        document["experts"] = _experts(shape)
+        document["experts"] = _expert_fields(shape)
     notes = [] if "vocab" in shape else ["The vocabulary was not stated; 51,200 tokens are assumed."]
     return models.load_document({
         "format": "shardscape-model/1", "name": name, "title": name, "source": "a launch configuration",
@@ -138,7 +138,7 @@ def model_of_shape(shape: Mapping[str, Any], name: str = "imported") -> Model:
     }, where=name)  # fmt: skip
 
 
-def _experts(shape: Mapping[str, Any]) -> dict[str, Any]:
+def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
     shared = int(shape.get("shared_ffn", 0))
     found: dict[str, Any] = {
         "routed": shape["experts"], "top_k": shape.get("top_k", 2), "ffn": shape.get("expert_ffn", shape["ffn"]),
@@ -163,11 +163,11 @@ def _experts(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named_shape(shape: Mapping[str, Any]) -> str | None:
-    """Returns the name of the library's model that has a shape, None where there is none.
+    """Return the name of the library's model that has a shape, None without one.
 
-    Models are told apart by their blocks; the sequence length is the training run's, and the vocabulary decides only
+    Models are distinguished by their blocks; the sequence length is the training run's, and the vocabulary decides only
     where blocks are equal. Of several that are equal in all of that, one without sparse attention counts, then the
-    first in the alphabet; where a shape says nothing of an indexer, that of a model with one may be meant.
+    first in the alphabet; a shape without an indexer may belong to a model with one.
 
     Args:
         shape: values by the words of this module.
@@ -175,9 +175,13 @@ def named_shape(shape: Mapping[str, Any]) -> str | None:
     if any(word not in shape for word in ("layers", "hidden", "ffn", "heads")):
         return None
     matches = [
-        (abs(int(known["vocab"]) - int(shape.get("vocab", known["vocab"]))), "index_top_k" in known,
-         known["seq"] != shape.get("seq"), name)
-        for name, known in _library()
+        (
+            abs(int(known["vocab"]) - int(shape.get("vocab", known["vocab"]))),
+            "index_top_k" in known,
+            known["seq"] != shape.get("seq"),
+            name,
+        )
+        for name, known in _library_shapes()
         if all(
             known.get(word, 0) == shape[word] for word in _TOLD if word in shape and (word != "ffn" or _has_mlps(known))
         )
@@ -191,10 +195,10 @@ def named_shape(shape: Mapping[str, Any]) -> str | None:
 
 
 def _has_mlps(shape: Mapping[str, Any]) -> bool:
-    """Tells whether a layer has an ordinary MLP; where all have experts, its width says nothing."""
+    """Return whether a layer has an ordinary MLP; if all layers have experts, its width has no effect."""
     return "experts" not in shape or shape["moe_layer_freq"] != 1
 
 
 @lru_cache(maxsize=1)
-def _library() -> tuple[tuple[str, Mapping[str, Any]], ...]:
+def _library_shapes() -> tuple[tuple[str, Mapping[str, Any]], ...]:
     return tuple((name, shape_of(models.load(name))) for name in models.names())

@@ -1,7 +1,7 @@
-"""Where an execution stands among all of its kind: its place, its distance to the best, and the way there step by step.
+"""Rank of an execution among all of its space: its place, its distance to the best, and the steps to it.
 
-The way is greedy: of all changes that lead towards the best, what a flag or two can change comes first, the one that
-gains most before the others; what is left changes with the degrees. It is a way, not the only one.
+The steps are greedy: of all changes towards the best, changes of one or two flags come first, the largest gain before
+the others; the rest changes with the degrees. Other sequences of steps exist.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _MOST_OF_DEGREES: Final = 3_000_000
 _OF_A_CELL: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size", "context_par", "expert_par",
                      "expert_tensor_par")  # fmt: skip
 LEAST_GAIN: Final = 5e-4
-"""Share of the throughput below which a step is none."""
+"""Gain in throughput below which a change does not count as a step [fraction]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Change:
 
     def __str__(self) -> str:
         column = by_name(self.field)
-        return f"{column.label} {_worded(column.name, self.old)} → {_worded(column.name, self.new)}"
+        return f"{column.label} {_format_value(column.name, self.old)} → {_format_value(column.name, self.new)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +114,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where an execution stands. `row` and `best` are evaluated executions; `best` is None where nothing runs."""
+    """Rank of an execution. `row` and `best` are evaluated; without a running execution `best` has no value."""
 
     scenario: Scenario
     row: Mapping[str, Any]
     best: Mapping[str, Any] | None
     total: int
     faster: int | None
-    """How many executions of the space are faster; None where the space is too large to evaluate all."""
+    """Number of faster executions of the space; None if the space is too large to evaluate all."""
     feasible: int | None
     steps: tuple[Step, ...]
     id: int | None = None
@@ -186,19 +186,19 @@ def standing(
     runs = own["status"] == "ok"
     faster = feasible = None
     if total <= LARGEST_RANKED:
-        above, feasible, first = _counted(scenario, float(own["sample_rate"]) if runs else float("inf"))
+        above, feasible, first = _count_faster(scenario, float(own["sample_rate"]) if runs else float("inf"))
         faster = above if runs else None
     else:
         first = best_of(scenario).get("id")
     ident = _number_of(scenario, {name: own[name] for name in names}) if runs else None
     best = None if first is None else scenario.row(first)
-    steps = _steps(scenario, own, best) if best is not None else ()
+    steps = _find_steps(scenario, own, best) if best is not None else ()
     return Standing(scenario, own, best, total, faster, feasible, steps, ident)
 
 
-def _counted(scenario: Scenario, rate: float) -> tuple[int, int, int | None]:
-    """How many executions are faster than a throughput [samples/s] and how many run, and the number of the best, of
-    equal ones the first; None where nothing runs. No row is kept."""
+def _count_faster(scenario: Scenario, rate: float) -> tuple[int, int, int | None]:
+    """Return the number of executions faster than a throughput [samples/s], the number that run, and the number of the
+    best, of equal ones the first; None if nothing runs. Keeps no rows."""
     space, cost_model = scenario.space, cost_model_of(scenario.space)
     faster = feasible = 0
     best: tuple[float, int] | None = None
@@ -217,8 +217,8 @@ def _counted(scenario: Scenario, rate: float) -> tuple[int, int, int | None]:
 
 
 def _number_of(scenario: Scenario, fields: Mapping[str, Any]) -> int | None:
-    """The number of an execution in its space, of those that differ in nothing that is compared the fastest; None where
-    none that runs has all of its fields, or too many share its degrees."""
+    """Return the number of an execution in its space, of executions with equal compared fields that of the fastest;
+    None if no running execution has all of its fields, or too many share its degrees."""
     space = scenario.space
     firsts = [*map(int, space.first_ids), space.total]
     numbers = [
@@ -243,13 +243,13 @@ def _number_of(scenario: Scenario, fields: Mapping[str, Any]) -> int | None:
     return int(alike[rates.argmax()]) if rates.any() else None
 
 
-def _worded(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return choice_label(by_name(name), value) if isinstance(value, str) else f"{int(value):,}"
 
 
-def _steps(scenario: Scenario, row: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[Step, ...]:
+def _find_steps(scenario: Scenario, row: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[Step, ...]:
     """The way from an execution to the best. Where the execution does not run, the first step is one that makes it."""
     names = [column.name for column in fields_of(scenario.cost_model)]
     now = {name: row[name] for name in names}
@@ -257,7 +257,7 @@ def _steps(scenario: Scenario, row: Mapping[str, Any], best: Mapping[str, Any]) 
     aim = float(best["sample_rate"])
     steps: list[Step] = []
     while rate < aim * (1 - LEAST_GAIN):  # each step makes some field that of the best
-        found = _next(scenario, now, best, rate)
+        found = _find_next_change(scenario, now, best, rate)
         if found is None:
             break
         changed, reached = found
@@ -269,15 +269,21 @@ def _steps(scenario: Scenario, row: Mapping[str, Any], best: Mapping[str, Any]) 
     return tuple(steps)
 
 
-def _next(
+def _find_next_change(
     scenario: Scenario, now: Mapping[str, Any], best: Mapping[str, Any], rate: float
 ) -> tuple[tuple[str, ...], float] | None:
     """The change that gains most: of single flags, else of two, else of degrees and all that goes with them, else of
     all that is left; None where none gains."""
     differing = {name for name in now if now[name] != best[name]}
-    flags, groups = _left(ALONE, differing), _left(TOGETHER, differing)
+    flags, groups = _remaining_groups(ALONE, differing), _remaining_groups(TOGETHER, differing)
     everything = tuple(sorted(differing))
-    tries: Sequence[Sequence[tuple[str, ...]]] = (flags, _pairs(flags), groups, _pairs(groups), [everything])
+    tries: Sequence[Sequence[tuple[str, ...]]] = (
+        flags,
+        _pair_groups(flags),
+        groups,
+        _pair_groups(groups),
+        [everything],
+    )
     for options in tries:
         if not options or not everything:
             continue
@@ -292,11 +298,11 @@ def _next(
     return None
 
 
-def _left(groups: Sequence[tuple[str, ...]], differing: Collection[str]) -> list[tuple[str, ...]]:
-    """What of each group still differs, where that is more than what follows from other fields."""
+def _remaining_groups(groups: Sequence[tuple[str, ...]], differing: Collection[str]) -> list[tuple[str, ...]]:
+    """Return the fields of each group that still differ, if there are more than follow from other fields."""
     left = dict.fromkeys(tuple(name for name in group if name in differing) for group in groups)
     return [group for group in left if set(group) - NOT_COMPARED]
 
 
-def _pairs(groups: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def _pair_groups(groups: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [tuple(dict.fromkeys((*a, *b))) for a, b in itertools.combinations(groups, 2)]

@@ -17,7 +17,7 @@ import yaml
 from engine.launch.contract import LaunchError, Origin, UnknownValue
 from models.documents import shown
 
-__all__ = ["YamlDocument", "flattened", "is_expression", "read_yaml"]
+__all__ = ["YamlDocument", "flatten_table", "is_expression", "read_yaml"]
 
 DEEPEST: Final = 60
 MOST_NODES: Final = 50_000
@@ -50,13 +50,13 @@ def is_expression(text: str) -> bool:
 
 @lru_cache(maxsize=4)
 def read_yaml(text: str, name: str) -> YamlDocument:
-    """Returns the first document of a YAML file that is a table; empty where it is something else.
+    """Return the first document of a YAML file if it is a table; else an empty one.
 
     Args:
-        text: of the file.
-        name: of the file.
+        text: text of the file.
+        name: file name.
 
-    Raises LaunchError, naming the line, for what is not YAML, for aliases, for keys that stand twice and beyond bounds.
+    Raises LaunchError, naming the line, for invalid YAML, aliases, repeated keys and documents beyond the bounds.
     """
     file = shown(name)[1:-1]
     if len(text) > MOST_CHARACTERS:
@@ -67,7 +67,7 @@ def read_yaml(text: str, name: str) -> YamlDocument:
     try:
         _check_events(text, file)
         node = yaml.compose(_quoted_templates(text), Loader=_LOADER)
-        values = _built(node, (), lines, file) if node is not None else {}
+        values = _build_value(node, (), lines, file) if node is not None else {}
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         place = f"line {mark.line + 1}: " if mark is not None else ""
@@ -103,7 +103,7 @@ def _line_of(event: yaml.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark is not None else 0
 
 
-def _built(node: yaml.Node, path: _Place, lines: dict[_Place, int], file: str) -> Any:
+def _build_value(node: yaml.Node, path: _Place, lines: dict[_Place, int], file: str) -> Any:
     if isinstance(node, yaml.MappingNode):
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -112,14 +112,14 @@ def _built(node: yaml.Node, path: _Place, lines: dict[_Place, int], file: str) -
             if key in found:
                 raise LaunchError(f"The key {shown(key)} stands there twice (line {line}); leave one of them out.")
             lines[*path, key] = line
-            found[key] = _built(value_node, (*path, key), lines, file)
+            found[key] = _build_value(value_node, (*path, key), lines, file)
         return found
     if isinstance(node, yaml.SequenceNode):
-        return [_built(each, path, lines, file) for each in node.value]
-    return _scalar(node, file)
+        return [_build_value(each, path, lines, file) for each in node.value]
+    return _scalar_value(node, file)
 
 
-def _scalar(node: yaml.Node, file: str) -> Any:
+def _scalar_value(node: yaml.Node, file: str) -> Any:
     text, line = str(node.value), node.start_mark.line + 1
     if node.tag.startswith("!"):
         return UnknownValue(f"{node.tag} {text}".strip()[:160], line, file)
@@ -143,7 +143,7 @@ def _scalar(node: yaml.Node, file: str) -> Any:
     return text
 
 
-def flattened(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def flatten_table(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yields paths and values of nested tables; empty tables are left out.
 
     Args:
@@ -151,7 +151,7 @@ def flattened(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]
     """
     for key, value in values.items():
         if isinstance(value, Mapping):
-            for path, inner in flattened(value):
+            for path, inner in flatten_table(value):
                 yield (str(key), *path), inner
         else:
             yield (str(key),), value

@@ -1,7 +1,7 @@
-"""Questions and answers as plain JSON documents, the same at every door: command line, MCP server, JSON API.
+"""Questions and answers as plain JSON documents, identical for command line, MCP server and JSON API.
 
 A verb takes a document and returns one, both described by a schema; a scenario in it is the document that pages and
-files have. What is asked is bounded in size, time and memory, and what is wrong is told in one sentence.
+files have. Questions are bounded in size, time and memory; an error is one sentence.
 
     >>> from engine.questions import answer
     >>> scenario = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 8, "max_batch_size": 8,

@@ -1,4 +1,4 @@
-"""How much one question may ask for, and how it is told of progress and the end of its time."""
+"""Bounds of one question, and its reports of progress and of the end of its time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_BATCHES: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one question may take."""
+    """Bounds of one question."""
 
     largest_space: int = LARGEST_SPACE
     """Executions that a space may have."""
@@ -36,12 +36,12 @@ class Bounds:
     """Largest document that is read [bytes]; real ones have some thousands."""
 
     def searchable(self, scenario: Scenario) -> Scenario:
-        """Returns the scenario, if it is none too large.
+        """Return the scenario, if it is not too large.
 
         Args:
-            scenario: what is to be explored or searched.
+            scenario: scenario to explore or search.
 
-        Raises `QuestionError` where its space has too many executions, `engine.SpaceError` where there is none.
+        Raises `QuestionError` if its space has too many executions, `engine.SpaceError` if it has no space.
         """
         batches = scenario.limits.get("batch_size")
         if isinstance(batches, dict):
@@ -59,22 +59,22 @@ class Bounds:
         return scenario
 
 
-def _unheard(share: float, doing: str) -> None: ...
+def _ignore_progress(share: float, doing: str) -> None: ...
 
 
-def _never() -> bool:
+def _never_cancelled() -> bool:
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a verb knows beside its question."""
+    """Inputs of a verb besides its question."""
 
     bounds: Bounds = field(default_factory=Bounds)
-    tell: Callable[[float, str], None] = _unheard
-    """Hears which share is done, 0 to 1, and what is being done."""
-    stops: Callable[[], bool] = _never
-    """Says whether to stop; whatever is under way then raises, and nobody takes the answer."""
+    tell: Callable[[float, str], None] = _ignore_progress
+    """Called with the share that is done, 0 to 1, and the current step."""
+    stops: Callable[[], bool] = _never_cancelled
+    """Returns whether to stop; the running work then raises, and its answer is dropped."""
 
     def progress(self, found: Progress) -> None:
         """Passes on how far a search or an exploration is."""

@@ -1,4 +1,4 @@
-"""Verbs about other hardware: one change with the space optimised anew, and what each part is worth."""
+"""Verbs about other hardware: one change with the space optimised again, and the value of each part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["LIST_PARAMETERS", "SENSITIVITY", "WHAT_IF"]
 
 
 class ParametersQuestion(Document):
-    """What of a scenario can be changed."""
+    """Question for the parameters of a scenario that can be changed."""
 
     scenario: ScenarioDocument
 
@@ -41,7 +41,7 @@ class ParameterRow(Document):
 
 
 class ParametersAnswer(ScenarioSummary):
-    """What of a scenario can be changed."""
+    """Parameters of a scenario that can be changed."""
 
     parameters: list[ParameterRow]
 
@@ -50,7 +50,7 @@ Changes = Annotated[dict[str, int | float], Accepts("an object with numbers by n
 
 
 class WhatIfQuestion(Document):
-    """What a change does."""
+    """Question for the effect of a change."""
 
     scenario: ScenarioDocument
     changes: Changes = Field(
@@ -79,7 +79,7 @@ class WhatIfAnswer(ScenarioSummary):
 
 
 class SensitivityQuestion(Document):
-    """What each part of the hardware is worth."""
+    """Question for the value of each part of the hardware."""
 
     scenario: ScenarioDocument
     factors: list[Annotated[float, Number(0.01, 100)]] = Field(
@@ -91,7 +91,7 @@ class SensitivityQuestion(Document):
 
 
 class Gain(Document):
-    """What one change brings."""
+    """Gain from one change."""
 
     parameter: str
     factor: float
@@ -103,7 +103,7 @@ class Gain(Document):
 
 
 class SensitivityAnswer(ScenarioSummary):
-    """What changes bring, one parameter at a time, the space optimised anew for each."""
+    """Gains from changes of one parameter at a time, the space optimised again for each."""
 
     sample_rate: float | None = Field(description="Best throughput without a change [samples/s].")
     gains: list[Gain]
@@ -118,7 +118,7 @@ def _parameter_row(which: Parameter) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _parameters(asked: ParametersQuestion, context: Context) -> dict[str, Any]:
+def _answer_parameters(asked: ParametersQuestion, context: Context) -> dict[str, Any]:
     scenario = scenario_of(asked.scenario)
     _ = scenario.space  # so that what cannot be is said here, too
     return {**summary_of(scenario), "parameters": [_parameter_row(each) for each in parameters(scenario)]}
@@ -144,7 +144,7 @@ def _what_if(asked: WhatIfQuestion, context: Context) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _sensitivity(asked: SensitivityQuestion, context: Context) -> dict[str, Any]:
+def _answer_sensitivity(asked: SensitivityQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
     scenario = context.bounds.searchable(scenario_of(asked.scenario))
     base = reoptimise(scenario, {}).base
@@ -168,7 +168,7 @@ def _sensitivity(asked: SensitivityQuestion, context: Context) -> dict[str, Any]
 LIST_PARAMETERS = Verb(
     "list_parameters", "List what can be changed",
     "Lists the numbers of a scenario that `what_if` can change, with values, units and bounds.",
-    ParametersQuestion, ParametersAnswer, _parameters,
+    ParametersQuestion, ParametersAnswer, _answer_parameters,
 )  # fmt: skip
 WHAT_IF = Verb(
     "what_if", "What if",
@@ -178,5 +178,5 @@ WHAT_IF = Verb(
 SENSITIVITY = Verb(
     "sensitivity", "What each part is worth",
     "Changes each number of the hardware by some factors, one at a time, and says what the best execution gains.",
-    SensitivityQuestion, SensitivityAnswer, _sensitivity,
+    SensitivityQuestion, SensitivityAnswer, _answer_sensitivity,
 )  # fmt: skip

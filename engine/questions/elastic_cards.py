@@ -34,9 +34,7 @@ LONGEST_TABLE = 500_000
 Placement = Annotated[str, Text(20_000, shortest=1)]
 Threads = Annotated[int, Whole(1, 4_096)]
 Bandwidth = Annotated[float, Number(0, 1e6)]
-CardGiven = Annotated[
-    Named, Field(description="Model card: a name that `list_cards` has, or a whole card document.")
-]
+CardGiven = Annotated[Named, Field(description="Model card: a name that `list_cards` has, or a whole card document.")]
 Trace = Annotated[
     Annotated[str, Text(LONGEST_TABLE, shortest=1)] | None,
     Field(
@@ -55,7 +53,7 @@ Basis = Annotated[
 
 
 class CardsQuestion(Document):
-    """Which model cards there are."""
+    """Question for the model cards of the library."""
 
 
 class CardRow(Document):
@@ -190,7 +188,7 @@ class JobDocument(Document):
 
 
 class SplitQuestion(Document):
-    """How jobs share GPUs."""
+    """Question for the split of GPUs among jobs."""
 
     jobs: list[JobDocument] = Field(min_length=1, max_length=16)
     gpus: Annotated[int, Whole(1, 256)]
@@ -201,7 +199,7 @@ class SplitQuestion(Document):
 
 
 class SplitAnswer(Document):
-    """What each way to split GPUs gives."""
+    """Throughput of each way to split GPUs."""
 
     basis: str
     totals: dict[str, float] = Field(description="Sum of throughputs over those alone on all GPUs, by way.")
@@ -237,7 +235,7 @@ class ReplayAnswer(Document):
     notes: list[str]
 
 
-def _card(given: Any) -> ModelCard:
+def _load_card(given: Any) -> ModelCard:
     """The card of a name or a document; a name is never opened as a path."""
     if not isinstance(given, str):
         return sent_card(given)
@@ -249,18 +247,18 @@ def _card(given: Any) -> ModelCard:
     return elastic.load_card(given)
 
 
-def _measured(card: ModelCard, trace: str | None) -> Measurements | None:
+def _load_measurements(card: ModelCard, trace: str | None) -> Measurements | None:
     if trace is None:
         return measurements_of(card.name, None)
     # A line end makes it text: never the path of a file.
     return elastic.read_measurements(f"{trace.rstrip()}\n", name=card.name)
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+def _table_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [plain(row) for row in table.to_dict("records")]
 
 
-def _list(asked: CardsQuestion, context: Context) -> dict[str, Any]:
+def _answer_list(asked: CardsQuestion, context: Context) -> dict[str, Any]:
     traces = set(elastic.measurement_names())
     cards = [elastic.load_card(name) for name in elastic.card_names()]
     return {
@@ -273,9 +271,9 @@ def _list(asked: CardsQuestion, context: Context) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plan(asked: CardQuestion, context: Context) -> dict[str, Any]:
-    card = _card(asked.card)
-    measured = _measured(card, asked.measurements)
+def _answer_plan(asked: CardQuestion, context: Context) -> dict[str, Any]:
+    card = _load_card(asked.card)
+    measured = _load_measurements(card, asked.measurements)
     found = []
     for number, limit in enumerate(asked.limits):
         context.tell(number / len(asked.limits), f"Plans on {limit.placement[:40]}")
@@ -288,45 +286,58 @@ def _plan(asked: CardQuestion, context: Context) -> dict[str, Any]:
         seconds = None
         if best is not None and measured is not None:
             seconds = plain(measured.iteration_s(str(best["plan"]), limit.placement, limit.cpu_threads))
-        found.append({
-            "placement": limit.placement, "cpu_threads": limit.cpu_threads, "bandwidth": limit.bandwidth,
-            "plan": "" if best is None else str(best["plan"]),
-            "throughput": None if best is None else float(best["throughput"]),
-            "iteration_s": None if best is None else float(best["iteration_ms"]) / 1e3, "measured_s": seconds,
-            "plans": _rows(table.head(asked.top)), "rejected": int((~table["feasible"]).sum()) if len(table) else 0,
-        })  # fmt: skip
+        found.append(
+            {
+                "placement": limit.placement,
+                "cpu_threads": limit.cpu_threads,
+                "bandwidth": limit.bandwidth,
+                "plan": "" if best is None else str(best["plan"]),
+                "throughput": None if best is None else float(best["throughput"]),
+                "iteration_s": None if best is None else float(best["iteration_ms"]) / 1e3,
+                "measured_s": seconds,
+                "plans": _table_rows(table.head(asked.top)),
+                "rejected": int((~table["feasible"]).sum()) if len(table) else 0,
+            }
+        )
     return {"card": card.name, "limits": found}
 
 
-def _curve(asked: CurveQuestion, context: Context) -> dict[str, Any]:
-    card = _card(asked.card)
+def _answer_curve(asked: CurveQuestion, context: Context) -> dict[str, Any]:
+    card = _load_card(asked.card)
     values = None if asked.values is None else [int(each) if each.is_integer() else each for each in asked.values]
     table = elastic.curve(
         card, over=asked.over, values=values, placement=asked.placement, gpus=asked.gpus,
         gpus_per_node=asked.gpus_per_node, cpu_threads=asked.cpu_threads, bandwidth=asked.bandwidth,
         variant=asked.variant,
     )  # fmt: skip
-    return {"card": card.name, "points": _rows(table)}
+    return {"card": card.name, "points": _table_rows(table)}
 
 
-def _phases(asked: PhasesQuestion, context: Context) -> dict[str, Any]:
-    card = _card(asked.card)
+def _answer_phases(asked: PhasesQuestion, context: Context) -> dict[str, Any]:
+    card = _load_card(asked.card)
     found = elastic.timeline(
-        card, FIGURE_7 if asked.phases is None else [each.model_dump() for each in asked.phases],
+        card,
+        FIGURE_7 if asked.phases is None else [each.model_dump() for each in asked.phases],
         strategies=tuple(STATIC) if asked.strategies is None else asked.strategies,
-        measured=_measured(card, asked.measurements), basis=asked.basis, pause_s=asked.pause_s, variant=asked.variant,
-    )  # fmt: skip
+        measured=_load_measurements(card, asked.measurements),
+        basis=asked.basis,
+        pause_s=asked.pause_s,
+        variant=asked.variant,
+    )
     return {
-        "card": card.name, "basis": found.basis, "phases": _rows(found.table), "means": _rows(found.summary()),
-    }  # fmt: skip
+        "card": card.name,
+        "basis": found.basis,
+        "phases": _table_rows(found.table),
+        "means": _table_rows(found.summary()),
+    }
 
 
-def _job(given: JobDocument, asked: SplitQuestion, context: Context) -> Job:
+def _build_job(given: JobDocument, asked: SplitQuestion, context: Context) -> Job:
     if (given.card is None) == (given.model is None):
         raise QuestionError("A job has a card, or a model of the library.")
     if given.card is not None:
-        card = _card(given.card)
-        return Job(given.name or card.name, card, _measured(card, given.measurements), given.guarantee)
+        card = _load_card(given.card)
+        return Job(given.name or card.name, card, _load_measurements(card, given.measurements), given.guarantee)
     assert given.model is not None
     model = found_model(given.model)
     if asked.system is None or given.global_batch is None:
@@ -343,16 +354,16 @@ def _job(given: JobDocument, asked: SplitQuestion, context: Context) -> Job:
     )  # fmt: skip
 
 
-def _split(asked: SplitQuestion, context: Context) -> dict[str, Any]:
-    jobs = [_job(each, asked, context) for each in asked.jobs]
+def _answer_split(asked: SplitQuestion, context: Context) -> dict[str, Any]:
+    jobs = [_build_job(each, asked, context) for each in asked.jobs]
     found = elastic.split(jobs, asked.gpus, basis=asked.basis, cpu_threads=asked.cpu_threads, variant=asked.variant)
     return {
-        "basis": found.basis, "totals": plain(found.totals().to_dict()), "ways": _rows(found.table),
+        "basis": found.basis, "totals": plain(found.totals().to_dict()), "ways": _table_rows(found.table),
         "notes": list(found.notes),
     }  # fmt: skip
 
 
-def _replay(asked: ReplayQuestion, context: Context) -> dict[str, Any]:
+def _answer_replay(asked: ReplayQuestion, context: Context) -> dict[str, Any]:
     known = workload_names()
     if asked.workload not in known and "\n" not in asked.workload:
         raise QuestionError(f"There is no workload {shown(asked.workload)}; give one of {', '.join(known)}, or a CSV.")
@@ -370,39 +381,39 @@ def _replay(asked: ReplayQuestion, context: Context) -> dict[str, Any]:
     )  # fmt: skip
     jobs = [each.jobs.assign(policy=name) for name, each in found.items()] if asked.jobs else []
     return {
-        "gpus": cluster.gpus, "policies": _rows(summaries(found)),
-        "jobs": _rows(pd.concat(jobs, ignore_index=True)) if jobs else [],
+        "gpus": cluster.gpus, "policies": _table_rows(summaries(found)),
+        "jobs": _table_rows(pd.concat(jobs, ignore_index=True)) if jobs else [],
         "notes": [f"{name}: {note}" for name, each in found.items() for note in each.notes],
     }  # fmt: skip
 
 
 LIST_CARDS = Verb(
     "list_cards", "List model cards", "Lists the model cards of elastic plans that come with it.",
-    CardsQuestion, CardsAnswer, _list,
+    CardsQuestion, CardsAnswer, _answer_list,
 )  # fmt: skip
 PLAN_CARD = Verb(
     "plan_card", "Plan a model card",
     "Finds the best plan of a model card under each limit of GPUs, CPU threads and bandwidth (Rubick), with runners-up "
     "and why every other plan is rejected.",
-    CardQuestion, CardAnswer, _plan,
+    CardQuestion, CardAnswer, _answer_plan,
 )  # fmt: skip
 CARD_CURVE = Verb(
     "card_curve", "Sensitivity of a model card",
     "Gives the best throughput of a model card against GPUs, CPU threads or bandwidth, and what each unit brings.",
-    CurveQuestion, CurveAnswer, _curve,
+    CurveQuestion, CurveAnswer, _answer_curve,
 )  # fmt: skip
 CARD_PHASES = Verb(
     "card_phases", "A job through phases",
     "Takes a model card through phases of changing resources, under the planner and under static strategies.",
-    PhasesQuestion, PhasesAnswer, _phases,
+    PhasesQuestion, PhasesAnswer, _answer_phases,
 )  # fmt: skip
 SPLIT_GPUS = Verb(
     "split_gpus", "Split GPUs among jobs",
     "Splits GPUs among jobs of model cards or of models: equally, as the published scheduler, and at best.",
-    SplitQuestion, SplitAnswer, _split,
+    SplitQuestion, SplitAnswer, _answer_split,
 )  # fmt: skip
 REPLAY_WORKLOAD = Verb(
     "replay_workload", "Replay a workload",
     "Replays jobs that come and go on a cluster under several policies: completion times, makespan, GPUs in use.",
-    ReplayQuestion, ReplayAnswer, _replay,
+    ReplayQuestion, ReplayAnswer, _answer_replay,
 )  # fmt: skip

@@ -28,7 +28,7 @@ FRAMEWORK_NAMES = ", ".join(FRAMEWORKS)
 
 
 class EvaluateQuestion(Document):
-    """What executions come to."""
+    """Question for the figures of given executions."""
 
     model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
     system: Named = Field(description="System: a name that `list_systems` has, or a whole system document.")
@@ -39,7 +39,7 @@ class EvaluateQuestion(Document):
 
 
 class EvaluateAnswer(Document):
-    """What became of executions, in their order."""
+    """Figures or errors of executions, in their order."""
 
     model: str
     system: str
@@ -52,7 +52,7 @@ class EvaluateAnswer(Document):
 
 
 class ExportQuestion(Document):
-    """Which execution is to be launched, and where."""
+    """Execution to export as a launch configuration, and its destination."""
 
     execution: Execution
     model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
@@ -95,7 +95,7 @@ class ImportQuestion(Document):
 
 
 class ImportAnswer(Document):
-    """What a launch configuration says."""
+    """Execution and model of a launch configuration."""
 
     framework: str
     version: str
@@ -122,7 +122,7 @@ class ImportAnswer(Document):
     refused: str = Field(description="Why the framework would not start it; empty where nothing speaks against it.")
 
 
-def _evaluate(asked: EvaluateQuestion, context: Context) -> dict[str, Any]:
+def _answer_evaluate(asked: EvaluateQuestion, context: Context) -> dict[str, Any]:
     model, system, calibration = (
         found_model(asked.model), found_system(asked.system), found_calibration(asked.calibration)
     )  # fmt: skip
@@ -156,12 +156,12 @@ def written_document(made: Written) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _export(asked: ExportQuestion, context: Context) -> dict[str, Any]:
+def _answer_export(asked: ExportQuestion, context: Context) -> dict[str, Any]:
     made = write(asked.execution, found_model(asked.model), framework=asked.framework, nodes=asked.nodes)
     return written_document(made)
 
 
-def _import(asked: ImportQuestion, context: Context) -> dict[str, Any]:
+def _answer_import(asked: ImportQuestion, context: Context) -> dict[str, Any]:
     found = read_text(asked.text, asked.name, framework=asked.framework, gpus=asked.num_procs, recipe=asked.recipe,
                       stated=asked.stated)  # fmt: skip
     complete, assumed = None, {}
@@ -176,15 +176,15 @@ def _import(asked: ImportQuestion, context: Context) -> dict[str, Any]:
 EVALUATE = Verb(
     "evaluate", "Evaluate executions",
     "Predicts step time, throughput, memory and other figures of given executions, or says why they cannot run.",
-    EvaluateQuestion, EvaluateAnswer, _evaluate,
+    EvaluateQuestion, EvaluateAnswer, _answer_evaluate,
 )  # fmt: skip
 EXPORT_LAUNCH = Verb(
     "export_launch", "Export a launch configuration",
     f"Writes an execution as a complete configuration with all flags that a framework starts with: {FRAMEWORK_NAMES}.",
-    ExportQuestion, ExportAnswer, _export,
+    ExportQuestion, ExportAnswer, _answer_export,
 )  # fmt: skip
 IMPORT_LAUNCH = Verb(
     "import_launch", "Read a launch configuration",
     f"Reads a launch script or configuration ({FRAMEWORK_NAMES}) as a model and an execution, naming what is unread.",
-    ImportQuestion, ImportAnswer, _import,
+    ImportQuestion, ImportAnswer, _answer_import,
 )  # fmt: skip

@@ -21,13 +21,14 @@ from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.scenarios.scenario import Scenario
 from models.documents import Whole, did_you_mean, shown
 
-__all__ = ["BEST", "EXPLORE", "best_document", "best_table", "confidence", "exploration_document"]
+__all__ = ["BEST", "EXPLORE", "best_document", "best_table", "exploration_document", "prediction_confidence"]
 
 MOST_ROWS = 100
 """Executions of an answer."""
 
+
 class BestQuestion(Document):
-    """Which executions are best."""
+    """Question for the best executions."""
 
     scenario: ScenarioDocument
     top: Annotated[int, Whole(1, MOST_ROWS)] = Field(default=1, description="How many of the best to find.")
@@ -35,7 +36,7 @@ class BestQuestion(Document):
 
 
 class ExploreQuestion(Document):
-    """What all executions of a scenario come to."""
+    """Question for the figures of all executions of a scenario."""
 
     scenario: ScenarioDocument
     top: Annotated[int, Whole(0, MOST_ROWS)] = Field(default=10, description="How many of the best to list.")
@@ -50,7 +51,7 @@ class ExploreQuestion(Document):
 
 
 class StepInterval(Document):
-    """How far the step time of the best execution may be off."""
+    """Error interval of the step time of the best execution."""
 
     low: float = Field(description="[s]")
     high: float = Field(description="[s]")
@@ -88,7 +89,7 @@ class CellRow(Document):
 
 
 class ExploreAnswer(ScenarioSummary):
-    """What a space holds."""
+    """Contents of a space."""
 
     total: int = Field(description="Executions of the space.")
     feasible: int = Field(description="How many of them run.")
@@ -104,12 +105,12 @@ class ExploreAnswer(ScenarioSummary):
     seconds: float = Field(description="What finding out took [s].")
 
 
-def confidence(scenario: Scenario, execution: Mapping[Any, Any] | None) -> dict[str, Any]:
-    """Returns how far the step of an execution may be off, and what of it no measured run had.
+def prediction_confidence(scenario: Scenario, execution: Mapping[Any, Any] | None) -> dict[str, Any]:
+    """Return the error interval of an execution's step, and its parts that no measured run had.
 
     Args:
-        scenario: whose execution it is.
-        execution: fields and statistics by name; None where there is none.
+        scenario: scenario of the execution.
+        execution: fields and statistics by name, or None.
     """
     from engine.validation.uncertainty import interval_of
 
@@ -125,15 +126,15 @@ def confidence(scenario: Scenario, execution: Mapping[Any, Any] | None) -> dict[
 
 
 def best_document(found: Optimum, table: pd.DataFrame) -> dict[str, Any]:
-    """Returns what is found of the best executions, without the rows.
+    """Return the result of a search for the best executions, without the rows.
 
     Args:
-        found: the search.
+        found: result of the search.
         table: its best executions, evaluated [rows].
     """
     return {
         **summary_of(found.scenario), "total": found.total, "feasible": found.feasible, "evaluated": found.evaluated,
-        **confidence(found.scenario, table.iloc[0].to_dict() if len(table) else None),
+        **prediction_confidence(found.scenario, table.iloc[0].to_dict() if len(table) else None),
     }  # fmt: skip
 
 
@@ -145,7 +146,7 @@ def exploration_document(found: Exploration) -> dict[str, Any]:
     """
     return {
         **summary_of(found.scenario), "total": found.total, "feasible": found.feasible,
-        "infeasible_by_reason": found.infeasible_by_reason, **confidence(found.scenario, found.best),
+        "infeasible_by_reason": found.infeasible_by_reason, **prediction_confidence(found.scenario, found.best),
     }  # fmt: skip
 
 
@@ -161,7 +162,7 @@ def best_table(found: Optimum) -> pd.DataFrame:
     return table
 
 
-def _best(asked: BestQuestion, context: Context) -> dict[str, Any]:
+def _answer_best(asked: BestQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
     scenario = context.bounds.searchable(scenario_of(asked.scenario))
     statistics = chosen_statistics(scenario.cost_model, asked.statistics)
@@ -173,7 +174,7 @@ def _best(asked: BestQuestion, context: Context) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
+def _answer_explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
     from engine.executions.reasons import BY_CODE
 
     start = time.perf_counter()
@@ -185,7 +186,7 @@ def _explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
             f"by is {shown(asked.by)}{did_you_mean(asked.by, headline)}; it is one of {', '.join(headline)}."
         )
     found = explore_scenario(scenario, progress=context.progress, cancel=context.stops, workers=1)
-    table = _top(found, asked.top, asked.by, context)
+    table = _top_executions(found, asked.top, asked.by, context)
     pairs = found.by_pair(asked.by)[list(CellRow.model_fields)] if asked.cells else None
     return {
         **exploration_document(found),
@@ -197,7 +198,7 @@ def _explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
     }
 
 
-def _top(found: Exploration, top: int, by: str, context: Context) -> pd.DataFrame | None:
+def _top_executions(found: Exploration, top: int, by: str, context: Context) -> pd.DataFrame | None:
     """The best executions; those by throughput are found by bounds, so that no rows are kept."""
     if not top or not found.feasible:
         return None
@@ -214,10 +215,10 @@ def _top(found: Exploration, top: int, by: str, context: Context) -> pd.DataFram
 BEST = Verb(
     "best", "Best executions",
     "Finds the executions with the highest throughput of a model on a system, proven, without evaluating all.",
-    BestQuestion, BestAnswer, _best,
+    BestQuestion, BestAnswer, _answer_best,
 )  # fmt: skip
 EXPLORE = Verb(
     "explore", "Explore a space",
     "Evaluates every execution of a model on a system: how many run, why others do not, the best by a headline figure.",
-    ExploreQuestion, ExploreAnswer, _explore,
+    ExploreQuestion, ExploreAnswer, _answer_explore,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Verbs about what there is: models, systems, and the register of fields and statistics."""
+"""Verbs about the library: models, systems, and the register of fields and statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["LIST_COLUMNS", "LIST_MODELS", "LIST_SYSTEMS", "model_row", "system_r
 
 
 class Listing(Document):
-    """What is looked for in the library."""
+    """Search text for the library."""
 
     search: Annotated[str, Text(100)] = Field(
         default="", description="Only those whose name or title has this text; letter case does not matter."
@@ -66,7 +66,7 @@ class Systems(Document):
 
 
 class Columns(Document):
-    """Which columns are asked about."""
+    """Columns to describe."""
 
     names: list[str] | None = Field(default=None, description="Columns by name; null for all of the kind.")
     kind: Literal["field", "outcome", "statistic"] | None = Field(
@@ -134,21 +134,21 @@ def system_row(system: System) -> dict[str, Any]:
     }
 
 
-def _has(thing: Model | System, words: str) -> bool:
+def _has_words(thing: Model | System, words: str) -> bool:
     return words.casefold() in f"{thing.name} {thing.title}".casefold()
 
 
-def _models(asked: Listing, context: Context) -> dict[str, Any]:
-    found = [model for name in models.names() if _has(model := models.load(name), asked.search)]
+def _answer_models(asked: Listing, context: Context) -> dict[str, Any]:
+    found = [model for name in models.names() if _has_words(model := models.load(name), asked.search)]
     return {"models": [model_row(each) for each in found]}
 
 
-def _systems(asked: Listing, context: Context) -> dict[str, Any]:
-    found = [system for name in hardware.names() if _has(system := hardware.load(name), asked.search)]
+def _answer_systems(asked: Listing, context: Context) -> dict[str, Any]:
+    found = [system for name in hardware.names() if _has_words(system := hardware.load(name), asked.search)]
     return {"systems": [system_row(each) for each in found]}
 
 
-def _columns(asked: Columns, context: Context) -> dict[str, Any]:
+def _answer_columns(asked: Columns, context: Context) -> dict[str, Any]:
     wanted = asked.names
     known = {column.name: column for column in ALL}
     for name in wanted or ():
@@ -157,12 +157,12 @@ def _columns(asked: Columns, context: Context) -> dict[str, Any]:
     chosen = [
         column for column in known.values()
         if (wanted is None or column.name in wanted) and asked.kind in (None, column.kind)
-        and (asked.cost_model is None or _belongs(column, asked.cost_model))
+        and (asked.cost_model is None or _has_cost_model(column, asked.cost_model))
     ]  # fmt: skip
     return {"columns": [_column_row(column) for column in chosen]}
 
 
-def _belongs(column: Column, cost_model: str) -> bool:
+def _has_cost_model(column: Column, cost_model: str) -> bool:
     return named(cost_model).name in _cost_models(column)
 
 
@@ -183,14 +183,14 @@ def _column_row(column: Column) -> dict[str, Any]:
 
 
 LIST_MODELS = Verb(
-    "list_models", "List models", "Lists the models of the library with their sizes.", Listing, Models, _models
+    "list_models", "List models", "Lists the models of the library with their sizes.", Listing, Models, _answer_models
 )
 LIST_SYSTEMS = Verb(
     "list_systems", "List systems", "Lists the systems (GPUs with memory and networks) of the library.", Listing,
-    Systems, _systems,
+    Systems, _answer_systems,
 )  # fmt: skip
 LIST_COLUMNS = Verb(
     "list_columns", "List columns",
     "Explains the fields and statistics of executions: unit, meaning, accepted values. For limits and to read rows.",
-    Columns, ColumnRows, _columns,
+    Columns, ColumnRows, _answer_columns,
 )  # fmt: skip

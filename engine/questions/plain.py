@@ -17,9 +17,9 @@ __all__ = ["Statistics", "chosen_statistics", "plain", "rows_of", "units_of"]
 
 Statistics = Annotated[
     list[str] | None,
-    Field(description="Statistics of the rows by name, or [\"all\"]; null for the headline figures."),
+    Field(description='Statistics of the rows by name, or ["all"]; null for the headline figures.'),
 ]
-"""Which statistics the rows of an answer have."""
+"""Statistics of the rows of an answer."""
 
 
 def chosen_statistics(cost_model: str, asked: Iterable[str] | None) -> list[str]:
@@ -44,12 +44,12 @@ def chosen_statistics(cost_model: str, asked: Iterable[str] | None) -> list[str]
 
 
 def rows_of(table: pd.DataFrame, cost_model: str, statistics: Iterable[str]) -> list[dict[str, Any]]:
-    """Returns executions as an answer has them: id, fields, outcome and some statistics.
+    """Return executions as rows of an answer: id, fields, outcome and some statistics.
 
     Args:
         table: evaluated executions [rows].
-        cost_model: what they were evaluated by.
-        statistics: which, by name.
+        cost_model: cost model of the evaluation.
+        statistics: names of the statistics.
     """
     names = ["id", *(column.name for column in fields_of(cost_model)), "status", "reason", "reason_text", *statistics]
     return [plain(row) for row in table[[name for name in names if name in table]].to_dict("records")]

@@ -43,7 +43,8 @@ class SystemShare(Document):
 
 
 class LayersQuestion(Document):
-    """How layers are divided among devices: a model of the library on systems, or a profile of layers on a cluster."""
+    """Question for a division of layers among devices: a library model on systems, or a profile of layers on a
+    cluster."""
 
     global_batch: Batch = Field(description="Samples of a step.")
     model: Named | None = Field(default=None, description="Model, with `systems`; or null, with `profile`.")
@@ -98,7 +99,7 @@ class LayersAnswer(Document):
 
 
 class ElasticQuestion(Document):
-    """How the best plan of a model changes with the number of GPUs."""
+    """Question for the best plan of a model by number of GPUs."""
 
     model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
     system: Named = Field(description="System: a name that `list_systems` has; its innermost network is a node.")
@@ -152,16 +153,19 @@ class OuterAxis(Document):
 
     def rates(self) -> dict[str, Any]:
         """Returns the axis as `engine.planners.intra_operator.mesh_of` takes it."""
-        return {"devices": self.devices, **_rates(self.bandwidth_gb_per_s, self.all_to_all_gb_per_s, self.alpha_s)}
+        return {
+            "devices": self.devices,
+            **_network_rates(self.bandwidth_gb_per_s, self.all_to_all_gb_per_s, self.alpha_s),
+        }
 
 
-def _rates(bandwidth: float, exchange: float | None, alpha: float) -> dict[str, float]:
+def _network_rates(bandwidth: float, exchange: float | None, alpha: float) -> dict[str, float]:
     found = {"bandwidth": bandwidth * 1e9, "alpha": alpha}
     return found if exchange is None else {**found, "all_to_all_bandwidth": exchange * 1e9}
 
 
 class OperatorsQuestion(Document):
-    """How contractions inside layers are split over the devices of one mesh axis or two."""
+    """Question for the split of contractions inside layers over the devices of one or two mesh axes."""
 
     model: Named = Field(description='A model of the suites, such as "gpt F", "moe E" or "llama", or of the library.')
     devices: Gpus
@@ -238,7 +242,7 @@ class OperatorsAnswer(Document):
     notes: list[str]
 
 
-def _layers(asked: LayersQuestion, context: Context) -> dict[str, Any]:
+def _answer_layers(asked: LayersQuestion, context: Context) -> dict[str, Any]:
     if (asked.model is None) == (asked.profile is None) or (asked.model is None) != (asked.systems is None):
         raise QuestionError("Give a model with its systems, or a profile.")
     execution: Mapping[str, Any] | None = None
@@ -286,7 +290,7 @@ def _of_profile(asked: LayersQuestion, context: Context) -> LayerwisePlan:
     return solve(checked(problem), progress=context.tell, cancel=context.stops)
 
 
-def _elastic(asked: ElasticQuestion, context: Context) -> dict[str, Any]:
+def _answer_elastic(asked: ElasticQuestion, context: Context) -> dict[str, Any]:
     model, system = found_model(asked.model), found_system(asked.system)
     sizes = asked.gpus or [2**power for power in range(7)]
     context.bounds.searchable(
@@ -301,10 +305,10 @@ def _elastic(asked: ElasticQuestion, context: Context) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _operators(asked: OperatorsQuestion, context: Context) -> dict[str, Any]:
+def _answer_operators(asked: OperatorsQuestion, context: Context) -> dict[str, Any]:
     mesh: dict[str, Any] = {
         "devices": asked.devices, "matrix_rate": asked.matrix_rate_tflops * 1e12,
-        **_rates(asked.bandwidth_gb_per_s, asked.all_to_all_gb_per_s, asked.alpha_s),
+        **_network_rates(asked.bandwidth_gb_per_s, asked.all_to_all_gb_per_s, asked.alpha_s),
     }  # fmt: skip
     if asked.outer is not None:
         mesh["outer"] = asked.outer.rates()
@@ -331,11 +335,11 @@ def _operators(asked: OperatorsQuestion, context: Context) -> dict[str, Any]:
 
 
 def operators_document(found: IntraOperatorPlan, vectors: pd.DataFrame) -> dict[str, Any]:
-    """Returns what a search of operators found as a document.
+    """Return the result of a search of operators as a document.
 
     Args:
-        found: the search.
-        vectors: those of its vectors that are listed [rows].
+        found: result of the search.
+        vectors: vectors to list [rows].
     """
     return {
         "model": found.model,
@@ -355,15 +359,15 @@ def operators_document(found: IntraOperatorPlan, vectors: pd.DataFrame) -> dict[
 PLAN_LAYERS = Verb(
     "plan_layers", "Plan layers",
     "Divides layers into pipeline stages with replicas on devices (DAPPLE), also over GPUs of several kinds.",
-    LayersQuestion, LayersAnswer, _layers,
+    LayersQuestion, LayersAnswer, _answer_layers,
 )  # fmt: skip
 PLAN_ELASTIC = Verb(
     "plan_elastic", "Plan elastic training",
     "Finds the proven best plan of a model at each number of GPUs, what each GPU brings, and what moves between sizes.",
-    ElasticQuestion, ElasticAnswer, _elastic,
+    ElasticQuestion, ElasticAnswer, _answer_elastic,
 )  # fmt: skip
 PLAN_OPERATORS = Verb(
     "plan_operators", "Plan operators",
     "Splits the contractions inside layers over one network or two (CFP, Alpa), the best under a memory limit.",
-    OperatorsQuestion, OperatorsAnswer, _operators,
+    OperatorsQuestion, OperatorsAnswer, _answer_operators,
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Processes that answer questions, so that time and memory of every question are bounded for sure.
+"""Processes that answer questions, so that time and memory of every question have hard bounds.
 
-Each is a plain interpreter that is told questions over a pipe, one at a time; it keeps what it has prepared for the
-next one. A search that nobody waits for any more, or whose time is over, is ended with its process: not every search
-looks up to see whether it shall stop. Python's own process pools would run the main script of the caller again.
+Each is a plain interpreter that reads questions from a pipe, one at a time; prepared data stays cached for the next.
+A search without a waiting caller, or beyond its time, ends with its process, because not every search checks
+whether to stop. Python's own process pools would run the main script of the caller again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.questions.verb import QuestionError
 __all__ = ["Answerer", "Busy", "Failed", "bound_memory"]
 
 POLL: Final = 0.05
-"""How often it is asked whether somebody still waits [s]."""
+"""Interval between checks for a waiting caller [s]."""
 TOLD: Final = 0.2
 """Time between two words about progress [s]."""
 STARTING: Final = 120.0
@@ -46,11 +46,11 @@ serve()
 
 
 class Busy(Exception):  # noqa: N818 - reads as a sentence where it is raised
-    """Every process answers somebody else."""
+    """All processes are busy with other questions."""
 
 
 class Failed(RuntimeError):  # noqa: N818 - reads as a sentence where it is raised
-    """A fault of our own; the message is a traceback for whoever runs the server, not for who asked."""
+    """Internal fault; the message is a traceback for the operator of the server, not for the caller."""
 
 
 class Answerer:
@@ -63,8 +63,8 @@ class Answerer:
         self._behind = behind
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._every: set[_Process] = set()
-        self._free: SimpleQueue[_Process | None] = SimpleQueue()
+        self._every: set[_AnswerProcess] = set()
+        self._free: SimpleQueue[_AnswerProcess | None] = SimpleQueue()
         for _ in range(at_once):
             self._free.put(None)
 
@@ -83,22 +83,22 @@ class Answerer:
         stops: Callable[[], bool] | None = None,
         wait: bool = True,
     ) -> dict[str, Any]:
-        """Returns the answer to a question; see `engine.questions.answer`.
+        """Return the answer to a question; see `engine.questions.answer`.
 
         Args:
-            name: of the verb.
-            question: a document as the verb takes it.
-            tell: hears which share is done, and what is being done, in this thread.
-            stops: says that nobody waits any more.
-            wait: whether to wait while every process answers somebody else.
+            name: name of the verb.
+            question: document of the question.
+            tell: called in this thread with the share that is done and the current step.
+            stops: returns whether the caller no longer waits.
+            wait: whether to wait while all processes are busy.
 
         Raises:
-            QuestionError: what was asked is not understood, cannot be, or takes too much; one sentence.
-            Busy: every process answers somebody else, and the caller does not wait.
-            engine.ExplorationCancelled: `stops` said so, or this was closed.
-            Failed: a fault of our own.
+            QuestionError: the question is malformed, impossible, or beyond the bounds; one sentence.
+            Busy: all processes are busy, and the caller does not wait.
+            engine.ExplorationCancelled: `stops` returned True, or this was closed.
+            Failed: internal fault.
         """
-        asked = _line({"ask": name, "question": question}, self.bounds.document_bytes)
+        asked = _encode_line({"ask": name, "question": question}, self.bounds.document_bytes)
         gone = stops or (lambda: False)
         process = self._taken(gone, wait)
         try:
@@ -122,14 +122,14 @@ class Answerer:
             return tuple(process.pid for process in self._every)
 
     def close(self) -> None:
-        """Ends all processes at once, whatever they are doing."""
+        """End all processes at once."""
         self._closed.set()
         with self._lock:
             every = list(self._every)
         for process in every:
             self._end(process)
 
-    def _taken(self, gone: Callable[[], bool], wait: bool) -> _Process | None:
+    def _taken(self, gone: Callable[[], bool], wait: bool) -> _AnswerProcess | None:
         """A process that is free; None for one that is to be started."""
         while True:
             try:
@@ -140,23 +140,23 @@ class Answerer:
                 if gone() or self._closed.is_set():
                     raise ExplorationCancelled("Nobody waits any more.") from None
 
-    def _started(self) -> _Process:
+    def _started(self) -> _AnswerProcess:
         with self._lock:
             if self._closed.is_set():
                 raise ExplorationCancelled("The server is being stopped.")
-            process = _Process(self.bounds, self._behind)
+            process = _AnswerProcess(self.bounds, self._behind)
             self._every.add(process)
             return process
 
-    def _end(self, process: _Process) -> None:
+    def _end(self, process: _AnswerProcess) -> None:
         process.kill()
         with self._lock:
             self._every.discard(process)
 
     def _heard(
-        self, process: _Process, asked: bytes, tell: Callable[[float, str], None] | None, gone: Callable[[], bool]
+        self, process: _AnswerProcess, asked: bytes, tell: Callable[[float, str], None] | None, gone: Callable[[], bool]
     ) -> dict[str, Any]:
-        """What a process says to a question."""
+        """Return the reply of a process to a question."""
         allowed = self.bounds.longest_seconds + GRACE
         latest = time.monotonic() + (allowed if process.ready else STARTING)
         process.send(asked)
@@ -192,8 +192,8 @@ class Answerer:
                 raise QuestionError(too_long(self.bounds.longest_seconds))
 
 
-class _Process:
-    """A plain interpreter that runs `serve`, and what it says."""
+class _AnswerProcess:
+    """A plain interpreter that runs `serve`, and its messages."""
 
     def __init__(self, bounds: Bounds, behind: int) -> None:
         # In a session of its own, an interrupt from the keyboard reaches the caller only.
@@ -202,7 +202,7 @@ class _Process:
         )
         self.messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self.ready = False
-        """Whether it has said that it can be asked."""
+        """True once it has reported that it is ready."""
         self.send(b"".join(map(pickle.dumps, (sys.path, added(), bounds, behind))))
         self._listener = threading.Thread(target=self._listen, name="shardscape-answers", daemon=True)
         self._listener.start()
@@ -214,11 +214,11 @@ class _Process:
 
     @property
     def lives(self) -> bool:
-        """Whether it can be asked."""
+        """Return whether it is alive and can be asked."""
         return self._popen.poll() is None
 
     def send(self, content: bytes) -> None:
-        """Tells it something; one that has ended says so itself."""
+        """Send a line; a process that has ended reports so itself."""
         assert self._popen.stdin is not None
         with contextlib.suppress(OSError, ValueError):
             self._popen.stdin.write(content)
@@ -253,14 +253,14 @@ def serve() -> None:
     if behind and hasattr(os, "nice"):
         os.nice(behind)
     bound_memory(bounds.memory_gib)
-    with _connected() as say:
+    with _open_reply_channel() as say:
         say("ready", None)
         for line in source:
-            threading.Thread(target=_answered, args=(json.loads(line), bounds, say), daemon=True).start()
+            threading.Thread(target=_answer_question, args=(json.loads(line), bounds, say), daemon=True).start()
         os._exit(0)  # whoever asked has gone; whatever is being computed, nobody will take it
 
 
-def _answered(asked: dict[str, Any], bounds: Bounds, say: Callable[[str, Any], None]) -> None:
+def _answer_question(asked: dict[str, Any], bounds: Bounds, say: Callable[[str, Any], None]) -> None:
     """Answers a question and says how it ended."""
     told = time.monotonic()
 
@@ -288,7 +288,7 @@ def _one_sentence(text: str) -> str:
     return text if len(text) <= 1_000 else f"{text[:999]}…"
 
 
-def _line(content: Any, most: int) -> bytes:
+def _encode_line(content: Any, most: int) -> bytes:
     """A document as one line. Raises `QuestionError` for one that is too long, or that JSON cannot write."""
     try:
         line = json.dumps(content, allow_nan=False, ensure_ascii=True).encode()
@@ -316,8 +316,8 @@ def bound_memory(gib: float) -> None:
 
 
 @contextlib.contextmanager
-def _connected() -> Iterator[Callable[[str, Any], None]]:
-    """Gives what to say things by; whatever a library prints goes where errors go."""
+def _open_reply_channel() -> Iterator[Callable[[str, Any], None]]:
+    """Yield the function that writes messages; output of libraries goes to standard error."""
     telling = threading.Lock()
     sink: BinaryIO
     with os.fdopen(os.dup(1), "wb") as sink:

@@ -1,4 +1,4 @@
-"""The verb about what to run: the simplest execution whose throughput cannot be told from the best."""
+"""The verb that recommends an execution: the simplest whose throughput cannot be distinguished from the best."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RECOMMEND", "recommendation_document"]
 
 
 class RecommendQuestion(Document):
-    """Which execution to run."""
+    """Question for the execution to run."""
 
     scenario: ScenarioDocument
     headroom: Annotated[float, Number(0.0, 9.99)] | None = Field(
@@ -31,7 +31,7 @@ class RecommendQuestion(Document):
 
 
 class MemoryInterval(Document):
-    """How much memory of a GPU is needed."""
+    """Interval of the memory that a GPU needs."""
 
     low: float = Field(description="[bytes]")
     high: float = Field(description="[bytes]")
@@ -73,7 +73,7 @@ def recommendation_document(found: Recommendation) -> dict[str, Any]:
     terms, own = found.terms, found.execution
     told = None
     if own is not None:
-        told = dict(own) | {"mechanisms": list(mechanisms_of(own).values()), "memory": _memory(found)}
+        told = dict(own) | {"mechanisms": list(mechanisms_of(own).values()), "memory": _memory_interval(found)}
     return {
         "error": terms.error,
         "headroom": terms.headroom,
@@ -92,8 +92,8 @@ def recommendation_document(found: Recommendation) -> dict[str, Any]:
     }
 
 
-def _memory(found: Recommendation) -> dict[str, float] | None:
-    """How much memory the recommended execution may need [bytes]; None where no measured run tells."""
+def _memory_interval(found: Recommendation) -> dict[str, float] | None:
+    """Return the interval of memory that the recommended execution may need [bytes]; None without measured runs."""
     interval, own = found.terms.memory, found.execution
     if interval is None or own is None:
         return None
@@ -101,7 +101,7 @@ def _memory(found: Recommendation) -> dict[str, float] | None:
     return {"low": needed * interval.low, "high": needed * interval.high, "share": interval.share}
 
 
-def _recommend(asked: RecommendQuestion, context: Context) -> dict[str, Any]:
+def _answer_recommend(asked: RecommendQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
     scenario = context.bounds.searchable(scenario_of(asked.scenario))
     statistics = chosen_statistics(scenario.cost_model, asked.statistics)
@@ -120,12 +120,12 @@ def _recommend(asked: RecommendQuestion, context: Context) -> dict[str, Any]:
     return {
         **summary_of(scenario), **{name: plain(document[name]) for name in same}, "recommended": row(own),
         "fastest": row(found.fastest), "mechanisms": [] if own is None else list(mechanisms_of(own).values()),
-        "memory": plain(_memory(found)), "units": units_of(statistics), "seconds": time.perf_counter() - start,
+        "memory": plain(_memory_interval(found)), "units": units_of(statistics), "seconds": time.perf_counter() - start,
     }  # fmt: skip
 
 
 RECOMMEND = Verb(
     "recommend", "Recommended execution",
     "Says which execution to run: the simplest whose throughput cannot be told from the best, with memory to spare.",
-    RecommendQuestion, RecommendAnswer, _recommend,
+    RecommendQuestion, RecommendAnswer, _answer_recommend,
 )  # fmt: skip

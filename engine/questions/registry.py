@@ -40,16 +40,16 @@ VERBS: Final[Mapping[str, Verb]] = {
         SPLIT_GPUS, REPLAY_WORKLOAD, EXPORT_LAUNCH, IMPORT_LAUNCH, STANDING,
     )
 }  # fmt: skip
-"""What can be asked, in the order in which it is offered."""
+"""Verbs in the order in which they are offered."""
 
 
 def verb_of(name: str) -> Verb:
-    """Returns the verb of a name.
+    """Return the verb of a name.
 
     Args:
-        name: such as "best".
+        name: name of a verb, such as "best".
 
-    Raises `QuestionError` where there is none.
+    Raises `QuestionError` for an unknown name.
     """
     found = VERBS.get(name)
     if found is None:

@@ -70,7 +70,7 @@ class ScenarioDocument(Document):
 
 
 class ScenarioSummary(Document):
-    """What was asked about, by names."""
+    """Scenario of a question, by names."""
 
     model: str
     system: str

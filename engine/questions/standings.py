@@ -1,4 +1,4 @@
-"""The verb about an execution that somebody runs: its place among all of its kind, and what leads to the best."""
+"""The verb that ranks an execution in use among all of its space, with the changes that lead to the best."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["STANDING", "reading_document", "standing_document"]
 
 
 class StandingQuestion(Document):
-    """Where an execution stands."""
+    """Question for the rank of an execution."""
 
     execution: Execution
     model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
@@ -70,7 +70,7 @@ class StandingStep(Document):
 
 
 class StandingAnswer(ScenarioSummary):
-    """Where an execution stands among all of its model, system, GPUs, batch and datatype."""
+    """Rank of an execution among all of its model, system, GPUs, batch and datatype."""
 
     runs: bool
     reason_text: str = Field(description="Why it does not run; empty where it does.")
@@ -85,11 +85,11 @@ class StandingAnswer(ScenarioSummary):
 
 
 def reading_document(found: Reading, named: str | None, left_out: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns what a launch configuration says as a document, with the origin of every value.
+    """Return the reading of a launch configuration as a document, with the origin of every value.
 
     Args:
-        found: what `engine.launch.read` returned.
-        named: model of the library that it is, None where it is none.
+        found: result of `engine.launch.read`.
+        named: the same model in the library, or None.
         left_out: parts of the model that figures leave out or approximate, a sentence each.
     """
     return {
@@ -127,7 +127,7 @@ def standing_document(stands: Standing, framework: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _standing(asked: StandingQuestion, context: Context) -> dict[str, Any]:
+def _answer_standing(asked: StandingQuestion, context: Context) -> dict[str, Any]:
     model, system, calibration = (
         found_model(asked.model), found_system(asked.system), found_calibration(asked.calibration)
     )  # fmt: skip
@@ -150,5 +150,5 @@ STANDING = Verb(
     "standing", "Where an execution stands",
     "Says what an execution that somebody runs is worth: its rank, how much faster the best is, and which flags lead "
     "there.",
-    StandingQuestion, StandingAnswer, _standing,
+    StandingQuestion, StandingAnswer, _answer_standing,
 )  # fmt: skip

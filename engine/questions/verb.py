@@ -1,4 +1,4 @@
-"""What a verb is: a name, what it takes and returns as schemas, and the function between them."""
+"""Verb of the question interface: a name, schemas of question and answer, and the function between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Document", "Execution", "Named", "QuestionError", "Row", "Verb"]
 
 
 class QuestionError(ValueError):
-    """A question that cannot be answered; the message is one sentence for whoever asked."""
+    """A question that cannot be answered; the message is one sentence for the caller."""
 
 
 class Document(BaseModel):
@@ -30,7 +30,7 @@ Named = Annotated[str | dict[str, Any], Accepts("a name of the library or a whol
 """A model, system or calibration: a name of the library, or a document of one, never a path."""
 
 Row = dict[str, bool | int | float | str | None]
-"""An execution with fields and statistics by name; null for what is infinite or not a number. See `list_columns`."""
+"""An execution with fields and statistics by name; null for infinite or undefined numbers. See `list_columns`."""
 
 Execution = Annotated[
     dict[str, bool | int | float | str | None],
@@ -42,7 +42,7 @@ Execution = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One thing that can be asked. `about` says what for, to somebody who chooses among verbs."""
+    """One kind of question. `about` describes its purpose to a caller who chooses among verbs."""
 
     name: str
     title: str
@@ -52,9 +52,9 @@ class Verb:
     run: Callable[[Any, Context], dict[str, Any]]
 
     def question_schema(self) -> dict[str, Any]:
-        """Returns the JSON schema of what it takes."""
+        """Return the JSON schema of the question."""
         return self.asks.model_json_schema()
 
     def answer_schema(self) -> dict[str, Any]:
-        """Returns the JSON schema of what it returns."""
+        """Return the JSON schema of the answer."""
         return self.answers.model_json_schema()

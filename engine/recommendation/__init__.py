@@ -1,4 +1,4 @@
-"""Which execution to run: the simplest whose throughput cannot be told from the best, with room to spare in memory."""
+"""Recommends an execution: the simplest that is as fast as the best within the error, with memory to spare."""
 
 from engine.recommendation.contenders import Contender
 from engine.recommendation.mechanisms import mechanisms, mechanisms_of, more_than

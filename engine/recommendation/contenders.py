@@ -18,7 +18,7 @@ from engine.exploration.result import Exploration
 from engine.scenarios.scenario import Scenario
 from engine.store import Condition
 
-__all__ = ["LAYOUT", "Contender", "Explored", "Searched", "Sought", "offloading"]
+__all__ = ["LAYOUT", "Contender", "Explored", "Searched", "Sought", "has_offloading"]
 
 MEMORY: Final = ("proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")
 FIGURES: Final = ("sample_rate", "total_time", *MEMORY)
@@ -38,8 +38,8 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Which executions are wanted: those of at least `rate` [samples/s]; without offload where `plain`; that need at
-    most so much of the two tiers of memory [bytes]."""
+    """Conditions on executions: at least `rate` [samples/s]; without offload if `plain`; at most so much of the two
+    tiers of memory [bytes]."""
 
     rate: float
     plain: bool = False
@@ -54,14 +54,14 @@ class Sought:
         """
         fast, first, second = (found[name].to_numpy(np.float64) for name in ("sample_rate", *MEMORY))
         wanted: Flags = (fast >= self.rate) & (first <= self.first) & (second <= self.second)
-        return wanted & ~offloading(found) if self.plain else wanted
+        return wanted & ~has_offloading(found) if self.plain else wanted
 
 
-def offloading(executions: Mapping[str, Any] | pd.DataFrame) -> Flags:
-    """Returns which executions keep something in host memory [rows].
+def has_offloading(executions: Mapping[str, Any] | pd.DataFrame) -> Flags:
+    """Return which executions keep data in host memory [rows].
 
     Args:
-        executions: fields by name [rows]; those that they lack count as off.
+        executions: fields by name [rows]; absent fields count as off.
     """
     each = [np.asarray(executions[name], bool) for name in OFFLOADS if name in executions]
     return np.asarray(np.logical_or.reduce(each), bool)
@@ -87,7 +87,7 @@ class Explored:
         for name, most in zip(MEMORY, (sought.first, sought.second), strict=True):
             if math.isfinite(most):
                 where.append(Condition(name, "<=", most))
-        names = ["id", *_names(self.scenario), *FIGURES]
+        names = ["id", *_field_names(self.scenario), *FIGURES]
         found: pd.DataFrame = self._rows.table(names, where=where).to_pandas()
         for words in found.select_dtypes("category"):
             found[words] = found[words].to_numpy(object)
@@ -110,12 +110,12 @@ class Searched:
         space = self.scenario.space
         ids = executions_above(self.scenario, sought.rate)["id"].to_numpy()
         if sought.plain and len(ids):
-            ids = ids[~offloading(space.fields(ids))]
+            ids = ids[~has_offloading(space.fields(ids))]
         found = self.scenario.evaluate(space.table(ids))
-        found = found[[*_names(self.scenario), *FIGURES]].assign(id=np.asarray(ids))
+        found = found[[*_field_names(self.scenario), *FIGURES]].assign(id=np.asarray(ids))
         return found[sought.among(found)]
 
 
-def _names(scenario: Scenario) -> list[str]:
+def _field_names(scenario: Scenario) -> list[str]:
     """Fields of an execution."""
     return [column.name for column in fields_of(scenario.cost_model)]

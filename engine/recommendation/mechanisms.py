@@ -1,8 +1,8 @@
-"""What an execution takes beyond plain data parallelism, and in how many ways.
+"""Mechanisms of an execution beyond plain data parallelism, and their number.
 
 A mechanism is a field that differs from its plain option and makes a difference: a degree above 1, recomputation, an
-overlap, an offload. Each is something that a framework has to be told and that can go wrong, so of two executions the
-one with fewer is the simpler. Fields of the scenario, network tiers and kernels do not count: everything shares them.
+overlap, an offload. Each needs a setting of the framework and can fail, so of two executions the
+one with fewer is simpler. Fields of the scenario, network tiers and kernels do not count: everything shares them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PLAIN: Final[Mapping[str, tuple[Any, ...]]] = {
     "gradient_datatype": ("float32",), "optimizer_datatype": ("float32",), "weight_offload": (False,),
     "activations_offload": (False,), "optimizer_offload": (False,),
 }  # fmt: skip
-"""Fields that may be mechanisms -> the options that are none. The interleaved schedule is what interleaving means, and
-the first stage of ZeRO is optimizer sharding; what a selective recomputation repeats is no second mechanism."""
+"""Fields that may be mechanisms -> their plain options. The interleaved schedule is part of interleaving, the first
+stage of ZeRO is optimizer sharding, and the choice of selective recomputation is not a second mechanism."""
 
 
 def mechanisms(executions: pd.DataFrame) -> dict[str, Flags]:
@@ -64,7 +64,7 @@ def mechanisms_of(execution: Mapping[Any, Any]) -> dict[str, str]:
     """
     known = {name: execution[name] for name in execution if name in PLAIN or name == "data_par"}
     return {
-        name: _words(name, known[name])
+        name: _mechanism_words(name, known[name])
         for name, plain in PLAIN.items()
         if name in known and known[name] not in plain and applies(name, known)
     }
@@ -81,7 +81,7 @@ def more_than(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> tuple[str, ..
     return tuple(words for name, words in mechanisms_of(one).items() if name not in theirs)
 
 
-def _words(name: str, value: Any) -> str:
+def _mechanism_words(name: str, value: Any) -> str:
     column = by_name(name)
     label = column.label
     if label[1:3].islower():  # no abbreviation

@@ -12,7 +12,7 @@ import pandas as pd
 
 from engine.executions.codes import OFFLOADS
 from engine.exploration.result import Exploration
-from engine.recommendation.contenders import LAYOUT, Contender, Explored, Searched, Sought, offloading
+from engine.recommendation.contenders import LAYOUT, Contender, Explored, Searched, Sought, has_offloading
 from engine.recommendation.mechanisms import more_than, number_of_mechanisms
 from engine.recommendation.room import Terms, fit_of, terms_of
 from engine.scenarios.scenario import Scenario
@@ -30,13 +30,13 @@ _AT_FIRST: Final = 256
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Which execution to run.
+    """Recommended execution, with its alternatives.
 
     `execution` is the recommended one, `fastest` the one of highest throughput, of equal ones the simplest: `id`,
-    fields and figures; None where there is none. `terms`: see `Terms`. `waived`: what no execution of the scenario
-    does without although it was never measured, so that it does not count against any. `close`: how many executions
-    are allowed and too close to call, the recommended one among them. `contenders`: the best executions of different
-    layouts, best first.
+    fields and figures; None without one. `terms`: see `Terms`. `waived`: properties that all executions of the
+    scenario share although they were never measured, so that they count against none. `close`: number of allowed
+    executions within the error of the best, including the recommended one. `contenders`: the best executions of
+    different layouts, best first.
     """
 
     scenario: Scenario
@@ -49,24 +49,24 @@ class Recommendation:
 
     @property
     def is_fastest(self) -> bool:
-        """Whether none is faster."""
+        """Return whether the recommended execution is the fastest."""
         return self.difference == 0.0
 
     @property
     def difference(self) -> float | None:
-        """How much faster the fastest is: its throughput over that of the recommended one, less 1."""
+        """Relative lead of the fastest: its throughput over the recommended one's, less 1."""
         if self.execution is None or self.fastest is None:
             return None
         return float(self.fastest["sample_rate"]) / float(self.execution["sample_rate"]) - 1.0
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """What the fastest takes that the recommended one does without, in words."""
+        """Mechanisms of the fastest that the recommended one does not need, in words."""
         return () if self.execution is None or self.fastest is None else more_than(self.fastest, self.execution)
 
     @property
     def why(self) -> str:
-        """Why the fastest is not the recommended one, in words; empty where it is."""
+        """Reason why the fastest is not the recommended one, in words; empty if it is."""
         if self.execution is None or self.fastest is None or self.is_fastest:
             return ""
         return _Judge(self.scenario, self.terms, self.waived).reasons([self.fastest], self.execution)[0]
@@ -103,17 +103,18 @@ def recommend(
     if source.best_rate is None:
         return Recommendation(source.scenario, None, None, terms)
     best = _of_layouts(source, source.best_rate, contenders)  # first: those allowed are mostly among what it reads
-    judge, allowed, first = _allowed(source, source.best_rate, given)
+    judge, allowed, first = _allowed_executions(source, source.best_rate, given)
     chosen, close = (None, 0) if first is None else judge.choose(allowed, first, source.best_rate)
-    rows = [_row(best, place) for place in range(min(contenders, len(best)))]
+    rows = [_execution_at(best, place) for place in range(min(contenders, len(best)))]
     reasons = [""] * len(rows) if chosen is None else judge.reasons(rows, chosen)
     told = tuple(Contender(int(row["id"]), row, reason) for row, reason in zip(rows, reasons, strict=True))
-    return Recommendation(source.scenario, chosen, _row(best, 0), judge.terms, tuple(judge.waived), close, told)
+    return Recommendation(
+        source.scenario, chosen, _execution_at(best, 0), judge.terms, tuple(judge.waived), close, told
+    )
 
 
 class _Source:
-    """Executions by what is sought, fastest first, of equal ones the simplest; what was read without terms is not read
-    again."""
+    """Executions by conditions, fastest first, of equal ones the simplest; results without terms are cached."""
 
     def __init__(self, source: Explored | Searched) -> None:
         self.scenario, self.best_rate = source.scenario, source.best_rate
@@ -123,15 +124,16 @@ class _Source:
     def find(self, sought: Sought) -> pd.DataFrame:
         if sought.rate >= self._down_to:
             return self._whole[sought.among(self._whole)].reset_index(drop=True)
-        found = _sorted(self._source.find(sought))
+        found = _sort_by_rate(self._source.find(sought))
         if sought == Sought(sought.rate):
             self._whole, self._down_to = found, sought.rate
         return found
 
 
-def _allowed(source: _Source, best: float, given: Mapping[str, Any]) -> tuple[_Judge, pd.DataFrame, int | None]:
-    """The executions that fit and offload nothing, down to what is too close to call, and the fastest of those that
-    were measured, too."""
+def _allowed_executions(
+    source: _Source, best: float, given: Mapping[str, Any]
+) -> tuple[_Judge, pd.DataFrame, int | None]:
+    """Return the executions that fit without offload, down to the error of the best, and the fastest measured ones."""
     scenario = source.scenario
     judge = _Judge(scenario, terms_of(scenario, None, **given), ())
     found, first = pd.DataFrame(), None
@@ -139,12 +141,12 @@ def _allowed(source: _Source, best: float, given: Mapping[str, Any]) -> tuple[_J
         found = source.find(judge.sought(best * share))
         first = judge.first(found)
         if first is None and share == LEVELS[-1]:
-            judge = _Judge(scenario, judge.terms, _common(scenario, found))
+            judge = _Judge(scenario, judge.terms, _common_unmeasured(scenario, found))
             first = judge.first(found)
         if first is None:
             continue
-        judge = _Judge(scenario, terms_of(scenario, _row(found, first), **given), judge.waived)
-        floor = _floor(float(found["sample_rate"].iloc[first]), best, judge.terms.error)
+        judge = _Judge(scenario, terms_of(scenario, _execution_at(found, first), **given), judge.waived)
+        floor = _throughput_floor(float(found["sample_rate"].iloc[first]), best, judge.terms.error)
         if floor < best * share:
             found = source.find(judge.sought(floor))
             first = judge.first(found)
@@ -157,19 +159,19 @@ def _of_layouts(source: _Source, best: float, number: int) -> pd.DataFrame:
     for share in LEVELS:
         found = source.find(Sought(best * share))
         apart = [*(name for name in LAYOUT if name in found), "offloads"]
-        found = found[~found.assign(offloads=offloading(found)).duplicated(apart)]
+        found = found[~found.assign(offloads=has_offloading(found)).duplicated(apart)]
         if len(found) >= number:
             break
     return found
 
 
-def _floor(allowed: float, best: float, error: float) -> float:
-    """The throughput that cannot be told from the best, or from the best that is allowed where that falls short."""
+def _throughput_floor(allowed: float, best: float, error: float) -> float:
+    """Return the throughput within the error of the best, or of the best allowed execution if that is slower."""
     floor = best / (1.0 + error)
     return floor if allowed >= floor else allowed / (1.0 + error)
 
 
-def _sorted(found: pd.DataFrame) -> pd.DataFrame:
+def _sort_by_rate(found: pd.DataFrame) -> pd.DataFrame:
     """Fastest first, of equal ones the simplest."""
     found = found.assign(mechanisms=number_of_mechanisms(found))
     offloads = found[[name for name in OFFLOADS if name in found]].sum(axis=1)
@@ -177,18 +179,18 @@ def _sorted(found: pd.DataFrame) -> pd.DataFrame:
     return found.iloc[order].reset_index(drop=True)
 
 
-def _row(found: pd.DataFrame, place: int) -> dict[str, Any]:
+def _execution_at(found: pd.DataFrame, place: int) -> dict[str, Any]:
     return {str(name): value for name, value in found.iloc[place].to_dict().items() if name != "mechanisms"}
 
 
-def _common(scenario: Scenario, found: pd.DataFrame) -> frozenset[str]:
-    """What was never measured and no execution does without."""
+def _common_unmeasured(scenario: Scenario, found: pd.DataFrame) -> frozenset[str]:
+    """Return the properties without measurement that all executions share."""
     told = scenario.not_measured_of_rows(found.head(LOOKED_AT)) if len(found) else []
     return frozenset(one for one in told[0] if all(one in other for other in told)) if told else frozenset()
 
 
 class _Judge:
-    """What is allowed on some terms, and why others are not chosen."""
+    """Judge of executions on given terms: allowed or not, and reasons against the others."""
 
     def __init__(self, scenario: Scenario, terms: Terms, waived: Collection[str]) -> None:
         self.scenario, self.terms, self.waived = scenario, terms, frozenset(waived)
@@ -202,7 +204,7 @@ class _Judge:
         return Sought(rate, not self.terms.offload, first, second)
 
     def _unknown(self, rows: pd.DataFrame) -> list[list[str]]:
-        """What counts against executions because it was never measured."""
+        """Return the properties of executions that count against them because they were never measured."""
         return [[one for one in told if one not in self.waived] for told in self.scenario.not_measured_of_rows(rows)]
 
     def _measured(self, found: pd.DataFrame, places: np.ndarray[Any, Any]) -> int | None:
@@ -221,11 +223,11 @@ class _Judge:
 
     def choose(self, found: pd.DataFrame, first: int, best: float) -> tuple[dict[str, Any], int]:
         """Returns the simplest execution that is allowed and too close to call, and how many are, measured or not."""
-        floor = _floor(float(found["sample_rate"].iloc[first]), best, self.terms.error)
+        floor = _throughput_floor(float(found["sample_rate"].iloc[first]), best, self.terms.error)
         near = np.flatnonzero(found["sample_rate"].to_numpy() >= floor)
         simplest = near[np.argsort(found["mechanisms"].to_numpy()[near], kind="stable")]
         place = self._measured(found, simplest)
-        return _row(found, first if place is None else place), len(near)
+        return _execution_at(found, first if place is None else place), len(near)
 
     def reasons(self, rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]) -> list[str]:
         """Returns why each of some executions is not the chosen one, in words; empty where it is."""
@@ -235,15 +237,15 @@ class _Judge:
         return [self._reason(row, chosen, one) for row, one in zip(rows, self._unknown(table), strict=True)]
 
     def _reason(self, row: Mapping[str, Any], chosen: Mapping[str, Any], unknown: list[str]) -> str:
-        """Why an execution is not the chosen one, with what counts against it because it was never measured."""
+        """Return the reason against an execution, including properties that were never measured."""
         if row["id"] == chosen["id"]:
             return ""
         offloads = [name for name in OFFLOADS if row.get(name)]
         if offloads and not self.terms.offload:
             what = [KEPT[name] for name in offloads]
-            return f"keeps {_listed(what)} in host memory"
+            return f"keeps {_join_listed(what)} in host memory"
         if unknown:
-            return f"never measured: {_listed(unknown)}"
+            return f"never measured: {_join_listed(unknown)}"
         for second, tier in ((False, "HBM"), (True, "host memory")):
             needed = float(row[f"proc_mem_tier{2 if second else 1}_cap_req"])
             if fit_of(self.scenario, needed, self.terms.headroom, second=second) != "fits":
@@ -256,11 +258,11 @@ class _Judge:
         more = more_than(row, chosen)
         apart = f"{100 * abs(rate / own - 1.0):.1f} %"
         if rate < own:
-            return f"{apart} slower" + (f", and takes {_listed(more)}" if more else "")
-        return f"{apart} faster is too close to call, and takes {_listed(more) if more else 'more'}"
+            return f"{apart} slower" + (f", and takes {_join_listed(more)}" if more else "")
+        return f"{apart} faster is too close to call, and takes {_join_listed(more) if more else 'more'}"
 
 
-def _listed(words: list[str] | tuple[str, ...]) -> str:
+def _join_listed(words: list[str] | tuple[str, ...]) -> str:
     """Words as a list: "weights and optimizer"; of many the first three and how many more."""
     if len(words) > 4:
         return f"{', '.join(words[:3])} and {len(words) - 3} more"

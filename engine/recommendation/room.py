@@ -1,6 +1,6 @@
-"""What counts as too close to call, and what counts as fitting: the errors of predicted times and of predicted memory.
+"""Thresholds of recommendations from the errors of predicted times and of predicted memory.
 
-Where no measured run tells, as under a cost model that predicts no measurement, stated values stand in; both can be
+Without measured runs, as under a cost model that predicts no measurement, default values apply; both can be
 given instead.
 """
 
@@ -18,20 +18,20 @@ from models.documents import shown
 __all__ = ["UNTOLD_ERROR", "UNTOLD_HEADROOM", "Fit", "Terms", "fit_of", "terms_of"]
 
 UNTOLD_ERROR: Final = 0.05
-"""Share of the throughput below which executions are too close to call where no measured run tells."""
+"""Share of the throughput within which executions count as equal, without measured runs."""
 UNTOLD_HEADROOM: Final = 0.1
-"""Share of the predicted memory that is kept free beyond it where no measured run tells."""
+"""Share of the predicted memory to keep free in addition, without measured runs."""
 
 Fit = Literal["fits", "may not fit", "does not fit"]
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On what terms an execution is recommended.
+    """Terms of a recommendation.
 
     `error`: differences of throughput up to this share are too close to call; `headroom`: predicted memory and this
     share of it have to fit. `time` and `memory` are the intervals that the two come from; None where they were given,
-    or stand in because no measured run tells. `offload`, `unmeasured`: whether executions that offload, or that rest
+    or are defaults without measured runs. `offload`, `unmeasured`: whether executions that offload, or that rest
     on anything never measured, may be recommended.
     """
 
@@ -52,14 +52,14 @@ def terms_of(
     offload: bool = False,
     unmeasured: bool = False,
 ) -> Terms:
-    """Returns the terms of a scenario, from measured runs where they tell.
+    """Return the terms of a scenario, from measured runs if there are any.
 
     Args:
-        scenario: what is asked about.
-        execution: one without anything that was never measured, whose intervals count; None where there is none.
+        scenario: scenario of the recommendation.
+        execution: execution with measured properties only, whose intervals count, or None.
         error: share of the throughput that is too close to call, 0 to below 1; half the width of the interval of
-            comparable runs where None.
-        headroom: share of the predicted memory to keep free, 0 to 10; the upper end of the interval where None.
+            comparable runs if None.
+        headroom: share of the predicted memory to keep free, 0 to 10; the upper end of the interval if None.
         offload: whether executions that offload may be recommended.
         unmeasured: whether executions that rest on something never measured may be.
 

@@ -1,4 +1,4 @@
-"""What if the hardware, the model or the number of processors were another: the space optimised anew."""
+"""Optimises the space again for other hardware, another model or another number of processors."""
 
 from engine.whatif.studies import (
     Answer,

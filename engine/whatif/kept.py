@@ -1,4 +1,4 @@
-"""The latest few of what is made on demand, each made once however many threads ask for it at the same time."""
+"""Cache of the latest few values made on demand, each made once for all threads that ask at the same time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Kept(Generic[Value]):
         self._things: OrderedDict[Hashable, Future[Value]] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Returns what there is for a key, or what `make` makes.
+        """Return the cached value of a key, or the result of `make`.
 
-        None is not kept, and what `make` raises is raised to all who wait for it; who asks later has it made anew.
+        None is not cached, and an exception of `make` is raised to all waiting callers; a later call runs `make` again.
         """
         with self._lock:
             thing = self._things.get(key)

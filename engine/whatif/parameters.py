@@ -1,4 +1,4 @@
-"""What of a scenario can be asked "what if" about: rates and capacities of the system, sizes of model and machine."""
+"""Parameters of a scenario that a what-if study can change: rates and capacities, sizes of model and machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POWER: Final = "accelerator.tdp_w"
 
 
 class ChangeError(ValueError):
-    """A change that cannot be made; the message names the parameter, its value and what is accepted."""
+    """An invalid change; the message names the parameter, its value and the accepted values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Parameter:
     """One number of a scenario that a what-if study may change.
 
     `name` identifies it, in links too. `value` is the scenario's, in `unit`. `discrete` numbers are whole and change
-    by doubling and halving: a tenth more of them would mean something else. `layout` tells whether a change gives
-    another space to enumerate, `mask` whether it changes what fits in memory.
+    by doubling and halving: ten percent more would have no meaning. `layout` is True if a change gives
+    another space to enumerate, `mask` if it changes the memory check.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Parameter:
     layout: bool = False
     mask: bool = False
     can_be_off: bool = False
-    """Whether 0 is a value, and means that there is none."""
+    """True if 0 is valid and means that the part is absent."""
     part_of: str = ""
     """Name of the parameter that moves this one together with others; alone it is changed on request only."""
 
@@ -65,7 +65,7 @@ class Parameter:
 
 
 def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
-    """Returns everything that can be changed about a scenario, those of the system first.
+    """Return all parameters of a scenario that can be changed, parameters of the system first.
 
     Args:
         scenario: the scenario before any change.
@@ -73,7 +73,7 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
     system, datatype = scenario.system, scenario.datatype
     unread = cost_model_of(scenario).unread
     found = [
-        *_compute(scenario),
+        *_compute_parameters(scenario),
         Parameter("vector", "Vector peak", "TFLOP/s", system.vector[datatype].tflops, "system",
                   f"Peak of everything that is not a matrix product in {datatype}, per GPU.",
                   f"vector.{datatype}.tflops"),
@@ -89,12 +89,26 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
         named = names[tier][:1].upper() + names[tier][1:]
         reach = f"{words[tier]}, which links {network.size:,} GPUs"
         found += [
-            Parameter(f"net{tier}_bandwidth", f"{named} bandwidth", "GB/s", network.bandwidth_gb_per_s, "system",
-                      f"Rate per GPU and direction of {reach}.", f"networks.{tier}.bandwidth_gb_per_s"),
-            Parameter(f"net{tier}_latency", f"{named} latency", "µs", _plain(network.latency_s * MICRO), "system",
-                      f"Time that any operation takes on {reach}, before the first byte.",
-                      f"networks.{tier}.latency_s", scale=MICRO),
-        ]  # fmt: skip
+            Parameter(
+                f"net{tier}_bandwidth",
+                f"{named} bandwidth",
+                "GB/s",
+                network.bandwidth_gb_per_s,
+                "system",
+                f"Rate per GPU and direction of {reach}.",
+                f"networks.{tier}.bandwidth_gb_per_s",
+            ),
+            Parameter(
+                f"net{tier}_latency",
+                f"{named} latency",
+                "µs",
+                _rounded_value(network.latency_s * MICRO),
+                "system",
+                f"Time that any operation takes on {reach}, before the first byte.",
+                f"networks.{tier}.latency_s",
+                scale=MICRO,
+            ),
+        ]
         if "latency" in unread:
             found.pop()
         if tier < last:
@@ -135,7 +149,7 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def _compute(scenario: Scenario) -> list[Parameter]:
+def _compute_parameters(scenario: Scenario) -> list[Parameter]:
     """Matrix peak and design power, together and each alone where the cost model reads both and power is known."""
     system, datatype = scenario.system, scenario.datatype
     peak = system.matrix[datatype].tflops
@@ -161,7 +175,7 @@ def _compute(scenario: Scenario) -> list[Parameter]:
     ]  # fmt: skip
 
 
-def _plain(value: float) -> float:
+def _rounded_value(value: float) -> float:
     """A value without the noise that changing its unit adds."""
     return float(f"{value:.12g}")
 
@@ -173,14 +187,14 @@ def parameter(scenario: Scenario, name: str) -> Parameter:
         scenario: the scenario before any change.
         name: of a parameter.
     """
-    return _named(_by_name(scenario), name)
+    return _find_parameter(_by_name(scenario), name)
 
 
 def _by_name(scenario: Scenario) -> dict[str, Parameter]:
     return {each.name: each for each in parameters(scenario)}
 
 
-def _named(every: Mapping[str, Parameter], name: str) -> Parameter:
+def _find_parameter(every: Mapping[str, Parameter], name: str) -> Parameter:
     if name not in every:
         hint = did_you_mean(name, list(every)) or f"; there are {', '.join(every)}"
         raise ChangeError(f"Nothing called {str(name)[:40]!r} can be changed here{hint}.")
@@ -196,22 +210,22 @@ def otherwise(scenario: Scenario, changes: Mapping[str, float], name: str) -> fl
         changes: values by name of `parameters`.
         name: of the parameter that is asked about.
     """
-    return _otherwise(_by_name(scenario), changes, name)
+    return _value_under_changes(_by_name(scenario), changes, name)
 
 
-def _otherwise(every: Mapping[str, Parameter], changes: Mapping[str, float], name: str) -> float:
-    which = _named(every, name)
+def _value_under_changes(every: Mapping[str, Parameter], changes: Mapping[str, float], name: str) -> float:
+    which = _find_parameter(every, name)
     if which.part_of not in changes:
         return which.value
-    return which.value * changes[which.part_of] / _named(every, which.part_of).value
+    return which.value * changes[which.part_of] / _find_parameter(every, which.part_of).value
 
 
 def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
     """Returns the scenario with the named parameters at other values, in their units.
 
-    What moves several, such as compute, goes first; those of its parts that are named too are then at their own values.
-    Its system and model are edited copies that remember what they were made from. Limits stay as they are. Raises
-    `ChangeError`, `hardware.SystemFileError` or `models.ModelFileError` for a value that cannot be, and later, when its
+    A parameter with parts, such as compute, is applied first; parts that are named too then get their own values.
+    System and model are edited copies that record their originals. Limits do not change. Raises
+    `ChangeError`, `hardware.SystemFileError` or `models.ModelFileError` for an invalid value, and later, when its
     space is made, `engine.SpaceError`.
 
     Args:
@@ -221,8 +235,8 @@ def changed(scenario: Scenario, changes: Mapping[str, float]) -> Scenario:
     if not changes:
         return scenario
     every = _by_name(scenario)
-    real = {name: _checked(_named(every, name), value) for name, value in changes.items()}
-    real = {name: value for name, value in real.items() if value != _otherwise(every, real, name)}
+    real = {name: _checked_value(_find_parameter(every, name), value) for name, value in changes.items()}
+    real = {name: value for name, value in real.items() if value != _value_under_changes(every, real, name)}
     result = scenario
     to_system = _system_changes(scenario, every, real)
     if to_system:
@@ -251,12 +265,12 @@ def _system_changes(
     scenario: Scenario, every: Mapping[str, Parameter], changes: Mapping[str, float]
 ) -> dict[str, float | int]:
     found: dict[str, float | int] = {}
-    for name, value in sorted(changes.items(), key=lambda change: bool(_named(every, change[0]).part_of)):
-        which = _named(every, name)
+    for name, value in sorted(changes.items(), key=lambda change: bool(_find_parameter(every, change[0]).part_of)):
+        which = _find_parameter(every, name)
         if name == "compute":
             factor = value / which.value
             found |= {f"matrix.{one}.tflops": each.tflops * factor for one, each in scenario.system.matrix.items()}
-            found[POWER] = _named(every, "power").value * factor
+            found[POWER] = _find_parameter(every, "power").value * factor
         if which.about == "system":
             found[which.path] = int(value) if which.discrete else value / which.scale
         if name == "matrix" and scenario.datatype in (unit := cost_model_of(scenario).one_unit):
@@ -269,7 +283,7 @@ def _system_changes(
     return found
 
 
-def _checked(which: Parameter, value: Any) -> float:
+def _checked_value(which: Parameter, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ChangeError(f"{which.label} is {shown(value)}; it must be a number in {which.unit}.")
     if which.can_be_off and value == 0:

@@ -31,7 +31,7 @@ LARGEST_KEPT = 24_000_000
 """(memory mode, schedule point) pairs of a space that is kept ready: some 600 MiB of needs and masks."""
 
 LARGEST_SEARCHED = 600_000
-"""Schedule points of a space searched by bounds that is kept ready: some 100 MiB, whatever modes there are."""
+"""Largest number of schedule points of a space searched by bounds that stays prepared: about 100 MiB in any mode."""
 
 WINNERS_KEPT = 4
 """Executions that were best of a space on other systems, tried before others."""
@@ -60,9 +60,9 @@ class Found:
 
 
 class ReadySpace:
-    """A space laid out once, to be searched on any system with the same tiers; see `ready`.
+    """A space enumerated once, to be searched on any system with the same tiers; see `ready`.
 
-    Ids are those of the space. Threads take turns.
+    Ids come from the space. Threads take turns.
     """
 
     def __init__(self, space: Space, key: str) -> None:
@@ -85,15 +85,15 @@ class ReadySpace:
                 prepared, rows = part.prepared(system)
                 search.feasible += prepared.feasible
                 hints = None
-                if kept is not None and (found := _locate(prepared, rows, kept)) is not None:
+                if kept is not None and (found := _locate_candidate(prepared, rows, kept)) is not None:
                     hints, kept_rate = found
                 search.look(prepared, rows, hints)
-        return _found(search, kept_rate)
+        return _found_best(search, kept_rate)
 
 
 class SearchedSpace:
-    """The same where the cost model searches by bounds: what fits is remembered by capacities, everything else computed
-    anew where bounds leave it (see `engine.cost_models.contract.BoundSearch`)."""
+    """A prepared space whose cost model searches by bounds: feasible executions are cached by capacities, all else is
+    recomputed if bounds do not exclude it (see `engine.cost_models.contract.BoundSearch`)."""
 
     def __init__(self, space: Space, key: str, searches: Sequence[BoundSearch]) -> None:
         self.space, self.key = space, key
@@ -124,19 +124,19 @@ class SearchedSpace:
                 if len(points):
                     prepared, rows = by_bounds.prepare(space, by_bounds.promising(space) if whole else points)
                     hints = None
-                    if kept is not None and (found := _locate(prepared, rows, kept)) is not None:
+                    if kept is not None and (found := _locate_candidate(prepared, rows, kept)) is not None:
                         hints, kept_rate = found
                     search.look(prepared, rows, hints)
                     search.feasible += prepared.feasible if whole else 0
             for by_bounds, points in left:
                 search.look_over(by_bounds, space, points)
-            result = _found(search, kept_rate)
+            result = _found_best(search, kept_rate)
             if result.id is not None:
                 self._won = (result.id, *(each for each in self._won if each != result.id))[:WINNERS_KEPT]
         return result
 
 
-def _found(search: Search, kept_rate: float) -> Found:
+def _found_best(search: Search, kept_rate: float) -> Found:
     top, _ = search.result()
     if not len(top):
         return Found(None, float("nan"), 0, 0, kept_rate)
@@ -145,7 +145,7 @@ def _found(search: Search, kept_rate: float) -> Found:
                  search.tied(), search.reach)  # fmt: skip
 
 
-def _locate(prepared: Prepared, rows: Candidates, execution: int) -> tuple[Ints, float] | None:
+def _locate_candidate(prepared: Prepared, rows: Candidates, execution: int) -> tuple[Ints, float] | None:
     """(position of the candidate of an execution, its sample rate); None where the prepared rows do not have
     it, or it does not fit."""
     points, modes = prepared.points, prepared.modes
@@ -191,12 +191,12 @@ _kept: Kept[AnyReadySpace | None] = Kept(SPACES_KEPT)
 
 
 def ready(scenario: Scenario) -> AnyReadySpace | None:
-    """Returns the space of a scenario laid out, shared by all scenarios that differ in rates and capacities only.
+    """Return the prepared space of a scenario, shared by all scenarios that differ in rates and capacities only.
 
-    None for spaces too large to be kept. Raises what `Scenario.space` raises.
+    None for spaces too large to stay prepared. Raises the errors of `Scenario.space`.
 
     Args:
-        scenario: any of those that share a space.
+        scenario: any of the scenarios that share a space.
     """
     key = layout_key(scenario)
 
@@ -215,18 +215,18 @@ def made_ready(space: Space, key: str) -> AnyReadySpace | None:
     """
     cost_model = cost_model_of(space)
     if not cost_model.searches_by_bounds:
-        return ReadySpace(space, key) if _pairs(space) <= LARGEST_KEPT else None
-    if _points(space) > LARGEST_SEARCHED:
+        return ReadySpace(space, key) if _count_pairs(space) <= LARGEST_KEPT else None
+    if _count_points(space) > LARGEST_SEARCHED:
         return None
     searches = [cost_model.bound_search(space, numbers) for numbers in slabs(space, POINTS_OF_A_SEARCH)]
     return SearchedSpace(space, key, searches)
 
 
 def layout_key(scenario: Scenario) -> str:
-    """Returns all that the row table of a scenario's space depends on, as text: equal texts may share one.
+    """Return all inputs of the row table of a scenario's space as text: equal texts may share one table.
 
     Args:
-        scenario: any of those that share a space.
+        scenario: any of the scenarios that share a space.
     """
     content = {
         "cost_model": scenario.cost_model,
@@ -242,10 +242,10 @@ def layout_key(scenario: Scenario) -> str:
     return json.dumps(content, sort_keys=True)
 
 
-def _pairs(space: Space) -> int:
+def _count_pairs(space: Space) -> int:
     """Most (memory mode, schedule point) pairs that the space has."""
-    return max(len(table) for table in space.modes) * _points(space)
+    return max(len(table) for table in space.modes) * _count_points(space)
 
 
-def _points(space: Space) -> int:
+def _count_points(space: Space) -> int:
     return sum(len(cell.interleavings) * len(cell.microbatches) for cell in space.cells)

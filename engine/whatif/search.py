@@ -18,24 +18,24 @@ from engine.whatif.kept import Kept
 from engine.whatif.parameters import changed
 from engine.whatif.prepared_spaces import SPACES_KEPT, AnyReadySpace, layout_key, ready
 
-__all__ = ["Best", "Choice", "Point", "Searcher", "first_enumerated", "searchable", "searcher_of", "transferred"]
+__all__ = ["Best", "Choice", "Point", "Searcher", "first_enumerated", "searchable", "searcher_of", "transfer_execution"]
 
 NAN: Final = float("nan")
 INF: Final = float("inf")
 
 
 Choice = Callable[[pd.DataFrame], int]
-"""Which of several executions that tie exactly stands for them: its `id`, from their ids and fields, in order of id."""
+"""Picks one of several executions that tie exactly: returns its `id`, from their ids and fields, in order of id."""
 
 
 def searchable(scenario: Scenario, largest: float) -> Scenario:
-    """Returns the scenario. Raises `engine.SpaceError` where its space has more executions than `largest`.
+    """Return the scenario. Raises `engine.SpaceError` if its space has more executions than `largest`.
 
     The search of one point cannot be stopped, and numbers with many divisors make spaces that take hours.
 
     Args:
-        scenario: what is to be searched.
-        largest: executions that its space may have [count].
+        scenario: scenario to search.
+        largest: largest number of executions of its space [count].
     """
     total = scenario.space.total
     if total > largest:
@@ -44,10 +44,10 @@ def searchable(scenario: Scenario, largest: float) -> Scenario:
 
 
 def first_enumerated(executions: pd.DataFrame) -> int:
-    """Returns the first of executions that tie: the rule of `engine.best` and `engine.explore`.
+    """Return the first of executions that tie, as `engine.best` and `engine.explore` do.
 
     Args:
-        executions: those that tie, in the order of the enumeration.
+        executions: tied executions, in the order of the enumeration.
     """
     return int(executions["id"].iloc[0])
 
@@ -145,7 +145,7 @@ class Searcher:
         return Point(values, found.rate, found.kept, found.execution, found.feasible)
 
     def chosen(self, scenario: Scenario, tied: Ints) -> int | None:
-        """Returns the id of the execution that stands for those of a scenario that tie; None where there are none."""
+        """Return the id of the execution that represents tied ones; None without any."""
         if self.choose is first_enumerated or len(tied) < 2:
             return int(tied[0]) if len(tied) else None
         fields = self._space(scenario).table(tied)
@@ -181,14 +181,14 @@ class Searcher:
                     found.tied)  # fmt: skip
 
     def _has(self, scenario: Scenario) -> bool:
-        """Whether executions of a scenario have the same ids and fields as those of the base, which is kept ready."""
+        """Return whether executions of a scenario have the same ids and fields as the prepared ones of the base."""
         return self.space is not None and self.space.key == layout_key(scenario)
 
     def _ready(self, scenario: Scenario) -> AnyReadySpace | None:
         return self.space if self._has(scenario) else ready(scenario)
 
     def _space(self, scenario: Scenario) -> Space:
-        """Returns the space of a scenario, which is not enumerated anew where one like it is ready."""
+        """Return the space of a scenario, reusing a prepared one if it is equal."""
         space = self._ready(scenario)
         return scenario.space if space is None else space.space.on(scenario.system)
 
@@ -196,11 +196,11 @@ class Searcher:
         """The rate of the base's best execution in another space; NaN where it does not run."""
         if self.base is None:
             return NAN
-        found = scenario.evaluate(pd.DataFrame([transferred(self.base, scenario)]))
+        found = scenario.evaluate(pd.DataFrame([transfer_execution(self.base, scenario)]))
         return float(found["sample_rate"].iloc[0])
 
 
-def transferred(execution: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
+def transfer_execution(execution: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
     """Returns the same choices in another scenario: with its number of processors, and the batch that data parallelism
     then divides.
 

@@ -1,15 +1,15 @@
-"""What if the hardware, the model or the machine's size were another: the whole space re-optimised at every change.
+"""Studies of changes: the whole space optimised again at every change of hardware, model or size of the machine.
 
     >>> from engine import Scenario, whatif
     >>> scenario = Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=32, max_batch_size=32, datatype="float8")
     >>> round(whatif.reoptimise(scenario, {"hbm_bandwidth": 6144}).gain, 3)
     0.219
 
-Every optimum is proven, and equal to what a full exploration of the changed scenario finds. Beside it stands the
-execution that was best before, kept as it is: the difference is what re-optimising is worth.
+Every optimum is proven, and equal to what a full exploration of the changed scenario finds. Each comes with
+the execution that was best before, unchanged: the difference is the gain from optimising again.
 
 `sensitivity`, `sweep`, `sweep_two` and `sizes` are iterators with a length. They give points in order of usefulness, a
-coarse picture first; whoever has seen enough stops iterating.
+coarse picture first; stop iterating at any time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.exploration.result import first_row
 from engine.scenarios.scenario import Scenario
 from engine.space.space import SpaceError, checked_size
 from engine.whatif.parameters import ChangeError, Parameter, changed, otherwise, parameter, parameters, system_changes
-from engine.whatif.search import INF, Choice, Point, first_enumerated, searchable, searcher_of, transferred
+from engine.whatif.search import INF, Choice, Point, first_enumerated, searchable, searcher_of, transfer_execution
 
 __all__ = [
     "Answer", "ChangeError", "Choice", "Parameter", "Point", "Study", "applicable", "changed", "coarse_first",
@@ -45,11 +45,11 @@ MOST_SIZES: Final = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a change does. Executions are rows as `engine.evaluate` gives them, with `id` in the scenario's space.
+    """Effect of a change. Executions are rows of `engine.evaluate`, with `id` in the scenario's space.
 
     `base`: the best before, None when nothing ran. `best`: the best after, None when nothing runs any more. `kept`:
-    the execution `base` after the change, with the reason where it does not run; None without a base. `feasible` of
-    `total` executions run. `seconds`: what finding out took.
+    the execution `base` after the change, with the reason if it does not run; None without a base. `feasible` of
+    `total` executions run. `seconds`: duration of the search.
     """
 
     scenario: Scenario
@@ -65,20 +65,20 @@ class Answer:
 
     @property
     def gain(self) -> float:
-        """How much faster the new best is than the old one [fraction]; NaN where there is nothing to compare."""
-        return _gain(self.best, self.base)
+        """Relative gain in throughput of the new best over the old one [fraction]; NaN if either is missing."""
+        return _relative_gain(self.best, self.base)
 
     @property
     def kept_gain(self) -> float:
         """The same for the old best kept as it is; NaN where it no longer runs."""
-        return _gain(self.kept, self.base)
+        return _relative_gain(self.kept, self.base)
 
 
 @dataclass(frozen=True, slots=True)
 class Study(Generic[Result]):
-    """Results in order, found one by one as they are asked for, and how many there will be.
+    """Results in order, computed one by one on demand, and their number.
 
-    `after` gives an iterator over those that follow the first so many, which are not computed.
+    `after` returns an iterator that skips the first results without computing them.
     """
 
     total: int
@@ -111,7 +111,7 @@ def reoptimise(scenario: Scenario, changes: Mapping[str, float], choose: Choice 
     if chosen is not None and chosen != found.id:
         execution = searcher.execution(after, chosen)
     rows = [] if execution is None else [dict(execution)]
-    rows += [] if base is None else [transferred(base, after)]
+    rows += [] if base is None else [transfer_execution(base, after)]
     best = kept = None
     if rows:
         table = after.evaluate(pd.DataFrame(rows))
@@ -164,8 +164,8 @@ def sensitivity(
 
 
 def applicable(which: Parameter, factor: float) -> bool:
-    """Tells whether a parameter can change by a factor: one that is 0 cannot, and a discrete one must stay whole, by a
-    power of two.
+    """Return whether a parameter can change by a factor: not if it is 0, and discrete ones only by a power of two that
+    keeps them whole.
 
     Args:
         which: the parameter.
@@ -186,16 +186,16 @@ def sweep(
     choose: Choice = first_enumerated,
     largest: float = INF,
 ) -> Study[Point]:
-    """Yields the optimum along one parameter, and the base's best execution kept; ends and base first, then in between.
+    """Yield the optimum along one parameter, and the base's best execution unchanged; ends and base first.
 
-    What is kept is the best of the scenario without `changes`, the one that `choose` picks where several tie.
+    The unchanged execution is the best of the scenario without `changes`; `choose` picks one of several that tie.
 
     Args:
         scenario: the scenario before any change.
-        name: of the parameter.
-        values: of it, in its unit.
-        changes: other parameters that are changed throughout.
-        choose: which of several executions that tie stands for the best.
+        name: name of the parameter.
+        values: its values, in its unit.
+        changes: other parameters, changed at all points.
+        choose: picks one of several executions that tie.
         largest: executions of a space above which a point is not searched and has this as its `problem` [count].
     """
     others = {key: value for key, value in (changes or {}).items() if key != name}
@@ -238,7 +238,9 @@ def sweep_two(
         raise ChangeError(f"{first.label} cannot be swept against itself; choose another parameter.")
     others = {key: value for key, value in (changes or {}).items() if key not in (x, y)}
     # What is expensive to change (the layout, then the masks) changes less often.
-    outer, outers, inner, inners = (x, xs, y, ys) if _cost(first) >= _cost(second) else (y, ys, x, xs)
+    outer, outers, inner, inners = (
+        (x, xs, y, ys) if _preparation_cost(first) >= _preparation_cost(second) else (y, ys, x, xs)
+    )
 
     def after(done: int) -> Iterator[Point]:
         searcher = searcher_of(scenario, choose)
@@ -255,14 +257,12 @@ def sizes(
     batch: Literal["kept", "scaled"] = "kept",
     largest: float = INF,
 ) -> Study[Point]:
-    """Returns the best rate and efficiency for each number of processors.
-
-    batch: whether the largest batch stays what it is or grows with the machine. largest: as for `sensitivity`.
+    """Return the best rate and efficiency for each number of processors.
 
     Args:
         scenario: the scenario before any change.
         counts: numbers of processors.
-        batch: whether the largest batch stays what it is or grows with the machine.
+        batch: whether the largest batch is constant or grows with the machine.
         largest: executions of a space above which a point is not searched and has this as its `problem` [count].
     """
 
@@ -366,12 +366,12 @@ def coarse_first(count: int) -> list[int]:
     return list(order)
 
 
-def _gain(after: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> float:
+def _relative_gain(after: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> float:
     if after is None or before is None:
         return NAN
     return float(after["sample_rate"]) / float(before["sample_rate"]) - 1.0
 
 
-def _cost(which: Parameter) -> int:
-    """How much of a space a change of this parameter makes anew."""
+def _preparation_cost(which: Parameter) -> int:
+    """Return a rank of the work to prepare the space again after a change of this parameter."""
     return 2 if which.layout else 1 if which.mask else 0

@@ -127,7 +127,7 @@ def test_typers_errors_are_told_from_others_and_commands_run_under_our_name(
     app.command()(lambda: None)
     app.command("other")(lambda: None)
     with pytest.raises(SystemExit) as ended:
-        cli_compat.run(app, ["no-such-command"], "shardscape")
+        cli_compat.run_app(app, ["no-such-command"], "shardscape")
     assert ended.value.code == 2
     assert seen == [True]
     assert "shardscape" in capsys.readouterr().err

@@ -21,14 +21,14 @@ from engine.cli.options import (
     ScenarioOption,
     SystemOrNone,
 )
-from engine.cli.output import ExitCode, as_json, executions_table, write
+from engine.cli.output import ExitCode, as_json, executions_table, write_line
 from engine.cli.progress import ExplorationLine
 from engine.cli.recommended import write_recommendation
 
-__all__ = ["best"]
+__all__ = ["find_best"]
 
 
-def best(
+def find_best(
     model: ModelOrNone = None,
     system: SystemOrNone = None,
     procs: ProcsOption = None,
@@ -104,22 +104,22 @@ def best(
 
         further = {} if advice is None else {"recommended": recommendation_document(advice)}
         rows = {"top": table.to_dict("records"), "seconds": seconds}
-        write(as_json({**best_document(found, table), **rows, **further}))
+        write_line(as_json({**best_document(found, table), **rows, **further}))
     else:
         write_scenario(scenario)
-        write(
+        write_line(
             f"{found.total:,} executions, {found.feasible:,} of them feasible, {found.evaluated:,} evaluated "
             f"({seconds:.2f} s)"
         )
         if len(table):
-            write()
-            write("Best by throughput, proven" if len(table) > 1 else "Best throughput, proven")
-            write(executions_table(table, derived_columns(scenario, table), scenario.system))
+            write_line()
+            write_line("Best by throughput, proven" if len(table) > 1 else "Best throughput, proven")
+            write_line(executions_table(table, derived_columns(scenario, table), scenario.system))
             write_stages(scenario, table.iloc[0].to_dict())
             write_error(scenario, table.iloc[0].to_dict())
             if advice is not None:
                 write_recommendation(advice)
         else:
-            write("No execution is within the limits." if not found.total else "Nothing is feasible.")
+            write_line("No execution is within the limits." if not found.total else "Nothing is feasible.")
     if not found.feasible:
         raise typer.Exit(ExitCode.NOTHING)

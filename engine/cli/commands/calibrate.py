@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from engine.cli.options import JsonOption
-from engine.cli.output import ExitCode, as_json, text_table, write
+from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     from engine.calibrate import Checked, Outcome, Reranked
     from hardware import Calibration
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate_model"]
 
 LISTED: Final = 20
 """Refused rows that are printed; JSON has all."""
 SHOWN: Final = 8
 
 
-def calibrate(
+def calibrate_model(
     runs: Annotated[
         list[Path] | None, typer.Argument(metavar="RUNS", help="A CSV file of measured runs, or logs of one run each.")
     ] = None,
@@ -56,8 +56,8 @@ def calibrate(
 
     RUNS is a table with the columns of --template, or logs of Megatron-LM, NeMo, Megatron-Bridge or torchtitan with the
     arguments that they print, one run per log. A run that cannot be used is listed with the reason and not fitted. The
-    values start from the library's calibration and move as far as the runs justify; errors after the fit are those of
-    runs that were left out of it, where there are enough.
+    values start from the library's calibration and move as far as the runs justify; errors after the fit come from
+    runs that were left out of it, if there are enough.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def calibrate(
     from engine import calibrate as calibration
 
     if template:
-        write(calibration.template().rstrip("\n"))
+        write_line(calibration.template().rstrip("\n"))
         return
     if not runs:
         raise calibration.CalibrateError("RUNS is missing; name a CSV file or logs, or use --template for a table.")
@@ -86,21 +86,21 @@ def calibrate(
     measured = calibration.read_paths(runs, calibration.parse_given(given or []))
     checked = calibration.check(measured, hardware.load(system), calibration.parameters_of(start))
     if not checked.accepted.any():
-        _refused(checked, json)
+        _report_refused_runs(checked, json)
         raise typer.Exit(ExitCode.NOTHING)
     chosen = None if parameters is None else [word.strip() for word in parameters.split(",") if word.strip()]
     with ProgressReport("fitting"):
         outcome = calibration.calibrate(checked, chosen, start)
         found = calibration.document(outcome, name)
-        ranked = None if scenario is None else _ranked(scenario, outcome, found)
+        ranked = None if scenario is None else _rank_executions(scenario, outcome, found)
     if json:
-        write(as_json(_document(outcome, found, ranked)))
+        write_line(as_json(_fit_document(outcome, found, ranked)))
     else:
-        _print(outcome, found, ranked)
+        _print_fit(outcome, found, ranked)
     if out is not None:
         _write_out(found, out)
         if not json:
-            write(f"The calibration is in {out}.")
+            write_line(f"The calibration is in {out}.")
 
 
 def _check_out(path: Path) -> None:
@@ -128,7 +128,7 @@ def _write_out(found: Calibration, path: Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _rows(checked: Checked) -> list[dict[str, Any]]:
+def _refused_rows(checked: Checked) -> list[dict[str, Any]]:
     """Every refused row."""
     return [
         {"row": checked.labels[row], "id": str(checked.table["id"].iloc[row]), "reason": str(checked.reason[row]),
@@ -137,53 +137,53 @@ def _rows(checked: Checked) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _refused(checked: Checked, json: bool) -> None:
-    refused = _rows(checked)
+def _report_refused_runs(checked: Checked, json: bool) -> None:
+    refused = _refused_rows(checked)
     if json:
-        write(as_json({"rows": len(checked.labels), "accepted": 0, "refused": refused}))
+        write_line(as_json({"rows": len(checked.labels), "accepted": 0, "refused": refused}))
         return
-    write(f"None of the {len(checked.labels):,} runs can be used.")
+    write_line(f"None of the {len(checked.labels):,} runs can be used.")
     _print_refused(refused)
 
 
 def _print_refused(refused: list[dict[str, Any]]) -> None:
-    write()
+    write_line()
     rows = [(row["row"], row["reason_text"]) for row in refused[:LISTED]]
-    write(text_table(("refused", "because"), rows, left=(0, 1)))
+    write_line(text_table(("refused", "because"), rows, left=(0, 1)))
     if len(refused) > LISTED:
-        write(f"and {len(refused) - LISTED:,} more; --json lists all.")
+        write_line(f"and {len(refused) - LISTED:,} more; --json lists all.")
 
 
-def _print(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> None:
+def _print_fit(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> None:
     checked = outcome.checked
-    refused = _rows(checked)
-    write(f"{outcome.rows:,} of {len(checked.labels):,} runs used; configurations: {outcome.configurations:,}.")
+    refused = _refused_rows(checked)
+    write_line(f"{outcome.rows:,} of {len(checked.labels):,} runs used; configurations: {outcome.configurations:,}.")
     if refused:
         _print_refused(refused)
-    write()
+    write_line()
     lines = [
         (item.about.label, item.about.name, f"{item.prior:.4g}", f"{item.value:.4g}", f"{item.value / item.prior:.2f}",
          f"{item.value_range[0]:.3g} to {item.value_range[1]:.3g}", f"{100 * item.learned:.0f} %")
         for item in outcome.estimates
     ]  # fmt: skip
     head = ("parameter", "name", "before", "after", "ratio", "90 % range", "from the runs")
-    write(text_table(head, lines, left=(0, 1)))
-    write()
+    write_line(text_table(head, lines, left=(0, 1)))
+    write_line()
     errors = [("before the fit", outcome.errors_before), ("the fitted runs", outcome.errors_after)]
     if outcome.errors_unseen is not None:
         errors.insert(1, ("left out of the fit", outcome.errors_unseen))
     rows = [
-        [title, f"{values['rows']:,.0f}", *(_decimal(values[key]) for key in ("mean", "median", "p90", "bias"))]
+        [title, f"{values['rows']:,.0f}", *(_format_decimal(values[key]) for key in ("mean", "median", "p90", "bias"))]
         for title, values in errors
     ]
-    write(text_table(("error [%]", "runs", "mean", "median", "p90", "bias"), rows))
-    write()
-    write(outcome.verdict)
+    write_line(text_table(("error [%]", "runs", "mean", "median", "p90", "bias"), rows))
+    write_line()
+    write_line(outcome.verdict)
     if ranked is not None:
-        write()
+        write_line()
         _print_ranked(ranked)
-    write()
-    write(f"Calibration {found.name} of {found.system}.")
+    write_line()
+    write_line(f"Calibration {found.name} of {found.system}.")
 
 
 def _print_ranked(ranked: Reranked) -> None:
@@ -194,14 +194,15 @@ def _print_ranked(ranked: Reranked) -> None:
         for row in ranked.distinct.head(SHOWN).to_dict("records")
     ]  # fmt: skip
     head = ("rank", "before", "samples/s before", "after", "TP", "PP", "DP", "microbatch", "alike")
-    write(text_table(head, rows, left=()))
+    write_line(text_table(head, rows, left=()))
     told = "The best stays the best."
     if ranked.changed:
         told = f"Another execution is best now, {100 * ranked.gain:.1f} % faster than the old best."
-    write(f"{told} Kendall's tau between the orders of {len(ranked.table):,} executions: {_decimal(ranked.tau, 2)}.")
+    tau = _format_decimal(ranked.tau, 2)
+    write_line(f"{told} Kendall's tau between the orders of {len(ranked.table):,} executions: {tau}.")
 
 
-def _ranked(path: Path, outcome: Outcome, found: Calibration) -> Reranked:
+def _rank_executions(path: Path, outcome: Outcome, found: Calibration) -> Reranked:
     """The scenario's best executions, ranked by both calibrations."""
     from engine import Scenario
     from engine.calibrate import rerank
@@ -212,12 +213,12 @@ def _ranked(path: Path, outcome: Outcome, found: Calibration) -> Reranked:
     return rerank(scenario, outcome.base, found)
 
 
-def _document(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> dict[str, Any]:
+def _fit_document(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> dict[str, Any]:
     import hardware
 
     checked = outcome.checked
     return {
-        "rows": len(checked.labels), "accepted": outcome.rows, "refused": _rows(checked),
+        "rows": len(checked.labels), "accepted": outcome.rows, "refused": _refused_rows(checked),
         "configurations": outcome.configurations, "held_out": outcome.held_out.described, "helps": outcome.helps,
         "verdict": outcome.verdict, "errors_before": dict(outcome.errors_before),
         "errors_unseen": None if outcome.errors_unseen is None else dict(outcome.errors_unseen),
@@ -230,5 +231,5 @@ def _document(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> 
     }  # fmt: skip
 
 
-def _decimal(value: float, decimals: int = 1) -> str:
+def _format_decimal(value: float, decimals: int = 1) -> str:
     return f"{value:,.{decimals}f}" if math.isfinite(value) else "-"

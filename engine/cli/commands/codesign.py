@@ -1,4 +1,4 @@
-"""The command `codesign`: a study of many designs, run into a folder, and what it answers."""
+"""The command `codesign`: runs a study of many designs into a folder, and prints its results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from engine.cli.options import JsonOption
-from engine.cli.output import ExitCode, as_json, write
+from engine.cli.output import ExitCode, as_json, write_line
 from engine.cli.text_tables import write_table
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.codesign import BindingReport, Progress, Results, Study
     from engine.codesign.answers import At
 
-__all__ = ["codesign"]
+__all__ = ["run_codesign"]
 
 SHOWN = 20
 """Designs that a table prints."""
@@ -29,7 +29,7 @@ SAID_EVERY = 10.0
 """Time between two lines of progress where standard error is no terminal [s]."""
 
 
-def codesign(
+def run_codesign(
     study: Annotated[
         str, typer.Argument(metavar="STUDY.json", help="A study, a ready one by name, or a folder of results.")
     ],
@@ -68,11 +68,11 @@ def codesign(
     csv: Annotated[bool, typer.Option("--csv", help="Print the front as CSV.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Run a study of many designs of a machine, each point one proven optimum, and tell the best ones.
+    """Run a study of many designs of a machine, each point one proven optimum, and print the best ones.
 
     Counts and the range of the time come first, from a few points of each model that are timed. The study and its
-    folder are the whole state: whatever ends a run, the same command goes on where it was. A folder alone is asked
-    without running anything.
+    folder are the whole state: after any interruption the same command continues. A folder alone shows
+    its results without running anything.
 
     \b
     Examples:
@@ -93,26 +93,28 @@ def codesign(
     if check:
         if folder or cluster or workers or dry or csv:
             raise StudyError("--check verifies a folder of results; of the other options it takes --json only.")
-        _check(study, json=json)
+        _check_folder(study, json=json)
         return
     if study not in ready_names() and _is_folder(study):
         if folder or cluster or workers or dry:
             raise StudyError(f"{study} is a folder of results; --folder, --cluster, --workers and --count run studies.")
-        _tell(_answers(results(study), objective, budget, of, at), sensitivity, csv=csv, json=json)
+        _report_answers(_collect_answers(results(study), objective, budget, of, at), sensitivity, csv=csv, json=json)
         return
     asked, place = _study_and_place(study, folder)
-    _answers(nothing_yet(asked), objective, budget, of, at)  # what cannot be answered is told before it is computed
+    _collect_answers(
+        nothing_yet(asked), objective, budget, of, at
+    )  # what cannot be answered is told before it is computed
     if sensitivity is not None:
         asked.design(sensitivity)
     there = None if cluster is None else workers_at(cluster)
-    _say("Timing a few points of each model.")
+    _print_message("Timing a few points of each model.")
     expected = estimate(asked, (workers or cores()) if there is None else max(1, there), time_points(asked))
     if dry:
-        write(as_json(asdict(expected)) if json else expected.sentence)
+        write_line(as_json(asdict(expected)) if json else expected.sentence)
         return
-    _say(expected.sentence)
+    _print_message(expected.sentence)
     if there == 0:
-        _say(f"No worker has joined the scheduler at {cluster} yet; the study begins when one does.")
+        _print_message(f"No worker has joined the scheduler at {cluster} yet; the study begins when one does.")
     line = _Line()
     try:
         done = run(asked, place, client=cluster, workers=workers, progress=line, task_seconds=task_seconds,
@@ -121,11 +123,11 @@ def codesign(
         raise KeyboardInterrupt from None
     finally:
         line.clear()
-    _say(_of_run(done, place))
-    _tell(_answers(results(place), objective, budget, of, at), sensitivity, csv=csv, json=json)
+    _print_message(_of_run(done, place))
+    _report_answers(_collect_answers(results(place), objective, budget, of, at), sensitivity, csv=csv, json=json)
 
 
-def _check(folder: str, *, json: bool) -> None:
+def _check_folder(folder: str, *, json: bool) -> None:
     """Prints the state of a folder's files; exit code 3 where one is damaged."""
     from engine.codesign import StudyError, check_folder
 
@@ -133,13 +135,13 @@ def _check(folder: str, *, json: bool) -> None:
         raise StudyError(f"{folder} is no folder of results; --check takes the folder that a study was run into.")
     found = check_folder(folder)
     if json:
-        write(as_json(found.as_json()))
+        write_line(as_json(found.as_json()))
     else:
-        write(found.sentence)
+        write_line(found.sentence)
         for problem in found.problems.values():
-            write(problem)
+            write_line(problem)
         if found.total:
-            write(f"{found.points:,} of {found.total:,} points can be read.")
+            write_line(f"{found.points:,} of {found.total:,} points can be read.")
     if not found.is_sound:
         raise typer.Exit(ExitCode.STORE)
 
@@ -157,9 +159,9 @@ def _study_and_place(study: str, folder: str | None) -> tuple[Study, str]:
     return Study.read(study), folder or str(Path(study).with_suffix("")) + ".results"
 
 
-def _say(text: str) -> None:
-    """Tells people, beside what goes to standard output."""
-    write(text, stream=sys.stderr)
+def _print_message(text: str) -> None:
+    """Print a message for the user, apart from standard output."""
+    write_line(text, stream=sys.stderr)
 
 
 def _of_run(done: Progress, place: str) -> str:
@@ -177,7 +179,7 @@ def _of_run(done: Progress, place: str) -> str:
 
 
 class _Line:
-    """How far a study is: one line that is written over on a terminal; elsewhere a line now and then."""
+    """Progress of a study: one line that is updated on a terminal; elsewhere an occasional line."""
 
     def __init__(self) -> None:
         self._shown, self._gone, self._said = sys.stderr.isatty(), False, 0.0
@@ -188,14 +190,16 @@ class _Line:
         gone = progress.waiting > 0
         if gone and not self._gone:
             self.clear()
-            _say(f"All workers of the cluster are gone; the run ends if none joins within {GONE_SECONDS:.0f} s.")
+            _print_message(
+                f"All workers of the cluster are gone; the run ends if none joins within {GONE_SECONDS:.0f} s."
+            )
         self._gone = gone
         if self._shown:
             sys.stderr.write(f"\r\x1b[K{_progress_words(progress)}")
             sys.stderr.flush()
         elif progress.seconds - self._said >= SAID_EVERY and progress.done < progress.total:
             self._said = progress.seconds
-            _say(_progress_words(progress))
+            _print_message(_progress_words(progress))
 
     def clear(self) -> None:
         """Removes the line."""
@@ -216,14 +220,14 @@ def _progress_words(progress: Progress) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What is asked of results, and what they say: `best` is the best design of all, None where none is."""
+    """Queries of results and their answers: `best` is the best design of all, None without one."""
 
     found: Results
     objectives: list[str]
     of: str
     at: At
     budget: str
-    """What is bounded; empty where nothing is."""
+    """Bounded figures; empty without a bound."""
     objective: str
     best: dict[str, object] | None
     per_budget: pd.DataFrame | None
@@ -231,7 +235,9 @@ class _Answers:
     binding: BindingReport | None
 
 
-def _answers(found: Results, objectives: list[str] | None, budgets: list[float] | None, of: str, at: At) -> _Answers:
+def _collect_answers(
+    found: Results, objectives: list[str] | None, budgets: list[float] | None, of: str, at: At
+) -> _Answers:
     """The answers of results. Raises `StudyError` for what cannot be asked."""
     from engine.codesign import StudyError, bill
     from engine.codesign.quantities import quantity
@@ -254,7 +260,7 @@ def _answers(found: Results, objectives: list[str] | None, budgets: list[float] 
     )  # fmt: skip
 
 
-def _tell(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
+def _report_answers(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
     """Prints the best design per budget, the front, what binds, and what more of everything is worth to a design.
 
     Raises `StudyError` for a design that does not run once all else is printed."""
@@ -274,21 +280,21 @@ def _tell(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
             more = worth()
         except StudyError as problem:
             refused = problem
-        write(as_json({
+        write_line(as_json({
             "study": found.study.document.name, "key": found.study.key, "complete": found.complete,
             "points": len(found.rows), "of": told.of, "at": told.at, "best": told.best,
             "unpriced": {"usd": unpriced(found.study), "watts": unpriced(found.study, "watts")},
-            "best_per_budget": _records(told.per_budget), "front": _records(told.front),
-            "binding": None if told.binding is None else _records(told.binding.table),
+            "best_per_budget": _table_records(told.per_budget), "front": _table_records(told.front),
+            "binding": None if told.binding is None else _table_records(told.binding.table),
             "constraints": None if told.binding is None else told.binding.as_json(),
-            "sensitivity": _records(more),
+            "sensitivity": _table_records(more),
         }))  # fmt: skip
     elif csv:
         write_table(alone if told.front is None else told.front, json=False, csv=True)
     else:
-        _print(told, alone)
+        _print_estimate(told, alone)
         if (more := worth()) is not None:
-            write(f"\nWhere one more dollar goes from design {design:,}")
+            write_line(f"\nWhere one more dollar goes from design {design:,}")
             write_table(more.drop(columns="label"), json=False, csv=False)
     if refused is not None:
         raise refused
@@ -296,29 +302,29 @@ def _tell(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _print(told: _Answers, alone: pd.DataFrame) -> None:
+def _print_estimate(told: _Answers, alone: pd.DataFrame) -> None:
     from engine.codesign.estimates import counted
 
     found = told.found
     if not found.complete:
-        write(f"{len(found.rows):,} of {found.study.points:,} points are there; answers are about those.\n")
+        write_line(f"{len(found.rows):,} of {found.study.points:,} points are there; answers are about those.\n")
     problems = found.rows[found.rows["status"] == "problem"]
     if len(problems):
-        write(f"{counted(len(problems), 'point')} cannot be, such as: {problems['problem'].iloc[0]}\n")
+        write_line(f"{counted(len(problems), 'point')} cannot be, such as: {problems['problem'].iloc[0]}\n")
     if told.best is None:
         runs = (found.designs(told.of, told.at)["status"] == "ok").any()
-        write("No design meets all constraints." if runs else "No design runs.")
+        write_line("No design meets all constraints." if runs else "No design runs.")
     elif told.per_budget is not None:
-        write(f"Best {told.objective} per budget of {told.budget}")
-        _table(found, told.per_budget.tail(SHOWN), ["budget", told.objective])
+        write_line(f"Best {told.objective} per budget of {told.budget}")
+        _design_table(found, told.per_budget.tail(SHOWN), ["budget", told.objective])
     else:
-        write(f"Best {told.objective}")
-        _table(found, alone, [told.objective])
+        write_line(f"Best {told.objective}")
+        _design_table(found, alone, [told.objective])
     if told.front is not None and len(told.front):
         if free := found.unpriced(told.objectives):
-            write(f"\n{free}")
-        write(f"\nDesigns that none beats in {', '.join(told.objectives)}: {len(told.front):,}")
-        _table(found, told.front.head(SHOWN), told.objectives)
+            write_line(f"\n{free}")
+        write_line(f"\nDesigns that none beats in {', '.join(told.objectives)}: {len(told.front):,}")
+        _design_table(found, told.front.head(SHOWN), told.objectives)
     if told.binding is not None:
         _print_binding(told)
 
@@ -327,7 +333,7 @@ def _print_binding(told: _Answers) -> None:
     report = told.binding
     assert report is not None
     among = "searched designs" if told.found.study.document.prune else "designs"
-    write(f"\nConstraints: {report.allowed:,} of {report.running:,} {among} that run are allowed, "
+    write_line(f"\nConstraints: {report.allowed:,} of {report.running:,} {among} that run are allowed, "
           f"{report.refused:,} refused.")  # fmt: skip
     write_table(report.table, json=False, csv=False)
 
@@ -335,21 +341,21 @@ def _print_binding(told: _Answers) -> None:
         return f"{told.objective} {value:,.6g}{'' if gain != gain else f' ({gain:+.1%})'}, design {design:,}"
 
     if not report.smallest_set:
-        write("No constraint binds: lifting all of them gives no better design.")
+        write_line("No constraint binds: lifting all of them gives no better design.")
         return
     lifted = " and ".join(report.smallest_set_words)
     value = reached(report.smallest_set_value, report.smallest_set_gain, report.smallest_set_design)
     alone = " No smaller set gives a better design." if len(report.smallest_set) > 1 else ""
-    write(f"Smallest binding set: {lifted}. Without it: {value}.{alone}")
+    write_line(f"Smallest binding set: {lifted}. Without it: {value}.{alone}")
     value = reached(report.without_all, report.without_all_gain, report.without_all_design)
-    write(f"Without all constraints: {value}.")
+    write_line(f"Without all constraints: {value}.")
 
 
-def _table(found: Results, table: pd.DataFrame, figures: list[str]) -> None:
+def _design_table(found: Results, table: pd.DataFrame, figures: list[str]) -> None:
     chosen = ["design", *(name for name in found.choices if name != "design" and found.choices[name].nunique() > 1)]
     shown = list(dict.fromkeys([*(name for name in figures if name == "budget"), *chosen, *figures]))
     write_table(table[shown], json=False, csv=False)
 
 
-def _records(table: pd.DataFrame | None) -> list[dict[str, object]] | None:
+def _table_records(table: pd.DataFrame | None) -> list[dict[str, object]] | None:
     return None if table is None else [dict(row) for row in table.to_dict("records")]  # type: ignore[arg-type]

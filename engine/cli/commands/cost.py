@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from engine.cli.options import JsonOption, ModelArgument, SystemArgument
-from engine.cli.output import as_json, text_table, write
+from engine.cli.output import as_json, text_table, write_line
 from hardware import GIB
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hardware import System
     from models import Model
 
-__all__ = ["cost"]
+__all__ = ["estimate_cost"]
 
 DAY: Final = 86_400.0
 
@@ -25,7 +25,7 @@ Attention = Literal["full", "causal"]
 Recompute = Literal["none", "attn_only", "full"]
 
 
-def cost(
+def estimate_cost(
     model: ModelArgument,
     system: SystemArgument,
     procs: Annotated[
@@ -99,19 +99,19 @@ def cost(
 
     network, machine = models.load(model), hardware.load(system)
     flops = token_flops(network)
-    speed = _speed(
+    speed = _training_speed(
         network, machine, procs, step_time=step_time, batch=batch, tokens_per_s=tokens_per_s, tflops=tflops,
         execution=execution, flops=flops.model(attention),
     )  # fmt: skip
     count, rate = int(speed["procs"]), float(speed["tokens_per_s"])
     recomputed: Recompute = recompute or speed.get("recompute", "none")
-    low, high = _price(price)
+    low, high = _parse_price(price)
     inputs = RunInputs.of(
         machine, tokens=tokens, usd_low=low, usd_high=high, power_w=power, power_share=power_share, pue=pue,
         mtbf_h=mtbf, bytes_per_parameter=checkpoint, storage_gb_per_s=storage, restart_s=restart, interval_s=interval,
     )  # fmt: skip
     run = training_run(inputs, tokens_per_s=rate, num_procs=count, parameters=float(parameter_count(network)))
-    kind = _datatype(machine, datatype or speed.get("datatype", ""))
+    kind = _choose_datatype(machine, datatype or speed.get("datatype", ""))
     peak = machine.matrix[kind].tflops * 1e12
     used = {
         "mfu": utilisation(flops.model(attention), rate, float(count), peak),
@@ -120,12 +120,12 @@ def cost(
         "model_flops_per_token": flops.model(attention),
     }  # fmt: skip
     if json:
-        write(as_json({**_document(run), "utilisation": used}))
+        write_line(as_json({**_cost_document(run), "utilisation": used}))
         return
-    _print(run, used, CONVENTIONS[attention], _price_source(machine, given=bool(price)))
+    _print_cost(run, used, CONVENTIONS[attention], _price_source(machine, given=bool(price)))
 
 
-def _speed(
+def _training_speed(
     model: Model,
     system: System,
     procs: int | None,
@@ -137,7 +137,7 @@ def _speed(
     execution: Path | None,
     flops: float,
 ) -> dict[str, Any]:
-    """Processors and rate [tokens/s] from whichever way the speed was told."""
+    """Return processors and rate [tokens/s] from any of the options for speed."""
     from engine.economics import DerivedError, tokens_per_second, tokens_per_second_at
 
     ways = {"--step-time": step_time, "--tokens-per-s": tokens_per_s, "--tflops": tflops, "--execution": execution}
@@ -184,7 +184,7 @@ def _of_execution(model: Model, system: System, path: Path, procs: int | None) -
     }
 
 
-def _price(text: str) -> tuple[float | None, float | None]:
+def _parse_price(text: str) -> tuple[float | None, float | None]:
     """(lowest, highest) price of "2" or "2:5"; none for an empty text."""
     from engine.economics import DerivedError
     from models.documents import shown
@@ -203,7 +203,7 @@ def _price_source(system: System, *, given: bool) -> str:
     return "given" if given or facts is None or not facts.usd_source else facts.usd_source
 
 
-def _datatype(system: System, wanted: str) -> str:
+def _choose_datatype(system: System, wanted: str) -> str:
     from engine.economics import DerivedError
     from models.documents import shown
 
@@ -214,7 +214,7 @@ def _datatype(system: System, wanted: str) -> str:
     return wanted
 
 
-def _document(run: TrainingRun) -> dict[str, Any]:
+def _cost_document(run: TrainingRun) -> dict[str, Any]:
     """Everything as JSON: inputs, figures, and the units and sources of both."""
     from engine.economics import INPUTS, OUTPUTS
 
@@ -234,16 +234,20 @@ def _document(run: TrainingRun) -> dict[str, Any]:
     }
 
 
-def _print(run: TrainingRun, used: dict[str, Any], convention: str, price_source: str) -> None:
+def _print_cost(run: TrainingRun, used: dict[str, Any], convention: str, price_source: str) -> None:
     from engine.economics import HFU_FORMULA, INPUTS, MFU_FORMULA, OUTPUTS
 
     def line(name: str, text: str) -> tuple[str, str, str]:
         return OUTPUTS[name].label, text, OUTPUTS[name].formula
 
-    usd = "no price recorded; give --price" if run.usd is None else _range(*run.usd, "USD")
-    energy = "no power recorded; give --power" if run.energy_kwh is None else f"{_whole(run.energy_kwh)} kWh"
+    usd = "no price recorded; give --price" if run.usd is None else _format_range(*run.usd, "USD")
+    energy = "no power recorded; give --power" if run.energy_kwh is None else f"{_format_number(run.energy_kwh)} kWh"
     rows = [
-        ("Throughput", f"{_whole(run.tokens_per_s)} tokens/s", f"{_whole(run.tokens_per_s_per_proc)} per processor"),
+        (
+            "Throughput",
+            f"{_format_number(run.tokens_per_s)} tokens/s",
+            f"{_format_number(run.tokens_per_s_per_proc)} per processor",
+        ),
         ("Model-FLOP utilisation", f"{used['mfu']:.1%}", f"{MFU_FORMULA}; {convention}"),
         ("Hardware-FLOP utilisation", f"{used['hfu']:.1%}", f"{HFU_FORMULA}: {used['recompute']}"),
         line("compute_s", f"{run.compute_s / DAY:,.4g} days"),
@@ -256,16 +260,16 @@ def _print(run: TrainingRun, used: dict[str, Any], convention: str, price_source
         line("failures", f"{run.failures:,.4g}"),
         line("goodput", f"{run.goodput:.1%}"),
         line("wall_s", f"{run.wall_s / DAY:,.4g} days"),
-        line("proc_hours", f"{_whole(run.proc_hours)} h"),
+        line("proc_hours", f"{_format_number(run.proc_hours)} h"),
         line("usd", usd),
         line("energy_kwh", energy),
     ]
-    write(text_table(("Figure", "value", "how"), rows, left=(0, 2)))
-    write("\nAssumed:")
-    write(text_table(("Input", "value", "from"), _assumed(run.inputs, price_source, INPUTS), left=(0, 2)))
+    write_line(text_table(("Figure", "value", "how"), rows, left=(0, 2)))
+    write_line("\nAssumed:")
+    write_line(text_table(("Input", "value", "from"), _assumption_rows(run.inputs, price_source, INPUTS), left=(0, 2)))
 
 
-def _assumed(inputs: RunInputs, price_source: str, known: Any) -> list[tuple[str, str, str]]:
+def _assumption_rows(inputs: RunInputs, price_source: str, known: Any) -> list[tuple[str, str, str]]:
     rows = []
     for name, one in known.items():
         value = getattr(inputs, name)
@@ -281,11 +285,11 @@ def _assumed(inputs: RunInputs, price_source: str, known: Any) -> list[tuple[str
     return rows
 
 
-def _range(low: float, high: float, unit: str) -> str:
-    return f"{_whole(low)} {unit}" if low == high else f"{_whole(low)} to {_whole(high)} {unit}"
+def _format_range(low: float, high: float, unit: str) -> str:
+    return f"{_format_number(low)} {unit}" if low == high else f"{_format_number(low)} to {_format_number(high)} {unit}"
 
 
-def _whole(value: float) -> str:
+def _format_number(value: float) -> str:
     """Four significant digits, the rest of a large number as zeros: 872,700."""
     rounded = float(f"{value:.4g}")
     return f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:g}"

@@ -12,7 +12,15 @@ import typer
 
 from engine.cli.asked_scenario import write_unrepresented
 from engine.cli.options import EXTENSION_NAMES, CalibrationOption, CostModelOption, ModelArgument, SystemArgument
-from engine.cli.output import ExitCode, calibration_of, evaluated_by, executions_table, rate, statistics_list, write
+from engine.cli.output import (
+    ExitCode,
+    calibration_of,
+    evaluated_by,
+    executions_table,
+    format_rate,
+    statistics_list,
+    write_line,
+)
 from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
@@ -22,12 +30,12 @@ if TYPE_CHECKING:
     from hardware import Calibration, System
     from models import Model
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate_executions"]
 
 ROWS_PRINTED: Final = 20
 
 
-def evaluate(
+def evaluate_executions(
     model: ModelArgument,
     system: SystemArgument,
     executions: Annotated[
@@ -83,26 +91,26 @@ def evaluate(
                 report(0.0, _evaluated_text(counts, start))
     total, seconds = sum(counts.values()), time.perf_counter() - start
     listed = "1 execution" if total == 1 else f"{total:,} executions"
-    write(
+    write_line(
         f"{listed} in {seconds:.2f} s: {counts['ok']:,} run, {counts['infeasible']:,} are infeasible, "
         f"{counts['invalid']:,} are invalid ({evaluated_by(by.cost_model.name, by.calibration_name)}).",
         stream=sys.stderr,
     )
     write_unrepresented(by.model, sys.stderr)
     if by.unread:
-        write(f"The cost model {by.cost_model.name} does not read {', '.join(by.unread)}.", stream=sys.stderr)
+        write_line(f"The cost model {by.cost_model.name} does not read {', '.join(by.unread)}.", stream=sys.stderr)
     if not counts["ok"]:
         raise typer.Exit(ExitCode.NOTHING)
 
 
 def _evaluated_text(counts: Mapping[str, int], start: float) -> str:
-    """How many executions of a file are evaluated so far; how many it has is not known before its end."""
+    """Return the number of executions evaluated so far; the total is unknown before the end of the file."""
     done = sum(counts.values())
-    return f"{done:,} executions, {rate(done / max(time.perf_counter() - start, 1e-9))}"
+    return f"{done:,} executions, {format_rate(done / max(time.perf_counter() - start, 1e-9))}"
 
 
 class _By:
-    """What executions are evaluated by. `unread` are the fields of their tables that the cost model does not have."""
+    """Inputs of an evaluation. `unread` are the fields of the tables that the cost model does not have."""
 
     def __init__(self, model: Model, system: System, cost_model: CostModel, calibration: Calibration | None) -> None:
         self.model, self.system, self.cost_model, self.calibration = model, system, cost_model, calibration
@@ -126,7 +134,7 @@ class _By:
             yield results
 
     def beside(self, results: pd.DataFrame) -> pd.DataFrame:
-        """What follows from the throughputs of executions that run, which may be of several sizes and datatypes."""
+        """Return figures derived from throughputs of executions that run; sizes and datatypes may differ."""
         import pandas as pd
 
         import engine
@@ -143,25 +151,25 @@ class _By:
         return pd.concat(found)
 
 
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def _table_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def _print_results(by: _By, first: pd.DataFrame, total: int) -> None:
     if total == 1:
-        row = _records(first)[0]
+        row = _table_records(first)[0]
         if row["status"] == "ok":
-            write(executions_table(first, by.beside(first), by.system))
-            write()
-            write(statistics_list(row))
+            write_line(executions_table(first, by.beside(first), by.system))
+            write_line()
+            write_line(statistics_list(row))
         else:
-            write(f"{row['status']}: {row['reason_text']}")
+            write_line(f"{row['status']}: {row['reason_text']}")
         return
     runs = first[first["status"] == "ok"]
     if len(runs):
-        write(executions_table(runs, by.beside(runs), by.system))
+        write_line(executions_table(runs, by.beside(runs), by.system))
     others = first[first["status"] != "ok"]
-    for position, row in zip(others.index, _records(others), strict=True):
-        write(f"row {position}: {row['status']}: {row['reason_text']}")
+    for position, row in zip(others.index, _table_records(others), strict=True):
+        write_line(f"row {position}: {row['status']}: {row['reason_text']}")
     if total > len(first):
-        write(f"... {total - len(first):,} more; --out FILE writes all of them.")
+        write_line(f"... {total - len(first):,} more; --out FILE writes all of them.")

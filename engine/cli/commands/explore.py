@@ -27,7 +27,7 @@ from engine.cli.options import (
     ScenarioOption,
     SystemOrNone,
 )
-from engine.cli.output import ExitCode, as_json, executions_table, rate, write
+from engine.cli.output import ExitCode, as_json, executions_table, format_rate, write_line
 from engine.cli.progress import ExplorationLine
 from models.documents import shown
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from engine import Exploration
 
-__all__ = ["explore"]
+__all__ = ["explore_space"]
 
 
-def explore(
+def explore_space(
     model: ModelOrNone = None,
     system: SystemOrNone = None,
     procs: ProcsOption = None,
@@ -107,7 +107,7 @@ def explore(
     if store is not None:
         opened = Store(store)
         for sentence in opened.losses:
-            write(sentence, stream=sys.stderr)
+            write_line(sentence, stream=sys.stderr)
     line = ExplorationLine(sys.stderr)
     start = time.perf_counter()
     with _Interruptible() as cancel:
@@ -115,7 +115,7 @@ def explore(
             found = engine.explore_scenario(scenario, store=opened, progress=line, cancel=cancel)
         except engine.ExplorationCancelled:
             line.clear()
-            write("Interrupted; nothing was stored.", stream=sys.stderr)
+            write_line("Interrupted; nothing was stored.", stream=sys.stderr)
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         finally:
             line.clear()
@@ -123,12 +123,12 @@ def explore(
     seconds = found.timings.get("explore", 0.0) if again else time.perf_counter() - start
     best_rows = found.top(top, by) if top and found.feasible else None
     if json:
-        write(as_json(_document(found, best_rows, seconds, again)))
+        write_line(as_json(_exploration_document(found, best_rows, seconds, again)))
     else:
         _print_exploration(found, best_rows, by, seconds, again)
     if export is not None:
         rows = found.rows.export(export)
-        write(f"{rows:,} executions are in {export}.", stream=sys.stderr)
+        write_line(f"{rows:,} executions are in {export}.", stream=sys.stderr)
     if not found.feasible:
         raise typer.Exit(ExitCode.NOTHING)
 
@@ -163,7 +163,7 @@ class _Interruptible:
             signal.signal(signal.SIGINT, self._before)
 
 
-def _document(found: Exploration, best: pd.DataFrame | None, seconds: float, again: bool) -> dict[str, Any]:
+def _exploration_document(found: Exploration, best: pd.DataFrame | None, seconds: float, again: bool) -> dict[str, Any]:
     from engine.questions.explorations import exploration_document
 
     return {
@@ -181,20 +181,20 @@ def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, s
     from engine.economics import derived_columns
 
     write_scenario(found.scenario)
-    speed = f"{seconds:.2f} s, {rate(found.total / seconds)}" if seconds > 0 else "0 s"
-    write(
+    speed = f"{seconds:.2f} s, {format_rate(found.total / seconds)}" if seconds > 0 else "0 s"
+    write_line(
         f"{found.total:,} executions, {found.feasible:,} of them feasible "
         f"({'remembered; evaluated in ' if again else ''}{speed})"
     )
     write_reasons(found.infeasible_by_reason)
     if best is not None and len(best):
-        write()
-        write(f"Best by {by_name(by).label.lower()}" if len(best) > 1 else f"Best {by_name(by).label.lower()}")
-        write(executions_table(best, derived_columns(found.scenario, best), found.scenario.system))
+        write_line()
+        write_line(f"Best by {by_name(by).label.lower()}" if len(best) > 1 else f"Best {by_name(by).label.lower()}")
+        write_line(executions_table(best, derived_columns(found.scenario, best), found.scenario.system))
         write_stages(found.scenario, best.iloc[0].to_dict())
         write_error(found.scenario, best.iloc[0].to_dict())
     elif not found.total:
-        write("No execution is within the limits.")
+        write_line("No execution is within the limits.")
     elif not found.feasible:
-        write()
-        write("Nothing is feasible: more memory, more GPUs or fewer limits would be needed.")
+        write_line()
+        write_line("Nothing is feasible: more memory, more GPUs or fewer limits would be needed.")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from engine.cli.options import JsonOption, ModelArgument, SystemArgument
-from engine.cli.output import ExitCode, as_json, quantity, text_table, unit_of, write
+from engine.cli.output import ExitCode, as_json, format_quantity, text_table, unit_of, write_line
 from engine.cli.progress import ProgressReport
-from engine.cli.table_files import check_export, written
+from engine.cli.table_files import check_export, write_table_file
 from models.documents import shown
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from engine.serving import Found
 
-__all__ = ["inference"]
+__all__ = ["find_serving"]
 
 SHOWN: Final = (
     "id", "tensor_par", "pipeline_par", "expert_par", "replicas", "batch", "weight_bits", "kv_bits", "launch",
@@ -29,7 +29,7 @@ SHOWN: Final = (
 """Columns of a table of deployments."""
 
 
-def inference(
+def find_serving(
     model: ModelArgument,
     system: SystemArgument,
     procs: Annotated[
@@ -84,7 +84,7 @@ def inference(
     \b
     JSON: model, system, num_procs, prompt, output, limits, total, feasible, rejected_by_reason (a number per reason),
     best (the most output per processor, with all figures), top or frontier, nearest (per reason the deployment that
-    misses least), seconds. Times are in seconds, sizes in bytes; null stands for what is not known.
+    misses least), seconds. Times are in seconds, sizes in bytes; null means unknown.
 
     Exit code 1 when nothing runs within the limits.
     """
@@ -105,17 +105,17 @@ def inference(
         )  # fmt: skip
     rows = found.frontier if frontier else found.top(top, by)
     if json:
-        write(as_json(_document(found, rows, frontier)))
+        write_line(as_json(_serving_document(found, rows, frontier)))
     else:
-        _print(found, rows, by, frontier)
+        _print_serving(found, rows, by, frontier)
     if export is not None:
-        written(found.table.astype({"launch": "str"}), export)
-        write(f"{found.feasible:,} deployments are in {export}.", stream=sys.stderr)
+        write_table_file(found.table.astype({"launch": "str"}), export)
+        write_line(f"{found.feasible:,} deployments are in {export}.", stream=sys.stderr)
     if not found.feasible:
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _document(found: Found, rows: pd.DataFrame, frontier: bool) -> dict[str, Any]:
+def _serving_document(found: Found, rows: pd.DataFrame, frontier: bool) -> dict[str, Any]:
     nearest = {code: found.evaluate_ids([number]).iloc[0].to_dict() for code, number in found.nearest.items()}
     return {
         "model": found.model.name,
@@ -137,41 +137,43 @@ def _document(found: Found, rows: pd.DataFrame, frontier: bool) -> dict[str, Any
     }
 
 
-def _print(found: Found, rows: pd.DataFrame, by: str, frontier: bool) -> None:
+def _print_serving(found: Found, rows: pd.DataFrame, by: str, frontier: bool) -> None:
     from engine.serving import by_name, not_represented
     from engine.serving.reasons import by_code
 
     space = found.space
-    write(
+    write_line(
         f"{found.model.title or found.model.name} served by {space.num_procs:,} x "
         f"{found.system.title or found.system.name}, prompts of {space.prompt:,} and outputs of {space.output:,} tokens"
     )
-    write(f"{found.total:,} deployments, {found.feasible:,} of them run within the limits ({found.seconds:.2f} s); "
-          "all figures are modelled")  # fmt: skip
+    write_line(
+        f"{found.total:,} deployments, {found.feasible:,} of them run within the limits ({found.seconds:.2f} s); "
+        "all figures are modelled"
+    )
     for sentence in not_represented(found.model):
-        write(sentence)
+        write_line(sentence)
     if found.rejected:
         reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
-        write()
-        write(text_table(("rejected because", "deployments"), [(by_code(c).label, f"{n:,}") for c, n in reasons]))
+        write_line()
+        write_line(text_table(("rejected because", "deployments"), [(by_code(c).label, f"{n:,}") for c, n in reasons]))
     if len(rows):
-        write()
+        write_line()
         label = by_name(by).label
         what = f"Best by {label[0].lower()}{label[1:]}"
         what = "Frontier of output per GPU and per user" if frontier else what
-        write(what)
-        write(_table(rows))
+        write_line(what)
+        write_line(_serving_table(rows))
     if not found.feasible:
-        write()
+        write_line()
         if not found.nearest:
-            write(found.obstacle)
+            write_line(found.obstacle)
         for code, number in found.nearest.items():
             row = found.evaluate_ids([number]).iloc[0]
-            write(f"{by_code(code).label}, nearest: {row['reason_text']}")
-            write(_table(row.to_frame().T))
+            write_line(f"{by_code(code).label}, nearest: {row['reason_text']}")
+            write_line(_serving_table(row.to_frame().T))
 
 
-def _table(rows: pd.DataFrame) -> str:
+def _serving_table(rows: pd.DataFrame) -> str:
     from engine.serving import by_name
 
     columns = [by_name(name) for name in SHOWN]
@@ -179,5 +181,5 @@ def _table(rows: pd.DataFrame) -> str:
         f"{column.short} [{unit}]" if (unit := unit_of(column)) not in ("", column.short) else column.short
         for column in columns
     ]
-    lines = [[quantity(column, row[column.name]) for column in columns] for row in rows.to_dict("records")]
+    lines = [[format_quantity(column, row[column.name]) for column in columns] for row in rows.to_dict("records")]
     return text_table(headers, lines, left=())

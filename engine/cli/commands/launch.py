@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from engine.cli.options import CalibrationOption, CostModelOption, JsonOption, LimitOption
-from engine.cli.output import as_json, calibration_of, quantity, text_table, unit_of, write
+from engine.cli.output import as_json, calibration_of, format_quantity, text_table, unit_of, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.launch import LaunchError, Reading, Standing, Written
     from models.loader import ModelLike
 
-__all__ = ["execution_in", "export", "import_"]
+__all__ = ["execution_in", "export_execution", "import_configuration"]
 
 FRAMEWORK_WORDS: Final = "megatron|megatron-bridge|torchtitan|deepspeed|maxtext"
 RECOMMENDED: Final = "The recommended execution is written; --fastest writes the fastest."
@@ -28,7 +28,7 @@ LARGEST_RESULT: Final = 50_000_000
 """Largest JSON file of results that is looked into [bytes]."""
 
 
-def export(
+def export_execution(
     execution: Annotated[
         Path, typer.Argument(metavar="EXECUTION", help="File with executions, or JSON of `best` or `explore`.")
     ],
@@ -82,21 +82,21 @@ def export(
     if json:
         from engine.questions.executions import written_document
 
-        write(as_json({**written_document(made), "written": which}))
+        write_line(as_json({**written_document(made), "written": which}))
         return
     if out is None:
-        write(made.text)
+        write_line(made.text)
     else:
         _write_files(made, out)
     if which:
-        write(which, stream=sys.stderr)
-    _tell(made.title, made.version, {
+        write_line(which, stream=sys.stderr)
+    _print_lists(made.title, made.version, {
         "Not expressible there": made.not_expressible, "Set there, not modelled": made.not_modelled,
         "Remarks": made.remarks,
     })  # fmt: skip
 
 
-def import_(
+def import_configuration(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Launch script, recipe or configuration.")],
     framework: Annotated[
         str | None, typer.Option("--framework", metavar=FRAMEWORK_WORDS, help="Whose it is; recognised by default.")
@@ -131,15 +131,15 @@ def import_(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Read a launch configuration: which model, how many GPUs and which execution it is, and what could not be read.
+    """Read a launch configuration: its model, number of GPUs and execution, and everything that could not be read.
 
     Read are scripts and command lines of Megatron-LM and Megatron-DeepSpeed, recipes of Megatron-Bridge and NeMo
     (Python, commands, YAML), and configurations of torchtitan, DeepSpeed and MaxText. The frameworks' own silent
     corrections are applied. Every value is stated by a flag, a default of the framework, or open, where the file
     takes it from outside: state it with --procs, --model or --set. With --system it is evaluated: its place among
     all executions of that model, batch and number of GPUs, how much faster the best is, and which changes lead
-    there with the framework's flags: what a flag or two bring comes first. Of a config.json of Hugging Face the
-    model is told.
+    there with the framework's flags: changes of one or two flags come first. Of a config.json of Hugging Face the
+    model is shown.
 
     \b
     Examples:
@@ -163,8 +163,15 @@ def import_(
     if system is None and (limit or cost_model or calibration):
         raise LaunchError("--limit, --cost-model and --calibration are about a system; name it with --system.")
     try:
-        found = read(file, framework=framework, gpus=procs, recipe=recipe, stated=_stated(stated or []), model=model,
-                     takes_defaults=defaults)  # fmt: skip
+        found = read(
+            file,
+            framework=framework,
+            gpus=procs,
+            recipe=recipe,
+            stated=_parse_stated_values(stated or []),
+            model=model,
+            takes_defaults=defaults,
+        )
     except OnlyModelError:
         _tell_model(file, system, procs, json)
         return
@@ -175,7 +182,7 @@ def import_(
         try:
             assumed = settle(found)[1]
             if system is not None:
-                stands = _standing(found, file, system, model, limit, cost_model, calibration)
+                stands = _find_standing(found, file, system, model, limit, cost_model, calibration)
         except LaunchError as error:
             problem = _how_to_state(error)
     network = stands.scenario.model if stands is not None else None if named is None else models.load(named)
@@ -184,12 +191,12 @@ def import_(
         from engine.questions.standings import reading_document, standing_document
 
         place = {} if stands is None else {"assumed": assumed, "standing": standing_document(stands, found.framework)}
-        write(as_json({**reading_document(found, named, left_out), **place}))
+        write_line(as_json({**reading_document(found, named, left_out), **place}))
     else:
         _print_reading(found, named, file.name, left_out)
         if told := assumed_sentence(assumed):
-            write()
-            write(f"{told} State them with --set.")
+            write_line()
+            write_line(f"{told} State them with --set.")
         if stands is not None:
             _print_standing(stands, found.framework)
     if problem is not None:
@@ -198,7 +205,7 @@ def import_(
         _write_execution(found, out)
 
 
-def _stated(given: list[str]) -> dict[str, Any]:
+def _parse_stated_values(given: list[str]) -> dict[str, Any]:
     """Values by field of --set FIELD=VALUE."""
     from engine.launch import LaunchError
     from models.documents import shown
@@ -214,7 +221,7 @@ def _stated(given: list[str]) -> dict[str, Any]:
 
 
 def _how_to_state(problem: LaunchError) -> LaunchError:
-    """A problem with the options that state what is left open."""
+    """Return a problem with the options that set open fields."""
     from engine.launch import LaunchError, OpenFieldsError
 
     if not isinstance(problem, OpenFieldsError):
@@ -227,7 +234,7 @@ def _how_to_state(problem: LaunchError) -> LaunchError:
 
 
 def _tell_model(file: Path, system: str | None, procs: int | None, json: bool) -> None:
-    """Tells which model a file is that describes one and nothing of how it is trained, and how to go on."""
+    """Print the model of a file that describes only a model, and the next command."""
     import models
     from engine.launch import named_shape, shape_of
 
@@ -236,27 +243,36 @@ def _tell_model(file: Path, system: str | None, procs: int | None, json: bool) -
     named = named_shape(shape)
     left_out = models.unrepresented(model)
     if json:
-        write(as_json({
+        write_line(as_json({
             "framework": None, "model_name": named, "model": shape, "not_represented": left_out, "execution": {},
         }))  # fmt: skip
         return
     size = "" if model.parameters is None else f", {model.parameters / 1e9:.4g} billion parameters"
     known = "which the library does not have" if named is None else f"{named} of the library"
-    write(f"Hugging Face config.json: {model.title}, {known}; {shape['layers']:,} blocks{size}, sequences of "
+    write_line(f"Hugging Face config.json: {model.title}, {known}; {shape['layers']:,} blocks{size}, sequences of "
           f"{model.seq_size:,} tokens")  # fmt: skip
     for sentence in left_out:
-        write(f"Not represented: {sentence}")
-    write("It says how a model is built, not how it is trained. Wherever a command asks for a model, give the file:")
-    write()
-    write(f"  shardscape best {shlex.quote(str(file))} {shlex.quote(system or 'h100_80g_sxm')} --procs {procs or 64} "
-          "--max-batch 256 --datatype bfloat16")  # fmt: skip
+        write_line(f"Not represented: {sentence}")
+    write_line(
+        "It says how a model is built, not how it is trained. Wherever a command asks for a model, give the file:"
+    )
+    write_line()
+    write_line(
+        f"  shardscape best {shlex.quote(str(file))} {shlex.quote(system or 'h100_80g_sxm')} --procs {procs or 64} "
+        "--max-batch 256 --datatype bfloat16"
+    )
 
 
-def _standing(
-    found: Reading, file: Path, system: str, model: str | None, limit: list[str] | None, cost_model: str | None,
+def _find_standing(
+    found: Reading,
+    file: Path,
+    system: str,
+    model: str | None,
+    limit: list[str] | None,
+    cost_model: str | None,
     calibration: str | None,
-) -> Standing:  # fmt: skip
-    """Where the execution of a file stands on a system."""
+) -> Standing:
+    """Return the rank of a file's execution on a system."""
     from engine.cli.limits import parse_limits
     from engine.launch import evaluable, network_of, standing
 
@@ -277,36 +293,40 @@ def _print_standing(stands: Standing, framework: str) -> None:
 
     scenario, best, row = stands.scenario, stands.best, stands.row
     machine = scenario.system.title or scenario.system.name
-    write()
-    write(f"On {scenario.num_procs:,} x {machine}, batch {scenario.max_batch_size:,}, {scenario.datatype}; cost model "
-          f"{scenario.cost_model}")  # fmt: skip
+    write_line()
+    write_line(
+        f"On {scenario.num_procs:,} x {machine}, batch {scenario.max_batch_size:,}, {scenario.datatype}; cost model "
+        f"{scenario.cost_model}"
+    )
     if stands.runs:
         known, rate = derived_of(scenario), np.array(float(row["sample_rate"]))
-        told = ", ".join(f"{quantity(one.column, one.of(rate))} {unit_of(one.column)} {one.column.short}"
-                         for one in (known[name] for name in BESIDE_RATE[:2]))  # fmt: skip
-        write(f"{float(rate):.4g} samples/s, {told}, {float(row['total_time']):.4g} s a step, "
+        told = ", ".join(
+            f"{format_quantity(one.column, one.of(rate))} {unit_of(one.column)} {one.column.short}"
+            for one in (known[name] for name in BESIDE_RATE[:2])
+        )
+        write_line(f"{float(rate):.4g} samples/s, {told}, {float(row['total_time']):.4g} s a step, "
               f"{float(row['proc_mem_tier1_cap_req']) / 2**30:.4g} GiB of HBM")  # fmt: skip
         if stands.faster is not None and stands.feasible is not None:
-            write(f"{stands.faster:,} of {stands.feasible:,} feasible executions are faster.")
+            write_line(f"{stands.faster:,} of {stands.feasible:,} feasible executions are faster.")
     else:
-        write(f"It does not run there. {row['reason_text']}")
+        write_line(f"It does not run there. {row['reason_text']}")
     if best is None:
-        write("Nothing runs there.")
+        write_line("Nothing runs there.")
         return
     distance = stands.distance
     if distance is not None and distance < 5e-4:
-        write("Nothing is faster.")
+        write_line("Nothing is faster.")
         return
     more = "" if distance is None else f", {distance:.1%} more"
-    write(f"The best reaches {float(best['sample_rate']):.4g} samples/s{more}. What leads there:")
-    write()
+    write_line(f"The best reaches {float(best['sample_rate']):.4g} samples/s{more}. What leads there:")
+    write_line()
     rows = []
     for step, flags in zip(stands.steps, flag_changes(stands, framework=framework), strict=True):
         gain = "makes it run" if step.gain == float("inf") else f"{step.gain:+.1%}"
         rows.append((gain, f"{step.rate:.4g}", ", ".join(map(str, step.changes))))
         if flags:
             rows.append(("", "", f"  {', '.join(map(str, flags))}"))
-    write(text_table(("gain", "samples/s", "change"), rows, left=(2,)))
+    write_line(text_table(("gain", "samples/s", "change"), rows, left=(2,)))
 
 
 def _print_reading(found: Reading, named: str | None, file: str, left_out: Sequence[str]) -> None:
@@ -318,9 +338,9 @@ def _print_reading(found: Reading, named: str | None, file: str, left_out: Seque
     network = named or (
         f"a model of {found.model['layers']} layers" if "layers" in found.model else "a model it does not describe"
     )
-    write(f"{found.title or framework.title}: {network} on {gpus}")
-    write()
-    write(text_table(("field", "value", "said by"), origin_rows(found, file), left=(0, 1, 2)))
+    write_line(f"{found.title or framework.title}: {network} on {gpus}")
+    write_line()
+    write_line(text_table(("field", "value", "said by"), origin_rows(found, file), left=(0, 1, 2)))
     open_words = [SHAPE_WORDS[name] for name in found.open_fields if name in SHAPE_WORDS and name not in found.model]
     lists = {
         "The framework would not start it": [found.refused] if found.refused else [],
@@ -332,7 +352,7 @@ def _print_reading(found: Reading, named: str | None, file: str, left_out: Seque
         "Remarks": found.remarks,
         "Of the model not represented in figures": left_out,
     }
-    _tell(found.title or framework.title, found.version, lists)
+    _print_lists(found.title or framework.title, found.version, lists)
 
 
 def _with_reason(found: Reading, name: str) -> str:
@@ -343,14 +363,14 @@ def _with_reason(found: Reading, name: str) -> str:
     return f"{name}: {origin.words}" + (f" (line {origin.line})" if origin.line else "")
 
 
-def _tell(title: str, version: str, lists: Mapping[str, Sequence[str]]) -> None:
+def _print_lists(title: str, version: str, lists: Mapping[str, Sequence[str]]) -> None:
     """Prints lists of sentences where errors go; those without any are left out."""
-    write(f"{title}, as of {version}.", stream=sys.stderr)
+    write_line(f"{title}, as of {version}.", stream=sys.stderr)
     for heading, sentences in lists.items():
         if sentences:
-            write(f"{heading}:", stream=sys.stderr)
+            write_line(f"{heading}:", stream=sys.stderr)
             for each in sentences:
-                write(f"- {each}", stream=sys.stderr)
+                write_line(f"- {each}", stream=sys.stderr)
 
 
 def execution_in(file: Path, row: int | None) -> tuple[dict[str, Any], ModelLike | None, str]:
@@ -369,7 +389,7 @@ def execution_in(file: Path, row: int | None) -> tuple[dict[str, Any], ModelLike
     named = _model_in(document, str(file))
     if isinstance(document, dict) and "recommended" in document:
         if row is None:
-            return _recommended(document["recommended"], file), named, RECOMMENDED
+            return _recommended_execution(document["recommended"], file), named, RECOMMENDED
         which = FASTEST if row == 0 else f"Row {row} of the fastest is written."
     else:
         which = ""
@@ -380,7 +400,7 @@ def execution_in(file: Path, row: int | None) -> tuple[dict[str, Any], ModelLike
 
 
 def _results_in(file: Path) -> Any:
-    """What a JSON file holds; None where it is no JSON, which the reader of executions says."""
+    """Return the contents of a JSON file; None for other files, which the reader of executions reports."""
     try:
         if file.suffix.lower() == ".json" and file.is_file() and file.stat().st_size <= LARGEST_RESULT:
             return json_module.loads(file.read_text("utf-8"))
@@ -389,7 +409,7 @@ def _results_in(file: Path) -> Any:
     return None
 
 
-def _recommended(found: Any, file: Path) -> dict[str, Any]:
+def _recommended_execution(found: Any, file: Path) -> dict[str, Any]:
     """The recommended execution of what `best --recommended --json` prints, or the verb `recommend` answers."""
     from engine.launch import LaunchError
 
@@ -418,7 +438,7 @@ def _write_files(made: Written, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for each in made.files:
             (folder / each.name).write_text(each.text, "utf-8")
-            write(f"{folder / each.name} has {len(each.text.encode()):,} bytes.", stream=sys.stderr)
+            write_line(f"{folder / each.name} has {len(each.text.encode()):,} bytes.", stream=sys.stderr)
     except OSError as problem:
         told = (problem.strerror or type(problem).__name__).lower()
         raise TableWriteError(f"{folder} cannot be written ({told}); name a folder.") from None

@@ -11,12 +11,12 @@ import typer
 
 from engine.cli.asked_scenario import write_unrepresented
 from engine.cli.options import CalibrationOption, CostModelOption, ModelArgument, SystemArgument
-from engine.cli.output import ExitCode, as_json, calibration_of, evaluated_by, text_table, write
+from engine.cli.output import ExitCode, as_json, calibration_of, evaluated_by, text_table, write_line
 
-__all__ = ["chosen_execution", "layers"]
+__all__ = ["chosen_execution", "show_layers"]
 
 
-def layers(
+def show_layers(
     model: ModelArgument,
     system: SystemArgument,
     execution: Annotated[Path, typer.Argument(metavar="EXECUTION", help="File with the execution.")],
@@ -49,34 +49,34 @@ def layers(
     try:
         found = by.operations(network, machine, chosen, values)
     except engine.LayerError as error:
-        write(str(error), stream=sys.stderr)
+        write_line(str(error), stream=sys.stderr)
         for other in COST_MODELS.values():
             if other is not by and not other.takes_calibration:
                 with suppress(engine.LayerError):
                     other.operations(network, machine, chosen, None)
                     told = f"The cost model {other.name} has {other.operations_called} of it"
-                    write(f"{told}: --cost-model {other.name}.", stream=sys.stderr)
+                    write_line(f"{told}: --cost-model {other.name}.", stream=sys.stderr)
         raise typer.Exit(ExitCode.NOTHING) from None
     if json:
-        write(as_json(found.to_dict("records")))
+        write_line(as_json(found.to_dict("records")))
     else:
         for sheet in by.operation_sheets(found):
             if sheet.heading:
-                write(sheet.heading)
-            write(text_table(sheet.headers, sheet.rows, left=sheet.texts))
+                write_line(sheet.heading)
+            write_line(text_table(sheet.headers, sheet.rows, left=sheet.texts))
             for line in sheet.below:
-                write(line)
+                write_line(line)
     used = by.calibration(values)
     told = evaluated_by(by.name, None if used is None else used.name)
-    write(f"{len(found)} {by.operations_called} ({told}).", stream=sys.stderr)
+    write_line(f"{len(found)} {by.operations_called} ({told}).", stream=sys.stderr)
     write_unrepresented(network, sys.stderr)
     read = {column.name for column in fields_of(by.name)}
     if unread := [name for name in chosen if name not in read]:
-        write(f"The cost model {by.name} does not read {', '.join(unread)}.", stream=sys.stderr)
+        write_line(f"The cost model {by.name} does not read {', '.join(unread)}.", stream=sys.stderr)
 
 
 def chosen_execution(execution: Path, row: int) -> dict[str, Any]:
-    """The execution in a row of a file. Raises `TableFileError` where there is none."""
+    """Return the execution in a row of a file. Raises `TableFileError` if there is no such row."""
     from engine.executions.files import TableFileError, read_executions
 
     for table in read_executions(execution):

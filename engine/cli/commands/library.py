@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.cli.options import JsonOption
-from engine.cli.output import ExitCode, as_json, text_table, write
+from engine.cli.output import ExitCode, as_json, text_table, write_line
 
 if TYPE_CHECKING:
     import hardware
@@ -30,12 +30,14 @@ def list_models(json: JsonOption = False) -> None:
 
     rows = [model_row(models.load(name)) for name in models.names()]
     if json:
-        write(as_json(rows))
+        write_line(as_json(rows))
         return
     headers = ("name", "title", "parameters", "sequence", "blocks", "hidden")
-    write(text_table(headers, [[_cell(row[name]) for name in headers] for row in rows], left=(0, 1)))
+    write_line(text_table(headers, [[_format_cell(row[name]) for name in headers] for row in rows], left=(0, 1)))
     if not all(row["explorable"] for row in rows):
-        write("\nModels without a number of blocks (experts, latent attention) are not for the calculon cost model.")
+        write_line(
+            "\nModels without a number of blocks (experts, latent attention) are not for the calculon cost model."
+        )
 
 
 @systems_app.command("list")
@@ -46,17 +48,23 @@ def list_systems(json: JsonOption = False) -> None:
 
     rows = [system_row(hardware.load(name)) for name in hardware.names()]
     if json:
-        write(as_json(rows))
+        write_line(as_json(rows))
         return
     headers = ("name", "title", "datatypes", "memory [GiB]", "[GB/s]", "host [GiB]", "network sizes", "assumed")
     cells = [
         [
-            row["name"], row["title"], ", ".join(row["datatypes"]), _cell(row["mem1_gib"]), _cell(row["mem1_gb_per_s"]),
-            _cell(row["mem2_gib"]), " / ".join(map(str, row["network_sizes"])), _cell(row["assumed_values"]),
+            row["name"],
+            row["title"],
+            ", ".join(row["datatypes"]),
+            _format_cell(row["mem1_gib"]),
+            _format_cell(row["mem1_gb_per_s"]),
+            _format_cell(row["mem2_gib"]),
+            " / ".join(map(str, row["network_sizes"])),
+            _format_cell(row["assumed_values"]),
         ]
         for row in rows
-    ]  # fmt: skip
-    write(text_table(headers, cells, left=(0, 1, 2)))
+    ]
+    write_line(text_table(headers, cells, left=(0, 1, 2)))
 
 
 @models_app.command("show")
@@ -66,18 +74,18 @@ def show_model(name: Name, json: JsonOption = False) -> None:
 
     model = models.load(name)
     if json:
-        write(as_json(models.to_document(model)))
+        write_line(as_json(models.to_document(model)))
         return
-    _show(models.to_document(model))
+    _print_document(models.to_document(model))
     if model.parameters is not None:
-        write(f"parameters: {model.parameters:,}")
+        write_line(f"parameters: {model.parameters:,}")
     if model.block is not None and model.architecture is not None:
-        write("block, as evaluated:")
-        _show(model.block.model_dump(), "  ")
+        write_line("block, as evaluated:")
+        _print_document(model.block.model_dump(), "  ")
     for sentence in model.not_represented:
-        write(f"not represented: {sentence}")
+        write_line(f"not represented: {sentence}")
     for sentence in models.unrepresented(model):
-        write(f"not represented by any cost model: {sentence}")
+        write_line(f"not represented by any cost model: {sentence}")
 
 
 @systems_app.command("show")
@@ -87,25 +95,25 @@ def show_system(name: Name, json: JsonOption = False) -> None:
 
     system = hardware.load(name)
     if json:
-        write(as_json(hardware.to_document(system)))
+        write_line(as_json(hardware.to_document(system)))
         return
     document = hardware.to_document(system)
     document.pop("assumptions", None)
-    _show(document)
+    _print_document(document)
     if assumed := system.assumed_values():
-        write("assumed, not read from a datasheet:")
+        write_line("assumed, not read from a datasheet:")
         for path, value, basis in assumed:
-            write(f"  {path} = {_cell(value)}: {basis}")
+            write_line(f"  {path} = {_format_cell(value)}: {basis}")
     from engine.cost_models.registry import COST_MODELS
 
     _say_ignored(system)
     for cost_model in COST_MODELS.values():
         rates = cost_model.sustained_rates(system, None)
         if rates:
-            write(f"sustained by the {cost_model.name} cost model:")
+            write_line(f"sustained by the {cost_model.name} cost model:")
         for rate in rates:
-            write(f"  {rate.name}: {rate.sustained:.4g} {rate.unit}, {rate.share:.0%} of {rate.peak:.4g}")
-            write(f"    {rate.provenance}: {rate.basis}")
+            write_line(f"  {rate.name}: {rate.sustained:.4g} {rate.unit}, {rate.share:.0%} of {rate.peak:.4g}")
+            write_line(f"    {rate.provenance}: {rate.basis}")
 
 
 @models_app.command("check")
@@ -113,7 +121,7 @@ def check_models(files: Names) -> None:
     """Check model files; exit code 2 when one of them cannot be used."""
     import models
 
-    _check(files, models.load, "model")
+    _check_files(files, models.load, "model")
 
 
 @systems_app.command("check")
@@ -127,19 +135,21 @@ def check_systems(files: Names) -> None:
         chosen_cost_model(None, system)
         return system
 
-    _check(files, usable, "system", _say_ignored)
+    _check_files(files, usable, "system", _say_ignored)
 
 
 def _say_ignored(system: hardware.System) -> None:
-    """Which of its values change no figure, by cost model."""
+    """Print the values of a system that change no figure, by cost model."""
     from engine.cost_models.registry import COST_MODELS, ignored_paths
 
     for cost_model in COST_MODELS.values():
         if paths := ignored_paths(system, cost_model):
-            write(f"without effect in the {cost_model.name} cost model: {', '.join(paths)}")
+            write_line(f"without effect in the {cost_model.name} cost model: {', '.join(paths)}")
 
 
-def _check(files: list[str], load: Callable[[str], Any], noun: str, say: Callable[[Any], None] | None = None) -> None:
+def _check_files(
+    files: list[str], load: Callable[[str], Any], noun: str, say: Callable[[Any], None] | None = None
+) -> None:
     from engine import CostModelError
     from models.documents import DocumentError
 
@@ -149,16 +159,16 @@ def _check(files: list[str], load: Callable[[str], Any], noun: str, say: Callabl
             found = load(file)
         except (CostModelError, DocumentError) as error:
             failed = True
-            write(f"{file}: {error}" if file not in str(error) else str(error))
+            write_line(f"{file}: {error}" if file not in str(error) else str(error))
         else:
-            write(f"{file}: a {noun}, {found.title or found.name}")
+            write_line(f"{file}: a {noun}, {found.title or found.name}")
             if say is not None:
                 say(found)
     if failed:
         raise typer.Exit(ExitCode.INPUT)
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -168,15 +178,17 @@ def _cell(value: Any) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-def _show(document: Any, indent: str = "") -> None:
+def _print_document(document: Any, indent: str = "") -> None:
     """A JSON document as indented lines; short lists on one line."""
     for key, value in document.items():
         if isinstance(value, dict):
-            write(f"{indent}{key}:")
-            _show(value, indent + "  ")
+            write_line(f"{indent}{key}:")
+            _print_document(value, indent + "  ")
         elif isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
             for position, each in enumerate(value):
-                write(f"{indent}{key}[{position}]:")
-                _show(each, indent + "  ")
+                write_line(f"{indent}{key}[{position}]:")
+                _print_document(each, indent + "  ")
         elif value not in (None, "", []):
-            write(f"{indent}{key}: {', '.join(map(str, value)) if isinstance(value, list) else _cell(value)}")
+            write_line(
+                f"{indent}{key}: {', '.join(map(str, value)) if isinstance(value, list) else _format_cell(value)}"
+            )

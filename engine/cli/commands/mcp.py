@@ -7,25 +7,33 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["McpMissing", "mcp"]
+__all__ = ["McpMissing", "serve_mcp"]
 
 
 class McpMissing(ValueError):  # noqa: N818 - reads as a sentence where it is raised
     """The package that the server needs is not installed."""
 
 
-def mcp(
+def serve_mcp(
     largest_space: Annotated[
         int,
         typer.Option(
-            "--largest-space", metavar="N", min=1, max=2_000_000_000, envvar="SHARDSCAPE_LARGEST_SPACE",
+            "--largest-space",
+            metavar="N",
+            min=1,
+            max=2_000_000_000,
+            envvar="SHARDSCAPE_LARGEST_SPACE",
             help="Executions that a space may have.",
         ),
     ] = 500_000_000,
     longest_seconds: Annotated[
         int,
         typer.Option(
-            "--longest-seconds", metavar="S", min=1, max=86_400, envvar="SHARDSCAPE_LONGEST_SECONDS",
+            "--longest-seconds",
+            metavar="S",
+            min=1,
+            max=86_400,
+            envvar="SHARDSCAPE_LONGEST_SECONDS",
             help="Time after which a question is given up [s].",
         ),
     ] = 600,
@@ -35,10 +43,10 @@ def mcp(
 ) -> None:
     """Answer questions of programs that speak the Model Context Protocol (MCP), over standard input and output.
 
-    Such a program starts this command by itself; tell it the command `shardscape` with the argument `mcp`. Tools list
+    Such a program starts this command by itself: configure the command `shardscape` with the argument `mcp`. Tools list
     models, systems and columns, explore, find the best, evaluate, ask what if, plan, and export launch configurations.
-    Questions name models and systems of the library or hold whole documents, never paths, and are bounded as those of
-    the dashboard are. Needs the extra: pip install 'shardscape[mcp]'.
+    Questions name models and systems of the library or hold whole documents, never paths, with the same bounds as
+    in the dashboard. Needs the extra: pip install 'shardscape[mcp]'.
 
     \b
     Examples:

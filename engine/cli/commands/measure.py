@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from engine.cli.output import as_json, text_table, write
+from engine.cli.output import as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     from engine.measure import Progress, Samples
     from hardware import CalibratedValue, Calibration, System
 
-__all__ = ["measure"]
+__all__ = ["measure_machine"]
 
 SUFFIXES: Final = ("system", "calibration", "samples")
 """The files that are written: NAME.system.json and so on."""
 BAR: Final = 24
 
 
-def measure(
+def measure_machine(
     like: Annotated[
         str | None,
         typer.Option("--like", metavar="SYSTEM", help="System whose values stand where nothing can be measured."),
@@ -41,9 +41,7 @@ def measure(
         float | None,
         typer.Option("--seconds", metavar="S", help="Time for timing, beside warming up; 120, or 8 with --quick."),
     ] = None,
-    device: Annotated[
-        str, typer.Option("--device", metavar="D", help="auto, cuda (also for ROCm) or cpu.")
-    ] = "auto",
+    device: Annotated[str, typer.Option("--device", metavar="D", help="auto, cuda (also for ROCm) or cpu.")] = "auto",
     ranks: Annotated[
         int | None,
         typer.Option("--ranks", metavar="N", help="Processes for collectives; all accelerators, 2 on a CPU, 1: none."),
@@ -89,7 +87,7 @@ def measure(
     if name is not None:
         _check_name(name)
     started = time.perf_counter()
-    found = load_samples(samples) if samples is not None else _measured(device, quick, seconds, ranks, threads)
+    found = load_samples(samples) if samples is not None else _measure_device(device, quick, seconds, ranks, threads)
     took = None if samples is not None else time.perf_counter() - started
     called = name or _name_of(found.device.name)
     system = measured_system(found, parent, called)
@@ -103,18 +101,16 @@ def measure(
     for path, suffix in zip(paths, SUFFIXES, strict=True):
         _write_document(documents[suffix], path)
     if json:
-        write(as_json({**documents, "files": [str(path) for path in paths]}))
+        write_line(as_json({**documents, "files": [str(path) for path in paths]}))
     else:
-        _print(found, system, calibration, took)
-    write(f"Written: {', '.join(str(path) for path in paths)}.", stream=sys.stderr)
+        _print_samples(found, system, calibration, took)
+    write_line(f"Written: {', '.join(str(path) for path in paths)}.", stream=sys.stderr)
     if like is None and (names := resembling(found)):
         known = " or ".join(names)
-        write(f"The library knows this accelerator: --like {known} keeps its datasheet.", stream=sys.stderr)
+        write_line(f"The library knows this accelerator: --like {known} keeps its datasheet.", stream=sys.stderr)
 
 
-def _measured(
-    device: str, quick: bool, seconds: float | None, ranks: int | None, threads: int | None
-) -> Samples:
+def _measure_device(device: str, quick: bool, seconds: float | None, ranks: int | None, threads: int | None) -> Samples:
     from engine.measure import measure as run
 
     with ProgressReport("measuring") as report:
@@ -166,34 +162,36 @@ def _write_document(document: Any, path: Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _range(value: CalibratedValue) -> str:
+def _format_range(value: CalibratedValue) -> str:
     if value.low is None or value.high is None or value.low == value.high:
         return "-"
     return f"{value.low:.4g} .. {value.high:.4g}"
 
 
-def _print(samples: Samples, system: System, calibration: Calibration, took: float | None) -> None:
+def _print_samples(samples: Samples, system: System, calibration: Calibration, took: float | None) -> None:
     import hardware
 
     library = hardware.load_calibration(calibration.derived_from).parameters
     spent = "" if took is None else f" in {took:.0f} s"
-    write(f"{samples.device.name} measured{spent} ({samples.device.software}, {samples.device.date}) as {system.name}.")
-    write()
+    write_line(
+        f"{samples.device.name} measured{spent} ({samples.device.software}, {samples.device.date}) as {system.name}."
+    )
+    write_line()
     measured = {key: value for key, value in calibration.parameters.items() if value.kind == "measured"}
     rows = [
         (
-            key, f"{value.value:.4g}", _range(value), value.unit or "-",
+            key, f"{value.value:.4g}", _format_range(value), value.unit or "-",
             f"{library[key].value:.4g}", value.source.removeprefix("Measured: ").split(",", 1)[0],
         )
         for key, value in measured.items()
     ]  # fmt: skip
-    write(text_table(("parameter", "measured", "range", "unit", "library", "from"), rows, left=(0, 5)))
-    write()
+    write_line(text_table(("parameter", "measured", "range", "unit", "library", "from"), rows, left=(0, 5)))
+    write_line()
     errors = [
         (error.described, f"{error.rows}", f"{error.mean_absolute_percent:.1f}", f"{error.bias_percent or 0.0:.1f}")
         for error in calibration.errors
     ]
-    write(text_table(("formulas against these timings [%]", "rows", "mean", "bias"), errors))
-    write()
+    write_line(text_table(("formulas against these timings [%]", "rows", "mean", "bias"), errors))
+    write_line()
     for note in calibration.notes:
-        write(note)
+        write_line(note)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.commands.plan_elastic import elastic_app
-from engine.cli.commands.plan_operators import operators
+from engine.cli.commands.plan_operators import plan_operators
 from engine.cli.options import JsonOption
-from engine.cli.output import as_json, write
+from engine.cli.output import as_json, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.text_tables import TableStream
 from engine.cli.text_tables import write_text_table as _text
@@ -27,16 +27,16 @@ plan_app = typer.Typer(
     help="Plans: layers divided among devices, elastic training, operators in layers.", no_args_is_help=True
 )
 plan_app.add_typer(elastic_app, name="elastic")
-plan_app.command("operators")(operators)
+plan_app.command("operators")(plan_operators)
 
 
 @plan_app.callback()
-def plans() -> None:
+def describe_plans() -> None:
     """Plans: layers divided among devices, elastic training, operators in layers."""
 
 
 @plan_app.command("layers")
-def layers(
+def plan_layers(
     profile: Annotated[
         str, typer.Argument(metavar="PROFILE|MODEL", help="Profile file, example, or library model with --system.")
     ],
@@ -112,28 +112,28 @@ def layers(
         if sweep or scale or machines or preset:
             raise PlanError("With --system the cluster is the system's: leave --machines, --preset, --sweep, --scale.")
         made = _of_model(profile, system, batch, tensor_par)
-        _print(made.plan, json=json, csv=csv, top=top)
-        _against(made, profile, system)
+        _print_plan(made.plan, json=json, csv=csv, top=top)
+        _compare_with_optimum(made, profile, system)
         _write_strategy(made.plan, strategy)
         _write_execution(made, execution)
         return
     if execution is not None:
         raise PlanError("--execution is for a library model with --system: a profile alone is no execution.")
-    cluster = _cluster(machines, preset, memory, transfer, all_reduce, inside)
+    cluster = _build_cluster(machines, preset, memory, transfer, all_reduce, inside)
     many = sweep or scale
     chosen = mode or ("released" if many else "paper")
-    problem = _problem(profile, profile_batch, batch, cluster, microbatch, chosen, optimizer)
+    problem = _layerwise_problem(profile, profile_batch, batch, cluster, microbatch, chosen, optimizer)
     if many:
         if mode is None:
             note = "Searches of HPGO, the quick mode (released); --mode paper plans by the paper's latency, minutes."
-            write(note, stream=sys.stderr)
+            write_line(note, stream=sys.stderr)
         _print_many(problem, sweep=sweep, json=json, csv=csv)
         return
     from engine.planners.layerwise import solve
 
     with ProgressReport("planning") as report:
         plan = solve(problem, report)
-    _print(plan, json=json, csv=csv, top=top)
+    _print_plan(plan, json=json, csv=csv, top=top)
     _write_strategy(plan, strategy)
 
 
@@ -147,14 +147,14 @@ def _print_many(problem: LayerwiseProblem, *, sweep: bool, json: bool, csv: bool
     with ProgressReport("planning", steps=count, unit="batches" if sweep else "sizes") as report:
         rows = batch_rows(problem, progress=report) if sweep else device_rows(problem, progress=report)
         if json:
-            write(as_json([{name: row.get(name) for name in columns} for row in rows]))
+            write_line(as_json([{name: row.get(name) for name in columns} for row in rows]))
             return
         for row in rows:
             report.clear()
             stream.add(row)
 
 
-def _problem(
+def _layerwise_problem(
     profile: str,
     profile_batch: float | None,
     batch: int,
@@ -177,7 +177,7 @@ def _problem(
     return checked(LayerwiseProblem(read, taken, batch, cluster, microbatch, mode, optimizer))
 
 
-def _cluster(
+def _build_cluster(
     machines: str | None,
     preset: str | None,
     memory: float | None,
@@ -228,41 +228,41 @@ def _of_model(model: str, systems: list[str], batch: int, tensor_par: int) -> Mo
         return plan_model(model, parts, global_batch=batch, tensor_par=tensor_par, progress=report)
 
 
-def _against(made: ModelPlan, model: str, systems: list[str]) -> None:
-    """What the cost model says of the plan's execution, and the best of all executions beside it."""
+def _compare_with_optimum(made: ModelPlan, model: str, systems: list[str]) -> None:
+    """Print the cost model's figures for the plan's execution, and the best of all executions."""
     from engine.planners.layerwise.library_models import compared
 
     name, _, number = systems[0].rpartition(":")
     if made.layout:
-        write(f"Megatron: --pipeline-model-parallel-layout '{made.layout}'", stream=sys.stderr)
+        write_line(f"Megatron: --pipeline-model-parallel-layout '{made.layout}'", stream=sys.stderr)
     if len(systems) == 1:
         with ProgressReport("comparing with all executions"):
             lines = compared(made, model, name, int(number))
         for line in lines:
-            write(line, stream=sys.stderr)
+            write_line(line, stream=sys.stderr)
 
 
-def _print(plan: LayerwisePlan, *, json: bool, csv: bool, top: int) -> None:
+def _print_plan(plan: LayerwisePlan, *, json: bool, csv: bool, top: int) -> None:
     from engine.planners.layerwise.strategy import strategy
     from engine.planners.layerwise.tabulated import candidates_table, stages_table
 
     if json:
         candidates = candidates_table(plan).to_dict("records")
-        write(as_json({**strategy(plan), "candidates": candidates}))
+        write_line(as_json({**strategy(plan), "candidates": candidates}))
         return
     if csv:
-        write(candidates_table(plan).to_csv(index=False).rstrip())
+        write_line(candidates_table(plan).to_csv(index=False).rstrip())
         return
     step = plan.figure("step_time").value
-    write(
+    write_line(
         f"Speedup {plan.speedup:.4f} over one device, {step:.4g} s a step, {plan.figure('sample_rate').value:.4g} "
         f"samples/s; {plan.microbatches} microbatches, found as {plan.candidates[0].name}."
     )
     _text(stages_table(plan))
-    write()
+    write_line()
     _text(candidates_table(plan).head(top))
     for note in plan.notes:
-        write(note)
+        write_line(note)
 
 
 def _write_execution(made: ModelPlan, path: Path | None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.cli.options import JsonOption
-from engine.cli.output import ExitCode, as_json, text_table, write
+from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.text_tables import write_table
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from engine.planners.intra_operator import IntraOperatorPlan, Vector
 
-__all__ = ["operators"]
+__all__ = ["plan_operators"]
 
 SHOWN = ("vector", "solution", "seconds", "communication_seconds", "volume", "memory", "reason")
 
 
-def operators(
+def plan_operators(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="gpt A to I, moe A to I, llama, or library model.")],
     devices: Annotated[int, typer.Option("--devices", metavar="N", help="Devices on the one axis of the mesh.")],
     batch: Annotated[int, typer.Option("--batch", metavar="B", help="Batch [sequences].")] = 16,
@@ -99,7 +99,7 @@ def operators(
 
     Every vector of strategies, one per ParallelBlock, with its time, volume and memory; the best vectors of all layers
     by dynamic programming. 0 splits columns, 1 tokens, 2 rows of a weight, 3 experts. MODEL is one that Alpa
-    and CFP ran; or of the library; rates without options are those of four A100 in CFP's published runs.
+    and CFP ran; or of the library; default rates are four A100 in CFP's published runs.
 
     \b
     Examples:
@@ -136,7 +136,7 @@ def operators(
     if outer is not None:
         if system is not None:
             raise PlanError("Give --system with --tiers, or --outer, not both.")
-        mesh["outer"] = _outer(outer)
+        mesh["outer"] = _parse_outer_axis(outer)
     if all_to_all is not None:
         mesh["all_to_all_bandwidth"] = all_to_all * 1e9
     counted: dict[str, Any] = {
@@ -165,7 +165,7 @@ def operators(
     if form is not None:
         from engine.planners.intra_operator import log_text
 
-        write(log_text(found, form).rstrip("\n"))
+        write_line(log_text(found, form).rstrip("\n"))
         return
     if annotations or beside:
         from engine.planners.intra_operator import beside_exploration, sharding_annotations
@@ -180,19 +180,19 @@ def operators(
     if json:
         from engine.questions.plans import operators_document
 
-        write(as_json(operators_document(found, found.vectors)))
+        write_line(as_json(operators_document(found, found.vectors)))
     elif csv:
-        table = found.vectors.assign(vector=[_text(each) for each in found.vectors["vector"]])
-        write(table.to_csv(index=False).rstrip())
+        table = found.vectors.assign(vector=[_format_vector(each) for each in found.vectors["vector"]])
+        write_line(table.to_csv(index=False).rstrip())
     else:
-        _print(found, top)
+        _print_vectors(found, top)
     if found.chosen is None:
         if csv:
-            write(found.infeasible, stream=sys.stderr)
+            write_line(found.infeasible, stream=sys.stderr)
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _outer(text: str) -> dict[str, Any]:
+def _parse_outer_axis(text: str) -> dict[str, Any]:
     """The outer axis that an option describes."""
     from engine.planners.contract import PlanError
 
@@ -216,35 +216,35 @@ def _beside_measured(path: Path, mesh: dict[str, Any], asked: dict[str, Any], *,
                  "all-to-all [GB/s]": rates.all_to_all_bandwidth}  # fmt: skip
         for name, value in shown.items():
             scale = 1e12 if "TFLOP" in name else 1e9
-            write(f"Fitted {name}: {'not told' if value is None else f'{value / scale:.5g}'}", stream=sys.stderr)
+            write_line(f"Fitted {name}: {'not told' if value is None else f'{value / scale:.5g}'}", stream=sys.stderr)
         for note in rates.notes:
-            write(note, stream=sys.stderr)
+            write_line(note, stream=sys.stderr)
     return overlay(points, machine, **asked)
 
 
-def _print(found: IntraOperatorPlan, top: int) -> None:
+def _print_vectors(found: IntraOperatorPlan, top: int) -> None:
     from engine.planners.intra_operator import described
 
     chosen = found.chosen
     if chosen is None:
-        write(found.infeasible)
+        write_line(found.infeasible)
     else:
-        write(
+        write_line(
             f"{chosen.solution.capitalize()}: {chosen.seconds:.4g} s a step, of which collectives "
             f"{chosen.communication_seconds:.4g} s; {found.tflops:.4g} TFLOP/s of all devices; "
             f"{chosen.memory / 2**30:.4g} GiB per device."
         )
         for told in described(chosen.vectors, [each.name for each in found.layers], found.widths):
-            write(told)
-        for at, (vector, number) in enumerate(_runs(chosen.vectors)):
-            write(f"{'Layers' if not at else '      '} {_text(vector)} x {number}")
-    write()
-    _table(found.vectors.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable").head(top))
+            write_line(told)
+        for at, (vector, number) in enumerate(_group_equal_vectors(chosen.vectors)):
+            write_line(f"{'Layers' if not at else '      '} {_format_vector(vector)} x {number}")
+    write_line()
+    _vector_table(found.vectors.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable").head(top))
     for note in (found.exactness, *found.notes):
-        write(note)
+        write_line(note)
 
 
-def _runs(vectors: Sequence[Vector]) -> list[tuple[Vector, int]]:
+def _group_equal_vectors(vectors: Sequence[Vector]) -> list[tuple[Vector, int]]:
     """Equal vectors of layers that follow each other, with their number."""
     found: list[tuple[Vector, int]] = []
     for each in vectors:
@@ -255,17 +255,17 @@ def _runs(vectors: Sequence[Vector]) -> list[tuple[Vector, int]]:
     return found
 
 
-def _text(vector: Vector) -> str:
+def _format_vector(vector: Vector) -> str:
     """Strategies of the blocks; on two axes both, as 10."""
     return ",".join("".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in vector)
 
 
-def _table(table: pd.DataFrame) -> None:
+def _vector_table(table: pd.DataFrame) -> None:
     headers = ("vector", "solution", "seconds", "collectives s", "volume GB", "memory GiB", "not possible as")
     records: list[dict[str, Any]] = [dict(zip(SHOWN, row, strict=True)) for row in table[list(SHOWN)].to_numpy()]
     rows = [
         [
-            _text(row["vector"]),
+            _format_vector(row["vector"]),
             row["solution"],
             f"{row['seconds']:.4g}",
             f"{row['communication_seconds']:.4g}",
@@ -275,4 +275,4 @@ def _table(table: pd.DataFrame) -> None:
         ]
         for row in records
     ]
-    write(text_table(list(headers), rows, left=[0, 1, 6]))
+    write_line(text_table(list(headers), rows, left=[0, 1, 6]))

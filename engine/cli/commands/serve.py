@@ -10,9 +10,16 @@ from typing import Annotated, Final
 
 import typer
 
-from engine.cli.output import write
+from engine.cli.output import write_line
 
-__all__ = ["API_VARIABLE", "STORE_VARIABLE", "DashboardMissing", "application_folder", "serve", "server_command"]
+__all__ = [
+    "API_VARIABLE",
+    "STORE_VARIABLE",
+    "DashboardMissing",
+    "application_folder",
+    "serve_dashboard",
+    "server_command",
+]
 
 STORE_VARIABLE: Final = "SHARDSCAPE_STORE"
 """Environment variable that names the dashboard's result store."""
@@ -21,7 +28,7 @@ API_VARIABLE: Final = "SHARDSCAPE_API"
 """Environment variable that switches the dashboard's JSON API on."""
 
 WHEEL_FOLDER: Final = "shardscape"
-"""Folder of an installed wheel that holds what stands at the top of the source tree."""
+"""Folder of an installed wheel with the files from the top of the source tree."""
 
 
 class DashboardMissing(ValueError):  # noqa: N818 - reads as a sentence where it is raised
@@ -42,7 +49,7 @@ def application_folder() -> Path:
 
 
 def server_command(folder: Path, *, port: int | None, address: str | None, browser: bool) -> list[str]:
-    """The command that serves the dashboard; what is not given comes from its `.streamlit/config.toml`."""
+    """Return the command that serves the dashboard; absent options come from its `.streamlit/config.toml`."""
     # -P: a folder called dashboard where the command was typed is not ours.
     command = [sys.executable, "-P", "-m", "dashboard", "run", str(folder / "app.py")]
     if port is not None:
@@ -55,7 +62,7 @@ def server_command(folder: Path, *, port: int | None, address: str | None, brows
     return command
 
 
-def serve(
+def serve_dashboard(
     port: Annotated[
         int | None, typer.Option("--port", min=1, max=65535, help="Port; the first free one from 8501 by default.")
     ] = None,
@@ -72,8 +79,8 @@ def serve(
 ) -> None:
     """Start the dashboard and open it in a browser.
 
-    It has no accounts: whoever reaches the address can use it. Put a proxy with authentication in front before giving
-    an --address that others can reach.
+    It has no accounts: anyone who reaches the address can use it. Put a proxy with authentication in front before
+    giving an --address that others can reach.
 
     \b
     Examples:
@@ -86,7 +93,7 @@ def serve(
 
         with Store(store) as opened:  # so that a store that cannot be used is told here and not on a page
             for sentence in opened.losses:
-                write(sentence, stream=sys.stderr)
+                write_line(sentence, stream=sys.stderr)
             os.environ[STORE_VARIABLE] = str(opened.path.resolve())
     if api:
         os.environ[API_VARIABLE] = "on"

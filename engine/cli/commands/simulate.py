@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.commands.simulate_distir import distir
-from engine.cli.commands.simulate_execution import execution
+from engine.cli.commands.simulate_distir import simulate_distir
+from engine.cli.commands.simulate_execution import simulate_execution
 from engine.cli.options import JsonOption
-from engine.cli.output import as_json, text_table, write
+from engine.cli.output import as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.replays import (
     CsvOption,
@@ -19,7 +19,7 @@ from engine.cli.replays import (
     SendModeOption,
     TorchOption,
     TraceOption,
-    tell,
+    print_replay,
 )
 
 __all__ = ["simulate_app"]
@@ -29,18 +29,18 @@ simulate_app = typer.Typer(
 )
 
 
-simulate_app.command("distir")(distir)
-simulate_app.command("execution")(execution)
+simulate_app.command("distir")(simulate_distir)
+simulate_app.command("execution")(simulate_execution)
 
 
 @simulate_app.callback()
-def simulations() -> None:
+def describe_simulations() -> None:
     """Simulations: pipeline schedules event by event, and DistIR's grid of D x H x P."""
 
 
 @simulate_app.command("schedules")
-def schedules(json: JsonOption = False) -> None:
-    """List the schedules that there are, what they hold and who offers them.
+def list_schedules(json: JsonOption = False) -> None:
+    """List the schedules, with their splits of work and the frameworks that offer them.
 
     \b
     JSON: a list of name, title, placement, pairs, splits, frameworks, source.
@@ -48,18 +48,18 @@ def schedules(json: JsonOption = False) -> None:
     from engine.simulate.schedules.registry import RULES
 
     if json:
-        write(as_json([
+        write_line(as_json([
             {"name": each.name, "title": each.title, "placement": each.placement.value, "pairs": each.pairs,
              "splits": each.splits, "frameworks": dict(each.frameworks), "source": each.source}
             for each in RULES
         ]))  # fmt: skip
         return
     rows = [(each.name, each.title, ", ".join(each.frameworks) or "-") for each in RULES]
-    write(text_table(("name", "schedule", "offered by"), rows, left=(0, 1, 2)))
+    write_line(text_table(("name", "schedule", "offered by"), rows, left=(0, 1, 2)))
 
 
 @simulate_app.command("schedule")
-def schedule(
+def replay_schedule(
     name: Annotated[
         str, typer.Argument(metavar="SCHEDULE", help="A name of `simulate schedules`, or a CSV file that torch loads.")
     ],
@@ -110,19 +110,19 @@ def schedule(
     order: str | list[str] = name
     if name.lower().endswith(".csv"):
         order = _order_of(Path(name))
-    times = {"F": _times("--forward", forward), "B": _times("--input-gradient", input_gradient),
-             "W": _times("--weight-gradient", weight_gradient)}  # fmt: skip
+    times = {"F": _parse_times("--forward", forward), "B": _parse_times("--input-gradient", input_gradient),
+             "W": _parse_times("--weight-gradient", weight_gradient)}  # fmt: skip
     if pair is not None:
-        times["FB"] = _times("--pair", pair)
+        times["FB"] = _parse_times("--pair", pair)
     with ProgressReport("replaying"):
         found = replay(
             order, stages=stages, microbatches=microbatches, chunks=chunks, times=times,
             sends={"mode": send_mode, "c": send_time}, group=group, memory_limit=memory_limit, placement=placement,
         )  # fmt: skip
-    tell(found, csv=csv, json=json, trace=trace, torch=torch)
+    print_replay(found, csv=csv, json=json, trace=trace, torch=torch)
 
 
-def _times(option: str, text: str) -> float | list[float]:
+def _parse_times(option: str, text: str) -> float | list[float]:
     """Returns one duration, or one per stage."""
     from engine.simulate import ScheduleError
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from engine.cli.options import JsonOption
-from engine.cli.output import ExitCode, as_json, text_table, write
+from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
-from engine.cli.table_files import check_export, written
+from engine.cli.table_files import check_export, write_table_file
 from hardware import GIB
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from engine.simulate.distir import Constants
 
-__all__ = ["distir"]
+__all__ = ["simulate_distir"]
 
 USUAL: Final = {
     "model": "notebook", "batch": "4096", "devices": "1,2,4,8,16,32", "revision": "R3", "microbatches": "all",
@@ -43,7 +43,7 @@ HEADERS: Final = ("style", "D", "H", "P", "m", "step [s]", "samples/s", "peak [G
 
 
 class Show(StrEnum):
-    """What is printed."""
+    """Results to print."""
 
     TOP = "top"
     PARETO = "pareto"
@@ -52,16 +52,14 @@ class Show(StrEnum):
     MEASURED = "measured"
 
 
-def distir(
+def simulate_distir(
     model: Annotated[
         str | None,
         typer.Option("--model", metavar="NAME,...", help="Sizes: mlp-xs, mlp-small, ...; see below. [notebook]"),
     ] = None,
     layers: Annotated[int | None, typer.Option("--layers", metavar="N", help="Weights, instead of the size's.")] = None,
     width: Annotated[int | None, typer.Option("--width", metavar="N", help="Their width, likewise.")] = None,
-    batches: Annotated[
-        str | None, typer.Option("--batch", metavar="B,...", help="Samples of a step. [4096]")
-    ] = None,
+    batches: Annotated[str | None, typer.Option("--batch", metavar="B,...", help="Samples of a step. [4096]")] = None,
     devices: Annotated[
         str | None, typer.Option("--devices", metavar="N,...", help="Numbers of devices. [1,2,4,8,16,32]")
     ] = None,
@@ -123,7 +121,7 @@ def distir(
     (op, devices, rows, inner, columns, seconds; op is matmul, send or allreduce).
 
     \b
-    JSON: revision, constants, total, feasible, rejected_by_reason, and rows, a list of what is printed. Times are in
+    JSON: revision, constants, total, feasible, rejected_by_reason, and rows, the printed rows. Times are in
     seconds, sizes in bytes.
 
     Exit code 1 when nothing runs within the limits.
@@ -138,7 +136,7 @@ def distir(
     model, batches, devices, revision, microbatches = (
         settings[name] if value is None else value for name, value in options.items()
     )
-    chosen = _constants(constants, fit, revision)
+    chosen = _load_constants(constants, fit, revision)
     if bandwidth is None:
         bandwidth = chosen.bandwidth_gbps or figure.get("bandwidth", 25.0)
     if figure:
@@ -148,44 +146,48 @@ def distir(
         "revision": chosen.revision, "constants": chosen.model_dump(exclude_none=True), "bandwidth_gbps": bandwidth,
     }  # fmt: skip
     if show is Show.MEASURED:
-        _measured(chosen if (constants or fit) else None, fit, document, json)
+        _compare_measurements(chosen if (constants or fit) else None, fit, document, json)
         return
-    sizes = {name: _size(name, layers, width) for name in model.split(",")}
+    sizes = {name: _network_size(name, layers, width) for name in model.split(",")}
     size = next(iter(sizes.values()))
-    samples, numbers = _numbers("--batch", batches), _numbers("--devices", devices)
+    samples, numbers = _parse_integers("--batch", batches), _parse_integers("--devices", devices)
     if show is Show.FIGURE_3:
-        counts = _numbers("--microbatches", microbatches)
+        counts = _parse_integers("--microbatches", microbatches)
         with ProgressReport("simulating the figure"):
             table = simulator.over_devices(
                 revision=chosen.revision, width=size.width, layers=size.layers, batch=max(samples), batches=samples,
                 microbatches=counts, devices=[number for number in numbers if number > 1], bandwidth_gbps=bandwidth,
                 **chosen.arguments(),
             )  # fmt: skip
-        _tell(table, ["kind", "series", "devices", "speedup", "reason"], document, json)
-        _export(table, out)
+        _print_table(table, ["kind", "series", "devices", "speedup", "reason"], document, json)
+        _export_table(table, out)
         return
     with ProgressReport("simulating configurations"):
-        table = _searched(sizes, samples, numbers, bandwidth, chosen, memory_limit, microbatches, filtered, store)
+        table = _search_configurations(
+            sizes, samples, numbers, bandwidth, chosen, memory_limit, microbatches, filtered, store
+        )
     runs = table[table["reason"] == ""]
     rejected = table.loc[table["reason"] != "", "reason"].value_counts()
     document |= {"total": len(table), "feasible": len(runs), "rejected_by_reason": rejected.to_dict()}
     if not json:
         shapes = ", ".join(f"{each.layers} layers of width {each.width:,}" for each in sizes.values())
-        write(f"{shapes}; {chosen.revision}, {bandwidth:g} Gbps: {len(table):,} "
+        write_line(f"{shapes}; {chosen.revision}, {bandwidth:g} Gbps: {len(table):,} "
               f"configurations, {len(runs):,} of them run")  # fmt: skip
         if len(rejected):
-            write(text_table(("rejected because", "configurations"), [(str(k), f"{n:,}") for k, n in rejected.items()]))
+            write_line(
+                text_table(("rejected because", "configurations"), [(str(k), f"{n:,}") for k, n in rejected.items()])
+            )
     if show is Show.FIGURE_4:
         first = table[(table["batch"] == samples[0]) & (table["model"] == next(iter(sizes)))]
         lines = simulator.envelopes(simulator.with_speedup(first))
-        _tell(lines, ["strategy", "devices", "D", "H", "P", "m", "speedup"], document, json)
+        _print_table(lines, ["strategy", "devices", "D", "H", "P", "m", "speedup"], document, json)
     else:
         best = simulator.top(table, top) if show is Show.TOP else simulator.pareto(table)
         asked = [name for name, several in (("model", sizes), ("batch", samples)) if len(several) > 1]
-        _tell(best, [*asked, *SHOWN], document, json)
-    _export(table, out)
+        _print_table(best, [*asked, *SHOWN], document, json)
+    _export_table(table, out)
     if trace is not None and len(runs):
-        _trace(runs.sort_values("throughput").iloc[-1], trace, chosen, bandwidth, filtered)
+        _write_trace(runs.sort_values("throughput").iloc[-1], trace, chosen, bandwidth, filtered)
     if not len(runs):
         raise typer.Exit(ExitCode.NOTHING)
 
@@ -197,11 +199,11 @@ def _say_settings(show: Show, settings: Mapping[str, Any], revision: str) -> Non
                       for name, value in given.items())  # fmt: skip
     changed = [f"--{name}" for name, value in given.items() if value != FIGURES[show.value][name]]
     tail = f" {' and '.join(changed)} are not the paper's." if changed else ""
-    write(f"Settings of {show.value.replace('-', ' ')}: {words}.{tail}", stream=sys.stderr)
+    write_line(f"Settings of {show.value.replace('-', ' ')}: {words}.{tail}", stream=sys.stderr)
 
 
-def _constants(document: Path | None, measured: Path | None, revision: str) -> Constants:
-    """The constants of a file, or those that fit measurements, or the revision's."""
+def _load_constants(document: Path | None, measured: Path | None, revision: str) -> Constants:
+    """Return the constants of a file, constants fitted to measurements, or the revision's."""
     from engine.simulate.distir import (
         ConfigurationError,
         Constants,
@@ -221,7 +223,7 @@ def _constants(document: Path | None, measured: Path | None, revision: str) -> C
     return Constants(revision=revision) if document is None else load_constants(document)
 
 
-def _size(model: str, layers: int | None, width: int | None) -> Any:
+def _network_size(model: str, layers: int | None, width: int | None) -> Any:
     from engine.simulate.distir import MODEL_SIZES, ConfigurationError, Size
 
     if model not in MODEL_SIZES:
@@ -230,7 +232,7 @@ def _size(model: str, layers: int | None, width: int | None) -> Any:
     return Size(named.layers if layers is None else layers, named.width if width is None else width)
 
 
-def _numbers(option: str, text: str) -> list[int]:
+def _parse_integers(option: str, text: str) -> list[int]:
     """Whole numbers with commas."""
     from engine.simulate.distir import ConfigurationError
 
@@ -243,7 +245,7 @@ def _numbers(option: str, text: str) -> list[int]:
     return found
 
 
-def _searched(
+def _search_configurations(
     sizes: dict[str, Any], batches: Sequence[int], devices: Sequence[int], bandwidth: float, constants: Constants,
     memory_limit: float | None, rule: str, filtered: bool, store: Path | None,
 ) -> pd.DataFrame:  # fmt: skip
@@ -262,26 +264,26 @@ def _searched(
         )  # fmt: skip
 
 
-def _tell(table: pd.DataFrame, columns: Sequence[str], document: dict[str, Any], json: bool) -> None:
+def _print_table(table: pd.DataFrame, columns: Sequence[str], document: dict[str, Any], json: bool) -> None:
     if json:
-        write(as_json(document | {"rows": table.to_dict("records")}))
+        write_line(as_json(document | {"rows": table.to_dict("records")}))
         return
     headers = [dict(zip(SHOWN, HEADERS, strict=True)).get(name, name) for name in columns]
-    lines = [[_cell(name, row[name]) for name in columns] for row in table.to_dict("records")]
-    write()
-    write(text_table(headers, lines, left=(0,)))
+    lines = [[_format_cell(name, row[name]) for name in columns] for row in table.to_dict("records")]
+    write_line()
+    write_line(text_table(headers, lines, left=(0,)))
 
 
-def _cell(name: str, value: Any) -> str:
-    """A value with four digits; memory in GiB; nothing where there is none."""
+def _format_cell(name: str, value: Any) -> str:
+    """Return a value with four digits; memory in GiB; empty text without a value."""
     if isinstance(value, float):
         value = value / GIB if name == "peak_memory" else value
         return "-" if value != value else f"{value:.4g}"
     return str(value)
 
 
-def _measured(constants: Constants | None, file: Path | None, document: dict[str, Any], json: bool) -> None:
-    """Measured steps beside simulated ones: those of a file, or the notebook's 81."""
+def _compare_measurements(constants: Constants | None, file: Path | None, document: dict[str, Any], json: bool) -> None:
+    """Print measured and simulated steps of a file, or of the notebook's 81 runs."""
     from engine.simulate.distir import agreement, measured_steps, overlay, read_measured
     from engine.simulate.distir.calibration import MEASURED_CONSTANTS
 
@@ -294,17 +296,17 @@ def _measured(constants: Constants | None, file: Path | None, document: dict[str
     if not json:
         told = ", ".join(f"{name} {value:.6g}" for name, value in used.model_dump(exclude_none=True).items()
                          if isinstance(value, float))  # fmt: skip
-        write(f"{used.revision}: {told}")
-    _tell(found, list(found.columns), document, json)
+        write_line(f"{used.revision}: {told}")
+    _print_table(found, list(found.columns), document, json)
 
 
-def _export(table: pd.DataFrame, path: Path | None) -> None:
+def _export_table(table: pd.DataFrame, path: Path | None) -> None:
     if path is not None:
-        written(table, path)
-        write(f"{len(table):,} configurations are in {path}.", stream=sys.stderr)
+        write_table_file(table, path)
+        write_line(f"{len(table):,} configurations are in {path}.", stream=sys.stderr)
 
 
-def _trace(best: pd.Series, path: Path, constants: Constants, bandwidth: float, filtered: bool) -> None:
+def _write_trace(best: pd.Series, path: Path, constants: Constants, bandwidth: float, filtered: bool) -> None:
     from engine.simulate.distir import timeline
 
     degrees = {name: int(best[name]) for name in ("D", "H", "P", "m", "width", "layers", "batch")}
@@ -317,4 +319,4 @@ def _trace(best: pd.Series, path: Path, constants: Constants, bandwidth: float, 
         path.write_text(as_json(found.chrome_trace()), encoding="utf-8")
     except OSError as error:
         raise TableWriteError(f"{path} cannot be written: {error.strerror or error}.") from error
-    write(f"{path} is written.", stream=sys.stderr)
+    write_line(f"{path} is written.", stream=sys.stderr)

@@ -27,16 +27,16 @@ from engine.cli.replays import (
     SendModeOption,
     TorchOption,
     TraceOption,
-    tell,
+    print_replay,
 )
 
 if TYPE_CHECKING:
     from engine import Scenario
 
-__all__ = ["execution"]
+__all__ = ["simulate_execution"]
 
 
-def execution(
+def simulate_execution(
     model: ModelOrNone = None,
     system: SystemOrNone = None,
     procs: ProcsOption = None,
@@ -98,13 +98,15 @@ def execution(
     asked = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration, document)
     with ProgressReport("replaying"):
         found = replay_execution(
-            asked, _chosen(asked, file, row, id), schedule, microbatches=microbatches, chunks=chunks,
-            layout=_layout(layout), send_mode=send_mode, group=group, memory_limit=memory_limit,
+            asked, _chosen_execution(asked, file, row, id), schedule, microbatches=microbatches, chunks=chunks,
+            layout=_parse_layout(layout), send_mode=send_mode, group=group, memory_limit=memory_limit,
         )  # fmt: skip
-    tell(found, csv=csv, json=json, trace=trace, torch=torch)
+    print_replay(found, csv=csv, json=json, trace=trace, torch=torch)
 
 
-def _chosen(scenario: Scenario, file: Path | None, row: int | None, number: int | None) -> dict[str, Any] | None:
+def _chosen_execution(
+    scenario: Scenario, file: Path | None, row: int | None, number: int | None
+) -> dict[str, Any] | None:
     """Fields of the execution that is asked for; None for the best with a pipeline."""
     from engine import ScenarioError
     from engine.cli.commands.launch import execution_in
@@ -124,7 +126,7 @@ def _chosen(scenario: Scenario, file: Path | None, row: int | None, number: int 
     return dict(scenario.space.table([number]).iloc[0])
 
 
-def _layout(text: str | None) -> str | None:
+def _parse_layout(text: str | None) -> str | None:
     """A layout as the field has it. Raises `engine.columns.stage_layouts.StageLayoutError`."""
     from engine.columns.stage_layouts import canonical
 

@@ -1,4 +1,4 @@
-"""The command `store check`: reads all that a store holds, and repairs or drops what is damaged or lost."""
+"""The command `store check`: reads a whole store, and repairs or drops damaged or lost data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.cli.options import JsonOption
-from engine.cli.output import ExitCode, as_json, write
+from engine.cli.output import ExitCode, as_json, write_line
 
 if TYPE_CHECKING:
     from engine.exploration.store_check import Finding
@@ -20,12 +20,12 @@ store_app = typer.Typer(help="Result stores: check one, repair or drop what is d
 
 
 @store_app.callback()
-def stores() -> None:
-    """Result stores: check one, repair or drop what is damaged."""
+def describe_stores() -> None:
+    """Result stores: check one, repair or drop damaged data."""
 
 
 @store_app.command("check")
-def check(
+def check_store(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Result store (.duckdb).", readable=False)],
     repair: Annotated[
         bool,
@@ -60,23 +60,23 @@ def check(
             done, problem = _dealt_with(store, finding, repair=repair, drop=drop)
             found.append({"kind": finding.kind, "key": finding.key, "sentence": finding.sentence, "done": done})
             if not json:
-                write(" ".join(part for part in (finding.sentence, done, problem) if part))
+                write_line(" ".join(part for part in (finding.sentence, done, problem) if part))
         number = len(store.records())
     open_still = [one for one in found if one["kind"] in ("damaged", "lost") and one["done"] is None]
     if json:
-        write(as_json({"store": str(store.path), "explorations": number, "findings": found}))
+        write_line(as_json({"store": str(store.path), "explorations": number, "findings": found}))
     elif not any(one["kind"] in ("damaged", "lost") for one in found):
-        write(
+        write_line(
             f"{number:,} explorations are as they were stored." if number != 1 else "1 exploration is as it was stored."
         )
     elif open_still and not (repair or drop):
-        write("--repair explores again what is damaged or lost, --drop removes and forgets it.")
+        write_line("--repair explores again what is damaged or lost, --drop removes and forgets it.")
     if open_still:
         raise typer.Exit(ExitCode.STORE)
 
 
 def _dealt_with(store: Store, finding: Finding, *, repair: bool, drop: bool) -> tuple[str | None, str]:
-    """What was done about a finding, as a sentence; and why nothing could be done."""
+    """Return a sentence on the repair of a finding, and the reason if it failed."""
     from engine.exploration import store_check
 
     if drop and finding.kind in ("damaged", "lost"):
@@ -92,7 +92,7 @@ def _dealt_with(store: Store, finding: Finding, *, repair: bool, drop: bool) -> 
 
 
 def _explored_again(store: Store, finding: Finding) -> str:
-    """Explores anew what is damaged or lost; returns why not where that cannot be."""
+    """Explore damaged or lost data again; return the reason if that fails."""
     from engine import Scenario, explore_scenario
     from engine.exploration import store_check
 

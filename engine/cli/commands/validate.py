@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from engine.cli.output import ExitCode, as_json, text_table, write
+from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["validate"]
+__all__ = ["validate_model"]
 
 KINDS: Final = ("set", "source and hardware")
 """Parts of the error table that are printed; JSON has all."""
@@ -33,7 +33,7 @@ CALCULON: Final = (
 )  # fmt: skip
 
 
-def validate(
+def validate_model(
     runs: Annotated[
         Path | None, typer.Option("--runs", metavar="FILE", help="Measured runs (.csv); the package's where left out.")
     ] = None,
@@ -48,8 +48,8 @@ def validate(
     """Predict measured training runs with the calibrated model and say how far off it is.
 
     FILE has one run per row: the columns of engine/validation/data/runs.csv, of which hardware, hidden, layers, ffn,
-    heads, vocab, seq_len, tp, pp, mbs and gbs are needed for a prediction, or those of vTrain's published tables. A run
-    that cannot be predicted is listed as unsupported with its reason; it never stops the others.
+    heads, vocab, seq_len, tp, pp, mbs and gbs are needed for a prediction, or the columns of vTrain's published
+    tables. A run that cannot be predicted is listed as unsupported with its reason; it never stops the others.
 
     \b
     Columns of --out: id, status (predicted or unsupported), reason (a code), predicted_step_time_s [s],
@@ -58,10 +58,10 @@ def validate(
 
     \b
     Then how many measured times lie within the intervals that figures are shown with: of runs of the package, by models
-    fitted without the run's source and without anything else of that source; of FILE, as they are.
+    fitted without the run's source and without anything else of that source; of FILE, by the shipped fit.
 
     \b
-    Printed errors are those of |predicted / measured - 1| in percent: mean, median, 90th percentile, bias (median of
+    Printed errors are |predicted / measured - 1| in percent: mean, median, 90th percentile, bias (median of
     the signed error, negative: predicted too fast), share within 10 %, Kendall's tau and regret of the layout predicted
     best (percent) within runs of one workload on one machine, and runs without a prediction.
 
@@ -70,7 +70,7 @@ def validate(
       shardscape validate
       shardscape validate --runs my-runs.csv --out predictions.csv --calculon
 
-    Exit code 1 when no run can be predicted, 2 for a file that is no table of runs, 3 when --out cannot be written.
+    Exit code 1 when no run can be predicted, 2 for a file without a table of runs, 3 when --out cannot be written.
     """
     from engine import validation
 
@@ -91,7 +91,7 @@ def validate(
     if out is not None:
         _write_out(table, out)
     if json:
-        write(
+        write_line(
             as_json(
                 {
                     "runs": None if runs is None else str(runs), "rows": len(table), "predicted": predicted,
@@ -101,9 +101,9 @@ def validate(
             )
         )  # fmt: skip
     else:
-        _print(table, errors, memory, coverage, unsupported, predicted, runs)
+        _print_errors(table, errors, memory, coverage, unsupported, predicted, runs)
     if out is not None:
-        write(f"{len(table):,} rows are in {out}.", stream=sys.stderr)
+        write_line(f"{len(table):,} rows are in {out}.", stream=sys.stderr)
     if not predicted:
         raise typer.Exit(ExitCode.NOTHING)
 
@@ -140,47 +140,55 @@ def _write_out(table: pd.DataFrame, path: Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _print(
+def _print_errors(
     table: pd.DataFrame, errors: pd.DataFrame, memory: pd.DataFrame, coverage: pd.DataFrame,
     unsupported: dict[str, int], predicted: int, runs: Path | None,
 ) -> None:  # fmt: skip
     from engine.validation import REASONS
 
     where = "the package" if runs is None else str(runs)
-    write(f"{len(table):,} runs of {where}: {predicted:,} predicted by the calibrated model, the rest unsupported.")
+    write_line(
+        f"{len(table):,} runs of {where}: {predicted:,} predicted by the calibrated model, the rest unsupported."
+    )
     measured = table["error"].notna()
     if not measured.any():
-        write("None of them has both a prediction and a measured time, so there are no errors.")
+        write_line("None of them has both a prediction and a measured time, so there are no errors.")
     else:
         for kind in KINDS:
             part = errors[errors["kind"] == kind]
             if len(part):
-                write()
-                write(_error_lines(part, kind))
-        write()
-        write("Errors in percent of the measured step time; bias is signed, negative means predicted too fast.")
+                write_line()
+                write_line(_error_lines(part, kind))
+        write_line()
+        write_line("Errors in percent of the measured step time; bias is signed, negative means predicted too fast.")
     if len(coverage):
-        write()
-        write(_coverage_lines(coverage))
+        write_line()
+        write_line(_coverage_lines(coverage))
         unseen = " by fits without their source" if runs is None else ""
-        write(f"Percent of measured times in intervals said to hold as many{unseen}; then every source counted once.")
+        write_line(
+            f"Percent of measured times in intervals said to hold as many{unseen}; then every source counted once."
+        )
     if len(memory):
-        write()
+        write_line()
         lines = [
-            [str(row["name"]), f"{row['rows']:,}", *(_decimal(row[name], 1) for name in ("mean", "median", "bias"))]
+            [
+                str(row["name"]),
+                f"{row['rows']:,}",
+                *(_format_decimal(row[name], 1) for name in ("mean", "median", "bias")),
+            ]
             for row in memory.to_dict("records")
         ]
-        write(text_table(("memory", "rows", "mean", "median", "bias"), lines))
+        write_line(text_table(("memory", "rows", "mean", "median", "bias"), lines))
     if unsupported:
-        write()
+        write_line()
         rows = [(reason, f"{count:,}", REASONS.get(reason, "")) for reason, count in unsupported.items()]
-        write(text_table(("unsupported because", "runs", "meaning"), rows, left=(0, 2)))
+        write_line(text_table(("unsupported because", "runs", "meaning"), rows, left=(0, 2)))
 
 
 def _error_lines(part: pd.DataFrame, kind: str) -> str:
     columns = [column for column in (*ERRORS, *CALCULON) if column[0] in part]
     rows = [
-        [str(row["name"]), *(_decimal(row[name], decimals) for name, _, decimals in columns)]
+        [str(row["name"]), *(_format_decimal(row[name], decimals) for name, _, decimals in columns)]
         for row in part.to_dict("records")
     ]
     return text_table([kind, *(title for _, title, _ in columns)], rows)
@@ -193,12 +201,12 @@ def _coverage_lines(coverage: pd.DataFrame) -> str:
     headers = [f"{share:.0%}" for share in SHARES] + [f"{share:.0%} by source" for share in SHARES]
     rows = [
         [row["name"], *(f"{row[name]:,}" for name in ("runs", "sources", "none")),
-         *(_decimal(row[name], 0) for name in names)]
+         *(_format_decimal(row[name], 0) for name in names)]
         for row in coverage.to_dict("records")
     ]  # fmt: skip
     return text_table(["in intervals", "runs", "sources", "no interval", *headers], rows)
 
 
-def _decimal(value: Any, decimals: int) -> str:
+def _format_decimal(value: Any, decimals: int) -> str:
     known = float(value)
     return f"{known:,.{decimals}f}" if math.isfinite(known) else "-"

@@ -10,8 +10,8 @@ from typing import Any, Final
 from engine.launch.command_words import launch_in
 from engine.launch.contract import Found, LaunchError, LaunchInputs, Order, Origin, Reading, Written
 from engine.launch.deepspeed.keys import TELLING
-from engine.launch.deepspeed.reading import read
-from engine.launch.deepspeed.writing import TITLE, VERSION, write
+from engine.launch.deepspeed.reading import read_configuration
+from engine.launch.deepspeed.writing import TITLE, VERSION, write_configuration
 from models.documents import shown
 
 __all__ = ["DEEPSPEED", "DeepSpeed"]
@@ -55,16 +55,16 @@ class DeepSpeed:
 
     def write(self, order: Order) -> Written:
         """Returns the JSON and its command; see `engine.launch.contract.Framework`."""
-        return write(order)
+        return write_configuration(order)
 
     def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
         """Returns what the document says; see `engine.launch.contract.Framework`."""
-        return read(flags, asked)
+        return read_configuration(flags, asked)
 
     def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
         """Returns the JSON of a file, which may stand within a script; see `engine.launch.contract.Framework`."""
         alone = text.lstrip().startswith("{")
-        document = _document(text, name) if alone else _within(text)
+        document = _parse_document(text, name) if alone else _find_document(text)
         if document is None or not TELLING & set(document):
             if not alone and _LAUNCHER.search(text) and "--deepspeed" in text:
                 raise LaunchError(
@@ -73,7 +73,7 @@ class DeepSpeed:
             return None
         outside = "" if alone else text
         launch = launch_in(outside, ("--deepspeed",), name) if "--deepspeed" in outside else None
-        origins = _origins(document, text, name)
+        origins = _find_origins(document, text, name)
         if launch is None:
             return Found(document, origins=origins)
         if launch.gpus_origin is not None:
@@ -81,8 +81,8 @@ class DeepSpeed:
         return Found(document, launch.gpus, remarks=(*launch.missing_files, *launch.remarks), origins=origins)
 
 
-def _origins(document: Mapping[str, Any], text: str, name: str) -> dict[str, Origin]:
-    """Where each key stands, by its path: the first line that has it in quotes."""
+def _find_origins(document: Mapping[str, Any], text: str, name: str) -> dict[str, Origin]:
+    """Return the origin of each key by its path: the first line that has the key in quotes."""
     found: dict[str, Origin] = {}
     lines: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -99,10 +99,10 @@ def _origins(document: Mapping[str, Any], text: str, name: str) -> dict[str, Ori
     return found
 
 
-def _document(text: str, name: str) -> dict[str, Any] | None:
+def _parse_document(text: str, name: str) -> dict[str, Any] | None:
     """Returns a file that is JSON altogether, but for a launcher behind it; None where it is something else."""
     try:
-        found, _ = json.JSONDecoder(object_pairs_hook=_once).raw_decode(text.lstrip())
+        found, _ = json.JSONDecoder(object_pairs_hook=_refuse_repeated_keys).raw_decode(text.lstrip())
     except (json.JSONDecodeError, RecursionError) as problem:
         if not any(f'"{key}"' in text for key in TELLING):
             return None
@@ -115,7 +115,7 @@ def _document(text: str, name: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Returns an object whose keys are all different; of two that are equal JSON would keep the last silently."""
     found: dict[str, Any] = {}
     for key, value in pairs:
@@ -125,9 +125,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _within(text: str) -> dict[str, Any] | None:
+def _find_document(text: str) -> dict[str, Any] | None:
     """Returns the first JSON object of DeepSpeed's within a text, such as a script that writes it."""
-    place, decoder = -1, json.JSONDecoder(object_pairs_hook=_once)
+    place, decoder = -1, json.JSONDecoder(object_pairs_hook=_refuse_repeated_keys)
     for _ in range(_TRIES):
         place = text.find("{", place + 1)
         if place < 0:

@@ -1,6 +1,6 @@
-"""What DeepSpeed's JSON says of an execution: batch, sharding, offload, precision; the rest stands in the code.
+"""DeepSpeed's JSON as an execution: batch, sharding, offload, precision; the user's code sets the rest.
 
-Defaults and rules are those of DeepSpeed 0.19.8 (runtime/config.py, runtime/zero/config.py; Apache-2.0).
+Defaults and rules come from DeepSpeed 0.19.8 (runtime/config.py, runtime/zero/config.py; Apache-2.0).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.launch.settings import Settings
 from engine.launch.yaml_files import is_expression
 from models.documents import shown
 
-__all__ = ["read"]
+__all__ = ["read_configuration"]
 
 _LEFT: Final = ("model shape", "sequence length", "attention_kernel")
 _DEPRECATED_OFFLOAD: Final = {"offload_optimizer": "cpu_offload", "offload_param": "cpu_offload_param"}
@@ -28,7 +28,7 @@ _COMMUNICATION: Final = {
 _AUTO: Final = "auto"
 
 
-def read(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
     """Returns what DeepSpeed's JSON says.
 
     Args:
@@ -73,13 +73,13 @@ def _with_unknown_values(document: Mapping[str, Any], prefix: str, report: Repor
     return kept
 
 
-def _zero(settings: Settings) -> Settings:
+def _zero_settings(settings: Settings) -> Settings:
     return settings.section("zero_optimization")
 
 
 def _read_zero(settings: Settings, report: Report) -> None:
     def stage() -> int:
-        found = _zero(settings).whole("stage", 0, least=0) or 0
+        found = _zero_settings(settings).whole("stage", 0, least=0) or 0
         if found > 3:
             raise LaunchError(f"zero_optimization.stage is {found}; DeepSpeed knows 0, 1, 2 and 3.")
         return found
@@ -89,12 +89,12 @@ def _read_zero(settings: Settings, report: Report) -> None:
         # Buckets of stage 0 are always reduced while the backward pass runs.
         if found == 0:
             report.remark("Without ZeRO gradients are reduced in buckets during the backward pass.")
-        on = True if found == 0 else _zero(settings).truth("overlap_comm", found == 3)
+        on = True if found == 0 else _zero_settings(settings).truth("overlap_comm", found == 3)
         known = report.execution.known("data_par"), report.execution.known("context_par")
         return on and known != (1, 1)
 
     def groups() -> None:
-        zero = _zero(settings)
+        zero = _zero_settings(settings)
         if (zero.whole("zero_hpz_partition_size", 1, least=0) or 1) > 1:
             report.not_modelled("zero_optimization.zero_hpz_partition_size")
         if (zero.whole("mics_shard_size", -1, least=-1) or -1) > 1:
@@ -105,7 +105,7 @@ def _read_zero(settings: Settings, report: Report) -> None:
     report.say("optimizer_sharding", lambda: stage() >= 1)
     report.say("data_par_overlap", overlap)
     report.note(groups)
-    for name, value in _zero(settings).given.items():
+    for name, value in _zero_settings(settings).given.items():
         if name not in ZERO_KEYS and name != "enabled":
             report.unread(f"zero_optimization.{name}")
             report.refuse(f"zero_optimization has no key {name}; DeepSpeed refuses what it does not know there.")
@@ -258,11 +258,11 @@ def _read_offload(settings: Settings, report: Report) -> None:
     e = report.execution
 
     def offloaded(name: str) -> bool:
-        section = _zero(settings).section(name)
+        section = _zero_settings(settings).section(name)
         device = section.word("device", "none").lower()
         if device not in ("none", "cpu", "nvme"):
             raise LaunchError(f"zero_optimization.{name}.device is {shown(device)}; DeepSpeed knows none, cpu, nvme.")
-        on = device != "none" or _zero(settings).truth(_DEPRECATED_OFFLOAD[name])
+        on = device != "none" or _zero_settings(settings).truth(_DEPRECATED_OFFLOAD[name])
         ratio = section.number("ratio", 1.0)
         if device == "nvme":
             report.not_modelled(f"zero_optimization.{name}.device nvme; read as host memory")

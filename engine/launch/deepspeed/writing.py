@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, Order, Written
-from engine.launch.launchers import header
+from engine.launch.launchers import script_header
 from engine.launch.report import Report
 
-__all__ = ["TITLE", "VERSION", "write"]
+__all__ = ["TITLE", "VERSION", "write_configuration"]
 
 TITLE: Final = "DeepSpeed"
 VERSION: Final = "0.19.8"
@@ -25,7 +25,7 @@ _EXPERT_PRESETS: Final = {
 _GENERIC: Final = {"float4", "float8"}
 
 
-def write(order: Order) -> Written:
+def write_configuration(order: Order) -> Written:
     """Returns the JSON and the command that trains with it.
 
     Args:
@@ -34,10 +34,10 @@ def write(order: Order) -> Written:
     Raises LaunchError where DeepSpeed would refuse it.
     """
     report = Report()
-    e = _nearest(order, report)
-    _refuse(order, e)
-    document = _batch(e, order) | _precision(e, report) | {"zero_optimization": _zero(e, report)}
-    document |= _degrees(e, order)
+    e = _nearest_execution(order, report)
+    _refuse_unsupported(order, e)
+    document = _batch_keys(e, order) | _precision_keys(e, report) | {"zero_optimization": _zero_keys(e, report)}
+    document |= _degree_keys(e, order)
     if e["activations_offload"]:
         if e["activation_recompute"] == "full":
             document["activation_checkpointing"] = {"cpu_checkpointing": True}
@@ -56,13 +56,13 @@ def write(order: Order) -> Written:
         f"deepspeed --hostfile hostfile --num_nodes {order.nodes} --num_gpus {order.gpus_per_node} train.py \\\n"
         "  --deepspeed --deepspeed_config ds_config.json"
     )
-    about = header(f"{TITLE} {VERSION}", order, lists, "Start it on one node; hostfile names them all.")
+    about = script_header(f"{TITLE} {VERSION}", order, lists, "Start it on one node; hostfile names them all.")
     start = LaunchFile("launch.sh", f"#!/bin/bash\n{about}\n\n{command}\n")
     config = LaunchFile("ds_config.json", json.dumps(document, indent=2) + "\n", "json")
     return Written("deepspeed", TITLE, VERSION, (config, start), document, *lists.values())
 
 
-def _nearest(order: Order, report: Report) -> dict[str, Any]:
+def _nearest_execution(order: Order, report: Report) -> dict[str, Any]:
     """Returns the execution with the degrees that DeepSpeed can say."""
     e = dict(order.execution)
     if e["pipeline_par"] > 1:
@@ -94,7 +94,7 @@ def _nearest(order: Order, report: Report) -> dict[str, Any]:
     return e
 
 
-def _refuse(order: Order, e: dict[str, Any]) -> None:
+def _refuse_unsupported(order: Order, e: dict[str, Any]) -> None:
     shape, context, tensor = order.shape, e["context_par"], e["tensor_par"]
     if not e["training"]:
         raise LaunchError("A DeepSpeed configuration trains; an execution of forward passes alone cannot be written.")
@@ -113,7 +113,7 @@ def _refuse(order: Order, e: dict[str, Any]) -> None:
         raise LaunchError("DeepSpeed has no expert parallelism beside sequence parallelism at ZeRO stage 3.")
 
 
-def _batch(e: dict[str, Any], order: Order) -> dict[str, Any]:
+def _batch_keys(e: dict[str, Any], order: Order) -> dict[str, Any]:
     steps = e["batch_size"] // (e["data_par"] * e["microbatch_size"])
     # The batch is checked before tensor groups exist, against all ranks; with them only the other two are written.
     total = {} if e["tensor_par"] > 1 else {"train_batch_size": e["batch_size"]}
@@ -124,7 +124,7 @@ def _batch(e: dict[str, Any], order: Order) -> dict[str, Any]:
     }
 
 
-def _precision(e: dict[str, Any], report: Report) -> dict[str, Any]:
+def _precision_keys(e: dict[str, Any], report: Report) -> dict[str, Any]:
     found: dict[str, Any] = {}
     datatype = str(e["datatype"])
     if datatype in _GENERIC:
@@ -143,7 +143,7 @@ def _precision(e: dict[str, Any], report: Report) -> dict[str, Any]:
     return found
 
 
-def _zero(e: dict[str, Any], report: Report) -> dict[str, Any]:
+def _zero_keys(e: dict[str, Any], report: Report) -> dict[str, Any]:
     stage = int(e["zero_stage"])
     zero: dict[str, Any] = {"stage": stage}
     if stage:
@@ -163,7 +163,7 @@ def _zero(e: dict[str, Any], report: Report) -> dict[str, Any]:
     return zero
 
 
-def _degrees(e: dict[str, Any], order: Order) -> dict[str, Any]:
+def _degree_keys(e: dict[str, Any], order: Order) -> dict[str, Any]:
     found: dict[str, Any] = {}
     name = order.model.name.lower()
     if e["context_par"] > 1:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from engine.launch.command_words import CommandLaunch, CommandWords, launch_in
 from engine.launch.contract import Found, LaunchInputs, Order, Reading, UnknownValue, Written
-from engine.launch.maxtext.reading import read
-from engine.launch.maxtext.writing import TITLE, VERSION, write
+from engine.launch.maxtext.reading import read_configuration
+from engine.launch.maxtext.writing import TITLE, VERSION, write_command
 from engine.launch.yaml_files import read_yaml
 from models.documents import shown
 
@@ -61,11 +61,11 @@ class MaxText:
 
     def write(self, order: Order) -> Written:
         """Returns the command that trains with an execution; see `engine.launch.contract.Framework`."""
-        return write(order)
+        return write_command(order)
 
     def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
         """Returns what keys and values say; see `engine.launch.contract.Framework`."""
-        return read(flags, asked)
+        return read_configuration(flags, asked)
 
     def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
         """Returns what a YAML file or a command holds; see `engine.launch.contract.Framework`."""
@@ -97,7 +97,7 @@ def _from_words(launch: CommandLaunch) -> Found:
     while (word := words.next()) is not None:
         key, equals, text = word.text.partition("=")
         if equals and key.isidentifier():
-            flags[key] = words.value(word, _plain(text), key)
+            flags[key] = words.value(word, _strip_quotes(text), key)
         elif word.text.endswith((".yml", ".yaml")):
             if not word.text.endswith("base.yml"):
                 remarks.append(f"The command reads {shown(word.text)[1:-1]}, too, which is not at hand; what only that "
@@ -113,7 +113,7 @@ def _from_words(launch: CommandLaunch) -> Found:
     return Found(found.flags, None, found.environment, found.unread, found.remarks, found.origins)
 
 
-def _plain(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     return text.strip("'\"")
 
 

@@ -81,7 +81,7 @@ WITHOUT_EFFECT: Final = (
 
 
 @functools.cache
-def _defaults() -> Mapping[str, Any]:
+def _load_defaults() -> Mapping[str, Any]:
     text = (resources.files("engine.launch.maxtext") / "parser_keys.json").read_text("utf-8")
     return {row[0]: row[3] for row in json.loads(text)["keys"]}
 
@@ -92,13 +92,13 @@ def default_of(key: str) -> Any:
     Args:
         key: of MaxText's configuration.
     """
-    return _defaults().get(key)
+    return _load_defaults().get(key)
 
 
 @functools.cache
 def known_keys() -> frozenset[str]:
     """Returns the keys that MaxText knows; it refuses others."""
-    return frozenset({"base_config", *_defaults()})
+    return frozenset({"base_config", *_load_defaults()})
 
 
 def model_name(shape: Mapping[str, Any], library_name: str) -> str | None:

@@ -1,7 +1,7 @@
-"""What MaxText's keys say of an execution.
+"""MaxText's keys as an execution.
 
-Degrees stand on two meshes: `ici_*` within a slice, which is a node on GPUs, and `dcn_*` across them; one -1 on each
-takes the rest. Defaults are those of base.yml (0.2.5, Apache-2.0).
+Degrees are sizes of two meshes: `ici_*` within a slice, which is a node on GPUs, and `dcn_*` across them; one -1 on
+each takes the rest. Defaults come from base.yml (0.2.5, Apache-2.0).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.launch.report import OPEN, OpenValue, Report
 from engine.launch.settings import Settings
 from models.documents import shown
 
-__all__ = ["read"]
+__all__ = ["read_configuration"]
 
 _NUMBERS: Final = {
     "layers": ("base_num_decoder_layers", 16), "hidden": ("base_emb_dim", 2048), "ffn": ("base_mlp_dim", 7168),
@@ -42,7 +42,7 @@ _FLOAT8: Final = ("fp8", "nanoo_fp8", "te_fp8", "te_mxfp8")
 _FLOAT4: Final = ("fp4", "te_nvfp4")
 
 
-def read(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
     """Returns what keys and values of MaxText say.
 
     Args:
@@ -151,13 +151,13 @@ def _read_further_numbers(settings: Settings, report: Report) -> None:
         describe("q_rank", lambda: settings.whole("q_lora_rank", 0, least=0) or None)
 
 
-def _axes(settings: Settings, gpus: int | None) -> dict[str, int]:
+def _axis_sizes(settings: Settings, gpus: int | None) -> dict[str, int]:
     """Sizes of all axes, both sides together; a negative one is open."""
     inner = {axis: settings.whole(f"ici_{axis}_parallelism", -1 if axis == "fsdp" else 1, least=-1) for axis in AXES}
     outer = {axis: settings.whole(f"dcn_{axis}_parallelism", -1 if axis == "data" else 1, least=-1) for axis in AXES}
-    each = _node(inner, outer, settings, gpus)
-    _fill(inner, each, "ici")
-    _fill(outer, None if gpus is None or each is None else gpus // each, "dcn")
+    each = _gpus_per_node(inner, outer, settings, gpus)
+    _fill_open_axis(inner, each, "ici")
+    _fill_open_axis(outer, None if gpus is None or each is None else gpus // each, "dcn")
     return {axis: (inner[axis] or 1) * (outer[axis] or 1) for axis in AXES}
 
 
@@ -165,17 +165,17 @@ def _read_degrees(settings: Settings, report: Report) -> None:
     e, say, gpus = report.execution, report.say, report.asked.gpus
 
     def axis(*names: str) -> int:
-        """Product of axes; asks for their keys only, where none of them takes what is left."""
+        """Return the product of axes; reads only their own keys if none of them is -1."""
         sizes = [
             (settings.whole(f"ici_{name}_parallelism", -1 if name == "fsdp" else 1, least=-1) or 1)
             * (settings.whole(f"dcn_{name}_parallelism", -1 if name == "data" else 1, least=-1) or 1)
             for name in names
         ]
-        return math.prod(sizes) if min(sizes) > 0 else math.prod(_axes(settings, gpus)[name] for name in names)
+        return math.prod(sizes) if min(sizes) > 0 else math.prod(_axis_sizes(settings, gpus)[name] for name in names)
 
     def gpus_of_degrees() -> Any:
         told = report.told_gpus()
-        sizes = _axes(settings, None if told is OPEN else told)
+        sizes = _axis_sizes(settings, None if told is OPEN else told)
         if min(sizes.values()) < 0:
             return told
         product = math.prod(sizes.values())
@@ -186,7 +186,7 @@ def _read_degrees(settings: Settings, report: Report) -> None:
         return product
 
     def replicas() -> Any:
-        sizes = _axes(settings, e["num_procs"])
+        sizes = _axis_sizes(settings, e["num_procs"])
         return math.prod(sizes[name] for name in DATA_AXES) if min(sizes.values()) > 0 else OPEN
 
     say("tensor_par", lambda: axis("tensor", "tensor_transpose", "tensor_sequence"))
@@ -214,13 +214,13 @@ def _read_degrees(settings: Settings, report: Report) -> None:
                 report.not_modelled(f"the {name} axis, {size}")
 
     report.note(notes)
-    say("zero_stage", lambda: _stage(settings, report))
+    say("zero_stage", lambda: _zero_stage(settings, report))
     say("optimizer_sharding", lambda: e["zero_stage"] >= 1)
     e.origins["optimizer_sharding"] = e.origins["zero_stage"]
     say("data_par_overlap", lambda: e["context_par"] > 1 or e["data_par"] > 1)
 
 
-def _node(
+def _gpus_per_node(
     inner: Mapping[str, int | None], outer: Mapping[str, int | None], settings: Settings, gpus: int | None
 ) -> int | None:
     """Returns the GPUs of a node: the product of its axes, or what nodes leave of all GPUs; None where open."""
@@ -239,8 +239,8 @@ def _node(
     return gpus // nodes
 
 
-def _fill(axes: dict[str, int | None], size: int | None, side: str) -> None:
-    """Puts what is left of a side in the place of its -1; where the size is open, a -1 across nodes counts one."""
+def _fill_open_axis(axes: dict[str, int | None], size: int | None, side: str) -> None:
+    """Replace the -1 of a side by the remaining size; if that is open, a -1 across nodes counts one."""
     open_axes = [axis for axis, degree in axes.items() if degree == -1]
     if len(open_axes) > 1:
         raise LaunchError(f"Several of {side}_*_parallelism are -1; MaxText takes one on each side.")
@@ -256,8 +256,8 @@ def _fill(axes: dict[str, int | None], size: int | None, side: str) -> None:
     axes[open_axes[0]] = size // rest
 
 
-def _stage(settings: Settings, report: Report) -> int:
-    sizes = _axes(settings, report.execution.known("num_procs"))
+def _zero_stage(settings: Settings, report: Report) -> int:
+    sizes = _axis_sizes(settings, report.execution.known("num_procs"))
     shards = sizes["fsdp"] * sizes["fsdp_transpose"]
     if shards > 1 and abs(sizes["data"]) > 1:
         report.remark(f"Weights are sharded within {abs(sizes['data'])} groups of replicas; read as over all.")
@@ -333,7 +333,7 @@ def _read_pipeline(settings: Settings, report: Report) -> None:
     report.say("pipeline_interleaving", chunks)
 
 
-def _policy(settings: Settings) -> str:
+def _remat_policy(settings: Settings) -> str:
     given = settings.raw("remat_policy")
     if given is None and settings.given.get("remat_policy"):
         return "none"  # the word itself, which elsewhere stands for nothing
@@ -342,7 +342,7 @@ def _policy(settings: Settings) -> str:
 
 def _read_recompute(settings: Settings, report: Report) -> None:
     def recompute() -> tuple[Any, Any]:
-        policy = _policy(settings)
+        policy = _remat_policy(settings)
         found = POLICIES.get(policy)
         if found is not None:
             if policy not in ("none", "full", "minimal", "save_dot_except_mlp"):
@@ -355,7 +355,7 @@ def _read_recompute(settings: Settings, report: Report) -> None:
         return OPEN, OPEN
 
     def offload() -> bool:
-        policy = _policy(settings)
+        policy = _remat_policy(settings)
         if policy == "custom":
             return "offload" in [str(value).lower() for value in settings.given.values()]
         return policy.endswith("_offloaded")
@@ -363,7 +363,7 @@ def _read_recompute(settings: Settings, report: Report) -> None:
     report.say(("activation_recompute", "selective_recompute"), recompute)
     report.say("activations_offload", offload)
     try:
-        is_custom = _policy(settings) == "custom"
+        is_custom = _remat_policy(settings) == "custom"
     except OpenValue:
         is_custom = True
     for name, value in settings.given.items():

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, Order, Written
-from engine.launch.launchers import header
+from engine.launch.launchers import script_header
 from engine.launch.maxtext.names import model_name, pipelined_layers
 from engine.launch.not_expressible import without_predictions
 from engine.launch.report import Report
 
-__all__ = ["TITLE", "VERSION", "write"]
+__all__ = ["TITLE", "VERSION", "write_command"]
 
 TITLE: Final = "MaxText"
 VERSION: Final = "0.2.5"
@@ -28,7 +28,7 @@ _ENVIRONMENT: Final = (
 _PROGRAM: Final = "python3 -m maxtext.trainers.pre_train.train src/maxtext/configs/base.yml"
 
 
-def write(order: Order) -> Written:
+def write_command(order: Order) -> Written:
     """Returns the command that trains with an execution.
 
     Args:
@@ -39,9 +39,9 @@ def write(order: Order) -> Written:
     report, e = Report(), order.execution
     if not e["training"]:
         raise LaunchError("MaxText's trainer trains; an execution of forward passes alone cannot be written for it.")
-    flags = {"run_name": "shardscape", **_model(order, report), "hardware": "gpu"}
-    flags |= _degrees(order, report) | _batch(order) | _pipeline(order, report)
-    flags |= _recompute(e, report) | _software(order, report)
+    flags = {"run_name": "shardscape", **_model_keys(order, report), "hardware": "gpu"}
+    flags |= _degree_keys(order, report) | _batch_keys(order) | _pipeline_keys(order, report)
+    flags |= _recompute_keys(e, report) | _software_keys(order, report)
     flags["dataset_type"] = "synthetic"
     _name_the_rest(order, report)
     lists = {
@@ -49,13 +49,13 @@ def write(order: Order) -> Written:
         "Set here, not modelled": report.listed("not_modelled"),
         "Remarks": report.listed("remarks"),
     }
-    words = " \\\n  ".join([_PROGRAM, *(f"{key}={_word(value)}" for key, value in flags.items())])
+    words = " \\\n  ".join([_PROGRAM, *(f"{key}={_format_value(value)}" for key, value in flags.items())])
     environment = _ENVIRONMENT.format(nodes=order.nodes)
-    text = f"#!/bin/bash\n{header(f'{TITLE} {VERSION}', order, lists)}\n\n{environment}\n{words}\n"
+    text = f"#!/bin/bash\n{script_header(f'{TITLE} {VERSION}', order, lists)}\n\n{environment}\n{words}\n"
     return Written("maxtext", TITLE, VERSION, (LaunchFile("train.sh", text),), flags, *lists.values())
 
 
-def _word(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
@@ -63,7 +63,7 @@ def _word(value: Any) -> str:
     return str(value)
 
 
-def _model(order: Order, report: Report) -> dict[str, Any]:
+def _model_keys(order: Order, report: Report) -> dict[str, Any]:
     shape = order.shape
     named = model_name(shape, order.model.name)
     if named is not None:
@@ -94,7 +94,7 @@ def _model(order: Order, report: Report) -> dict[str, Any]:
     return flags
 
 
-def _degrees(order: Order, report: Report) -> dict[str, Any]:
+def _degree_keys(order: Order, report: Report) -> dict[str, Any]:
     e = order.execution
     if e["data_par"] % e["expert_par"]:
         raise LaunchError(
@@ -136,8 +136,8 @@ def _degrees(order: Order, report: Report) -> dict[str, Any]:
     return {**flags, **outer}
 
 
-def _batch(order: Order) -> dict[str, Any]:
-    e, steps = order.execution, _accumulation(order)
+def _batch_keys(order: Order) -> dict[str, Any]:
+    e, steps = order.execution, _accumulation_steps(order)
     each = e["batch_size"] / (e["num_procs"] * steps)
     return {
         "per_device_batch_size": int(each) if each == int(each) else each,
@@ -145,12 +145,12 @@ def _batch(order: Order) -> dict[str, Any]:
     }
 
 
-def _accumulation(order: Order) -> int:
+def _accumulation_steps(order: Order) -> int:
     """Steps over which gradients are accumulated; in a pipeline microbatches are the pipeline's."""
     return order.replica_microbatches if order.execution["pipeline_par"] == 1 else 1
 
 
-def _pipeline(order: Order, report: Report) -> dict[str, Any]:
+def _pipeline_keys(order: Order, report: Report) -> dict[str, Any]:
     e = order.execution
     stages = e["pipeline_par"] * e["pipeline_interleaving"]
     if e["pipeline_par"] == 1:
@@ -186,7 +186,7 @@ def _pipeline(order: Order, report: Report) -> dict[str, Any]:
     }
 
 
-def _recompute(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
+def _recompute_keys(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
     kind, selection = str(e["activation_recompute"]), str(e["selective_recompute"])
     policy = {"none": "none", "full": "full"}.get(kind)
     if policy is None:
@@ -204,13 +204,13 @@ def _recompute(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
     return {"remat_policy": policy}
 
 
-def _software(order: Order, report: Report) -> dict[str, Any]:
+def _software_keys(order: Order, report: Report) -> dict[str, Any]:
     e = order.execution
     datatype = str(e["datatype"])
     flags: dict[str, Any] = {"dtype": datatype if datatype in ("float16", "float32") else "bfloat16"}
     if datatype in ("float8", "float4"):
         # The recipe fp8 keeps a history of maxima, which MaxText does not accumulate gradients with (configs/types.py).
-        eight = "te_fp8_currentscaling" if _accumulation(order) > 1 else "fp8"
+        eight = "te_fp8_currentscaling" if _accumulation_steps(order) > 1 else "fp8"
         flags["quantization"] = eight if datatype == "float8" else "te_nvfp4"
     flags |= {
         "grad_dtype": e["gradient_datatype"],

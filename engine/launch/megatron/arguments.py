@@ -1,7 +1,7 @@
-"""The arguments of Megatron-Core as values by destination, whoever states them, and what they are where nobody does.
+"""Arguments of Megatron-Core as values by destination, from any source, and their defaults.
 
-Megatron-LM's flags, Megatron-Bridge's keys and printed arguments of logs all end up as `Arguments`; the rules that turn
-them into an execution are the same then.
+Megatron-LM's flags, Megatron-Bridge's keys and printed arguments of logs all become `Arguments`, so that the same rules
+turn them into an execution.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from engine.launch.contract import UnknownValue
 from engine.launch.megatron.flag_effects import MODEL, effect_of
 from engine.launch.megatron.parser import flags_of
-from engine.launch.report import Report, truth, whole
+from engine.launch.report import Report, parse_flag, parse_integer
 
 __all__ = ["LM", "MEGATRON_DEEPSPEED", "Arguments", "Dialect", "hidden_areas"]
 
@@ -28,23 +28,23 @@ _WORDS: Final = re.compile(r"[A-Za-z]+")
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What the programs around Megatron-Core do differently."""
+    """Differences between the programs that use Megatron-Core."""
 
     name: str
     needs_group_flag: bool
-    """Whether a number of query groups counts only beside the flag for them."""
+    """True if a number of query groups counts only together with its flag."""
     assumes_precision: str
-    """What arithmetic is in where nothing is said."""
+    """Datatype of arithmetic by default."""
     assumes_model: bool
-    """Whether what is not said of the model is the default, or comes from elsewhere."""
+    """True if absent values of the model are the defaults, False if other sources give them."""
     overlap_needs_sequence_parallel: bool
-    """Whether tensor overlap is switched off without sequence parallelism, rather than refused."""
+    """True if tensor overlap is switched off without sequence parallelism, False if it is refused."""
     wide_gradients: bool
-    """Whether gradients are exchanged in 32 bits where nothing is said and arithmetic is in FP16; in BF16 they are."""
+    """True if gradients are exchanged in 32 bits by default with FP16 arithmetic; with BF16 they always are."""
     expert_defaults: tuple[int, int] = (2, 1)
     """Experts that a token visits, and every how many layers there are some, where nothing is said."""
     overlaps_gradients: bool = False
-    """Whether the exchange of gradients is overlapped where nothing is said."""
+    """True if the exchange of gradients is overlapped by default."""
 
 
 LM: Final = Dialect("Megatron-LM", True, "float32", True, False, False)
@@ -82,14 +82,14 @@ class Arguments(Mapping[str, Any]):
         self, said: Mapping[str, Any], dialect: Dialect, names: Mapping[str, str] | None = None,
         report: Report | None = None, hidden: Mapping[str, UnknownValue] | None = None,
     ) -> None:  # fmt: skip
-        """Takes the values.
+        """Store the values.
 
         Args:
-            said: values by destination, `UnknownValue` for those taken from outside.
-            dialect: of the program.
-            names: of arguments, as whoever wrote them calls them.
-            report: which watches what is asked for.
-            hidden: by area, words that are not at hand and may state absent arguments of it.
+            said: values by destination, `UnknownValue` for values from outside.
+            dialect: differences of the program.
+            names: names of arguments in the source, by destination.
+            report: records the values that are read.
+            hidden: missing words that may set absent arguments, by area.
         """
         self._said = dict(said)
         self.dialect = dialect
@@ -116,7 +116,7 @@ class Arguments(Mapping[str, Any]):
         return destination in self._said
 
     def given(self, destination: str) -> Any:
-        """Returns the value that was given, None without one, whatever the default is."""
+        """Return the value that was given, None without one, regardless of the default."""
         self.asked.add(destination)
         value = self._said.get(destination)
         if self._report is None:
@@ -134,25 +134,25 @@ class Arguments(Mapping[str, Any]):
         return value
 
     def name(self, destination: str) -> str:
-        """Returns an argument as whoever wrote it calls it."""
+        """Return the name of an argument in the source."""
         if destination in self._names:
             return self._names[destination]
         flag = flags_of().get(destination)
         return flag.name if flag is not None else "--" + destination.replace("_", "-")
 
     def on(self, destination: str) -> bool:
-        """Returns whether a switch is on. Raises `LaunchError` for what is none."""
-        return truth(self[destination], self.name(destination))
+        """Return whether a switch is on. Raises `LaunchError` for an invalid value."""
+        return parse_flag(self[destination], self.name(destination))
 
     def number(self, destination: str, otherwise: int | None = None, least: int = 1) -> int:
-        """Returns a whole number, `otherwise` where there is none. Raises `LaunchError` for what is none."""
+        """Return a whole number, `otherwise` without one. Raises `LaunchError` for an invalid value."""
         value = self[destination]
         if value is None and otherwise is not None:
             return otherwise
-        return whole(value, self.name(destination), least)
+        return parse_integer(value, self.name(destination), least)
 
     def word(self, destination: str) -> str:
-        """Returns a word in lower case, empty where there is none; enumerations without their name."""
+        """Return a word in lower case, empty without one; enumerations without their name."""
         value = self[destination]
         found = "" if value is None else str(value).strip().lower().rpartition(".")[2]
         return "" if found in ("none", "null") else found

@@ -1,4 +1,4 @@
-"""What Megatron's parser, its configurations and its process groups refuse, with their reasons.
+"""Reasons why Megatron's parser, its configurations and its process groups refuse arguments.
 
 Source: Megatron-LM, megatron/training/arguments.py `validate_args`, transformer_config.py `__post_init__`,
 parallel_state.py `initialize_model_parallel`; core 0.19 and 0.20.
@@ -12,17 +12,25 @@ from engine.launch.megatron.arguments import Arguments
 from engine.launch.megatron.layouts import ACCOUNTS, ENDS, list_of
 from engine.launch.report import OpenValue
 
-__all__ = ["refusal"]
+__all__ = ["check_arguments"]
 
 
-def refusal(args: Arguments, gpus: int) -> str:
-    """Returns why arguments would not start, in the framework's terms; empty where nothing speaks against them.
+def check_arguments(args: Arguments, gpus: int) -> str:
+    """Return the reason why Megatron would not start with these arguments; empty without one.
 
     Args:
-        args: what is said.
-        gpus: how many there are.
+        args: arguments of the run.
+        gpus: number of GPUs.
     """
-    for rule in (_degrees, _batch, _pipeline, _overlap, _recompute, _memory, _precision):
+    for rule in (
+        _check_degrees,
+        _check_batch,
+        _check_pipeline,
+        _check_overlap,
+        _check_recompute,
+        _check_memory,
+        _check_precision,
+    ):
         try:
             if found := rule(args, gpus):
                 return found
@@ -31,7 +39,7 @@ def refusal(args: Arguments, gpus: int) -> str:
     return ""
 
 
-def _degrees(args: Arguments, gpus: int) -> str:
+def _check_degrees(args: Arguments, gpus: int) -> str:
     tensor, pipeline = args.number("tensor_model_parallel_size", 1), args.number("pipeline_model_parallel_size", 1)
     context = args.number("context_parallel_size", 1)
     if gpus % (tensor * pipeline * context):
@@ -57,7 +65,7 @@ def _degrees(args: Arguments, gpus: int) -> str:
     return ""
 
 
-def _batch(args: Arguments, gpus: int) -> str:
+def _check_batch(args: Arguments, gpus: int) -> str:
     if args["global_batch_size"] is None or args["micro_batch_size"] is None:
         return ""
     each = args.number("tensor_model_parallel_size", 1) * args.number("pipeline_model_parallel_size", 1)
@@ -66,7 +74,7 @@ def _batch(args: Arguments, gpus: int) -> str:
     batch, pipeline = args.number("global_batch_size"), args.number("pipeline_model_parallel_size", 1)
     if share and batch % share:
         return f"a batch of {batch} is no multiple of {share}, a microbatch of every replica"
-    if _chunks(args) == 1 or pipeline == 1 or not share:
+    if _count_chunks(args) == 1 or pipeline == 1 or not share:
         return ""
     passes, group = batch // share, args.number("microbatch_group_size_per_vp_stage", pipeline)
     name = args.name("microbatch_group_size_per_vp_stage")
@@ -79,15 +87,15 @@ def _batch(args: Arguments, gpus: int) -> str:
     return ""
 
 
-def _pipeline(args: Arguments, gpus: int) -> str:
+def _check_pipeline(args: Arguments, gpus: int) -> str:
     pipeline = args.number("pipeline_model_parallel_size", 1)
-    chunks = _chunks(args)
+    chunks = _count_chunks(args)
     if chunks > 1 and pipeline == 1:
         return "interleaving needs a pipeline"
     counted = [name for name in ACCOUNTS if args.on(name)]
     ends = [name for name in ENDS if args[name] is not None]
     if args["pipeline_model_parallel_layout"]:
-        return _listed(args, pipeline, [*counted, *ends])
+        return _check_layer_list(args, pipeline, [*counted, *ends])
     if args["num_layers"] is None:
         return ""
     if counted and ends:
@@ -96,15 +104,15 @@ def _pipeline(args: Arguments, gpus: int) -> str:
         return ""
     layers = args.number("num_layers")
     if ends:
-        return _ends(args, layers, pipeline, chunks, ends)
+        return _check_end_stages(args, layers, pipeline, chunks, ends)
     if (layers + len(counted)) % (pipeline * chunks):
         with_ends = "" if not counted else f" with {len(counted)} for embedding and loss"
         return f"{layers} layers{with_ends} are no multiple of {pipeline} stages of {chunks} chunks"
     return ""
 
 
-def _ends(args: Arguments, layers: int, pipeline: int, chunks: int, ends: list[str]) -> str:
-    """What layers of the first or the last stage have to agree with (transformer_config.py, "Uneven PP")."""
+def _check_end_stages(args: Arguments, layers: int, pipeline: int, chunks: int, ends: list[str]) -> str:
+    """Return why layers of the first or the last stage are refused (transformer_config.py, "Uneven PP")."""
     given = [args.number(name) for name in ends]
     middle, rest = pipeline - len(ends), layers - sum(given)
     if rest < 0 or bool(rest) != bool(middle):
@@ -117,8 +125,8 @@ def _ends(args: Arguments, layers: int, pipeline: int, chunks: int, ends: list[s
     return ""
 
 
-def _listed(args: Arguments, pipeline: int, others: list[str]) -> str:
-    """What a list of layers has to agree with (pipeline_parallel_layer_layout.py, `validate_layer_layout`)."""
+def _check_layer_list(args: Arguments, pipeline: int, others: list[str]) -> str:
+    """Return why a list of layers is refused (pipeline_parallel_layer_layout.py, `validate_layer_layout`)."""
     name = args.name("pipeline_model_parallel_layout")
     try:
         found = layout_of_word(list_of(args["pipeline_model_parallel_layout"])[0])
@@ -147,7 +155,7 @@ def _listed(args: Arguments, pipeline: int, others: list[str]) -> str:
     return ""
 
 
-def _overlap(args: Arguments, gpus: int) -> str:
+def _check_overlap(args: Arguments, gpus: int) -> str:
     switched_off = args.dialect.overlap_needs_sequence_parallel
     if args.on("tp_comm_overlap") and not args.on("sequence_parallel") and not switched_off:
         return "--tp-comm-overlap needs --sequence-parallel"
@@ -158,7 +166,7 @@ def _overlap(args: Arguments, gpus: int) -> str:
 
 
 def _expert_overlap(args: Arguments) -> str:
-    """What combined 1F1B asks for, with a pipeline or without one."""
+    """Return why combined 1F1B is refused, with or without a pipeline."""
     what = "overlap of expert communication"
     if args.number("expert_model_parallel_size", 1) == 1:
         return f"{what} needs expert parallelism"
@@ -176,14 +184,14 @@ def _expert_overlap(args: Arguments) -> str:
     predictions = args.number("mtp_num_layers", 0, 0)
     if predictions > 1:
         return f"{what} takes one layer for multi-token prediction at most, not {predictions}"
-    if args.number("pipeline_model_parallel_size", 1) > 1 and _chunks(args) == 1:
+    if args.number("pipeline_model_parallel_size", 1) > 1 and _count_chunks(args) == 1:
         return f"{what} in a pipeline needs interleaving"
     if not (args.on("bf16") or args.on("fp16")):
         return f"{what} needs BF16 or FP16"
     return ""
 
 
-def _chunks(args: Arguments) -> int:
+def _count_chunks(args: Arguments) -> int:
     """Chunks of each rank, from whichever argument says it."""
     pipeline = args.number("pipeline_model_parallel_size", 1)
     if args["num_virtual_stages_per_pipeline_rank"] is not None:
@@ -202,7 +210,7 @@ def _chunks(args: Arguments) -> int:
     return 1
 
 
-def _recompute(args: Arguments, gpus: int) -> str:
+def _check_recompute(args: Arguments, gpus: int) -> str:
     kind, modules = args.word("recompute_granularity"), args.words("recompute_modules")
     if kind == "full" and args.word("cuda_graph_impl") not in ("", "none", "full_iteration"):
         return "CUDA graphs with full recomputation have to be of full iterations"
@@ -219,7 +227,7 @@ def _recompute(args: Arguments, gpus: int) -> str:
     return ""
 
 
-def _memory(args: Arguments, gpus: int) -> str:
+def _check_memory(args: Arguments, gpus: int) -> str:
     named = args.number("cpu_offloading_num_layers", 0, 0)
     if named:
         if args.number("pipeline_model_parallel_size", 1) > 1:
@@ -235,7 +243,7 @@ def _memory(args: Arguments, gpus: int) -> str:
     return ""
 
 
-def _precision(args: Arguments, gpus: int) -> str:
+def _check_precision(args: Arguments, gpus: int) -> str:
     if args.word("fp8") and args.word("fp4"):
         return "FP8 and FP4 exclude each other"
     if args.on("fp16") and args.on("bf16"):

@@ -1,4 +1,4 @@
-"""What each argument of Megatron-Core means to a prediction: read, not modelled, or without effect; as data."""
+"""Effect of each argument of Megatron-Core on a prediction (read, not modelled, without effect), as data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODEL: Final = "model"
 
 @dataclass(frozen=True, slots=True)
 class FlagEffect:
-    """Effect of an argument on a prediction, its area ("model", "execution" or none), and what it is about."""
+    """Effect of an argument on a prediction, its area ("model", "execution" or empty), and its subject."""
 
     effect: Literal["read", "not modelled", "none"]
     area: str = ""

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from engine.launch.command_words import CommandWords, launch_in
 from engine.launch.contract import Found, LaunchError, LaunchFile, LaunchInputs, Order, Reading, UnknownValue, Written
-from engine.launch.launchers import header, torchrun
+from engine.launch.launchers import script_header, torchrun_command
 from engine.launch.megatron.arguments import LM, MEGATRON_DEEPSPEED, Arguments, hidden_areas
-from engine.launch.megatron.constraints import refusal
+from engine.launch.megatron.constraints import check_arguments
 from engine.launch.megatron.flag_effects import MODEL
 from engine.launch.megatron.model_reading import read_model
-from engine.launch.megatron.parser import DEEPSPEED_FLAGS, OLD_FLAGS, flags_by_name, flags_of, name_effects, parsed
+from engine.launch.megatron.parser import DEEPSPEED_FLAGS, OLD_FLAGS, flags_by_name, flags_of, name_effects, parse_flags
 from engine.launch.megatron.printed import said_by
 from engine.launch.megatron.reading import read_execution
 from engine.launch.megatron.terms import TERMS
@@ -45,10 +45,10 @@ _TO_REPLACE: Final = (
 
 
 def environment_of(order: Order) -> dict[str, str]:
-    """Returns the environment that a run of Megatron-Core needs.
+    """Return the environment variables that a run of Megatron-Core needs.
 
     Args:
-        order: what is written.
+        order: execution and model to write.
     """
     e = order.execution
     found: dict[str, str] = {}
@@ -60,7 +60,7 @@ def environment_of(order: Order) -> dict[str, str]:
 
 
 class MegatronLM:
-    """Megatron-LM; flags are those of the released package `megatron-core` and its `pretrain_gpt.py`."""
+    """Megatron-LM, with the flags of the released package `megatron-core` and its `pretrain_gpt.py`."""
 
     name = "megatron"
     title = "Megatron-LM"
@@ -79,7 +79,7 @@ class MegatronLM:
         groups = groups_of(order, report)
         groups["run"] = dict(_RUN)
         flags = command_line(groups)
-        reason = refusal(self._arguments(flags, Report()), order.nodes * order.gpus_per_node)
+        reason = check_arguments(self._arguments(flags, Report()), order.nodes * order.gpus_per_node)
         if reason:
             raise LaunchError(f"Megatron-LM refuses this execution: {reason}.")
         report.not_modelled(_TO_REPLACE)
@@ -88,9 +88,13 @@ class MegatronLM:
             "Set there, not modelled": report.listed("not_modelled"),
             "Remarks": report.listed("remarks"),
         }
-        lines = ["#!/usr/bin/env bash", header(f"{self.title} ({self.version})", order, lists), "set -euo pipefail"]
+        lines = [
+            "#!/usr/bin/env bash",
+            script_header(f"{self.title} ({self.version})", order, lists),
+            "set -euo pipefail",
+        ]
         lines += [f"export {name}={value}" for name, value in environment_of(order).items()]
-        lines += ["", f"{torchrun(order)} pretrain_gpt.py \\"]
+        lines += ["", f"{torchrun_command(order)} pretrain_gpt.py \\"]
         shown = [_shown_group(groups[name]) for name in groups]
         lines.append(" \\\n".join(f"    {line}" for group in shown for line in group))
         text = "\n".join(lines) + "\n"
@@ -100,12 +104,12 @@ class MegatronLM:
         )  # fmt: skip
 
     def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
-        """Returns the flags of a script, a command line or a YAML file of tests; None where there are none.
+        """Return the flags of a script, a command line or a YAML file of tests; None without any.
 
         Args:
-            text: of the file.
-            name: of the file.
-            recipe: not used.
+            text: text of the file.
+            name: file name.
+            recipe: unused.
         """
         if name.lower().endswith((".yaml", ".yml")):
             return _from_yaml(text, name)
@@ -131,7 +135,7 @@ class MegatronLM:
                           "name the model beside it.")  # fmt: skip
         read_model(args, report)
         read_execution(args, report)
-        if (gpus := report.execution.known("num_procs")) and (reason := refusal(args, gpus)):
+        if (gpus := report.execution.known("num_procs")) and (reason := check_arguments(args, gpus)):
             report.refuse(reason)
         version = "deepspeedai/Megatron-DeepSpeed" if is_deepspeed else self.version
         return report.reading(self.name, version, flags)
@@ -152,7 +156,7 @@ class MegatronLM:
             report.remark(f"{value} is not at hand; it may hold flags{of}.")
             hidden = dict.fromkeys(areas, value) | hidden
         names: dict[str, str] = {}
-        said = parsed(kept, report, names, is_deepspeed)
+        said = parse_flags(kept, report, names, is_deepspeed)
         for old, new in (("batch_size", "micro_batch_size"), ("model_parallel_size", "tensor_model_parallel_size")):
             if old in said:
                 report.refuse(f"{names[old]} is no longer valid; use {flags_of()[new].name}")
@@ -190,7 +194,7 @@ def _shown_group(group: Mapping[str, Any]) -> list[str]:
     words = []
     for flag, value in command_line({"": dict(group)}).items():
         items = value if isinstance(value, list) else [] if value is True else [value]
-        words.append(" ".join([flag, *map(_quoted, items)]))
+        words.append(" ".join([flag, *map(_quote_value, items)]))
     lines: list[str] = []
     for word in words:
         if lines and len(lines[-1]) + len(word) < 108:
@@ -200,7 +204,7 @@ def _shown_group(group: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _quoted(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if re.fullmatch(r"[A-Za-z0-9_.,:/+-]+", text) else "'" + text + "'"
 
@@ -217,7 +221,7 @@ def _remark_deepspeed(flags: Mapping[str, Any], report: Report) -> None:
 
 
 def _takes_values(name: str) -> tuple[bool, bool]:
-    """Whether a flag takes a value, and whether it takes several."""
+    """Return whether a flag takes a value, and whether it takes several."""
     if name in DEEPSPEED_FLAGS:
         return DEEPSPEED_FLAGS[name][1] is None, False
     flag = flags_by_name().get(name)

@@ -1,7 +1,7 @@
-"""How Megatron-Core cuts layers into stages, by its flags and as a stage layout of an execution.
+"""Cut of layers into stages: by Megatron-Core's flags, and as a stage layout of an execution.
 
-Source: megatron/core/transformer/pipeline_parallel_layer_layout.py and transformer_config.py. The words of layouts are
-those of `engine.columns.stage_layouts`.
+Source: megatron/core/transformer/pipeline_parallel_layer_layout.py and transformer_config.py. Layouts are
+written as in `engine.columns.stage_layouts`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ ENDS: Final = ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_l
 
 
 def list_of(layout: Any) -> tuple[str, int]:
-    """Returns a list of layers in the one form that equal ones share, and how many stages of the model it names.
+    """Return the canonical form of a list of layers, and the number of stages that it names.
 
     Args:
         layout: a text such as "Et*2|(t*2|)*34,t*3|tL", or a list of lists of names.
 
-    Raises `LaunchError` for what is none.
+    Raises `LaunchError` for an invalid list.
     """
     if isinstance(layout, list | tuple):
         slots = [each for each in layout if isinstance(each, list | tuple)]
@@ -91,15 +91,15 @@ def options_of(cut: StageCut, pipeline: int, layout: str) -> str:
 
 
 def layout_of(arguments: Mapping[str, Any], layers: int | None, pipeline: int, chunks: int) -> str | None:
-    """Returns the stage layout that arguments come to; None where stages are even, as they are by themselves.
+    """Return the stage layout that arguments give; None if stages are even by default.
 
     Args:
-        arguments: those of `ACCOUNTS` and `ENDS` that are set, and `pipeline_model_parallel_layout`.
-        layers: blocks of the model, None where nothing says it.
+        arguments: set arguments of `ACCOUNTS` and `ENDS`, and `pipeline_model_parallel_layout`.
+        layers: blocks of the model, None if unknown.
         pipeline: ranks of the pipeline.
         chunks: chunks of each rank.
 
-    Raises `LaunchError` for a list of layers that is none.
+    Raises `LaunchError` for an invalid list of layers.
     """
     listed = arguments.get("pipeline_model_parallel_layout")
     if pipeline == 1 or not arguments:

@@ -46,11 +46,11 @@ def layer_pattern(value: Any, name: str) -> int | list[int]:
 
 
 def read_model(args: Arguments, report: Report) -> None:
-    """Puts the model into the report.
+    """Write the model into the report.
 
     Args:
-        args: what was said.
-        report: what is found.
+        args: arguments of the run.
+        report: receives the fields of the model.
     """
     model, describe = report.model, report.describe
     for word, destinations in (
@@ -62,17 +62,17 @@ def read_model(args: Arguments, report: Report) -> None:
     if not args.dialect.assumes_model and not {"layers", "hidden"} & {*model.origins}:
         return
     describe("gated_mlp", lambda: args.on("swiglu") or args.on("quick_geglu") or args.on("gated_linear_unit"))
-    describe("ffn", partial(_feedforward, args, model))
+    describe("ffn", partial(_read_feedforward, args, model))
     describe("tied_embeddings", lambda: not args.on("untie_embeddings_and_output_weights"))
-    _attention(args, report)
+    _read_attention(args, report)
     describe("norm", lambda: "RMSNorm" if args.word("normalization") == "rmsnorm" else "LayerNorm")
     describe("linear_bias", lambda: args.on("add_bias_linear"))
     describe("qk_norm", lambda: args.on("qk_layernorm"))
-    describe("positions", lambda: _positions(args))
+    describe("positions", lambda: _read_positions(args))
     describe(
         "rope_theta", lambda: float(args.number("rotary_base", 10_000)) if model["positions"] == "rotary" else None
     )
-    _experts(args, report)
+    _read_experts(args, report)
     describe("mtp_layers", lambda: args.number("mtp_num_layers", 0, 0) or None)
     if "mtp_layers" in model.values_known:
         number = model.values_known["mtp_layers"]
@@ -83,7 +83,7 @@ def _first_number(args: Arguments, destinations: Sequence[str]) -> int | None:
     return next((args.number(each) for each in destinations if args[each] is not None), None)
 
 
-def _feedforward(args: Arguments, model: Mapping[str, Any]) -> int | None:
+def _read_feedforward(args: Arguments, model: Mapping[str, Any]) -> int | None:
     if args["ffn_hidden_size"] is not None:
         return args.number("ffn_hidden_size")
     if "hidden" not in model:
@@ -93,7 +93,7 @@ def _feedforward(args: Arguments, model: Mapping[str, Any]) -> int | None:
     return 8 * hidden // 3 // 64 * 64 if model["gated_mlp"] else 4 * hidden
 
 
-def _positions(args: Arguments) -> str:
+def _read_positions(args: Arguments) -> str:
     if "use_rotary_position_embeddings" in args and args.on("use_rotary_position_embeddings"):
         return "rotary"  # the flag of earlier versions, which the parser still takes
     kind = args.word("position_embedding_type")
@@ -102,7 +102,7 @@ def _positions(args: Arguments) -> str:
     return _POSITIONS.get(kind, "learned")
 
 
-def _attention(args: Arguments, report: Report) -> None:
+def _read_attention(args: Arguments, report: Report) -> None:
     model, describe = report.model, report.describe
     if "heads" not in model.origins:
         return
@@ -116,10 +116,10 @@ def _attention(args: Arguments, report: Report) -> None:
         ("kv_rank", "kv_lora_rank", 32), ("nope_head_dim", "qk_head_dim", 128),
         ("rope_head_dim", "qk_pos_emb_head_dim", 64), ("v_head_dim", "v_head_dim", 128),
     ):  # fmt: skip
-        describe(word, partial(_latent, args, destination, usual))
+        describe(word, partial(_read_latent, args, destination, usual))
 
 
-def _latent(args: Arguments, destination: str, usual: int) -> int | None:
+def _read_latent(args: Arguments, destination: str, usual: int) -> int | None:
     return args.number(destination, usual) if args.on("multi_latent_attention") else None
 
 
@@ -142,7 +142,7 @@ def _key_heads(args: Arguments, report: Report) -> int:
     return heads
 
 
-def _experts(args: Arguments, report: Report) -> None:
+def _read_experts(args: Arguments, report: Report) -> None:
     model, describe = report.model, report.describe
     top_k, interval = args.dialect.expert_defaults
 

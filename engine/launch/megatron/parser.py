@@ -1,7 +1,7 @@
-"""The flags that Megatron-LM's parser knows, as data, and what becomes of a command line by them.
+"""Flags of Megatron-LM's parser, as data, and the parsing of a command line with them.
 
-`parser_flags.json` is the parser's own list: every flag with its destination, what it takes, its choices and its
-default. Old flags that it no longer knows stand in `OLD_FLAGS`.
+`parser_flags.json` is the parser's own list: every flag with its destination, kind of value, choices and
+default. Flags of earlier versions are in `OLD_FLAGS`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,19 @@ from typing import Any, Final, Literal
 
 from engine.launch.contract import LaunchError, UnknownValue
 from engine.launch.megatron.flag_effects import effect_of
-from engine.launch.report import Report, truth
+from engine.launch.report import Report, parse_flag
 from models.documents import near_matches, shown
 
-__all__ = ["DEEPSPEED_FLAGS", "OLD_FLAGS", "Flag", "flags_by_name", "flags_of", "name_effects", "parsed", "printed"]
+__all__ = [
+    "DEEPSPEED_FLAGS",
+    "OLD_FLAGS",
+    "Flag",
+    "flags_by_name",
+    "flags_of",
+    "name_effects",
+    "parse_flags",
+    "parse_printed",
+]
 
 OLD_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     "--activations-checkpoint-method": ("recompute_method", None),
@@ -83,8 +92,8 @@ else."""
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag as the parser declares it. `kind` says what it takes: a "value", "many" or "three", or nothing, where it
-    turns something "on" or "off", or both by two names ("switch")."""
+    """Flag as the parser declares it. `kind` is "value", "many" or "three" for flags with values; "on", "off" or, with
+    both names, "switch" for flags without."""
 
     names: tuple[str, ...]
     destination: str
@@ -124,19 +133,19 @@ def flags_of() -> Mapping[str, Flag]:
     return found
 
 
-def parsed(
+def parse_flags(
     flags: Mapping[str, Any], report: Report, names: dict[str, str] | None = None, is_deepspeed: bool = False
 ) -> dict[str, Any]:
-    """Returns the values that flags give, by destination; those not given are absent.
+    """Return the values that flags give, by destination; absent flags are left out.
 
-    What is not known or not understood is noted as unread, flags of earlier versions are read by their successors.
-    Values that are taken from outside stay `UnknownValue`.
+    Unknown and invalid flags are noted as unread; flags of earlier versions are replaced by their successors. Values
+    from outside the file stay `UnknownValue`.
 
     Args:
-        flags: values by flag; True, None or empty for one that stands alone.
-        report: where remarks go.
-        names: where the flags go that state each destination.
-        is_deepspeed: whether the flags are those of Megatron-DeepSpeed.
+        flags: values by flag; True, None or empty for one without a value.
+        report: receives remarks.
+        names: receives the flags that set each destination.
+        is_deepspeed: whether the flags belong to Megatron-DeepSpeed.
     """
     known = flags_by_name()
     found: dict[str, Any] = {}
@@ -165,7 +174,7 @@ def parsed(
             report.unread(f"{name[:80]} is no flag of this version" + (f"; did you mean --{near[0]}?" if near else "."))
             continue
         try:
-            found[flag.destination] = _value(flag, name, value)
+            found[flag.destination] = _parse_value(flag, name, value)
             names[flag.destination] = name
         except LaunchError as error:
             report.unread(str(error))
@@ -203,8 +212,8 @@ def _is_same(value: Any, default: Any) -> bool:
     return value == default or str(value) == str(default)
 
 
-def printed(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of arguments as programs print them, by destination; what is not understood is left out.
+def parse_printed(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of arguments as programs print them, by destination; invalid ones are left out.
 
     Args:
         arguments: values by destination, as text.
@@ -218,21 +227,21 @@ def printed(arguments: Mapping[str, Any]) -> dict[str, Any]:
             if flag is None:
                 found[destination] = value
             elif flag.is_bare:
-                found[destination] = truth(value, destination)
+                found[destination] = parse_flag(value, destination)
             else:
-                found[destination] = _value(flag, destination, value)
+                found[destination] = _parse_value(flag, destination, value)
         except LaunchError:
             continue
     return found
 
 
-def _value(flag: Flag, name: str, value: Any) -> Any:
+def _parse_value(flag: Flag, name: str, value: Any) -> Any:
     if isinstance(value, UnknownValue):
         return value
     if isinstance(value, list | tuple) and (inner := next((e for e in value if isinstance(e, UnknownValue)), None)):
         return inner
     if flag.is_bare:
-        on = value is None or value == "" or truth(value, name)
+        on = value is None or value == "" or parse_flag(value, name)
         if flag.kind == "switch":
             return on if not name.startswith("--no-") else not on
         return on if flag.kind == "on" else not on
@@ -240,11 +249,11 @@ def _value(flag: Flag, name: str, value: Any) -> Any:
         raise LaunchError(f"{name} has no value; it needs one.")
     if flag.kind in ("many", "three"):
         items = value if isinstance(value, Sequence) and not isinstance(value, str) else str(value).split()
-        return [_single(flag, name, each) for each in items]
-    return _single(flag, name, value)
+        return [_parse_single_value(flag, name, each) for each in items]
+    return _parse_single_value(flag, name, value)
 
 
-def _single(flag: Flag, name: str, value: Any) -> Any:
+def _parse_single_value(flag: Flag, name: str, value: Any) -> Any:
     text = str(value).strip()
     if flag.choices and text not in flag.choices:
         text = text.rpartition(".")[2]  # printed as AttnBackend.flash
@@ -261,5 +270,5 @@ def _single(flag: Flag, name: str, value: Any) -> Any:
         except ValueError:
             raise LaunchError(f"{name} is {shown(value)}; it must be a number.") from None
     if flag.type == "bool":
-        return truth(value, name)
+        return parse_flag(value, name)
     return text

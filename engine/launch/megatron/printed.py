@@ -1,4 +1,4 @@
-"""What arguments that a program printed say, after the framework's own corrections: logs are read by the same rules."""
+"""Arguments that a program printed after the framework's own corrections: logs are read by the same rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import LM, Arguments
 from engine.launch.megatron.model_reading import read_model
-from engine.launch.megatron.parser import printed
+from engine.launch.megatron.parser import parse_printed
 from engine.launch.megatron.reading import read_execution
 from engine.launch.report import Report
 
@@ -32,23 +32,23 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
 
 
 def said_by(arguments: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the values of printed arguments, by destination; what is not understood is left out.
+    """Return the values of printed arguments, by destination; invalid ones are left out.
 
     Args:
         arguments: values by name, as text.
     """
     lists = {"recompute_modules", "cp_comm_type", "cuda_graph_modules", "offload_modules"}
-    return printed({
+    return parse_printed({
         OTHER_NAMES.get(name, name): re.sub(r"[\[\]'\",]", " ", value).strip() if name in lists else value
         for name, value in arguments.items()
     })  # fmt: skip
 
 
 def read_printed(arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any], frozenset[str]]:
-    """Returns the execution and the model that printed arguments describe, and which arguments were understood.
+    """Return the execution and the model that printed arguments describe, and the arguments that were understood.
 
-    Fields have their default where nothing was printed of them; whoever needs to know asks the third. Nothing raises:
-    where one argument contradicts another, both are empty.
+    Fields have their default if nothing was printed about them; the third value shows which were. Nothing raises: if
+    one argument contradicts another, both results are empty.
 
     Args:
         arguments: values by name, as text.

@@ -13,7 +13,7 @@ from typing import Any, Final
 from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
 from engine.launch.megatron.layouts import ACCOUNTS, ENDS, layout_of, list_of
-from engine.launch.report import OPEN, Report, whole
+from engine.launch.report import OPEN, Report, parse_integer
 from models.documents import shown
 
 __all__ = ["read_execution"]
@@ -24,20 +24,29 @@ _RECOMPUTED: Final = frozenset({"layernorm", "moe_act"})
 
 
 def read_execution(args: Arguments, report: Report) -> None:
-    """Puts the execution into the report.
+    """Write the execution into the report.
 
     Args:
-        args: what was said.
-        report: what is found; its model has been read.
+        args: arguments of the run.
+        report: receives the execution; its model has been read.
     """
-    for read in (_degrees, _batch, _interleaving, _precision, _communication, _memory, _recompute, _software):
+    for read in (
+        _read_degrees,
+        _read_batch,
+        _read_interleaving,
+        _read_precision,
+        _read_communication,
+        _read_memory,
+        _read_recompute,
+        _read_software,
+    ):
         read(args, report)
     report.say("training", lambda: not args.on("skip_train"))
     report.say("attention_type", lambda: "multiquery" if report.model.get("kv_heads") == 1 else "multihead",
                "from key and value heads")  # fmt: skip
 
 
-def _degrees(args: Arguments, report: Report) -> None:
+def _read_degrees(args: Arguments, report: Report) -> None:
     e, say = report.execution, report.say
     say("tensor_par", lambda: args.number("tensor_model_parallel_size", 1))
     say("pipeline_par", lambda: args.number("pipeline_model_parallel_size", 1))
@@ -45,7 +54,7 @@ def _degrees(args: Arguments, report: Report) -> None:
     say("expert_par", lambda: args.number("expert_model_parallel_size", 1))
     say("expert_tensor_par", lambda: args.number("expert_tensor_parallel_size", e["tensor_par"])
         if e["expert_par"] > 1 or "experts" in report.model else 1)  # fmt: skip
-    say("num_procs", partial(_gpus, args, report))
+    say("num_procs", partial(_read_gpus, args, report))
     say("data_par", lambda: e["num_procs"] // (e["tensor_par"] * e["pipeline_par"] * e["context_par"]),
         "GPUs / (tensor x pipeline x context parallel)")  # fmt: skip
     report.note(partial(_check_experts, args, report))
@@ -56,7 +65,7 @@ def _degrees(args: Arguments, report: Report) -> None:
     report.note(partial(_check_degrees, args, report))
 
 
-def _gpus(args: Arguments, report: Report) -> Any:
+def _read_gpus(args: Arguments, report: Report) -> Any:
     e = report.execution
     gpus = report.told_gpus()
     if gpus is OPEN and args.given("world_size") is not None:
@@ -91,7 +100,7 @@ def _check_degrees(args: Arguments, report: Report) -> None:
             report.not_modelled(args.name(name))
 
 
-def _batch(args: Arguments, report: Report) -> None:
+def _read_batch(args: Arguments, report: Report) -> None:
     e = report.execution
     report.say("microbatch_size", lambda: OPEN if args["micro_batch_size"] is None else args.number("micro_batch_size"))
     report.say("batch_size", partial(_whole_batch, args, report))
@@ -120,17 +129,17 @@ def _whole_batch(args: Arguments, report: Report) -> Any:
         report.not_modelled(f"{args.name('rampup_batch_size')}: a batch that changes")
         report.remark("The batch ramps up; its last value is taken.")
     if whole_batch is not None:
-        return whole(whole_batch, args.name("global_batch_size"))
+        return parse_integer(whole_batch, args.name("global_batch_size"))
     found = int(e["data_par"]) * int(e["microbatch_size"])
     report.remark(f"{args.name('global_batch_size')} is not said; it is one microbatch of every replica.")
     return found
 
 
-def _interleaving(args: Arguments, report: Report) -> None:
+def _read_interleaving(args: Arguments, report: Report) -> None:
     e = report.execution
     listed: list[Any] = []
-    report.say("pipeline_interleaving", partial(_chunks, args, report, listed))
-    report.say_if_any("stage_layout", partial(_layout, args, report, listed))  # None: even stages
+    report.say("pipeline_interleaving", partial(_read_chunks, args, report, listed))
+    report.say_if_any("stage_layout", partial(_read_layout, args, report, listed))  # None: even stages
 
     def group() -> None:
         if args.given("microbatch_group_size_per_vp_stage") not in (None, e["pipeline_par"]):
@@ -139,7 +148,7 @@ def _interleaving(args: Arguments, report: Report) -> None:
     report.note(group)
 
 
-def _chunks(args: Arguments, report: Report, listed: list[Any]) -> Any:
+def _read_chunks(args: Arguments, report: Report, listed: list[Any]) -> Any:
     """Chunks of every stage; puts a layout that can be read into `listed`."""
     pipeline = report.execution["pipeline_par"]
     if pipeline == 1:
@@ -169,7 +178,7 @@ def _chunks(args: Arguments, report: Report, listed: list[Any]) -> Any:
         return args.number(told)
     if each is None or layout:
         return chunks
-    width = whole(each, args.name("num_layers_per_virtual_pipeline_stage"))
+    width = parse_integer(each, args.name("num_layers_per_virtual_pipeline_stage"))
     accounted = args.on("account_for_embedding_in_pipeline_split") + args.on("account_for_loss_in_pipeline_split")
     if "layers" not in report.model:
         return OPEN
@@ -180,8 +189,8 @@ def _chunks(args: Arguments, report: Report, listed: list[Any]) -> Any:
     return (layers + accounted) // pipeline // width
 
 
-def _layout(args: Arguments, report: Report, listed: list[Any]) -> str | None:
-    """How layers are cut into stages, where that is not as even as they divide."""
+def _read_layout(args: Arguments, report: Report, listed: list[Any]) -> str | None:
+    """Return the stage layout, None if layers divide evenly."""
     e, layers = report.execution, report.model.known("layers")
     set_there: dict[str, Any] = {name: True for name in ACCOUNTS if args.on(name)}
     set_there |= {name: args.number(name) for name in ENDS if args[name] is not None}
@@ -201,12 +210,12 @@ def _layout(args: Arguments, report: Report, listed: list[Any]) -> str | None:
     return layout_of(set_there, layers, e["pipeline_par"], e["pipeline_interleaving"])
 
 
-def _precision(args: Arguments, report: Report) -> None:
-    report.say("datatype", partial(_datatype, args, report))
+def _read_precision(args: Arguments, report: Report) -> None:
+    report.say("datatype", partial(_read_datatype, args, report))
     for name in ("fp8_param_gather", "fp4_param_gather", "first_last_layers_bf16", "reuse_grad_buf_for_mxfp8_param_ag"):
         report.note(partial(_note_if_given, args, report, name))
-    report.say("gradient_datatype", partial(_gradients, args, report))
-    report.say("optimizer_datatype", partial(_moments, args, report))
+    report.say("gradient_datatype", partial(_read_gradients, args, report))
+    report.say("optimizer_datatype", partial(_read_moments, args, report))
 
 
 def _note_if_given(args: Arguments, report: Report, name: str, otherwise: tuple[Any, ...] = ()) -> None:
@@ -215,7 +224,7 @@ def _note_if_given(args: Arguments, report: Report, name: str, otherwise: tuple[
         report.not_modelled(args.name(name))
 
 
-def _datatype(args: Arguments, report: Report) -> str:
+def _read_datatype(args: Arguments, report: Report) -> str:
     eight, four = args.word("fp8"), args.word("fp4")
     if four:
         report.not_modelled(f"{args.name('fp4_recipe')} {args.word('fp4_recipe') or 'nvfp4 (default)'}")
@@ -232,7 +241,7 @@ def _datatype(args: Arguments, report: Report) -> str:
     return "float16" if args.on("fp16") else args.dialect.assumes_precision
 
 
-def _moments(args: Arguments, report: Report) -> str:
+def _read_moments(args: Arguments, report: Report) -> str:
     aware = args.on("use_precision_aware_optimizer")
     moments = [args.word("exp_avg_dtype") or "fp32", args.word("exp_avg_sq_dtype") or "fp32"]
     short = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16"}
@@ -245,8 +254,8 @@ def _moments(args: Arguments, report: Report) -> str:
     return "bfloat16" if both else "float32"
 
 
-def _gradients(args: Arguments, report: Report) -> str:
-    """In what gradients travel: 32 bits with BF16 unless told otherwise, 16 bits with FP16 unless told otherwise."""
+def _read_gradients(args: Arguments, report: Report) -> str:
+    """Return the datatype of exchanged gradients: by default 32 bits with BF16, 16 bits with FP16."""
     aware = args.on("use_precision_aware_optimizer")
     if args.on("use_megatron_fsdp"):
         sent = args.word("megatron_fsdp_grad_comm_dtype")
@@ -268,7 +277,7 @@ def _gradients(args: Arguments, report: Report) -> str:
     return "float32"
 
 
-def _communication(args: Arguments, report: Report) -> None:
+def _read_communication(args: Arguments, report: Report) -> None:
     e, say = report.execution, report.say
 
     def sequence() -> tuple[str, bool]:
@@ -306,10 +315,10 @@ def _communication(args: Arguments, report: Report) -> None:
 def _data_overlap(args: Arguments) -> Any:
     if args.given("deepspeed"):
         return OPEN  # overlap_comm of DeepSpeed's JSON decides
-    return _overlaps(args, "overlap_grad_reduce")
+    return _has_overlap(args, "overlap_grad_reduce")
 
 
-def _overlaps(args: Arguments, name: str) -> bool:
+def _has_overlap(args: Arguments, name: str) -> bool:
     return args.dialect.overlaps_gradients if args.given(name) is None else args.on(name)
 
 
@@ -335,14 +344,14 @@ def _note_experts(args: Arguments, report: Report) -> None:
                 report.not_modelled(args.name(name))
 
 
-def _memory(args: Arguments, report: Report) -> None:
+def _read_memory(args: Arguments, report: Report) -> None:
     e = report.execution
-    report.say("zero_stage", partial(_stage, args, report))
+    report.say("zero_stage", partial(_read_zero_stage, args, report))
     report.say("optimizer_sharding", lambda: e["zero_stage"] >= 1)
     e.origins["optimizer_sharding"] = e.origins["zero_stage"]
 
     def gathers() -> None:
-        if e["optimizer_sharding"] and e["data_par_overlap"] and not _overlaps(args, "overlap_param_gather"):
+        if e["optimizer_sharding"] and e["data_par_overlap"] and not _has_overlap(args, "overlap_param_gather"):
             report.not_modelled(f"{args.name('overlap_param_gather')} is off: gathers of weights that are not hidden")
 
     report.note(gathers)
@@ -357,10 +366,10 @@ def _memory(args: Arguments, report: Report) -> None:
             report.not_modelled(f"{name} {number}: sharded inside a group")
 
     report.note(instances)
-    _offloads(args, report)
+    _read_offloads(args, report)
 
 
-def _stage(args: Arguments, report: Report) -> Any:
+def _read_zero_stage(args: Arguments, report: Report) -> Any:
     if args.given("deepspeed"):
         if args.given("zero_stage") is None:
             return OPEN  # DeepSpeed's JSON says it
@@ -379,18 +388,18 @@ def _stage(args: Arguments, report: Report) -> Any:
     return int(args.on("use_distributed_optimizer"))
 
 
-def _offloads(args: Arguments, report: Report) -> None:
+def _read_offloads(args: Arguments, report: Report) -> None:
     def optimizer() -> bool:
         if not args.on("optimizer_cpu_offload"):
             return False
-        share = _share(args["optimizer_offload_fraction"], args.name("optimizer_offload_fraction"))
+        share = _parse_share(args["optimizer_offload_fraction"], args.name("optimizer_offload_fraction"))
         if share < 1.0:
             report.remark(f"{share:.0%} of the optimizer is offloaded; it is all or nothing here.")
         return share >= 0.5
 
     def layers_offloaded() -> bool:
         named = args["cpu_offloading_num_layers"]
-        some = whole(named, args.name("cpu_offloading_num_layers"), 0) if named not in (None, "") else 0
+        some = parse_integer(named, args.name("cpu_offloading_num_layers"), 0) if named not in (None, "") else 0
         if args.given("cpu_offloading") is False or not some:
             return False
         layers = report.model.get("layers")
@@ -413,8 +422,8 @@ def _offloads(args: Arguments, report: Report) -> None:
     report.say("weight_offload", lambda: layers_offloaded() and bool(args.given("cpu_offloading_weights")))
 
 
-def _share(value: Any, name: str) -> float:
-    """A share from 0 to 1, all where nothing is said. Raises `LaunchError` for what is none."""
+def _parse_share(value: Any, name: str) -> float:
+    """Return a share from 0 to 1, 1 without a value. Raises `LaunchError` for an invalid one."""
     try:
         share = 1.0 if value is None else float(value)
     except (TypeError, ValueError):
@@ -424,11 +433,11 @@ def _share(value: Any, name: str) -> float:
     return share
 
 
-def _recompute(args: Arguments, report: Report) -> None:
-    report.say(("activation_recompute", "selective_recompute"), partial(_recomputed, args, report))
+def _read_recompute(args: Arguments, report: Report) -> None:
+    report.say(("activation_recompute", "selective_recompute"), partial(_recompute_kind, args, report))
 
 
-def _recomputed(args: Arguments, report: Report) -> tuple[str, str]:
+def _recompute_kind(args: Arguments, report: Report) -> tuple[str, str]:
     kind = args.word("recompute_granularity")
     method, blocks = args.word("recompute_method"), args["recompute_num_layers"]
     if not kind and args.on("recompute_activations"):
@@ -436,7 +445,9 @@ def _recomputed(args: Arguments, report: Report) -> tuple[str, str]:
     if not kind and (args.on("checkpoint_activations") or (method and "recompute_granularity" not in args)):
         kind, method = "full", method or "uniform"
     if kind == "full" and method == "block":
-        return _block(args, report, whole(blocks, args.name("recompute_num_layers"), 0) if blocks is not None else 1)
+        return _recompute_block(
+            args, report, parse_integer(blocks, args.name("recompute_num_layers"), 0) if blocks is not None else 1
+        )
     if kind != "selective":
         return ("full" if kind == "full" else "none"), "attention"
     modules = args.words("recompute_modules") or ["core_attn"]
@@ -449,7 +460,7 @@ def _recomputed(args: Arguments, report: Report) -> tuple[str, str]:
     return "attn_only", "modules" if others else "attention"
 
 
-def _block(args: Arguments, report: Report, blocks: int) -> tuple[str, str]:
+def _recompute_block(args: Arguments, report: Report, blocks: int) -> tuple[str, str]:
     """Full recomputation of the first layers of every chunk, however many chunks a stage has."""
     e = report.execution
     layers = report.model.get("layers")
@@ -466,7 +477,7 @@ def _block(args: Arguments, report: Report, blocks: int) -> tuple[str, str]:
     return "attn_only", "half"
 
 
-def _software(args: Arguments, report: Report) -> None:
+def _read_software(args: Arguments, report: Report) -> None:
     def kernel() -> Any:
         backend = args.word("attention_backend")
         if backend in ("unfused", "local"):

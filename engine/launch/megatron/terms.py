@@ -1,4 +1,4 @@
-"""Which flags say which field of an execution, as pages and guide show them."""
+"""Flags that set each field of an execution, as pages and guide show them."""
 
 from __future__ import annotations
 

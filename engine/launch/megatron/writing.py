@@ -1,6 +1,6 @@
-"""From an execution to the arguments of Megatron-Core, by destination, and what cannot be said.
+"""Arguments of Megatron-Core for an execution, by destination, and the parts that it cannot express.
 
-Sources as in `reading`; what stands for what is in `terms`.
+Sources as in `reading`; flags by field are in `terms`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DEEPSEEK_V3: Final = {
     "moe_router_enable_expert_bias": True, "moe_router_pre_softmax": True, "moe_router_topk_scaling_factor": 2.5,
     "moe_router_dtype": "fp32", "moe_router_load_balancing_type": ["seq_aux_loss"], "moe_aux_loss_coeff": [1e-4],
 }  # fmt: skip
-"""How DeepSeek-V3 routes (arXiv:2412.19437, sections 2.1.2 and 4.2; its config.json), without any bearing on time."""
+"""Routing of DeepSeek-V3 (arXiv:2412.19437, sections 2.1.2 and 4.2; its config.json), without effect on time."""
 _BLACKWELL_AND_HOPPER: Final = "float8 is written for Hopper (tensorwise); on Blackwell --fp8-recipe mxfp8 is usual."
 
 
@@ -39,17 +39,17 @@ def groups_of(order: Order, report: Report) -> Groups:
         raise LaunchError("The execution is a forward pass only (training is false); training frameworks train.")
     groups: Groups = {
         "model": model_arguments(order, report),
-        "parallelism": _parallel(order, report),
+        "parallelism": _parallel_flags(order, report),
         "batch": {
             "micro_batch_size": order.execution["microbatch_size"],
             "global_batch_size": order.execution["batch_size"],
         },
-        "memory": _memory(order, report),
-        "precision": _precision(order, report),
-        "overlap": _overlap(order, report),
-        "software": _software(order, report),
+        "memory": _memory_flags(order, report),
+        "precision": _precision_flags(order, report),
+        "overlap": _overlap_flags(order, report),
+        "software": _software_flags(order, report),
     }
-    groups["parallelism"] |= _networks(order, report)
+    groups["parallelism"] |= _network_flags(order, report)
     return groups
 
 
@@ -97,7 +97,7 @@ def model_arguments(order: Order, report: Report) -> dict[str, Any]:
         if latent.q_rank is not None:
             found["q_lora_rank"] = latent.q_rank
     if a.experts is not None:
-        found |= _experts(order, report)
+        found |= _expert_flags(order, report)
     for what, value in (("a window of attention", a.sliding_window), ("an indexer of attention", a.sparse_attention)):
         if value is not None:
             report.not_expressible(f"{what}: not written, all layers attend to everything")
@@ -112,15 +112,20 @@ def model_arguments(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _experts(order: Order, report: Report) -> dict[str, Any]:
+def _expert_flags(order: Order, report: Report) -> dict[str, Any]:
     experts = order.model.architecture_or_assumed().experts
     assert experts is not None
     found: dict[str, Any] = {
-        "num_experts": experts.routed, "moe_ffn_hidden_size": experts.ffn, "moe_router_topk": experts.top_k,
-        "moe_layer_freq": _pattern(order.shape["moe_layer_freq"]), "moe_grouped_gemm": True, "moe_permute_fusion": True,
-        "moe_token_dispatcher_type": "alltoall", "moe_router_load_balancing_type": ["aux_loss"],
+        "num_experts": experts.routed,
+        "moe_ffn_hidden_size": experts.ffn,
+        "moe_router_topk": experts.top_k,
+        "moe_layer_freq": _layer_pattern(order.shape["moe_layer_freq"]),
+        "moe_grouped_gemm": True,
+        "moe_permute_fusion": True,
+        "moe_token_dispatcher_type": "alltoall",
+        "moe_router_load_balancing_type": ["aux_loss"],
         "moe_aux_loss_coeff": [0.01],
-    }  # fmt: skip
+    }
     if experts.shared_width:
         found["moe_shared_expert_intermediate_size"] = experts.shared_width
     report.not_modelled(
@@ -134,8 +139,8 @@ def _experts(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _pattern(value: Any) -> str:
-    """Which layers have experts, as the shortest text of sums and products of lists."""
+def _layer_pattern(value: Any) -> str:
+    """Return the layers with experts as the shortest text of sums and products of lists."""
     if not isinstance(value, list):
         return str(value)
     runs: list[list[int]] = []
@@ -147,7 +152,7 @@ def _pattern(value: Any) -> str:
     return "(" + "+".join(f"[{each}]*{count}" for each, count in runs) + ")"
 
 
-def _parallel(order: Order, report: Report) -> dict[str, Any]:
+def _parallel_flags(order: Order, report: Report) -> dict[str, Any]:
     e = order.execution
     v, pipeline = e["pipeline_interleaving"], e["pipeline_par"]
     found: dict[str, Any] = {
@@ -166,7 +171,7 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
             "The stage layout lists layers for multi-token prediction, m, which the model does not train: they are "
             "left out (--mtp-num-layers)."
         )
-    found |= _groups(order, report)
+    found |= _group_flags(order, report)
     schedule = e["schedule"]
     if schedule not in ("1f1b", "interleaved", "combined_1f1b") and pipeline > 1:
         report.not_expressible(
@@ -182,7 +187,7 @@ def _parallel(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _groups(order: Order, report: Report) -> dict[str, Any]:
+def _group_flags(order: Order, report: Report) -> dict[str, Any]:
     """The size of groups of microbatches under interleaving, where as many as there are stages leave a remainder.
 
     Source: megatron/core/pipeline_parallel/schedules.py, `forward_backward_pipelining_with_interleaving`.
@@ -199,7 +204,7 @@ def _groups(order: Order, report: Report) -> dict[str, Any]:
     return {"microbatch_group_size_per_vp_stage": group}
 
 
-def _memory(order: Order, report: Report) -> dict[str, Any]:
+def _memory_flags(order: Order, report: Report) -> dict[str, Any]:
     e, layers = order.execution, int(order.shape["layers"])
     found: dict[str, Any] = {"use_distributed_optimizer": e["zero_stage"] >= 1}
     if e["zero_stage"] >= 2:
@@ -207,7 +212,7 @@ def _memory(order: Order, report: Report) -> dict[str, Any]:
             "use_megatron_fsdp": True, "ckpt_format": "fsdp_dtensor", "gradient_accumulation_fusion": False,
             "data_parallel_sharding_strategy": "optim_grads" if e["zero_stage"] == 2 else "optim_grads_params",
         }  # fmt: skip
-    found |= _recompute(order, report)
+    found |= _recompute_flags(order, report)
     if e["optimizer_offload"]:
         found |= dict.fromkeys(("optimizer_cpu_offload", "use_precision_aware_optimizer"), True)
         found["optimizer_offload_fraction"] = 1.0
@@ -227,7 +232,7 @@ def _memory(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _recompute(order: Order, report: Report) -> dict[str, Any]:
+def _recompute_flags(order: Order, report: Report) -> dict[str, Any]:
     e, layers = order.execution, int(order.shape["layers"])
     kind = e["activation_recompute"]
     if kind == "none":
@@ -254,7 +259,7 @@ def _recompute(order: Order, report: Report) -> dict[str, Any]:
     return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
 
 
-def _precision(order: Order, report: Report) -> dict[str, Any]:
+def _precision_flags(order: Order, report: Report) -> dict[str, Any]:
     e = order.execution
     found: dict[str, Any] = {}
     kind = e["datatype"]
@@ -285,7 +290,7 @@ def _precision(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _overlap(order: Order, report: Report) -> dict[str, Any]:
+def _overlap_flags(order: Order, report: Report) -> dict[str, Any]:
     e = order.execution
     kind = e["tensor_par_comm_type"]
     if kind == "p2p_rs_ag":
@@ -310,7 +315,7 @@ def _overlap(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _software(order: Order, report: Report) -> dict[str, Any]:
+def _software_flags(order: Order, report: Report) -> dict[str, Any]:
     e = order.execution
     found: dict[str, Any] = {"transformer_impl": "transformer_engine", "attention_backend": "auto"}
     kernel = e["attention_kernel"]
@@ -342,7 +347,7 @@ def _software(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _networks(order: Order, report: Report) -> dict[str, Any]:
+def _network_flags(order: Order, report: Report) -> dict[str, Any]:
     """Networks follow from the order of ranks, of which there are two; what neither says cannot be said."""
     e = order.execution
     tensor, data, pipeline = (

@@ -20,9 +20,9 @@ from engine.launch.contract import (
     UnknownValue,
     Written,
 )
-from engine.launch.launchers import header, torchrun
+from engine.launch.launchers import script_header, torchrun_command
 from engine.launch.megatron.arguments import Arguments, Dialect, hidden_areas
-from engine.launch.megatron.constraints import refusal
+from engine.launch.megatron.constraints import check_arguments
 from engine.launch.megatron.framework import environment_of
 from engine.launch.megatron.model_reading import read_model
 from engine.launch.megatron.parser import flags_of, name_effects
@@ -31,7 +31,7 @@ from engine.launch.megatron.writing import Groups, groups_of
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS, TERMS
 from engine.launch.megatron_bridge.nemo_keys import is_nemo
 from engine.launch.megatron_bridge.recipe_text import BASE, RecipeKeys, from_python, from_words, from_yaml
-from engine.launch.report import Report, truth
+from engine.launch.report import Report, parse_flag
 from engine.launch.settings import is_hidden
 from engine.launch.shapes import shape_of
 
@@ -93,8 +93,8 @@ class MegatronBridge:
         """
         report = Report()
         groups = groups_of(order, report)
-        keys = _keys(groups, order)
-        reason = refusal(self._arguments(keys, Report()), order.nodes * order.gpus_per_node)
+        keys = _configuration_keys(groups, order)
+        reason = check_arguments(self._arguments(keys, Report()), order.nodes * order.gpus_per_node)
         if reason:
             raise LaunchError(f"Megatron-Bridge refuses this execution: {reason.replace('--', '')}.")
         lists = {which: tuple(map(_said_by_keys, report.listed(which)))
@@ -104,24 +104,24 @@ class MegatronBridge:
             if not keys.get("model.cpu_offloading_weights"):
                 lists["not_expressible"] += ("weight_offload: only with offloaded activations of whole layers",)
         lists["not_modelled"] = (*lists["not_modelled"], _TO_REPLACE)
-        text = _program(self, order, keys, lists)
+        text = _program_text(self, order, keys, lists)
         return Written(
             self.name, self.title, self.version, (LaunchFile("pretrain_megatron_bridge.py", text, "python"),), keys,
             *lists.values(),
         )  # fmt: skip
 
     def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
-        """Returns the keys of a recipe: Python, a command that runs one, or YAML; None where there are none.
+        """Return the keys of a recipe: Python, a command that runs one, or YAML; None without any.
 
         Args:
-            text: of the file.
-            name: of the file.
-            recipe: name of a function of a Python file; the first for pretraining where None.
+            text: text of the file.
+            name: file name.
+            recipe: name of a function of a Python file; the first for pretraining if None.
         """
         ending = name.lower().rpartition(".")[2]
         if ending in ("yaml", "yml"):
             keys = from_yaml(text, name)
-            return None if keys is None else _found(keys, *_gpus_of(keys.values, keys.origins))
+            return None if keys is None else _found_keys(keys, *_gpus_of(keys.values, keys.origins))
         if ending == "py" or (
             not text.startswith("#!/bin") and re.search(r"^(import|from) [a-z_.]+", text, re.MULTILINE)
         ):
@@ -130,8 +130,8 @@ class MegatronBridge:
                 return None
             if started := _TORCHRUN.search(text):
                 line = text[: started.start()].count("\n") + 1
-                return _found(keys, int(started[1]) * int(started[2]), Origin("stated", "torchrun", name, line))
-            return _found(keys, *_gpus_of(keys.values, keys.origins))
+                return _found_keys(keys, int(started[1]) * int(started[2]), Origin("stated", "torchrun", name, line))
+            return _found_keys(keys, *_gpus_of(keys.values, keys.origins))
         launch = launch_in(text, _MARKS, name)
         if launch is None or not any(word.text.startswith(_MARKS) for word in launch.words):
             return None
@@ -182,7 +182,7 @@ class MegatronBridge:
         if "layers" not in report.model.values_known:
             report.leave("the model's shape")
         read_execution(args, report)
-        if (known := report.execution.known("num_procs")) and (reason := refusal(args, known)):
+        if (known := report.execution.known("num_procs")) and (reason := check_arguments(args, known)):
             report.refuse(reason)
         return report.reading(self.name, self.version, flags)
 
@@ -213,12 +213,14 @@ class MegatronBridge:
                     name_effects({_ARGUMENTS[key]: value}, KEYS, report)
             elif key not in _ALSO_READ and key != BASE:
                 _name_effect(key, value, report)
-        _overlaps(said, flags, names)
-        _precisions(said, flags, names)
+        _read_overlaps(said, flags, names)
+        _read_precisions(said, flags, names)
         for key in ("dataset.seq_length", "dataset.sequence_length"):
             if key in flags and said.get("seq_length") is None:
                 said["seq_length"], names["seq_length"] = flags[key], key
-        _switch(said, flags, names, "share_embeddings_and_output_weights", "untie_embeddings_and_output_weights")
+        _read_tied_embeddings(
+            said, flags, names, "share_embeddings_and_output_weights", "untie_embeddings_and_output_weights"
+        )
         impl, scope = str(said.get("cuda_graph_impl") or "none").lower(), str(flags.get("model.cuda_graph_scope") or "")
         if impl == "local" and "full_iteration" in scope.lower():
             said["cuda_graph_impl"] = "full_iteration"
@@ -226,29 +228,31 @@ class MegatronBridge:
             said["cpu_offloading_num_layers"] = 0
         for key in ("cpu_offloading_weights", "cpu_offloading_activations", "cpu_offloading"):
             if said.get(key) is not None and not isinstance(said[key], UnknownValue):
-                said[key] = truth(said[key], key)
+                said[key] = parse_flag(said[key], key)
         for key, name in (("dist.use_megatron_fsdp", "use_megatron_fsdp"),
                           ("comm_overlap.overlap_param_gather_with_optimizer_step",
                            "overlap_param_gather_with_optimizer_step")):  # fmt: skip
-            if isinstance(flags.get(key), UnknownValue) or truth(flags.get(key), key):
+            if isinstance(flags.get(key), UnknownValue) or parse_flag(flags.get(key), key):
                 said[name], names[name] = flags.get(key) or True, key
         return Arguments(said, BRIDGE, {**names, "fp8_recipe": "mixed_precision fp8 recipe", "fp4_recipe":
                                         "mixed_precision fp4 recipe"}, report, hidden)  # fmt: skip
 
 
-def _switch(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str], shared: str, untied: str) -> None:
+def _read_tied_embeddings(
+    said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str], shared: str, untied: str
+) -> None:
     """Tied embeddings, which Megatron-Core's argument says the other way round."""
     value = said.pop(shared, None)
     if value is not None:
-        said[untied] = value if isinstance(value, UnknownValue) else not truth(value, shared)
+        said[untied] = value if isinstance(value, UnknownValue) else not parse_flag(value, shared)
         names[untied] = KEYS[shared]
 
 
 def _is_off(value: Any, name: str) -> bool:
-    return value is not None and not isinstance(value, UnknownValue) and not truth(value, name)
+    return value is not None and not isinstance(value, UnknownValue) and not parse_flag(value, name)
 
 
-def _found(keys: RecipeKeys, gpus: int | None, origin: Origin | None) -> Found:
+def _found_keys(keys: RecipeKeys, gpus: int | None, origin: Origin | None) -> Found:
     origins = keys.origins | ({"gpus": origin} if origin is not None else {})
     return Found(keys.values, gpus, {}, tuple(keys.unread), tuple(keys.remarks), origins, recipes=keys.recipes)
 
@@ -268,7 +272,7 @@ def _name_effect(key: str, value: Any, report: Report) -> None:
 
 
 def _gpus_of(keys: Mapping[str, Any], origins: Mapping[str, Origin]) -> tuple[int | None, Origin | None]:
-    """GPUs of a trainer of NeMo, nodes times those of each, and where they stand."""
+    """Return the GPUs of a NeMo trainer, nodes times devices of each, and their origin."""
     nodes, each = keys.get("--nodes", 1), keys.get("--gpus_per_node")
     for value in (nodes, each):
         if isinstance(value, UnknownValue):
@@ -308,7 +312,7 @@ _MODEL_FIELDS_WITHOUT_BEARING: Final = frozenset({
 })  # fmt: skip
 
 
-def _overlaps(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str]) -> None:
+def _read_overlaps(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str]) -> None:
     """Overlap of gradients: a `comm_overlap` object decides, and where it says nothing it is on with several replicas
     and the distributed optimizer."""
     for name in ("tp_comm_overlap", "overlap_moe_expert_parallel_comm"):
@@ -324,8 +328,8 @@ def _overlaps(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, s
         said["overlap_param_gather"] = said["overlap_grad_reduce"]
 
 
-def _precisions(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str]) -> None:
-    """Datatypes from a recipe of mixed precision, and what is said beside its name."""
+def _read_precisions(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str]) -> None:
+    """Read datatypes from a recipe of mixed precision, and from keys next to its name."""
     given = flags.get("mixed_precision")
     own = {name: flags[key] for name in ("bf16", "fp16", "fp8", "fp8_recipe", "fp4", "fp4_recipe")
            if (key := f"mixed_precision.{name}") in flags}  # fmt: skip
@@ -357,12 +361,12 @@ def _precisions(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str,
         wide, key = flags.get("ddp.grad_reduce_in_fp32"), "ddp.grad_reduce_in_fp32"
     if wide is not None:
         names |= {"grad_reduce_in_bf16": key, "accumulate_allreduce_grads_in_fp32": key}
-        known = wide if isinstance(wide, UnknownValue) else truth(wide, "grad_reduce_in_fp32")
+        known = wide if isinstance(wide, UnknownValue) else parse_flag(wide, "grad_reduce_in_fp32")
         said["grad_reduce_in_bf16"] = known if isinstance(known, UnknownValue) else not known
         said["accumulate_allreduce_grads_in_fp32"] = known
 
 
-def _keys(groups: Groups, order: Order) -> dict[str, Any]:
+def _configuration_keys(groups: Groups, order: Order) -> dict[str, Any]:
     """Keys of the configuration from arguments of Megatron-Core."""
     a = {name: value for group in groups.values() for name, value in group.items()}
     keys: dict[str, Any] = {}
@@ -429,15 +433,15 @@ _DTYPES: Final = {"bf16": "torch.bfloat16", "fp32": "torch.float32"}
 _FUNCTIONS: Final = {True: "torch.nn.functional.silu", False: "torch.nn.functional.gelu"}
 
 
-def _program(framework: MegatronBridge, order: Order, keys: Mapping[str, Any], lists: Mapping[str, Any]) -> str:
+def _program_text(framework: MegatronBridge, order: Order, keys: Mapping[str, Any], lists: Mapping[str, Any]) -> str:
     """The program: a bare recipe, every key assigned, and the call that trains."""
     headings = dict(zip(lists, ("Not expressible there", "Set there, not modelled", "Remarks"), strict=True))
-    told = header(f"{framework.title} ({framework.version})", order,
+    told = script_header(f"{framework.title} ({framework.version})", order,
                   {headings[which]: sentences for which, sentences in lists.items()})  # fmt: skip
     latent = "model.multi_latent_attention" in keys
     precision = keys["mixed_precision"]
     lines = [
-        told, "#", "# On every node:", f"#   {torchrun(order)} pretrain_megatron_bridge.py", "",
+        told, "#", "# On every node:", f"#   {torchrun_command(order)} pretrain_megatron_bridge.py", "",
         "import os", "", "import torch",
         *(["from megatron.bridge.models.mla_provider import MLAModelProvider"] if latent else []),
         "from megatron.bridge.recipes.gpt.vanilla_gpt import vanilla_gpt_pretrain_config",

@@ -50,7 +50,7 @@ _OWN: Final = frozenset({
 
 
 def is_nemo(values: Mapping[str, Any]) -> bool:
-    """Returns whether keys are those of a configuration of NeMo 1 or 2.
+    """Return whether keys belong to a configuration of NeMo 1 or 2.
 
     Args:
         values: by key.
@@ -66,11 +66,11 @@ def known_nemo_key(key: str) -> bool:
     Args:
         key: any.
     """
-    renamed = _renamed(key)
+    renamed = _rename_key(key)
     return renamed in KEYS.values() or renamed != key or key.startswith(("--", "mixed_precision"))
 
 
-def _renamed(key: str) -> str:
+def _rename_key(key: str) -> str:
     inner = key.removeprefix("trainer.strategy.")
     found = key if inner == key else inner if inner.startswith("ddp.") else f"model.{inner}"
     return _NEMO.get(found, found)
@@ -79,7 +79,7 @@ def _renamed(key: str) -> str:
 def with_keys_of_bridge(
     values: Mapping[str, Any], origins: Mapping[str, Origin]
 ) -> tuple[dict[str, Any], dict[str, Origin]]:
-    """Returns values and origins with NeMo's keys by those of Megatron-Bridge; a key that is written out counts more.
+    """Return values and origins with NeMo's keys renamed to Megatron-Bridge's; a key that is written out counts more.
 
     Args:
         values: by key.
@@ -88,16 +88,16 @@ def with_keys_of_bridge(
     kept: dict[str, Any] = {}
     places: dict[str, Origin] = {}
     for key, value in values.items():
-        renamed = _renamed(key)
+        renamed = _rename_key(key)
         if renamed != key and renamed in values:
             continue
-        kept[renamed] = _meaning(key, value)
+        kept[renamed] = _convert_value(key, value)
         if key in origins:
             places[renamed] = origins[key]
     return kept, places
 
 
-def _meaning(key: str, value: Any) -> Any:
+def _convert_value(key: str, value: Any) -> Any:
     """A value as Megatron-Bridge has it; unknown where NeMo has no such word."""
     if isinstance(value, UnknownValue) or value is None:
         return value

@@ -18,7 +18,7 @@ from engine.launch.command_words import CommandWords
 from engine.launch.contract import LaunchError, Origin, UnknownValue
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS, SHORT
 from engine.launch.megatron_bridge.nemo_keys import NEMO_PRECISIONS, is_nemo, known_nemo_key, with_keys_of_bridge
-from engine.launch.yaml_files import flattened, read_yaml
+from engine.launch.yaml_files import flatten_table, read_yaml
 from models.documents import shown
 
 __all__ = ["BASE", "RecipeKeys", "from_python", "from_words", "from_yaml"]
@@ -30,7 +30,7 @@ _TABLES: Final = _ROOMS | {
     "profiling", "rerun_state_machine", "ft", "straggler", "nvrx_straggler", "peft", "inprocess_restart", "env_vars",
     "tensor_inspect", "exp_manager", "defaults", "hydra", "run", "inference", "cluster", "strategy", "seed", "logging",
 }  # fmt: skip
-"""Tables of Megatron-Bridge's and NeMo's YAML; a file with others is somebody else's."""
+"""Tables of Megatron-Bridge's and NeMo's YAML; a file with other tables belongs to another program."""
 _CALLS: Final = {
     "MegatronStrategy": "model", "DistributedDataParallelConfig": "ddp", "MegatronCommOverlapCallback": "comm_overlap",
     "CommOverlapConfig": "comm_overlap", "GPTModelProvider": "model", "MLAModelProvider": "model",
@@ -75,7 +75,7 @@ class RecipeKeys:
     """Names of the recipes of which the file has several."""
 
     def renamed(self) -> RecipeKeys:
-        """Returns the same with NeMo's keys by those of Megatron-Bridge."""
+        """Return the same keys with NeMo's names replaced by Megatron-Bridge's."""
         self.values, self.origins = with_keys_of_bridge(self.values, self.origins)
         return self
 
@@ -118,30 +118,30 @@ def from_words(words: CommandWords) -> dict[str, Any]:
 
 
 def from_python(text: str, name: str = "", recipe: str | None = None) -> RecipeKeys | None:
-    """Returns keys and values that Python text assigns; None for what is no Python.
+    """Return keys and values that Python text assigns; None for text that is not Python.
 
-    Of several recipes the one that is asked for counts, else the first for pretraining, after the statements outside
-    of functions and in functions that are no recipes.
+    Of several recipes the requested one counts, else the first for pretraining, after the statements outside of
+    functions and in functions that are not recipes.
 
     Args:
-        text: of a recipe.
-        name: of the file.
+        text: text of a recipe.
+        name: file name.
         recipe: name of a function.
 
     Raises LaunchError for a recipe that the file does not have.
     """
-    if _nesting(text) > MOST_DEPTH:
+    if _nesting_depth(text) > MOST_DEPTH:
         return None
     try:
-        return _read(ast.parse(text), name, recipe, "MegatronStrategy" in text)
+        return _read_tree(ast.parse(text), name, recipe, "MegatronStrategy" in text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         if isinstance(problem, LaunchError):
             raise
         return None
 
 
-def _read(tree: ast.Module, file: str, recipe: str | None, together: bool) -> RecipeKeys:
-    """What `from_python` returns. together: whether helper functions make one recipe, as in NeMo 2."""
+def _read_tree(tree: ast.Module, file: str, recipe: str | None, together: bool) -> RecipeKeys:
+    """Return the result of `from_python`. together: whether helper functions make one recipe, as in NeMo 2."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if len(functions) > MOST_FUNCTIONS:
         raise LaunchError(f"{shown(file)[1:-1]} has {len(functions):,} functions; at most {MOST_FUNCTIONS} are read.")
@@ -151,11 +151,11 @@ def _read(tree: ast.Module, file: str, recipe: str | None, together: bool) -> Re
     recipes = [name for name in assigning if _RECIPE.search(name) and not name.startswith("_")] or (
         [] if together else [name for name in assigning if not name.startswith("_")] or assigning
     )
-    chosen = _chosen(recipes, recipe, file)
+    chosen = _choose_recipe(recipes, recipe, file)
     keys = outside.keys
     if chosen is not None:
-        own = _parameters(tree, functions, chosen, file, outside.names)
-        bound = _bound(functions[chosen], functions, _Python(file, outside.names, functions[chosen], own))
+        own = _called_parameters(tree, functions, chosen, file, outside.names)
+        bound = _bound_parameters(functions[chosen], functions, _Python(file, outside.names, functions[chosen], own))
         bound[chosen] = own
     else:
         bound = {}
@@ -178,7 +178,7 @@ def _read(tree: ast.Module, file: str, recipe: str | None, together: bool) -> Re
     return keys.renamed()
 
 
-def _chosen(recipes: Sequence[str], asked: str | None, file: str) -> str | None:
+def _choose_recipe(recipes: Sequence[str], asked: str | None, file: str) -> str | None:
     if asked is not None and asked not in recipes:
         known = ", ".join(recipes) or "none"
         raise LaunchError(f"{shown(file)[1:-1]} has no recipe {shown(asked)}; it has {known[:400]}.")
@@ -188,7 +188,7 @@ def _chosen(recipes: Sequence[str], asked: str | None, file: str) -> str | None:
     return next((name for name in training if "pretrain" in name), training[-1])
 
 
-def _bound(
+def _bound_parameters(
     node: ast.FunctionDef, functions: Mapping[str, ast.FunctionDef], reader: _Python
 ) -> dict[str, dict[str, Any]]:
     """By function that a recipe calls, the values of the parameters that it gives; unknown ones are `_OPEN`."""
@@ -202,14 +202,14 @@ def _bound(
     return found
 
 
-def _parameters(
+def _called_parameters(
     tree: ast.Module, functions: Mapping[str, ast.FunctionDef], recipe: str, file: str, names: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Values that calls in the file give to parameters of a recipe; `_OPEN` where calls differ or are not known."""
     arguments = functions[recipe].args
     named = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
     every = [*named, *(each.arg for each in arguments.kwonlyargs)]
-    defaults = _defaults(arguments)
+    defaults = _default_parameters(arguments)
     calls: list[dict[str, Any]] = []
     for node in tree.body:
         if node is functions[recipe]:
@@ -218,9 +218,9 @@ def _parameters(
         for call in ast.walk(node):
             if not isinstance(call, ast.Call):
                 continue
-            path = (_path(call.func, whole=True) or "").rpartition(".")[2]
+            path = (_attribute_path(call.func, whole=True) or "").rpartition(".")[2]
             wraps = path in _WRAPPERS and bool(call.args)
-            if (_path(call.args[0], whole=True) if wraps else path) != recipe:
+            if (_attribute_path(call.args[0], whole=True) if wraps else path) != recipe:
                 continue
             if reader is None:
                 function = node if isinstance(node, ast.FunctionDef) else None
@@ -241,7 +241,7 @@ def _parameters(
     }  # fmt: skip
 
 
-def _defaults(arguments: ast.arguments) -> dict[str, Any]:
+def _default_parameters(arguments: ast.arguments) -> dict[str, Any]:
     """Parameters that have a default, with it."""
     named = [*arguments.posonlyargs, *arguments.args]
     pairs: list[tuple[ast.arg, ast.expr | None]] = []
@@ -251,7 +251,7 @@ def _defaults(arguments: ast.arguments) -> dict[str, Any]:
     return {each.arg: value.value for each, value in pairs if isinstance(value, ast.Constant)}
 
 
-def _nesting(text: str) -> int:
+def _nesting_depth(text: str) -> int:
     depth = deepest = 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -273,7 +273,7 @@ class _Python:
         if function is not None:
             for each in (*function.args.args, *function.args.kwonlyargs):
                 self.names.pop(each.arg, None)
-            self.names |= _defaults(function.args)
+            self.names |= _default_parameters(function.args)
         for name, value in (bound or {}).items():
             self.names.pop(name, None)
             if value is not _OPEN:
@@ -314,7 +314,7 @@ class _Python:
                 elif isinstance(each, ast.AnnAssign) and each.value is not None:
                     self._assign(each.target, each.value)
                 elif isinstance(each, ast.AugAssign):
-                    self._put_unknown(_path(each.target), each)
+                    self._put_unknown(_attribute_path(each.target), each)
                 elif isinstance(each, ast.Call):
                     self._call(each)
 
@@ -362,7 +362,7 @@ class _Python:
             self.keys.unread[f"{key} = {told}: what this is does not stand there."] = None
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
-        key = _path(target)
+        key = _attribute_path(target)
         if key is not None:
             self.value(key, value)
         elif isinstance(target, ast.Name):
@@ -371,15 +371,15 @@ class _Python:
             if known is not _OPEN:
                 self.names[target.id] = known
             elif isinstance(value, ast.Call):
-                name = _path(value.func, whole=True) or ""
+                name = _attribute_path(value.func, whole=True) or ""
                 if name.endswith("_config") and not name.startswith("_"):
                     self._put_base(name.rpartition(".")[2], value)
 
     def _call(self, node: ast.Call) -> None:
-        path = _path(node.func, whole=True) or ""
+        path = _attribute_path(node.func, whole=True) or ""
         name = path.rpartition(".")[2]
         if name in _WRAPPERS and node.args:
-            name = (_path(node.args[0], whole=True) or "").rpartition(".")[2]
+            name = (_attribute_path(node.args[0], whole=True) or "").rpartition(".")[2]
         room = _CALLS.get(name)
         if match := _MODEL_CLASS.fullmatch(name):
             room = "model"
@@ -428,11 +428,11 @@ class _Python:
             return _OPEN
 
     def value(self, key: str, node: ast.expr) -> None:
-        """Notes a key with what is assigned to it, or the keys within."""
+        """Store a key with its assigned value, or the keys within it."""
         if isinstance(node, ast.Call):
             self._value_of_call(key, node)
             return
-        if isinstance(node, ast.Attribute) and _CONSTANT.match(_path(node, whole=True) or ""):
+        if isinstance(node, ast.Attribute) and _CONSTANT.match(_attribute_path(node, whole=True) or ""):
             self._put(key, node.attr, node)
             return
         known = self.known(node)
@@ -446,9 +446,9 @@ class _Python:
             self._put_unknown(key, node)
 
     def _value_of_call(self, key: str, node: ast.Call) -> None:
-        name = (_path(node.func, whole=True) or "").rpartition(".")[2]
+        name = (_attribute_path(node.func, whole=True) or "").rpartition(".")[2]
         if name in _WRAPPERS and node.args:
-            name = (_path(node.args[0], whole=True) or "").rpartition(".")[2]
+            name = (_attribute_path(node.args[0], whole=True) or "").rpartition(".")[2]
         if name in PRECISIONS or name in NEMO_PRECISIONS:
             self._put(key, name, node)
         elif key == "mixed_precision" and name not in _CALLS:
@@ -463,8 +463,8 @@ class _Python:
             self._put_unknown(key, node)
 
 
-def _path(node: ast.expr, whole: bool = False) -> str | None:
-    """The path of an attribute without the name of the configuration, None where it is none of one."""
+def _attribute_path(node: ast.expr, whole: bool = False) -> str | None:
+    """Return the path of an attribute without the name of the configuration, None for other expressions."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -479,20 +479,19 @@ def _path(node: ast.expr, whole: bool = False) -> str | None:
 
 
 def from_yaml(text: str, name: str = "") -> RecipeKeys | None:
-    """Returns keys and values of the YAML in which Megatron-Bridge and NeMo write a configuration down; None for the
-    YAML of others.
+    """Return keys and values of the YAML that Megatron-Bridge and NeMo write; None for other YAML.
 
     Args:
-        text: of the file.
-        name: of the file.
+        text: text of the file.
+        name: file name.
 
-    Raises LaunchError for what is not YAML.
+    Raises LaunchError for invalid YAML.
     """
     if not any(f"{table}:" in text or f'{table}"' in text for table in ("model", "trainer")):
         return None
     document = read_yaml(text, name)
     keys = RecipeKeys()
-    for path, value in _leaves(document.values):
+    for path, value in _leaf_values(document.values):
         keys.values[".".join(path)] = value
         keys.origins[".".join(path)] = document.origin(*path)
     own = is_nemo(keys.values)
@@ -505,7 +504,7 @@ def from_yaml(text: str, name: str = "") -> RecipeKeys | None:
     return keys if own or deciding & {*keys.values} else None
 
 
-def _leaves(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for path, value in flattened(values):
+def _leaf_values(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for path, value in flatten_table(values):
         if len(".".join(path)) < 400:
             yield path, value

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-__all__ = ["NoNumberError", "calculate"]
+__all__ = ["NoNumberError", "calculate_expression"]
 
 DEEPEST: Final = 40
 """Brackets within brackets."""
@@ -31,14 +31,14 @@ class NoNumberError(ValueError):
     """An expression has no value."""
 
 
-def _divided(left: int, right: int) -> int:
+def _divide_truncated(left: int, right: int) -> int:
     quotient = abs(left) // abs(right)
     return quotient if (left < 0) == (right < 0) else -quotient
 
 
 _OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
-    "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "/": _divided,
-    "%": lambda left, right: left - right * _divided(left, right), "&": int.__and__, "|": int.__or__,
+    "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "/": _divide_truncated,
+    "%": lambda left, right: left - right * _divide_truncated(left, right), "&": int.__and__, "|": int.__or__,
     "^": int.__xor__, "<<": lambda left, right: left << right, ">>": lambda left, right: left >> right,
     "**": lambda left, right: left**right, "==": lambda left, right: int(left == right),
     "!=": lambda left, right: int(left != right), "<": lambda left, right: int(left < right),
@@ -54,7 +54,7 @@ class _Parser:
         self.read = read
         self.write = write
         self.is_idle = False
-        """Whether a branch is passed over: its variables are neither asked for nor set."""
+        """True in a branch that is skipped: its variables are neither read nor set."""
         place = 0
         text = text.rstrip()
         if len(text) > LONGEST:
@@ -165,7 +165,7 @@ class _Parser:
             else:
                 value = 0 if self.is_idle else self.read(token)
         else:
-            value = self.bounded(_number(token))
+            value = self.bounded(_parse_number(token))
         return value
 
     def changed(self, name: str, step: int) -> int:
@@ -176,7 +176,7 @@ class _Parser:
         return value
 
 
-def _number(token: str) -> int:
+def _parse_number(token: str) -> int:
     if not token or len(token) > 40:
         raise NoNumberError(token[:40])
     base, sign, digits = token.partition("#")
@@ -192,7 +192,7 @@ def _number(token: str) -> int:
         raise NoNumberError(token) from None
 
 
-def calculate(text: str, read: Callable[[str], int], write: Callable[[str, int], None]) -> int:
+def calculate_expression(text: str, read: Callable[[str], int], write: Callable[[str, int], None]) -> int:
     """Returns the value of an expression.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a variable is after branches of which nobody knows the one that is taken."""
+"""Values of variables after branches of which the taken one is unknown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from engine.launch.shell.state import State, Variable
 from engine.launch.shell.values import Array, Segment, Value, has_hole, text_of
 
-__all__ = ["marked", "merged", "words_of"]
+__all__ = ["mark_default", "merge_values", "words_of"]
 
 MOST_SHOWN: Final = 4
 """Values that an expression without a value lists."""
@@ -16,19 +16,21 @@ SHORTEST_OF_MANY: Final = 200
 """Characters from which a value is shortened where several are listed."""
 
 
-def merged(state: State, name: str, candidates: Sequence[Variable | None], line: int, file: str) -> Variable | None:
-    """Returns what a variable is after open branches, None where no branch sets it.
+def merge_values(
+    state: State, name: str, candidates: Sequence[Variable | None], line: int, file: str
+) -> Variable | None:
+    """Return the value of a variable after open branches, None if no branch sets it.
 
     One value in all branches is that value. Where branches only add, the longest counts. Of an argument of the script
     and a known value, the known one is the script's default. Words that the branches share are kept, values of a flag
     that differ have no value, and so has any other text that differs.
 
     Args:
-        state: of the script.
-        name: of the variable.
-        candidates: what it is after each branch, in their order; None where it is not set.
-        line: of the branches.
-        file: of the branches.
+        state: state of the script.
+        name: name of the variable.
+        candidates: its value after each branch, in their order; None if unset.
+        line: line of the branches.
+        file: file of the branches.
     """
     if any(isinstance(each, tuple) for each in candidates):
         candidates = [None if isinstance(each, Array) and not each.items else each for each in candidates]
@@ -44,11 +46,11 @@ def merged(state: State, name: str, candidates: Sequence[Variable | None], line:
     if len(distinct) == 1:
         if len(given) == len(candidates) or _is_flags(distinct[0]) or has_hole(distinct[0]) or not distinct[0]:
             return values[0]
-        return _open(state, name, [*distinct, None], line, file)
+        return _open_value(state, name, [*distinct, None], line, file)
     known = [each for each in distinct if not _needs_arguments(state, each)]
     if len(known) == 1 and len(known) < len(distinct):
         value = values[texts.index(known[0])]
-        return _marked(value, name)
+        return _mark_segments(value, name)
     longest = max(distinct, key=len)
     if (
         longest
@@ -58,11 +60,11 @@ def merged(state: State, name: str, candidates: Sequence[Variable | None], line:
         return values[texts.index(longest)]
     if all(_is_flags(each) for each in distinct if each):
         words = [words_of(value) for value in values if text_of(value)]
-        return _spaced(_merged_words(state, words, line, file))
-    return _open(state, name, [*distinct, *([None] if len(given) < len(candidates) else [])], line, file)
+        return _join_words(_merged_words(state, words, line, file))
+    return _open_value(state, name, [*distinct, *([None] if len(given) < len(candidates) else [])], line, file)
 
 
-def marked(value: Variable | None, name: str) -> Variable | None:
+def mark_default(value: Variable | None, name: str) -> Variable | None:
     """Returns a value as the script's default: its arguments may give another one.
 
     Args:
@@ -70,11 +72,11 @@ def marked(value: Variable | None, name: str) -> Variable | None:
         name: of the variable.
     """
     if isinstance(value, Array):
-        return Array({key: _marked(each, name) for key, each in value.items.items()}, value.is_map)
-    return None if value is None else _marked(value, name)
+        return Array({key: _mark_segments(each, name) for key, each in value.items.items()}, value.is_map)
+    return None if value is None else _mark_segments(value, name)
 
 
-def _marked(value: Value, name: str) -> Value:
+def _mark_segments(value: Value, name: str) -> Value:
     return tuple(each if each.default else each._replace(default=f"${name}") for each in value)
 
 
@@ -88,17 +90,17 @@ def _merged_arrays(state: State, name: str, given: Sequence[Variable], line: int
         return arrays[longest]
     if any(each.is_map for each in arrays):
         keys = dict.fromkeys(key for each in arrays for key in each.items)
-        items = {key: merged(state, f"{name}[{key}]", [each.items.get(key) for each in arrays], line, file)
+        items = {key: merge_values(state, f"{name}[{key}]", [each.items.get(key) for each in arrays], line, file)
                  for key in keys}  # fmt: skip
         return Array({key: value for key, value in items.items() if isinstance(value, tuple)}, is_map=True)
     if all(any(text.startswith("-") for text in each) for each in texts if each):
         words = [[word for value in each for word in (words_of(value) or [value])] for each in lists if each]
         return Array(dict(enumerate(_merged_words(state, words, line, file))))
     if len({len(each) for each in lists}) == 1:
-        merged_items = [merged(state, f"{name}[{place}]", items, line, file)
+        merged_items = [merge_values(state, f"{name}[{place}]", items, line, file)
                         for place, items in enumerate(zip(*lists, strict=True))]  # fmt: skip
         return Array({place: value for place, value in enumerate(merged_items) if isinstance(value, tuple)})
-    return Array({0: _open(state, f"{name}[@]", [" ".join(each) for each in texts], line, file)})
+    return Array({0: _open_value(state, f"{name}[@]", [" ".join(each) for each in texts], line, file)})
 
 
 def _is_flags(text: str) -> bool:
@@ -109,7 +111,7 @@ def _needs_arguments(state: State, text: str) -> bool:
     return any(each.is_argument for each in state.holes.within(text))
 
 
-def _open(state: State, name: str, texts: Sequence[str | None], line: int, file: str) -> Value:
+def _open_value(state: State, name: str, texts: Sequence[str | None], line: int, file: str) -> Value:
     shown = ["not set" if text is None else repr("") if not text else state.holes.shown(text)[:SHORTEST_OF_MANY]
              for text in texts]  # fmt: skip
     if len(shown) > MOST_SHOWN:
@@ -137,7 +139,7 @@ def words_of(value: Value) -> list[Value]:
     return [tuple(each) for each in words]
 
 
-def _spaced(words: Sequence[Value]) -> Value:
+def _join_words(words: Sequence[Value]) -> Value:
     found: list[Segment] = []
     for word in words:
         if found and word:
@@ -174,12 +176,12 @@ def _merged_words(state: State, candidates: Sequence[Sequence[Value]], line: int
             for own, other in zip(mine, places, strict=True):
                 first, second = text_of(words[other]), text_of(last[own])
                 if first != second:
-                    shown = f"{_without(first, flag)} or {_without(second, flag)}"
+                    shown = f"{_without_flag(first, flag)} or {_without_flag(second, flag)}"
                     hole = state.hole(state.holes.shown(shown), line, file)
                     beginning = (Segment(f"{flag}=", line, file),) if second.startswith(f"{flag}=") else ()
                     last[own] = (*beginning, *hole)
     return last
 
 
-def _without(text: str, flag: str) -> str:
+def _without_flag(text: str, flag: str) -> str:
     return text.removeprefix(f"{flag}=")

@@ -1,14 +1,18 @@
-"""Conditions of shell scripts, as far as words and numbers decide them; what needs a machine stays open."""
+"""Conditions of shell scripts, as far as words and numbers decide them; tests of files or programs stay open."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from engine.launch.shell.expansion import Expander, Spot
 from engine.launch.shell.patterns import Pattern
+from engine.launch.shell.source import Raw
+from engine.launch.shell.state import State
+from engine.launch.shell.values import has_hole
 
-__all__ = ["Operand", "holds"]
+__all__ = ["Conditions", "Operand"]
 
 Operand = tuple[list[tuple[str, bool]], str | None]
 """A word of a condition: its pieces of text, each with whether it was quoted, and its text; None without a value."""
@@ -18,8 +22,8 @@ _NUMBERS: Final[Mapping[str, Callable[[int, int], bool]]] = {
 _NUMBER: Final = re.compile(r"[+-]?\d{1,18}")
 
 
-def holds(operands: Sequence[Operand | str], has_patterns: bool) -> bool | None:
-    """Returns whether a condition holds, None where its words do not decide it.
+def evaluate_condition(operands: Sequence[Operand | str], has_patterns: bool) -> bool | None:
+    """Return whether a condition holds, None if its words do not decide it.
 
     Args:
         operands: words between the brackets; operators (`&&`, `||`, `(`, `)`, `!`) as text.
@@ -35,7 +39,7 @@ def holds(operands: Sequence[Operand | str], has_patterns: bool) -> bool | None:
         elif operand == ")":
             if len(stack) == 1:
                 return None
-            value = _combined(stack.pop())
+            value = _combine_terms(stack.pop())
             stack[-1].append(value)
             place += 1
         elif isinstance(operand, str):
@@ -45,13 +49,15 @@ def holds(operands: Sequence[Operand | str], has_patterns: bool) -> bool | None:
             end = place
             while end < len(operands) and not isinstance(operands[end], str):
                 end += 1
-            stack[-1].append(_single([each for each in operands[place:end] if not isinstance(each, str)], has_patterns))
+            stack[-1].append(
+                _evaluate_test([each for each in operands[place:end] if not isinstance(each, str)], has_patterns)
+            )
             place = end
-    return _combined(stack[0]) if len(stack) == 1 else None
+    return _combine_terms(stack[0]) if len(stack) == 1 else None
 
 
-def _combined(terms: Sequence[bool | str | None]) -> bool | None:
-    """Returns the value of terms joined by `!`, `&&` (which binds closer) and `||`."""
+def _combine_terms(terms: Sequence[bool | str | None]) -> bool | None:
+    """Return the value of terms joined by `!`, `&&` (which binds closer) and `||`."""
     either: bool | None = False
     both: bool | None = True
     negated = False
@@ -63,7 +69,7 @@ def _combined(terms: Sequence[bool | str | None]) -> bool | None:
             elif term == "&&" and not is_value_next:
                 is_value_next = True
             elif term == "||" and not is_value_next:
-                either, both, is_value_next = _either(either, both), True, True
+                either, both, is_value_next = _either_holds(either, both), True, True
             else:
                 return None
         elif not is_value_next:
@@ -72,14 +78,14 @@ def _combined(terms: Sequence[bool | str | None]) -> bool | None:
             value = not term if negated and term is not None else term
             negated, is_value_next = False, False
             both = False if both is False or value is False else None if None in (both, value) else True
-    return None if is_value_next and terms else _either(either, both) if terms else False
+    return None if is_value_next and terms else _either_holds(either, both) if terms else False
 
 
-def _either(left: bool | None, right: bool | None) -> bool | None:
+def _either_holds(left: bool | None, right: bool | None) -> bool | None:
     return True if left or right else None if None in (left, right) else False
 
 
-def _single(words: Sequence[Operand], has_patterns: bool) -> bool | None:
+def _evaluate_test(words: Sequence[Operand], has_patterns: bool) -> bool | None:
     texts = [text for _, text in words]
     if len(words) == 1:
         return None if texts[0] is None else bool(texts[0])
@@ -98,3 +104,54 @@ def _single(words: Sequence[Operand], has_patterns: bool) -> bool | None:
     if sign in _NUMBERS and _NUMBER.fullmatch(left.strip()) and _NUMBER.fullmatch(right.strip()):
         return _NUMBERS[sign](int(left), int(right))
     return None
+
+
+class Conditions:
+    """Evaluates conditions and patterns with the variables of a state."""
+
+    def __init__(self, state: State, expander: Expander) -> None:
+        self.state = state
+        self.expander = expander
+
+    def matches_any(self, text: str | None, patterns: Iterable[Raw]) -> bool | None:
+        """Return whether a text matches one of the patterns of a `case` item, None if that is open."""
+        outcome: bool | None = False
+        for raw in patterns:
+            pieces = self.expander.operand(self.expander.pieces(raw.text), raw.spot)
+            pattern = Pattern(pieces)
+            if [part for part, _ in pieces] == ["*"]:
+                return True
+            if text is None or any(has_hole(part) for part, _ in pieces) or not pattern.can_match(text):
+                outcome = None
+            elif pattern.matches(text):
+                return True
+        return outcome
+
+    def known_text(self, pieces: Sequence[tuple[str, bool]]) -> str | None:
+        """Return the text of a condition's word, None if it is open. Variables of the environment count as empty."""
+        text = "".join(part for part, _ in pieces)
+        if not has_hole(text):
+            return text
+        for hole in self.state.holes.within(text):
+            if hole.name:
+                self.state.outside[hole.name] = None
+            elif not (hole.is_argument and self.state.has_no_arguments):
+                return None
+        return self.state.holes.without_any(text)
+
+    def evaluate_words(self, words: Sequence[tuple[str, Spot]], is_double: bool) -> bool | None:
+        """Return whether the words of `[ ... ]` or `[[ ... ]]` hold, None if that is open."""
+        operands: list[Operand | str] = []
+        self.state.work.spend(5 * len(words))
+        for raw, spot in words:
+            is_first = not operands or isinstance(operands[-1], str)
+            if raw in ("&&", "||", "(", ")") or (raw == "!" and is_first):
+                operands.append(raw)
+            elif raw in ("\\(", "\\)"):
+                operands.append(raw[1])
+            elif raw in ("-a", "-o") and not is_first and not is_double:
+                operands.append("&&" if raw == "-a" else "||")
+            elif raw != "\n":
+                pieces = self.expander.operand(self.expander.pieces(raw), spot)
+                operands.append((pieces, self.known_text(pieces)))
+        return evaluate_condition(operands, is_double)

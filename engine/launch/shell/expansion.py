@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from engine.launch.shell.arithmetic import NoNumberError, calculate
+from engine.launch.shell.arithmetic import NoNumberError, calculate_expression
 from engine.launch.shell.patterns import Pattern
 from engine.launch.shell.state import State
-from engine.launch.shell.values import Array, Segment, Value, has_hole, joined, text_of
+from engine.launch.shell.values import Array, Segment, Value, has_hole, join_values, text_of
 from engine.launch.shell.words import Arithmetic, Literal, Parameter, Piece, Unreadable, parse_text, parse_word
 
 __all__ = ["Expander", "Spot"]
@@ -21,7 +21,7 @@ CACHED: Final = 2_000
 
 
 class Spot(NamedTuple):
-    """Where a word stands. In text that a variable held, all rows of a word have the same line."""
+    """Place of a word. In text from a variable, all rows of a word have the same line."""
 
     line: int
     file: str
@@ -56,9 +56,9 @@ class Expander:
         found: list[Segment] = []
         for piece in pieces:
             if isinstance(piece, Literal):
-                _extend(found, (Segment(piece.text, spot.at(piece.row), spot.file),))
+                _append_segments(found, (Segment(piece.text, spot.at(piece.row), spot.file),))
             else:
-                _extend(found, self._as_value(self._expanded(piece, spot), spot))
+                _append_segments(found, self._as_value(self._expanded(piece, spot), spot))
         self.state.work.copy(sum([len(each.text) for each in found]) + 64 * len(found))
         return tuple(found)
 
@@ -103,7 +103,7 @@ class Expander:
             self.state.work.spend(3)
             if isinstance(piece, Literal):
                 current = [] if current is None else current
-                _extend(current, (Segment(piece.text, spot.at(piece.row), spot.file, default),))
+                _append_segments(current, (Segment(piece.text, spot.at(piece.row), spot.file, default),))
                 continue
             given = self._expanded(piece, spot)
             if isinstance(given, Chosen):
@@ -114,7 +114,7 @@ class Expander:
                     close()
                 if piece.is_quoted:
                     current = [] if current is None else current
-                    _extend(current, value)
+                    _append_segments(current, value)
                     self.state.work.copy(64 * len(value))
                     continue
                 for segment in value:
@@ -123,7 +123,7 @@ class Expander:
                             close()
                         if text is not None:
                             current = [] if current is None else current
-                            _extend(current, (segment._replace(text=text),))
+                            _append_segments(current, (segment._replace(text=text),))
             if piece.is_quoted and not isinstance(given, list):
                 current = [] if current is None else current
         close()
@@ -156,7 +156,7 @@ class Expander:
             value = self.value(given.pieces, spot)
             return tuple(each if each.default or not given.default else each._replace(default=given.default)
                          for each in value)  # fmt: skip
-        return joined(given) if isinstance(given, list) else given
+        return join_values(given) if isinstance(given, list) else given
 
     def _expanded(self, piece: Piece, spot: Spot) -> Value | list[Value] | Chosen:
         self.state.work.spend(4)
@@ -180,7 +180,7 @@ class Expander:
         if has_hole(given):
             return None
         try:
-            return calculate(given.replace('"', ""), lambda name: self._numeric(name, 0),
+            return calculate_expression(given.replace('"', ""), lambda name: self._numeric(name, 0),
                              lambda name, number: self._write(name, number, spot))  # fmt: skip
         except NoNumberError:
             return None
@@ -198,7 +198,7 @@ class Expander:
         if has_hole(text):
             raise NoNumberError(name)
         self.state.work.spend(5 + len(text) // 4)
-        return calculate(text, lambda inner: self._numeric(inner, depth + 1), _write_nothing)
+        return calculate_expression(text, lambda inner: self._numeric(inner, depth + 1), _write_nothing)
 
     def _parameter(self, given: Parameter, spot: Spot) -> Value | list[Value] | Chosen:
         line = spot.at(given.row)
@@ -253,7 +253,7 @@ class Expander:
         if name in ("@", "*"):
             if state.arguments is None:
                 return None
-            return list(state.arguments) if name == "@" or not given.is_quoted else joined(state.arguments)
+            return list(state.arguments) if name == "@" or not given.is_quoted else join_values(state.arguments)
         if name == "#":
             return None if state.arguments is None or self._has_open_arguments() else self._plain(
                 len(state.arguments), given, spot)  # fmt: skip
@@ -267,7 +267,7 @@ class Expander:
                 return None
             items = list(value.items.values()) if isinstance(value, Array) else [value]
             state.work.spend(len(items))
-            return items if given.index == "@" or not given.is_quoted else joined(items)
+            return items if given.index == "@" or not given.is_quoted else join_values(items)
         if value is None:
             return None
         if isinstance(value, Array):
@@ -334,7 +334,7 @@ class Expander:
             values = current if isinstance(current, list) else [current]
             is_open = any(self._is_many(value) for value in values)
             return unknown if is_open else (Segment(str(len(values)), line, file),)
-        text = text_of(current if isinstance(current, tuple) else joined(current))
+        text = text_of(current if isinstance(current, tuple) else join_values(current))
         return unknown if has_hole(text) else (Segment(str(len(text)), line, file),)
 
     def _chosen(
@@ -342,7 +342,7 @@ class Expander:
     ) -> Value | list[Value] | Chosen:
         """Returns what `${X:-d}` and its like choose."""
         state, operator = self.state, given.operator
-        text = None if current is None else text_of(joined(current) if isinstance(current, list) else current)
+        text = None if current is None else text_of(join_values(current) if isinstance(current, list) else current)
         if text is None or state.is_nothing(text):
             holes = state.holes.within(text if text is not None else text_of(absent))
             hole = holes[0] if holes else None
@@ -397,7 +397,7 @@ class Expander:
         if start < 0:
             return ()
         end = size if length is None else start + length if length >= 0 else size + length
-        return current[start:end] if isinstance(current, list) else _cut(current, start, end)
+        return current[start:end] if isinstance(current, list) else _cut_value(current, start, end)
 
     def _changed(self, given: Parameter, value: Value, spot: Spot) -> Value | None:
         """Returns a value without a pattern, with something replaced or in other letters; None where that is open."""
@@ -412,7 +412,9 @@ class Expander:
             length = ends(text, len(operator) == 2)
             if length is None:
                 return value
-            return _cut(value, 0, len(text) - length) if operator[0] == "%" else _cut(value, length, len(text))
+            return (
+                _cut_value(value, 0, len(text) - length) if operator[0] == "%" else _cut_value(value, length, len(text))
+            )
         if operator in ("/", "//"):
             found = re.match(r"((?:[^\\/'\"$]|\\.)+)(?:/(.*))?$", given.rest_source, re.DOTALL)
             if found is None or re.search(r"[*?\[]", found[1].replace("\\", "")):
@@ -441,8 +443,8 @@ def _change_first(value: Value, change: object) -> Value:
     return (first._replace(text=changed + first.text[1:]), *value[1:])
 
 
-def _extend(found: list[Segment], value: Value) -> None:
-    """Appends segments; those of one line become one."""
+def _append_segments(found: list[Segment], value: Value) -> None:
+    """Append segments; segments of one line are joined."""
     for each in value:
         if not each.text:
             continue
@@ -453,7 +455,7 @@ def _extend(found: list[Segment], value: Value) -> None:
             found.append(each)
 
 
-def _cut(value: Value, start: int, end: int) -> Value:
+def _cut_value(value: Value, start: int, end: int) -> Value:
     found: list[Segment] = []
     place = 0
     for each in value:

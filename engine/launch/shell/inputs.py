@@ -46,7 +46,7 @@ def take_inputs(data: bytes) -> tuple[bytes, list[Input]]:
     lines: dict[str, list[int]] | None = None
     closers: list[str] = []
     numbers_from = 0
-    """How many brackets were open when arithmetic began; 0 outside of it."""
+    """Number of open brackets at the beginning of arithmetic; 0 outside of it."""
     place, size, row = 0, len(text), 0
     before = "\n"
     while place < size:
@@ -62,7 +62,7 @@ def take_inputs(data: bytes) -> tuple[bytes, list[Input]]:
             place += 1
             before = letter
             if pending and top in ("", ")"):
-                lines = _lines(text) if lines is None else lines
+                lines = _line_places(text) if lines is None else lines
                 for operator, word, is_quoted, strips_tabs in pending:
                     ends = [each for each in (lines.get(word), lines.get("\t" + word) if strips_tabs else None) if each]
                     nexts = [each[at] for each in ends if (at := bisect_left(each, place)) < len(each)]
@@ -117,10 +117,10 @@ def take_inputs(data: bytes) -> tuple[bytes, list[Input]]:
             continue
         before = letter
         place += 1
-    return _blanked(data, taken), found
+    return _blank_ranges(data, taken), found
 
 
-def _lines(text: str) -> dict[str, list[int]]:
+def _line_places(text: str) -> dict[str, list[int]]:
     """Returns where lines begin, by their text; those after tabs by one tab and the rest."""
     found: dict[str, list[int]] = {}
     place = 0
@@ -132,7 +132,7 @@ def _lines(text: str) -> dict[str, list[int]]:
     return found
 
 
-def _blanked(data: bytes, taken: list[tuple[int, int]]) -> bytes:
+def _blank_ranges(data: bytes, taken: list[tuple[int, int]]) -> bytes:
     """Returns a text with spaces where something was taken out; line ends stay."""
     parts: list[bytes] = []
     place = 0

@@ -9,7 +9,7 @@ __all__ = ["Pattern"]
 
 MOST_TOKENS: Final = 1_000
 MOST_WORK: Final = 1_000_000
-"""Letters of a text times those of a pattern."""
+"""Largest product of the lengths of a text and a pattern."""
 _SET: Final = re.compile(r"\[[!^]?\]?[^\]]*\]")
 
 
@@ -29,7 +29,7 @@ class Pattern:
                     tokens.append(letter)
                     place += 1
                 elif found is not None:
-                    tokens.append(_set(found[0]))
+                    tokens.append(_parse_set(found[0]))
                     place = found.end()
                 else:
                     tokens.append("*" * 2 if letter == "*" else None)
@@ -51,11 +51,11 @@ class Pattern:
     def matches(self, text: str) -> bool:
         """Returns whether the pattern stands for a whole text."""
         if len(self.segments) == 1:
-            return len(text) == len(self.segments[0]) and _fits(self.segments[0], text, 0)
+            return len(text) == len(self.segments[0]) and _fits_at(self.segments[0], text, 0)
         last = self.segments[-1]
         end = self._earliest(text, self.segments[:-1])
         place = len(text) - len(last)
-        return end is not None and place >= end and _fits(last, text, place)
+        return end is not None and place >= end and _fits_at(last, text, place)
 
     def prefix(self, text: str, longest: bool) -> int | None:
         """Returns the length of the shortest or longest beginning of a text that the pattern stands for."""
@@ -66,7 +66,7 @@ class Pattern:
             return None
         last = self.segments[-1]
         for place in range(len(text) - len(last), end - 1, -1):
-            if _fits(last, text, place):
+            if _fits_at(last, text, place):
                 return place + len(last)
         return None
 
@@ -78,11 +78,11 @@ class Pattern:
 
     @staticmethod
     def _earliest(text: str, segments: list[list[re.Pattern[str] | str | None]]) -> int | None:
-        if not _fits(segments[0], text, 0):
+        if not _fits_at(segments[0], text, 0):
             return None
         end = len(segments[0])
         for segment in segments[1:]:
-            while not _fits(segment, text, end):
+            while not _fits_at(segment, text, end):
                 end += 1
                 if end > len(text):
                     return None
@@ -90,7 +90,7 @@ class Pattern:
         return end
 
 
-def _fits(segment: list[re.Pattern[str] | str | None], text: str, place: int) -> bool:
+def _fits_at(segment: list[re.Pattern[str] | str | None], text: str, place: int) -> bool:
     if place + len(segment) > len(text):
         return False
     return all(
@@ -99,7 +99,7 @@ def _fits(segment: list[re.Pattern[str] | str | None], text: str, place: int) ->
     )
 
 
-def _set(text: str) -> re.Pattern[str] | str:
+def _parse_set(text: str) -> re.Pattern[str] | str:
     inside = text[1:-1]
     negated = inside[:1] in ("!", "^")
     inside = inside[1:] if negated else inside

@@ -1,4 +1,4 @@
-"""What a script of the shell says once its variables are put in."""
+"""Contents of a shell script with its variables filled in."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Call:
     directives: Mapping[str, Word] = field(default_factory=dict)
     """Options of `#SBATCH` lines that apply to it, by name with underscores."""
     is_open: bool = False
-    """Whether conditions that nothing decides lead to it."""
+    """True if it runs under conditions that nothing decides."""
     is_held: bool = False
-    """Whether it was only found as text: in a variable, or as a word of a command that may not run it."""
+    """True if it was only found as text: in a variable, or as a word of a command that may not run it."""
 
 
 @dataclass
 class Script:
-    """What a script says: its commands, variables put in, and its variables at its end."""
+    """Contents of a script: its commands with variables filled in, and its variables at the end."""
 
     calls: list[Call] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
-    """Known ones; what has no value or only a part of one is absent."""
+    """Known variables; partly known ones are absent."""
     exported: dict[str, str] = field(default_factory=dict)
     missing_files: list[MissingFile] = field(default_factory=list)
     directives: dict[str, Word] = field(default_factory=dict)

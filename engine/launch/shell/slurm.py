@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.launch.shell.values import Value, Word
 
-__all__ = ["COMMANDS", "directives", "gpus_of_node", "number_of", "options_of", "variables"]
+__all__ = ["COMMANDS", "gpus_of_node", "number_of", "options_of", "read_directives", "slurm_variables"]
 
 COMMANDS: Final = frozenset({"srun", "sbatch", "salloc"})
 _SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus", "c": "cpus_per_task", "J": "job_name", "p": "partition",
@@ -23,7 +23,7 @@ _GRES: Final = re.compile(
 _LARGEST: Final = 10**7
 
 
-def directives(text: str, file: str, value: Value = ()) -> dict[str, Word]:
+def read_directives(text: str, file: str, value: Value = ()) -> dict[str, Word]:
     """Returns the options of a script's `#SBATCH` lines, by name with underscores.
 
     Args:
@@ -41,7 +41,7 @@ def directives(text: str, file: str, value: Value = ()) -> dict[str, Word]:
             if word.startswith("#"):
                 break
             words.append(Word(word, _line_of(value, match.start()) if value else line, file))
-        found |= _options(words)
+        found |= _parse_options(words)
     return found
 
 
@@ -61,11 +61,11 @@ def options_of(words: Sequence[Word]) -> dict[str, Word]:
     """
     for place, word in enumerate(words):
         if word.text.rpartition("/")[2] in COMMANDS:
-            return _options(words[place + 1 :])
+            return _parse_options(words[place + 1 :])
     return {}
 
 
-def _options(words: Sequence[Word]) -> dict[str, Word]:
+def _parse_options(words: Sequence[Word]) -> dict[str, Word]:
     found: dict[str, Word] = {}
     place = 0
     while place < len(words):
@@ -122,7 +122,7 @@ def gpus_of_node(options: Mapping[str, Word]) -> tuple[str, Word] | None:
     return None
 
 
-def variables(options: Mapping[str, Word]) -> dict[str, Word]:
+def slurm_variables(options: Mapping[str, Word]) -> dict[str, Word]:
     """Returns the variables that Slurm sets for options.
 
     Args:

@@ -18,21 +18,21 @@ _ALWAYS_OPEN: Final = frozenset(
 
 
 class State:
-    """Variables, arguments and what is open about them."""
+    """Variables and arguments of a script, and their open values."""
 
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
         self.exported: dict[str, None] = {}
         self.arguments: tuple[Value, ...] | None = None
-        """Arguments of the script or function; None where nobody gives them."""
+        """Arguments of the script or function; None if unknown."""
         self.holes = Holes()
         self.work = Work()
         self.outside: dict[str, None] = {}
         self.missing_files: list[MissingFile] = []
         self.may_be_set_elsewhere = False
-        """Whether a file that is not at hand may set variables that nothing else sets."""
+        """True if a missing file may set variables that nothing else sets."""
         self.has_no_arguments = False
-        """Whether a condition is asked for as if the script had no arguments."""
+        """True while a condition is evaluated for a script without arguments."""
         self._journals: list[dict[str, Variable | None]] = []
 
     def put(self, name: str, value: Variable) -> None:
@@ -89,7 +89,7 @@ class State:
         return self.hole(expression, line, file, name)
 
     def is_nothing(self, text: str) -> bool:
-        """Returns whether a text is only an argument or a variable of the environment, empty if nobody gives it."""
+        """Return whether a text is only an argument or an environment variable, both empty unless given."""
         if len(text) != 1:
             return False
         holes = self.holes.within(text)

@@ -12,7 +12,7 @@ import tree_sitter_bash
 
 from engine.launch.contract import LaunchError
 
-__all__ = ["Node", "children_of", "first_fault", "parse"]
+__all__ = ["SIMPLE_STATEMENTS", "STATEMENTS", "Node", "children_of", "first_fault", "parse"]
 
 Node = tree_sitter.Node
 MOST_STEPS: Final = 60_000
@@ -21,10 +21,18 @@ MOST_FAULTY_STEPS: Final = 2_000
 """Reports after a fault of syntax: from there on the parser tries several readings at once."""
 _ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
 MANY: Final = 1_000
+SIMPLE_STATEMENTS: Final = frozenset(
+    {"command", "declaration_command", "unset_command", "variable_assignment", "variable_assignments"}
+)
+STATEMENTS: Final = SIMPLE_STATEMENTS | {
+    "test_command", "list", "negated_command", "pipeline", "compound_statement", "subshell", "redirected_statement",
+    "if_statement", "case_statement", "for_statement", "c_style_for_statement", "while_statement",
+    "function_definition", "do_group", "program", "ERROR",
+}  # fmt: skip
 
 
 @lru_cache(maxsize=1)
-def _language() -> tree_sitter.Language:
+def _bash_language() -> tree_sitter.Language:
     return tree_sitter.Language(tree_sitter_bash.language())
 
 
@@ -47,7 +55,7 @@ def parse(text: bytes) -> Node:
     # The parser takes a space behind a backslash for white space, not for a letter of a word.
     text = _ESCAPED.sub(lambda found: b"__" if found[0] == b"\\ " else found[0], text)
     try:
-        tree = tree_sitter.Parser(_language()).parse(lambda offset, _point: text[offset : offset + 65536],
+        tree = tree_sitter.Parser(_bash_language()).parse(lambda offset, _point: text[offset : offset + 65536],
                                                      progress_callback=stops)  # fmt: skip
     except ValueError:
         raise LaunchError(

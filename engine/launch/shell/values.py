@@ -22,10 +22,11 @@ __all__ = [
     "Word",
     "Work",
     "has_hole",
-    "joined",
+    "join_values",
     "length_of",
     "text_of",
     "without_holes",
+    "without_start",
 ]
 
 MOST_WORK: Final = 500_000
@@ -84,7 +85,7 @@ class Hole:
     name: str = ""
     """The variable, where it is one that nothing in the script sets."""
     is_argument: bool = False
-    """Whether it stands for an argument of the script, such as `$1`."""
+    """True for an argument of the script, such as `$1`."""
 
 
 class Holes:
@@ -184,12 +185,12 @@ def without_holes(text: str) -> str:
     return text if text.isascii() else _HOLE.sub("\ufffd", text)
 
 
-def joined(values: Sequence[Value], separator: str = " ") -> Value:
+def join_values(values: Sequence[Value], separator: str = " ") -> Value:
     """Returns several values as one."""
-    return tuple(_between(values, separator))
+    return tuple(_separate_values(values, separator))
 
 
-def _between(values: Sequence[Value], separator: str) -> Iterator[Segment]:
+def _separate_values(values: Sequence[Value], separator: str) -> Iterator[Segment]:
     for place, value in enumerate(values):
         if place and separator:
             last = value[0] if value else Segment("", 0, "")
@@ -204,3 +205,14 @@ def length_of(value: Value | Array | None) -> int:
     if isinstance(value, Array):
         return sum(length_of(each) + 16 for each in value.items.values())
     return sum([len(each.text) + 4 for each in value])
+
+
+def without_start(value: Value, length: int) -> Value:
+    """Return a value without its first characters."""
+    found: list[Segment] = []
+    for each in value:
+        cut = min(length, len(each.text))
+        length -= cut
+        if each.text[cut:]:
+            found.append(each._replace(text=each.text[cut:]))
+    return tuple(found)

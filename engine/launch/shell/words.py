@@ -12,8 +12,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["Arithmetic", "Literal", "Parameter", "Piece", "Unreadable", "parse_text", "parse_word", "split_words"]
+__all__ = [
+    "COMMAND_ENDS",
+    "Arithmetic",
+    "Literal",
+    "Parameter",
+    "Piece",
+    "Unreadable",
+    "parse_text",
+    "parse_word",
+    "split_words",
+]
 
+COMMAND_ENDS: Final = frozenset({"\n", ";", "&", "|", "&&", "||", "(", ")", ";;"})
+"""Words that end a simple command."""
 DEEPEST: Final = 20
 """Expressions within expressions of a word."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
@@ -70,7 +82,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An expression that nobody can give a value without running it: `$(...)`, `<(...)`, `{a,b}`."""
+    """An expression whose value is unknown unless it runs: `$(...)`, `<(...)`, `{a,b}`."""
 
     source: str
     is_quoted: bool
@@ -125,7 +137,7 @@ class _Scanner:
                     end += 2 if text[end] == "\\" else 1
                 yield self._open(min(end + 1, size), in_string)
             elif letter in "<>" and not in_string and text.startswith("(", self.place + 1):
-                yield self._open(_closed(text, self.place + 1), in_string)
+                yield self._open(_closing_place(text, self.place + 1), in_string)
             elif letter == "{" and not in_string and (found := _BRACES.match(text, self.place)):
                 yield self._open(found.end(), in_string)
             else:
@@ -163,7 +175,7 @@ class _Scanner:
     def _dollar(self, in_string: bool, depth: int) -> Iterator[Piece]:
         text, start = self.text, self.place
         if text.startswith("$((", start):
-            end = _closed(text, start + 1)
+            end = _closing_place(text, start + 1)
             if text[end - 2 : end] == "))":
                 row = self.row
                 self.row += text.count("\n", start, end)
@@ -172,7 +184,7 @@ class _Scanner:
             else:
                 yield self._open(end, in_string)
         elif text.startswith("$(", start):
-            yield self._open(_closed(text, start + 1), in_string)
+            yield self._open(_closing_place(text, start + 1), in_string)
         elif text.startswith("$[", start):
             end = text.find("]", start)
             yield self._open(len(text) if end < 0 else end + 1, in_string)
@@ -183,7 +195,7 @@ class _Scanner:
             while end < len(text) and text[end] != "'":
                 end += 2 if text[end] == "\\" else 1
             self.place = min(end + 1, len(text))
-            yield from self._lines(_ANSI.sub(_ansi, text[start + 2 : end]), True)
+            yield from self._lines(_ANSI.sub(_decode_escape, text[start + 2 : end]), True)
         elif not in_string and text.startswith('$"', start):
             self.place += 1
         elif found := _PLAIN_NAME.match(text, start + 1):
@@ -200,11 +212,11 @@ class _Scanner:
         is_indirect = text.startswith("!", place)
         found = _NAME.match(text, place + (is_length or is_indirect))
         if found is None or depth > DEEPEST:
-            return self._open(_closed(text, start + 1), in_string)
+            return self._open(_closing_place(text, start + 1), in_string)
         place = found.end()
         index = None
         if text.startswith("[", place):
-            end = _closed(text, place)
+            end = _closing_place(text, place)
             index, place = text[place + 1 : end - 1], end
         operator = _OPERATOR.match(text, place)
         self.place = operator.end() if operator is not None else place
@@ -221,7 +233,7 @@ class _Scanner:
         )  # fmt: skip
 
 
-def _ansi(found: re.Match[str]) -> str:
+def _decode_escape(found: re.Match[str]) -> str:
     if found[1]:
         return _ANSI_LETTERS[found[1]]
     return chr(int(found[2] or found[4], 16) if found[2] or found[4] else int(found[3], 8))
@@ -246,12 +258,12 @@ def parse_text(text: str) -> tuple[Piece, ...]:
     return tuple(_Scanner(text).pieces("", True, 0))
 
 
-def _closed(text: str, start: int) -> int:
+def _closing_place(text: str, start: int) -> int:
     """Returns the place behind the bracket that closes the one at `start`; the end of the text where none does."""
-    return _end(text, start + 1, [{"(": ")", "{": "}", "[": "]"}[text[start]]])
+    return _end_place(text, start + 1, [{"(": ")", "{": "}", "[": "]"}[text[start]]])
 
 
-def _end(text: str, place: int, closers: list[str]) -> int:
+def _end_place(text: str, place: int, closers: list[str]) -> int:
     """Returns the place behind the sign that closes the outermost of `closers`; with none, the end of the word."""
     size = len(text)
     to_close = bool(closers)
@@ -296,7 +308,7 @@ def _end(text: str, place: int, closers: list[str]) -> int:
             return place
         elif top != ")" and (found := _ORDINARY.match(text, place)):
             end = found.end()
-            if top == "]" and (at := min(_finds(text, "]", place, end), _finds(text, "[", place, end))) < end:
+            if top == "]" and (at := min(_find_sign(text, "]", place, end), _find_sign(text, "[", place, end))) < end:
                 end = max(at, place + 1)
             place = end
             before = text[place - 1]
@@ -306,19 +318,19 @@ def _end(text: str, place: int, closers: list[str]) -> int:
     return size
 
 
-def _finds(text: str, sign: str, start: int, end: int) -> int:
+def _find_sign(text: str, sign: str, start: int, end: int) -> int:
     found = text.find(sign, start, end)
     return end if found < 0 else found
 
 
 def split_words(text: str) -> Iterator[tuple[int, str]]:
-    """Yields the words of a text as they are written, and separators, each with its place.
+    """Yield the words of a text as written, and separators, each with its place.
 
     Separators are line ends, `;`, `&`, `|`, `&&`, `||`, parentheses and signs of redirection such as `2>&`; comments
     are left out.
 
     Args:
-        text: such as what stands between the brackets of an array or a condition.
+        text: for example the inside of an array or a condition.
     """
     place, size = 0, len(text)
     while place < size:
@@ -338,6 +350,6 @@ def split_words(text: str) -> Iterator[tuple[int, str]]:
             yield place, text[place:end]
             place = end
         else:
-            end = max(_end(text, place, []), place + 1)
+            end = max(_end_place(text, place, []), place + 1)
             yield place, text[place:end]
             place = end

@@ -1,7 +1,8 @@
-"""How torchtitan cuts layers into stages, by its keys and as a stage layout of an execution.
+"""Cut of layers into stages: by torchtitan's keys, and as a stage layout of an execution.
 
 Embedding and head count as layers, one each by default; layers are spread evenly over the stages, the first ones take
-the remainder, and the ends give back what embedding and head count as. Any other cut is a list of modules by stage.
+the remainder, and the ends have fewer layers in exchange for embedding and head. Any other cut is a list of modules by
+stage.
 
 Source: torchtitan/distributed/pipeline_parallel.py, `_get_pipeline_metadata` and `_generate_llm_fqn_per_model_part`;
 config/manager.py, `list_str_rule`, for lists on the command line.
@@ -80,10 +81,10 @@ def read_cut(settings: Settings, report: Report) -> None:
 
     Raises LaunchError for a list of modules that leaves layers out.
     """
-    parts = _parts(settings.given.get(MODULES))
+    parts = _split_modules(settings.given.get(MODULES))
     if parts:
         report.say_if_any("pipeline_interleaving", lambda: _chunks_of_modules(parts, report))
-    report.say_if_any("stage_layout", lambda: _layout(settings, report, parts))
+    report.say_if_any("stage_layout", lambda: _read_layout(settings, report, parts))
 
 
 def _chunks_of_modules(parts: list[list[str]], report: Report) -> int | None:
@@ -97,7 +98,7 @@ def _chunks_of_modules(parts: list[list[str]], report: Report) -> int | None:
     return len(parts) // pipeline
 
 
-def _layout(settings: Settings, report: Report, parts: list[list[str]]) -> Any:
+def _read_layout(settings: Settings, report: Report, parts: list[list[str]]) -> Any:
     """Return the layers of every stage in the words of `stage_layout`; None where they are even."""
     pipeline = int(report.execution["pipeline_par"])
     if pipeline == 1:
@@ -122,7 +123,7 @@ def _layout(settings: Settings, report: Report, parts: list[list[str]]) -> Any:
     return None if blocks == even_cut(sum(blocks), len(blocks)) else list_of_layers(blocks)
 
 
-def _parts(value: Any) -> list[list[str]]:
+def _split_modules(value: Any) -> list[list[str]]:
     """The modules of every stage: lists of names, or words of names with commas between."""
     words = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
     return [each.split(",") if isinstance(each, str) else [str(name) for name in each] for each in words]

@@ -1,6 +1,6 @@
-"""Which shape torchtitan means by the name and flavor of a model, and which functions configure them.
+"""Shapes of torchtitan's models by name and flavor, and the functions that configure them.
 
-torchtitan has no key for a model's shape: it takes a flavor that is registered in its code. Names are those of
+torchtitan has no key for a model's shape: it takes a flavor that is registered in its code. Names are from
 `torchtitan/models/*/__init__.py` of the wheels 0.2.2 and 0.3.0 (BSD-3-Clause); their shapes were compared with the
 library's models of the same name.
 """
@@ -74,11 +74,11 @@ CONFIGS: Final[tuple[Config, ...]] = (
 
 
 def library_model(family: str, flavor: str) -> str | None:
-    """Returns the name of the library's model that a flavor stands for, `None` where there is none.
+    """Return the name of the library's model that a flavor means, `None` without one.
 
     Args:
-        family: torchtitan's name of the model, such as "llama3"; empty where a file leaves it to its default.
-        flavor: of that model, such as "70B".
+        family: torchtitan's name of the model, such as "llama3"; empty for the default.
+        flavor: flavor of that model, such as "70B".
     """
     wanted = flavor.lower()
     for suffix in _ATTENTION_SUFFIXES:

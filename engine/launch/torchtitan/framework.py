@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from engine.launch.command_words import CommandWords, launch_in
 from engine.launch.contract import Found, LaunchError, LaunchInputs, Order, Origin, Reading, UnknownValue, Written
-from engine.launch.torchtitan.reading import read
-from engine.launch.torchtitan.writing import TITLE, VERSION, write
+from engine.launch.torchtitan.reading import read_configuration
+from engine.launch.torchtitan.writing import TITLE, VERSION, write_command
 from engine.launch.yaml_files import is_expression
 from models.documents import check_toml_keys, shown
 
@@ -59,23 +59,23 @@ class Torchtitan:
 
     def write(self, order: Order) -> Written:
         """Returns the command that trains with an execution; see `engine.launch.contract.Framework`."""
-        return write(order)
+        return write_command(order)
 
     def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
         """Returns what keys and values say; see `engine.launch.contract.Framework`."""
-        return read(flags, asked)
+        return read_configuration(flags, asked)
 
     def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
         """Returns what a TOML file or a command line holds; see `engine.launch.contract.Framework`."""
         toml = name.lower().endswith(".toml")
         if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
-            return _command(text, name)
+            return _read_command(text, name)
         check_toml_keys(text, shown(name)[1:-1], LaunchError)
         try:
             document = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as problem:
             if not toml:
-                return _command(text, name)
+                return _read_command(text, name)
             told = str(problem).splitlines()[0][:200] if str(problem) else "nested too deep"
             raise LaunchError(f"{shown(name)[1:-1]} is not TOML: {told}.") from None
         except ValueError:
@@ -83,17 +83,17 @@ class Torchtitan:
         if not _SECTIONS & set(document) and not {"model", "training"} <= set(document):
             return None
         flags: dict[str, Any] = {}
-        _flatten(document, "", flags, 0)
+        _flatten_section(document, "", flags, 0)
         lines = _lines_of(text)
         origins = {key: Origin("stated", key, name, lines.get(key, 0)) for key in flags}
-        flags = {key: _value(value, lines.get(key, 0), name) for key, value in flags.items()}
+        flags = {key: _convert_value(value, lines.get(key, 0), name) for key, value in flags.items()}
         gpus, remarks = _count_in_comment(text)
         if gpus is not None:
             origins["gpus"] = Origin("stated", "comment at the top", name, 1)
         return Found(flags, gpus, remarks=remarks, origins=origins)
 
 
-def _value(value: Any, line: int, file: str) -> Any:
+def _convert_value(value: Any, line: int, file: str) -> Any:
     """A value, unknown where another program puts it in."""
     if isinstance(value, str) and is_expression(value):
         return UnknownValue(value[:160], line, file)
@@ -112,10 +112,10 @@ def _lines_of(text: str) -> dict[str, int]:
     return found
 
 
-def _flatten(section: Mapping[str, Any], prefix: str, flags: dict[str, Any], depth: int) -> None:
+def _flatten_section(section: Mapping[str, Any], prefix: str, flags: dict[str, Any], depth: int) -> None:
     for key, value in section.items():
         if isinstance(value, dict) and depth < _DEEPEST:
-            _flatten(value, f"{prefix}{key}.", flags, depth + 1)
+            _flatten_section(value, f"{prefix}{key}.", flags, depth + 1)
         else:
             flags[f"{prefix}{key}"] = value
 
@@ -129,7 +129,7 @@ def _count_in_comment(text: str) -> tuple[int | None, tuple[str, ...]]:
     return None, ()
 
 
-def _command(text: str, name: str) -> Found | None:
+def _read_command(text: str, name: str) -> Found | None:
     """Returns the keys of a command line."""
     if "torchtitan" not in text and not any(mark in text for mark in _MARKS):
         return None

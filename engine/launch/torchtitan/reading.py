@@ -1,8 +1,9 @@
-"""What a configuration of torchtitan says of an execution.
+"""A configuration of torchtitan as an execution.
 
-Three dialects go by one name: files in TOML (0.2.2 and before), command lines of 0.3.0, which count batches in
-sequences, and those of the main branch of August 2026, which count in tokens. Keys are told apart by what only one of
-them has. Read from torchtitan/config of the wheels 0.2.2 and 0.3.0 and of the commit b5bcd76c (BSD-3-Clause).
+Three dialects share the name: files in TOML (0.2.2 and before), command lines of 0.3.0, which count batches in
+sequences, and command lines of the main branch of August 2026, which count in tokens. The dialect follows from keys
+that only one of them has. Source: torchtitan/config of the wheels 0.2.2 and 0.3.0 and of the commit b5bcd76c
+(BSD-3-Clause).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from engine.launch.settings import Settings
 from engine.launch.torchtitan.cuts import read_cut
 from engine.launch.torchtitan.flavors import CONFIGS, library_model
 
-__all__ = ["read"]
+__all__ = ["read_configuration"]
 
 _TOKENS: Final = "training.num_tokens_per_microbatch_per_dp_rank"
 _STEP_TOKENS: Final = "training.num_tokens_per_train_step"
@@ -52,7 +53,7 @@ _READ_WHERE_IT_COUNTS: Final = frozenset({
     "parallelism.data_parallel_replicate_degree", "parallelism.enable_sequence_parallel", "compile.enable",
     "training.num_tokens_per_microbatch_per_dp_rank",
 })  # fmt: skip
-"""Keys that count only beside others, such as those of a pipeline."""
+"""Keys that count only together with others, such as the keys of a pipeline."""
 _SINGLE: Final = frozenset({"1f1b", "gpipe", "pipelineschedulesingle"})
 _V_SHAPED: Final = {"zbvzerobubble": "zb_v", "dualpipev": "dualpipev"}
 _FLOAT8: Final = ("float8", "mxfp8", "mx")
@@ -71,7 +72,7 @@ def dialect_of(settings: Settings) -> str:
     return "0.3.0" if {"module", "config"} & set(settings.given) else "0.2.2"
 
 
-def read(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
     """Returns what a configuration of torchtitan says.
 
     Args:
@@ -167,7 +168,7 @@ def _read_degrees(settings: Settings, report: Report, dialect: str) -> None:
 
     def sharding() -> int:
         each, context = int(e["data_par"]) // copies(), int(e["context_par"])
-        return _stage(settings, report, copies(), each * context)
+        return _zero_stage(settings, report, copies(), each * context)
 
     say("num_procs", gpus)
     say("data_par", replicas, "GPUs / (tensor x pipeline x context parallel)")
@@ -184,7 +185,7 @@ def _read_degrees(settings: Settings, report: Report, dialect: str) -> None:
     _read_experts(settings, report, dialect)
 
 
-def _stage(settings: Settings, report: Report, copies: int, shared: int) -> int:
+def _zero_stage(settings: Settings, report: Report, copies: int, shared: int) -> int:
     policy = settings.word("parallelism.fsdp_reshard_after_forward", "default").lower()
     if policy not in ("default", "always", "never"):
         raise LaunchError(f"fsdp_reshard_after_forward is {policy!r}; torchtitan knows default, always and never.")
@@ -227,7 +228,7 @@ def _read_experts(settings: Settings, report: Report, dialect: str) -> None:
 def _read_batch(settings: Settings, report: Report, dialect: str) -> None:
     e = report.execution
     if dialect == "main":
-        report.say("microbatch_size", lambda: _or_open(_tokens(settings, report, _TOKENS)))
+        report.say("microbatch_size", lambda: _or_open(_count_sequences(settings, report, _TOKENS)))
         report.say("batch_size", lambda: _batch_of_tokens(settings, report))
         return
     default = 8 if dialect == "0.2.2" else None
@@ -254,7 +255,7 @@ def _or_open(value: Any) -> Any:
     return OPEN if value is None else value
 
 
-def _tokens(settings: Settings, report: Report, key: str) -> int | None:
+def _count_sequences(settings: Settings, report: Report, key: str) -> int | None:
     """Sequences of a number of tokens."""
     tokens = settings.whole(key)
     if tokens is None or "seq" not in report.model:
@@ -271,8 +272,8 @@ def _batch_of_tokens(settings: Settings, report: Report) -> Any:
     step = settings.whole(_STEP_TOKENS, -1, least=-1)
     microbatches = settings.whole("parallelism.num_pp_microbatches", 1) or 1
     if step is not None and step > 0:
-        return _or_open(_tokens(settings, report, _STEP_TOKENS))
-    micro = _tokens(settings, report, _TOKENS)
+        return _or_open(_count_sequences(settings, report, _STEP_TOKENS))
+    micro = _count_sequences(settings, report, _TOKENS)
     passes = microbatches if report.execution["pipeline_par"] > 1 else 1
     return OPEN if micro is None else micro * passes * int(report.execution["data_par"])
 
@@ -309,15 +310,15 @@ def _chunks_of(settings: Settings, report: Report) -> Any:
     last = settings.whole("parallelism.pipeline_parallel_last_stage_less_layers", 1, least=0) or 0
     parts, pipeline = settings.raw("parallelism.module_fqns_per_model_part"), int(report.execution["pipeline_par"])
     if isinstance(parts, list) and parts:
-        return _chunks(len(parts), pipeline, report)
+        return _count_chunks(len(parts), pipeline, report)
     if layers is None:
         return 2
     if "layers" not in report.model:
         return OPEN
-    return _chunks(math.ceil((report.model["layers"] + first + last) / layers), pipeline, report)
+    return _count_chunks(math.ceil((report.model["layers"] + first + last) / layers), pipeline, report)
 
 
-def _chunks(stages: int, pipeline: int, report: Report) -> Any:
+def _count_chunks(stages: int, pipeline: int, report: Report) -> Any:
     if stages % pipeline:
         report.remark(f"{stages} stages on {pipeline} pipeline ranks: torchtitan refuses this.")
         return OPEN

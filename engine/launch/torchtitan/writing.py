@@ -1,7 +1,7 @@
 """An execution as a command line of torchtitan's main branch (commit b5bcd76c of August 2026).
 
-Batches are in tokens there, CUDA graphs are on unless they are switched off, and shapes are those of flavors in the
-code. What torchtitan would refuse at its start is refused here, in its words' sense.
+Batches are in tokens there, CUDA graphs are on unless switched off, and shapes come from flavors in the
+code. Executions that torchtitan would refuse at its start are refused here for the same reason.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, Order, Written
-from engine.launch.launchers import header, torchrun
+from engine.launch.launchers import script_header, torchrun_command
 from engine.launch.not_expressible import without_predictions
 from engine.launch.report import Report
 from engine.launch.torchtitan.cuts import cut_keys
 from engine.launch.torchtitan.flavors import Config, config_for
 
-__all__ = ["TITLE", "VERSION", "write"]
+__all__ = ["TITLE", "VERSION", "write_command"]
 
 TITLE: Final = "torchtitan"
 VERSION: Final = "main branch of 2026-08-21, commit b5bcd76c"
@@ -25,7 +25,7 @@ _SCHEDULES: Final = {"zb_v": "ZBVZeroBubble", "dualpipev": "DualPipeV"}
 _PLAIN: Final = ("1f1b", "interleaved")
 
 
-def write(order: Order) -> Written:
+def write_command(order: Order) -> Written:
     """Returns the command that trains with an execution.
 
     Args:
@@ -34,23 +34,23 @@ def write(order: Order) -> Written:
     Raises LaunchError where torchtitan would refuse it.
     """
     report, e = Report(), order.execution
-    _refuse(order)
+    _refuse_unsupported(order)
     config = config_for(order.shape, str(e["datatype"]))
-    flags: dict[str, Any] = _start(order, config, report)
-    flags |= _degrees(e, report) | _pipeline(order, report) | _batch(order)
-    flags |= _software(e, config, report) | _recompute(e, report)
+    flags: dict[str, Any] = _start_keys(order, config, report)
+    flags |= _degree_keys(e, report) | _pipeline_keys(order, report) | _batch_keys(order)
+    flags |= _software_keys(e, config, report) | _recompute_keys(e, report)
     _name_the_rest(order, report)
     lists = {
         "Not expressible": report.listed("not_expressible"),
         "Set here, not modelled": report.listed("not_modelled"),
         "Remarks": report.listed("remarks"),
     }
-    words = " \\\n  ".join([f"{torchrun(order)} -m torchtitan.train", *_words(flags)])
-    text = f"#!/bin/bash\n{header(f'{TITLE}, {VERSION}', order, lists)}\n\n{words}\n"
+    words = " \\\n  ".join([f"{torchrun_command(order)} -m torchtitan.train", *_flag_words(flags)])
+    text = f"#!/bin/bash\n{script_header(f'{TITLE}, {VERSION}', order, lists)}\n\n{words}\n"
     return Written("torchtitan", TITLE, VERSION, (LaunchFile("train.sh", text),), flags, *lists.values())
 
 
-def _words(flags: Mapping[str, Any]) -> list[str]:
+def _flag_words(flags: Mapping[str, Any]) -> list[str]:
     """Returns flags as words; truths are bare, off as `section.no-key`, and sub-commands stand last."""
     words: list[str] = []
     for key, value in flags.items():
@@ -69,7 +69,7 @@ def _words(flags: Mapping[str, Any]) -> list[str]:
     return [*words, f"activation_checkpoint:{flags['activation_checkpoint']}"]
 
 
-def _refuse(order: Order) -> None:
+def _refuse_unsupported(order: Order) -> None:
     e, shape = order.execution, order.shape
     if not e["training"]:
         raise LaunchError("torchtitan trains; an execution of forward passes alone cannot be written for it.")
@@ -102,7 +102,7 @@ def _refuse(order: Order) -> None:
 
 
 def _refuse_pipeline(order: Order) -> None:
-    """What torchtitan and torch's schedules refuse of a pipeline (torch.distributed.pipelining, schedules.py)."""
+    """Refuse a pipeline that torchtitan or torch's schedules refuse (torch.distributed.pipelining, schedules.py)."""
     ranks, passes, name = order.execution["pipeline_par"], order.replica_microbatches, _schedule_name(order.execution)
     if order.shape["tied_embeddings"]:
         raise LaunchError("torchtitan has no pipeline for models that tie the embedding to the head; choose PP 1.")
@@ -122,21 +122,21 @@ def _schedule_name(e: Mapping[str, Any]) -> str:
     return _SCHEDULES.get(str(e["schedule"]), plain)
 
 
-def _start(order: Order, config: Config | None, report: Report) -> dict[str, Any]:
+def _start_keys(order: Order, config: Config | None, report: Report) -> dict[str, Any]:
     if config is None:
         report.not_expressible(
-            f"The model: torchtitan takes shapes from flavors in its code and has none of {_title(order)}; register "
-            "one and a function MODEL_FLAVOR that configures it."
+            f"The model: torchtitan takes shapes from flavors in its code and has none of {_model_title(order)}; "
+            "register one and a function MODEL_FLAVOR that configures it."
         )
         return {"module": "MODEL", "config": "MODEL_FLAVOR"}
     return {"module": config.module, "config": config.function}
 
 
-def _title(order: Order) -> str:
+def _model_title(order: Order) -> str:
     return order.model.title or order.model.name
 
 
-def _degrees(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
+def _degree_keys(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
     stage, replicas, pipelined = e["zero_stage"], e["data_par"], e["pipeline_par"] > 1
     sharded = replicas * e["context_par"] > 1
     shard, policy = replicas, "default"
@@ -173,7 +173,7 @@ def _degrees(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
     }
 
 
-def _pipeline(order: Order, report: Report) -> dict[str, Any]:
+def _pipeline_keys(order: Order, report: Report) -> dict[str, Any]:
     e = order.execution
     pipeline, schedule = e["pipeline_par"], str(e["schedule"])
     if pipeline == 1:
@@ -187,7 +187,7 @@ def _pipeline(order: Order, report: Report) -> dict[str, Any]:
     return flags
 
 
-def _batch(order: Order) -> dict[str, Any]:
+def _batch_keys(order: Order) -> dict[str, Any]:
     e, sequence = order.execution, order.shape["seq"]
     return {
         "training.max_context_length": sequence,
@@ -196,7 +196,7 @@ def _batch(order: Order) -> dict[str, Any]:
     }
 
 
-def _software(e: Mapping[str, Any], config: Config | None, report: Report) -> dict[str, Any]:
+def _software_keys(e: Mapping[str, Any], config: Config | None, report: Report) -> dict[str, Any]:
     ring = e["tensor_par_overlap"] != "none" and e["tensor_par"] > 1
     launch, graphs = str(e["launch"]), False
     if launch == "graphs":
@@ -232,7 +232,7 @@ def _software(e: Mapping[str, Any], config: Config | None, report: Report) -> di
     }
 
 
-def _recompute(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
+def _recompute_keys(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
     kind, selection = str(e["activation_recompute"]), str(e["selective_recompute"])
     if kind != "attn_only":
         return {"activation_checkpoint": kind}

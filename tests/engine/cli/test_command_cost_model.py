@@ -11,7 +11,7 @@ import pytest
 import engine
 import hardware
 from engine.cli.limits import parse_limits
-from engine.cli.output import ExitCode, quantity
+from engine.cli.output import ExitCode, format_quantity
 from engine.columns import ALL_FIELDS, EXTENSIONS, FIELDS, OUTCOME, STATISTICS, by_name, headline_of, statistics_of
 from engine.validation.uncertainty import interval
 
@@ -121,7 +121,7 @@ def test_best_finds_what_explore_shows_first(shardscape, explored):
     code, out, _ = shardscape("best", MODEL, SYSTEM, *OPTIONS, *FEW)
     assert code == 0
     assert "calibration global" in out
-    assert quantity(by_name("sample_rate"), top["sample_rate"][0]) in out
+    assert format_quantity(by_name("sample_rate"), top["sample_rate"][0]) in out
 
 
 def test_best_of_nothing(shardscape):

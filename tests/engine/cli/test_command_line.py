@@ -15,7 +15,7 @@ import engine
 from engine.cli.commands import serve
 from engine.cli.limits import parse_limits
 from engine.cli.main import EXIT_CODES
-from engine.cli.output import ExitCode, as_json, quantity, text_table, write
+from engine.cli.output import ExitCode, as_json, format_quantity, text_table, write_line
 from engine.cli.progress import ExplorationLine
 from engine.columns import BESIDE_RATE, FIELDS, OUTCOME, STATISTICS, by_name
 from engine.economics import derived_of
@@ -79,11 +79,11 @@ def test_explore_as_text(shardscape):
     assert "HBM [GiB]" in out
     assert "TP net NVLink" in out
     found = _explored()
-    assert quantity(by_name("sample_rate"), found.best["sample_rate"]) in out
+    assert format_quantity(by_name("sample_rate"), found.best["sample_rate"]) in out
     derived = derived_of(found.scenario)
     assert set(BESIDE_RATE) <= set(derived)
     for name in BESIDE_RATE:
-        assert quantity(by_name(name), derived[name].of(found.best["sample_rate"])) in out
+        assert format_quantity(by_name(name), derived[name].of(found.best["sample_rate"])) in out
 
 
 def test_explore_with_limits_by_another_metric(shardscape):
@@ -172,7 +172,7 @@ def test_evaluate_one_of_calculons_files(shardscape, one_execution):
     assert err.startswith("1 execution in ")
     for column in STATISTICS:
         assert column.label in out
-        assert quantity(column, expected[column.name]) in out
+        assert format_quantity(column, expected[column.name]) in out
 
 
 def test_a_wrong_cell_spoils_its_own_row_only(shardscape, tmp_path):
@@ -308,16 +308,16 @@ def test_json_has_no_infinity():
 
 def test_tables_align_and_show_control_characters(capsys):
     assert text_table(("name", "n"), [("a", "1"), ("bcdef", "20")]) == "name    n\na       1\nbcdef  20"
-    write("a\x1b[31mb")
+    write_line("a\x1b[31mb")
     assert capsys.readouterr().out == "a\\x1b[31mb\n"
 
 
 def test_quantities_have_four_digits_in_the_printed_unit():
-    assert quantity(by_name("proc_mem_tier1_cap_req"), 1.5 * 2**30) == "1.500"
-    assert quantity(by_name("total_efficiency"), 0.63314) == "63.31"
-    assert quantity(by_name("total_time"), float("inf")) == "inf"
-    assert quantity(by_name("total_time"), float("nan")) == "-"
-    assert quantity(by_name("total_time"), 1.234e-9) == "1.234e-09"
+    assert format_quantity(by_name("proc_mem_tier1_cap_req"), 1.5 * 2**30) == "1.500"
+    assert format_quantity(by_name("total_efficiency"), 0.63314) == "63.31"
+    assert format_quantity(by_name("total_time"), float("inf")) == "inf"
+    assert format_quantity(by_name("total_time"), float("nan")) == "-"
+    assert format_quantity(by_name("total_time"), 1.234e-9) == "1.234e-09"
 
 
 def test_progress_is_drawn_on_a_terminal_only(monkeypatch):

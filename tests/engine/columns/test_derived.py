@@ -29,7 +29,7 @@ from engine.economics import (
     utilisation,
     young_interval,
 )
-from engine.economics.checkpoints import parts
+from engine.economics.checkpoints import split_expected_time
 from engine.validation import library_runs
 from models import Architecture, Experts
 
@@ -250,7 +250,7 @@ def test_expected_time_against_a_simulation():
         totals.append(clock)
         failures.append(failed)
         restarting.append(repairing)
-    found = parts(compute, interval, write, restart, mtbf)
+    found = split_expected_time(compute, interval, write, restart, mtbf)
     total = sum(found[:4])
     assert total == pytest.approx(expected_seconds(compute, interval, write, restart, mtbf))
     for value, simulated in ((total, totals), (found.failures, failures), (found.restarting, restarting)):
@@ -260,7 +260,7 @@ def test_expected_time_against_a_simulation():
 
 
 def test_rare_failures_cost_half_an_interval_and_a_restart_each():
-    found = parts(1e6, 3000.0, 30.0, 600.0, 1e7)
+    found = split_expected_time(1e6, 3000.0, 30.0, 600.0, 1e7)
     assert found.failures == pytest.approx(0.1, rel=0.02)
     assert found.restarting == pytest.approx(found.failures * 600, rel=1e-4)
     assert found.lost == pytest.approx(found.failures * (3000 + 30) / 2, rel=1e-3)
@@ -330,9 +330,7 @@ def test_the_taken_interval_is_the_optimum_unless_given_or_longer_than_the_run()
 
 
 def test_without_price_or_power_nothing_is_made_up():
-    run = training_run(
-        RunInputs.of(hardware.load("tpu_v6e_32g")), tokens_per_s=1e6, num_procs=256, parameters=8e9
-    )
+    run = training_run(RunInputs.of(hardware.load("tpu_v6e_32g")), tokens_per_s=1e6, num_procs=256, parameters=8e9)
     assert (run.usd, run.usd_per_billion, run.energy_kwh, run.kwh_per_billion) == (None, None, None, None)
 
 

@@ -1,4 +1,4 @@
-"""The commands `plan elastic ...`: the best plan under each limit of resources, and what else its planner tells."""
+"""The commands `plan elastic ...`: the best plan under each limit of resources, and more results of its planner."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.commands.plan_elastic.fit import fit
-from engine.cli.commands.plan_elastic.model import model
+from engine.cli.commands.plan_elastic.fit import fit_card
+from engine.cli.commands.plan_elastic.model import plan_model
 from engine.cli.commands.plan_elastic.options import (
     BandwidthOption,
     BasisOption,
@@ -20,11 +20,11 @@ from engine.cli.commands.plan_elastic.options import (
     RestrictedOption,
     ThreadsOption,
     VariantOption,
-    numbers,
+    parse_numbers,
 )
-from engine.cli.commands.plan_elastic.replay import replay
+from engine.cli.commands.plan_elastic.replay import replay_workload
 from engine.cli.commands.plan_elastic.tables import write_plans
-from engine.cli.output import write
+from engine.cli.output import write_line
 
 if TYPE_CHECKING:
     from engine.planners.elastic.measured import Measurements
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 __all__ = ["elastic_app"]
 
 elastic_app = typer.Typer(help="Elastic plans: the best way to train under each limit.", no_args_is_help=True)
-elastic_app.command("replay")(replay)
-elastic_app.command("fit")(fit)
-elastic_app.command("model")(model)
+elastic_app.command("replay")(replay_workload)
+elastic_app.command("fit")(fit_card)
+elastic_app.command("model")(plan_model)
 
 PARTS = ("forward", "backward", "synchronisation", "tensor", "pipeline", "to_host", "optimizer", "to_gpu", "constant")
 
 
 @elastic_app.callback()
-def elastic() -> None:
+def describe_elastic_plans() -> None:
     """Elastic plans, as Morphling/Rubick finds them: tensor, pipeline and data parallelism, ZeRO, ZeRO-Offload.
 
     \b
@@ -49,7 +49,7 @@ def elastic() -> None:
 
 
 @elastic_app.command("best")
-def best(
+def find_best_plan(
     card: CardArgument,
     placement: Annotated[
         list[str], typer.Option("--placement", metavar="DIGITS", help="GPUs on each node, such as 8888; repeatable.")
@@ -85,11 +85,11 @@ def best(
         table = found.table
         if not (csv or json):
             titles = plan_titles(table.assign(placement=each), "plan")
-            write(
+            write_line(
                 f"{each}: {titles[0]}, {found.iteration_ms / 1e3:.4g} s an iteration, {found.throughput:.4g} samples/s"
             )
             parts = ", ".join(f"{name} {found.figure(name).value:.3g}" for name in PARTS if found.figure(name).value)
-            write(f"  of it [s]: {parts}")
+            write_line(f"  of it [s]: {parts}")
             columns = ["plan", "throughput", "iteration_ms", "memory_gib", "chosen", "reason"]
             shown = table[columns].assign(plan=titles).head(top)
             shown = shown.drop(
@@ -106,7 +106,7 @@ def best(
 
 
 @elastic_app.command("curve")
-def curve(
+def draw_curve(
     card: CardArgument,
     over: Annotated[str, typer.Option("--over", metavar="gpus|cpu_threads|bandwidth", help="The resource.")] = "gpus",
     values: Annotated[
@@ -137,7 +137,7 @@ def curve(
     table = planner.curve(
         card,
         over=over,
-        values=None if values is None else numbers(values),
+        values=None if values is None else parse_numbers(values),
         placement=placement,
         gpus=gpus,
         gpus_per_node=gpus_per_node,
@@ -149,11 +149,11 @@ def curve(
     write_plans(table, json=json, csv=csv)
     if variant == "artifact" and placement is None and gpus_per_node is None:
         note = "Data-parallel plans only, as in the artifact's sweep; --gpus-per-node tries those with degrees too."
-        write(note, stream=sys.stderr)
+        write_line(note, stream=sys.stderr)
 
 
 @elastic_app.command("timeline")
-def timeline(
+def draw_timeline(
     card: Annotated[str, typer.Argument(metavar="CARD", help="Model card; that of figure 7.")] = "llama7_bsz16",
     phases: Annotated[
         str | None,
@@ -186,7 +186,7 @@ def timeline(
         card,
         FIGURE_7 if phases is None else phases,
         strategies=tuple(strategy) if strategy else tuple(STATIC),
-        measured=_measured(measured),
+        measured=_load_measurements(measured),
         basis=basis,
         pause_s=pause,
         variant=variant,
@@ -197,13 +197,13 @@ def timeline(
         return
     shown = ["strategy", "placement", "cpu_threads", "plan", "iteration_s", "throughput", "predicted_s"]
     write_plans(found.table[shown], json=False, csv=False)
-    write()
-    write(f"Mean over all time, by {found.basis} iterations [samples/s]; gain of the planner over each:")
+    write_line()
+    write_line(f"Mean over all time, by {found.basis} iterations [samples/s]; gain of the planner over each:")
     write_plans(found.summary(), json=False, csv=False)
 
 
 @elastic_app.command("split")
-def split(
+def split_node(
     jobs: Annotated[list[str], typer.Argument(metavar="CARD...|FILE", help="Model cards, or one CSV of jobs.")],
     gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="GPUs of the node that they share.")],
     guarantee: Annotated[
@@ -224,18 +224,18 @@ def split(
     """
     from engine.planners import elastic as planner
 
-    asked = jobs[0] if len(jobs) == 1 and jobs[0].endswith(".csv") else _jobs(jobs, guarantee or [])
+    asked = jobs[0] if len(jobs) == 1 and jobs[0].endswith(".csv") else _parse_jobs(jobs, guarantee or [])
     found = planner.split(asked, gpus, basis=basis, cpu_threads=threads, variant=variant)
     write_plans(found.table, json=json, csv=csv)
     if not (csv or json):
         totals = ", ".join(f"{way} {total:.4g}" for way, total in found.totals().items())
-        write(f"Sum of throughputs over those alone on all GPUs, {found.basis}: {totals}.")
+        write_line(f"Sum of throughputs over those alone on all GPUs, {found.basis}: {totals}.")
     for note in found.notes:
-        write(note, stream=sys.stderr)
+        write_line(note, stream=sys.stderr)
 
 
 @elastic_app.command("accuracy")
-def accuracy(
+def check_accuracy(
     card: CardArgument,
     measured: MeasuredOption = None,
     variant: VariantOption = "artifact",
@@ -256,7 +256,7 @@ def accuracy(
 
     table = against_measured(
         card,
-        _measured(measured),
+        _load_measurements(measured),
         variant=variant,
         cpu_threads=threads,
         bandwidth=bandwidth,
@@ -265,26 +265,26 @@ def accuracy(
     write_plans(table, json=json, csv=csv)
     if not (csv or json) and len(table):
         error = table["error_pct"].abs()
-        write(f"\nMean error {error.mean():.1f} %, largest {error.max():.1f} %, without sign.")
+        write_line(f"\nMean error {error.mean():.1f} %, largest {error.max():.1f} %, without sign.")
         write_plans(by_class(table), json=False, csv=False)
-        write()
+        write_line()
         write_plans(ranking(table), json=False, csv=False)
 
 
 @elastic_app.command("table2")
-def table2(csv: CsvOption = False, json: JsonOption = False) -> None:
-    """Table 2: mean and largest error of the 99 cases that the artifact checks, and what is to know about them."""
+def print_table2(csv: CsvOption = False, json: JsonOption = False) -> None:
+    """Table 2: mean and largest error of the 99 cases that the artifact checks, with remarks."""
     from engine.planners.elastic.fitting.table_2 import NOTES, table_2, table_2_cases
 
     write_plans(table_2(), json=json, csv=csv)
     if not (csv or json):
-        write(f"Mean over the 99 cases {table_2_cases()['error_pct'].mean():.2f} %.")
+        write_line(f"Mean over the 99 cases {table_2_cases()['error_pct'].mean():.2f} %.")
         for note in NOTES:
-            write(note)
+            write_line(note)
 
 
 @elastic_app.command("losses")
-def losses(
+def compare_losses(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="CSV of minibatch, loss_...; figure 9's.")] = None,
     against: Annotated[str, typer.Option("--against", metavar="RUN", help="The run to compare with.")] = "181",
     csv: CsvOption = False,
@@ -299,15 +299,15 @@ def losses(
 
 
 @elastic_app.command("notebook")
-def notebook() -> None:
+def print_notebook() -> None:
     """Prints what the artifact's notebooks print: choices and series of figure 7, splits of figure 8, table 2."""
     from engine.planners.elastic.notebook import notebook_lines
 
     for line in notebook_lines():
-        write(line)
+        write_line(line)
 
 
-def _measured(name: str | None) -> Measurements | None:
+def _load_measurements(name: str | None) -> Measurements | None:
     from engine.planners.elastic import measurement_names, measurements, read_measurements
 
     if name is None:
@@ -315,7 +315,7 @@ def _measured(name: str | None) -> Measurements | None:
     return measurements(name) if name in measurement_names() else read_measurements(Path(name))
 
 
-def _jobs(names: list[str], guarantees: list[str]) -> list[dict[str, object]]:
+def _parse_jobs(names: list[str], guarantees: list[str]) -> list[dict[str, object]]:
     from engine.planners.contract import PlanError
 
     promised: dict[str, float] = {}

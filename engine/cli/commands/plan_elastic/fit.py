@@ -9,17 +9,17 @@ import typer
 
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption
 from engine.cli.commands.plan_elastic.tables import write_plans
-from engine.cli.output import write
+from engine.cli.output import write_line
 from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
     from engine.planners.elastic.cards import Environment, PerformanceParameters
     from engine.planners.elastic.measured.profiles import Profile
 
-__all__ = ["fit"]
+__all__ = ["fit_card"]
 
 
-def fit(
+def fit_card(
     profile: Annotated[
         str, typer.Argument(metavar="NAME|FILE", help="Profile of the library, or CSV; see the guide for its columns.")
     ],
@@ -47,7 +47,7 @@ def fit(
     from engine.cli.output import as_json
     from engine.planners.elastic.fitting import fit_parameters, held_out
 
-    runs, environment = _profile(profile, data, pcie, nvlink)
+    runs, environment = _load_profile(profile, data, pcie, nvlink)
     with ProgressReport("fitting"):
         found = fit_parameters(runs, environment, starts=starts)
     _write_card(card, out, found.parameters, environment)
@@ -63,19 +63,19 @@ def fit(
             "runs": found.table.to_dict("records"),
             **({} if left_out is None else {"held_out": left_out.to_dict("records")}),
         }
-        write(as_json(document))
+        write_line(as_json(document))
         return
     if csv:
         write_plans(found.table if left_out is None else left_out, json=False, csv=True)
         return
-    write(f"Objective {found.objective:.6f}; starts reached {', '.join(f'{each:.4f}' for each in found.starts)}.")
-    write(", ".join(f"{name} {value:.6g}" for name, value in found.parameters.model_dump().items()))
+    write_line(f"Objective {found.objective:.6f}; starts reached {', '.join(f'{each:.4f}' for each in found.starts)}.")
+    write_line(", ".join(f"{name} {value:.6g}" for name, value in found.parameters.model_dump().items()))
     write_plans(found.table, json=False, csv=False)
     if left_out is not None:
-        write("\nErrors of the iteration with the run in the fit and with it left out:")
+        write_line("\nErrors of the iteration with the run in the fit and with it left out:")
         write_plans(left_out, json=False, csv=False)
     for note in (*runs.notes, *found.warnings):
-        write(note)
+        write_line(note)
 
 
 def _write_card(
@@ -92,7 +92,7 @@ def _write_card(
         save_card(changed_card(load_card(card), changes, name=out.stem), out)
 
 
-def _profile(name: str, data: str | None, pcie: float | None, nvlink: float | None) -> tuple[Profile, Environment]:
+def _load_profile(name: str, data: str | None, pcie: float | None, nvlink: float | None) -> tuple[Profile, Environment]:
     from engine.planners.contract import PlanError
     from engine.planners.elastic.cards import Environment
     from engine.planners.elastic.fitting import table_2_models

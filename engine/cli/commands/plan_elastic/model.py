@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption, numbers
+from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption, parse_numbers
 from engine.cli.commands.plan_elastic.tables import write_plans
 from engine.cli.progress import ProgressReport
 
-__all__ = ["model"]
+__all__ = ["plan_model"]
 
 
-def model(
+def plan_model(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="Library name or JSON file of a model.")],
     system: Annotated[str, typer.Option("--system", metavar="NAME", help="System; its innermost network is a node.")],
     batch: Annotated[int, typer.Option("--batch", metavar="B", help="Samples of an iteration, whatever the size.")],
@@ -63,7 +63,7 @@ def model(
                 name, system, phases, batch=batch, restart_s=restart, datatype=datatype, progress=report
             )
     else:
-        sizes = None if gpus is None else [_size(each) for each in numbers(gpus)]
+        sizes = None if gpus is None else [_parse_size(each) for each in parse_numbers(gpus)]
         with ProgressReport("planning sizes") as report:
             table = model_curve(
                 name,
@@ -77,7 +77,7 @@ def model(
     write_plans(table, json=json, csv=csv)
 
 
-def _size(value: float) -> int:
+def _parse_size(value: float) -> int:
     from engine.planners.contract import PlanError
 
     if value != int(value):

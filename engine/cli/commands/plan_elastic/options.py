@@ -1,4 +1,4 @@
-"""What the commands `plan elastic ...` share."""
+"""Shared options of the commands `plan elastic ...`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 __all__ = [
     "BandwidthOption", "BasisOption", "CardArgument", "CsvOption", "JsonOption", "MeasuredOption", "RestrictedOption",
-    "ThreadsOption", "VariantOption", "numbers",
+    "ThreadsOption", "VariantOption", "parse_numbers",
 ]  # fmt: skip
 
 
@@ -22,8 +22,8 @@ def _one_form(context: typer.Context, value: bool) -> bool:
     return value
 
 
-def _restricted(value: bool | None) -> bool | None:
-    """Whether the card's table of allowed plans counts: False where every plan is asked for, else as the card says."""
+def _parse_restricted(value: bool | None) -> bool | None:
+    """Return False if every plan is wanted, None to use the card's table of allowed plans."""
     return False if value else None
 
 
@@ -37,7 +37,7 @@ VariantOption = Annotated[
 ]
 RestrictedOption = Annotated[
     bool | None,
-    typer.Option("--every-plan", callback=_restricted, help="Ignore the card's table of allowed plans."),
+    typer.Option("--every-plan", callback=_parse_restricted, help="Ignore the card's table of allowed plans."),
 ]
 CsvOption = Annotated[bool, typer.Option("--csv", callback=_one_form, help="Print CSV.")]
 JsonOption = Annotated[bool, typer.Option("--json", callback=_one_form, help="Print JSON.")]
@@ -50,7 +50,7 @@ MeasuredOption = Annotated[
 ]
 
 
-def numbers(text: str) -> Sequence[float]:
+def parse_numbers(text: str) -> Sequence[float]:
     """Returns numbers written as 1..16 or 1,2,4.
 
     Args:

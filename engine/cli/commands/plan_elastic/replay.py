@@ -10,7 +10,7 @@ import typer
 
 from engine.cli.commands.plan_elastic.options import CsvOption, JsonOption
 from engine.cli.commands.plan_elastic.tables import write_plans
-from engine.cli.output import as_json, write
+from engine.cli.output import as_json, write_line
 from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from engine.planners.elastic.cluster import ReplayResult, Workload
     from engine.planners.elastic.cluster.applications import Application
 
-__all__ = ["replay"]
+__all__ = ["replay_workload"]
 
 TABLES = ("summary", "jobs", "rounds", "changes")
 
 
-def replay(
+def replay_workload(
     workload: Annotated[
         str, typer.Argument(metavar="NAME|FILE", help="Published workload, or CSV of jobs; see the guide.")
     ] = "base",
@@ -72,26 +72,26 @@ def replay(
         raise PlanError(f"There is no table {table[:40]!r}; choose {', '.join(TABLES)}.")
     made = workload_from(workload)
     with ProgressReport("planning the models"):
-        known = {**applications(), **_own(card or []), **_of_library(made, system, cluster)}
+        known = {**applications(), **_load_applications(card or []), **_of_library(made, system, cluster)}
     with ProgressReport("replaying") as report:
         found = compared(
             made, cluster, policy or tuple(POLICIES), pause=pause, interval=interval, models=known, progress=report
         )
     if table != "summary":
-        write_plans(_rows(found, table), json=json, csv=csv)
+        write_plans(_policy_rows(found, table), json=json, csv=csv)
         return
     if json:
-        write(as_json({name: dict(result.summary) for name, result in found.items()}))
+        write_line(as_json({name: dict(result.summary) for name, result in found.items()}))
         return
     shown = summaries(found)
     write_plans(shown if csv else shown.dropna(axis="columns", how="all"), json=False, csv=csv)
     if not csv:
         for name, result in found.items():
             for note in result.notes:
-                write(f"{name}: {note}")
+                write_line(f"{name}: {note}")
 
 
-def _rows(found: Mapping[str, ReplayResult], table: str) -> pd.DataFrame:
+def _policy_rows(found: Mapping[str, ReplayResult], table: str) -> pd.DataFrame:
     """One table of all policies, their name in the first column."""
     import pandas as pd
 
@@ -118,7 +118,7 @@ def _of_library(workload: Workload, system: str | None, cluster: str) -> dict[st
     return library_applications(asked, system, cluster_of(cluster)) if asked and system is not None else {}
 
 
-def _own(given: list[str]) -> dict[str, Application]:
+def _load_applications(given: list[str]) -> dict[str, Application]:
     """Models that are given by their cards and measurements, by name."""
     from engine.planners.contract import PlanError
     from engine.planners.elastic import read_measurements
