@@ -36,7 +36,7 @@ from engine.simulate.distir import (
     overlay,
     pareto,
     timeline,
-    top,
+    top_configurations,
 )
 from engine.simulate.distir.calibration import MEASURED_CONSTANTS
 from engine.simulate.schedule import WORK, Schedule
@@ -248,7 +248,7 @@ def _step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mode: s
 
 def _best(table: pd.DataFrame, runs: pd.DataFrame) -> None:
     """The fastest in a table, and all as a file."""
-    shown = top(runs, 50)
+    shown = top_configurations(runs, 50)
     head, file = st.columns([4, 1], vertical_alignment="center")
     with head:
         st.html(markup.head("The fastest", f"{len(shown)} of {len(runs):,} that run"))
