@@ -60,8 +60,7 @@ class Durations:
     """Duration of an overlapped forward and backward of a stage; None stands for the sum of the two.
 
     The time that two stages hide of each other is the mean of what each hides by itself: one hides the exchange of its
-    forward, the other
-    that of its backward.
+    forward, the other that of its backward.
     """
 
 

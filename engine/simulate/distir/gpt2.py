@@ -181,7 +181,7 @@ def _block_time(
     rows, width, part = prompts * prompt, size.width, size.width / shards
     heads, inner = prompts * size.heads / shards, size.width / size.heads
     reduced = _op_time(lambda elements, group: model.all_reduce(elements, group, bandwidth_gbps), rows * width, shards)
-    # A batch of products: one op, whose operands are those of all heads.
+    # A batch of products: one op with the operands of all heads.
     scores = _op_time(model.matmul, heads * prompt, inner, prompt)
     values = _op_time(model.matmul, heads * prompt, prompt, inner)
     return (

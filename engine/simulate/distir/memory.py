@@ -1,10 +1,10 @@
 """Peak memory of every device: allocations and frees of a step, counted in a few sizes.
 
 Memory of a device is a number of activations (whole, or cut by horizontal shards), of weights (a shard, or all of it),
-of gathered outputs, and R3's batch size. So a moment is a vector of counts, which depends on P, m, the
-layers per stage and whether there are shards and replicas, but on no size: the peak of a configuration is the largest
-product of any such vector with its sizes. Within an item, moments of layers of one parity lie on a line, so those of
-the outermost layers are enough.
+of gathered outputs, and R3's batch size. So a moment is a vector of counts, which depends on P, m, the layers per stage
+and whether there are shards and replicas, but on no size: the peak of a configuration is the largest product of any
+such vector with its sizes. Within an item, moments of layers of one parity lie on a line, so the moments of the
+outermost layers are enough.
 
 An op allocates its outputs, and then frees the inputs without remaining users. Inputs of the program are never freed,
 nor are its outputs. R1 and R2 do not count inputs, and place tensors and weights within the program; R3's step starts
@@ -381,8 +381,7 @@ def memory_curve(
     """Return the events on a stage's device and its memory.
 
     Returns kinds of events and their microbatches [events], the bytes that are live before the first and after each
-    event
-    [events + 1], and the bytes at the fullest moment of each event [events].
+    event [events + 1], and the bytes at the fullest moment of each event [events].
 
     Args:
         c: configurations.

@@ -114,7 +114,9 @@ def _find_earliest_slot(
 ) -> int:
     """Return the first free slot after an action's inputs that keeps the memory limit, or its present slot."""
     own = ranks[rank]
-    frees = kind >= FAR_GRADIENT and len(own) > WEIGHTS  # or changes nothing: where weights are told, gradients do not
+    frees = (
+        kind >= FAR_GRADIENT and len(own) > WEIGHTS
+    )  # or changes nothing: if weights are given, gradients do not count
     for place in range(1 + max(_list_needed_slots(ranks, rank, kind, m), default=-1), slot):
         if place in taken:
             continue
