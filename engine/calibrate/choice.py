@@ -1,4 +1,4 @@
-"""Which parameters a few measured runs may move, how far they are expected to, and which the runs can tell about.
+"""Choice of the parameters to fit to a few measured runs, with their priors and the information that the runs give.
 
 A prior is a normal distribution of the parameter's logarithm around the value of the calibration that a fit starts
 from. Its width is how much the value differs between sites: fitted to one source of published runs at a time, the
@@ -17,10 +17,19 @@ from engine.executions.arrays import Floats
 from hardware import System
 from models.documents import DocumentError, shown
 
-__all__ = ["FEWEST", "MOST", "Adjustable", "CalibrateError", "adjustable", "checked_names", "influence", "suggested"]
+__all__ = [
+    "FEWEST",
+    "MOST",
+    "Adjustable",
+    "CalibrateError",
+    "adjustable",
+    "checked_names",
+    "influence",
+    "suggest_names",
+]
 
 FEWEST, MOST = 3, 6
-"""How many parameters are fitted where nobody chooses; nobody may choose more."""
+"""Number of parameters in an automatic choice; a user may choose at most the larger number."""
 CONFIGURATIONS_EACH = 2
 """Different configurations that each parameter beyond the first three needs."""
 NOTICEABLE = 0.005
@@ -114,8 +123,8 @@ def influence(case: Case, start: Parameters, offered: dict[str, Adjustable]) -> 
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def suggested(found: dict[str, float], configurations: int) -> tuple[str, ...]:
-    """Returns the names to fit where nobody chooses: those that the runs can tell most about.
+def suggest_names(found: dict[str, float], configurations: int) -> tuple[str, ...]:
+    """Return the names to fit in an automatic choice: the parameters that the runs determine best.
 
     Args:
         found: what `influence` returned.
@@ -127,10 +136,10 @@ def suggested(found: dict[str, float], configurations: int) -> tuple[str, ...]:
 
 
 def checked_names(names: Sequence[str], offered: dict[str, Adjustable]) -> tuple[str, ...]:
-    """Returns the names of parameters to fit, each once.
+    """Return the names of parameters to fit, each once.
 
     Args:
-        names: of parameters, as somebody gives them.
+        names: names of parameters, as given by the user.
         offered: parameters that may move, by name.
 
     Raises `CalibrateError` where one cannot be fitted, or there are too few or too many.

@@ -21,18 +21,17 @@ DIGITS: Final = 5
 
 
 def checked_name(name: str, base: Calibration) -> str:
-    """Returns what a calibration is to be called, so that one hears before a fit that it cannot be; empty where that is
-    left to the fit.
+    """Return the name of a calibration, checked before the fit; empty if the fit is to choose it.
 
     Args:
-        name: as somebody gives it.
+        name: as given by the user.
         base: any calibration.
 
-    Raises CalibrateError where the name cannot be one.
+    Raises CalibrateError for an invalid name.
     """
     found = " ".join(name.split())
     if found:
-        _loaded(hardware.calibration_document(base) | {"name": found})
+        _load_document(hardware.calibration_document(base) | {"name": found})
     return found
 
 
@@ -50,35 +49,35 @@ def document(outcome: Outcome, name: str = "", day: datetime.date | None = None)
     system = outcome.checked.system
     content = hardware.calibration_document(outcome.base)
     content |= {
-        "name": checked_name(name, outcome.base) or _name(outcome),
-        "title": f"{system.title or system.name}, fitted to {_runs(outcome.rows)}",
+        "name": checked_name(name, outcome.base) or _build_name(outcome),
+        "title": f"{system.title or system.name}, fitted to {_count_runs(outcome.rows)}",
         "system": system.name,
         "fitted_on": _fitted_on(outcome),
         "date": today,
         "derived_from": outcome.base.name,
-        "notes": _notes(outcome),
+        "notes": _list_notes(outcome),
         "errors": [error.model_dump(mode="json", exclude_defaults=True) | {"held_out": error.held_out}
-                   for error in _errors(outcome)],
+                   for error in _list_errors(outcome)],
     }  # fmt: skip
     values = dict(content["parameters"])
     for item in outcome.estimates:
-        values[item.about.name] = _value(item.value, item.value_range, outcome, item.about.unit)
+        values[item.about.name] = _build_value(item.value, item.value_range, outcome, item.about.unit)
     content["parameters"] = values
-    return _loaded(content)
+    return _load_document(content)
 
 
-def _loaded(content: dict[str, Any]) -> Calibration:
+def _load_document(content: dict[str, Any]) -> Calibration:
     try:
         return hardware.load_calibration_document(content, "the calibration")
     except CalibrationFileError as problem:
         raise CalibrateError(str(problem)) from None
 
 
-def _runs(many: int) -> str:
+def _count_runs(many: int) -> str:
     return "1 run" if many == 1 else f"{many:,} runs"
 
 
-def _name(outcome: Outcome) -> str:
+def _build_name(outcome: Outcome) -> str:
     """Names differ where the fitted values do."""
     values = ",".join(f"{item.about.name}={item.value:.6g}" for item in outcome.estimates)
     return f"{outcome.checked.system.name}-{hashlib.sha256(values.encode()).hexdigest()[:6]}"
@@ -87,17 +86,17 @@ def _name(outcome: Outcome) -> str:
 def _fitted_on(outcome: Outcome) -> str:
     checked = outcome.checked
     refused = len(checked.labels) - outcome.rows
-    left_out = f"; {_runs(refused)} refused" if refused else ""
+    left_out = f"; {_count_runs(refused)} refused" if refused else ""
     table = checked.table[checked.accepted]
-    told = f"{_runs(outcome.rows)} of {outcome.configurations} configurations{left_out}: "
+    opening = f"{_count_runs(outcome.rows)} of {outcome.configurations} configurations{left_out}: "
     idents = [str(ident) for ident in table["id"]]
-    while idents and len(told) + len(", ".join(idents)) > LONGEST:
+    while idents and len(opening) + len(", ".join(idents)) > LONGEST:
         idents = idents[: len(idents) * 3 // 4]
     more = outcome.rows - len(idents)
-    return told + ", ".join(idents) + (f" and {more:,} more" if more else "")
+    return opening + ", ".join(idents) + (f" and {more:,} more" if more else "")
 
 
-def _notes(outcome: Outcome) -> list[str]:
+def _list_notes(outcome: Outcome) -> list[str]:
     widths = ", ".join(f"{item.about.name} {100 * item.about.spread:.0f} %" for item in outcome.estimates)
     return [
         f"Most probable values under normal priors of the logarithms around {outcome.base.name!r}, standard "
@@ -106,27 +105,27 @@ def _notes(outcome: Outcome) -> list[str]:
     ]
 
 
-def _value(value: float, around: tuple[float, float], outcome: Outcome, unit: str) -> dict[str, Any]:
+def _build_value(value: float, around: tuple[float, float], outcome: Outcome, unit: str) -> dict[str, Any]:
     rounded = float(f"{value:.{DIGITS}g}")
     found = CalibratedValue(
         value=rounded, unit=unit, kind="fitted",
-        source=f"Fit to {_runs(outcome.rows)} on {outcome.checked.system.name}; the range holds it at 90 %",
+        source=f"Fit to {_count_runs(outcome.rows)} on {outcome.checked.system.name}; the range holds it at 90 %",
         low=min(float(f"{around[0]:.{DIGITS}g}"), rounded), high=max(float(f"{around[1]:.{DIGITS}g}"), rounded),
     )  # fmt: skip
     return found.model_dump(mode="json", exclude_defaults=True)
 
 
-def _errors(outcome: Outcome) -> list[FitError]:
+def _list_errors(outcome: Outcome) -> list[FitError]:
     base = f"{outcome.base.name!r}, before the fit"
-    found = [_error(outcome.errors_before, f"the runs, by {base}", not outcome.known)]
+    found = [_build_error(outcome.errors_before, f"the runs, by {base}", not outcome.known)]
     if outcome.errors_unseen is not None:
-        told = f"the runs, each predicted by a fit that left it out: {outcome.held_out.described}"
-        found.append(_error(outcome.errors_unseen, told, True))
-    found.append(_error(outcome.errors_after, "the fitted runs themselves", False))
+        described = f"the runs, each predicted by a fit that left it out: {outcome.held_out.described}"
+        found.append(_build_error(outcome.errors_unseen, described, True))
+    found.append(_build_error(outcome.errors_after, "the fitted runs themselves", False))
     return found
 
 
-def _error(errors: Mapping[str, float], described: str, held_out: bool) -> FitError:
+def _build_error(errors: Mapping[str, float], described: str, held_out: bool) -> FitError:
     return FitError(
         rows=int(errors["rows"]), described=described, held_out=held_out,
         mean_absolute_percent=round(errors["mean"], 2), median_absolute_percent=round(errors["median"], 2),

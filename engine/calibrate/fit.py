@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 import hardware
-from engine.calibrate.choice import Adjustable, CalibrateError, adjustable, checked_names, influence, suggested
+from engine.calibrate.choice import Adjustable, CalibrateError, adjustable, checked_names, influence, suggest_names
 from engine.calibrate.folds import HeldOut, held_out, kin_of, row_weights
 from engine.calibrate.rows import Checked
 from engine.cost_models.calibrated import Parameters, largest, library_calibration, parameters_of, step_times
@@ -54,10 +54,10 @@ class Estimate:
 class Outcome:
     """A calibration of a system by measured runs; arrays are [rows of `checked`], NaN where a row is not accepted.
 
-    `before`, `after`: parameters. `predicted_before`, `predicted_after`: step times [s]; `predicted_unseen` those of
-    fits that left the row out, NaN where none could. `errors_*`: `engine.validation.error_tables.ERROR_COLUMNS` [%],
-    over the accepted rows; `errors_unseen` None where nothing was held out. `known`: accepted rows that the library's
-    calibration was fitted on itself.
+    `before`, `after`: parameters. `predicted_before`, `predicted_after`: step times [s]; `predicted_unseen` the step
+    times of fits that left the row out, NaN if no row could be left out. `errors_*`:
+    `engine.validation.error_tables.ERROR_COLUMNS` [%], over the accepted rows; `errors_unseen` None where nothing was
+    held out. `known`: accepted rows that the library's calibration was fitted on itself.
     """
 
     checked: Checked
@@ -83,14 +83,14 @@ class Outcome:
 
     @property
     def helps(self) -> bool | None:
-        """Whether runs that were not fitted are predicted better; None where none were held out."""
+        """True if runs that were not fitted are predicted better; None if no runs were held out."""
         if self.errors_unseen is None:
             return None
         return self.errors_unseen["mean"] < self.errors_before["mean"]
 
     @property
     def verdict(self) -> str:
-        """What the fit is worth, in two or three sentences."""
+        """Assessment of the fit in two or three sentences."""
         if not self.known:
             return self._worth
         many = "all" if self.known == self.rows else f"{self.known:,}"
@@ -108,11 +108,11 @@ class Outcome:
                 f"{after:.1f} %, which promises nothing for others; the values stay near those it started from."
             )
         unseen = self.errors_unseen["mean"]
-        told = f"On runs left out of the fit ({self.held_out.described}) the mean error goes from {before:.1f} % to "
+        text = f"On runs left out of the fit ({self.held_out.described}) the mean error goes from {before:.1f} % to "
         if unseen < before:
-            return f"{told}{unseen:.1f} %."
+            return f"{text}{unseen:.1f} %."
         start = "the library's values" if self.base == library_calibration() else f"those of {self.base.name!r}"
-        return f"{told}{unseen:.1f} %: it does not fall, so these runs are no reason to leave {start}."
+        return f"{text}{unseen:.1f} %: it does not fall, so these runs are no reason to leave {start}."
 
 
 def calibrate(
@@ -122,9 +122,9 @@ def calibrate(
 
     Args:
         checked: the runs.
-        names: which parameters to fit; those that the runs tell most about where None.
-        base: the calibration whose values are the start, the centre of the priors, and all that is not fitted; the
-            library's where None.
+        names: which parameters to fit; the ones that the runs determine best if None.
+        base: the calibration whose values are the start, the centre of the priors, and the values of all other
+            parameters; the library's if None.
 
     Raises:
         CalibrateError: no row is accepted, or the parameters cannot be fitted.
@@ -134,12 +134,14 @@ def calibrate(
     before = parameters_of(base)
     accepted = checked.accepted
     if not accepted.any():
-        raise CalibrateError(f"None of the {len(accepted):,} runs can be used, so nothing is fitted.{_first(checked)}")
+        raise CalibrateError(
+            f"None of the {len(accepted):,} runs can be used, so nothing is fitted.{_describe_first_refusal(checked)}"
+        )
     case, measured = checked.case(), checked.measured[accepted]
     kin = kin_of(checked)
     offered = adjustable(checked.system, before)
-    told = influence(case, before, offered)
-    chosen = suggested(told, kin.configurations) if names is None else checked_names(names, offered)
+    influences = influence(case, before, offered)
+    chosen = suggest_names(influences, kin.configurations) if names is None else checked_names(names, offered)
     weights = row_weights(kin)
     spread = {name: offered[name].spread for name in chosen}
 
@@ -156,18 +158,18 @@ def calibrate(
         left_out = parts.fold == part
         unseen[left_out] = step_times(case.take(np.flatnonzero(left_out)), fitted(~left_out)[0]).step
     old, new = step_times(case, before).step, step_times(case, after).step
-    errors_of = _errors(checked)
+    errors_of = _build_error_function(checked)
     return Outcome(
         checked=checked,
         base=base,
         before=before,
         after=after,
-        estimates=tuple(_estimate(offered[name], before, after, deviations[name]) for name in chosen),
-        influence=told,
+        estimates=tuple(_build_estimate(offered[name], before, after, deviations[name]) for name in chosen),
+        influence=influences,
         configurations=kin.configurations,
-        predicted_before=_everywhere(accepted, old),
-        predicted_after=_everywhere(accepted, new),
-        predicted_unseen=_everywhere(accepted, unseen),
+        predicted_before=_expand_rows(accepted, old),
+        predicted_after=_expand_rows(accepted, new),
+        predicted_unseen=_expand_rows(accepted, unseen),
         errors_before=errors_of(old),
         errors_after=errors_of(new),
         errors_unseen=errors_of(unseen) if parts.folds else None,
@@ -176,20 +178,20 @@ def calibrate(
     )
 
 
-def _first(checked: Checked) -> str:
+def _describe_first_refusal(checked: Checked) -> str:
     """The first refused row and its sentence."""
     refused = np.flatnonzero(~checked.accepted)
     return f" {checked.labels[refused[0]].capitalize()}: {checked.reason_text[refused[0]]}" if len(refused) else ""
 
 
-def _everywhere(accepted: npt.NDArray[np.bool_], values: Floats) -> Floats:
+def _expand_rows(accepted: npt.NDArray[np.bool_], values: Floats) -> Floats:
     found = np.full(len(accepted), np.nan)
     found[accepted] = values
     return found
 
 
-def _errors(checked: Checked) -> Callable[[Floats], dict[str, float]]:
-    """What tells the errors of predictions of the accepted rows."""
+def _build_error_function(checked: Checked) -> Callable[[Floats], dict[str, float]]:
+    """Return a function that computes the errors of predictions of the accepted rows."""
     accepted = checked.accepted
     table = checked.table[accepted].reset_index(drop=True)
     # Ranking compares all pairs of a group.
@@ -198,7 +200,7 @@ def _errors(checked: Checked) -> Callable[[Floats], dict[str, float]]:
     return lambda predicted: error_statistics(predicted, measured, groups, batch)
 
 
-def _estimate(about: Adjustable, before: Parameters, after: Parameters, deviation: float) -> Estimate:
+def _build_estimate(about: Adjustable, before: Parameters, after: Parameters, deviation: float) -> Estimate:
     prior, value = float(getattr(before, about.name)), float(getattr(after, about.name))
     limit = largest(about.name)
 
@@ -211,20 +213,20 @@ def _estimate(about: Adjustable, before: Parameters, after: Parameters, deviatio
 
 
 def seen_before(checked: Checked) -> int:
-    """Returns how many accepted rows are among those that the package has, which its calibration was fitted on.
+    """Return the number of accepted rows that are in the package, whose calibration was fitted on them.
 
     Args:
-        checked: runs, sorted into those that a fit may use and the others.
+        checked: runs, checked for use in a fit.
     """
     mine = checked.table[checked.accepted]
-    return sum(row in _library() for row in _named(mine))
+    return sum(row in _library_keys() for row in _row_keys(mine))
 
 
 @cache
-def _library() -> frozenset[tuple[object, ...]]:
-    """What tells the runs of the package from others."""
-    return frozenset(_named(library_runs().table))
+def _library_keys() -> frozenset[tuple[object, ...]]:
+    """Return the keys of the package's runs."""
+    return frozenset(_row_keys(library_runs().table))
 
 
-def _named(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+def _row_keys(table: pd.DataFrame) -> Iterator[tuple[object, ...]]:
     return zip(table["id"], table["hidden"], table["gbs"], table["num_gpus"], strict=True)

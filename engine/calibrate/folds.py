@@ -1,4 +1,4 @@
-"""Which runs are left out of a fit together, so that its error is measured on runs that had no part in it."""
+"""Choice of the runs that a fit leaves out together, so that its error is measured on unseen runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ library's parameters refitted without that source. Values from 0 to 1 differ by 
 
 @dataclass(frozen=True, slots=True)
 class Kin:
-    """Which accepted rows belong together [accepted rows].
+    """Groups of accepted rows that belong together [accepted rows].
 
     `configuration`: equal for rows that the cost model cannot tell apart. `group`: the table's own, else by model;
     rows of one configuration are in one group, the first one's. `named`: whether the table names groups.
@@ -39,20 +39,20 @@ class Kin:
 
     @property
     def configurations(self) -> int:
-        """How many different configurations there are."""
+        """Return the number of different configurations."""
         return int(self.configuration.max(initial=-1)) + 1
 
     @property
     def groups(self) -> int:
-        """How many groups there are."""
+        """Return the number of groups."""
         return int(self.group.max(initial=-1)) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Fold of every accepted row [accepted rows], -1 throughout where none can be held out.
+    """Fold of every accepted row [accepted rows], -1 throughout if no rows can be held out.
 
-    `described`: what is left out together, or why nothing is.
+    `described`: the rows that are left out together, or the reason why no rows are.
     """
 
     fold: Ints
@@ -61,10 +61,10 @@ class HeldOut:
 
 
 def kin_of(checked: Checked) -> Kin:
-    """Returns the configurations and groups of the accepted rows.
+    """Return the configurations and groups of the accepted rows.
 
     Args:
-        checked: runs, sorted into those that a fit may use and the others.
+        checked: runs, checked for use in a fit.
     """
     case = checked.case()
     size = int(checked.accepted.sum())
@@ -73,21 +73,21 @@ def kin_of(checked: Checked) -> Kin:
         for part in (case.model, case.accelerator, case.layout, case.software)
         for column in part.columns()
     ]
-    same = _numbered(np.column_stack(columns))
+    same = _number_rows(np.column_stack(columns))
     given = checked.table[checked.accepted]["group"].astype(str).to_numpy(str)
     named = bool(size) and bool((given != "").all())
     if named:
-        group = _numbered(given[:, None])
+        group = _number_rows(given[:, None])
     else:
         names = [field.name for field in fields(case.model) if field.name != "seq_size"]
-        group = _numbered(np.column_stack([np.broadcast_to(getattr(case.model, name), size) for name in names]))
+        group = _number_rows(np.column_stack([np.broadcast_to(getattr(case.model, name), size) for name in names]))
     first = np.unique(same, return_index=True)[1]
-    return Kin(same, _numbered(group[first[same]][:, None]), named)
+    return Kin(same, _number_rows(group[first[same]][:, None]), named)
 
 
 def row_weights(kin: Kin) -> Floats:
-    """Returns how much each row counts [rows]: repeated runs of a configuration as one, those of a group less than as
-    many.
+    """Return the weight of each row [rows]: repeated runs of a configuration count as one, runs of a group less than
+    their number.
 
     n configurations of a group count as n / (1 + (n - 1) c) independent ones, which average their errors as well,
     where c is the share that they have in common (Kish's effective sample size of a cluster).
@@ -115,11 +115,11 @@ def held_out(kin: Kin) -> HeldOut:
     if groups >= FEWEST_GROUPS:
         folds = min(MOST_FOLDS, groups)
         what = "groups named by the table" if kin.named else "models"
-        return HeldOut(_spread(kin.group, folds), folds, f"{groups} {what}, in {folds} parts")
+        return HeldOut(_assign_folds(kin.group, folds), folds, f"{groups} {what}, in {folds} parts")
     if many >= FEWEST_CONFIGURATIONS:
         folds = min(MOST_FOLDS, many)
-        told = f"{many} configurations of {models}, in {folds} parts; another model may be further off"
-        return HeldOut(_spread(kin.configuration, folds), folds, told)
+        description = f"{many} configurations of {models}, in {folds} parts; another model may be further off"
+        return HeldOut(_assign_folds(kin.configuration, folds), folds, description)
     few = "1 configuration" if many == 1 else f"{many} configurations"
     return HeldOut(
         np.full(len(kin.group), -1, np.int64), 0,
@@ -128,12 +128,12 @@ def held_out(kin: Kin) -> HeldOut:
     )  # fmt: skip
 
 
-def _numbered(rows: npt.NDArray[np.generic]) -> Ints:
+def _number_rows(rows: npt.NDArray[np.generic]) -> Ints:
     found: Ints = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return found
 
 
-def _spread(group: Ints, folds: int) -> Ints:
+def _assign_folds(group: Ints, folds: int) -> Ints:
     """Fold of every row: whole groups, largest first, each to the fold with the fewest rows."""
     sizes = np.bincount(group)
     filled, fold = np.zeros(folds, np.int64), np.zeros(len(sizes), np.int64)

@@ -1,8 +1,8 @@
-"""Which arguments of training frameworks say what of a run, in the words that logs print them with.
+"""Arguments of training frameworks that describe a run, under the names printed in logs.
 
-Names are Megatron-LM's and NeMo's; both print what they were started with. What arguments mean together is for
-`engine.launch.megatron` to say, as for launch scripts; here stands which field of a run they are. A value that says
-nothing is left out, so that the row shows what is missing.
+Names are Megatron-LM's and NeMo's; both print their arguments at the start. `engine.launch.megatron` interprets
+combinations of arguments, as for launch scripts; this module maps arguments to fields of a run. A value without
+information is left out, so that the row shows the missing fields.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ _OTHERS = (
     "num_virtual_stages_per_pipeline_rank", "account_for_embedding_in_pipeline_split",
     "account_for_loss_in_pipeline_split",
 )  # fmt: skip
-ARGUMENTS = frozenset(
-    {name for names in (*NUMBERS.values(), *TRUTHS.values()) for name in names}.union(_OTHERS)
-)
+ARGUMENTS = frozenset({name for names in (*NUMBERS.values(), *TRUTHS.values()) for name in names}.union(_OTHERS))
 """Every argument that is read."""
 _ON, _OFF = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
@@ -79,92 +77,99 @@ def fields_of(given: Mapping[str, str]) -> dict[str, str]:
             row[field] = found
     execution, _, said = read_printed(known)
     if row.get("tp") == "1" and row.get("seq_parallel"):
-        row["seq_parallel"] = "False"  # the framework switches it off, whatever the command line says
-    row |= _model(known, row) | _layout(known, row, execution, said) | _software(known, execution, said)
+        row["seq_parallel"] = "False"  # the framework switches it off, even if the command line sets it
+    row |= (
+        _model_fields(known, row)
+        | _layout_fields(known, row, execution, said)
+        | _software_fields(known, execution, said)
+    )
     return row
 
 
-def _on(known: Mapping[str, str], *names: str) -> bool:
+def _is_on(known: Mapping[str, str], *names: str) -> bool:
     return any(known.get(name, "").lower() in _ON for name in names)
 
 
-def _off(known: Mapping[str, str], name: str) -> bool:
+def _is_off(known: Mapping[str, str], name: str) -> bool:
     return known.get(name, "").lower() in _OFF
 
 
-def _number(known: Mapping[str, str], name: str) -> float:
+def _parse_number(known: Mapping[str, str], name: str) -> float:
     try:
         return float(known.get(name, ""))
     except ValueError:
         return 0.0
 
 
-def _model(known: Mapping[str, str], row: Mapping[str, str]) -> dict[str, str]:
+def _model_fields(known: Mapping[str, str], row: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     if "swiglu" in known or "activation" in known:
-        found["gated_mlp"] = str(_on(known, "swiglu") or known.get("activation", "").endswith(("swiglu", "geglu")))
+        found["gated_mlp"] = str(_is_on(known, "swiglu") or known.get("activation", "").endswith(("swiglu", "geglu")))
     if "untie_embeddings_and_output_weights" in known:
-        found["tied_embeddings"] = str(not _on(known, "untie_embeddings_and_output_weights"))
+        found["tied_embeddings"] = str(not _is_on(known, "untie_embeddings_and_output_weights"))
     elif "share_embeddings_and_output_weights" in known:
-        found["tied_embeddings"] = str(_on(known, "share_embeddings_and_output_weights"))
+        found["tied_embeddings"] = str(_is_on(known, "share_embeddings_and_output_weights"))
     # Megatron prints a number of query groups even where grouped-query attention is off.
-    if _off(known, "group_query_attention") and "heads" in row:
+    if _is_off(known, "group_query_attention") and "heads" in row:
         found["kv_heads"] = row["heads"]
-    if _on(known, "multi_latent_attention"):
+    if _is_on(known, "multi_latent_attention"):
         found["attn"] = "MLA"
-    shared, each = _number(known, "moe_shared_expert_intermediate_size"), _number(known, "moe_ffn_hidden_size")
+    shared, each = (
+        _parse_number(known, "moe_shared_expert_intermediate_size"),
+        _parse_number(known, "moe_ffn_hidden_size"),
+    )
     if shared > 0 and each > 0:
         found["moe_shared"] = f"{shared / each:g}"
     return found
 
 
-def _layout(
+def _layout_fields(
     known: Mapping[str, str], row: Mapping[str, str], execution: Mapping[str, Any], said: frozenset[str]
 ) -> dict[str, str]:
     found: dict[str, str] = {}
     if said & {"virtual_pipeline_model_parallel_size", "num_layers_per_virtual_pipeline_stage"} and execution:
         found["vpp"] = str(execution["pipeline_interleaving"])
-    nodes, devices = _number(known, "num_nodes"), _number(known, "devices")
+    nodes, devices = _parse_number(known, "num_nodes"), _parse_number(known, "devices")
     if "num_gpus" not in row and nodes > 0 and devices > 0:
         found["num_gpus"] = f"{nodes * devices:g}"
-    sharded = _on(known, "use_torch_fsdp2", "use_megatron_fsdp", "use_custom_fsdp")
+    sharded = _is_on(known, "use_torch_fsdp2", "use_megatron_fsdp", "use_custom_fsdp")
     if (sharded or "use_distributed_optimizer" in said) and execution:
         found["zero_stage"] = str(execution["zero_stage"])
     if sharded and execution.get("zero_stage") == 3:
         found["fsdp"] = "True"
     notes = []
-    if _number(known, "expert_tensor_parallel_size") >= 1:
-        notes.append(f"ETP={_number(known, 'expert_tensor_parallel_size'):g}")
-    if _on(known, "optimizer_cpu_offload"):
+    if _parse_number(known, "expert_tensor_parallel_size") >= 1:
+        notes.append(f"ETP={_parse_number(known, 'expert_tensor_parallel_size'):g}")
+    if _is_on(known, "optimizer_cpu_offload"):
         notes.append("optimizer offload=True")
-    if _number(known, "cpu_offloading_num_layers") > 0:
-        notes.append(f"offloading of {_number(known, 'cpu_offloading_num_layers'):g} layers")
+    if _parse_number(known, "cpu_offloading_num_layers") > 0:
+        notes.append(f"offloading of {_parse_number(known, 'cpu_offloading_num_layers'):g} layers")
     if notes:
         found["notes"] = "; ".join(notes)
-    found["recompute"] = _recompute(known, row, execution)
+    found["recompute"] = _recompute_word(known, row, execution)
     return found
 
 
-def _recompute(known: Mapping[str, str], row: Mapping[str, str], execution: Mapping[str, Any]) -> str:
+def _recompute_word(known: Mapping[str, str], row: Mapping[str, str], execution: Mapping[str, Any]) -> str:
     """The kind of recomputation in the words of `runs.csv`; of some layers, how many of all."""
     kind = execution.get("activation_recompute", "none")
-    blocks = _number(known, "recompute_num_layers") or _number(known, "activations_checkpoint_num_layers")
+    blocks = _parse_number(known, "recompute_num_layers") or _parse_number(known, "activations_checkpoint_num_layers")
     method = known.get("recompute_method", known.get("activations_checkpoint_method", "")).lower()
     if kind != "none" and method == "block" and blocks >= 1:
         # The block method recomputes that many layers of each chunk of each stage.
-        chunks = max(_number(row, "pp"), 1.0) * max(float(execution["pipeline_interleaving"]), 1.0)
-        return f"full:{min(blocks * chunks, _number(row, 'layers')):.0f}layers"
+        chunks = max(_parse_number(row, "pp"), 1.0) * max(float(execution["pipeline_interleaving"]), 1.0)
+        return f"full:{min(blocks * chunks, _parse_number(row, 'layers')):.0f}layers"
     if kind == "attn_only":
-        return "selective" if execution["selective_recompute"] == "attention" else _modules(known)
+        return "selective" if execution["selective_recompute"] == "attention" else _modules_word(known)
     return str(kind)
 
 
-def _modules(known: Mapping[str, str]) -> str:
+def _modules_word(known: Mapping[str, str]) -> str:
     words = known.get("recompute_modules", "").strip("[]'\" ").replace(",", " ").replace("'", " ").split()
     return "modules: " + " ".join(words)
 
 
-def _software(known: Mapping[str, str], execution: Mapping[str, Any], said: frozenset[str]) -> dict[str, str]:
+def _software_fields(known: Mapping[str, str], execution: Mapping[str, Any], said: frozenset[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     precision = known.get("precision", "").lower()
     narrow = {"float4": "nvfp4", "float8": "fp8", "bfloat16": "bf16", "float16": "fp16"}
@@ -175,12 +180,12 @@ def _software(known: Mapping[str, str], execution: Mapping[str, Any], said: froz
     elif precision in ("16", "16-mixed", "fp16"):
         found["dtype"] = "fp16"
     backend = known.get("attention_backend", "").lower().rpartition(".")[2]
-    plain = known.get("transformer_impl", "").lower() == "local" and _off(known, "use_flash_attn")
+    plain = known.get("transformer_impl", "").lower() == "local" and _is_off(known, "use_flash_attn")
     if backend in ("unfused", "local") or plain:
         found["attention_kernel"] = "unfused"
     if "accumulate_allreduce_grads_in_fp32" in known:
-        found["gradient_bytes"] = "4" if _on(known, "accumulate_allreduce_grads_in_fp32") else "2"
-    if _on(known, "grad_reduce_in_bf16"):
+        found["gradient_bytes"] = "4" if _is_on(known, "accumulate_allreduce_grads_in_fp32") else "2"
+    if _is_on(known, "grad_reduce_in_bf16"):
         found["gradient_bytes"] = "2"
     if execution.get("launch") == "graphs":
         found["launch"] = "graphs"

@@ -22,7 +22,7 @@ UNSTEADY = 0.1
 LONGEST_LINE = 20_000
 """Characters of a line that are looked at; a Namespace of arguments has some 8,000."""
 
-# Lengths are bounded, so that no line takes long whatever it holds.
+# Lengths are bounded, so that no line takes long to match.
 _VALUE = r"['\"]?([A-Za-z0-9_.+-]{0,80}[A-Za-z0-9_+-])"
 _FLAG = re.compile(r"(?:^|\s)--([a-z0-9][a-z0-9-]{0,60})(?:[= ]+(?!-)" + _VALUE + r")?")
 _DOTTED = re.compile(r"(?:^|[\s:\]])([a-z][a-z0-9_]{0,60}) \.{2,60} ?" + _VALUE)
@@ -65,7 +65,7 @@ class Log:
 
 
 def looks_like_log(text: str) -> bool:
-    """Tells whether a text has a line of a training step; tables of runs have none.
+    """Return True if a text has a line of a training step; tables of runs have none.
 
     Args:
         text: content of a file.
@@ -94,34 +94,34 @@ def read_log(text: str, name: str) -> Log:
         step = False
         for place, (pattern, scale) in enumerate(_SECONDS):
             for found in pattern.findall(line):
-                seconds.setdefault(place, []).append(scale * _float(found))
+                seconds.setdefault(place, []).append(scale * _parse_float(found))
                 step = True
-        tokens += [_float(found) for found in _TOKENS.findall(line)]
+        tokens += [_parse_float(found) for found in _TOKENS.findall(line)]
         for number, unit in _PROGRESS.findall(line):
-            value = _float(number)
+            value = _parse_float(number)
             progress.append(value if unit == "s/it" or value == 0 else 1.0 / value)
         batches += [first or second for first, second in _BATCH.findall(line)] if step else []
-        memory = max([memory, *(_float(found) / 1024.0 for found in _MEGABYTES.findall(line)),
-                      *(_float(found) for found in _GIBIBYTES.findall(line))])  # fmt: skip
+        memory = max([memory, *(_parse_float(found) / 1024.0 for found in _MEGABYTES.findall(line)),
+                      *(_parse_float(found) for found in _GIBIBYTES.findall(line))])  # fmt: skip
         if not step:
-            _arguments(line, given)
+            _read_arguments(line, given)
     fields = fields_of(given)
     remarks = []
     if batches:
         fields["gbs"] = batches[-1]
     times = next((values for _, values in sorted(seconds.items())), [])
     if not times and progress and not tokens:
-        each = max(_float(given.get("accumulate_grad_batches", "1")), 1.0)
+        each = max(_parse_float(given.get("accumulate_grad_batches", "1")), 1.0)
         times = [each * value for value in progress]
         remarks.append("The time per step is the progress bar's, which also counts what runs between steps")
     if times:
-        counted = _steady(times, len(batches) == len(times) and len(set(batches)) > 1, batches)
+        counted = _select_steady(times, len(batches) == len(times) and len(set(batches)) > 1, batches)
         fields["step_time_s"] = repr(median(counted))
-        remarks.append(_counted(counted, len(times)))
+        remarks.append(_describe_steps(counted, len(times)))
     elif tokens:
-        counted = _steady(tokens, False, [])
+        counted = _select_steady(tokens, False, [])
         fields["tokens_per_s_per_gpu"] = repr(median(counted))
-        remarks.append(_counted(counted, len(tokens)))
+        remarks.append(_describe_steps(counted, len(tokens)))
     else:
         remarks.append("The log has no line with the time of a step")
     if memory > 0:
@@ -131,14 +131,14 @@ def read_log(text: str, name: str) -> Log:
     return Log(name, {"id": name, "framework": framework, "source": "log", **fields}, tuple(remarks))
 
 
-def _float(text: str) -> float:
+def _parse_float(text: str) -> float:
     try:
         return float(text.replace(",", ""))
     except ValueError:
         return 0.0
 
 
-def _arguments(line: str, given: dict[str, str]) -> None:
+def _read_arguments(line: str, given: dict[str, str]) -> None:
     """Adds what a line says of arguments that are known; the last word on each counts."""
     if found := _NEW_VOCABULARY.search(line):
         given["padded_vocab_size"] = found[1]
@@ -156,7 +156,7 @@ def _arguments(line: str, given: dict[str, str]) -> None:
             given[key] = value or "True"
 
 
-def _steady(values: list[float], ramping: bool, batches: list[str]) -> list[float]:
+def _select_steady(values: list[float], ramping: bool, batches: list[str]) -> list[float]:
     """The measurements after the warm-up; while the batch still grew, only those with the last batch size."""
     if ramping:
         values = [value for value, batch in zip(values, batches, strict=True) if batch == batches[-1]]
@@ -164,7 +164,7 @@ def _steady(values: list[float], ramping: bool, batches: list[str]) -> list[floa
     return values[skipped:] or values
 
 
-def _counted(counted: list[float], steps: int) -> str:
+def _describe_steps(counted: list[float], steps: int) -> str:
     many = f"Median of {len(counted):,} of {steps:,} steps" if steps > 1 else "Only one step"
     if len(counted) >= 4:
         quarter = quantiles(counted, n=4)

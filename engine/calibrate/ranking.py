@@ -1,4 +1,4 @@
-"""How a new calibration changes which executions of a scenario are best."""
+"""Effect of a new calibration on the ranking of a scenario's executions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Reranked:
 
     @property
     def changed(self) -> bool:
-        """Whether another execution is best."""
+        """True if another execution is best."""
         return bool(self.table["rank_before"].iloc[0] != 1)
 
     @property
@@ -108,14 +108,14 @@ def rerank(scenario: Scenario, before: Calibration, after: Calibration, k: int =
         table[f"step_{when}"] = values["total_time"].to_numpy(np.float64)
     for when, rate in zip(("before", "after"), rates, strict=True):
         table[f"rate_{when}"] = rate
-        table[f"rank_{when}"] = _ranks(rate)
+        table[f"rank_{when}"] = _rank_rates(rate)
     table.insert(0, "id", chosen)
     table = table.sort_values("rank_after", kind="stable", ignore_index=True)
     first = table.loc[table["rank_before"] == 1, "rate_after"].iloc[0]
     return Reranked(table, kendall_tau(*rates), float(table["rate_after"].iloc[0] / first - 1.0))
 
 
-def _ranks(rates: Floats) -> npt.NDArray[np.int64]:
+def _rank_rates(rates: Floats) -> npt.NDArray[np.int64]:
     ranks = np.empty(len(rates), np.int64)
     ranks[np.argsort(-rates, kind="stable")] = np.arange(1, len(rates) + 1)
     return ranks

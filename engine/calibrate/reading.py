@@ -1,7 +1,6 @@
-"""Measured runs as people bring them: a table (CSV) or training logs, bounded before they are read.
+"""Measured runs from users: a table (CSV) or training logs, limited in size before they are read.
 
-Every run keeps where it comes from ("row 3", or the name of its log), so that whatever is wrong with it can be said of
-exactly that one.
+Every run keeps its origin ("row 3", or the name of its log), so that a message names exactly the faulty run.
 """
 
 from __future__ import annotations
@@ -78,11 +77,11 @@ def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None
     """Returns the runs of files by name: tables, or logs of one run each; rows keep their order.
 
     Args:
-        contents: what each file holds.
+        contents: of each file.
         given: fields for all runs that do not have them themselves.
 
     Raises:
-        CalibrateError: a file is neither, holds too much, or there is none. Bad rows never raise.
+        CalibrateError: a file is neither, or too large, or no file is given. Bad rows never raise.
     """
     if not contents:
         raise CalibrateError("There is no file of measured runs; give a CSV table or logs.")
@@ -95,7 +94,7 @@ def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None
         name = " ".join(shown(os.path.basename(path))[1:-1].split())
         text = text_of(content, name, MOST_BYTES, CalibrateError)
         if _is_table(text):
-            table = _table(text, name)
+            table = _read_table(text, name)
             tables.append(table)
             before = f"{name}, row" if len(contents) > 1 else "row"
             labels += [f"{before} {row}" for row in range(1, len(table) + 1)]
@@ -108,27 +107,27 @@ def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None
         else:
             raise CalibrateError(
                 f"{name} is neither a table of runs (CSV with the columns of the template) nor a log with the time of "
-                "steps, such as Megatron-LM's \"elapsed time per iteration (ms)\"."
+                'steps, such as Megatron-LM\'s "elapsed time per iteration (ms)".'
             )
         if len(labels) > MOST_RUNS:
             raise CalibrateError(f"There are more than {MOST_RUNS:,} runs; a fit takes up to {MOST_RUNS:,}.")
-    return Measured(_runs(tables, given or {}), tuple(labels), tuple(remarks))
+    return Measured(_merge_runs(tables, given or {}), tuple(labels), tuple(remarks))
 
 
 def _is_table(text: str) -> bool:
-    """Whether the first line that says anything is a header of runs."""
+    """Return True if the first non-empty line is a header of runs."""
     names, _ = header_of(text)
     return len({*names} & {*FIELDS, "iteration time (ms)", "hidden size"}) >= 3
 
 
-def _table(text: str, name: str) -> pd.DataFrame:
+def _read_table(text: str, name: str) -> pd.DataFrame:
     table = parsed(text, name, CalibrateError, most_rows=MOST_RUNS, once=ONCE)
     if not len(table):
         raise CalibrateError(f"{name} has no run; below the header there must be a row per run.")
     return table
 
 
-def _runs(tables: list[pd.DataFrame], given: Mapping[str, str]) -> Runs:
+def _merge_runs(tables: list[pd.DataFrame], given: Mapping[str, str]) -> Runs:
     """One typed table; each file's layout is recognised by itself."""
     typed: list[Runs] = []
     for table in tables:

@@ -1,8 +1,8 @@
-"""Which measured runs a fit may use, and why each of the others is refused, in one sentence per row.
+"""Check of measured runs for a fit: accepted rows, and the reason why each other row is refused, in one sentence.
 
-Rows are mapped as the validation maps them. Beyond its reasons, a row is refused that measured nothing, that is of
-another accelerator, whose two measurements contradict each other, or whose time is so far from any prediction that its
-unit must be wrong.
+Rows are mapped as the validation maps them. Beyond its reasons, a row is refused if it has no measurement, ran on
+another accelerator, has two contradicting measurements, or a time so far from any prediction that its unit must be
+wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FURTHER_REASONS: Final = {
     "contradiction": "Two measurements of the row contradict each other.",
     "wrong_unit": "The measured time is so far from the expected one that its unit must be wrong.",
 }
-"""Codes beyond `engine.validation.REASONS`, with what they mean."""
+"""Codes beyond `engine.validation.REASONS`, with their meaning."""
 
 FARTHEST: Final = 20.0
 """Ratio between measured and predicted time from which a row is refused; badly tuned runs reach five."""
@@ -62,7 +62,7 @@ class Checked:
 
     @property
     def accepted(self) -> npt.NDArray[np.bool_]:
-        """Which rows a fit uses [rows]."""
+        """Mask of the rows that a fit uses [rows]."""
         return np.asarray(self.reason == "", bool)
 
     @property
@@ -76,7 +76,7 @@ class Checked:
 
 
 def check(measured: Measured, system: System, start: Parameters) -> Checked:
-    """Sorts runs into those that a fit on a system may use and the others. Never raises for what a cell holds.
+    """Check runs for a fit on a system. Never raises because of a cell's content.
 
     Args:
         measured: the runs.
@@ -91,7 +91,7 @@ def check(measured: Measured, system: System, start: Parameters) -> Checked:
     mapped = map_runs(Runs(table, runs.faults), {word: system})
     expectable = mapped
     if (mapped.reason == "implausible_measurement").any():
-        # What is expected does not depend on what was measured, however far off that is.
+        # The expected time does not depend on the measured one, however far off that is.
         unmeasured = table.assign(step_time_s=np.nan, tokens_per_s_per_gpu=np.nan)
         expectable = map_runs(Runs(unmeasured, runs.faults), {word: system})
     expected = np.where(expectable.supported, step_times(expectable.case, start).step, np.nan)
@@ -103,59 +103,61 @@ def check(measured: Measured, system: System, start: Parameters) -> Checked:
     def refuse(code: str, tell: Callable[[int], str], over: Collection[str] = ("",)) -> None:
         """Refuses the rows about which there is something to tell, in place of the reasons `over`."""
         for row in range(len(reason)):
-            if (not over or reason[row] in over) and (told := tell(row)):
-                reason[row], text[row] = code, told
+            if (not over or reason[row] in over) and (sentence := tell(row)):
+                reason[row], text[row] = code, sentence
 
-    refuse("other_hardware", lambda row: _other(given[row], system), over=())
-    refuse("example_row", lambda row: _example(str(table["id"].iloc[row])), over=())
-    refuse("no_measurement", lambda row: _failed(str(table["status"].iloc[row])), over=())
-    refuse("missing_field", lambda row: "" if seconds[row] == seconds[row] else _unmeasured(measured.remarks[row]))
-    refuse("contradiction", lambda row: _contradiction(float(given_time[row]), float(by_rate[row])))
+    refuse("other_hardware", lambda row: _describe_other_accelerator(given[row], system), over=())
+    refuse("example_row", lambda row: _refuse_example(str(table["id"].iloc[row])), over=())
+    refuse("no_measurement", lambda row: _refuse_failed(str(table["status"].iloc[row])), over=())
+    refuse(
+        "missing_field", lambda row: "" if seconds[row] == seconds[row] else _refuse_unmeasured(measured.remarks[row])
+    )
+    refuse("contradiction", lambda row: _refuse_contradiction(float(given_time[row]), float(by_rate[row])))
     refuse(
         "wrong_unit",
         lambda row: _wrong_unit(float(seconds[row]), float(expected[row]), bool(np.isnan(given_time[row]))),
         over=("", "implausible_measurement"),
     )
     return Checked(
-        system, mapped, measured.labels, measured.remarks, seconds, expected, reason, text, _missing(table)
+        system, mapped, measured.labels, measured.remarks, seconds, expected, reason, text, _list_missing(table)
     )
 
 
-def _other(given: str, system: System) -> str:
-    """What is wrong with the accelerator that a row names, "" where nothing is."""
-    ours = _name(system)
+def _describe_other_accelerator(given: str, system: System) -> str:
+    """Return the mismatch of the accelerator that a row names, "" if it matches."""
+    ours = _accelerator_name(system)
     word = given.strip().lower()
     if word in ("", system.name.lower(), ours.lower()):
         return ""
     found = system_named(word)
     if found is None:
         return f"{given[:60]!r} is not the accelerator of {system.name}; leave hardware empty or name {ours}."
-    if _name(found) == ours:
+    if _accelerator_name(found) == ours:
         return ""
     return f"The run is of {given[:60]}, the calibration of {ours}; calibrate each accelerator by itself."
 
 
-def _name(system: System) -> str:
+def _accelerator_name(system: System) -> str:
     return system.accelerator.name if system.accelerator is not None else system.name
 
 
-def _example(ident: str) -> str:
+def _refuse_example(ident: str) -> str:
     return "This is the template's example row; it is no measurement." if ident.lower().startswith(EXAMPLE) else ""
 
 
-def _failed(status: str) -> str:
+def _refuse_failed(status: str) -> str:
     if status.lower() in ("", "ok"):
         return ""
     return f"Its status is {status[:40]!r}, so no step was measured; runs that ended well have ok or nothing."
 
 
-def _unmeasured(remark: str) -> str:
+def _refuse_unmeasured(remark: str) -> str:
     return f"{remark}." if remark.startswith("The log has no line") else (
         "Not given: step_time_s, nor tokens_per_s_per_gpu."
     )  # fmt: skip
 
 
-def _contradiction(seconds: float, by_rate: float) -> str:
+def _refuse_contradiction(seconds: float, by_rate: float) -> str:
     off = abs(seconds / by_rate - 1.0)
     if not off > CONTRADICTION:
         return ""
@@ -172,13 +174,13 @@ def _wrong_unit(seconds: float, expected: float, by_rate: bool) -> str:
     field = "tokens_per_s_per_gpu" if by_rate else "step_time_s"
     size = f"{ratio:,.0f} times the" if ratio > 1 else f"1/{1 / ratio:,.0f} of the"
     thousand = 300 < max(ratio, 1 / ratio) < 3_000
-    told = f"The measured {seconds:.4g} s per step is {size} expected {expected:.3g} s; check the unit of {field}"
+    sentence = f"The measured {seconds:.4g} s per step is {size} expected {expected:.3g} s; check the unit of {field}"
     if thousand and not by_rate:
-        return f"{told}, which is in seconds{', not milliseconds' if ratio > 1 else ''}."
-    return f"{told}."
+        return f"{sentence}, which is in seconds{', not milliseconds' if ratio > 1 else ''}."
+    return f"{sentence}."
 
 
-def _missing(table: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
+def _list_missing(table: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
     """The needed fields that each row lacks."""
     lacks = {name: table[name].isna().to_numpy(bool) for name in NEEDED}
     lacks["dtype"] = (table["dtype"] == "").to_numpy(bool)

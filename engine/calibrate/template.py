@@ -10,7 +10,7 @@ import pandas as pd
 __all__ = ["EXAMPLE", "FIELDS", "NEEDED", "template"]
 
 EXAMPLE: Final = "example"
-"""How the name of the template's example row begins; such rows are no measurements."""
+"""Prefix of the name of the template's example row; such rows are not measurements."""
 
 NEEDED: Final[Mapping[str, str]] = {
     "hidden": "Hidden size of the model",
@@ -27,7 +27,7 @@ NEEDED: Final[Mapping[str, str]] = {
     "dtype": "bf16, fp16, fp8, mxfp8 or nvfp4: of the linear layers",
     "step_time_s": "Measured seconds per step; or give tokens_per_s_per_gpu",
 }
-"""Fields that every run must have, and what they are."""
+"""Fields that every run must have, with their meaning."""
 OPTIONAL: Final[Mapping[str, str]] = {
     "id": "A name of the run",
     "hardware": "Accelerator; the system that is calibrated where left out",
@@ -67,7 +67,7 @@ OPTIONAL: Final[Mapping[str, str]] = {
 }
 """Fields that a run may have."""
 FIELDS: Final[Mapping[str, str]] = {**NEEDED, **OPTIONAL}
-"""Every field of the template, and what it is."""
+"""Every field of the template, with its meaning."""
 
 _EXAMPLES: Final = (
     {

@@ -1,6 +1,6 @@
-"""What a folder of results answers: the best design per budget, fronts, which constraint binds, where a dollar goes.
+"""Answers from a results folder: the best design per budget, fronts, binding constraints, the worth of a dollar.
 
-Rows are those of the parts, each point once. Prices, weights, tokens, objectives and constraints are the study's, or
+Rows come from the parts, each point once. Prices, weights, tokens, objectives and constraints are the study's, or
 any others: nothing has to be computed again for them.
 """
 
@@ -30,10 +30,11 @@ from models.documents import did_you_mean, shown
 __all__ = ["MIX", "At", "Results", "in_words"]
 
 MIX: Final = "mix"
-"""What stands for all models together where one is asked for."""
+"""Name of all models together."""
 
 At = Literal["low", "middle", "high"]
-"""Which end of the ranges of prices and powers counts."""
+"""End of the ranges of prices and powers that is used."""
+
 
 @dataclass(frozen=True, eq=False)
 class Results:
@@ -44,12 +45,12 @@ class Results:
 
     @property
     def complete(self) -> bool:
-        """Whether every point is there; fronts of some are right about those only."""
+        """Return True if every point is computed; fronts of an incomplete study cover computed points only."""
         return len(self.rows) == self.study.points
 
     @cached_property
     def models(self) -> tuple[str, ...]:
-        """What `of` may name: the mix, and each model."""
+        """Return the valid values of `of`: the mix, and each model."""
         return (MIX, *(model.name for model in self.study.models))
 
     def designs(self, of: str = MIX, at: At = "middle") -> pd.DataFrame:
@@ -78,10 +79,10 @@ class Results:
         return table[table["status"] == "skipped"].reset_index(drop=True)
 
     def answers(self, name: str) -> bool:
-        """Returns whether answers about a quantity are right although designs were skipped, and it is kept at all.
+        """Return True if a quantity is kept, and answers about it are right although designs were skipped.
 
         Args:
-            name: of the quantity. Raises `StudyError` where there is none.
+            name: of the quantity. Raises `StudyError` for an unknown quantity.
         """
         rests_on = quantity(name).rests_on
         kept = name not in MEMORY or MEMORY[name] in self.rows
@@ -91,9 +92,7 @@ class Results:
         if at not in ("low", "middle", "high"):
             raise StudyError(f"{shown(at)} is no end of a range; it must be low, middle or high.")
         costs = self._costs
-        ends = {
-            name: costs[f"{name}_{at}"].to_numpy(np.float64) for name in ("usd", "watts", "usd_per_h")
-        }
+        ends = {name: costs[f"{name}_{at}"].to_numpy(np.float64) for name in ("usd", "watts", "usd_per_h")}
         table = wide.assign(
             **{name: values[wide["place"].to_numpy()] for name, values in ends.items()},
             processors=costs["processors"].to_numpy()[wide["place"].to_numpy()],
@@ -109,17 +108,17 @@ class Results:
             names: of quantities.
         """
         basics = {basic for name in names for basic in quantity(name).rests_on}
-        told = []
+        sentences = []
         units: tuple[tuple[Unit, str], ...] = (("usd", "price"), ("watts", "power"))
         for unit, word in units:
             free = unpriced(self.study, unit) if unit in basics else []
             if free:
                 them = "it" if len(free) == 1 else "them"
-                told.append(f"No {word} given for {', '.join(free)}: the front treats {them} as free.")
-        return " ".join(told)
+                sentences.append(f"No {word} given for {', '.join(free)}: the front treats {them} as free.")
+        return " ".join(sentences)
 
     def where(self, table: pd.DataFrame, constraints: Sequence[Constraint]) -> Flags:
-        """Returns which designs of a table meet all constraints; none that cannot run does."""
+        """Return a mask of the designs of a table that meet all constraints; infeasible designs never do."""
         met: Flags = np.logical_and.reduce(
             [(table["status"] == "ok").to_numpy(), *(self.meets(table, each) for each in constraints)]
         )
@@ -136,8 +135,9 @@ class Results:
         return met
 
     def refused_by(self, table: pd.DataFrame, constraints: Sequence[Constraint] | None = None) -> list[str]:
-        """Returns, for every design of a table that runs, the constraints that it violates, as labels of their
-        quantities joined by commas; an empty text for allowed designs and for those that do not run.
+        """Return the violated constraints of every design of a table.
+
+        They are labels of their quantities joined by commas; an empty text for allowed and for infeasible designs.
 
         Args:
             table: rows of `designs`.
@@ -191,7 +191,7 @@ class Results:
         bounds = self._asked(constraints)
         self._proven((asked,), bounds)
         table = self.designs(of, at)
-        return _best(self, table, asked, self.where(table, bounds))
+        return _best_row(self, table, asked, self.where(table, bounds))
 
     def best_per_budget(
         self,
@@ -203,18 +203,18 @@ class Results:
         of: str = MIX,
         at: At = "middle",
     ) -> pd.DataFrame:
-        """Returns, for each budget, the best design that costs no more: a row of `designs` after a column `budget`.
+        """Return, for each budget, the best design that costs no more: a row of `designs` after a column `budget`.
 
         Budgets for which no design is enough are left out.
 
         Args:
             budgets: bounds of the quantity `budget`, in its unit; None takes every one from which on another design is
                 best.
-            budget: what is bounded, such as usd, watts or processors.
-            objective: what is best; None for the first of the study's.
-            constraints: that every one of them meets; None for the study's.
+            budget: the bounded quantity, such as usd, watts or processors.
+            objective: the quantity to optimise; None for the first of the study's.
+            constraints: for every returned design; None for the study's.
             of: the mix, or the name of a model.
-            at: which end of the ranges of prices and powers counts.
+            at: end of the ranges of prices and powers that is used.
         """
         asked = self.study.document.objectives[0] if objective is None else objective
         if quantity(budget).better != "lower":
@@ -231,7 +231,7 @@ class Results:
         met, costs = self.where(table, bounds), self._values(table, budget)
         found, kept = [], []
         for each in sorted(budgets):
-            row = _best(self, table, asked, met & (costs <= each))
+            row = _best_row(self, table, asked, met & (costs <= each))
             if row is not None:
                 found.append(row)
                 kept.append(float(each))
@@ -281,9 +281,15 @@ class Results:
         return {"id": number} | scenario.row(number)
 
     def otherwise(self, **changes: Any) -> Results:
-        """Returns the same points under other questions: keys of the study's document that rows do not depend on, such
-        as costs, tokens, objectives and constraints. Raises `StudyError` where designs were skipped, or rows depend on
-        what is changed."""
+        """Return the same points under other questions.
+
+        Args:
+            **changes: keys of the study's document that rows do not depend on, such as costs, tokens, objectives and
+                constraints.
+
+        Raises:
+            StudyError: designs were skipped, or rows depend on a changed key.
+        """
         document = self.study.to_document() | changes
         other = Study.from_document(document)
         if other.key != self.study.key:
@@ -295,8 +301,8 @@ class Results:
 
     @cached_property
     def choices(self) -> pd.DataFrame:
-        """What was chosen in every design that is complete: `design`, `system`, `datatype`, `processors`, `batch`, and
-        one column per parameter that is edited, as the document gives its value."""
+        """Chosen values of every complete design: `design`, `system`, `datatype`, `processors`, `batch`, and one column
+        per edited parameter, as the document gives its value."""
         numbers = self._complete
         at, said = self.study.positions(numbers), self.study.document
         sizes = np.array(said.sizes, np.int64)
@@ -330,7 +336,7 @@ class Results:
         return {}
 
     def _check(self, of: str) -> None:
-        """Raises `StudyError` for what is neither the mix nor a model."""
+        """Raise `StudyError` unless a name is the mix or a model."""
         if of not in self.models:
             hint = did_you_mean(of, list(self.models)) if isinstance(of, str) else ""
             raise StudyError(f"There is no model {shown(of)} in the study{hint}; there are {', '.join(self.models)}.")
@@ -395,7 +401,7 @@ class Results:
             )
 
 
-def _best(found: Results, table: pd.DataFrame, name: str, allowed: Flags) -> dict[str, Any] | None:
+def _best_row(found: Results, table: pd.DataFrame, name: str, allowed: Flags) -> dict[str, Any] | None:
     there = table[allowed & ~np.isnan(found._values(table, name))]
     return dict(there.iloc[int(found._plainest(there, (name,))[0])]) if len(there) else None
 

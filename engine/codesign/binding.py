@@ -1,9 +1,9 @@
-"""Which constraints keep a better design out: alone, together, and the smallest set that does.
+"""Binding constraints: the ones that keep a better design out alone or together, and the smallest set that does.
 
 Two constraints that refuse the same designs hide each other: with either one lifted alone nothing changes. So the
 smallest set is found from the designs themselves. A design becomes available once every constraint that it violates is
-lifted; of all refused designs that are better than the best allowed one, those that violate the fewest say which sets
-are smallest, and no search over subsets is needed.
+lifted; of all refused designs that are better than the best allowed one, the ones that violate the fewest give the
+smallest sets, and no search over subsets is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["BindingReport", "binding_report", "slack_of"]
 
 @dataclass(frozen=True, slots=True)
 class BindingReport:
-    """What the constraints of a study refuse, and what lifting them is worth in one objective."""
+    """Designs that the constraints of a study refuse, and the gain from lifting them in one objective."""
 
     objective: str
     table: pd.DataFrame

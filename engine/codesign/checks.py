@@ -1,4 +1,4 @@
-"""What makes a study one that can be run: everything that can be known before any point is computed."""
+"""Checks of a study before any point is computed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engine.codesign.study import Study
     from engine.scenarios.scenario import Scenario
 
-__all__ = ["check"]
+__all__ = ["check_study"]
 
 MOST_COMBINATIONS = 256
 """(model, system, datatype) combinations whose parameters are looked at; of more, the first."""
@@ -40,7 +40,7 @@ RUNS = {"procs": "sizes", "batch": "batches"}
 """Parameters that have a list of their own in a study."""
 
 
-def check(study: Study, where: str) -> None:
+def check_study(study: Study, where: str) -> None:
     """Raises `StudyError` for the first thing that keeps a study from being run.
 
     Args:
@@ -48,18 +48,18 @@ def check(study: Study, where: str) -> None:
         where: its name in messages.
     """
     try:
-        _names(study)
-        _datatypes(study)
-        _counts(study)
-        _edits(study)
-        _statistics(study)
-        _constraints(study)
-        _prices(study)
+        _check_names(study)
+        _check_datatypes(study)
+        _check_counts(study)
+        _check_edits(study)
+        _check_statistics(study)
+        _check_constraints(study)
+        _check_prices(study)
     except (StudyError, CostModelError, LimitError, SpaceError) as problem:
         raise StudyError(f"{where}: {problem}") from None
 
 
-def _combinations(study: Study) -> Iterator[tuple[int, int, int]]:
+def _list_combinations(study: Study) -> Iterator[tuple[int, int, int]]:
     every = (
         (model, system, datatype)
         for model in range(len(study.models))
@@ -70,7 +70,7 @@ def _combinations(study: Study) -> Iterator[tuple[int, int, int]]:
         yield found
 
 
-def _names(study: Study) -> None:
+def _check_names(study: Study) -> None:
     """Answers call models by their names, and the mix by its own."""
     names = [each.name for each in study.models]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -83,7 +83,7 @@ def _names(study: Study) -> None:
         raise StudyError(f"A model is called {shown(MIX)}, which is what all models together are called; rename it.")
 
 
-def _datatypes(study: Study) -> None:
+def _check_datatypes(study: Study) -> None:
     for number, system in enumerate(study.systems):
         cost_model = named(study.cost_model(number))
         for name in study.document.datatypes:
@@ -98,7 +98,7 @@ def _datatypes(study: Study) -> None:
     study.scenario(0, 0, 0, 0, 0)  # limits and cost model
 
 
-def _edits(study: Study) -> None:
+def _check_edits(study: Study) -> None:
     said = study.document
     changing = [name for edit in said.edits for name in edit.names]
     following = [each.parameter for each in said.follow]
@@ -111,7 +111,7 @@ def _edits(study: Study) -> None:
     for each in said.follow:
         if each.follows not in changing:
             raise StudyError(f"{each.parameter!r} follows {each.follows!r}, which no edit changes; name one that does.")
-    for model, system, datatype in _combinations(study):
+    for model, system, datatype in _list_combinations(study):
         scenario = study.scenario(model, system, datatype, 0, 0)
         there = {each.name: each for each in parameters(scenario)}
         for name in (*changing, *following):
@@ -126,12 +126,12 @@ def _edits(study: Study) -> None:
             if there[name].discrete:
                 raise StudyError(f"{name!r} is a whole number, so it cannot follow another parameter; edit it instead.")
         for edit in said.edits:
-            _values(scenario, edit)
+            _check_values(scenario, edit)
         for each in said.follow:
-            _followed(study, scenario, each)
+            _check_followed(study, scenario, each)
 
 
-def _followed(study: Study, scenario: Scenario, follow: Follow) -> None:
+def _check_followed(study: Study, scenario: Scenario, follow: Follow) -> None:
     """Looks at what a parameter becomes at the ends of the one that it follows."""
     edit = next(edit for edit in study.document.edits if follow.follows in edit.names)
     place = edit.names.index(follow.follows)
@@ -139,17 +139,17 @@ def _followed(study: Study, scenario: Scenario, follow: Follow) -> None:
     values = [row[place] * (own[follow.follows] if edit.relative else 1.0) for row in edit.rows]
     for value in (min(values), max(values)):
         followed = own[follow.parameter] * (value / own[follow.follows]) ** follow.exponent
-        _changes(scenario, follow.parameter, followed, f"{follow.parameter!r}, which follows {follow.follows!r}")
+        _check_change(scenario, follow.parameter, followed, f"{follow.parameter!r}, which follows {follow.follows!r}")
 
 
-def _changes(scenario: Scenario, name: str, value: float, what: str) -> None:
+def _check_change(scenario: Scenario, name: str, value: float, what: str) -> None:
     try:
         changed(scenario, {name: value})
     except (ChangeError, SystemFileError, ModelFileError) as problem:
         raise StudyError(f"{what}: {problem}") from None
 
 
-def _values(scenario: Scenario, edit: Edit) -> None:
+def _check_values(scenario: Scenario, edit: Edit) -> None:
     """Looks at the ends of an edit's values; those between are as good, but for whole numbers."""
     there = {each.name: each for each in parameters(scenario)}
     for place, name in enumerate(edit.names):
@@ -160,10 +160,10 @@ def _values(scenario: Scenario, edit: Edit) -> None:
             if value is not None:
                 raise StudyError(f"{name!r} would be {value:g}; it must be a whole number of {there[name].unit}.")
         for value in (min(values), max(values)):
-            _changes(scenario, name, value, f"the edit of {name!r}")
+            _check_change(scenario, name, value, f"the edit of {name!r}")
 
 
-def _counts(study: Study) -> None:
+def _check_counts(study: Study) -> None:
     from engine.codesign.study import MOST_POINTS
 
     said = study.document
@@ -177,14 +177,14 @@ def _counts(study: Study) -> None:
             **{f"values of {' and '.join(edit.names)}": len(edit.rows) for edit in said.edits},
         }  # fmt: skip
         longest = sorted(axes.items(), key=lambda item: -item[1])[:3]
-        told = ", ".join(f"{count:,} {name}" for name, count in longest)
+        longest_axes = ", ".join(f"{count:,} {name}" for name, count in longest)
         raise StudyError(
             f"The product has {points:,} points, and {MOST_POINTS:,} at most can be run; take fewer of its "
-            f"{told}."
+            f"{longest_axes}."
         )
 
 
-def _statistics(study: Study) -> None:
+def _check_statistics(study: Study) -> None:
     for name in study.document.statistics:
         for system in range(len(study.systems)):
             there = [column.name for column in statistics_of(study.cost_model(system))]
@@ -193,7 +193,7 @@ def _statistics(study: Study) -> None:
                 raise StudyError(f"The cost model {study.cost_model(system)} has no statistic {name!r}{hint}.")
 
 
-def _constraints(study: Study) -> None:
+def _check_constraints(study: Study) -> None:
     said = study.document
     for name in (*said.objectives, *(each.quantity for each in said.constraints)):
         quantity(name)
@@ -222,8 +222,8 @@ def _constraints(study: Study) -> None:
             )
 
 
-def _prices(study: Study) -> None:
-    """Whatever the questions rest on has to have a value above 0, and one that constraints leave."""
+def _check_prices(study: Study) -> None:
+    """Check that the bases of the questions have a value above 0 that the constraints allow."""
     said = study.document
     asked = [*said.objectives, *(each.quantity for each in said.constraints)]
     needed = {basic for name in asked for basic in QUANTITIES[name].rests_on} & {"usd", "watts", "usd_per_h"}

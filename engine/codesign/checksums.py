@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from typing import Final, Literal
 
-__all__ = ["CHECKSUM", "UNSEALED", "FileState", "seal", "seal_state"]
+__all__ = ["CHECKSUM", "UNSEALED", "FileState", "seal_file", "seal_state"]
 
 CHECKSUM: Final = "checksum"
 """Key of the checksum: in the metadata of a part, and in the document of a study."""
@@ -18,20 +18,20 @@ CHECKSUM: Final = "checksum"
 _MARK: Final = b"shardscape crc32 "
 _DIGITS: Final = 8
 UNSEALED: Final = _MARK.decode() + "0" * _DIGITS
-"""What a file has in place of its checksum until it is sealed."""
+"""Placeholder of the checksum until a file is sealed."""
 
 FileState = Literal["verified", "damaged", "no checksum"]
-"""Whether a file is as it was written; files of earlier versions have no checksum."""
+"""State of a file against its checksum; files of earlier versions have no checksum."""
 
 
-def seal(content: bytes) -> bytes:
+def seal_file(content: bytes) -> bytes:
     """Returns a file with its checksum in the place of the last `UNSEALED`.
 
     Args:
         content: the file, which has `UNSEALED` once or more.
     """
     start = content.rindex(UNSEALED.encode()) + len(_MARK)
-    return content[:start] + _crc(content) + content[start + _DIGITS :]
+    return content[:start] + _format_crc(content) + content[start + _DIGITS :]
 
 
 def seal_state(content: bytes) -> FileState:
@@ -47,8 +47,8 @@ def seal_state(content: bytes) -> FileState:
         return "no checksum"
     given = content[start : start + _DIGITS]
     whole = content[:start] + b"0" * _DIGITS + content[start + _DIGITS :]
-    return "verified" if given == _crc(whole) else "damaged"
+    return "verified" if given == _format_crc(whole) else "damaged"
 
 
-def _crc(content: bytes) -> bytes:
+def _format_crc(content: bytes) -> bytes:
     return f"{zlib.crc32(content):0{_DIGITS}x}".encode()

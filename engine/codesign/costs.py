@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from engine.codesign.errors import StudyError
-from engine.codesign.schema import CostItems, Costs, given, middle_of
+from engine.codesign.schema import CostItems, Costs, given_fields, middle_of
 from engine.economics import INPUTS
 from engine.executions.arrays import Floats, Ints
 from hardware import System, network_names
@@ -26,12 +26,12 @@ from models.documents import did_you_mean, sentence
 if TYPE_CHECKING:
     from engine.codesign.study import Study
 
-__all__ = ["ITEMS", "amounts", "bill", "breakdown", "filled_in", "preset", "preset_names", "said_of", "unpriced"]
+__all__ = ["ITEMS", "bill", "breakdown", "count_amounts", "filled_in", "preset", "preset_names", "said_of", "unpriced"]
 
 NAN: Final = float("nan")
 Unit = Literal["usd", "watts"]
 MOST_COMPARED: Final = 10_000
-"""Designs whose amounts are compared to see in what they differ; of more, so many spread evenly."""
+"""Largest number of designs whose amounts are compared for differences; of more designs, so many spread evenly."""
 SAME: Final = 1e-9
 """Relative difference up to which two amounts are equal but for rounding."""
 DEFAULT_SHARE: Final = float(INPUTS["power_share"].default or 0.0)
@@ -77,10 +77,10 @@ def preset(name: str) -> Costs:
 
 
 def filled_in(costs: Costs, where: str) -> Costs:
-    """Returns costs with what they do not say taken from their preset; sources only of what was taken from it.
+    """Return costs with missing values taken from their preset; sources only of the values taken from it.
 
     Args:
-        costs: as a document says them.
+        costs: as given in a document.
         where: name of the document in messages.
     """
     if not costs.preset:
@@ -92,12 +92,12 @@ def filled_in(costs: Costs, where: str) -> Costs:
 
     def items(name: str) -> CostItems:
         own: CostItems = getattr(costs, name)
-        found: CostItems = getattr(base, name).model_copy(update=dict(given(own)))
+        found: CostItems = getattr(base, name).model_copy(update=dict(given_fields(own)))
         return found
 
-    said = dict(given(costs)) | {"usd": items("usd"), "watts": items("watts")}
-    own = {*costs.model_fields_set, *(f"usd.{name}" for name in given(costs.usd)),
-           *(f"watts.{name}" for name in given(costs.watts))}  # fmt: skip
+    said = dict(given_fields(costs)) | {"usd": items("usd"), "watts": items("watts")}
+    own = {*costs.model_fields_set, *(f"usd.{name}" for name in given_fields(costs.usd)),
+           *(f"watts.{name}" for name in given_fields(costs.watts))}  # fmt: skip
     sources = {path: text for path, text in base.sources.items() if path not in own} | costs.sources
     return base.model_copy(update=said | {"sources": sources})
 
@@ -112,7 +112,7 @@ def said_of(costs: Costs) -> dict[str, Any]:
     own, theirs = (each.model_dump(mode="json", by_alias=True) for each in (costs, base))
 
     def differs(path: str, value: Any, other: Any) -> bool:
-        # What the study says itself has no source of the preset, whatever it says.
+        # Values that the study gives itself have no source of the preset.
         return bool(value != other) or (path in base.sources and path not in costs.sources)
 
     found: dict[str, Any] = {"preset": costs.preset} if costs.preset else {}
@@ -128,7 +128,7 @@ def said_of(costs: Costs) -> dict[str, Any]:
     return found
 
 
-def amounts(study: Study, numbers: Ints) -> pd.DataFrame:
+def count_amounts(study: Study, numbers: Ints) -> pd.DataFrame:
     """Returns how much designs have of everything that has a price, of the whole machine: one column per item, network
     tiers as `network_gb_per_s 0`, `network_size 0` and so on, and `tdp`, the design power of all processors [W].
 
@@ -153,10 +153,12 @@ def amounts(study: Study, numbers: Ints) -> pd.DataFrame:
 
 
 def _per_processor(study: Study, numbers: Ints) -> dict[str, Floats]:
-    """What one processor of designs has, by the columns of `amounts` [designs]; whole domains of networks."""
+    """Return the amounts of one processor of designs, by the columns of `count_amounts` [designs]; whole domains of
+    networks.
+    """
     at, said = study.positions(numbers), study.document
     tiers = max(len(system.networks) for system in study.systems)
-    own = {name: _own(study, name)[at["system"], at["datatype"]] for name in _priced(tiers)}
+    own = {name: _unedited_values(study, name)[at["system"], at["datatype"]] for name in _priced_parameters(tiers)}
     value = dict(own)
     for number, edit in enumerate(said.edits):
         rows = np.array(edit.rows, np.float64)[at[f"edit {number}"]]
@@ -184,7 +186,7 @@ def _per_processor(study: Study, numbers: Ints) -> dict[str, Floats]:
     }
 
 
-def _priced(tiers: int) -> tuple[str, ...]:
+def _priced_parameters(tiers: int) -> tuple[str, ...]:
     return ("compute", "matrix", "power", "hbm_capacity", "hbm_bandwidth", "host_capacity", "host_bandwidth",
             *(f"net{tier}_{what}" for tier in range(tiers) for what in ("bandwidth", "size")))  # fmt: skip
 
@@ -195,8 +197,8 @@ def _sixteen_bit(system: System, datatype: str) -> float:
     return float(system.matrix[name].tflops) if name in system.matrix else NAN
 
 
-def _own(study: Study, name: str) -> Floats:
-    """What the systems have of something before any edit [systems, datatypes]."""
+def _unedited_values(study: Study, name: str) -> Floats:
+    """Return a parameter of the systems before any edit [systems, datatypes]."""
 
     def of(system: Any, datatype: str) -> float:
         match name:
@@ -244,7 +246,7 @@ def bill(study: Study, numbers: Ints) -> pd.DataFrame:
         numbers: of designs [designs].
     """
     costs = study.document.costs
-    have = {str(name): column.to_numpy() for name, column in amounts(study, numbers).items()}
+    have = {str(name): column.to_numpy() for name, column in count_amounts(study, numbers).items()}
     design_power = have.pop("tdp")
     found: dict[str, Any] = {"processors": have["processor"]}
     for unit, items in (("usd", costs.usd), ("watts", costs.watts)):
@@ -263,13 +265,13 @@ def bill(study: Study, numbers: Ints) -> pd.DataFrame:
         low, high = low * more, high * more
         found |= {f"{unit}_low": low, f"{unit}_middle": (low + high) / 2.0 + off * more, f"{unit}_high": high}
     at = study.positions(numbers)["system"]
-    rents = np.array([_rent(study, number) for number in range(len(study.systems))])
+    rents = np.array([_rent_range(study, number) for number in range(len(study.systems))])
     for end, side in enumerate(("low", "middle", "high")):
         found[f"usd_per_h_{side}"] = found["processors"] * rents[at, end]
     return pd.DataFrame(found)
 
 
-def _rent(study: Study, system: int) -> tuple[float, float, float]:
+def _rent_range(study: Study, system: int) -> tuple[float, float, float]:
     costs = study.document.costs
     if (rent := costs.usd_per_processor_hour) is not None:
         return rent[0], middle_of(rent), rent[-1]
@@ -278,8 +280,8 @@ def _rent(study: Study, system: int) -> tuple[float, float, float]:
     return min(known), (min(known) + max(known)) / 2.0, max(known)
 
 
-def _label(system: System, column: str) -> tuple[str, str]:
-    """What a column of `amounts` is called, and its unit."""
+def _column_label(system: System, column: str) -> tuple[str, str]:
+    """Return the name of a column of `count_amounts`, and its unit."""
     name, _, tier = column.partition(" ")
     label, unit = ITEMS[name]
     if tier:
@@ -312,7 +314,7 @@ def unpriced(study: Study, unit: Unit = "usd") -> list[str]:
         if each is not None and each[2] > 0:
             paid.add(name)
         elif amount.max() > amount.min() * (1.0 + SAME):
-            free.append((name, _label(largest, name)[0]))
+            free.append((name, _column_label(largest, name)[0]))
     if unit == "watts" and items.processor is None:  # the system's design power, which grows with its compute
         paid.add("tflops")
     return list(dict.fromkeys(label for name, label in free if name not in paid))
@@ -326,7 +328,7 @@ def breakdown(study: Study, number: int) -> pd.DataFrame:
         study: whose design.
         number: of the design.
     """
-    costs, have = study.document.costs, amounts(study, np.array([number])).iloc[0]
+    costs, have = study.document.costs, count_amounts(study, np.array([number])).iloc[0]
     system = study.systems[int(study.positions(np.array([number]))["system"][0])]
     rows: list[tuple[Any, ...]] = []
     for column in have.index.drop("tdp"):
@@ -334,7 +336,7 @@ def breakdown(study: Study, number: int) -> pd.DataFrame:
         own = float(have["tdp"]) * (costs.power_share or DEFAULT_SHARE)
         drawn = [own] * 3 if watts is None else [float(have[column]) * each for each in watts]
         price = [NAN] * 3 if usd is None else [float(have[column]) * each for each in usd]
-        label, unit = _label(system, str(column))
+        label, unit = _column_label(system, str(column))
         if sum(price) + sum(drawn) == 0.0 and str(column).startswith(("tflops", "network_size")):
             continue
         rows.append((label, float(have[column]), unit, *price, *drawn))

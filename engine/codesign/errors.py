@@ -1,4 +1,4 @@
-"""What can be wrong with a study, its folder or the machines that it runs on."""
+"""Errors of a study, its folder or the machines that it runs on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FolderError(StudyError):
 
 
 class ClusterError(StudyError):
-    """Workers that are gone, or that run another version of Shardscape; what is in the folder stays good."""
+    """Workers that are gone, or that run another version of Shardscape; results in the folder stay valid."""
 
 
 class StudyCancelled(Exception):  # noqa: N818 - not an error of anyone's

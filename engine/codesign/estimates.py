@@ -1,4 +1,4 @@
-"""How long a study will take, before it runs: from a few of its points that are timed, and the sizes of its spaces."""
+"""Estimated duration of a study: from the times of a few of its points, and the sizes of its spaces."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMING_SECONDS: Final = 5.0
 """Time after which no further point is timed [s]."""
 
 LONGER_FOR_FIRST: Final = 4
-"""How many times as long the first points of all models may take."""
+"""Factor of the time limit for the first points of all models."""
 
 MEASURED_FACTOR: Final = 2.0
 """Half-width of the range of an estimate from timed points: other points, other load, and processes that share caches
@@ -74,7 +74,7 @@ class PointTime:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is ahead: counts, executions of an average space, and the range of the time on so many processes."""
+    """Size of a study: counts, executions of an average space, and the range of the time on a number of processes."""
 
     points: int
     designs: int
@@ -95,7 +95,7 @@ class Estimate:
 
     @property
     def counts(self) -> str:
-        """What is ahead in words, without its time and without a full stop."""
+        """Return the size of the study in words, without its time and without a full stop."""
         return (
             f"{counted(self.points, 'point')}: {counted(self.designs, 'design')} with {counted(self.models, 'model')} "
             f"each, about {self.executions:,.0f} executions behind a point"
@@ -147,10 +147,10 @@ def time_points(
         clock: seconds from any start [s].
         cancel: says, between two points, whether to stop, which raises `StudyCancelled`.
     """
-    numbers, sizes = _layouts(study)
+    numbers, sizes = _list_layouts(study)
     found: list[PointTime] = []
     start = clock()
-    chosen = [_chosen(sizes[model]) for model in range(len(sizes))]
+    chosen = [_choose_layouts(sizes[model]) for model in range(len(sizes))]
     for turn in range(TIMED_PER_MODEL):
         for model, layouts in enumerate(chosen):
             if turn >= len(layouts):
@@ -180,7 +180,7 @@ def estimate(study: Study, workers: int = 1, times: Sequence[PointTime] = ()) ->
         times: of some of its points, as `time_points` returns them; without any, the time is guessed from the sizes of
             spaces, and its range is wide.
     """
-    _, sizes = _layouts(study)
+    _, sizes = _list_layouts(study)
     workers = max(1, workers)
     rounds = -(-study.designs_per_group // study.block)
     # While all spaces stay ready, a layout is laid out once in every process that gets to it; else for every block.
@@ -189,10 +189,12 @@ def estimate(study: Study, workers: int = 1, times: Sequence[PointTime] = ()) ->
     seconds = low = high = 0.0
     for model, spaces in enumerate(sizes):
         mine = [each for each in times if each.model == model]
-        first, later, factor = _times(study, spaces, mine or times, GUESSED_FACTOR if not mine else MEASURED_FACTOR)
+        first, later, factor = _mean_times(
+            study, spaces, mine or times, GUESSED_FACTOR if not mine else MEASURED_FACTOR
+        )
         each = laid_out * first + (study.designs - laid_out) * later
         seconds, low, high = seconds + each, low + each / factor, high + each * factor
-    # Models beyond those that were counted are as an average one of them.
+    # Models that were not counted are taken as an average counted one.
     share = len(study.models) / len(sizes) / workers
     least = LEAST_SEARCHED if study.document.prune else 1.0
     return Estimate(
@@ -202,29 +204,29 @@ def estimate(study: Study, workers: int = 1, times: Sequence[PointTime] = ()) ->
     )  # fmt: skip
 
 
-def _layouts(study: Study) -> tuple[list[Ints], list[Floats]]:
+def _list_layouts(study: Study) -> tuple[list[Ints], list[Floats]]:
     """Numbers of the first designs of some layouts spread over the study [layouts][designs], and the sizes of their
     spaces with each model [models][layouts]."""
     places = np.unique(np.linspace(0, study.groups - 1, min(study.groups, GROUPS_COUNTED)).astype(int))
     numbers = [study.designs_at(place * study.block, study.block) for place in places.tolist()]
     models = range(min(len(study.models), MODELS_COUNTED))
-    return numbers, [np.array([_size(study, int(each[0]), model) for each in numbers]) for model in models]
+    return numbers, [np.array([_space_size(study, int(each[0]), model) for each in numbers]) for model in models]
 
 
-def _size(study: Study, design: int, model: int) -> float:
+def _space_size(study: Study, design: int, model: int) -> float:
     try:
         return float(study.scenario_at(study.design(design), model).space.total)
     except ValueError:  # every refusal of models, hardware and engine is one
         return 0.0
 
 
-def _chosen(spaces: Floats) -> list[int]:
+def _choose_layouts(spaces: Floats) -> list[int]:
     """Positions of the layouts to be timed."""
     order = np.argsort(spaces, kind="stable").tolist()
     return list(dict.fromkeys([order[len(order) // 2], order[-1], order[0]]))
 
 
-def _times(study: Study, spaces: Floats, times: Sequence[PointTime], factor: float) -> tuple[float, float, float]:
+def _mean_times(study: Study, spaces: Floats, times: Sequence[PointTime], factor: float) -> tuple[float, float, float]:
     """Mean time of a first and of a later point over spaces [s], and the factor that either may be off."""
     if not times:
         rate = EXPLORED_PER_SECOND if study.document.evaluate == "exploration" else GUESSED_PER_SECOND

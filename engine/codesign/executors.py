@@ -1,6 +1,6 @@
-"""Where tasks run: in this process, in processes of this machine, or on the workers of a Dask cluster.
+"""Executors of tasks: this process, processes of this machine, or the workers of a Dask cluster.
 
-All three are executors as `concurrent.futures` has them; what comes after what is theirs to decide.
+All three are executors of `concurrent.futures`; they decide the order of tasks.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any, Final
 
 from engine.codesign.errors import ClusterError
 from engine.cost_models.registry import added, register
-from engine.exploration.interpreters import Interpreter, InterpreterError, answering
+from engine.exploration.interpreters import Interpreter, InterpreterError, answer_requests
 
 __all__ = ["HereExecutor", "Interpreters", "of_client", "serve", "workers_at", "workers_of"]
 
 ATTEMPTS: Final = 3
-"""How often a task is given to a process before its end is taken for the task's fault."""
+"""Number of times that a task is given to a process before the task is blamed for its end."""
 
 CONNECT_SECONDS: Final = 10.0
-"""How long a scheduler may take to answer, at first and when it was lost."""
+"""Time limit for a scheduler's answer, at first and after it was lost."""
 
 RETRIES: Final = 1
-"""How often Dask runs a task again that failed; a task whose worker died is run again without counting."""
+"""Number of times that Dask repeats a failed task; repeats after the death of a worker do not count."""
 
 
 class HereExecutor(Executor):
@@ -97,7 +97,7 @@ class Interpreters(Executor):
         interpreter.__exit__(None, None, None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Ends all processes at once; what they have not written is computed when the study is run again."""
+        """End all processes at once; unwritten results are computed when the study is run again."""
         self._over = True
         for each in list(self._all):
             self._end(each)
@@ -106,10 +106,10 @@ class Interpreters(Executor):
 
 def serve() -> None:
     """Runs, in a process of `Interpreters`, one call after the other."""
-    with answering() as (told, answer):
-        for cost_model in next(told):
+    with answer_requests() as (requests, answer):
+        for cost_model in next(requests):
             register(cost_model)
-        for function, arguments, named in told:
+        for function, arguments, named in requests:
             try:
                 answer((True, function(*arguments, **named)))
             except Exception as problem:
@@ -118,9 +118,9 @@ def serve() -> None:
 
 @contextmanager
 def of_client(client: Any) -> Iterator[Executor]:
-    """Gives the executor of a Dask client, or of the scheduler at an address. Needs the extra `cluster`.
+    """Yield the executor of a Dask client, or of the scheduler at an address. Needs the extra `cluster`.
 
-    Raises `ClusterError` where nobody answers at the address.
+    Raises `ClusterError` if no scheduler answers at the address.
 
     Args:
         client: a `distributed.Client`, or the address of a scheduler.

@@ -1,12 +1,12 @@
-"""Where results lie: a folder, or a place in an object store by its URL, with the study and the parts that are done.
+"""Location of results: a folder, or the URL of an object store, with the study and its completed parts.
 
-    study.json                       the study, with its models, systems and calibration whole
+    study.json                       the study, with its complete models, systems and calibration
     parts/000000000064-000032.parquet   the designs at places 64 to 95 of the study's order
 
-That is the whole state. A part appears whole or not at all, under a name that says what it holds, so a part that is
-written twice is there once, and what is missing is known from the names alone. When a run has ended, small parts are
-made into large ones. Every file holds the checksum of its other bytes, see `engine.codesign.checksums`; files of
-earlier versions have none.
+That is the whole state. A part appears whole or not at all, under a name that gives its content, so a part that is
+written twice exists once, and missing parts are known from the names alone. When a run has ended, small parts are made
+into large ones. Every file holds the checksum of its other bytes, see `engine.codesign.checksums`; files of earlier
+versions have none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.codesign.checksums import CHECKSUM, UNSEALED, FileState, seal, seal_state
+from engine.codesign.checksums import CHECKSUM, UNSEALED, FileState, seal_file, seal_state
 from engine.codesign.errors import FolderError
 from models.documents import shown
 
@@ -63,7 +63,7 @@ class ResultFolder:
         return self.place if self._files is not None else str(Path(self.place).resolve())
 
     def study(self) -> bytes | None:
-        """Returns the text of the study, None where there is none yet.
+        """Return the text of the study, None if the folder has none yet.
 
         Raises `FolderError`, also for a text that differs from its checksum.
         """
@@ -71,12 +71,12 @@ class ResultFolder:
         if content is not None and _study_state(content) == "damaged":
             raise FolderError(
                 f"{STUDY} in {shown(self.place)} is damaged or was edited: its checksum differs. Run the study again "
-                f"into this folder, which writes it anew; to keep an edit, remove the line {CHECKSUM!r}."
+                f"into this folder, which writes it again; to keep an edit, remove the line {CHECKSUM!r}."
             )
         return content
 
     def study_state(self) -> FileState:
-        """Returns whether the study's text is as it was written. Raises `FolderError` where there is none."""
+        """Return the state of the study's text. Raises `FolderError` if the folder has no study."""
         content = self._study_text()
         if content is None:
             raise FolderError(f"{shown(self.place)} holds no study; give a folder of results.")
@@ -91,7 +91,7 @@ class ResultFolder:
 
     def keep_study(self, document: dict[str, Any]) -> None:
         """Writes a study's document with its checksum. Raises `FolderError`."""
-        content = seal(json.dumps(document | {CHECKSUM: UNSEALED}, indent=1).encode())
+        content = seal_file(json.dumps(document | {CHECKSUM: UNSEALED}, indent=1).encode())
         with self._explained("written"):
             self._write(STUDY, content)
 
@@ -109,13 +109,13 @@ class ResultFolder:
         with pq.ParquetWriter(sink, rows.schema, **how) as file:
             file.write_table(rows)
             file.add_key_value_metadata((rows.schema.metadata or {}) | {CHECKSUM: UNSEALED})
-        content = seal(sink.getvalue())
+        content = seal_file(sink.getvalue())
         with self._explained("written"):
             self._write(f"{PARTS}/{first:012d}-{count:06d}.parquet", content)
         return len(content)
 
     def parts(self) -> list[tuple[int, int, str]]:
-        """Returns (first place, places, name) of every part, in order; nothing where there is none."""
+        """Return (first place, places, name) of every part, in order; empty without parts."""
         with self._explained("read"):
             try:
                 names = self._names(PARTS)
@@ -170,11 +170,11 @@ class ResultFolder:
         return self.rows(name)[1] == key.encode()
 
     def damage(self, name: str, reason: str) -> FolderError:
-        """Returns the error about a damaged part, which says how to mend it.
+        """Return the error about a damaged part, with its remedy.
 
         Args:
             name: of the part.
-            reason: what is wrong with it, without a full stop.
+            reason: the damage, without a full stop.
         """
         return FolderError(
             f"{shown(name)} in {shown(self.place)} is damaged ({reason}); remove it and run the study again, which "
@@ -191,7 +191,7 @@ class ResultFolder:
                 (Path(self._root) / PARTS / name).unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Removes drafts of parts, which writers leave that are killed. Whoever still writes one writes it again."""
+        """Remove drafts of parts that killed writers left. A live writer writes its draft again."""
         with self._explained("written"):
             for name in self._names(PARTS) if self._files is None else ():  # object stores have none
                 if _DRAFT.fullmatch(name):

@@ -1,4 +1,4 @@
-"""Whether the files of a results folder are as they were written."""
+"""Integrity of the files of a results folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FolderCheck", "check_folder"]
 
 @dataclass(frozen=True, slots=True)
 class FolderCheck:
-    """State of every file of a results folder; `problems` says of each damaged file what is wrong with it."""
+    """State of every file of a results folder; `problems` describes the damage of each damaged file."""
 
     place: str
     files: dict[str, FileState]
@@ -28,7 +28,7 @@ class FolderCheck:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no file is damaged; files without a checksum count as undamaged if they can be read."""
+        """Return True if no file is damaged; files without a checksum count as undamaged if they can be read."""
         return not self.problems
 
     @property

@@ -1,7 +1,7 @@
-"""Small parts of a folder made into large ones, when a run has ended: a task of a second writes a few hundred bytes.
+"""Merging of a folder's small parts into large ones after a run: a task of a second writes a few hundred bytes.
 
-Whatever stops it leaves no point out: a large part is there whole before the small ones that it holds go, and what is
-in both counts once.
+An interruption loses no point: a large part is complete before its small ones are removed, and points in both count
+once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from engine.codesign.errors import FolderError
 from engine.codesign.folder import ResultFolder
 
-__all__ = ["Merge", "merge", "merges"]
+__all__ = ["Merge", "find_merges", "merge_parts"]
 
 MOST_POINTS: Final = 200_000
 """Points of a merged part at most: some MiB."""
@@ -33,7 +33,7 @@ class Merge:
     covered: tuple[str, ...]
 
 
-def merges(folder: ResultFolder, models: int) -> Iterator[Merge]:
+def find_merges(folder: ResultFolder, models: int) -> Iterator[Merge]:
     """Yields what can be merged in a folder: parts that follow each other, none of them large already.
 
     Args:
@@ -61,18 +61,17 @@ def merges(folder: ResultFolder, models: int) -> Iterator[Merge]:
     yield from found()
 
 
-def merge(task: Merge, key: str) -> int:
-    """Writes the rows of parts as one, removes what it holds, and returns its size [bytes]; 0 where nothing had to be
-    written.
+def merge_parts(task: Merge, key: str) -> int:
+    """Write the rows of parts as one, remove the merged parts, and return its size [bytes]; 0 if nothing was written.
 
     Raises `FolderError`, also for parts of another study than the one with this key.
 
     Args:
-        task: which parts.
+        task: the parts to merge.
         key: of the study.
     """
     folder, size = ResultFolder(task.place), 0
-    rows = _read(folder, task.names, key)
+    rows = _read_parts(folder, task.names, key)
     if len(task.names) > 1:
         whole = pa.concat_tables(rows, promote_options="default").unify_dictionaries()
         size = folder.keep(task.first, task.count, whole.replace_schema_metadata({"study": key}))
@@ -81,7 +80,7 @@ def merge(task: Merge, key: str) -> int:
     return size
 
 
-def _read(folder: ResultFolder, names: Sequence[str], key: str) -> list[pa.Table]:
+def _read_parts(folder: ResultFolder, names: Sequence[str], key: str) -> list[pa.Table]:
     found = []
     for name in names:
         rows, mine = folder.rows(name)

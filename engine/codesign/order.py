@@ -17,7 +17,7 @@ import numpy as np
 
 from engine.executions.arrays import Ints
 
-__all__ = ["digits_of", "spread"]
+__all__ = ["digits_of", "spread_ranks"]
 
 GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
 LOOKED_AT: Final = 64
@@ -40,7 +40,7 @@ def digits_of(numbers: Ints, radices: Sequence[int]) -> list[Ints]:
     return found[::-1]
 
 
-def spread(radices: Sequence[int], ranks: Ints) -> Ints:
+def spread_ranks(radices: Sequence[int], ranks: Ints) -> Ints:
     """Returns the numbers of a product that have these ranks in the order, an array [ranks].
 
     Every number has one rank.
@@ -50,13 +50,13 @@ def spread(radices: Sequence[int], ranks: Ints) -> Ints:
         ranks: places in the order.
     """
     count = math.prod(radices)
-    step = _step(tuple(radices))
+    step = _choose_step(tuple(radices))
     # Whole numbers of Python: a product of a rank and a step may exceed 64 bits.
     return np.array([rank * step % count for rank in np.asarray(ranks).tolist()], np.int64)
 
 
 @lru_cache(maxsize=256)
-def _step(radices: tuple[int, ...]) -> int:
+def _choose_step(radices: tuple[int, ...]) -> int:
     count = math.prod(radices)
     if count < 3:
         return 1

@@ -24,7 +24,7 @@ from engine.whatif.search import searchable
 __all__ = ["EXPLORED", "FIELDS_KEPT", "LARGEST_SEARCHED", "STATUSES", "row_schema", "rows_of"]
 
 STATUSES: Final = ("ok", "infeasible", "problem", "skipped")
-"""What may become of a point; see `row_schema`."""
+"""Outcomes of a point; see `row_schema`."""
 
 LARGEST_SEARCHED: Final = 2_000_000_000
 """Executions of the space of a point beyond which it is a problem: some minutes of work."""
@@ -35,8 +35,8 @@ FIELDS_KEPT: Final = (
 """Fields of the best execution that stand in a row; its id says the others."""
 
 EXPLORED: Final = ("executions", "median_samples_per_s", "p90_samples_per_s", "no_offload_samples_per_s")
-"""What only a whole exploration knows of a point: executions of its space, median and 90th percentile of the rate of
-those that run [samples/s], and the best rate of those that offload nothing [samples/s]; absent where none runs."""
+"""Results of a point that only a whole exploration has: executions of its space, median and 90th percentile of the rate
+of feasible executions [samples/s], and the best rate without offloading [samples/s]; absent if none runs."""
 
 _OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
 
@@ -44,12 +44,12 @@ EXECUTIONS_REMEMBERED: Final = 4_096
 
 
 def row_schema(study: Study) -> pa.Schema:
-    """Returns the columns of a part.
+    """Return the columns of a part.
 
-    `status` is "ok", "infeasible" where nothing fits, "problem" where there is no such scenario, with why, or "skipped"
-    where bounds prove that the design loses; `bound` is what it could reach at most then [samples/s]. Of others it is,
-    where designs are skipped, the rate that neither they nor any worse design of their layout exceed. What whole
-    explorations are asked for has the columns `EXPLORED`, too.
+    `status` is "ok", "infeasible" if nothing fits, "problem" if the scenario is invalid, with the reason, or "skipped"
+    if bounds prove that the design loses; `bound` is then the highest rate that it can reach [samples/s]. For other
+    points of a pruned study `bound` is a rate that neither they nor any worse design of their layout exceed. Studies of
+    whole explorations also have the columns `EXPLORED`.
 
     Args:
         study: the study.
@@ -87,7 +87,7 @@ def rows_of(
         point = number * len(study.models) + model
         if point in lost:
             return {"point": point, "status": "skipped", "bound": lost[point]}
-        return _row(study, study.design(number), model)
+        return _build_row(study, study.design(number), model)
 
     chosen = range(len(study.models)) if models is None else models
     # Models are outermost, since the space of a layout is of one model.
@@ -107,14 +107,14 @@ def as_table(study: Study, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _row(study: Study, design: Design, model: int) -> dict[str, Any]:
+def _build_row(study: Study, design: Design, model: int) -> dict[str, Any]:
     point = design.number * len(study.models) + model
     try:
         scenario = study.scenario_at(design, model)
         space = ready(scenario)
         if space is None:
             searchable(scenario, LARGEST_SEARCHED)
-        found = _optimum(study, scenario, space)
+        found = _find_optimum(study, scenario, space)
     except ValueError as problem:  # every refusal of models, hardware and engine is one
         return {"point": point, "status": "problem", "problem": str(problem)}
     if found["id"] is None:
@@ -122,8 +122,8 @@ def _row(study: Study, design: Design, model: int) -> dict[str, Any]:
     return {"point": point, "status": "ok", **found}
 
 
-def _optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> dict[str, Any]:
-    """Id, rate and count of a point, and what is kept of the best execution."""
+def _find_optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> dict[str, Any]:
+    """Return id, rate and count of a point, with the stored values of its best execution."""
     number: int | None
     bound: float | None = None
     known: dict[str, float] = {}
@@ -142,7 +142,7 @@ def _optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None) -> d
         bound = found.reach if study.document.prune and found.id is not None else None
     if number is None:
         return {"id": None} | known
-    fields = _fields(scenario, space, number)
+    fields = _execution_fields(scenario, space, number)
     kept: dict[str, Any] = {name: int(fields[name]) for name in FIELDS_KEPT}
     if study.document.statistics:
         own = None if space is None else space.space.on(scenario.system)
@@ -160,7 +160,7 @@ class _Rates:
         self._plain = -math.inf
 
     def append(self, rows: pa.Table) -> None:
-        """Takes rows. Raises `ExplorationTooLarge` beyond those that any exploration keeps in memory."""
+        """Add rows. Raises `ExplorationTooLarge` beyond the limit of explorations in memory."""
         self._count += len(rows)
         if self._count > LARGEST_IN_MEMORY:
             raise ExplorationTooLarge(
@@ -178,7 +178,7 @@ class _Rates:
 
     @property
     def known(self) -> dict[str, float]:
-        """What is kept of a point; nothing where nothing runs."""
+        """Return the stored results of a point; empty if nothing runs."""
         if not self._rates:
             return {}
         median, high = np.quantile(np.concatenate(self._rates), (0.5, 0.9))
@@ -190,7 +190,7 @@ def _no_rows() -> Rows:
     raise NotImplementedError("A point keeps no rows.")
 
 
-def _fields(scenario: Scenario, space: AnyReadySpace | None, number: int) -> Mapping[str, Any]:
+def _execution_fields(scenario: Scenario, space: AnyReadySpace | None, number: int) -> Mapping[str, Any]:
     if space is None:
         return scenario.space.row(number)
     row = space.space.on(scenario.system).row

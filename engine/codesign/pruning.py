@@ -1,16 +1,17 @@
-"""Designs that need no search, for bounds prove that they lose.
+"""Designs that need no search, because bounds prove that they lose.
 
-A design loses where another one, found already, is at least as good in everything that the study asks about and better
-in something. What it could reach at most comes from designs of the same layout that were searched:
+A design loses if another computed design is at least as good in everything that the study asks about and better in
+something. The bound of a design comes from searched designs of the same layout:
 
-- one that is nowhere worse in its rates and capacities: its best rate where no execution is slower on a better system
-  (`CostModel.slower_on_worse`). Where one may be, because faster computation hides less of an exchange: what it can
-  reach by times that never rise with a rate (`CostModel.reach`).
-- one of the same rates with no less memory: its best rate itself, for capacities decide only what fits.
+- from one that is nowhere worse in its rates and capacities: its best rate, if no execution is slower on a better
+  system (`CostModel.slower_on_worse`). If one may be slower, because faster computation hides less of an exchange: the
+  rate that it can reach by times that never rise with a rate (`CostModel.reach`).
+- from one of the same rates with no less memory: its best rate itself, because capacities decide only which executions
+  fit.
 
-Everything asked about is taken apart into what it rests on - the rate, price, power, rent, processors - each of which
-it never gets worse with. So a proof about these holds for any quantity made of them, and for any constraint on one
-that what is better meets too; where another one is asked, nothing is skipped.
+Every question is reduced to its basic quantities - the rate, price, power, rent, processors - and never gets worse with
+a better one. So a proof about these holds for any quantity made of them, and for any constraint that a better design
+meets too; a study with another constraint skips nothing.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class _Corners:
         self.size += 1
 
     def bounds(self, values: Floats, capacity: Flags) -> tuple[Floats, Floats]:
-        """What designs [designs, values] can reach at most, by the first rule and by the second [designs]."""
+        """Return the highest rates that designs [designs, values] can reach, by the first rule and by the second
+        [designs].
+        """
         count = min(self.size, MOST_CORNERS)
         above = self.values[None, :count] >= values[:, None]
         equal = self.values[None, :count] == values[:, None]
@@ -96,7 +99,7 @@ class _Front:
         self.rate, self.costs = rates[kept], others[kept]
 
     def beats(self, free: Floats, exact: Floats, costs: Floats) -> Flags:
-        """Whether one of them beats designs that can reach these rates at most [designs]."""
+        """Return a mask of designs that one of these beats, from the highest rates that they can reach [designs]."""
         if not len(self.rate):
             return np.zeros(len(free), bool)
         no_dearer = (self.costs[None] <= costs[:, None]).all(axis=2)
@@ -108,7 +111,7 @@ class _Front:
 
 
 class Pruner:
-    """What was found of a study so far, and what it proves about designs that were not searched."""
+    """Searched designs of a study so far, and proofs about designs that were not searched."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
@@ -168,9 +171,7 @@ class Pruner:
         mixed = alone[0]
         if count > 1:
             reach = np.minimum(free, exact)
-            mixed = self._fronts[count].beats(
-                self._mixed(designs, reach) * SLACK, np.full(len(designs), np.inf), costs
-            )
+            mixed = self._fronts[count].beats(self._mixed(designs, reach) * SLACK, np.full(len(designs), np.inf), costs)
         return {
             int(designs[place]) * count + model: float(min(free[place, model], exact[place, model]))
             for model in range(count)
@@ -203,7 +204,9 @@ class Pruner:
             yield place, each, np.hstack((values * np.where(signs == 0, 1.0, signs), -unknown)), at
 
     def _signs_of(self, group: int) -> tuple[Floats, Flags]:
-        """How rates depend on each edited value of a group, and which of the values compared are capacities."""
+        """Return how rates depend on each edited value of a group, and a mask of the compared values that are
+        capacities.
+        """
         found = self._signs.get(group)
         if found is None:
             study = self._study

@@ -1,7 +1,7 @@
-"""What designs are judged by: each quantity with its unit, its formula, and what it rests on.
+"""Quantities by which designs are judged: each with its unit, its formula, and its basic quantities.
 
-Every quantity gets better, or stays, when anything that it rests on does: a higher rate, a lower price. That is what
-lets bounds on rates prove something about all of them.
+Every quantity gets better, or stays, when anything that it rests on does: a higher rate, a lower price. So bounds on
+rates prove something about all of them.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ class Quantity:
     value: Callable[[pd.DataFrame, float], Floats]
 
 
-def _column(name: str) -> Callable[[pd.DataFrame, float], Floats]:
+def _column_values(name: str) -> Callable[[pd.DataFrame, float], Floats]:
     return lambda table, tokens: table[name].to_numpy()
 
 
-def _over(above: str, below: str) -> Callable[[pd.DataFrame, float], Floats]:
+def _column_ratio(above: str, below: str) -> Callable[[pd.DataFrame, float], Floats]:
     return lambda table, tokens: table[above].to_numpy() / table[below].to_numpy()
 
 
-def _seconds(table: pd.DataFrame, tokens: float) -> Floats:
+def _training_seconds(table: pd.DataFrame, tokens: float) -> Floats:
     rate = table["tokens_per_s"].to_numpy(np.float64)
     return seconds_for_tokens(np.full_like(rate, tokens), rate)
 
 
-def _energy(table: pd.DataFrame, tokens: float) -> Floats:
+def _training_energy(table: pd.DataFrame, tokens: float) -> Floats:
     # The draw of the building is known: one processor of that power, and nothing to add.
-    seconds = _seconds(table, tokens)
+    seconds = _training_seconds(table, tokens)
     one = np.ones_like(seconds)
     return energy_kwh(one, seconds, table["watts"].to_numpy(np.float64), one, one)
 
@@ -65,38 +65,40 @@ QUANTITIES: Final[Mapping[str, Quantity]] = {
     for one in (
         Quantity("tokens_per_s", "Throughput in tokens", "tokens/s", "higher", frozenset({"rate"}),
                  "Tokens that the machine trains per second; of a mix, 1 / sum(weight / rate of each model).",
-                 _column("tokens_per_s")),
+                 _column_values("tokens_per_s")),
         Quantity("samples_per_s", "Throughput", "samples/s", "higher", frozenset({"rate"}),
-                 "Samples per second; of a mix, those in its tokens per second.", _column("samples_per_s")),
+                 "Samples per second; of a mix, those in its tokens per second.", _column_values("samples_per_s")),
         Quantity("usd", "Price", "USD", "lower", frozenset({"usd"}),
-                 "Price of the machine: amounts times unit prices.", _column("usd")),
+                 "Price of the machine: amounts times unit prices.", _column_values("usd")),
         Quantity("watts", "Power", "W", "lower", frozenset({"watts"}),
-                 "Draw of the machine with its building.", _column("watts")),
+                 "Draw of the machine with its building.", _column_values("watts")),
         Quantity("usd_per_h", "Rent", "USD/h", "lower", frozenset({"usd_per_h"}),
-                 "Rent of all processors.", _column("usd_per_h")),
+                 "Rent of all processors.", _column_values("usd_per_h")),
         Quantity("processors", "Processors", "", "lower", frozenset({"processors"}),
-                 "Processors of the machine.", _column("processors")),
+                 "Processors of the machine.", _column_values("processors")),
         Quantity("tokens_per_s_per_usd", "Throughput per dollar", "tokens/s/USD", "higher",
-                 frozenset({"rate", "usd"}), "Tokens per second over the price.", _over("tokens_per_s", "usd")),
+                 frozenset({"rate", "usd"}), "Tokens per second over the price.", _column_ratio("tokens_per_s", "usd")),
         Quantity("samples_per_s_per_usd", "Samples per second and dollar", "samples/s/USD", "higher",
-                 frozenset({"rate", "usd"}), "Samples per second over the price.", _over("samples_per_s", "usd")),
+                 frozenset({"rate", "usd"}), "Samples per second over the price.",
+                 _column_ratio("samples_per_s", "usd")),
         Quantity("tokens_per_joule", "Tokens per joule", "tokens/J", "higher", frozenset({"rate", "watts"}),
-                 "Tokens per second over the power: throughput per watt.", _over("tokens_per_s", "watts")),
+                 "Tokens per second over the power: throughput per watt.", _column_ratio("tokens_per_s", "watts")),
         Quantity("samples_per_joule", "Samples per joule", "samples/J", "higher", frozenset({"rate", "watts"}),
-                 "Samples per second over the power.", _over("samples_per_s", "watts")),
+                 "Samples per second over the power.", _column_ratio("samples_per_s", "watts")),
         Quantity("days", "Time to train", "days", "lower", frozenset({"rate"}),
-                 "Time for the tokens of the run, without failures.", lambda t, n: _seconds(t, n) / DAY),
+                 "Time for the tokens of the run, without failures.", lambda t, n: _training_seconds(t, n) / DAY),
         Quantity("rent_usd", "Rent of the run", "USD", "lower", frozenset({"rate", "usd_per_h"}),
                  "Processor-hours of the run times their price.",
-                 lambda t, n: processor_hours(t["usd_per_h"].to_numpy(), _seconds(t, n))),
+                 lambda t, n: processor_hours(t["usd_per_h"].to_numpy(), _training_seconds(t, n))),
         Quantity("energy_kwh", "Energy of the run", "kWh", "lower", frozenset({"rate", "watts"}),
-                 "Power times the time of the run.", _energy),
+                 "Power times the time of the run.", _training_energy),
         Quantity("step_s", "Time of a step", "s", "lower", frozenset({"step"}),
-                 "Batch over samples per second; of a mix, the longest.", _column("step_s")),
+                 "Batch over samples per second; of a mix, the longest.", _column_values("step_s")),
         Quantity("hbm_gib", "HBM used", "GiB", "lower", frozenset({"memory"}),
-                 "Memory beside a processor that the best execution needs; of a mix, the most.", _column("hbm_gib")),
+                 "Memory beside a processor that the best execution needs; of a mix, the most.",
+                 _column_values("hbm_gib")),
         Quantity("host_gib", "Host memory used", "GiB", "lower", frozenset({"host memory"}),
-                 "Memory to offload to that the best execution needs; of a mix, the most.", _column("host_gib")),
+                 "Memory to offload to that the best execution needs; of a mix, the most.", _column_values("host_gib")),
     )
 }  # fmt: skip
 """Every quantity by name, in the order in which they are offered."""
@@ -142,11 +144,12 @@ def axes_of(said: StudyDocument) -> frozenset[Basic]:
 
 
 def refuses_better(constraint: Constraint) -> bool:
-    """Tells whether a constraint refuses designs for being too good, such as a price of at least so much. Then one that
-    beats another in everything may not be there to take its place, so nothing is proven to lose.
+    """Return True if a constraint refuses designs for being too good, such as a minimum price.
+
+    A design that beats another in everything may then be refused itself, so nothing is proven to lose.
 
     Args:
-        constraint: on a quantity that there is.
+        constraint: on an existing quantity.
     """
     better = quantity(constraint.quantity).better
     return (constraint.at_most if better == "higher" else constraint.at_least) is not None

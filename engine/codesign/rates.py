@@ -20,15 +20,15 @@ MEMORY: Final[Mapping[str, str]] = {"hbm_gib": "proc_mem_tier1_cap_req", "host_g
 
 
 def rates_of(study: Study, rows: pd.DataFrame, complete: Ints, which: int | None, *, bounded: bool) -> pd.DataFrame:
-    """Returns a row per design: `place` among them, `status`, that of its models, the worst first, `tokens_per_s`,
-    `samples_per_s`, `step_s`, and what of memory is kept.
+    """Return a row per design: `place`, `status` (the worst of its models), `tokens_per_s`, `samples_per_s`, `step_s`,
+    and stored memory.
 
     Args:
         study: the study.
         rows: all points of the designs, in order.
         complete: numbers of the designs, ascending.
-        which: place of the model that they are about; None for the mix, weighted by the study.
-        bounded: whether skipped points count with the highest rate that bounds leave them, not without one.
+        which: place of the model; None for the mix, weighted by the study.
+        bounded: if true, skipped points count with the highest rate that bounds allow; else without a rate.
     """
     count = len(study.models)
     shape = len(complete), count

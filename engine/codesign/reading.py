@@ -21,11 +21,11 @@ from models.documents import shown
 __all__ = ["best_per_budget", "front", "nothing_yet", "part_rows", "results", "study_in"]
 
 ATTEMPTS: Final = 4
-"""How often parts are listed again that were merged while they were read."""
+"""Number of times that parts are listed again if they were merged during reading."""
 
 
 def results(folder: str | os.PathLike[str]) -> Results:
-    """Returns the results in a folder, as far as they are there. Raises `FolderError` where there are none.
+    """Return the results in a folder, as far as they are computed. Raises `FolderError` for a folder without a study.
 
     Args:
         folder: a folder or an fsspec URL, as given to `run`.
@@ -35,11 +35,11 @@ def results(folder: str | os.PathLike[str]) -> Results:
     if content is None:
         raise FolderError(f"{shown(place.place)} holds no study; run one there first.")
     study = study_in(content, place)
-    tables = _tables(place, study)
+    tables = _read_tables(place, study)
     # Parts of an earlier version have fewer columns of explorations.
     whole = pa.concat_tables(tables, promote_options="default") if tables else row_schema(study).empty_table()
     listed = whole.unify_dictionaries().to_pandas()
-    # Parts of runs that ended may overlap: what is in both is equal, and counts once.
+    # Parts of runs that ended may overlap: points in both are equal, and count once.
     once = listed.drop_duplicates("point").sort_values("point", kind="stable").reset_index(drop=True)
     return Results(study, once)
 
@@ -53,7 +53,7 @@ def nothing_yet(study: Study) -> Results:
     return Results(study, row_schema(study).empty_table().to_pandas())
 
 
-def _tables(place: ResultFolder, study: Study) -> list[pa.Table]:
+def _read_tables(place: ResultFolder, study: Study) -> list[pa.Table]:
     """The rows of all parts."""
     for _ in range(ATTEMPTS):
         try:

@@ -14,19 +14,19 @@ from typing import Any, Final
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
 from engine.codesign.executors import HereExecutor, Interpreters, of_client, workers_of
 from engine.codesign.folder import ResultFolder
-from engine.codesign.merging import merge, merges
+from engine.codesign.merging import find_merges, merge_parts
 from engine.codesign.pruning import Pruner
 from engine.codesign.reading import results, study_in
 from engine.codesign.study import Study
-from engine.codesign.tasks import Done, Task, work
+from engine.codesign.tasks import Done, Task, compute_task
 from engine.codesign.versions import version
 from engine.exploration.workers import cores
 from models.documents import shown
 
-__all__ = ["Progress", "missing", "run"]
+__all__ = ["Progress", "find_missing", "run"]
 
 TASK_SECONDS: Final = 1.0
-"""What a task is to take: long against what handing it over costs, short against what a lost worker loses."""
+"""Target duration of a task [s]: long against the overhead of its submission, short against the loss with a worker."""
 
 FIRST_TASK: Final = 8
 """Places of the first tasks, before anything is known about the time that a point takes."""
@@ -37,21 +37,21 @@ MOST_PLACES: Final = 100_000
 AHEAD: Final = 2
 """Tasks per worker that are under way or wait at it, so that no worker waits for the caller."""
 
-BETWEEN_TOLD: Final = 0.2
+BETWEEN_REPORTS: Final = 0.2
 """Seconds between two reports of progress."""
 
 ASKED_AGAIN: Final = 2.0
 """Seconds between two questions to a scheduler about its workers: it has more to do than to answer every turn."""
 
 GONE_SECONDS: Final = 60.0
-"""How long all workers of a cluster may be gone before a run ends; one that is restarted is back in a few seconds."""
+"""Longest absence of all workers of a cluster before a run ends [s]; a restarted one returns in a few seconds."""
 
 Cancel = Callable[[], bool] | threading.Event
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a study is.
+    """Progress of a study.
 
     `done` of `total` points are in the folder, `before` of them from earlier runs. Of this run: `found` points have a
     best execution, for `problems` there is no such scenario, `skipped` are proven by bounds to lose; `bytes` are
@@ -91,32 +91,32 @@ def run(
     task_seconds: float = TASK_SECONDS,
     point_seconds: float | None = None,
 ) -> Progress:
-    """Computes what a folder does not have yet of a study, and returns how far it is then: done.
+    """Compute the missing points of a study in a folder, and return the final progress.
 
-    The rows are the same to the last bit wherever they are computed. Whatever ends a run, what is written stays, and
-    the next run computes the rest.
+    The rows are the same to the last bit on every machine. An interrupted run keeps its written parts, and the next run
+    computes the rest.
 
     Args:
         study: the study.
         folder: a folder, or an fsspec URL that caller and workers see alike.
         client: a `distributed.Client`, or the address of a Dask scheduler; None for this machine.
-        workers: processes on this machine; None takes all cores where the study takes more than some seconds.
+        workers: processes on this machine; None takes all cores if the study takes more than a few seconds.
         progress: called now and then.
         cancel: an event, or a function that says whether to stop.
-        task_seconds: what a task is to take [s]; more of it spares a scheduler with thousands of workers.
+        task_seconds: target duration of a task [s]; longer tasks relieve a scheduler with thousands of workers.
         point_seconds: time of a point as it was estimated [s], so that the first tasks are no longer than others; None
-            where nothing is known.
+            if unknown.
 
-    Raises `StudyError` for a number of workers that cannot be, `FolderError` for a folder that cannot be written or
-    holds another study, `ClusterError` for workers that are gone or run another version, `StudyCancelled` on `cancel`.
+    Raises `StudyError` for an invalid number of workers, `FolderError` for a folder that cannot be written or holds
+    another study, `ClusterError` for workers that are gone or run another version, `StudyCancelled` on `cancel`.
     """
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise StudyError(f"workers is {shown(workers)}; it must be a whole number of at least 1.")
     if not 0 < task_seconds <= 3600:
         raise StudyError(f"task_seconds is {shown(task_seconds)}; it must be a number above 0 and at most 3600.")
     place = ResultFolder(folder)
-    _begin(study, place)
-    gaps = missing(study, place)
+    _begin_study(study, place)
+    gaps = find_missing(study, place)
     left = sum(study.designs_before(end) - study.designs_before(start) for start, end in gaps)
     with ExitStack() as stack:
         executor: Executor
@@ -125,12 +125,14 @@ def run(
         else:
             count = workers or (cores() if left * len(study.models) > 1_000 else 1)
             executor = HereExecutor() if count == 1 else stack.enter_context(Interpreters(count))
-        return _Run(study, place, executor, left, progress, cancel, task_seconds, point_seconds).through(gaps)
+        return _StudyRun(study, place, executor, left, progress, cancel, task_seconds, point_seconds).through(gaps)
 
 
-def _begin(study: Study, place: ResultFolder) -> None:
-    """Puts the study into its folder, or sees that it is the one there. One that is damaged is written again where all
-    parts are of this study, or where there is none and the text was written here."""
+def _begin_study(study: Study, place: ResultFolder) -> None:
+    """Write the study into its folder, or check that the folder has the same one.
+
+    A damaged text is written again if all parts are of this study, or without parts if this version wrote the text.
+    """
     try:
         there = place.study()
         other = None if there is None else study_in(there, place)
@@ -157,7 +159,7 @@ def _begin(study: Study, place: ResultFolder) -> None:
         place.keep_study(study.to_document())
 
 
-def missing(study: Study, place: ResultFolder) -> list[tuple[int, int]]:
+def find_missing(study: Study, place: ResultFolder) -> list[tuple[int, int]]:
     """Returns the runs of places, from and up to, that the parts in a folder do not hold; parts that are damaged are
     removed.
 
@@ -178,8 +180,8 @@ def missing(study: Study, place: ResultFolder) -> list[tuple[int, int]]:
     return gaps
 
 
-def _pruner(study: Study, place: ResultFolder) -> Pruner:
-    """What earlier runs found."""
+def _build_pruner(study: Study, place: ResultFolder) -> Pruner:
+    """Return a pruner with the results of earlier runs."""
     found = Pruner(study)
     if place.parts():
         rows = results(place.place).rows
@@ -188,7 +190,7 @@ def _pruner(study: Study, place: ResultFolder) -> Pruner:
     return found
 
 
-class _Run:
+class _StudyRun:
     """One run of a study."""
 
     def __init__(
@@ -205,14 +207,14 @@ class _Run:
         self._study, self._place, self._executor = study, place, executor
         self._progress, self._task_seconds = progress, task_seconds
         self._stop = cancel.is_set if isinstance(cancel, threading.Event) else cancel
-        self._start, self._told = time.perf_counter(), 0.0
+        self._start, self._reported = time.perf_counter(), 0.0
         self._first = FIRST_TASK
         if point_seconds:
             self._first = max(1, min(FIRST_TASK, int(task_seconds / point_seconds / len(study.models))))
         self._pace: float | None = None
         self._workers, self._asked, self._joined = 0, -ASKED_AGAIN, False
         self._gone: float | None = None
-        self._pruner = _pruner(study, place) if study.document.prune else None
+        self._pruner = _build_pruner(study, place) if study.document.prune else None
         models = len(study.models)
         before = study.points - left * models
         self._at = Progress(before, study.points, before, 0, 0, 0, 0, 0, 0.0)
@@ -226,10 +228,10 @@ class _Run:
             while True:
                 room = self._room()
                 while len(running) < room and (task := next(tasks, None)) is not None:
-                    running.add(self._executor.submit(work, task))
+                    running.add(self._executor.submit(compute_task, task))
                 if not running:
                     break
-                finished, running = wait(running, timeout=BETWEEN_TOLD, return_when=FIRST_COMPLETED)
+                finished, running = wait(running, timeout=BETWEEN_REPORTS, return_when=FIRST_COMPLETED)
                 for each in finished:
                     self._take(each.result())
                 self._tell(last=False)
@@ -247,7 +249,9 @@ class _Run:
         return self._at
 
     def _room(self) -> int:
-        """How many tasks may be under way. Raises `ClusterError` where all workers have been gone for too long."""
+        """Return the number of tasks that may be pending. Raises `ClusterError` if all workers have been gone for too
+        long.
+        """
         if isinstance(self._executor, HereExecutor):
             return 1
         now = time.perf_counter()
@@ -266,13 +270,15 @@ class _Run:
         return AHEAD * max(1, self._workers)
 
     def _merge(self) -> None:
-        """Makes large parts of small ones, by whoever wrote them, and removes what killed writers left. Where that
-        fails the small ones stay: they are as good."""
+        """Merge small parts into large ones, from all writers, and remove the drafts of killed writers.
+
+        If that fails, the small parts stay: they are as good.
+        """
         with suppress(ClusterError, FolderError, OSError, CancelledError):
-            listed = list(merges(self._place, len(self._study.models)))
-            left = {self._executor.submit(merge, task, self._study.key) for task in listed}
+            listed = list(find_merges(self._place, len(self._study.models)))
+            left = {self._executor.submit(merge_parts, task, self._study.key) for task in listed}
             while left:
-                finished, left = wait(left, timeout=BETWEEN_TOLD, return_when=FIRST_COMPLETED)
+                finished, left = wait(left, timeout=BETWEEN_REPORTS, return_when=FIRST_COMPLETED)
                 for each in finished:
                     each.result()
                 self._room()  # which ends it where all workers are gone
@@ -308,12 +314,12 @@ class _Run:
     def _tell(self, *, last: bool) -> None:
         seconds = time.perf_counter() - self._start
         self._at = replace(self._at, seconds=seconds)
-        if self._progress is not None and (last or seconds - self._told > BETWEEN_TOLD):
-            self._told = seconds
+        if self._progress is not None and (last or seconds - self._reported > BETWEEN_REPORTS):
+            self._reported = seconds
             self._progress(self._at)
 
     def _explained(self, problem: Exception) -> Exception:
-        """What an executor raises, as a sentence; a fault of our own as it is."""
+        """Return an executor's error as a sentence; our own errors unchanged."""
         kind = type(problem).__module__.split(".")[0]
         lost = isinstance(problem, CancelledError | OSError | ModuleNotFoundError)
         if isinstance(self._executor, HereExecutor | Interpreters) and not isinstance(problem, CancelledError):

@@ -38,7 +38,7 @@ class _Entity(BaseModel):
     )
 
 
-def _refused(text: str) -> PydanticCustomError:
+def _refusal(text: str) -> PydanticCustomError:
     return PydanticCustomError("refused", "{text}", {"text": text})
 
 
@@ -49,13 +49,13 @@ def _as_pair(value: Any) -> Any:
     return value
 
 
-def _ordered(ends: Any) -> Any:
+def _check_order(ends: Any) -> Any:
     if isinstance(ends, list | tuple) and all(isinstance(each, int | float) for each in ends):
         if len(ends) not in (2, 3):
-            raise _refused(f"has {len(ends)} numbers; it must have two, low and high, or three: low, middle and high")
+            raise _refusal(f"has {len(ends)} numbers; it must have two, low and high, or three: low, middle and high")
         if list(ends) != sorted(ends):
             order = "the first number must be the lower one" if len(ends) == 2 else "they must rise"
-            raise _refused(f"goes from {' over '.join(f'{each:g}' for each in ends[:-1])} to {ends[-1]:g}; {order}")
+            raise _refusal(f"goes from {' over '.join(f'{each:g}' for each in ends[:-1])} to {ends[-1]:g}; {order}")
     return ends
 
 
@@ -63,14 +63,14 @@ Range = Annotated[
     tuple[Amount, ...],
     Field(strict=False),
     Accepts("a number from 0 to 1e12, a pair [low, high] or a triple [low, middle, high] of them"),
-    BeforeValidator(_ordered),
+    BeforeValidator(_check_order),
     BeforeValidator(_as_pair),
 ]
 """Low and high value, or low, middle and high; where one number is given it is all of them."""
 
 
 def middle_of(ends: tuple[float, ...]) -> float:
-    """Returns the middle of a range: what it says, or half way between its ends.
+    """Return the middle of a range: its middle number, or half way between its ends.
 
     Args:
         ends: low and high, or low, middle and high.
@@ -113,40 +113,40 @@ class Edit(_Entity):
     def _one_way(self) -> Self:
         given = [self.lowest, self.highest, self.count]
         if (self.values is None) == all(each is None for each in given):
-            raise _refused("must have either values, or from, to and count")
+            raise _refusal("must have either values, or from, to and count")
         if self.values is not None:
             if any(each is not None for each in given):
-                raise _refused("has values and a range too; it must have one of them")
+                raise _refusal("has values and a range too; it must have one of them")
             return self._listed(self.values)
         if any(each is None for each in given):
-            raise _refused("has a part of a range; it must have from, to and count")
+            raise _refusal("has a part of a range; it must have from, to and count")
         if len(self.names) > 1:
-            raise _refused("is about several parameters, which take values and no range")
+            raise _refusal("is about several parameters, which take values and no range")
         low, high = self.range
         if low >= high:
-            raise _refused(f"goes from {low:g} to {high:g}; from must be below to")
+            raise _refusal(f"goes from {low:g} to {high:g}; from must be below to")
         if self.scale == "log" and low <= 0:
-            raise _refused(f"has a log scale from {low:g}; from must be above 0 there")
+            raise _refusal(f"has a log scale from {low:g}; from must be above 0 there")
         if len(set(self.rows)) < len(self.rows):
-            raise _refused(f"goes from {low!r} to {high!r}, too close for {len(self.rows):,} values; take fewer")
+            raise _refusal(f"goes from {low!r} to {high!r}, too close for {len(self.rows):,} values; take fewer")
         return self
 
     def _listed(self, values: list[float | list[float]]) -> Self:
         names = self.names
         if not names or len(set(names)) < len(names):
-            raise _refused("must name one parameter, or several different ones")
+            raise _refusal("must name one parameter, or several different ones")
         if not values:
-            raise _refused("has no values, so that the study would be empty; it must have at least one")
+            raise _refusal("has no values, so that the study would be empty; it must have at least one")
         for row in values:
             numbers = row if isinstance(row, list) else [row]
             if len(numbers) != len(names) or isinstance(row, list) != isinstance(self.parameter, list):
                 wanted = "a number" if isinstance(self.parameter, str) else f"a list of {len(names)} numbers"
-                raise _refused(f"has the value {shown(row)}; each must be {wanted}")
+                raise _refusal(f"has the value {shown(row)}; each must be {wanted}")
             if not all(math.isfinite(each) for each in numbers):
-                raise _refused("has a value that is no finite number")
+                raise _refusal("has a value that is no finite number")
         rows = [tuple(row) if isinstance(row, list) else (row,) for row in values]
         if len(set(rows)) < len(rows):
-            raise _refused("has a value twice, which would be counted twice; each must be there once")
+            raise _refusal("has a value twice, which would be counted twice; each must be there once")
         return self
 
     @property
@@ -185,7 +185,7 @@ class Follow(_Entity):
 
 
 class BatchRule(_Entity):
-    """How large a step may be: so many samples, or so many per processor."""
+    """Largest size of a step: a number of samples, or samples per processor."""
 
     samples: Annotated[int, Whole(1, 2**40)] | None = None
     per_processor: Positive | None = None
@@ -193,7 +193,7 @@ class BatchRule(_Entity):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.samples is None) == (self.per_processor is None):
-            raise _refused("must have either samples or per_processor")
+            raise _refusal("must have either samples or per_processor")
         return self
 
     def batch(self, processors: int) -> int:
@@ -212,29 +212,32 @@ class CostItems(_Entity):
     """Costs of the parts of a machine in one unit, money [USD] or power [W]; each has a low, middle and high value."""
 
     processor: Range | None = None
-    """Of one processor without the memory, rates and parts below; None is the system's design power, for power."""
+    """Price of one processor without the memory, rates and parts below; None is the system's design power, for power.
+    """
     tflops: Range = (0.0, 0.0)
-    """Of 1e12 FLOP/s of a processor's matrix peak in the study's datatype."""
+    """Price of 1e12 FLOP/s of a processor's matrix peak in the study's datatype."""
     tflops_16_bit: Range = (0.0, 0.0)
-    """Of 1e12 FLOP/s of a processor's matrix peak in 16 bit, whatever the study's datatype: the price of a processor
-    does not depend on what it is used for."""
+    """Price of 1e12 FLOP/s of a processor's matrix peak in 16 bit, for any datatype of the study: the price of a
+    processor does not depend on its use."""
     mem1_gib: Range = (0.0, 0.0)
-    """Of 2**30 bytes of the memory beside a processor."""
+    """Price of 2**30 bytes of a processor's own memory."""
     mem1_gb_per_s: Range = (0.0, 0.0)
-    """Of 1e9 bytes/s of that memory."""
+    """Price of 1e9 bytes/s of that memory."""
     mem2_gib: Range = (0.0, 0.0)
-    """Of 2**30 bytes of a processor's share of the memory to offload to."""
+    """Price of 2**30 bytes of a processor's share of the memory to offload to."""
     mem2_gb_per_s: Range = (0.0, 0.0)
-    """Of 1e9 bytes/s of the link to that memory."""
+    """Price of 1e9 bytes/s of the link to that memory."""
     network_gb_per_s: Annotated[list[Range], Field(max_length=8)] = []
-    """Of 1e9 bytes/s of a processor, by network tier from the innermost outwards; the last counts for all beyond."""
+    """Prices of 1e9 bytes/s of a processor, by network tier from the innermost outwards; the last counts for all
+    beyond.
+    """
     network_size: Annotated[list[Range], Field(max_length=8)] = []
-    """Of one processor more in every domain of a network tier, for each processor, from the innermost tier outwards;
-    tiers beyond the list are free of it."""
+    """Prices of one more processor in every domain of a network tier, for each processor, from the innermost tier
+    outwards; tiers beyond the list have no such price."""
     host: Range = (0.0, 0.0)
-    """Of one host, whole."""
+    """Price of one whole host."""
     switch: Range = (0.0, 0.0)
-    """Of one switch of the outermost network, with its cables."""
+    """Price of one switch of the outermost network, with its cables."""
 
 
 NEW_COST_ITEMS: Final = ("tflops_16_bit", "network_size")
@@ -245,7 +248,7 @@ class Costs(_Entity):
     """The inputs from which price and power of a design follow, each visible and editable."""
 
     preset: Annotated[str, Text(100)] = ""
-    """Name of the preset that fills in what is not given here."""
+    """Name of the preset that fills in missing values."""
     usd: CostItems = CostItems()
     watts: CostItems = CostItems()
     usd_per_processor_hour: Range | None = None
@@ -258,7 +261,7 @@ class Costs(_Entity):
     """Draw of the building over that of its computers."""
     usd_per_kwh: Range = (0.0, 0.0)
     sources: dict[Name, Annotated[str, Text(2_000)]] = {}
-    """Where each value comes from, by its path in this document."""
+    """Source of each value, by its path in this document."""
 
 
 class Constraint(_Entity):
@@ -271,18 +274,16 @@ class Constraint(_Entity):
     @model_validator(mode="after")
     def _some(self) -> Self:
         if self.at_least is None and self.at_most is None:
-            raise _refused("must have at_least or at_most")
+            raise _refusal("must have at_least or at_most")
         return self
 
 
 class StudyDocument(_Entity):
-    """A study: a product of models, systems, edits of them, sizes, datatypes and batches, and what is asked of it."""
+    """A study: a product of models, systems, edits of them, sizes, datatypes and batches, and its questions."""
 
     name: Annotated[str, Text(200)] = ""
     description: Annotated[str, Text(4_000)] = ""
-    models: Annotated[
-        list[Annotated[MixedModel, BeforeValidator(_as_object)]], Field(min_length=1, max_length=1_000)
-    ]
+    models: Annotated[list[Annotated[MixedModel, BeforeValidator(_as_object)]], Field(min_length=1, max_length=1_000)]
     systems: Annotated[
         list[Annotated[Document, Accepts("the name or path of a system, or its whole document")]],
         Field(min_length=1, max_length=1_000),
@@ -304,19 +305,19 @@ class StudyDocument(_Entity):
     objectives: Annotated[list[Name], Field(min_length=1, max_length=3)] = ["tokens_per_s", "usd"]
     constraints: Annotated[list[Constraint], Field(max_length=64)] = []
     prune: bool = False
-    """Whether designs that bounds prove to lose are skipped."""
+    """If true, designs that bounds prove to lose are skipped."""
 
     @model_validator(mode="after")
     def _once(self) -> Self:
         for what in ("sizes", "datatypes", "batches", "statistics", "objectives"):
             values = getattr(self, what)
             if len(set(values)) < len(values):
-                raise _refused(f"has one of its {what} twice, which would be counted twice; each must be there once")
+                raise _refusal(f"has one of its {what} twice, which would be counted twice; each must be there once")
         return self
 
 
-def given(entity: BaseModel) -> Mapping[str, Any]:
-    """Returns what a document said of an entity, without what it left out.
+def given_fields(entity: BaseModel) -> Mapping[str, Any]:
+    """Return the fields of an entity that a document gave, without defaults.
 
     Args:
         entity: a part of a study's document.

@@ -1,4 +1,4 @@
-"""Where one more dollar goes: every rate and capacity of a design a little higher, searched again."""
+"""Worth of one more dollar: every rate and capacity of a design slightly higher, searched again."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def sensitivity(
     lower_is_more = {each.name for each in moved if each.name.endswith("_latency")}
     values = {each.name: each.value / factor if each.name in lower_is_more else each.value * factor for each in moved}
     systems = [base[0].system, *(changed(base[0], {name: value}).system for name, value in values.items())]
-    around = Study.from_document(_document(study, chosen.datatype, base[0].num_procs, base[0].max_batch_size) | {
+    around = Study.from_document(_build_document(study, chosen.datatype, base[0].num_procs, base[0].max_batch_size) | {
         "models": [{"model": models.to_document(each.model), "weight": mixed.weight}
                    for each, mixed in zip(base, study.document.models, strict=True)],
         "systems": [hardware.to_document(system) for system in systems],
@@ -94,7 +94,7 @@ def sensitivity(
     return result.sort_values("gain_per_usd", ascending=False, kind="stable").reset_index(drop=True)
 
 
-def _document(study: Study, datatype: int, processors: int, batch: int) -> dict[str, Any]:
+def _build_document(study: Study, datatype: int, processors: int, batch: int) -> dict[str, Any]:
     document = study.to_document()
     for key in ("edits", "follow", "constraints", "name", "description", "prune"):
         document.pop(key, None)

@@ -24,7 +24,7 @@ import hardware
 import models
 from engine.codesign.checksums import CHECKSUM
 from engine.codesign.errors import StudyError
-from engine.codesign.order import digits_of, spread
+from engine.codesign.order import digits_of, spread_ranks
 from engine.codesign.schema import FORMAT, NEW_COST_ITEMS, StudyDocument
 from engine.cost_models.registry import chosen_cost_model
 from engine.executions.arrays import Floats, Ints
@@ -63,8 +63,8 @@ class Design:
 class Study:
     """A study; see the module. Make one with `from_document` or `read`; both check it.
 
-    `models`, `systems` and `calibration` are those that the document names. Whatever a search may ask of the study
-    follows from these, so a worker that reads the study's document does the same work as any other.
+    `models`, `systems` and `calibration` are the ones named in the document. A search depends on nothing else, so a
+    worker that reads the study's document does the same work as any other.
     """
 
     document: StudyDocument
@@ -83,7 +83,7 @@ class Study:
 
         Raises `StudyError`, `models.ModelFileError`, `hardware.SystemFileError` or `hardware.CalibrationFileError`.
         """
-        from engine.codesign.checks import check
+        from engine.codesign.checks import check_study
         from engine.codesign.costs import filled_in
 
         if not isinstance(document, Mapping):
@@ -98,19 +98,19 @@ class Study:
         found = cls(
             document=said.model_copy(update={"costs": filled_in(said.costs, where)}),
             models=tuple(
-                _made(each.model, models.load, models.load_document, f"{where}, models[{number}]", files)
+                _load_entity(each.model, models.load, models.load_document, f"{where}, models[{number}]", files)
                 for number, each in enumerate(said.models)
             ),
             systems=tuple(
-                _made(each, hardware.load, hardware.load_document, f"{where}, systems[{number}]", files)
+                _load_entity(each, hardware.load, hardware.load_document, f"{where}, systems[{number}]", files)
                 for number, each in enumerate(said.systems)
             ),
-            calibration=None if said.calibration is None else _made(
+            calibration=None if said.calibration is None else _load_entity(
                 said.calibration, hardware.load_calibration, hardware.load_calibration_document,
                 f"{where}, calibration", files,
             ),
         )  # fmt: skip
-        check(found, where)
+        check_study(found, where)
         return found
 
     @classmethod
@@ -138,7 +138,7 @@ class Study:
 
     @cached_property
     def radices(self) -> tuple[int, ...]:
-        """How many values each axis has, in the order of the numbering: system, datatype, size, batch, edits of the
+        """Number of values of each axis, in the order of the numbering: system, datatype, size, batch, edits of the
         layout, other edits."""
         said = self.document
         return (
@@ -148,7 +148,7 @@ class Study:
 
     @cached_property
     def _edit_order(self) -> tuple[int, ...]:
-        """Positions of the edits in the numbering: first those that change the layout."""
+        """Positions of the edits in the numbering: first the edits that change the layout."""
         first = parameters(self._first_scenario)
         layout = {each.name for each in first if each.layout}
         order = range(len(self.document.edits))
@@ -156,7 +156,7 @@ class Study:
 
     @cached_property
     def _layout_axes(self) -> int:
-        """How many of the axes tell groups apart."""
+        """Number of axes that distinguish groups."""
         layout = {each.name for each in parameters(self._first_scenario) if each.layout}
         return 4 + sum(bool(layout & set(edit.names)) for edit in self.document.edits)
 
@@ -166,32 +166,32 @@ class Study:
 
     @property
     def designs(self) -> int:
-        """How many designs there are."""
+        """Number of designs."""
         return math.prod(self.radices)
 
     @property
     def points(self) -> int:
-        """How many points there are: designs times models."""
+        """Number of points: designs times models."""
         return self.designs * len(self.models)
 
     @property
     def groups(self) -> int:
-        """How many groups of designs there are that share their layout."""
+        """Number of groups of designs that share their layout."""
         return math.prod(self.radices[: self._layout_axes])
 
     @property
     def designs_per_group(self) -> int:
-        """How many designs a group has."""
+        """Number of designs of a group."""
         return math.prod(self.radices[self._layout_axes :])
 
     @cached_property
     def block(self) -> int:
-        """How many designs of one layout follow each other in the order."""
+        """Number of designs of one layout that follow each other in the order."""
         return min(BLOCK, self.designs_per_group)
 
     @property
     def places(self) -> int:
-        """How many places the order of all designs has; some at its end are empty where blocks are not full."""
+        """Number of places in the order of all designs; some at its end are empty if blocks are not full."""
         return -(-self.designs_per_group // self.block) * self.block * self.groups
 
     def designs_before(self, place: int) -> int:
@@ -216,18 +216,18 @@ class Study:
         turn, group = np.divmod(block, self.groups)
         rank = turn * self.block + within
         there = rank < self.designs_per_group
-        inner = spread(self.radices[self._layout_axes :], rank[there])
-        return spread(self.radices[: self._layout_axes], group[there]) * self.designs_per_group + inner
+        inner = spread_ranks(self.radices[self._layout_axes :], rank[there])
+        return spread_ranks(self.radices[: self._layout_axes], group[there]) * self.designs_per_group + inner
 
     def positions(self, numbers: Ints) -> dict[str, Ints]:
-        """Returns the positions of the values of designs: `system`, `datatype`, `size`, `batch`, and by `edit 0`,
-        `edit 1` and so on those of the edits, each an array [designs]."""
+        """Return the positions of the values of designs: `system`, `datatype`, `size`, `batch`, and the edits by `edit
+        0`, `edit 1` and so on, each an array [designs]."""
         digits = digits_of(numbers, self.radices)
         names = ["system", "datatype", "size", "batch", *(f"edit {number}" for number in self._edit_order)]
         return dict(zip(names, digits, strict=True))
 
     def design(self, number: int) -> Design:
-        """Returns a design. Raises `StudyError` where there is none of that number."""
+        """Return a design. Raises `StudyError` for a number out of range."""
         if not 0 <= number < self.designs:
             raise StudyError(f"There is no design {number:,}; they are numbered from 0 to {self.designs - 1:,}.")
         at = {name: int(digit[0]) for name, digit in self.positions(np.array([number])).items()}
@@ -240,7 +240,7 @@ class Study:
 
     def scenario(self, model: int, system: int, datatype: int, size: int, batch: int) -> Scenario:
         """Returns the scenario of these positions, without any edit."""
-        return _scenario(self, model, system, datatype, size, batch)
+        return _build_scenario(self, model, system, datatype, size, batch)
 
     def changes(self, design: Design, model: int) -> dict[str, float]:
         """Returns the values of the What-if parameters that a design changes, in their units."""
@@ -335,14 +335,14 @@ class Study:
         return Study.from_document, (self.to_document(),)
 
 
-def _made(given: Any, by_name: Any, by_document: Any, where: str, files: bool) -> Any:
+def _load_entity(given: Any, by_name: Any, by_document: Any, where: str, files: bool) -> Any:
     if isinstance(given, str) and not files and (given.endswith(".json") or os.sep in given):
         raise StudyError(f"{where} is the path {shown(given)}; put the document itself there.")
     return by_name(given) if isinstance(given, str) else by_document(given, where)
 
 
 @lru_cache(maxsize=GROUPS_REMEMBERED)
-def _scenario(study: Study, model: int, system: int, datatype: int, size: int, batch: int) -> Scenario:
+def _build_scenario(study: Study, model: int, system: int, datatype: int, size: int, batch: int) -> Scenario:
     said = study.document
     processors = said.sizes[size]
     return Scenario.of(
@@ -359,5 +359,5 @@ def _scenario(study: Study, model: int, system: int, datatype: int, size: int, b
 
 @lru_cache(maxsize=GROUPS_REMEMBERED)
 def _own_values(study: Study, *positions: int) -> Mapping[str, float]:
-    scenario = _scenario(study, *positions)
+    scenario = _build_scenario(study, *positions)
     return {each.name: each.value for each in parameters(scenario)}

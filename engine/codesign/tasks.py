@@ -17,7 +17,7 @@ from engine.codesign.points import rows_of
 from engine.codesign.study import Study
 from engine.codesign.versions import version
 
-__all__ = ["Done", "Task", "work"]
+__all__ = ["Done", "Task", "compute_task"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class Task:
     count: int
     version: str
     skipped: Mapping[int, float] = field(default_factory=dict)
-    """What points of these can reach at most that are proven to lose [samples/s]."""
+    """Highest rates that the skipped points of the task can reach [samples/s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a task: points by status, seconds that it took, and the size of its part [bytes]."""
+    """Outcome of a task: points by status, duration [s], and the size of its part [bytes]."""
 
     first: int
     count: int
@@ -50,7 +50,7 @@ class Done:
 
 
 @lru_cache(maxsize=4)
-def _opened(place: str, key: str) -> tuple[ResultFolder, Study]:
+def _open_study(place: str, key: str) -> tuple[ResultFolder, Study]:
     """The folder and its study, read once per process."""
     folder = ResultFolder(place)
     content = folder.study()
@@ -62,7 +62,7 @@ def _opened(place: str, key: str) -> tuple[ResultFolder, Study]:
     return folder, study
 
 
-def work(task: Task) -> Done:
+def compute_task(task: Task) -> Done:
     """Computes a task and writes its part; returns how it went.
 
     Writing a part twice leaves it there once, so a task may run again after its worker was lost.
@@ -77,7 +77,7 @@ def work(task: Task) -> Done:
             "same version everywhere and run the study again; what is written stays good."
         )
     start = time.perf_counter()
-    folder, study = _opened(task.place, task.key)
+    folder, study = _open_study(task.place, task.key)
     rows = rows_of(study, study.designs_at(task.first, task.count), task.skipped)
     size = folder.keep(task.first, task.count, rows)
     counts = dict(zip(*(each.to_pylist() for each in pc.value_counts(rows["status"].cast("string")).flatten()),
@@ -85,11 +85,11 @@ def work(task: Task) -> Done:
     return Done(
         task.first, task.count, len(rows), counts.get("ok", 0), counts.get("problem", 0),
         counts.get("skipped", 0),
-        time.perf_counter() - start, size, _rates(rows) if study.document.prune else (),
+        time.perf_counter() - start, size, _list_rates(rows) if study.document.prune else (),
     )  # fmt: skip
 
 
-def _rates(rows: pa.Table) -> tuple[tuple[int, float, float], ...]:
+def _list_rates(rows: pa.Table) -> tuple[tuple[int, float, float], ...]:
     found = rows.filter(pc.equal(rows["status"].cast("string"), "ok"))
     return tuple(
         (point, rate, math.inf if bound is None else bound)

@@ -1,4 +1,4 @@
-"""Which Shardscape a process runs, so that results of different ones are never mixed."""
+"""Version of Shardscape in a process, so that results of different versions are never mixed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def version() -> str:
     """
     found = hashlib.sha256()
     for package in PACKAGES:
-        for path, file in sorted(_files(resources.files(package), package)):
+        for path, file in sorted(_list_files(resources.files(package), package)):
             found.update(f"{path}\n".encode())
             found.update(file.read_bytes())
     try:
@@ -36,11 +36,11 @@ def version() -> str:
     return f"{ours} of sources {found.hexdigest()[:12]}, Python {python}, NumPy {np.__version__}"
 
 
-def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+def _list_files(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
     for each in folder.iterdir():
         name = f"{path}/{each.name}"
         if each.is_dir():
             if each.name != "__pycache__":
-                yield from _files(each, name)
+                yield from _list_files(each, name)
         elif each.name.endswith((".py", ".json")):
             yield name, each

@@ -1,1 +1,1 @@
-"""Exploring a space: runs, reductions, the proven optimum, Pareto frontiers, and what is kept."""
+"""Exploring a space: runs, reductions, the proven optimum, Pareto frontiers, and stored results."""

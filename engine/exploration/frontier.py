@@ -17,9 +17,7 @@ BINS = 4096
 """Bins of the first axis in the prefilter. Points that lie above the best of strictly lower bins are dropped."""
 
 
-def frontier(
-    axes: Sequence[Floats], better: Sequence[str], rank: npt.NDArray[np.int64] | None = None
-) -> Positions:
+def frontier(axes: Sequence[Floats], better: Sequence[str], rank: npt.NDArray[np.int64] | None = None) -> Positions:
     """Returns the positions of the points that no other point dominates, sorted along the first axis from best to
     worst.
 
@@ -42,17 +40,17 @@ def frontier(
     kept: Positions = np.flatnonzero(~np.any([np.isnan(axis) for axis in signed], axis=0))
     if not len(kept):
         return kept
-    kept = kept[_promising([axis[kept] for axis in signed])]
+    kept = kept[_is_promising([axis[kept] for axis in signed])]
     # Later keys sort first: by the axes in order, then by rank.
     order = np.lexsort((kept if rank is None else rank[kept], *(axis[kept] for axis in reversed(signed))))
     kept = kept[order]
     points = [axis[kept] for axis in signed]
-    best: Positions = kept[_staircase(points) if len(points) == 2 else _staircase_of_three(points)]
+    best: Positions = kept[_staircase_of_two(points) if len(points) == 2 else _staircase_of_three(points)]
     return best
 
 
-def _bins(axis: Floats, count: int) -> npt.NDArray[np.int64]:
-    """Bin of each value over the range of the finite ones; infinities fall into the outer bins."""
+def _assign_bins(axis: Floats, count: int) -> npt.NDArray[np.int64]:
+    """Return the bin of each value over the range of the finite ones; infinities fall into the outer bins."""
     finite = axis[np.isfinite(axis)]
     if not len(finite):
         return np.zeros(len(axis), np.int64)
@@ -65,17 +63,19 @@ def _bins(axis: Floats, count: int) -> npt.NDArray[np.int64]:
     return np.minimum((scaled * count).astype(np.int64), count - 1)
 
 
-def _promising(axes: list[Floats]) -> npt.NDArray[np.bool_]:
-    """Points that the best of strictly lower bins does not beat on the last axis: a superset of the frontier."""
+def _is_promising(axes: list[Floats]) -> npt.NDArray[np.bool_]:
+    """Return a mask of points that the best of strictly lower bins does not beat on the last axis: a superset of the
+    frontier.
+    """
     last = axes[-1]
     if len(axes) == 2:
-        bin_of = _bins(axes[0], BINS)
+        bin_of = _assign_bins(axes[0], BINS)
         best = np.full(BINS, np.inf)
         np.minimum.at(best, bin_of, last)
         before = np.concatenate(([np.inf], np.minimum.accumulate(best)[:-1]))
         return last <= before[bin_of]
     side = 64
-    first, second = _bins(axes[0], side), _bins(axes[1], side)
+    first, second = _assign_bins(axes[0], side), _assign_bins(axes[1], side)
     best = np.full((side, side), np.inf)
     np.minimum.at(best, (first, second), last)
     best = np.minimum.accumulate(np.minimum.accumulate(best, axis=0), axis=1)
@@ -84,8 +84,8 @@ def _promising(axes: list[Floats]) -> npt.NDArray[np.bool_]:
     return last <= before[first, second]
 
 
-def _staircase(points: list[Floats]) -> Positions:
-    """Of points sorted by (x, y): those whose y is below every earlier one's."""
+def _staircase_of_two(points: list[Floats]) -> Positions:
+    """Return the positions of points, sorted by (x, y), whose y is below the y of every earlier point."""
     y = points[1]
     before = np.concatenate(([np.inf], np.minimum.accumulate(y)[:-1]))
     keep = y < before
@@ -94,7 +94,7 @@ def _staircase(points: list[Floats]) -> Positions:
 
 
 def _staircase_of_three(points: list[Floats]) -> Positions:
-    """Of points sorted by (x, y, z): those that no earlier one dominates in (y, z)."""
+    """Return the positions of points, sorted by (x, y, z), that no earlier point dominates in (y, z)."""
     stairs_y: list[float] = []  # ascending, with z descending
     stairs_z: list[float] = []
     kept = []

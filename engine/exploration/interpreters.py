@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
-__all__ = ["START", "Interpreter", "InterpreterError", "answering"]
+__all__ = ["START", "Interpreter", "InterpreterError", "answer_requests"]
 
 START: Final = """
 import pickle, sys
@@ -33,7 +33,12 @@ class Interpreter:
     """A process that answers questions one after the other. Leaving it ends the process at once."""
 
     def __init__(self, serve: str, first: tuple[object, ...] = ()) -> None:
-        """serve: the function that it runs, as "module:name"; it uses `answering`. first: what it is told at first."""
+        """Start an interpreter.
+
+        Args:
+            serve: the function that it runs, as "module:name"; it uses `answer_requests`.
+            first: objects sent to it at first.
+        """
         self._first: tuple[object, ...] = (sys.path, serve, *first)
         # In a session of its own, an interrupt from the keyboard reaches the caller only.
         self._process = subprocess.Popen(
@@ -74,23 +79,23 @@ class Interpreter:
 
 
 @contextmanager
-def answering() -> Iterator[tuple[Iterator[Any], Callable[[object], None]]]:
-    """Gives, in the process, (what it is told, one thing after the other until nothing comes; what takes answers)."""
+def answer_requests() -> Iterator[tuple[Iterator[Any], Callable[[object], None]]]:
+    """Yield, in the worker process, its input objects until the caller is done, and a function that sends an answer."""
     source = sys.stdin.buffer
 
-    def told() -> Iterator[Any]:
+    def requests() -> Iterator[Any]:
         while True:
             try:
                 yield pickle.load(source)
             except EOFError:  # the caller is done, or gone
                 return
 
-    # A caller that was killed takes no result; that is nothing to tell anyone.
+    # A caller that was killed takes no result; that needs no report.
     with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as sink:
-        os.dup2(2, 1)  # whatever a library prints must not get among the results
+        os.dup2(2, 1)  # output that a library prints must not get among the results
 
         def answer(result: object) -> None:
             pickle.dump(result, sink, pickle.HIGHEST_PROTOCOL)
             sink.flush()
 
-        yield told(), answer
+        yield requests(), answer

@@ -1,4 +1,4 @@
-"""How little memory would do: per cell, the execution that needs least of one tier, whether or not it fits.
+"""Smallest sufficient memory: per cell, the execution that needs least of one tier, whether or not it fits.
 
 Capacity of that tier is left out of account; everything else still counts (networks, divisibility, the other tier).
 """

@@ -51,6 +51,7 @@ than evaluating so few."""
 FOLLOWED_UP = 8_192
 """Bounds followed up at a time, best first."""
 
+
 class Optimum(dict[str, Any]):
     """The best execution: `id`, the 23 fields, outcome and all statistics. Empty when nothing is feasible.
 
@@ -82,10 +83,10 @@ class Optimum(dict[str, Any]):
 
     @property
     def feasible(self) -> int:
-        """How many executions of the space run. A proof needs no such count, so it is made when first asked for; it
+        """Number of executions of the space that run. A proof needs no such count, so it is computed on first use; it
         takes as long as the search."""
         if self._feasible is None:
-            self._feasible = _feasible(self.scenario)
+            self._feasible = _count_feasible(self.scenario)
         return self._feasible
 
 
@@ -131,13 +132,13 @@ def best_of(
     progress: Callable[[Progress], None] | None = None,
     cancel: Cancel | None = None,
 ) -> Optimum:
-    """Returns the proven optimum of a scenario; see `best`.
+    """Return the proven optimum of a scenario; see `best`.
 
     Args:
-        scenario: what is searched.
+        scenario: the scenario to search.
         k: how many of the best to find [count].
         by_cell: whether to find the best of every cell.
-        progress: called with how far it is, now and then.
+        progress: called with the progress now and then.
         cancel: a function or event that asks to stop.
     """
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
@@ -168,19 +169,19 @@ def best_of(
     )  # fmt: skip
 
 
-def _feasible(scenario: Scenario) -> int:
-    """Counts the executions of a scenario that run, where the cost model searches by bounds."""
+def _count_feasible(scenario: Scenario) -> int:
+    """Count the executions of a scenario that run, where the cost model searches by bounds."""
     space, cost_model = scenario.space, cost_model_of(scenario.space)
     parts = slabs(space, POINTS_SEARCHED_TOGETHER)
     return sum(cost_model.bound_search(space, numbers).feasible(space) for numbers in parts)
 
 
 def executions_above(scenario: Scenario, least: float) -> pd.DataFrame:
-    """Returns every execution of at least a throughput [id, sample_rate], fastest first, of equal ones the first
-    enumerated.
+    """Return every execution of at least a throughput [id, sample_rate], fastest first; equal ones in the order of
+    enumeration.
 
     Args:
-        scenario: what is searched.
+        scenario: the scenario to search.
         least: throughput [samples/s].
     """
     space, search = scenario.space, _Above(scenario.space, least)
@@ -209,8 +210,8 @@ class Search:
         self._cell_id = np.full(len(space.cells), -1)
         self._floor = -np.inf
         self.reach = -np.inf
-        """The sample rate that no execution exceeds on the system or on a worse one [samples/s], kept where `watched`:
-        what is not evaluated has a bound below the best, and such bounds hold on worse systems too."""
+        """Sample rate that no execution exceeds on the system or on a worse one [samples/s], kept if `watched`:
+        executions that are not evaluated have a bound below the best, and such bounds hold on worse systems too."""
         self.watched = False
 
     def look(self, prepared: Prepared, rows: Candidates, hints: Ints | None = None) -> None:
@@ -219,7 +220,7 @@ class Search:
             return
         rate = cost_model_of(self.space).bounds(prepared, rows)
         # A first look at the most promising rows gives floors that rule out nearly all others.
-        first = _largest(rate, self._first_look)
+        first = _find_largest(rate, self._first_look)
         if hints is not None:
             first = np.union1d(first, hints)
         if self.per_cell:
@@ -261,7 +262,7 @@ class Search:
             if self._floor > -np.inf and len(rate) <= SETTLED_TOGETHER:
                 left.append((point, mode, rate))
                 continue
-            first = _largest(rate, self._first_look)
+            first = _find_largest(rate, self._first_look)
             self.look(*by_bounds.prepare(space, point[first], mode[first]))
             rest = np.ones(len(rate), bool)
             rest[first] = False
@@ -286,7 +287,7 @@ class Search:
         cost_model = cost_model_of(self.space)
         for number in np.unique(owner).tolist():
             here = owner == number
-            for group in _rows(prepared, prepared.groups[number], place[here], time[here]):
+            for group in _select_rows(prepared, prepared.groups[number], place[here], time[here]):
                 rows = cost_model.evaluate_rows(prepared, group, slice(None))
                 if self.watched:
                     every = [variant.metrics["sample_rate"] for variant in rows.variants]
@@ -323,7 +324,7 @@ class Search:
         self._cell_rate[cell[better]], self._cell_id[cell[better]] = rate[better], number[better]
 
     def tied(self) -> Ints:
-        """Returns the ids of all executions that have exactly the best rate, ascending: whatever ties is evaluated and
+        """Return the ids of all executions that have exactly the best rate, ascending: tied ones are evaluated and
         kept."""
         ids, rates = np.concatenate(self._ids), np.concatenate(self._rates)
         return np.unique(ids[rates == rates.max()]) if len(ids) else ids
@@ -366,15 +367,15 @@ class _Above(Search):
         self._rates.append(rates[kept])
 
 
-def _largest(values: Floats, count: int) -> npt.NDArray[np.intp]:
-    """Positions of the `count` largest values, in no order."""
+def _find_largest(values: Floats, count: int) -> npt.NDArray[np.intp]:
+    """Return the positions of the `count` largest values, in no order."""
     if len(values) <= count:
         return np.arange(len(values))
     return np.argpartition(values, len(values) - count)[len(values) - count :]
 
 
-def _rows(prepared: Prepared, group: Group, place: Ints, time: Ints) -> list[Group]:
-    """The group cut down to the rows of these places and block times, in chunks."""
+def _select_rows(prepared: Prepared, group: Group, place: Ints, time: Ints) -> list[Group]:
+    """Return the group restricted to the rows of these places and block times, in chunks."""
     wanted, which = np.unique(place, return_inverse=True)
     chosen = np.zeros((len(prepared.modes.time_modes["training"]), len(wanted)), bool)
     chosen[time, which] = True

@@ -1,4 +1,6 @@
-"""What an exploration keeps of every row it sees: the best per cell, how executions spread, why cells fail."""
+"""Reductions of every row that an exploration sees: the best per cell, the spread of executions, and reasons why cells
+fail.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ BINS_PER_OCTAVE = 16
 _OCTAVES = 64
 NO_ID = -1
 _MEMORY = ("lacking_tier1", "lacking_tier2", "alone_tier1", "alone_tier2")
-"""What the store calls the memory that cells lack."""
+"""Column names, in the store, of the memory that cells lack."""
 
 
 @dataclass(slots=True)
@@ -88,11 +90,11 @@ class Reductions:
         if not len(rows.cell):
             return
         numbers = prepared.cells.number
-        every = _cuts(rows.cell)
+        every = _find_cell_bounds(rows.cell)
         self._improve(tuple(rows.metrics), rows.metrics, self._any_id(rows), numbers[rows.cell[every[0]]], *every)
         for variant in rows.variants:
             cell = rows.cell if variant.rows is None else rows.cell[variant.rows]
-            starts, ends = every if variant.rows is None else _cuts(cell)
+            starts, ends = every if variant.rows is None else _find_cell_bounds(cell)
             cells = numbers[cell[starts]]
             self._improve(tuple(variant.metrics), variant.metrics, variant.ids, cells, starts, ends)
             self.feasible[cells] += ends - starts
@@ -215,10 +217,10 @@ class Reductions:
         return number, (first, second)
 
     def by_pair(self, metric: str) -> pd.DataFrame:
-        """Returns one row per pair of tensor and pipeline degrees, with the columns of `by_cell`.
+        """Return one row per pair of tensor and pipeline degrees, with the columns of `by_cell`.
 
         A pair stands for all of its cells: the best of their values, the sum of their counts, and the nearest of their
-        obstacles; degrees and batch are those of the cell that has it.
+        obstacles; degrees and batch belong to the cell of that value.
         """
         cells = self.by_cell(metric)
         degrees = ["tensor_par", "pipeline_par"]
@@ -244,7 +246,9 @@ class Reductions:
         return merged
 
     def _obstacle_texts(self, codes: list[str], first: Floats, second: Floats, counts: Ints) -> list[str]:
-        """Why nothing runs, a sentence per row of `counts` [rows, reasons + 1]; empty where something does."""
+        """Return the reason why nothing runs, a sentence per row of `counts` [rows, reasons + 1]; empty if something
+        runs.
+        """
         texts = []
         system = self.space.system
         lacking = zip(first.tolist(), second.tolist(), strict=True)
@@ -262,7 +266,7 @@ class Reductions:
         return texts
 
     def step_times(self) -> pd.DataFrame:
-        """Tells how feasible executions spread over step times.
+        """Return the distribution of feasible executions over step times.
 
         Returns:
             A row per bin that is not empty: `low` and `high` [s], and `count`, the executions in it.
@@ -293,8 +297,10 @@ class Reductions:
 
     @classmethod
     def from_tables(cls, space: Space, tables: dict[str, pa.Table]) -> Reductions:
-        """Returns the reductions of what `to_tables` gave, now or when it kept the smallest overshoot of each tier by
-        itself: of other executions, which tells nothing of what would let one run. What is lacking is then not known.
+        """Return the reductions from the tables of `to_tables`, of this version or an earlier one.
+
+        Earlier versions kept the smallest overshoot of each tier by itself: of different executions, so it does not
+        show what would let one run. The lacking memory is unknown then.
         """
         result = cls.empty(space)
         cells = tables["cells"]
@@ -325,16 +331,19 @@ def _or_nan(values: Floats) -> Floats:
 
 
 def _too_much(kind: str, have: float, lacking: float) -> str:
-    """What an execution needs of a kind of memory, such as "80.6 GiB of HBM where a GPU has 80.0 GiB, 614 MiB too
-    much".
+    """Return the need of an execution for a kind of memory, such as "80.6 GiB of HBM where a GPU has 80.0 GiB, 614 MiB
+    too much".
 
-    have: capacity [GiB]. lacking [bytes].
+    Args:
+        kind: name of the memory.
+        have: capacity [GiB].
+        lacking: shortfall [bytes].
     """
-    told = excess(have + lacking / 2**30, have)
-    return f"{told['need']} of {kind} where a GPU has {told['have']}, {told['short']} too much"
+    amounts = excess(have + lacking / 2**30, have)
+    return f"{amounts['need']} of {kind} where a GPU has {amounts['have']}, {amounts['short']} too much"
 
 
-def _cuts(cell: Ints) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Where each cell begins and ends in ascending cell numbers [rows], of which there is one at least."""
+def _find_cell_bounds(cell: Ints) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the begin and end of each cell in ascending cell numbers [rows]; there must be at least one row."""
     bounds = np.concatenate(([0], np.flatnonzero(cell[1:] != cell[:-1]) + 1, [len(cell)]))
     return bounds[:-1], bounds[1:]

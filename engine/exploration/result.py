@@ -52,7 +52,7 @@ class Exploration:
         self._source = rows
         self._rows: Rows | None = None
         self._tables: dict[tuple[Callable[..., Any], str], pd.DataFrame] = {}
-        """What the reductions say by cell and by pair: pages ask for each several times a click."""
+        """Tables of the reductions by cell and by pair: pages ask for each several times a click."""
 
     @property
     def key(self) -> str:
@@ -93,7 +93,7 @@ class Exploration:
         return self._table(Reductions.by_pair, metric)
 
     def _table(self, made: Callable[[Reductions, str], pd.DataFrame], metric: str) -> pd.DataFrame:
-        """A table of the reductions, of which whoever changes it changes a copy."""
+        """Return a table of the reductions; changes by the caller affect only a copy."""
         if (made, metric) not in self._tables:
             self._tables[made, metric] = made(self.reductions, metric)
         return self._tables[made, metric].copy(deep=False)  # pandas copies what is about to be changed
@@ -134,8 +134,8 @@ class Exploration:
         return pd.DataFrame({"id": ids} | {name: axis[kept] for name, axis in zip(names, axes, strict=True)})
 
     def evaluate_ids(self, ids: npt.ArrayLike) -> pd.DataFrame:
-        """Returns the executions by id, with `id`, the 23 fields, outcome and all 96 statistics, also of those that do
-        not run.
+        """Return the executions by id, with `id`, the 23 fields, outcome and all 96 statistics, including infeasible
+        ones.
 
         Raises `engine.space.space.SpaceError` for anything but whole numbers from 0 to `total` - 1.
         """
@@ -188,7 +188,7 @@ class _ArrowDatabase:
 
     @contextmanager
     def room_to_sort(self) -> Iterator[None]:
-        """Nothing to do: what is in memory is not bounded."""
+        """Do nothing: memory is not limited here."""
         yield
 
 

@@ -42,7 +42,7 @@ LARGEST_IN_MEMORY = 20_000_000
 """Feasible executions that are kept in memory without a store: some 3 GiB."""
 
 
-BETWEEN_TOLD = 0.1
+BETWEEN_REPORTS = 0.1
 """Seconds between two reports of progress."""
 
 
@@ -56,7 +56,9 @@ class ExplorationTooLarge(ValueError):  # noqa: N818 - reads as a sentence where
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an exploration is: executions settled (rejected or evaluated) of all, feasible ones among them."""
+    """Progress of an exploration: executions settled (rejected or evaluated) of all, with the feasible ones among
+    them.
+    """
 
     done: int
     total: int
@@ -78,20 +80,20 @@ Cancel = Callable[[], bool] | threading.Event
 
 
 class Watch:
-    """Tells a caller how far something is, and stops it where the caller asks for that."""
+    """Reports the progress of a computation to the caller, and stops it on the caller's request."""
 
     def __init__(self, total: int, progress: Callable[[Progress], None] | None, cancel: Cancel | None) -> None:
         self._total, self._progress = total, progress
         self._stop = cancel.is_set if isinstance(cancel, threading.Event) else cancel
-        self._start, self._told = time.perf_counter(), 0.0
+        self._start, self._reported = time.perf_counter(), 0.0
 
     def tell(self, done: int, feasible: int, *, last: bool = False) -> None:
-        """Says so where `BETWEEN_TOLD` has gone by. Raises `ExplorationCancelled` on request."""
+        """Says so where `BETWEEN_REPORTS` has gone by. Raises `ExplorationCancelled` on request."""
         if self._stop is not None and self._stop():
             raise ExplorationCancelled("The exploration was stopped.")
         seconds = time.perf_counter() - self._start
-        if self._progress is not None and (last or seconds - self._told > BETWEEN_TOLD):
-            self._told = seconds
+        if self._progress is not None and (last or seconds - self._reported > BETWEEN_REPORTS):
+            self._reported = seconds
             self._progress(Progress(done, self._total, feasible, seconds))
 
 
@@ -117,19 +119,20 @@ def explore(
         num_procs: processors; every execution uses all of them.
         max_batch_size: samples per step at most; each data-parallel degree uses its largest multiple unless `limits`
             name batch sizes.
-        datatype: what the model is computed in.
-        limits: what fields may be (see `engine.executions.limits`), and what the space is widened by (see
+        datatype: numeric format of the computation.
+        limits: limits of fields (see `engine.executions.limits`), and extensions of the space (see
             `engine.space.space.Space`).
-        store: a store or the path of one, which is open until the result and its rows are not referred to any more. A
-            scenario that it holds already is not evaluated again. None keeps results in memory; their rows are made
+        store: a store or the path of one, which stays open as long as the result and its rows are referred to. A
+            scenario that it already contains is not evaluated again. None keeps results in memory; their rows are made
             when first asked for.
         progress: called now and then.
         cancel: an event, or a function that says whether to stop.
         workers: processes to use while no rows are kept. None uses all cores where the space is large enough to repay
-            starting them. With a store one process evaluates: writing is what takes the time there.
+            starting them. With a store one process evaluates: writing takes the time there.
         cost_model: `calibrated`, which predicts measured runs, or `calculon`, which is exact against Calculon. None
-            takes what the system's figures are meant for: calibrated, but for Calculon's own descriptions.
-        calibration: values for the calibrated cost model; None takes those of the library.
+            selects the cost model that the system's figures are meant for: calibrated, except for Calculon's own
+            descriptions.
+        calibration: values for the calibrated cost model; None uses the library's.
 
     Raises:
         models.ModelFileError, hardware.SystemFileError, engine.executions.limits.LimitError,
@@ -139,7 +142,7 @@ def explore(
         engine.exploration.workers.WorkerError: one of several processes died.
         engine.store.StoreError: the store cannot be used.
 
-    Warns with `engine.store.StoreLossWarning` of what the store at a path has lost.
+    Warns with `engine.store.StoreLossWarning` about explorations that the store at a path has lost.
     """
     scenario = Scenario.of(
         model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits,
@@ -159,9 +162,9 @@ def explore_scenario(
     """Explores a scenario; see `explore`.
 
     Args:
-        scenario: what is explored.
-        store: where results are looked for and kept; None keeps them in memory.
-        progress: called with how far it is, now and then.
+        scenario: the scenario to explore.
+        store: store for results, read and written; None keeps them in memory.
+        progress: called with the progress now and then.
         cancel: a function or event that asks to stop.
         workers: processes; None leaves that to the size of the space.
     """
@@ -172,19 +175,21 @@ def explore_scenario(
         for sentence in store.losses:
             warnings.warn(sentence, StoreLossWarning, stacklevel=2)
     found: Exploration | None = None
-    while found is None:  # what somebody else stores while this waits may be removed again before it is read here
-        found = from_store(scenario, store) or _stored(scenario, store, progress, cancel, workers)
+    while (
+        found is None
+    ):  # results that another process stores while this waits may be removed before they are read here
+        found = from_store(scenario, store) or _explore_stored(scenario, store, progress, cancel, workers)
     return found
 
 
-def _stored(
+def _explore_stored(
     scenario: Scenario,
     store: Store,
     progress: Callable[[Progress], None] | None,
     cancel: Cancel | None,
     workers: int | None,
 ) -> Exploration | None:
-    """Explores a scenario into a store; None when somebody else has done so meanwhile."""
+    """Explore a scenario into a store; None if another process has done so meanwhile."""
     with store.writer(**record_of(scenario)) as writer:
         if writer.record is not None:
             return None
@@ -193,10 +198,10 @@ def _stored(
 
 
 class RowWriter(Protocol):
-    """What takes the rows of an exploration as they come, and then all that is found besides."""
+    """Receiver of the rows of an exploration, and then of all other results."""
 
     def append(self, rows: pa.Table) -> None:
-        """Takes rows, those of lower ids first."""
+        """Add rows, in ascending order of ids."""
 
     def complete(
         self,
@@ -209,14 +214,14 @@ class RowWriter(Protocol):
 
 
 def record_of(scenario: Scenario) -> dict[str, Any]:
-    """Returns what a store's writer is told before any rows: the arguments of `engine.store.Store.writer`.
+    """Return the record that a store's writer needs before any rows: the arguments of `engine.store.Store.writer`.
 
     Raises `ExplorationTooLarge`.
 
     Args:
-        scenario: what is about to be explored.
+        scenario: the scenario to explore.
     """
-    total = _bounded(scenario).total
+    total = _check_size(scenario).total
     return {
         "key": scenario.key, "scenario": scenario.to_document(), "total": total, "engine_version": scenario.physics
     }  # fmt: skip
@@ -230,19 +235,19 @@ def explore_into(
     cancel: Cancel | None = None,
     workers: int | None = None,
 ) -> tuple[Reductions, dict[str, float]]:
-    """Explores a scenario and hands everything to a writer; returns the reductions, and seconds by phase [s].
+    """Explore a scenario and pass everything to a writer; return the reductions, and seconds by phase [s].
 
-    Errors are those of `explore`; what the writer raises is raised.
+    Raises the errors of `explore` and of the writer.
 
     Args:
-        scenario: what is explored.
+        scenario: the scenario to explore.
         writer: takes rows as they come, then everything else.
-        progress: called with how far it is, now and then.
+        progress: called with the progress now and then.
         cancel: a function or event that asks to stop.
         workers: processes; None leaves that to the size of the space.
     """
     clock = _Clock()
-    reductions = _run(scenario, progress, cancel, writer.append, workers)
+    reductions = _explore_space(scenario, progress, cancel, writer.append, workers)
     timings = {"explore": clock.seconds()}
     writer.complete(
         infeasible_by_reason=reductions.infeasible_by_reason(), timings=timings, reductions=reductions.to_tables()
@@ -288,11 +293,11 @@ def read_back(scenario: Scenario, store: Store, record: Record, tables: dict[str
         raise StoreCorruptError(
             f"The store {store.path} keeps other reductions of {scenario.key} than written: {ADVICE}"
         )
-    _measure(reductions)
+    _measure_shortfalls(reductions)
     return Exploration(scenario, reductions, record.timings, lambda: store.rows(scenario.key))
 
 
-def _measure(reductions: Reductions) -> None:
+def _measure_shortfalls(reductions: Reductions) -> None:
     """Finds out again what an older store did not keep of the cells in which nothing runs."""
     unknown = reductions.unmeasured
     for numbers in slabs(reductions.space) if unknown.any() else ():
@@ -308,7 +313,7 @@ class _Clock:
         return time.perf_counter() - self._start
 
 
-def _bounded(scenario: Scenario) -> Space:
+def _check_size(scenario: Scenario) -> Space:
     space = scenario.space
     if space.total > LARGEST_EXPLORATION:
         raise ExplorationTooLarge(
@@ -320,9 +325,9 @@ def _bounded(scenario: Scenario) -> Space:
 def _in_memory(
     scenario: Scenario, progress: Callable[[Progress], None] | None, cancel: Cancel | None, workers: int | None
 ) -> Exploration:
-    _bounded(scenario)
+    _check_size(scenario)
     clock = _Clock()
-    reductions = _run(scenario, progress, cancel, None, workers)
+    reductions = _explore_space(scenario, progress, cancel, None, workers)
     seconds = clock.seconds()
     if int(reductions.feasible.sum()) > LARGEST_IN_MEMORY:
         raise ExplorationTooLarge(
@@ -332,14 +337,14 @@ def _in_memory(
 
     def rows() -> ArrowRows:
         # Evaluating again is as fast as keeping, and most callers never ask.
-        tables = list(_tables(scenario))
+        tables = list(_list_tables(scenario))
         empty = schema_for(scenario.cost_model).empty_table()
         return ArrowRows(pa.concat_tables(tables) if tables else empty, scenario.cost_model)
 
     return Exploration(scenario, reductions, {"explore": seconds}, rows)
 
 
-def _run(
+def _explore_space(
     scenario: Scenario,
     progress: Callable[[Progress], None] | None,
     cancel: Cancel | None,
@@ -380,7 +385,7 @@ def _run(
     return reductions
 
 
-def _tables(scenario: Scenario) -> Iterator[pa.Table]:
+def _list_tables(scenario: Scenario) -> Iterator[pa.Table]:
     """Yields the rows of the whole space, without reducing them again."""
     model = cost_model_of(scenario.space)
     for numbers in slabs(scenario.space):
@@ -390,12 +395,11 @@ def _tables(scenario: Scenario) -> Iterator[pa.Table]:
 
 
 def slabs(space: Space, most: int | None = None) -> Iterator[range]:
-    """Yields the cells of a space in runs of so many schedule points at most, by default those that are prepared
-    together.
+    """Yield the cells of a space in runs of at most so many schedule points, by default the number prepared together.
 
     Args:
         space: the space.
-        most: schedule points of a run of cells [count]; None for those that are prepared together.
+        most: schedule points of a run of cells [count]; None for the number prepared together.
     """
     most = POINTS_PREPARED_TOGETHER if most is None else most
     start = points = 0

@@ -1,4 +1,4 @@
-"""Looking at all that a store holds, down to the last bit: what is damaged, lost, or not of this store."""
+"""Full check of a store, down to the last bit: finds damaged, lost and foreign files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from engine.store.errors import ADVICE, StoreCorruptError, StoreError
 from engine.store.names import describe_exploration
 from engine.store.shards import Shard
 
-__all__ = ["Finding", "check_store", "drop", "protect"]
+__all__ = ["Finding", "add_checksums", "check_store", "drop_exploration"]
 
 Kind = Literal["damaged", "lost", "unprotected", "note"]
 
@@ -32,7 +32,7 @@ class Finding:
     key: str = ""
     """The exploration."""
     scenario: Any = None
-    """What was explored, as a document, if that is known."""
+    """Explored scenario as a document, if it is known."""
 
 
 def check_store(store: Store) -> Iterator[Finding]:
@@ -46,7 +46,7 @@ def check_store(store: Store) -> Iterator[Finding]:
     database = store._database()
     records, catalogued = store.records(), catalogue.all_catalogued(database)
     for record in records:
-        yield from _checked(store, record, catalogued.get(record.key))
+        yield from _check_exploration(store, record, catalogued.get(record.key))
     for key, entry in database.contents.lost(record.key for record in records).items():
         sentence = catalogue.loss(database, key, entry)
         yield Finding("lost", sentence, key, entry.get("scenario"))
@@ -54,14 +54,14 @@ def check_store(store: Store) -> Iterator[Finding]:
     if not contents.ours:
         yield Finding(
             "note",
-            f"The file {contents.path} is not of this store, so there is no list of its contents, and what is lost "
-            "cannot be told: move it away.",
+            f"The file {contents.path} is not of this store, so there is no list of its contents, and losses "
+            "cannot be detected: move it away.",
         )
     elif contents.damaged:
         yield Finding(
             "note",
             f"Of the list of contents {contents.path} {contents.damaged} lines are damaged: "
-            "if explorations they tell of were lost, that cannot be told.",
+            "losses of their explorations cannot be detected.",
         )
     if not database.identity:  # a store of older code does not know its files
         return
@@ -85,23 +85,23 @@ def give_way(store: Store, finding: Finding) -> None:
         contents.add(finding.key, entry["created_at"], entry["scenario"])
 
 
-def drop(store: Store, finding: Finding) -> None:
-    """Removes what is damaged, with its record, and forgets what is lost.
+def drop_exploration(store: Store, finding: Finding) -> None:
+    """Remove a damaged exploration with its record, or forget a lost one.
 
     Args:
         store: the store, open for writing.
-        finding: what `check_store` found.
+        finding: a finding of `check_store`.
     """
     if finding.kind in ("damaged", "lost"):
-        catalogue.delete(store._writable(), finding.key)  # also one whose key is none, or who lost only that
+        catalogue.delete(store._writable(), finding.key)  # also one with an invalid key, or with only the key lost
 
 
-def protect(store: Store, finding: Finding) -> None:
-    """Gives the shards of an exploration checksums of what they are now.
+def add_checksums(store: Store, finding: Finding) -> None:
+    """Give the shards of an exploration checksums of their present content.
 
     Args:
         store: the store, open for writing.
-        finding: what `check_store` found.
+        finding: a finding of `check_store`.
     """
     database = store._writable()
     shards = catalogue.catalogued(database, finding.key).shards or []
@@ -110,7 +110,7 @@ def protect(store: Store, finding: Finding) -> None:
         cursor.execute("UPDATE exploration SET shards = $shards WHERE key = $key", {"shards": text, "key": finding.key})
 
 
-def _checked(store: Store, record: Record, catalogued: Catalogued | None) -> Iterator[Finding]:
+def _check_exploration(store: Store, record: Record, catalogued: Catalogued | None) -> Iterator[Finding]:
     database = store._database()
     listed = database.contents.entries.get(record.key, {})
     scenario = listed.get("scenario", record.scenario)  # the list has checksums
@@ -124,7 +124,7 @@ def _checked(store: Store, record: Record, catalogued: Catalogued | None) -> Ite
             if catalogued is None:  # removed meanwhile
                 raise catalogue.no_exploration(database, record.key)
             for shard in catalogued.shards or []:
-                damage = _damage(store, shard)
+                damage = _find_damage(store, shard)
                 said += [damage] if damage is not None else []
                 unprotected += shard.checksum is None
             if not said and (rows := store.rows(record.key).table().num_rows) != record.feasible:
@@ -159,10 +159,10 @@ def _check_as_read(store: Store, record: Record, tables: dict[str, pa.Table]) ->
         read_back(scenario, store, record, tables)
 
 
-def _damage(store: Store, shard: Shard) -> str | None:
+def _find_damage(store: Store, shard: Shard) -> str | None:
     database = store._database()
     path = database.folder / shard.name
     found = store_shards.damage_inside(path, shard, database.verified)
     if found is None and shard.checksum is None:
-        found = store_shards.undecodable(path, shard)
+        found = store_shards.find_undecodable(path, shard)
     return found

@@ -16,6 +16,7 @@ from engine.space.rows import RowChunk, Variant
 
 __all__ = ["schema_for", "to_arrow"]
 
+
 @cache
 def schema_for(cost_model: str) -> pa.Schema:
     """Returns the schema of stored rows under a cost model.
@@ -24,6 +25,7 @@ def schema_for(cost_model: str) -> pa.Schema:
         cost_model: its name.
     """
     return headline_schema(cost_model)
+
 
 """Arrow schema of a stored row by cost model."""
 
@@ -35,12 +37,12 @@ def to_arrow(prepared: Prepared, rows: RowChunk) -> pa.Table:
         prepared: the cells that the rows are of.
         rows: a chunk of them, evaluated.
     """
-    fields = _fields(prepared, rows)
-    batches = [_variant(prepared, rows, variant, fields) for variant in rows.variants]
+    fields = _build_fields(prepared, rows)
+    batches = [_build_variant(prepared, rows, variant, fields) for variant in rows.variants]
     return pa.Table.from_batches(batches, schema_for(prepared.space.cost_model))
 
 
-def _fields(prepared: Prepared, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
+def _build_fields(prepared: Prepared, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
     """Fields that all variants share [rows]; words as positions."""
     cell = rows.cell
     fields: dict[str, npt.NDArray[Any]] = {
@@ -60,7 +62,7 @@ def _fields(prepared: Prepared, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
     return fields
 
 
-def _variant(
+def _build_variant(
     prepared: Prepared, rows: RowChunk, variant: Variant, shared: dict[str, npt.NDArray[Any]]
 ) -> pa.RecordBatch:
     count = len(variant.ids)
@@ -75,30 +77,30 @@ def _variant(
     arrays: list[pa.Array] = [pa.array(variant.ids)]
     for column in fields_of(prepared.space.cost_model):
         if column.name == "datatype":
-            arrays.append(_words(np.zeros(count, np.int8), (prepared.space.datatype,)))
+            arrays.append(_build_words(np.zeros(count, np.int8), (prepared.space.datatype,)))
         elif column.name in constant and column.name not in shared:
             value = constant[column.name]
             arrays.append(pa.array(np.full(count, value, bool if column.dtype == "bool" else np.int32)))
         else:
-            arrays.append(_field(column, shared[column.name][pick]))
+            arrays.append(_build_field(column, shared[column.name][pick]))
     for column in headline_of(prepared.space.cost_model):
         values = variant.metrics[column.name] if column.name in variant.metrics else rows.metrics[column.name][pick]
         arrays.append(pa.array(values))
     return pa.RecordBatch.from_arrays(arrays, schema=schema_for(prepared.space.cost_model))
 
 
-def _field(column: Column, values: npt.NDArray[Any]) -> pa.Array:
+def _build_field(column: Column, values: npt.NDArray[Any]) -> pa.Array:
     if column.dtype == "bool":
         return pa.array(values)
     if column.dtype == "str":
         if column.open is None:
-            return _words(values.astype(np.int8), column.choices)
-        # Of the words that a process has met, rows need those that they have.
+            return _build_words(values.astype(np.int8), column.choices)
+        # Rows need only their own words, not all words that the process has met.
         first, which = distinct(values)
         words = tuple(column.words[values[row]] for row in first.tolist())
-        return _words(which.astype(np.int8), words)
+        return _build_words(which.astype(np.int8), words)
     return pa.array(values.astype(np.int32))
 
 
-def _words(codes: npt.NDArray[np.int8], words: tuple[str, ...]) -> pa.Array:
+def _build_words(codes: npt.NDArray[np.int8], words: tuple[str, ...]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string()))

@@ -20,7 +20,7 @@ CHUNK = 32_768
 
 
 def is_stored(name: str) -> bool:
-    """Tells whether stored rows answer a column, so that nothing has to be evaluated for it.
+    """Return True if stored rows have a column, so that nothing has to be evaluated for it.
 
     Args:
         name: of a column of the register.
@@ -36,15 +36,15 @@ def add_columns(
     progress: Callable[[Progress], None] | None = None,
     cancel: Callable[[], bool] | None = None,
 ) -> None:
-    """Has the rows of an exploration answer any statistics: those that they do not are evaluated for all of them.
+    """Let the rows of an exploration answer any statistics: missing ones are evaluated for all rows.
 
     After that they can be asked for by every method of `exploration.rows`, as stored columns can, until they give way
     to others (`Rows.adding`). Takes two to four seconds per million rows on one core, not half as much again for all
-    statistics as for one; and at most 8 bytes per row and name, beside the store mostly a fiftieth of that.
+    statistics as for one; and at most 8 bytes per row and name, next to the store mostly a fiftieth of that.
 
     Args:
         exploration: whose rows they are.
-        names: of statistics of the exploration's cost model; those that it leaves undefined are not a number.
+        names: statistics of the exploration's cost model; undefined ones are not a number.
         evaluate: does it in another way, such as in another process, and does without the two below; by default
             `evaluate_into`.
         progress: called after every `CHUNK` rows.
@@ -81,15 +81,15 @@ def evaluate_into(
     progress: Callable[[Progress], None] | None = None,
     cancel: Callable[[], bool] | None = None,
 ) -> None:
-    """Evaluates executions of a scenario by their ids, and appends the statistics that a writer is for.
+    """Evaluate executions of a scenario by their ids, and append the statistics of a writer.
 
     Raises `engine.ExplorationCancelled`, and what the writer raises.
 
     Args:
         writer: takes the values, in order.
-        scenario: what they are executions of.
+        scenario: the scenario of the executions.
         ids: which ones [rows].
-        progress: called with how far it is, now and then.
+        progress: called with the progress now and then.
         cancel: asks to stop.
     """
     start = time.perf_counter()

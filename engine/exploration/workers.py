@@ -19,7 +19,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 
 from engine.cost_models.registry import added, cost_model_of, register
-from engine.exploration.interpreters import Interpreter, InterpreterError, answering
+from engine.exploration.interpreters import Interpreter, InterpreterError, answer_requests
 from engine.exploration.reductions import Reductions
 from engine.scenarios.scenario import Scenario
 from engine.space.rows import chunks_of
@@ -65,7 +65,7 @@ def reduce_slabs(scenario: Scenario, slabs: list[range], workers: int) -> Iterat
     for a cost model that they cannot import.
 
     Args:
-        scenario: what is explored.
+        scenario: the scenario to explore.
         slabs: runs of cells, by number.
         workers: processes [count].
     """
@@ -100,7 +100,7 @@ class _Worker(Interpreter):
     """A process that reduces runs of cells of one scenario, one after the other."""
 
     def __init__(self, scenario: Scenario) -> None:
-        # Made anew, without the space that it may remember: making one is quicker than sending it.
+        # Made again, without its cached space: making a space is quicker than sending it.
         super().__init__(f"{__name__}:serve", (added(), replace(scenario)))
 
     def reduce(self, numbers: range) -> Reductions:
@@ -117,11 +117,11 @@ class _Worker(Interpreter):
 def serve() -> None:
     """Reads, in a worker, the cost models that the caller has added and a scenario, then runs of cells, and writes the
     reductions of each, until nothing comes."""
-    with answering() as (told, answer):
-        for cost_model in next(told):
+    with answer_requests() as (requests, answer):
+        for cost_model in next(requests):
             register(cost_model)
-        scenario: Scenario = next(told)
-        for numbers in told:
+        scenario: Scenario = next(requests)
+        for numbers in requests:
             answer(_reduce_slab(scenario.space, numbers))
 
 

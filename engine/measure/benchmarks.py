@@ -41,7 +41,7 @@ class Benchmarks:
 
     @property
     def eight_bit(self) -> bool:
-        """Whether the device multiplies in 8-bit floating point through PyTorch."""
+        """Return True if the device multiplies in 8-bit floating point through PyTorch."""
         if self._device.kind == "cpu" or not hasattr(self._torch, "_scaled_mm"):
             return False
         if self._device.kind == "rocm":
@@ -180,7 +180,7 @@ class Benchmarks:
         inputs = (x, *weights, *norms)
 
         def forward() -> Any:
-            return _block(torch.nn.functional, x, weights, norms, heads)
+            return _run_block(torch.nn.functional, x, weights, norms, heads)
 
         def both() -> object:
             return torch.autograd.grad(forward(), inputs, gradient)
@@ -210,7 +210,7 @@ class Benchmarks:
         return timed(call, seconds=seconds, synchronize=wait, sample_seconds=5e-3, warm_seconds=warm)
 
 
-def _block(functional: Any, x: Any, weights: Sequence[Any], norms: Sequence[Any], heads: int) -> Any:
+def _run_block(functional: Any, x: Any, weights: Sequence[Any], norms: Sequence[Any], heads: int) -> Any:
     """Norm, attention, residual, norm, feed-forward layer, residual."""
     batch, tokens, hidden = x.shape
     normed = functional.layer_norm(x, (hidden,), norms[0], norms[1])

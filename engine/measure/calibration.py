@@ -62,8 +62,8 @@ class _Found:
         try:
             checked = Parameters(**{**self.p.model_dump(), name: float(value)})
         except ValidationError as problem:
-            told = problem.errors()[0]["msg"].lower()
-            self.notes.append(f"{name} was measured as {value:.4g}, which the model does not take ({told}).")
+            reason = problem.errors()[0]["msg"].lower()
+            self.notes.append(f"{name} was measured as {value:.4g}, which the model does not take ({reason}).")
             return
         self.p = checked
         source = f"Measured: {how}; {of_device(self.samples.device)}"
@@ -80,7 +80,7 @@ class _Found:
         error = 100.0 * (predicted / np.array([each.seconds for each in timings]) - 1.0)
         mean = float(np.mean(np.abs(error)))
         if mean > DOUBTFUL:
-            self.notes.append(_doubt(described, mean, error, timings))
+            self.notes.append(_describe_doubt(described, mean, error, timings))
         self.errors.append(
             FitError(
                 rows=len(timings), described=described, held_out=False,
@@ -90,8 +90,8 @@ class _Found:
         )  # fmt: skip
 
 
-def _doubt(described: str, mean: float, error: Floats, timings: Sequence[Timing]) -> str:
-    """Says whether it is the timings that are noisy or the formula that does not describe them."""
+def _describe_doubt(described: str, mean: float, error: Floats, timings: Sequence[Timing]) -> str:
+    """Return the sentence on a poor fit: either the timings are noisy, or the formula does not describe them."""
     spread = 100.0 * max(each.spread for each in timings)
     if spread > mean / 2.0:
         return (
@@ -115,14 +115,14 @@ def measured_calibration(samples: Samples, system: System, name: str) -> Calibra
     """
     library = library_calibration()
     found = _Found(parameters_of(library), system, samples, Accelerators.of(accelerator_of(system)))
-    _launches(found)
-    _memory(found)
-    _products(found)
-    _attention(found)
-    _exchanges(found)
-    _age(found)
+    _add_launches(found)
+    _add_memory(found)
+    _add_products(found)
+    _add_attention(found)
+    _add_exchanges(found)
+    _add_age(found)
     kept = [each for each in library.parameters if each not in found.values]
-    values = {each: _kept(library.name, library.parameters[each]) for each in kept}
+    values = {each: _keep_library_value(library.name, library.parameters[each]) for each in kept}
     notes = [
         "Rates are those of single operations one after another. In training, processors run hotter and wait for one "
         "another: expect step times somewhat longer than predicted, and fit measured steps where there are any.",
@@ -144,12 +144,12 @@ def measured_calibration(samples: Samples, system: System, name: str) -> Calibra
     )
 
 
-def _kept(name: str, value: CalibratedValue) -> CalibratedValue:
+def _keep_library_value(name: str, value: CalibratedValue) -> CalibratedValue:
     source = f"Not measured here; {value.kind} value of the calibration {name}: {value.source}"
     return value.model_copy(update={"source": source[:2_000]})
 
 
-def _launches(found: _Found) -> None:
+def _add_launches(found: _Found) -> None:
     samples, timings = found.samples, {each.kind: each for each in found.samples.launches}
     start = timings.get("graph") or (timings.get("kernel") if samples.device.kind == "cpu" else None)
     if start is None:
@@ -186,7 +186,7 @@ def _host_time(found: _Found, forward: Launch, both: Launch) -> None:
         )
 
 
-def _memory(found: _Found) -> None:
+def _add_memory(found: _Found) -> None:
     transfers = found.samples.transfers
     largest = max((each.moved for each in transfers), default=0)
     long = [each for each in transfers if each.moved >= LONG_TRANSFER * largest]
@@ -201,7 +201,7 @@ def _memory(found: _Found) -> None:
     found.take("memory", float(np.median(shares)), how, spread=shares.tolist())
 
 
-def _products(found: _Found) -> None:
+def _add_products(found: _Found) -> None:
     samples, facts = found.samples, found.facts
     sms, memory = float(facts.multiprocessors), float(facts.memory_bandwidth) * found.p.memory
     launch = next((each.time.seconds for each in samples.launches if each.kind == "kernel"), 0.0)
@@ -253,7 +253,7 @@ def _eight_bit(found: _Found, wide: ProductFit, memory: float, launch: float) ->
     found.compare("products in float8", predicted, [each.time for each in fit.used])
 
 
-def _attention(found: _Found) -> None:
+def _add_attention(found: _Found) -> None:
     native = [each for each in found.samples.attentions if each.kernel == "native"]
     flash = [each for each in found.samples.attentions if each.kernel == "flash2"]
     # On Ampere both names mean the same kernel; elsewhere the older one gives the share of the native one only if
@@ -269,8 +269,8 @@ def _attention(found: _Found) -> None:
 
 
 def _attention_share(found: _Found, attentions: Sequence[Attention], name: str) -> None:
-    most = max(_pairs(each) for each in attentions)
-    long = [each for each in attentions if _pairs(each) >= LONG_ATTENTION * most]
+    most = max(_count_scores(each) for each in attentions)
+    long = [each for each in attentions if _count_scores(each) >= LONG_ATTENTION * most]
     shares = attention_shares(long, found.facts, found.p, name)
     usable = shares[np.isfinite(shares)]
     if not usable.size:
@@ -286,12 +286,12 @@ def _attention_share(found: _Found, attentions: Sequence[Attention], name: str) 
     found.compare(described, attention_seconds(attentions, found.facts, found.p), [each.both for each in attentions])
 
 
-def _pairs(attention: Attention) -> float:
+def _count_scores(attention: Attention) -> float:
     """Scores of all heads and sequences [dimensionless]."""
     return attention.batch * attention.heads * attention.sequence**2
 
 
-def _exchanges(found: _Found) -> None:
+def _add_exchanges(found: _Found) -> None:
     samples = found.samples
     inside = [each for each in samples.exchanges if each.ranks <= float(found.facts.domain)]
     fit = fit_exchanges(inside, found.facts, found.p)
@@ -311,8 +311,8 @@ def _exchanges(found: _Found) -> None:
     found.compare("collectives in one machine", exchange_seconds(inside, found.facts, found.p), timings)
 
 
-def _age(found: _Found) -> None:
-    """Measured rates hold for the software that is installed, whatever its age."""
+def _add_age(found: _Found) -> None:
+    """Measured rates hold for the installed software, regardless of its age."""
     generation = GENERATIONS[int(found.facts.generation)]
     if f"sustained_{generation}" in found.values:
         found.values["immaturity"] = CalibratedValue(

@@ -24,12 +24,12 @@ CALLS: Final = 5.0
 BUSY: Final = 0.3
 """Load per core from which other work disturbs the timings."""
 PATIENCE: Final = 3.0
-"""How many times its share of the time an operation may take; a larger one is left out."""
+"""Largest multiple of its share of the time that an operation may take; a larger one is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the run is: benchmarks done of all, which is next, and the seconds that are left at most."""
+    """Progress of the run: benchmarks done of all, the next one, and an upper bound of the seconds left."""
 
     done: int
     total: int
@@ -52,12 +52,12 @@ def measure(
     """Runs all benchmarks on this machine.
 
     Args:
-        device: "auto" (an accelerator where there is one), "cuda" (also ROCm's) or "cpu".
-        quick: fewer and smaller operations, for some ten seconds.
-        seconds: for the benchmarks themselves [s], beside which accelerators warm up; chosen by `quick` where None.
-        ranks: processes for the collectives; all accelerators, or 2 on a CPU, where not given. 1 for none.
-        threads: that a CPU computes with; PyTorch's own number where not given.
-        progress: is told before every benchmark.
+        device: "auto" (an accelerator if present), "cuda" (also ROCm's) or "cpu".
+        quick: fewer and smaller operations, for about ten seconds.
+        seconds: for the benchmarks themselves [s], plus the warm-up of accelerators; chosen by `quick` if None.
+        ranks: processes for the collectives; all accelerators, or 2 on a CPU, if not given. 1 skips collectives.
+        threads: threads of a CPU; PyTorch's own number if not given.
+        progress: called before every benchmark.
 
     Raises:
         MeasureError: no PyTorch, no such device, a number out of range, or nothing could be timed.
@@ -70,10 +70,10 @@ def measure(
             raise MeasureError(f"--threads is {threads}; it must be from 1 to {MOST_RANKS}.")
         torch.set_num_threads(threads)
     found = described(torch, device)
-    number = _ranks(found, ranks)
+    number = _choose_ranks(found, ranks)
     sizes = plan(found.kind, quick=quick, seconds=seconds)
-    remarks = _remarks()
-    run = _Run(Benchmarks(torch, found), found, sizes, number, progress)
+    remarks = _list_remarks()
+    run = _BenchmarkRun(Benchmarks(torch, found), found, sizes, number, progress)
     run.everything(torch.get_num_threads())
     if not run.products or not run.transfers:
         reason = run.skipped[0].reason if run.skipped else "nothing ran"
@@ -85,8 +85,8 @@ def measure(
     )  # fmt: skip
 
 
-def _remarks() -> tuple[str, ...]:
-    """What makes the timings doubtful from the start."""
+def _list_remarks() -> tuple[str, ...]:
+    """Return remarks on the machine that make the timings doubtful from the start."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load <= BUSY * cores:
         return ()
@@ -96,7 +96,7 @@ def _remarks() -> tuple[str, ...]:
     )
 
 
-def _ranks(device: Device, wanted: int | None) -> int:
+def _choose_ranks(device: Device, wanted: int | None) -> int:
     if wanted is None:
         return min(2, os.cpu_count() or 1) if device.kind == "cpu" else device.count
     most = MOST_RANKS if device.kind == "cpu" else device.count
@@ -106,7 +106,7 @@ def _ranks(device: Device, wanted: int | None) -> int:
 
 
 @dataclass
-class _Run:
+class _BenchmarkRun:
     bench: Benchmarks
     device: Device
     sizes: Plan
@@ -121,7 +121,7 @@ class _Run:
     steps: list[tuple[str, float, float, Callable[[float], None]]] = field(default_factory=list)
 
     def everything(self, threads: int) -> None:
-        """Lists what there is to do, then does it."""
+        """List all benchmarks, then run them."""
         self._list(threads)
         for done, (what, share, _, action) in enumerate(self.steps):
             if self.listener is not None:
@@ -207,7 +207,7 @@ class _Run:
         return run
 
     def _too_long(self, what: str, operations: float, rate: float, share: float) -> bool:
-        """Whether an operation would take far more than its share of the time, going by the smaller ones."""
+        """Return True if an operation would take far more than its share of the time, judged by smaller ones."""
         took = operations / rate * CALLS if rate > 0 else 0.0
         if took <= max(PATIENCE * share, 0.5):
             return False

@@ -1,4 +1,4 @@
-"""PyTorch and the device that is measured: what they say about themselves."""
+"""PyTorch and the measured device: detection and description."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def described(torch: Any, wanted: str = "auto") -> Device:
         raise MeasureError(
             "There is no accelerator that this PyTorch could use; leave --device out to measure the processor."
         )
-    return _accelerator(torch) if there and wanted != "cpu" else _processor(torch)
+    return _describe_accelerator(torch) if there and wanted != "cpu" else _describe_processor(torch)
 
 
-def _today() -> str:
+def _today_text() -> str:
     return datetime.date.today().isoformat()
 
 
-def _processor(torch: Any) -> Device:
+def _describe_processor(torch: Any) -> Device:
     threads = torch.get_num_threads()
     return Device(
         kind="cpu",
@@ -70,7 +70,7 @@ def _processor(torch: Any) -> Device:
         datatype="float32",
         software=f"PyTorch {torch.__version__}, {threads} thread{'s' if threads > 1 else ''}, {platform.system()} "
         f"{platform.release()}",
-        date=_today(),
+        date=_today_text(),
     )
 
 
@@ -83,7 +83,7 @@ def _processor_name() -> str:
     return (named or platform.processor() or platform.machine() or "processor")[:200]
 
 
-def _accelerator(torch: Any) -> Device:
+def _describe_accelerator(torch: Any) -> Device:
     facts = torch.cuda.get_device_properties(0)
     rocm = torch.version.hip is not None
     wide = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -92,18 +92,18 @@ def _accelerator(torch: Any) -> Device:
     return Device(
         kind="rocm" if rocm else "cuda",
         name=str(facts.name)[:200],
-        generation=_generation(facts, rocm),
+        generation=_find_generation(facts, rocm),
         count=torch.cuda.device_count(),
         memory_bytes=facts.total_memory,
         multiprocessors=facts.multi_processor_count,
         clock_hz=float(clock) * 1e3 if clock else None,
         datatype="bfloat16" if wide else "float16",
-        software=f"PyTorch {torch.__version__}, {runtime}, driver {_driver(rocm)}",
-        date=_today(),
+        software=f"PyTorch {torch.__version__}, {runtime}, driver {_read_driver_version(rocm)}",
+        date=_today_text(),
     )
 
 
-def _generation(facts: Any, rocm: bool) -> str:
+def _find_generation(facts: Any, rocm: bool) -> str:
     if rocm:
         name = str(getattr(facts, "gcnArchName", "")).partition(":")[0]
         return AMD.get(name, name or "rocm")[:40]
@@ -112,8 +112,8 @@ def _generation(facts: Any, rocm: bool) -> str:
     return NVIDIA.get(found, "blackwell" if found[0] in (10, 12) else older)
 
 
-def _driver(rocm: bool) -> str:
-    """The version of the driver, "unknown" where nothing tells."""
+def _read_driver_version(rocm: bool) -> str:
+    """Return the version of the driver, "unknown" if it cannot be found."""
     if rocm:
         path = Path("/sys/module/amdgpu/version")
         try:

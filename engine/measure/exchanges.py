@@ -41,19 +41,19 @@ def timed_exchanges(
         ExchangeError: a rank ended early, or they took far longer than `seconds`.
     """
     whole = 4 * ranks
-    told = {
+    common = {
         "world": ranks, "backend": backend, "seconds": seconds, "threads": threads,
         "sizes": [max(size // whole, 1) * whole for size in sizes],
     }  # fmt: skip
     environment = dict(os.environ)
     if backend == "gloo" and Path("/sys/class/net/lo").exists():
-        # Ranks of one machine meet over the loopback, whatever the machine's name leads to.
+        # Ranks of one machine meet over the loopback, independent of the machine's name.
         environment["GLOO_SOCKET_IFNAME"] = "lo"
     with tempfile.TemporaryDirectory(prefix="shardscape-measure-") as folder:
         started: list[subprocess.Popen[bytes]] = []
         try:
             for rank in range(ranks):
-                argument = json.dumps({**told, "rank": rank, "file": str(Path(folder) / "meeting")})
+                argument = json.dumps({**common, "rank": rank, "file": str(Path(folder) / "meeting")})
                 with open(Path(folder) / f"{rank}.out", "wb") as out, open(Path(folder) / f"{rank}.err", "wb") as err:
                     started.append(
                         subprocess.Popen(
@@ -62,7 +62,7 @@ def timed_exchanges(
                             stdin=subprocess.PIPE, stdout=out, stderr=err, env=environment, start_new_session=True,
                         )
                     )  # fmt: skip
-            _wait(started, time.monotonic() + START + 4.0 * seconds, Path(folder))
+            _wait_for_ranks(started, time.monotonic() + START + 4.0 * seconds, Path(folder))
             answer = (Path(folder) / "0.out").read_text(encoding="utf-8")
         finally:
             for process in started:
@@ -81,7 +81,7 @@ def timed_exchanges(
     )
 
 
-def _wait(started: Sequence[subprocess.Popen[bytes]], until: float, folder: Path) -> None:
+def _wait_for_ranks(started: Sequence[subprocess.Popen[bytes]], until: float, folder: Path) -> None:
     while any(process.poll() is None for process in started):
         failed = next((rank for rank, process in enumerate(started) if process.poll() not in (None, 0)), None)
         if failed is not None:

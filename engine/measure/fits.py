@@ -36,7 +36,7 @@ from engine.measure.samples import Attention, Exchange, Product
 
 __all__ = [
     "ExchangeFit", "ProductFit", "attention_seconds", "attention_shares", "block_kernels", "exchange_seconds",
-    "fit_exchanges", "fit_products", "product_rates", "product_seconds", "reciprocal", "weighted_median",
+    "fit_exchanges", "fit_products", "product_rates", "product_seconds", "solve_reciprocal", "weighted_median",
 ]  # fmt: skip
 
 BYTES: Final = {"float8": (1.0, 2.0), "bfloat16": (2.0, 2.0), "float16": (2.0, 2.0), "float32": (4.0, 4.0)}
@@ -59,7 +59,7 @@ GRID: Final = 13
 REFINEMENTS: Final = 8
 
 
-def reciprocal(predict: Callable[[float], Floats], measured: Floats, at: float = 1.0) -> Floats:
+def solve_reciprocal(predict: Callable[[float], Floats], measured: Floats, at: float = 1.0) -> Floats:
     """Returns the value at which predict(value) = a / value + b is the measured time, element by element.
 
     `at` and its half are where the formula is evaluated; it must have this form there. Not a number where no positive
@@ -135,7 +135,7 @@ def product_rates(products: Sequence[Product], sms: float, p: Parameters) -> Flo
     measured = np.array([each.time.seconds for each in products])
     # The scale keeps both evaluations far above the start of the kernel, which is part of b.
     scale = max(each.rate for each in products)
-    return scale * reciprocal(lambda rate: product_seconds(products, rate * scale, np.inf, sms, p), measured)
+    return scale * solve_reciprocal(lambda rate: product_seconds(products, rate * scale, np.inf, sms, p), measured)
 
 
 def fit_products(
@@ -165,7 +165,7 @@ def fit_products(
         found = _better_shape(usable, sms, p)
         if found is not None:
             (wave, depth), shaped = found, True
-    rates = product_rates(usable, sms, _with(p, wave, depth))
+    rates = product_rates(usable, sms, _replace_shape(p, wave, depth))
     # Large products make up the time of a step, so they count for more.
     weights = np.sqrt([each.operations for each in usable])
     low, high = np.quantile(rates, [0.25, 0.75])
@@ -173,19 +173,19 @@ def fit_products(
     return ProductFit(rate, min(float(low), rate), max(float(high), rate), wave, depth, shaped, usable)
 
 
-def _with(p: Parameters, wave: float | Floats, depth: float | Floats) -> Parameters:
+def _replace_shape(p: Parameters, wave: float | Floats, depth: float | Floats) -> Parameters:
     """Parameters with other waves and depth; of many at once, each [points, 1], times and rates are [points,
     products]."""
     return p.model_copy(update={"wave": wave, "depth": depth})
 
 
-def _scatter(products: Sequence[Product], sms: float, p: Parameters) -> float:
+def _rate_scatter(products: Sequence[Product], sms: float, p: Parameters) -> float:
     """Mean deviation of the rates of all shapes from their median [log]: 0 where the formula explains all."""
-    return float(_scatters(products, sms, p))
+    return float(_rate_scatters(products, sms, p))
 
 
-def _scatters(products: Sequence[Product], sms: float, p: Parameters) -> Floats:
-    """`_scatter` of all waves and depths of `p` [points]."""
+def _rate_scatters(products: Sequence[Product], sms: float, p: Parameters) -> Floats:
+    """`_rate_scatter` of all waves and depths of `p` [points]."""
     logs = np.log(product_rates(products, sms, p))
     with np.errstate(invalid="ignore"):
         found = np.mean(np.abs(logs - np.median(logs, axis=-1, keepdims=True)), axis=-1)
@@ -193,30 +193,30 @@ def _scatters(products: Sequence[Product], sms: float, p: Parameters) -> Floats:
 
 
 def _better_shape(products: Sequence[Product], sms: float, p: Parameters) -> tuple[float, float] | None:
-    """Waves and depth that explain the rates clearly better than those of `p`; None where none do."""
-    before = _scatter(products, sms, p)
+    """Return waves and depth that explain the rates clearly better than the values of `p`; None if no values do."""
+    before = _rate_scatter(products, sms, p)
     if before <= NOISE:
         return None
     # Nothing lost at all is the simplest law, and what processors without tiles show.
-    flat = _scatter(products, sms, _with(p, 0.0, 0.0))
+    flat = _rate_scatter(products, sms, _replace_shape(p, 0.0, 0.0))
     if flat <= NOISE:
         return (0.0, 0.0)
-    best = _shape(products, sms, p)
+    best = _fit_shape(products, sms, p)
     # At the upper end of the grid it is noise that was explained, or another law.
     inside = best[0] < WAVES[1] and best[1] < DEPTHS[1]
-    if inside and _scatter(products, sms, _with(p, *best)) <= min(WORTH * min(before, flat), AGREEING):
+    if inside and _rate_scatter(products, sms, _replace_shape(p, *best)) <= min(WORTH * min(before, flat), AGREEING):
         return best
     return (0.0, 0.0) if flat <= WORTH * before else None
 
 
-def _shape(products: Sequence[Product], sms: float, p: Parameters) -> tuple[float, float]:
+def _fit_shape(products: Sequence[Product], sms: float, p: Parameters) -> tuple[float, float]:
     """Waves and depth that make the rates of all shapes agree best: a grid, refined around its best point."""
     (low_w, high_w), (low_d, high_d) = WAVES, DEPTHS
     best = (p.wave, p.depth)
     for _ in range(REFINEMENTS):
         points = list(product(np.linspace(low_w, high_w, GRID).tolist(), np.linspace(low_d, high_d, GRID).tolist()))
         waves, depths = np.array(points).T[:, :, None]
-        best = points[int(np.argmin(_scatters(products, sms, _with(p, waves, depths))))]
+        best = points[int(np.argmin(_rate_scatters(products, sms, _replace_shape(p, waves, depths))))]
         wide_w, wide_d = (high_w - low_w) / 4.0, (high_d - low_d) / 4.0
         low_w, high_w = max(best[0] - wide_w, WAVES[0]), min(best[0] + wide_w, WAVES[1])
         low_d, high_d = max(best[1] - wide_d, DEPTHS[0]), min(best[1] + wide_d, DEPTHS[1])
@@ -256,8 +256,8 @@ def attention_seconds(attentions: Sequence[Attention], accelerator: Accelerators
 def attention_shares(
     attentions: Sequence[Attention], accelerator: Accelerators, p: Parameters, name: str = "attention"
 ) -> Floats:
-    """Returns the value of `attention` (or `foreign_kernel`) at which the model's forward and backward take what they
-    took.
+    """Return the value of `attention` (or `foreign_kernel`) at which the model's forward and backward take the measured
+    times.
 
     Args:
         attentions: timings of attention, forward and with backward.
@@ -266,7 +266,7 @@ def attention_shares(
         name: of the parameter to find, "attention" or "foreign_kernel".
     """
     measured = np.array([each.both.seconds for each in attentions])
-    return reciprocal(
+    return solve_reciprocal(
         lambda value: attention_seconds(attentions, accelerator, p.model_copy(update={name: value})), measured,
         at=LOW_SHARE,
     )  # fmt: skip
@@ -327,13 +327,13 @@ def fit_exchanges(exchanges: Sequence[Exchange], accelerator: Accelerators, p: P
     measured = np.array([each.time.seconds for each in exchanges])
     volume = exchange_seconds(exchanges, accelerator, p.model_copy(update={"scale_up": 1.0, "latency": 0.0}))
     hops = exchange_seconds(exchanges, accelerator, p.model_copy(update={"scale_up": 1.0, "latency": 1.0})) - volume
-    inverse, latency = _nonnegative(np.column_stack([volume, hops]), measured)
+    inverse, latency = _fit_nonnegative(np.column_stack([volume, hops]), measured)
     if inverse <= 0:
         return None
     return ExchangeFit(1.0 / inverse, latency)
 
 
-def _nonnegative(columns: Floats, target: Floats) -> tuple[float, float]:
+def _fit_nonnegative(columns: Floats, target: Floats) -> tuple[float, float]:
     """Two factors, none below 0, with the least absolute relative deviations (by reweighted least squares)."""
     weights: npt.NDArray[np.float64] = 1.0 / target**2
     best = np.zeros(2)

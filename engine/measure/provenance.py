@@ -32,11 +32,11 @@ def rate_text(per_second: float, unit: str) -> str:
 
 
 def spread_text(samples: Samples, timings: Sequence[Timing]) -> str:
-    """Returns how often was repeated, and how far single repeats were from their median.
+    """Return the number of repeats, and the deviation of single repeats from their median.
 
     Args:
         samples: the measurements.
-        timings: those that a value rests on.
+        timings: the timings behind a value.
     """
     repeats = sum(timing.repeats for timing in timings)
     spread = 100.0 * max((timing.spread for timing in timings), default=0.0)

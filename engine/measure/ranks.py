@@ -26,29 +26,35 @@ PATIENCE = timedelta(seconds=60)
 
 def main() -> None:
     """Runs the rank that the argument describes."""
-    told = json.loads(sys.argv[1])
+    given = json.loads(sys.argv[1])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
     import torch.distributed as dist
 
-    torch.set_num_threads(told["threads"])
-    accelerated = told["backend"] == "nccl"
-    device = torch.device("cuda", told["rank"]) if accelerated else torch.device("cpu")
+    torch.set_num_threads(given["threads"])
+    accelerated = given["backend"] == "nccl"
+    device = torch.device("cuda", given["rank"]) if accelerated else torch.device("cpu")
     if accelerated:
         torch.cuda.set_device(device)
     wait: Callable[[], object] = torch.cuda.synchronize if accelerated else (lambda: None)
     dist.init_process_group(
-        told["backend"], init_method=f"file://{told['file']}", rank=told["rank"], world_size=told["world"],
+        given["backend"], init_method=f"file://{given['file']}", rank=given["rank"], world_size=given["world"],
         timeout=PATIENCE, device_id=device if accelerated else None,
     )  # fmt: skip
-    share = told["seconds"] / (len(KINDS) * len(told["sizes"]))
+    share = given["seconds"] / (len(KINDS) * len(given["sizes"]))
     found = [
-        [kind, size, *_timed(_collective(torch, dist, kind, size, told["world"], device), share, wait, torch, device)]
-        for size in told["sizes"]
+        [
+            kind,
+            size,
+            *_time_calls(
+                _build_collective(torch, dist, kind, size, given["world"], device), share, wait, torch, device
+            ),
+        ]
+        for size in given["sizes"]
         for kind in KINDS
     ]
     dist.destroy_process_group()
-    if told["rank"] == 0:
+    if given["rank"] == 0:
         print(json.dumps(found))
 
 
@@ -59,7 +65,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _collective(torch: Any, dist: Any, kind: str, size: int, world: int, device: Any) -> Callable[[], object]:
+def _build_collective(torch: Any, dist: Any, kind: str, size: int, world: int, device: Any) -> Callable[[], object]:
     whole = torch.ones(size // ELEMENT_BYTES, device=device)
     if kind == "all_reduce":
         return lambda: dist.all_reduce(whole)
@@ -67,7 +73,7 @@ def _collective(torch: Any, dist: Any, kind: str, size: int, world: int, device:
     return lambda: dist.all_gather_into_tensor(whole, part)
 
 
-def _timed(
+def _time_calls(
     call: Callable[[], object], seconds: float, wait: Callable[[], object], torch: Any, device: Any
 ) -> tuple[int, list[float]]:
     """Calls per sample, and the seconds of one call in every sample: as many samples as `seconds` hold."""

@@ -1,7 +1,7 @@
-"""What microbenchmarks of a machine found: timings and the device they were taken on, as one document.
+"""Results of a machine's microbenchmarks: timings and their device, as one document.
 
 This is the seam between timing, which needs PyTorch and the machine, and analysis, which needs neither: samples are
-kept in a file, and what follows from them can be worked out again, elsewhere or with other formulas.
+stored in a file, and their analysis can be repeated, elsewhere or with other formulas.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Timing(_Entity):
     spread: Annotated[float, Number(0, 1e9)]
     """Half the distance between the quartiles over the median [dimensionless]."""
     repeats: Count
-    """How often the operation ran after the warm-up."""
+    """Number of runs of the operation after the warm-up."""
 
 
 class Device(_Entity):
@@ -152,7 +152,7 @@ class Samples(_Entity):
 
     device: Device
     quick: bool
-    """Whether this was the small run, whose values are rougher."""
+    """True for the small run, whose values are rougher."""
     products: Many[Product] = ()
     attentions: Many[Attention] = ()
     transfers: Many[Transfer] = ()
@@ -160,7 +160,7 @@ class Samples(_Entity):
     launches: Many[Launch] = ()
     skipped: Many[Skipped] = ()
     remarks: Many[Line] = ()
-    """What makes the timings doubtful, such as other work on the machine."""
+    """Reasons to doubt the timings, such as other work on the machine."""
 
 
 def samples_of(document: object, where: str = "the document") -> Samples:

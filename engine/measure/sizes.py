@@ -1,4 +1,4 @@
-"""Which operations are measured: sizes for accelerators and for CPUs, the full run and the quick one."""
+"""Measured operations: sizes for accelerators and for CPUs, the full run and the quick one."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ class Plan:
 
 
 def plan(kind: str, *, quick: bool, seconds: float | None = None) -> Plan:
-    """Returns what is measured on a device of a kind ("cpu", "cuda", "rocm").
+    """Return the operations to measure on a device of a kind ("cpu", "cuda", "rocm").
 
     Products are squares, shallow ones (small k, for `depth`) and ones of few tiles (for `wave`), as transformer
     layers have them.
 
     Args:
         kind: of the device, "cpu", "cuda" or "rocm".
-        quick: whether fewer and smaller operations are measured.
-        seconds: for all of it [s]; chosen by `quick` where None.
+        quick: if true, fewer and smaller operations are measured.
+        seconds: for all of it [s]; chosen by `quick` if None.
     """
     time = seconds if seconds is not None else QUICK_SECONDS if quick else FULL_SECONDS
     if kind == "cpu":
-        return _cpu(quick, time)
-    return _accelerator(quick, time)
+        return _plan_cpu(quick, time)
+    return _plan_accelerator(quick, time)
 
 
-def _cpu(quick: bool, seconds: float) -> Plan:
+def _plan_cpu(quick: bool, seconds: float) -> Plan:
     products = [(128, 128, 128), (512, 512, 64), (256, 256, 256), (512, 512, 128), (512, 512, 512), (1024, 1024, 1024)]
     if not quick:
         products += [(1024, 1024, 128), (256, 2048, 1024), (128, 4096, 1024), (1024, 1024, 256), (2048, 2048, 2048)]
     return Plan(
-        products=_ascending(products),
+        products=_sort_products(products),
         attentions=((1, 256), (1, 512)) if quick else ((4, 256), (2, 512), (1, 1024), (1, 2048)),
         heads=4,
         head_size=64,
@@ -65,13 +65,13 @@ def _cpu(quick: bool, seconds: float) -> Plan:
     )
 
 
-def _accelerator(quick: bool, seconds: float) -> Plan:
+def _plan_accelerator(quick: bool, seconds: float) -> Plan:
     products = [(2048, 2048, 2048), (4096, 4096, 1024), (4096, 4096, 4096), (8192, 8192, 8192)]
     if not quick:
         products += [(1024, 1024, 1024), (8192, 8192, 512), (8192, 8192, 1024), (8192, 8192, 2048), (2048, 8192, 8192)]
         products += [(8192, 1024, 8192), (8192, 28672, 8192), (1024, 8192, 8192), (16384, 16384, 8192)]
     return Plan(
-        products=_ascending(products),
+        products=_sort_products(products),
         attentions=((4, 4096), (2, 8192)) if quick else ((16, 1024), (8, 2048), (4, 4096), (2, 8192), (1, 16384)),
         heads=16,
         head_size=128,
@@ -81,5 +81,5 @@ def _accelerator(quick: bool, seconds: float) -> Plan:
     )
 
 
-def _ascending(products: list[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
+def _sort_products(products: list[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
     return tuple(sorted(products, key=lambda size: size[0] * size[1] * size[2]))

@@ -1,8 +1,7 @@
-"""The measured machine as a system: what was measured, beside what was not, each marked.
+"""The measured machine as a system: measured and other values, each marked.
 
-With a system of the library to take after, datasheet values stay and measured efficiencies replace its tables; the
-copy remembers what it was made from. Without one, peaks are the highest rates seen, and everything else is marked as
-assumed.
+With a similar system of the library, datasheet values stay and measured efficiencies replace its tables; the copy names
+its original. Without one, peaks are the highest rates seen, and everything else is marked as assumed.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def measured_system(samples: Samples, like: System | None, name: str) -> System:
     if not samples.products or not samples.transfers:
         raise MeasureError("Neither a system nor a calibration follows from samples without products and transfers.")
     if like is None:
-        return _alone(samples, name)
-    return _beside(samples, like, name)
+        return _build_from_measurements(samples, name)
+    return _build_from_library(samples, like, name)
 
 
 def resembling(samples: Samples) -> list[str]:
@@ -66,13 +65,13 @@ def resembling(samples: Samples) -> list[str]:
     return found
 
 
-def _long(transfers: Sequence[Transfer]) -> list[Transfer]:
+def _select_long(transfers: Sequence[Transfer]) -> list[Transfer]:
     """The transfers of most bytes: smaller ones may stay in a cache."""
     largest = max(each.moved for each in transfers)
     return [each for each in transfers if each.moved >= LONG * largest]
 
 
-def _table(pairs: Iterable[tuple[float, float]]) -> list[list[float]]:
+def _build_efficiency_table(pairs: Iterable[tuple[float, float]]) -> list[list[float]]:
     """(threshold, efficiency) from the largest down to 0, equal thresholds once, at their best."""
     best: dict[float, float] = {}
     for threshold, efficiency in pairs:
@@ -84,14 +83,14 @@ def _table(pairs: Iterable[tuple[float, float]]) -> list[list[float]]:
 
 
 def _product_table(products: Sequence[Product], peak: float) -> list[list[float]]:
-    return _table((each.operations / GIGA, each.rate / peak) for each in products)
+    return _build_efficiency_table((each.operations / GIGA, each.rate / peak) for each in products)
 
 
 def _transfer_table(transfers: Sequence[Transfer], peak: float) -> list[list[float]]:
-    return _table((each.moved / 1e6, each.rate / peak) for each in transfers)
+    return _build_efficiency_table((each.moved / 1e6, each.rate / peak) for each in transfers)
 
 
-def _of(samples: Samples, datatype: str) -> list[Product]:
+def _products_of_type(samples: Samples, datatype: str) -> list[Product]:
     return [each for each in samples.products if each.datatype == datatype]
 
 
@@ -99,25 +98,25 @@ def _measured_types(samples: Samples) -> list[str]:
     return list(dict.fromkeys(each.datatype for each in samples.products))
 
 
-def _best(entries: Sequence[Product] | Sequence[Transfer]) -> float:
+def _best_rate(entries: Sequence[Product] | Sequence[Transfer]) -> float:
     return max(each.rate for each in entries)
 
 
-def _note(what: str, how: str, samples: Samples) -> str:
+def _build_note(what: str, how: str, samples: Samples) -> str:
     return f"Measured: {what}: {how} ({of_device(samples.device)})."
 
 
-def _notes(samples: Samples) -> list[str]:
+def _list_notes(samples: Samples) -> list[str]:
     types = _measured_types(samples)
     notes = [
-        _note(
-            f"matrix.{each}", f"{len(_of(samples, each))} products, the fastest at "
-            f"{rate_text(_best(_of(samples, each)), 'FLOP/s')}", samples
+        _build_note(
+            f"matrix.{each}", f"{len(_products_of_type(samples, each))} products, the fastest at "
+            f"{rate_text(_best_rate(_products_of_type(samples, each)), 'FLOP/s')}", samples
         )
         for each in types
     ]  # fmt: skip
-    rate = rate_text(_best(_long(samples.transfers)), "B/s")
-    notes.append(_note("mem1", f"copies and triads, long ones at up to {rate}", samples))
+    rate = rate_text(_best_rate(_select_long(samples.transfers)), "B/s")
+    notes.append(_build_note("mem1", f"copies and triads, long ones at up to {rate}", samples))
     return [*notes, *(f"Not measured: {each.what}: {each.reason}." for each in samples.skipped), *samples.remarks]
 
 
@@ -134,7 +133,7 @@ def _reduction_latency(fit: ExchangeFit, exchanges: Sequence[Exchange], system: 
     return float(exchange_seconds([nothing], facts, p)[0])
 
 
-def _beside(samples: Samples, like: System, name: str) -> System:
+def _build_from_library(samples: Samples, like: System, name: str) -> System:
     device = samples.device
     if device.datatype not in like.matrix:
         raise MeasureError(
@@ -147,21 +146,21 @@ def _beside(samples: Samples, like: System, name: str) -> System:
             "leave --like out, or name a system with float32 alone."
         )
     changes: dict[str, Any] = {}
-    notes = _notes(samples)
+    notes = _list_notes(samples)
     above: list[str] = []
     for datatype in _measured_types(samples):
         if datatype not in like.matrix:
             continue
-        peak, products = like.matrix[datatype].tflops * TERA, _of(samples, datatype)
-        if _best(products) > peak:
+        peak, products = like.matrix[datatype].tflops * TERA, _products_of_type(samples, datatype)
+        if _best_rate(products) > peak:
             above.append(f"matrix.{datatype}.tflops")
-            peak = _best(products)
+            peak = _best_rate(products)
             changes[f"matrix.{datatype}.tflops"] = peak / TERA
         changes[f"matrix.{datatype}.gflops_efficiency"] = _product_table(products, peak)
     bandwidth = like.mem1.bandwidth_gb_per_s * GIGA
-    if _best(_long(samples.transfers)) > bandwidth:
+    if _best_rate(_select_long(samples.transfers)) > bandwidth:
         above.append("mem1.bandwidth_gb_per_s")
-        bandwidth = _best(_long(samples.transfers))
+        bandwidth = _best_rate(_select_long(samples.transfers))
         changes["mem1.bandwidth_gb_per_s"] = bandwidth / GIGA
     changes["mem1.mb_efficiency"] = _transfer_table(samples.transfers, bandwidth)
     if device.kind != "cpu":
@@ -197,21 +196,21 @@ def _network_changes(samples: Samples, like: System, above: list[str], notes: li
         efficiency = 1.0
     changes["networks.0.efficiency"] = efficiency
     changes["networks.0.latency_s"] = _reduction_latency(fit, exchanges, like)
-    notes.append(_note("networks.0", f"collectives over {exchanges[0].ranks} processors", samples))
+    notes.append(_build_note("networks.0", f"collectives over {exchanges[0].ranks} processors", samples))
     return changes
 
 
-def _alone(samples: Samples, name: str) -> System:
+def _build_from_measurements(samples: Samples, name: str) -> System:
     device = samples.device
     types = _measured_types(samples)
-    peaks = {each: _best(_of(samples, each)) for each in types}
+    peaks = {each: _best_rate(_products_of_type(samples, each)) for each in types}
     vector = peaks[device.datatype] if device.kind == "cpu" else peaks[device.datatype] / VECTOR_SHARE
     basis = (
         "The rate of matrix products: the same units of a CPU do both; not measured."
         if device.kind == "cpu"
         else "A sixteenth of the matrix rate in 16 bits, as on A100 and H100; not measured."
     )
-    bandwidth = _best(_long(samples.transfers))
+    bandwidth = _best_rate(_select_long(samples.transfers))
     network = {
         "bandwidth_gb_per_s": 1.0, "efficiency": 1.0, "size": device.count, "latency_s": 0.0,
         "operations": OPERATIONS, "must_be_filled": False, "processor_usage": 0.0,
@@ -236,7 +235,10 @@ def _alone(samples: Samples, name: str) -> System:
         "title": f"{device.name}, measured {device.date}"[:2_000],
         "source": f"Measured: {of_device(device)}"[:2_000],
         "matrix": {
-            each: {"tflops": peaks[each] / TERA, "gflops_efficiency": _product_table(_of(samples, each), peaks[each])}
+            each: {
+                "tflops": peaks[each] / TERA,
+                "gflops_efficiency": _product_table(_products_of_type(samples, each), peaks[each]),
+            }
             for each in types
         },
         "vector": {each: {"tflops": vector / TERA, "gflops_efficiency": [[0.0, 1.0]]} for each in types},
@@ -249,7 +251,7 @@ def _alone(samples: Samples, name: str) -> System:
         "processing_mode": "no_overlap",
         "networks": [network],
         "accelerator": facts,
-        "notes": _notes(samples),
+        "notes": _list_notes(samples),
     }
     if samples.exchanges:
         network["size"] = max(device.count, samples.exchanges[0].ranks)
@@ -260,12 +262,12 @@ def _alone(samples: Samples, name: str) -> System:
             network["latency_s"] = _reduction_latency(fit, samples.exchanges, hardware.load_document(document))
             rate = rate_text(fit.scale_up * GIGA, "B/s")
             how = f"collectives over {samples.exchanges[0].ranks} ranks, long ones at {rate}"
-            document["notes"].append(_note("networks.0", how, samples))
-            return hardware.load_document({**document, "assumptions": _marks(assumed)})
+            document["notes"].append(_build_note("networks.0", how, samples))
+            return hardware.load_document({**document, "assumptions": _build_marks(assumed)})
     assumed.append(("networks.0.bandwidth_gb_per_s", "1 GB/s, a placeholder: no collective was measured."))
     assumed.append(("networks.0.latency_s", "None: no collective was measured."))
-    return hardware.load_document({**document, "assumptions": _marks(assumed)})
+    return hardware.load_document({**document, "assumptions": _build_marks(assumed)})
 
 
-def _marks(assumed: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+def _build_marks(assumed: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"field": field, "basis": basis} for field, basis in assumed]

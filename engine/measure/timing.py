@@ -37,44 +37,44 @@ def timed(
     Args:
         call: the operation; may return before an accelerator has finished it.
         seconds: after this time no further sample is begun, apart from the fewest that a median needs.
-        synchronize: waits until everything that was begun has finished.
+        synchronize: waits until all started work has finished.
         sample_seconds: calls are timed in batches of at least this long, so that neither the clock's resolution nor
             waiting for the accelerator counts.
-        warm_seconds: work without pauses before the first sample [s], and what samples last together at least, for
-            what is fast until it reaches the limit of its power and then swings about it. 0 ends warming up as soon as
-            two calls agree, and sampling as soon as the median stands.
+        warm_seconds: work without pauses before the first sample [s], and least total time of the samples, for devices
+            that are fast until they reach their power limit and then oscillate around it. 0 ends warming up as soon as
+            two calls agree, and sampling as soon as the median is stable.
         clock: for tests.
     """
     start = clock()
-    one = _once(call, synchronize, clock, 1)
+    one = _time_batch(call, synchronize, clock, 1)
     # The first call allocates, compiles and chooses kernels: it says nothing.
-    one = _once(call, synchronize, clock, 1)
+    one = _time_batch(call, synchronize, clock, 1)
     begun = clock()
     while one > 0 and clock() - begun + one < warm_seconds:
-        one = min(one, _once(call, synchronize, clock, _batch(one, sample_seconds)))
+        one = min(one, _time_batch(call, synchronize, clock, _batch_size(one, sample_seconds)))
     spent = clock() - begun
     while one > 0 and clock() - start - spent + one < WARM_SHARE * seconds:
-        again = _once(call, synchronize, clock, 1)
+        again = _time_batch(call, synchronize, clock, 1)
         settled = abs(again - one) <= STABLE * one
         one = min(one, again)
         if settled:
             break
-    batch = _batch(one, sample_seconds)
+    batch = _batch_size(one, sample_seconds)
     found: list[float] = []
     sampled = clock()
     while len(found) < AT_LEAST or (
         (not steady(found) or clock() - sampled < warm_seconds) and clock() - start - spent < seconds
     ):
-        found.append(_once(call, synchronize, clock, batch))
+        found.append(_time_batch(call, synchronize, clock, batch))
     return summary(found, batch)
 
 
-def _batch(one: float, sample_seconds: float) -> int:
+def _batch_size(one: float, sample_seconds: float) -> int:
     """Returns how many calls of `one` second make a sample."""
     return LONGEST_BATCH if one <= 0 else min(max(math.ceil(sample_seconds / one), 1), LONGEST_BATCH)
 
 
-def _once(
+def _time_batch(
     call: Callable[[], object], synchronize: Callable[[], object], clock: Callable[[], float], batch: int
 ) -> float:
     synchronize()
@@ -86,11 +86,11 @@ def _once(
 
 
 def steady(found: Sequence[float]) -> bool:
-    """Tells whether the median of the samples is known well enough.
+    """Return True if the median of the samples is known well enough.
 
     Its standard error is 1.25 standard deviations over the root of the number; the deviation is taken from the median
-    absolute deviation (times 1.48) or the quartiles (over 1.35), whichever is larger: single interruptions of the
-    process move neither, and timings that jump between two values have no small one.
+    absolute deviation (times 1.48) or the quartiles (over 1.35), the larger of the two: single interruptions of the
+    process change neither, and timings that jump between two values give a large one.
 
     Args:
         found: seconds of a call, in each sample [s] [samples].

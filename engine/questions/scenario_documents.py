@@ -13,7 +13,7 @@ from engine.columns import ALL_FIELDS
 from engine.cost_models.registry import COST_MODELS
 from engine.executions.limits import OPTIONS
 from engine.questions.verb import Document, Named
-from engine.scenarios.scenario import FORMAT, Scenario, loaded
+from engine.scenarios.scenario import FORMAT, Scenario, load_entity
 from hardware import Calibration, System
 from models import Model
 from models.documents import Accepts, Whole
@@ -140,7 +140,7 @@ def found_model(given: str | Mapping[str, Any]) -> Model:
 
     Raises what `Scenario.from_document` raises.
     """
-    return loaded(given, "model", models.load, models.load_document)
+    return load_entity(given, "model", models.load, models.load_document)
 
 
 def found_system(given: str | Mapping[str, Any]) -> System:
@@ -151,7 +151,7 @@ def found_system(given: str | Mapping[str, Any]) -> System:
 
     Raises what `Scenario.from_document` raises.
     """
-    return loaded(given, "system", hardware.load, hardware.load_document)
+    return load_entity(given, "system", hardware.load, hardware.load_document)
 
 
 def found_calibration(given: str | Mapping[str, Any] | None) -> Calibration | None:
@@ -164,4 +164,4 @@ def found_calibration(given: str | Mapping[str, Any] | None) -> Calibration | No
     """
     if given is None:
         return None
-    return loaded(given, "calibration", hardware.load_calibration, hardware.load_calibration_document)
+    return load_entity(given, "calibration", hardware.load_calibration, hardware.load_calibration_document)

@@ -32,16 +32,17 @@ def evaluate(
             value means the same in all of them. 8, 8.0 and Decimal("8") are the number 8; 2.5, "8" and True are no
             whole numbers, and make their row invalid. A flag may also be 0 or 1.
         cost_model: `calibrated`, which predicts measured runs, or `calculon`, which is exact against Calculon. None
-            takes what the system's figures are meant for: calibrated, but for Calculon's own descriptions.
-        calibration: values for the calibrated cost model; None takes those of the library.
+            selects the cost model that the system's figures are meant for: calibrated, except for Calculon's own
+            descriptions.
+        calibration: values for the calibrated cost model; None uses the library's.
 
     Returns:
-        The same rows in the same order and with the same index: the 23 fields as given; `status` (`ok`, `infeasible`
-        or `invalid`), `reason` (a code of `engine.executions.reasons`, "" when ok), `reason_text` (a sentence with the
+        The same rows in the same order and with the same index: the 23 fields as given; `status` (`ok`, `infeasible` or
+        `invalid`), `reason` (a code of `engine.executions.reasons`, "" when ok), `reason_text` (a sentence with the
         numbers); and the 96 statistics of `engine.columns.STATISTICS`, NaN where the status is not `ok`. Bandwidth
         requirements that nothing can meet (no time to hide behind) are infinite. The calibrated cost model adds the
-        extensions and its further statistics, and leaves those that describe Calculon's layers not a number. `attrs` of
-        the table name the cost model and the calibration.
+        extensions and its further statistics, and sets statistics of Calculon's layers to not a number. `attrs` of the
+        table name the cost model and the calibration.
 
     Raises:
         engine.ExecutionTableError: `executions` is not a table or lacks a column.
@@ -68,7 +69,7 @@ def operations(
     cost_model: str | None = None,
     calibration: Calibration | None = None,
 ) -> pd.DataFrame:
-    """Returns what one block of an execution consists of, one row per layer or operation, in order.
+    """Return the layers or operations of one block of an execution, one row each, in order.
 
     Args:
         model, system: by name, path or object.

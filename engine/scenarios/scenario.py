@@ -23,7 +23,7 @@ from hardware import Calibration, System, SystemLike, system_of
 from models import Model, ModelLike, dimensions, model_of
 from models.documents import OR_A_FILE, DocumentError, check_format, shown
 
-__all__ = ["FORMAT", "Scenario", "ScenarioError", "loaded"]
+__all__ = ["FORMAT", "Scenario", "ScenarioError", "load_entity"]
 
 Entity = TypeVar("Entity", Model, System, Calibration)
 FORMAT = "shardscape-scenario/1"
@@ -36,13 +36,12 @@ _FIELD_NAMES = frozenset(column.name for column in ALL_FIELDS)
 
 
 class ScenarioError(DocumentError):
-    """A scenario document that cannot be read; the message names the key and what is accepted."""
+    """An unreadable scenario document; the message names the key and the accepted values."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What an exploration explores, and with which cost model. `limits` are normalised (see
-    `engine.executions.limits`).
+    """Subject of an exploration, with its cost model. `limits` are normalised (see `engine.executions.limits`).
 
     `calibration` None is the library's, where the cost model takes one.
     """
@@ -105,8 +104,8 @@ class Scenario:
 
     @cached_property
     def facts(self) -> Mapping[str, float]:
-        """What rules of the register ask of a scenario, see `engine.columns.applies`: the number of routed experts and
-        the capacity of the second memory tier [GiB]."""
+        """Return the facts of a scenario that rules of the register use, see `engine.columns.applies`: the number of
+        routed experts and the capacity of the second memory tier [GiB]."""
         return {EXPERTS: float(dimensions(self.model).experts), SECOND_TIER: self.system.mem2.capacity_gib}
 
     @property
@@ -134,19 +133,19 @@ class Scenario:
 
     def evaluate(self, executions: pd.DataFrame) -> pd.DataFrame:
         """Returns every statistic of executions, by the scenario's cost model; see `engine.evaluate`."""
-        return evaluate(
-            self.model, self.system, executions, cost_model=self.cost_model, calibration=self.calibration
-        )
+        return evaluate(self.model, self.system, executions, cost_model=self.cost_model, calibration=self.calibration)
 
     def row(self, number: int, space: Space | None = None) -> dict[str, Any]:
-        """Returns the fields and every statistic of one execution by name, in the units of their columns, as `evaluate`
-        has them of a table of it, in a fraction of the time.
+        """Return the fields and every statistic of one execution by name.
+
+        The values, in the units of their columns, equal the row of `evaluate` for the execution, in a fraction
+        of the time.
 
         Args:
             number: id of the execution.
-            space: one like the scenario's that is there already, so that it is not enumerated anew.
+            space: an existing space like the scenario's, so that it is not enumerated again.
 
-        Raises `SpaceError` where the scenario has no space, or no execution of that id.
+        Raises `SpaceError` if the scenario has no space, or no execution has that id.
         """
         return self._cost_model.row(self.space if space is None else space, number, self.calibration)
 
@@ -163,7 +162,7 @@ class Scenario:
 
     @cached_property
     def _not_measured(self) -> dict[str, tuple[str, ...]]:
-        """What is known of executions by their fields: a page asks for the same one beside every figure of it."""
+        """Unmeasured settings of executions by their fields: a page asks for the same one next to every figure."""
         return {}
 
     def not_measured_of_rows(self, executions: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -217,12 +216,12 @@ class Scenario:
             keys = "key" if len(unknown) == 1 else "keys"
             wrong = f"unknown {keys} {', '.join(unknown[:3])}{more}" if unknown else f"no {', '.join(missing)}"
             raise ScenarioError(f"{where} has {wrong}; its keys are {', '.join((*_KEYS, *_OPTIONAL))}.")
-        model = loaded(document["model"], f"{where}, model", models.load, models.load_document)
-        system = loaded(document["system"], f"{where}, system", hardware.load, hardware.load_document)
+        model = load_entity(document["model"], f"{where}, model", models.load, models.load_document)
+        system = load_entity(document["system"], f"{where}, system", hardware.load, hardware.load_document)
         calibration = document.get("calibration")
         if calibration is not None:
             by_name, whole = hardware.load_calibration, hardware.load_calibration_document
-            calibration = loaded(calibration, f"{where}, calibration", by_name, whole)
+            calibration = load_entity(calibration, f"{where}, calibration", by_name, whole)
             for each in COST_MODELS.values():
                 each.calibration(calibration)
         name = cost_model_in(document) if "cost_model" not in document else document["cost_model"]
@@ -234,8 +233,10 @@ class Scenario:
             raise ScenarioError(f"{where}: {problem}") from None
 
 
-def loaded(given: Any, where: str, by_name: Callable[[str], Entity], whole: Callable[[Any, str], Entity]) -> Entity:
-    """Returns what a name of the library stands for, or what a whole document describes.
+def load_entity(
+    given: Any, where: str, by_name: Callable[[str], Entity], whole: Callable[[Any, str], Entity]
+) -> Entity:
+    """Return an entity of the library by its name, or an entity from a whole document.
 
     Args:
         given: the name or the document; no path, as documents come from anywhere.

@@ -1,9 +1,8 @@
-"""What a step of a schedule takes, as papers state it: for equal stages, by a formula with the numbers for which it
-holds.
+"""Published formulas of a schedule's step time for equal stages, with the numbers for which each one holds.
 
-They stand beside a replay, whose own closed form is its critical path. T is the makespan, P ranks, M microbatches, v
-chunks per rank, g the group; f, b, w a forward and the two gradients of a chunk, x = b + w, FB an overlapped pair, c a
-send that occupies nobody.
+They are shown next to a replay, whose own closed form is its critical path. T is the makespan, P ranks, M microbatches,
+v chunks per rank, g the group; f, b, w a forward and the two gradients of a chunk, x = b + w, FB an overlapped pair, c
+a send that occupies no rank.
 
 Sources: as in the modules of `engine.simulate.schedules`. Extra times of sends, the idle time of DualPipe for any f, b
 and w and the limits of validity were found by replaying grids of numbers; the published idle time of DualPipe is the
@@ -27,7 +26,7 @@ __all__ = ["ClosedForm", "Numbers", "closed_form", "published"]
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What a formula is evaluated with: durations of a chunk and of a send [s]."""
+    """Inputs of a formula: durations of a chunk and of a send [s]."""
 
     shape: Shape
     forward: float
@@ -53,12 +52,12 @@ class Numbers:
 
     @property
     def pairs_hold(self) -> bool:
-        """Whether a pair takes at least as long as either of its two."""
+        """Return True if a pair takes at least as long as its forward and as its backward."""
         return self.together >= max(self.forward, self.backward)
 
     @property
     def equal(self) -> bool:
-        """Whether all three durations are one."""
+        """Return True if all three durations are the same."""
         return self.forward == self.input_gradient == self.weight_gradient
 
 
@@ -71,7 +70,7 @@ class ClosedForm:
     makespan: Callable[[Numbers], float]
     holds: Callable[[Numbers], bool]
     sends: Callable[[Numbers], float | None]
-    """Extra time of sends [s]; None beyond what is known."""
+    """Extra time of sends [s]; None if it is not published."""
 
     def value(self, numbers: Numbers) -> float | None:
         """Returns the makespan [s], or None where the formula does not hold."""
@@ -81,7 +80,7 @@ class ClosedForm:
         return None if extra is None else self.makespan(numbers) + extra
 
 
-def _never(numbers: Numbers) -> float | None:
+def _no_extra_time(numbers: Numbers) -> float | None:
     del numbers
     return None
 
@@ -104,7 +103,7 @@ def _eager_sends(numbers: Numbers) -> float | None:
     return _fill_and_drain(numbers) if numbers.send <= numbers.both / 2 else None
 
 
-def _chunks(numbers: Numbers) -> float:
+def _one_f_one_b_makespan(numbers: Numbers) -> float:
     shape = numbers.shape
     if shape.microbatches < shape.ranks:
         return (shape.chunks * shape.ranks + shape.microbatches - 1) * numbers.both
@@ -160,7 +159,7 @@ def _zb_h1_sends(numbers: Numbers) -> float | None:
     return _when_equal(0.3, lambda p: 4 * (p - 1))(numbers)
 
 
-def _pairs(numbers: Numbers) -> float:
+def _overlapped_pairs_makespan(numbers: Numbers) -> float:
     return numbers.shape.ranks * numbers.both + (numbers.shape.microbatches - 1) * numbers.together
 
 
@@ -181,7 +180,7 @@ def _expert_sends(numbers: Numbers) -> float | None:
     return (shape.chunks * (shape.microbatches + p) + p - 4) * numbers.send
 
 
-def _dualpipe(numbers: Numbers, half: int, chunks: int) -> float:
+def _dualpipe_makespan(numbers: Numbers, half: int, chunks: int) -> float:
     f, b, w, pair = numbers.forward, numbers.input_gradient, numbers.weight_gradient, numbers.together
     p, m = numbers.shape.ranks, numbers.shape.microbatches
     idle = (half - 1) * (pair + f - w - min(b, w)) + max(0.0, (half - 1) * (b - f) - f)
@@ -189,26 +188,26 @@ def _dualpipe(numbers: Numbers, half: int, chunks: int) -> float:
     return m * chunks * numbers.both - pairs * (numbers.both - pair) + idle
 
 
-def _chimera(numbers: Numbers) -> float:
+def _chimera_makespan(numbers: Numbers) -> float:
     p, m = numbers.shape.ranks, numbers.shape.microbatches
     waves = -(-m // p)
     waits = max(numbers.forward, numbers.backward) + (waves - 1) * abs(numbers.backward - numbers.forward)
     return m * numbers.both + (p - 2) * waits
 
 
-def _calculon(numbers: Numbers) -> float:
+def _calculon_makespan(numbers: Numbers) -> float:
     shape = numbers.shape
     empty = -shape.microbatches % shape.ranks if shape.chunks > 1 else 0
     slots = shape.microbatches * shape.chunks + (shape.chunks - 1) * empty
     return (slots + shape.ranks - 1) * numbers.both
 
 
-def _always(numbers: Numbers) -> bool:
+def _is_always_valid(numbers: Numbers) -> bool:
     del numbers
     return True
 
 
-def _full(numbers: Numbers) -> bool:
+def _is_full(numbers: Numbers) -> bool:
     return numbers.shape.microbatches >= numbers.shape.ranks
 
 
@@ -223,43 +222,43 @@ def _whole_groups(numbers: Numbers) -> bool:
 
 _ANY: Final = "any M"
 _CLOSED: Final = {
-    "gpipe": ClosedForm("T = (M + P − 1)(f + x) + 2(P − 1)c", _ANY, _one_chunk, _always, _fill_and_drain),
+    "gpipe": ClosedForm("T = (M + P − 1)(f + x) + 2(P − 1)c", _ANY, _one_chunk, _is_always_valid, _fill_and_drain),
     "1f1b": ClosedForm(
-        "T = (M + P − 1)(f + x) + 2c[(P − 1) + ⌊(P − 1)(M − 1)/P⌋]", _ANY, _one_chunk, _always, _round_trips
+        "T = (M + P − 1)(f + x) + 2c[(P − 1) + ⌊(P − 1)(M − 1)/P⌋]", _ANY, _one_chunk, _is_always_valid, _round_trips
     ),
     "distir-1f1b": ClosedForm("T = (M + P − 1)(f + x)", "f = x, any M", _one_chunk,
-                              lambda n: n.forward == n.backward, _never),
+                              lambda n: n.forward == n.backward, _no_extra_time),
     "eager-1f1b": ClosedForm(
-        "T = (M + P − 1)(f + x) + 2(P − 1)c", "c up to (f + x)/2", _one_chunk, _always, _eager_sends
+        "T = (M + P − 1)(f + x) + 2(P − 1)c", "c up to (f + x)/2", _one_chunk, _is_always_valid, _eager_sends
     ),
     "1f1b-overlap": ClosedForm(
-        "T = P(f + x) + (M − 1)FB", "M from 2P − 1, FB from max(f, x)", _pairs,
-        lambda n: _twice_full(n) and n.pairs_hold, _never,
+        "T = P(f + x) + (M − 1)FB", "M from 2P − 1, FB from max(f, x)", _overlapped_pairs_makespan,
+        lambda n: _twice_full(n) and n.pairs_hold, _no_extra_time,
     ),
     "interleaved": ClosedForm(
         "T = (Mv + P − 1)(f + x) + 2(vP − 1)c", "g dividing M; with g = 2P sends take 2(P − 1)c; c up to min(f, x)",
-        _chunks, _whole_groups, _interleaved_sends,
+        _one_f_one_b_makespan, _whole_groups, _interleaved_sends,
     ),
     "calculon-1f1b": ClosedForm(
-        "T = (Mv + P − 1)(f + x), and (v − 1)(f + x) for each slot that the last group lacks", _ANY, _calculon, _always,
-        _never,
+        "T = (Mv + P − 1)(f + x), and (v − 1)(f + x) for each slot that the last group lacks", _ANY,
+        _calculon_makespan, _is_always_valid, _no_extra_time,
     ),
     "interleaved-ep-overlap": ClosedForm(
         "T = (P − 1 + K)(f + x) + (Mv − K)FB + [v(M + P) + P − 4]c, K = (v − 1)g + 1",
         "g dividing M, FB from max(f, x); with sends g = P even, c up to min(f, x)", _expert_pairs,
-        lambda n: _full(n) and _whole_groups(n) and n.pairs_hold, _expert_sends,
+        lambda n: _is_full(n) and _whole_groups(n) and n.pairs_hold, _expert_sends,
     ),
     "interleaved-zb": ClosedForm(
         "T = Mv(f + x) + (P − 1)f", "f = b = w, P dividing M", _split_chunks,
-        lambda n: n.equal and n.shape.microbatches % n.shape.ranks == 0 and not n.shape.group, _never,
+        lambda n: n.equal and n.shape.microbatches % n.shape.ranks == 0 and not n.shape.group, _no_extra_time,
     ),
     "looped-bfs": ClosedForm(
-        "T = (Mv + P − 1)(f + x) + 2(P − 1)c", "M from P, c up to (M − P) min(f, x)/P", _chunks, _full,
+        "T = (Mv + P − 1)(f + x) + 2(P − 1)c", "M from P, c up to (M − P) min(f, x)/P", _one_f_one_b_makespan, _is_full,
         _breadth_first_sends,
     ),
     "zb-h1": ClosedForm(
         "T = M(f + x) + (P − 1) max(f, b, f + b − w) + 4(P − 1)c",
-        "M from P; with sends f = b = w, M > P, c up to 0.3f", _zb_h1, _full, _zb_h1_sends,
+        "M from P; with sends f = b = w, M > P, c up to 0.3f", _zb_h1, _is_full, _zb_h1_sends,
     ),
     "zb-h2": ClosedForm(
         "T = M(f + x) + (P − 1) max(f, f + b − 2w, b − f) + (P − 1)c", "M from 2P − 1; with sends f = b = w, c up to f",
@@ -271,22 +270,23 @@ _CLOSED: Final = {
     ),
     "dualpipe": ClosedForm(
         "T = M(f + x) − (M − P − 1)(f + x − FB) + (P/2 − 1)(FB + f − w − min(b, w)) + max(0, (P/2 − 1)(b − f) − f)",
-        "P from 4, M from 2P, FB from max(f, x)", lambda n: _dualpipe(n, n.shape.ranks // 2, 1),
-        lambda n: n.shape.ranks >= 4 and n.pairs_hold, _never,
+        "P from 4, M from 2P, FB from max(f, x)", lambda n: _dualpipe_makespan(n, n.shape.ranks // 2, 1),
+        lambda n: n.shape.ranks >= 4 and n.pairs_hold, _no_extra_time,
     ),
     "dualpipev": ClosedForm(
         "T = 2M(f + x) − (2M − 2P − 1)(f + x − FB) + (P − 1)(FB + f − w − min(b, w)) + max(0, (P − 1)(b − f) − f)",
-        "P from 2, M from 2P, FB from max(f, x)", lambda n: _dualpipe(n, n.shape.ranks, 2),
-        lambda n: n.shape.ranks >= 2 and n.pairs_hold, _never,
+        "P from 2, M from 2P, FB from max(f, x)", lambda n: _dualpipe_makespan(n, n.shape.ranks, 2),
+        lambda n: n.shape.ranks >= 2 and n.pairs_hold, _no_extra_time,
     ),
     "chimera": ClosedForm(
-        "T = M(f + x) + (P − 2)[max(f, x) + (M/P − 1)|x − f|]", "M = P or 2P", _chimera, _always, _never
+        "T = M(f + x) + (P − 2)[max(f, x) + (M/P − 1)|x − f|]", "M = P or 2P",
+        _chimera_makespan, _is_always_valid, _no_extra_time,
     ),
 }  # fmt: skip
 
 
 def closed_form(schedule: str) -> ClosedForm | None:
-    """Returns the formula of a schedule, or None for those that have none: planned ones, V-Half, V-Min and V-1F1B.
+    """Return the formula of a schedule; None for planned schedules, V-Half, V-Min and V-1F1B.
 
     Args:
         schedule: name of a schedule, such as "1f1b"; what other programs call it is not known here.
@@ -298,7 +298,7 @@ def published(found: Replay) -> tuple[str, float | None] | None:
     """Returns the formula of a replayed schedule in words and its makespan [s], None where it does not hold.
 
     Nothing is returned for an order of one's own and for schedules without a formula. Stages must be equal, and sends
-    occupy nobody.
+    occupy no rank.
 
     Args:
         found: a replayed schedule.

@@ -1,7 +1,7 @@
-"""The event replay: when every entry of an order starts and ends, for given durations and sends.
+"""The event replay: start and end of every entry of an order, for given durations and sends.
 
-A rank does its list in order. An entry starts when the rank is free and what it needs is there; a result of another
-rank is there one send after its end. Sends occupy nobody (`overlap`), or the sending rank too, once for each message
+A rank does its list in order. An entry starts when the rank is free and its inputs have arrived; a result of another
+rank arrives one send after its end. Sends occupy no rank (`overlap`), or the sending rank too, once for each message
 (`block`). All arrays may have a second axis of executions: one replay then serves them all.
 
 Source: the execution model is that of the schedules' own programs, compared with them list by list; see
@@ -30,19 +30,19 @@ LONGEST: Final = 1e15
 
 
 class Mode(StrEnum):
-    """What a send costs besides its latency."""
+    """Cost of a send besides its latency."""
 
     NONE = "none"
     """Results are everywhere at once."""
     OVERLAP = "overlap"
-    """A send delays who waits for it and occupies nobody."""
+    """A send delays its receiver and occupies no rank."""
     BLOCK = "block"
     """A send also occupies the rank that sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sends:
-    """How long a result takes to another rank [s], a number or one per execution, and whom it occupies."""
+    """Time of a result to another rank [s], a number or one per execution, and its mode."""
 
     mode: Mode = Mode.NONE
     time: Floats | float = 0.0
@@ -57,9 +57,11 @@ class Durations:
     weight_gradient: Floats
     backward: Floats
     pair: Floats | None = None
-    """Of a forward and a backward of a stage that overlap; the sum of the two where it is None. What two stages hide of
-    each other is the mean of what each hides by itself: one has the exchange of its forward hidden, the other that of
-    its backward."""
+    """Duration of an overlapped forward and backward of a stage; None stands for the sum of the two.
+
+    The time that two stages hide of each other is the mean of what each hides by itself: one hides the exchange of its
+    forward, the other that of its backward.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ def durations_from(times: Mapping[str, Any], stages: int) -> Durations:
     if "B" not in given:
         raise ScheduleError("times has the whole backward BW but not its part B, the gradient of the input.")
     given.setdefault("W", np.zeros(stages))
-    given.setdefault("BW", _sum(given["B"], given["W"]))
+    given.setdefault("BW", _add_durations(given["B"], given["W"]))
     count = max((each.shape[1] for each in given.values() if each.ndim > 1), default=0)
     if count:
         for name, each in given.items():
@@ -171,7 +173,7 @@ def durations_from(times: Mapping[str, Any], stages: int) -> Durations:
     return Durations(given["F"], given["B"], given["W"], given["BW"], given.get("FB"))
 
 
-def _sum(first: Floats, second: Floats) -> Floats:
+def _add_durations(first: Floats, second: Floats) -> Floats:
     if first.ndim == second.ndim:
         return first + second
     return (first if first.ndim > 1 else first[:, None]) + (second if second.ndim > 1 else second[:, None])
@@ -202,9 +204,9 @@ def sends_from(sends: Mapping[str, Any] | Sends | None) -> Sends:
     """Returns sends from a mapping of `mode` (none, overlap, block) and `c` [s].
 
     Args:
-        sends: such a mapping, sends as they are, or None for sends that take no time.
+        sends: such a mapping, a `Sends`, or None for sends that take no time.
 
-    Raises: ScheduleError naming what is wrong.
+    Raises: ScheduleError naming the invalid entry.
     """
     if sends is None:
         return Sends()

@@ -1,8 +1,8 @@
-"""Executions as pipelines to replay: which one, the stages that its model is cut into, and what these take.
+"""Executions as pipelines to replay: choice of the execution, the stages of its model, and their durations.
 
-A rank's share of the model takes the same time whatever the number of chunks that it is cut into. Where the cost model
-tells blocks and ends of the model apart, every stage has its own times; where it does not, all have those of the
-slowest, and half of a backward is the gradient of the weights.
+A rank's share of the model takes the same time for any number of chunks. Where the cost model distinguishes blocks and
+ends of the model, every stage has its own times; where it does not, all stages have the times of the slowest, and half
+of a backward is the gradient of the weights.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PLANNED: Final = "Its order is planned with the mean of all stages, and replayed
 
 @dataclass(frozen=True, slots=True)
 class ExecutionTimes:
-    """What a rank's whole share of the model takes for one microbatch [s], and the execution that it is of."""
+    """Durations of a rank's whole share of the model for one microbatch [s], with the execution."""
 
     ranks: int
     microbatches: int
@@ -47,23 +47,23 @@ class ExecutionTimes:
     forward: float
     backward: float
     besides: tuple[StepPart, ...]
-    """What a step takes besides running microbatches through the pipeline [s]: gradient exchange, optimizer, ..."""
+    """Parts of a step other than the pipeline [s]: gradient exchange, optimizer, ..."""
     schedule: str
     """The schedule that the execution names."""
     row: dict[str, Any]
     account: Account
-    """What the cost model tells of it, its stages among that."""
+    """Time account of the cost model, including its stages."""
     message: float
     """One message between neighbouring stages [s], 0 where that is in the times of the stages already."""
 
     @property
     def besides_seconds(self) -> float:
-        """What a step takes besides the pipeline, all together [s]."""
+        """Return the duration of a step's parts other than the pipeline [s]."""
         return sum(part.seconds for part in self.besides)
 
     @property
     def layout(self) -> str:
-        """How the execution cuts the model's blocks into stages."""
+        """Return the layout that cuts the model's blocks into stages."""
         return str(self.row.get("stage_layout") or "even")
 
 
@@ -75,7 +75,7 @@ class Cut:
     stages: tuple[ModelStage, ...]
     """In the order in which a token passes them; empty where the model cannot be cut so."""
     problem: str = ""
-    """Why the layout that was asked for does not cut the model so, or why nothing does."""
+    """Reason that the requested layout, or any layout, cannot cut the model."""
 
 
 def pipelined(scenario: Scenario) -> dict[str, Any]:
@@ -123,14 +123,14 @@ def execution_times(scenario: Scenario, execution: Mapping[str, Any]) -> Executi
     return ExecutionTimes(
         ranks=int(row["pipeline_par"]), microbatches=microbatches_of(row), chunks=chunks,
         forward=times.forward * chunks, backward=times.backward * chunks,
-        besides=tuple(account.besides_pipeline()) or _after(times),
+        besides=tuple(account.besides_pipeline()) or _step_parts(times),
         schedule=str(row.get("schedule") or ("interleaved" if chunks > 1 else "1f1b")), row=row, account=account,
         message=account.message_seconds(),
     )  # fmt: skip
 
 
-def _after(times: ChunkTimes) -> tuple[StepPart, ...]:
-    """What the statistics of an execution say comes after the pipeline."""
+def _step_parts(times: ChunkTimes) -> tuple[StepPart, ...]:
+    """Return the parts of a step after the pipeline, from the statistics of an execution."""
     parts = (
         StepPart("DP communication", times.exchange, "exposed exchange of gradients", ""),
         StepPart("Optimizer step", times.optimizer, "update of the weights a GPU holds", ""),
@@ -150,11 +150,11 @@ def cuts_of(account: Account, ranks: int, chunks: int, layout: str | None) -> tu
         chunks: of schedules that leave it open.
         layout: in the words of the field, None for the execution's own.
     """
-    found = [_cut(account, ranks, each, layout) for each in sorted({1, 2, chunks})]
+    found = [_cut_model(account, ranks, each, layout) for each in sorted({1, 2, chunks})]
     return tuple(found) if any(each.stages for each in found) else ()
 
 
-def _cut(account: Account, ranks: int, chunks: int, layout: str | None) -> Cut:
+def _cut_model(account: Account, ranks: int, chunks: int, layout: str | None) -> Cut:
     try:
         return Cut(chunks, tuple(account.model_stages(ranks, chunks, layout)))
     except LayerSplitError as refused:

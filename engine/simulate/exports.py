@@ -53,17 +53,17 @@ def torch_csv(found: Replay) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for each in found.order.entries:
-        writer.writerow([_cell(entry) for entry in each])
+        writer.writerow([_format_entry(entry) for entry in each])
     return text.getvalue()
 
 
-def _cell(entry: Entry) -> str:
+def _format_entry(entry: Entry) -> str:
     if len(entry) == 1:
-        return _action(entry[0])
-    return f"({';'.join(_action(each) for each in entry)})OVERLAP_F_B"
+        return _format_action(entry[0])
+    return f"({';'.join(_format_action(each) for each in entry)})OVERLAP_F_B"
 
 
-def _action(action: Action) -> str:
+def _format_action(action: Action) -> str:
     kind, stage, microbatch = action
     return f"{stage}{_TORCH[kind]}{microbatch}"
 

@@ -1,7 +1,7 @@
-"""Long schedules without their repetitions: filling, a steady stretch and draining are kept.
+"""Long schedules without their repetitions: only filling, a steady stretch and draining are kept.
 
-Past the fill every further group of microbatches adds the same time, so a replay of fewer microbatches shows the same
-picture; what it is shorter by is told beside it.
+Past the fill every additional group of microbatches adds the same time, so a replay of fewer microbatches shows the
+same picture; the omitted time is stated next to it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["Folded", "kept_microbatches"]
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What a shortened picture leaves out."""
+    """Omitted part of a shortened picture."""
 
     microbatches: int = 0
     time: float = 0.0
     """By how much the shown schedule is shorter [s]."""
     cut: float = math.inf
-    """Where on the shown axis the repetitions are left out [s]."""
+    """Position on the shown axis at which the repetitions are left out [s]."""
 
 
 def kept_microbatches(rule: Rule, shape: Shape, most_actions: int) -> int:

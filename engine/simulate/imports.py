@@ -63,7 +63,7 @@ def read_torch_csv(text: str) -> list[str]:
     for number, row in enumerate(csv.reader(io.StringIO(text.removeprefix("\ufeff"))), start=1):
         words = []
         for place, cell in enumerate(row, start=1):
-            word = _word(cell.strip(), f"row {number}, cell {place}")
+            word = _parse_cell(cell.strip(), f"row {number}, cell {place}")
             words += [word] if word else []
         lines.append(" ".join(words))
     while lines and not lines[-1]:
@@ -73,7 +73,7 @@ def read_torch_csv(text: str) -> list[str]:
     return lines
 
 
-def _word(cell: str, where: str) -> str:
+def _parse_cell(cell: str, where: str) -> str:
     """Returns a cell as a word of an order, or nothing for what moves data."""
     if not cell or _MOVED.fullmatch(cell):
         return ""
@@ -104,7 +104,7 @@ def read_events(text: str, *, ranks: int | None = None) -> pd.DataFrame:
     """
     text = text.removeprefix("\ufeff").lstrip()
     rows = _trace_rows(text) if text[:1] in "[{" and text else _table_rows(text)
-    events = [event for event in (_event(row, scale) for row, scale in rows) if event is not None]
+    events = [event for event in (_parse_event(row, scale) for row, scale in rows) if event is not None]
     if not events:
         raise ScheduleError(
             "No event is a forward or backward of a pipeline. They are named PP:0F3 (torch), Forward 3 or F3.1, or "
@@ -113,7 +113,7 @@ def read_events(text: str, *, ranks: int | None = None) -> pd.DataFrame:
     if len(events) > MOST_EVENTS:
         raise ScheduleError(f"There are {len(events):,} events; at most {MOST_EVENTS:,} are read.")
     table = pd.DataFrame(events, columns=["rank", "kind", "stage", "microbatch", "start", "end"])
-    table = _numbered(table)
+    table = _number_microbatches(table)
     if ranks is not None and table["rank"].nunique() > ranks:
         raise ScheduleError(f"The events are of {table['rank'].nunique()} ranks, the pipeline has {ranks}.")
     table["rank"] = table["rank"].rank(method="dense").astype(int) - 1
@@ -129,17 +129,17 @@ def _trace_rows(text: str) -> Iterable[tuple[Mapping[str, Any], float]]:
         raise ScheduleError(
             "The trace is no JSON; torch's profiler and Chrome's trace viewer write it whole."
         ) from None
-    told: Mapping[str, Any] = {}
+    labels: Mapping[str, Any] = {}
     if isinstance(found, dict):
         about = found.get("distributedInfo")
-        told = about if isinstance(about, dict) else {}
+        labels = about if isinstance(about, dict) else {}
         found = found.get("traceEvents")
     if not isinstance(found, list):
         raise ScheduleError("The trace has no list of events (traceEvents).")
     for each in found:
         if isinstance(each, dict) and each.get("ph", "X") == "X":
             arguments = each.get("args")
-            rank = {"rank": told["rank"]} if "rank" in told else {}
+            rank = {"rank": labels["rank"]} if "rank" in labels else {}
             yield {**each, **(arguments if isinstance(arguments, dict) else {}), **rank}, 1e-6
 
 
@@ -156,34 +156,37 @@ def _table_rows(text: str) -> Iterable[tuple[Mapping[str, Any], float]]:
         raise ScheduleError(f"The table cannot be read: {problem}.") from None
 
 
-def _value(row: Mapping[str, Any], what: str) -> Any:
+def _find_value(row: Mapping[str, Any], what: str) -> Any:
     for name in _COLUMNS[what]:
         if row.get(name) not in (None, ""):
             return row[name]
     return None
 
 
-def _event(row: Mapping[str, Any], scale: float) -> tuple[Any, str, int, int, float, float] | None:
+def _parse_event(row: Mapping[str, Any], scale: float) -> tuple[Any, str, int, int, float, float] | None:
     """Returns a row as an event; None for one that is about something else."""
-    kind, stage, microbatch = _named(str(_value(row, "kind") or ""))
+    kind, stage, microbatch = _parse_event_name(str(_find_value(row, "kind") or ""))
     if kind is None:
         return None
-    start, end, duration = (_number(_value(row, each)) for each in ("start", "end", "duration"))
+    start, end, duration = (_parse_number(_find_value(row, each)) for each in ("start", "end", "duration"))
     if start is None or (end is None and duration is None):
-        raise ScheduleError(f"An event {str(_value(row, 'kind'))[:40]!r} has no start and end, or duration.")
+        raise ScheduleError(f"An event {str(_find_value(row, 'kind'))[:40]!r} has no start and end, or duration.")
     stop = end if end is not None else start + (duration or 0.0)
     if stop < start:
-        raise ScheduleError(f"An event {str(_value(row, 'kind'))[:40]!r} ends before it starts.")
-    told_stage, told = _number(_value(row, "stage")), _number(_value(row, "microbatch"))
-    stage = stage if stage >= 0 or told_stage is None else int(told_stage)
-    microbatch = microbatch if microbatch >= 0 or told is None else int(told)
-    rank = _number(_value(row, "rank"))
+        raise ScheduleError(f"An event {str(_find_value(row, 'kind'))[:40]!r} ends before it starts.")
+    event_stage, event_microbatch = (
+        _parse_number(_find_value(row, "stage")),
+        _parse_number(_find_value(row, "microbatch")),
+    )
+    stage = stage if stage >= 0 or event_stage is None else int(event_stage)
+    microbatch = microbatch if microbatch >= 0 or event_microbatch is None else int(event_microbatch)
+    rank = _parse_number(_find_value(row, "rank"))
     if rank is None:
         raise ScheduleError("Events have no rank: a column rank, or the thread of the trace (tid).")
     return int(rank), kind, stage, microbatch, start * scale, stop * scale
 
 
-def _named(name: str) -> tuple[str | None, int, int]:
+def _parse_event_name(name: str) -> tuple[str | None, int, int]:
     """Returns kind, stage and microbatch of an event's name, -1 where it does not tell."""
     match = _NAMED.fullmatch(name.strip())
     if match is None:
@@ -197,7 +200,7 @@ def _named(name: str) -> tuple[str | None, int, int]:
     return word, -1, int(match["word_number"]) if match["word_number"] else -1
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     """Returns a finite number, or None."""
     if isinstance(value, bool) or value is None:
         return None
@@ -208,7 +211,7 @@ def _number(value: Any) -> float | None:
     return found if math.isfinite(found) and abs(found) < 1e18 else None
 
 
-def _numbered(table: pd.DataFrame) -> pd.DataFrame:
+def _number_microbatches(table: pd.DataFrame) -> pd.DataFrame:
     """Numbers microbatches that the events do not tell, by rank and kind in the order of time."""
     unsaid = table["microbatch"] < 0
     if unsaid.any():

@@ -64,39 +64,45 @@ def replay_many(
     shape = shape_of(known, stages, microbatches, chunks, group=group)
     check_shape(shape, 2 * shape.ranks * shape.chunks * shape.microbatches)
     durations, sent = durations_from(times, known.stages(shape)), sends_from(sends)
-    durations, sent, count = _aligned(durations, sent)
+    durations, sent, count = _align_executions(durations, sent)
     built = order_of(known, shape)
     step = max(1, AT_ONCE // max(1, len(built)))
-    parts = [_figures(built, *_part(durations, sent, first, first + step)) for first in range(0, count, step)]
+    parts = [
+        _replay_figures(built, *_slice_executions(durations, sent, first, first + step))
+        for first in range(0, count, step)
+    ]
     return Many(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-def _aligned(durations: Durations, sends: Sends) -> tuple[Durations, Sends, int]:
+def _align_executions(durations: Durations, sends: Sends) -> tuple[Durations, Sends, int]:
     """Returns durations and sends with an axis of executions each, and its length."""
-    counts = {each.shape[1] for each in _arrays(durations) if each.ndim > 1 and each.shape[1] > 1}
+    counts = {each.shape[1] for each in _list_arrays(durations) if each.ndim > 1 and each.shape[1] > 1}
     if isinstance(sends.time, np.ndarray) and len(sends.time) > 1:
         counts.add(len(sends.time))
     if len(counts) > 1:
         raise ScheduleError(f"Durations and sends are of different numbers of executions: {sorted(counts)}.")
     count = counts.pop() if counts else 1
     wide = [
-        np.broadcast_to(each if each.ndim > 1 else each[:, None], (len(each), count)) for each in _arrays(durations)
+        np.broadcast_to(each if each.ndim > 1 else each[:, None], (len(each), count))
+        for each in _list_arrays(durations)
     ]
     sent = Sends(sends.mode, np.broadcast_to(np.asarray(sends.time, dtype=np.float64), (count,)))
     return Durations(*wide), sent, count
 
 
-def _arrays(durations: Durations) -> list[Floats]:
+def _list_arrays(durations: Durations) -> list[Floats]:
     found = [durations.forward, durations.input_gradient, durations.weight_gradient, durations.backward]
     return found if durations.pair is None else [*found, durations.pair]
 
 
-def _part(durations: Durations, sends: Sends, first: int, last: int) -> tuple[Durations, Sends]:
+def _slice_executions(durations: Durations, sends: Sends, first: int, last: int) -> tuple[Durations, Sends]:
     assert isinstance(sends.time, np.ndarray)
-    return Durations(*(each[:, first:last] for each in _arrays(durations))), Sends(sends.mode, sends.time[first:last])
+    return Durations(*(each[:, first:last] for each in _list_arrays(durations))), Sends(
+        sends.mode, sends.time[first:last]
+    )
 
 
-def _figures(order: Order, durations: Durations, sends: Sends) -> tuple[Floats, Floats, Floats]:
+def _replay_figures(order: Order, durations: Durations, sends: Sends) -> tuple[Floats, Floats, Floats]:
     timing = replayed(order, durations, sends)
     spent = entry_durations(order, durations)
     spent[order.microbatch[:, 0] >= order.empty_from] = 0.0

@@ -1,8 +1,8 @@
-"""What every rank does in which order, checked, and with who waits for whom as arrays.
+"""Ordered actions of every rank, checked, with their dependencies as arrays.
 
 An order is built once for a schedule and its numbers, and replayed with any durations. A rank does its entries one
-after the other; an entry also waits for results of other ranks. Entries are numbered in an order in which all of that
-comes before, in levels of entries that do not wait for one another, so that a replay goes level by level in numpy.
+after the other; an entry also waits for results of other ranks. Entries are numbered in a topological order, in levels
+of entries that do not wait for one another, so that a replay goes level by level in numpy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from engine.simulate.schedules.contract import (
     Shape,
 )  # fmt: skip
 
-__all__ = ["LARGEST", "Order", "check_shape", "order", "order_of", "parsed", "written"]
+__all__ = ["LARGEST", "Order", "check_shape", "format_entry", "order", "order_of", "parse_entries"]
 
 LARGEST: Final = 500_000
 """Most actions that an order may have; a replay of more would take long and show nothing else."""
@@ -40,8 +40,7 @@ NONE: Final = -1
 
 @dataclass(frozen=True, slots=False, eq=False)
 class Order:
-    """An order that can run. Arrays go by entry, in levels; those of members have two columns, -1 where there is
-    none."""
+    """An order that can run. Arrays go by entry, in levels; arrays of members have two columns, -1 for no member."""
 
     ranks: int
     stages: int
@@ -49,7 +48,7 @@ class Order:
     chunks: int
     placement: Placement
     entries: list[list[Entry]]
-    """Of every rank in turn."""
+    """Entries of every rank in turn."""
     rank: Ints
     position: Ints
     """Place of the entry in its rank's list."""
@@ -64,7 +63,7 @@ class Order:
     sends: Ints
     """Messages to other ranks after each entry."""
     levels: Ints
-    """Where each level begins, and the number of entries."""
+    """First entry of each level, and the number of entries."""
     empty_from: int
     """The first microbatch that there is not: its slots take time, as Calculon charges them, but nothing is done."""
 
@@ -74,8 +73,8 @@ class Order:
     @cached_property
     def lines(self) -> list[str]:
         """The lists as text, such as `F0 F1 BW0`; the stage stands behind a dot unless each rank has but one."""
-        told = self.placement is not Placement.LOOP or self.stages != self.ranks
-        return [" ".join(written(entry, stages=told) for entry in each) for each in self.entries]
+        with_stages = self.placement is not Placement.LOOP or self.stages != self.ranks
+        return [" ".join(format_entry(entry, stages=with_stages) for entry in each) for each in self.entries]
 
     @cached_property
     def digest(self) -> str:
@@ -84,7 +83,7 @@ class Order:
 
     @cached_property
     def chunk(self) -> Ints:
-        """Of each entry's first member: which of the rank's pieces of the model it is of, or which direction."""
+        """Return the chunk of each entry's first member; for bidirectional schedules its direction."""
         if self.placement is Placement.BIDIRECTIONAL:
             return (self.microbatch[:, 0] * 2 >= self.microbatches).astype(np.int64)
         return self.stage[:, 0] // self.ranks
@@ -96,12 +95,12 @@ class Order:
         return np.split(ordered, np.cumsum([len(each) for each in self.entries])[:-1])
 
 
-def written(entry: Entry, *, stages: bool) -> str:
+def format_entry(entry: Entry, *, stages: bool) -> str:
     """Returns an entry as text, with the stages of its actions or without.
 
     Args:
         entry: one action, or a pair that runs together.
-        stages: whether the stages of its actions are told.
+        stages: if true, with the stages of its actions.
     """
     return "+".join(f"{KINDS[kind]}{m}.{stage}" if stages else f"{KINDS[kind]}{m}" for kind, stage, m in entry)
 
@@ -287,9 +286,9 @@ class _Numbered:
                 if place[home] <= there:
                     raise ScheduleError(
                         f"The order waits for ever. Rank {rank} is the first to be blocked, at its action "
-                        f"{place[rank] + 1}, {written(entry, stages=True)}: it needs {self._name(needed)}, action "
+                        f"{place[rank] + 1}, {format_entry(entry, stages=True)}: it needs {self._name(needed)}, action "
                         f"{there + 1} of rank {home}, which waits at "
-                        f"{written(self.entries[home][place[home]], stages=True)}."
+                        f"{format_entry(self.entries[home][place[home]], stages=True)}."
                     )
 
     def _arrays(
@@ -322,7 +321,7 @@ class _Numbered:
         )  # fmt: skip
 
 
-def parsed(lines: Sequence[str]) -> list[list[Entry]]:
+def parse_entries(lines: Sequence[str]) -> list[list[Entry]]:
     """Returns lists of actions from text such as `F0 F1 BW0 F2+BW1.3`.
 
     Args:

@@ -19,9 +19,9 @@ import pandas as pd
 
 from engine.executions.arrays import Floats
 from engine.simulate.events import Durations, Sends, Timing, durations_from, replayed, sends_from
-from engine.simulate.order import Order, check_shape, order, order_of, parsed
+from engine.simulate.order import Order, check_shape, order, order_of, parse_entries
 from engine.simulate.paths import CriticalPath, critical_path
-from engine.simulate.residence import Residence, residence
+from engine.simulate.residence import Residence, count_residence
 from engine.simulate.schedules.contract import BACKWARD, FORWARD, KINDS, Placement, Rule, ScheduleError, Shape
 from engine.simulate.schedules.registry import rule
 from engine.simulate.waiting import idle_times
@@ -42,11 +42,11 @@ class Replay:
     remarks: tuple[str, ...] = ()
     """Sentences about frameworks that would refuse these numbers."""
     shape: Shape | None = None
-    """What the schedule was asked for; None for an order of one's own."""
+    """Inputs of the schedule; None for an order of the caller's own."""
 
     @property
     def ranks(self) -> list[str]:
-        """What every rank does, as text: `F0 F1 BW0`."""
+        """Return the actions of every rank, as text: `F0 F1 BW0`."""
         return self.order.lines
 
     @cached_property
@@ -56,7 +56,7 @@ class Replay:
 
     @cached_property
     def busy(self) -> Floats:
-        """By rank, the sum of its actions [s]; sends that occupy it are none of them."""
+        """Return the sum of each rank's actions [s]; sends that occupy it are not included."""
         spent: Floats = np.bincount(self.order.rank, weights=self._spent, minlength=self.order.ranks).astype(np.float64)
         return spent
 
@@ -75,8 +75,8 @@ class Replay:
 
     @cached_property
     def residence(self) -> Residence:
-        """What every rank holds after each of its entries."""
-        return residence(self.order)
+        """Return the memory that every rank holds after each of its entries."""
+        return count_residence(self.order)
 
     @property
     def peak_activations(self) -> list[int]:
@@ -105,7 +105,7 @@ class Replay:
 
         `pair` numbers overlapped pairs, whose two actions have one start and one end; it is -1 for others.
         """
-        return _tasks(self)
+        return _build_tasks(self)
 
     @cached_property
     def idle(self) -> pd.DataFrame:
@@ -231,7 +231,7 @@ def _own_order(
     lines: Sequence[str], stages: int, microbatches: int, chunks: int, times: Mapping[str, Any],
     sends: Mapping[str, Any] | Sends | None, placement: str | None,
 ) -> Replay:  # fmt: skip
-    """Returns a replay of lists of actions that somebody wrote."""
+    """Return a replay of the caller's own lists of actions."""
     if isinstance(lines, Mapping) or not isinstance(lines, Sequence):
         raise ScheduleError("schedule must be a name, or what every rank does as a list of texts.")
     placed = placement or Placement.LOOP
@@ -246,11 +246,11 @@ def _own_order(
     count = stages if home is Placement.BIDIRECTIONAL else stages * chunks
     durations, sent = durations_from(times, count), sends_from(sends)
     _one_execution(durations, sent)
-    built = order(parsed(lines), count, microbatches, home, chunks=chunks)
+    built = order(parse_entries(lines), count, microbatches, home, chunks=chunks)
     return Replay(None, built, durations, sent, replayed(built, durations, sent))
 
 
-def _tasks(found: Replay) -> pd.DataFrame:
+def _build_tasks(found: Replay) -> pd.DataFrame:
     """Returns the table of actions, rank by rank in their order."""
     built, timing = found.order, found.timing
     entries = np.concatenate(built.by_rank)

@@ -1,4 +1,4 @@
-"""What ranks hold while they do their lists: activations and gradients of weights that wait.
+"""Memory that ranks hold during their lists: activations and pending gradients of weights.
 
 One activation is that of one chunk of the model for one microbatch, held from the start of its forward. Three
 conventions: until the whole backward or the gradient of the weights ends, until the gradient of the input, and a share
@@ -18,7 +18,7 @@ from engine.simulate.events import Timing
 from engine.simulate.order import Order
 from engine.simulate.schedules.contract import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT
 
-__all__ = ["Residence", "held_over_time", "residence", "shared_peaks", "weighted_peaks"]
+__all__ = ["Residence", "count_residence", "held_over_time", "shared_peaks", "weighted_peaks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,18 @@ class Residence:
     peaks_pending: list[int]
 
 
-def residence(order: Order) -> Residence:
+def count_residence(order: Order) -> Residence:
     """Returns the peaks of an order, which do not depend on durations.
 
     Args:
         order: actions of every rank.
     """
-    gains, losses, early, waits = _changes(order)
+    gains, losses, early, waits = _count_changes(order)
     pending = waits.copy()
     found: tuple[list[int], list[int], list[int]] = ([], [], [])
     for entries in order.by_rank:
         for peaks, loss, gain in ((found[0], losses, gains), (found[1], early, gains)):
-            peaks.append(_peak(gain[entries], loss[entries]))
+            peaks.append(_peak_held(gain[entries], loss[entries]))
         found[2].append(int(np.maximum(np.cumsum(pending[entries]), 0).max(initial=0)))
     return Residence(*found)
 
@@ -53,7 +53,7 @@ def shared_peaks(order: Order, kept: float) -> list[float]:
         order: who does what in turn.
         kept: the share that stays until the gradient of the weights, from 0 to 1.
     """
-    gains, losses, early, _ = _changes(order)
+    gains, losses, early, _ = _count_changes(order)
     freed = (1.0 - kept) * early + kept * losses
     return [float((np.cumsum(gains[each] - freed[each]) + freed[each]).max(initial=0.0)) for each in order.by_rank]
 
@@ -71,9 +71,7 @@ def weighted_peaks(order: Order, sizes: Sequence[float]) -> list[float]:
         np.where(real & np.isin(order.kind, kinds), size, 0.0).sum(axis=1)
         for kinds in ((FORWARD,), (BACKWARD, WEIGHT_GRADIENT))
     )
-    return [
-        float((np.cumsum(gains[each] - losses[each]) + losses[each]).max(initial=0.0)) for each in order.by_rank
-    ]
+    return [float((np.cumsum(gains[each] - losses[each]) + losses[each]).max(initial=0.0)) for each in order.by_rank]
 
 
 def held_over_time(order: Order, timing: Timing, *, freed_at_input_gradient: bool = False) -> pd.DataFrame:
@@ -84,7 +82,7 @@ def held_over_time(order: Order, timing: Timing, *, freed_at_input_gradient: boo
         timing: when every entry starts and ends [s].
         freed_at_input_gradient: whether activations are freed with the gradient of the input, not of the weights.
     """
-    gains, losses, early, _ = _changes(order)
+    gains, losses, early, _ = _count_changes(order)
     loss = early if freed_at_input_gradient else losses
     frames = []
     for rank, entries in enumerate(order.by_rank):
@@ -97,13 +95,15 @@ def held_over_time(order: Order, timing: Timing, *, freed_at_input_gradient: boo
     return pd.concat(frames, ignore_index=True)
 
 
-def _peak(gain: Floats, loss: Floats) -> int:
+def _peak_held(gain: Floats, loss: Floats) -> int:
     """Returns the most held when each entry takes before it gives back."""
     return int((np.cumsum(gain - loss) + loss).max(initial=0))
 
 
-def _changes(order: Order) -> tuple[Floats, Floats, Floats, Floats]:
-    """Returns by entry what it takes, frees at the end, would free at the gradient of the input, and leaves to wait."""
+def _count_changes(order: Order) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the units that each entry takes, frees at its end, would free at the gradient of the input, and leaves
+    pending.
+    """
     real = (order.microbatch >= 0) & (order.microbatch < order.empty_from)
     kind = order.kind
 

@@ -43,7 +43,7 @@ LARGEST: Final = 40_000
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Who does what when.
+    """Tasks of every rank over time.
 
     `tasks`: one row per task: `stage` (the rank), `kind` (forward, backward, input gradient, weight gradient, exchange,
     optimizer), `chunk`, `microbatch` (both -1 for the last two), `start`, `end` [s], and `pair`, the number of the
@@ -63,11 +63,11 @@ class Schedule:
     skipped_microbatches: int = 0
     title: str = "1F1B"
     causes: pd.DataFrame | None = field(default=None, repr=False)
-    """Gaps with their causes, where the replay tells them: `rank`, `start`, `end`, `cause`, `of`."""
+    """Gaps with their causes, if the replay has them: `rank`, `start`, `end`, `cause`, `of`."""
 
     @property
     def end(self) -> float:
-        """Where the step ends on the axis of `tasks` [s]."""
+        """Return the end of the step on the axis of `tasks` [s]."""
         return self.step_time - self.skipped
 
     def idle(self) -> pd.DataFrame:
@@ -100,8 +100,8 @@ def schedule(
     """Returns the schedule of a feasible execution.
 
     Args:
-        execution: its fields and statistics, such as `Exploration.best` or a row of `evaluate_ids`; `schedule`
-            names the one that it runs, 1F1B or interleaved as Calculon has it where there is none.
+        execution: its fields and statistics, such as `Exploration.best` or a row of `evaluate_ids`; `schedule` names
+            the one that it runs, without it, 1F1B or interleaved as Calculon has it.
         num_blocks: of the model.
         most_tasks: forward and backward tasks to simulate; beyond that the repeating middle is left out, but never the
             filling and draining of the pipeline.
@@ -122,12 +122,12 @@ def schedule(
     known = rule("calculon-1f1b" if asked in _PLAIN else asked)
     shape = shape_of(known, stages, microbatches, chunks)
     kept = kept_microbatches(known, shape, most_tasks)
-    built = _built(known, replace(shape, microbatches=kept), forward_only=times.backward == 0.0)
-    lengths = _durations(times, shape, shares)
+    built = _build_order(known, replace(shape, microbatches=kept), forward_only=times.backward == 0.0)
+    lengths = _stage_durations(times, shape, shares)
     if model_stages:
         lengths = _own_durations(model_stages, execution, known)
     found = Replay(known, built, lengths, Sends(), replayed(built, lengths))
-    tasks = _tasks(found)
+    tasks = _name_tasks(found)
     omitted = microbatches - kept
     skipped = omitted * chunks * (times.forward + times.backward)
     reached = float(tasks["end"].max()) if len(tasks) else 0.0
@@ -140,7 +140,7 @@ def schedule(
         factor = room / reached
         tasks[["start", "end"]] *= factor
         reached = room
-    frame = pd.concat([tasks, _endings(tasks, times)], ignore_index=True)
+    frame = pd.concat([tasks, _build_endings(tasks, times)], ignore_index=True)
     frame = frame.sort_values(["stage", "start"], kind="stable").reset_index(drop=True)
     made = Schedule(
         stages=stages,
@@ -151,10 +151,10 @@ def schedule(
         cut=reached / 2.0 if omitted else math.inf,
         skipped=skipped,
         skipped_microbatches=omitted,
-        title=_title(known, chunks),
+        title=_schedule_title(known, chunks),
     )
     waits[["start", "end"]] *= factor
-    return replace(made, causes=_causes(made.idle(), waits, reached))
+    return replace(made, causes=_explain_gaps(made.idle(), waits, reached))
 
 
 def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: int = 0) -> Schedule:
@@ -169,17 +169,17 @@ def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: in
     return Schedule(
         stages=found.order.ranks, chunks=found.order.chunks,
         microbatches=found.order.empty_from + skipped_microbatches,
-        tasks=_tasks(found), step_time=step, cut=found.makespan / 2.0 if skipped_microbatches else math.inf,
+        tasks=_name_tasks(found), step_time=step, cut=found.makespan / 2.0 if skipped_microbatches else math.inf,
         skipped=step - found.makespan, skipped_microbatches=skipped_microbatches,
         title=found.rule.title if found.rule else "Own order", causes=found.idle,
     )  # fmt: skip
 
 
-def _causes(gaps: pd.DataFrame, waits: pd.DataFrame, reached: float) -> pd.DataFrame:
+def _explain_gaps(gaps: pd.DataFrame, waits: pd.DataFrame, reached: float) -> pd.DataFrame:
     """Returns the gaps of a step with why: as the replay says; slots of a last group that stay empty; or its end."""
     of_rank: dict[int, list[tuple[float, float, str, int]]] = {}
-    told = (waits[name].tolist() for name in ("rank", "start", "end", "cause", "of"))
-    for rank, start, end, cause, of in zip(*told, strict=True):
+    columns = (waits[name].tolist() for name in ("rank", "start", "end", "cause", "of"))
+    for rank, start, end, cause, of in zip(*columns, strict=True):
         of_rank.setdefault(rank, []).append((start, end, cause, of))
     rows = []
     for stage, start, end in zip(*(gaps[name].tolist() for name in ("stage", "start", "end")), strict=True):
@@ -189,14 +189,14 @@ def _causes(gaps: pd.DataFrame, waits: pd.DataFrame, reached: float) -> pd.DataF
     return pd.DataFrame(rows, columns=["rank", "start", "end", "cause", "of"])
 
 
-def _title(known: Rule, chunks: int) -> str:
+def _schedule_title(known: Rule, chunks: int) -> str:
     if known.name == "calculon-1f1b":
         return "interleaved 1F1B" if chunks > 1 else "1F1B"
     return known.title
 
 
-def _built(known: Rule, shape: Shape, *, forward_only: bool) -> Order:
-    """Returns the order, without its backwards where there are none."""
+def _build_order(known: Rule, shape: Shape, *, forward_only: bool) -> Order:
+    """Return the order, without backwards for inference."""
     if not forward_only:
         return order_of(known, shape)
     slots = known.slots(shape) if known.slots else shape.microbatches
@@ -206,7 +206,7 @@ def _built(known: Rule, shape: Shape, *, forward_only: bool) -> Order:
     return replace(built, empty_from=shape.microbatches)
 
 
-def _durations(times: ChunkTimes, shape: Shape, shares: Sequence[float] | None) -> Durations:
+def _stage_durations(times: ChunkTimes, shape: Shape, shares: Sequence[float] | None) -> Durations:
     """Returns durations by stage of the model; a backward splits in two halves where the schedule does."""
     stage = np.arange(shape.ranks * shape.chunks)
     short = (stage % shape.ranks >= shape.ranks - times.short_stages) & (stage // shape.ranks == shape.chunks - 1)
@@ -218,7 +218,7 @@ def _durations(times: ChunkTimes, shape: Shape, shares: Sequence[float] | None) 
 
 
 def _own_durations(stages: Sequence[ModelStage], execution: Mapping[Any, Any], known: Rule) -> Durations:
-    """Returns durations of stages that the cost model tells, with messages that show shared by both passes."""
+    """Return durations of the cost model's stages; exposed messages are shared by both passes."""
     passes = 2.0 * microbatches_of(execution) * int(execution["pipeline_interleaving"])
     late = float(execution.get("pp_comm_exposed_time") or 0.0) / passes
     forward, first, second, pair = (
@@ -229,7 +229,7 @@ def _own_durations(stages: Sequence[ModelStage], execution: Mapping[Any, Any], k
     return Durations(forward + late, first + late, second, first + second + late, together)
 
 
-def _tasks(found: Replay) -> pd.DataFrame:
+def _name_tasks(found: Replay) -> pd.DataFrame:
     """Returns the tasks of a replay in the words of pictures."""
     tasks = found.tasks
     return pd.DataFrame({
@@ -238,7 +238,7 @@ def _tasks(found: Replay) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def _endings(tasks: pd.DataFrame, times: ChunkTimes) -> pd.DataFrame:
+def _build_endings(tasks: pd.DataFrame, times: ChunkTimes) -> pd.DataFrame:
     """Gradient exchange and optimizer, on each stage after its last chunk."""
     found: list[tuple[int, str, int, int, float, float, int]] = []
     for stage, end in tasks.groupby("stage")["end"].max().items():

@@ -42,11 +42,11 @@ class StageReplay:
     stated: float
     """The same by the cost model's closed form [s]."""
     messages: float
-    """What messages add by replay [s]."""
+    """Time that messages add, by replay [s]."""
     stated_messages: float
-    """What messages add by the closed form [s]."""
+    """Time that messages add, by the closed form [s]."""
     besides: tuple[StepPart, ...]
-    """What comes besides the pipeline [s]."""
+    """Parts of a step other than the pipeline [s]."""
     total: float
     """The cost model's step, which all pages show [s]."""
 
@@ -129,7 +129,8 @@ def stage_times(stages: Sequence[ModelStage], *, pairs: bool) -> dict[str, list[
 def whole_makespan(
     known: Rule, ranks: int, microbatches: int, chunks: int, times: Mapping[str, Any], message: float = 0.0
 ) -> float:
-    """Returns the seconds of all microbatches through a pipeline, those of long schedules from their steady state [s].
+    """Return the time of all microbatches through a pipeline [s]; long schedules are extrapolated from their steady
+    state.
 
     Args:
         known: the schedule.
@@ -144,9 +145,7 @@ def whole_makespan(
     sends = {"mode": "overlap", "c": message} if message else None
 
     def of(number: int) -> float:
-        return replay(
-            known.name, stages=ranks, microbatches=number, chunks=chunks, times=times, sends=sends
-        ).makespan
+        return replay(known.name, stages=ranks, microbatches=number, chunks=chunks, times=times, sends=sends).makespan
 
     kept = kept_microbatches(known, shape_of(known, ranks, microbatches, chunks), MOST_ACTIONS)
     found = of(kept)

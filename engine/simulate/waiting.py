@@ -1,4 +1,4 @@
-"""Why ranks wait: every gap of a replay with its cause.
+"""Idle time of ranks: every gap of a replay with its cause.
 
 A rank that has not begun waits for the pipeline to fill, one that is done for it to drain. Between, it waits for the
 forward or the gradient of another rank, and for the send once that has ended; or it sends itself.
@@ -21,7 +21,7 @@ __all__ = ["Cause", "idle_times"]
 
 
 class Cause(StrEnum):
-    """Why a rank does nothing."""
+    """Cause of a rank's idle time."""
 
     FILL = "fill"
     """Its first input is not there."""
@@ -30,7 +30,7 @@ class Cause(StrEnum):
     GRADIENT = "gradient"
     """It waits for the gradient of another rank."""
     LATENCY = "latency"
-    """What it waits for is done and on its way."""
+    """The awaited result is done and on its way."""
     SEND = "send"
     """It is occupied by sending."""
     DRAIN = "drain"
@@ -49,23 +49,23 @@ def idle_times(order: Order, timing: Timing, sends: Sends) -> pd.DataFrame:
     least = 1e-9 * whole
     rows = []
     for rank, entries in enumerate(order.by_rank):
-        for start, end, cause, of in _gaps(order, timing, sends, entries.tolist(), whole):
+        for start, end, cause, of in _list_gaps(order, timing, sends, entries.tolist(), whole):
             if end - start > least:
                 rows.append((rank, start, end, cause.value, of))
     return pd.DataFrame(rows, columns=["rank", "start", "end", "cause", "of"])
 
 
-def _gaps(
+def _list_gaps(
     order: Order, timing: Timing, sends: Sends, entries: list[int], whole: float
 ) -> Iterator[tuple[float, float, Cause, int]]:
-    """Yields the gaps of one rank, also those of no length."""
+    """Yield the gaps of one rank, including gaps of zero length."""
     reached, begun = 0.0, False
     latency = 0.0 if sends.mode is Mode.NONE else float(np.asarray(sends.time))
     start, end, free = timing.start, timing.end, timing.free
     for entry in entries:
         at = float(start[entry])
         if at > reached:
-            source = _last(order, end, entry)
+            source = _find_last_source(order, end, entry)
             if not begun:
                 yield reached, at, Cause.FILL, -1 if source is None else int(order.rank[source])
             elif source is not None:
@@ -83,7 +83,7 @@ def _gaps(
     yield reached, whole, Cause.DRAIN if begun else Cause.FILL, -1
 
 
-def _last(order: Order, end: Floats, entry: int) -> int | None:
+def _find_last_source(order: Order, end: Floats, entry: int) -> int | None:
     """Returns the entry on another rank that ended last of those waited for."""
     sources = [int(each) for each in order.sources[entry] if each < len(order)]
     return max(sources, key=lambda each: float(end[each]), default=None)

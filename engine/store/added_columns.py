@@ -1,8 +1,8 @@
-"""Columns that are added to stored rows later: statistics that an exploration did not keep, evaluated since.
+"""Columns added to stored rows later: statistics that an exploration did not store, evaluated afterwards.
 
-They lie beside the rows, in their order, and a query that names one reads both. They are never needed: whatever is
-missing can be evaluated again. So the least lately read give way to others, none outlives the process that wrote them,
-and neither shards nor catalogue know of them.
+They are stored next to the rows, in their order, and a query that names one reads both. They are a cache: missing ones
+are evaluated again. So the least recently read give way to others, they end with the process that wrote them, and
+neither shards nor catalogue refer to them.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ from engine.store.errors import NotEvaluatedError, StoreAccessError, StoreError,
 from engine.store.files import StoreFiles
 
 MOST_BYTES: Final = 5 << 29
-"""What may lie beside the rows of one store [bytes], and what columns that are added at once may come to before they
-are compressed: all 77 of `calculon` for 4.3 million rows. On disk those take 10 bytes per row."""
+"""Largest size of the added columns of one store [bytes], and of columns added at once before compression: all 77 of
+`calculon` for 4.3 million rows. On disk those take 10 bytes per row."""
 MOST_IN_MEMORY: Final = 8
 """Columns that are added to rows in memory, which hold some 25 as wide."""
 SUFFIX: Final = ".added"
-"""What the folder of an exploration's added columns has behind its key."""
+"""Suffix after the key in the folder name of an exploration's added columns."""
 
 VALUE: Final = 8
 """Size of a value [bytes]."""
@@ -87,7 +87,7 @@ class Added(ABC):
 
     def __init__(self, most: int) -> None:
         self.most = most
-        """What is kept at most [bytes]."""
+        """Largest size of stored columns [bytes]."""
         self._lock = threading.Lock()
         self._kept: OrderedDict[_Column, int] = OrderedDict()  # bytes of each, the least lately read first
         self._read: Counter[_Column] = Counter()  # queries that read it now
@@ -95,12 +95,12 @@ class Added(ABC):
 
     @property
     def bytes(self) -> int:
-        """What is kept [bytes]."""
+        """Return the size of the stored columns [bytes]."""
         with self._lock:
             return sum(self._kept.values())
 
     def missing(self, key: str, names: Sequence[str]) -> list[str]:
-        """Returns those of the names that are not there, once each."""
+        """Return the names without a stored column, once each."""
         with self._lock:
             return [name for name in dict.fromkeys(names) if (key, name) not in self._kept]
 
@@ -151,7 +151,7 @@ class Added(ABC):
                     self._kept.move_to_end((key, name))
 
     def forget(self, key: str, names: Sequence[str] | None = None) -> None:
-        """Removes columns of an exploration, all by default; what is on its way to be added to it then fails."""
+        """Remove columns of an exploration, all by default; columns being added to it then fail."""
         with self._lock:
             if names is None:
                 self._removals[key] += 1
@@ -167,7 +167,9 @@ class Added(ABC):
             raise NotEvaluatedError(damaged)
 
     def _make_room(self, size: int) -> None:
-        """Remove the least lately read until so many bytes more have room; what is being read stays this time."""
+        """Remove the least recently read columns until so many more bytes have room; columns being read stay this
+        time.
+        """
         for column in [one for one in self._kept if not self._read[one]]:
             if sum(self._kept.values()) + size <= self.most:
                 return
@@ -187,7 +189,7 @@ class Added(ABC):
 
     @abstractmethod
     def _place(self, key: str, name: str) -> str:
-        """Where queries find a column."""
+        """Return the location at which queries find a column."""
 
     @abstractmethod
     def _drop(self, key: str, name: str) -> None: ...
@@ -198,7 +200,7 @@ class Added(ABC):
 
 
 class AddedFiles(Added):
-    """Columns added to the rows of a store: a Parquet file each, in folders `<key>.added` beside those of shards."""
+    """Columns added to the rows of a store: a Parquet file each, in folders `<key>.added` next to the shards."""
 
     def __init__(self, files: StoreFiles, *, read_only: bool, most: int = MOST_BYTES) -> None:
         super().__init__(most)
@@ -285,7 +287,7 @@ class ColumnFiles(AddedWriter):
             self.close()
 
     def path(self, name: str) -> Path:
-        """Tells where the file of a column is until it is published."""
+        """Return the path of a column's file until it is published."""
         return self._folder / file_of(name)
 
     def finish(self) -> None:

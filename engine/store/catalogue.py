@@ -1,4 +1,4 @@
-"""What a store's database says about its explorations: records, where their rows are, reductions; and their removal."""
+"""Explorations in a store's database: their records, the place of their rows, their reductions, and their removal."""
 
 import contextlib
 import datetime
@@ -34,24 +34,24 @@ class Record:
     """Executions that run: the number of stored rows."""
     infeasible_by_reason: dict[str, int]
     timings: dict[str, float]
-    """Seconds per phase, as whoever explored measured them [s]."""
+    """Seconds per phase, as measured by the explorer [s]."""
     created_at: datetime.datetime
     """When it was completed, UTC."""
     bytes: int
-    """Room taken by rows and reductions [bytes]; for rows in a table of the database file, the blocks they occupy by
-    now, and what is in its log only."""
+    """Room taken by rows and reductions [bytes]; for rows in a table of the database file, the blocks they occupy now,
+    plus their values in its log."""
     damage: str | None = None
-    """What is wrong with what is stored, in a sentence; None when it looks whole. What cannot be read is empty."""
+    """Sentence that describes damage to the stored data; None if it looks whole. Unreadable values are empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogued:
-    """What the catalogue says of one exploration, as far as it can be read."""
+    """Catalogue entry of one exploration, as far as it can be read."""
 
     record: Record
     """Without the room that it takes; `damage` is about the catalogue alone."""
     shards: list[Shard] | None
-    """None when the rows are in a table of the database, where earlier versions kept those of small explorations."""
+    """None if the rows are in a table of the database, where earlier versions stored small explorations."""
 
     @property
     def cost_model(self) -> str:
@@ -69,9 +69,9 @@ def records_of(database: Database, key: str | None, *active: set[duckdb.DuckDBPy
     where, parameters = ("", {}) if key is None else ("WHERE r.key = $key", {"key": checked_key(key)})
     sizes = f"SELECT r.key, sum(octet_length(content)) FROM reduction r {where} GROUP BY r.key"
     with database.cursor(*active) as cursor:
-        found = _catalogued(database, cursor, key)
+        found = _read_catalogue(database, cursor, key)
         reductions = dict(cursor.execute(sizes, parameters).fetchall())
-        inside = {one.record.key: _room(cursor, one.record.key) for one in found if _has_table(one)}
+        inside = {one.record.key: _table_room(cursor, one.record.key) for one in found if _has_table(one)}
     records = []
     for one in found:
         shards, name = one.shards or [], one.record.key
@@ -82,16 +82,16 @@ def records_of(database: Database, key: str | None, *active: set[duckdb.DuckDBPy
 
 
 def catalogued(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> Catalogued:
-    """Returns what the catalogue says of an exploration.
+    """Return the catalogue entry of an exploration.
 
-    Raises StoreError where there is none, and StoreCorruptError where what it says cannot be read.
+    Raises StoreError for an unknown key, and StoreCorruptError for an unreadable entry.
 
     Args:
         database: the open database.
         key: of the exploration.
     """
     with database.cursor(*active) as cursor:
-        found = _catalogued(database, cursor, checked_key(key))
+        found = _read_catalogue(database, cursor, checked_key(key))
     if not found:
         raise no_exploration(database, key)
     if found[0].record.damage is not None:
@@ -106,11 +106,11 @@ def all_catalogued(database: Database) -> dict[str, Catalogued]:
         database: the open database.
     """
     with database.cursor() as cursor:
-        return {one.record.key: one for one in reversed(_catalogued(database, cursor, None))}
+        return {one.record.key: one for one in reversed(_read_catalogue(database, cursor, None))}
 
 
-def _catalogued(database: Database, cursor: duckdb.DuckDBPyConnection, key: str | None) -> list[Catalogued]:
-    """Return what the catalogue says of one exploration, or of all, newest first.
+def _read_catalogue(database: Database, cursor: duckdb.DuckDBPyConnection, key: str | None) -> list[Catalogued]:
+    """Return the catalogue entry of one exploration, or of all, newest first.
 
     Times are read as numbers, because Python does not have all of them.
     """
@@ -123,11 +123,11 @@ def _catalogued(database: Database, cursor: duckdb.DuckDBPyConnection, key: str 
     found = [dict(zip(names, row, strict=True)) for row in result.fetchall()]
     # Only stores of earlier versions have rows in tables.
     there = [row["shards"] is None and _is_there(cursor, row["key"]) for row in found]
-    return [_read(database, row | {"has_table": table}) for row, table in zip(found, there, strict=True)]
+    return [_parse_row(database, row | {"has_table": table}) for row, table in zip(found, there, strict=True)]
 
 
 def _is_there(cursor: duckdb.DuckDBPyConnection, key: object) -> bool:
-    """Tells whether an exploration has a table of rows."""
+    """Return True if an exploration has a table of rows."""
     with contextlib.suppress(duckdb.CatalogException):
         if isinstance(key, str) and KEY_PATTERN.fullmatch(key):
             cursor.execute(IS_TABLE, {"table": f"rows_{key}"})
@@ -135,8 +135,8 @@ def _is_there(cursor: duckdb.DuckDBPyConnection, key: object) -> bool:
     return False
 
 
-def _read(database: Database, row: dict[str, Any]) -> Catalogued:
-    """Return a row of the catalogue as values; what cannot be read is empty, and the damage says what it is."""
+def _parse_row(database: Database, row: dict[str, Any]) -> Catalogued:
+    """Return a row of the catalogue as values; unreadable ones are empty, and the damage describes them."""
     key = str(row["key"] or "")
     said: list[str] = []
 
@@ -148,9 +148,9 @@ def _read(database: Database, row: dict[str, Any]) -> Catalogued:
             said.append(f"What the store {database.path} keeps as {name} of {whose} {problem}")
             return otherwise
 
-    value("key", _checked, None)
+    value("key", _check_stored_key, None)
     shards = None if row["shards"] is None else value("shards", partial(store_shards.from_json, key), [])
-    scenario = value("scenario", _scenario, {})
+    scenario = value("scenario", _parse_scenario, {})
     version = value("engine_version", store_text.text_of, "")
     total, feasible = (value(name, store_text.number_of, 0) for name in ("total", "feasible"))
     reasons = value("infeasible_by_reason", store_text.counts_of, {})
@@ -170,18 +170,18 @@ def _read(database: Database, row: dict[str, Any]) -> Catalogued:
 
 
 def _has_table(found: Catalogued) -> bool:
-    """Whether rows are in the database, as far as can be told."""
+    """Return True if rows are in the database, as far as the record shows."""
     return found.shards is None and found.record.damage is None
 
 
-def _checked(key: object) -> str:
+def _check_stored_key(key: object) -> str:
     try:
         return checked_key(key)  # type: ignore[arg-type]
     except StoreError:
         raise ValueError("is not a key") from None
 
 
-def _scenario(text: object) -> dict[str, Any]:
+def _parse_scenario(text: object) -> dict[str, Any]:
     found = store_text.object_of(text)
     try:
         fields_of(cost_model_in(found))
@@ -193,7 +193,7 @@ def _scenario(text: object) -> dict[str, Any]:
 def reductions_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConnection]) -> dict[str, pa.Table]:
     """Returns an exploration's reductions by name.
 
-    Raises StoreError where there is none, and StoreCorruptError where one is not what was written.
+    Raises StoreError for an unknown key, and StoreCorruptError for a reduction that was altered.
 
     Args:
         database: the open database.
@@ -207,11 +207,11 @@ def reductions_of(database: Database, key: str, *active: set[duckdb.DuckDBPyConn
         found = cursor.execute(text, {"key": checked_key(key)}).fetchall()
     if not found:
         raise no_exploration(database, key)
-    return {name: _reduction(database, key, name, rows, content) for name, rows, content, there in found if there}
+    return {name: _read_reduction(database, key, name, rows, content) for name, rows, content, there in found if there}
 
 
-def _reduction(database: Database, key: str, name: Any, rows: Any, content: Any) -> pa.Table:
-    """Return a reduction as a table that holds together, so that whoever reads it meets no error of Arrow's."""
+def _read_reduction(database: Database, key: str, name: Any, rows: Any, content: Any) -> pa.Table:
+    """Return a reduction as a validated table, so that readers meet no error of Arrow's."""
     with contextlib.suppress(pa.ArrowException, OSError, ValueError, MemoryError):
         table = pa.ipc.open_stream(content or b"").read_all()
         table.validate(full=True)
@@ -239,7 +239,7 @@ def loss(database: Database, key: str, entry: dict[str, Any]) -> str:
     Args:
         database: the open database.
         key: of the exploration.
-        entry: what the list of contents says of it.
+        entry: its entry in the list of contents.
     """
     when = entry["created_at"][:16].replace("T", " ")
     return (
@@ -250,9 +250,9 @@ def loss(database: Database, key: str, entry: dict[str, Any]) -> str:
 
 
 def delete(database: Database, key: str) -> None:
-    """Removes an exploration, however damaged: first its record, so that it is gone whatever happens then.
+    """Remove an exploration, however damaged: first its record, so that it stays removed if the process dies.
 
-    Shards that its record cannot name any more stay, for nobody knows whose they are.
+    Shards that its record no longer names stay, because their owner is unknown.
 
     Args:
         database: the open database.
@@ -270,7 +270,7 @@ def remove_rows(database: Database, key: str) -> None:
         key: of the exploration.
     """
     with database.cursor() as cursor:
-        found = _catalogued(database, cursor, key)
+        found = _read_catalogue(database, cursor, key)
     names = [shard.name for one in found for shard in one.shards or []]
     with database.transaction() as cursor:
         for table in ("exploration", "reduction"):
@@ -282,7 +282,7 @@ def remove_rows(database: Database, key: str) -> None:
     database.files.remove(names)
 
 
-def _room(cursor: duckdb.DuckDBPyConnection, key: str) -> int:
+def _table_room(cursor: duckdb.DuckDBPyConnection, key: str) -> int:
     """Return the room that a table of rows takes [bytes]: its blocks in the database file, and its values in the log.
 
     The log has values as they are, not compressed; tables of 168 to 4,104 rows took within 8 KiB and 5 % of this there.

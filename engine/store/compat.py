@@ -1,7 +1,7 @@
-"""What DuckDB and Arrow tell only by words, names of files and bytes.
+"""Information from DuckDB and Arrow that is available only as words, file names and bytes.
 
-Checked with DuckDB 2.0.0 and PyArrow 26.0.1. Both have few kinds of errors, so that what went wrong stands in the
-message; `tests/engine/test_compat.py` has each of them raised and fails where the words have changed.
+Checked with DuckDB 2.0.0 and PyArrow 26.0.1. Both have few classes of errors, so that only the message gives the cause;
+`tests/engine/test_compat.py` has each of them raised and fails where the words have changed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ DAMAGED: Final = (
     "corrupt", "could not read enough bytes", "no magic bytes", "too small to be a parquet", "parquet footer",
     "checksum", "failed to deserialize", "invalid parquet",
 )  # fmt: skip
-"""A database or a Parquet file does not hold what it should."""
+"""Messages for a database or a Parquet file with invalid content."""
 
 LOG_SUFFIX: Final = ".wal"
-"""What the name of a database's log has behind the database's."""
+"""Suffix of a database's log, after the name of the database."""
 LOG_BEGINS: Final = b"d\0b"
 """The field of a log that says what an entry is, and that this one has the version of the log."""
 SPILLED: Final = "duckdb_temp*"
-"""Names of what a query writes into the folder for what has no room in memory."""
+"""Names of files that a query spills into the folder when memory is short."""

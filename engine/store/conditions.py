@@ -17,8 +17,7 @@ STORED: Final = {column.name: column for column in (*columns.STORED_OF_ANY, *col
 shares of the step time are computed when they are asked for."""
 
 ASKABLE: Final = {column.name: column for column in (*columns.STATISTICS, *columns.EXTENSION_STATISTICS)} | STORED
-"""The columns that rows can be asked for once those of them that are not stored were added
-(`engine.store.added_columns`)."""
+"""Columns that rows can be asked for after missing ones were added (`engine.store.added_columns`)."""
 
 _COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
@@ -37,15 +36,15 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the rows of an exploration are."""
+    """Location of an exploration's rows."""
 
     scan: str
-    """What SQL reads them from: a table, or shards given as parameter `files`."""
+    """SQL source of the rows: a table, or shards given as parameter `files`."""
     stored: Mapping[str, str]
     """SQL of every column of `STORED`, by name."""
     files: list[str] | None = None
     beside: bool = True
-    """Whether added columns are in files of their own; else they are in the table."""
+    """True if added columns are in separate files; else they are in the table."""
 
     def clause(self, names: Iterable[str], added: Sequence[str]) -> str:
         """Returns the FROM clause with some of the columns and the id: naming all of them takes DuckDB longer than to
@@ -54,14 +53,14 @@ class Source:
         scans = [f"{self.scan} AS stored"]
         if self.beside:  # in the order of the rows, so that no key has to be looked up
             scans += [f"read_parquet($added_{number}) AS added_{number}" for number in range(len(added))]
-        return f"(SELECT {', '.join([*chosen, *map(quoted, added)])} FROM {' POSITIONAL JOIN '.join(scans)})"
+        return f"(SELECT {', '.join([*chosen, *map(quote_identifier, added)])} FROM {' POSITIONAL JOIN '.join(scans)})"
 
 
 class Query:
     """The FROM and WHERE part of a query, with its parameters."""
 
     def __init__(self, source: Source, where: Sequence[Condition] = (), names: Iterable[str] = ()) -> None:
-        """`names` are the columns that the query asks for besides those of its conditions."""
+        """`names` are the columns that the query asks for in addition to the columns of its conditions."""
         self.parameters: dict[str, Any] = {} if source.files is None else {"files": source.files}
         wanted = [Condition(*condition) for condition in where]
         conditions = [self._condition(number, condition) for number, condition in enumerate(wanted)]
@@ -86,10 +85,10 @@ class Query:
         places = []
         for position, value in enumerate(values):
             name = f"value_{number}_{position}"
-            self.parameters[name] = _accepted(column, condition.operator, value)
+            self.parameters[name] = _check_value(column, condition.operator, value)
             places.append(f"${name}")
         right = f"({', '.join(places)})" if several else places[0]
-        return f"{quoted(column.name)} {condition.operator.upper()} {right}"
+        return f"{quote_identifier(column.name)} {condition.operator.upper()} {right}"
 
 
 def source_of_shards(cost_model: str, files: list[str], there: Collection[str] | None = None) -> Source:
@@ -101,14 +100,15 @@ def source_of_shards(cost_model: str, files: list[str], there: Collection[str] |
         there: as for `source_of_table`.
     """
     selected = {
-        column.name: _neutral(column)
+        column.name: _neutral_column(column)
         if _is_missing(column, there)
-        else f"CAST({quoted(column.name)} AS {columns.duckdb_type(column)}) AS {quoted(column.name)}"
+        else f"CAST({quote_identifier(column.name)} AS {columns.duckdb_type(column)}) "
+        f"AS {quote_identifier(column.name)}"
         if column.choices
-        else quoted(column.name)
+        else quote_identifier(column.name)
         for column in columns.stored_of(cost_model)
     }
-    return Source("read_parquet($files)", selected | _further(cost_model), files)
+    return Source("read_parquet($files)", selected | _build_missing_columns(cost_model), files)
 
 
 def source_of_table(
@@ -124,39 +124,39 @@ def source_of_table(
         beside: whether added columns are in files beside it.
     """
     selected = {
-        column.name: _neutral(column) if _is_missing(column, there) else quoted(column.name)
+        column.name: _neutral_column(column) if _is_missing(column, there) else quote_identifier(column.name)
         for column in columns.stored_of(cost_model)
     }
-    return Source(table, selected | _further(cost_model), beside=beside)
+    return Source(table, selected | _build_missing_columns(cost_model), beside=beside)
 
 
-def _further(cost_model: str) -> dict[str, str]:
+def _build_missing_columns(cost_model: str) -> dict[str, str]:
     """SQL of the columns that rows of a cost model do not have, by name, so that every question can be asked of every
     row."""
     there = {column.name for column in columns.stored_of(cost_model)}
     found = {}
     for column in STORED.values():
         if column in columns.SHARES:
-            parts = " + ".join(map(quoted, columns.parts_of(column.name, cost_model)))
-            found[column.name] = f"({parts}) / {quoted('total_time')} AS {quoted(column.name)}"
+            parts = " + ".join(map(quote_identifier, columns.parts_of(column.name, cost_model)))
+            found[column.name] = f"({parts}) / {quote_identifier('total_time')} AS {quote_identifier(column.name)}"
         elif column.name not in there:
-            found[column.name] = _neutral(column)
+            found[column.name] = _neutral_column(column)
     return found
 
 
 def _is_missing(column: columns.Column, there: Collection[str] | None) -> bool:
-    """Whether rows do not have a field beyond the 23."""
+    """Return True if rows lack a field beyond the 23."""
     return there is not None and column.name not in there and column.name in columns.NEUTRAL_EXTENSIONS
 
 
-def _neutral(column: columns.Column) -> str:
-    return f"{columns.duckdb_neutral(column)} AS {quoted(column.name)}"
+def _neutral_column(column: columns.Column) -> str:
+    return f"{columns.duckdb_neutral(column)} AS {quote_identifier(column.name)}"
 
 
 def askable_column(name: str) -> columns.Column:
-    """Returns a column that rows can be asked for.
+    """Return a column that rows can be asked for.
 
-    Raises UnknownColumn where there is none, and StoreError where it is known but no figure of a row.
+    Raises UnknownColumn for an unknown name, and StoreError for a column that rows do not have.
 
     Args:
         name: of the column.
@@ -181,7 +181,7 @@ def askable_names(names: Sequence[str] | None, cost_model: str) -> list[str]:
     return list(dict.fromkeys(askable_column(name).name for name in names))
 
 
-def numeric(name: str) -> str:
+def numeric_column(name: str) -> str:
     """Returns a column's values as SQL of type DOUBLE. Raises StoreError for a text column.
 
     Args:
@@ -190,10 +190,10 @@ def numeric(name: str) -> str:
     column = askable_column(name)
     if column.dtype == "str":
         raise StoreError(f"The column {name} holds text: a numeric column is needed here.")
-    return f"CAST({quoted(name)} AS DOUBLE)"
+    return f"CAST({quote_identifier(name)} AS DOUBLE)"
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """Returns a register name as an SQL identifier.
 
     Args:
@@ -202,16 +202,16 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def selection(names: Sequence[str]) -> str:
+def select_list(names: Sequence[str]) -> str:
     """Returns the column names as an SQL list without repetitions.
 
     Args:
         names: of columns of the register.
     """
-    return ", ".join(quoted(name) for name in dict.fromkeys(names))
+    return ", ".join(quote_identifier(name) for name in dict.fromkeys(names))
 
 
-def ordering(order_by: Sequence[tuple[str, Direction]]) -> str:
+def order_list(order_by: Sequence[tuple[str, Direction]]) -> str:
     """Returns an ORDER BY list that ends with the id, so that every order is total and repeatable.
 
     Args:
@@ -223,8 +223,8 @@ def ordering(order_by: Sequence[tuple[str, Direction]]) -> str:
         if direction not in ("ascending", "descending"):
             raise StoreError(f"The direction {direction!r} of {name} is unknown: use ascending or descending.")
         if column.dtype == "float64":
-            terms.append(f"isnan({quoted(name)})")
-        terms.append(f"{quoted(name)} {'ASC' if direction == 'ascending' else 'DESC'}")
+            terms.append(f"isnan({quote_identifier(name)})")
+        terms.append(f"{quote_identifier(name)} {'ASC' if direction == 'ascending' else 'DESC'}")
     return ", ".join([*terms, "id"])
 
 
@@ -244,7 +244,7 @@ def _is_sequence(value: object) -> bool:
     return isinstance(value, Sequence | np.ndarray | set | frozenset) and not isinstance(value, str | bytes)
 
 
-def _accepted(column: columns.Column, operator: str, value: object) -> bool | int | float | str:
+def _check_value(column: columns.Column, operator: str, value: object) -> bool | int | float | str:
     """Return a condition's value as a plain Python value of the column's kind; raises StoreError when it is not one."""
     plain = value.item() if isinstance(value, np.generic) else value
     ordered = operator not in ("=", "!=", "in", "not in")

@@ -1,9 +1,9 @@
-"""A second list of what a store holds, in a file beside it: tells what was lost where the database cannot.
+"""A second list of a store's explorations, in a separate file: shows losses that the database cannot show.
 
-DuckDB keeps the latest changes in a log. Where that was cut short, or is missing, it opens without a word and without
-them. So each exploration is put down here as well, after it was stored, and struck out before it is removed: whatever
-is on this list but not in the database was lost. The file has one line for each of these, with a checksum; a last line
-that is cut short is no loss, for it says only what the database says, too.
+DuckDB keeps the latest changes in a log. If the log was cut short, or is missing, DuckDB opens without a message and
+without them. So each exploration is listed here as well, after it was stored, and removed from the list before its own
+removal: an exploration that is on this list but not in the database was lost. The file has one line for each of these
+events, with a checksum; a last line that is cut short is no loss, because the database has it too.
 """
 
 import contextlib
@@ -22,24 +22,24 @@ from engine.store import text as store_text
 SUFFIX: Final = ".contents"
 _MARK: Final = "Contents of the Shardscape store {}\n"
 IDENTITY: Final = re.compile("[0-9a-f]{32}")
-"""What tells a store from others."""
+"""Identity that distinguishes a store from others."""
 _SPARE_LINES: Final = 100
-"""Lines that say nothing any more and are not worth writing the file anew."""
+"""Number of obsolete lines that do not yet justify rewriting the file."""
 
 
 class Contents:
     """The list of one store. Any number of threads may use it at once."""
 
     def __init__(self, path: Path) -> None:
-        """Read the list at `path`, of whichever store it is.
+        """Read the list at `path`, of any store.
 
-        A file of somebody else is left alone, and there is no list then.
+        A foreign file is not changed, and there is no list then.
         """
         self.path: Final = path
         self.identity = ""
         """The store that the list is of; empty where there is no list, or its first line is damaged."""
         self.entries: dict[str, dict[str, Any]] = {}
-        """What was stored: `created_at` as text and `scenario`, by key."""
+        """Stored explorations: `created_at` as text and `scenario`, by key."""
         self.damaged = 0
         """Lines that cannot be read."""
         self._lock = threading.Lock()
@@ -52,23 +52,23 @@ class Contents:
         # An empty file is what a full disk or a death left of a list that was begun.
         empty = here and not content and path.is_file() and not path.is_symlink()
         self.ours: Final = not here or empty or content.startswith(_MARK.split("{")[0].encode())
-        """Whether there is a list, or can be one."""
+        """True if there is a list, or one can be created."""
         if self.ours and content:
             self._read(content)
 
     @property
     def names_anything(self) -> bool:
-        """Whether there is an exploration on the list, or a line that may have named one."""
+        """Return True if an exploration is on the list, or a line may have named one."""
         return bool(self.entries or self.damaged)
 
     def shares(self, stored: Mapping[str, tuple[int | None, str | None]]) -> bool:
-        """Whether an exploration on the list is one of those stored, and not merely of the same scenario.
+        """Return True if an exploration on the list is stored, and not merely one of the same scenario.
 
         stored: as for `agree_with`.
         """
         for key, (at, _) in stored.items():
             with contextlib.suppress(ValueError):
-                if self.entries.get(key, {}).get("created_at") == _written(at):
+                if self.entries.get(key, {}).get("created_at") == _format_time(at):
                     return True
         return False
 
@@ -142,24 +142,24 @@ class Contents:
                 self._lines = self._whole = 0
 
     def lost(self, stored: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Returns what is on the list but not stored."""
+        """Return the entries on the list that are not stored."""
         there = set(stored)
         return {key: entry for key, entry in self.entries.items() if key not in there}
 
     def agree_with(self, stored: Mapping[str, tuple[int | None, str | None]]) -> None:
-        """Puts down what is stored but not on the list: it was stored just before a process died, or by older code.
+        """List explorations that are stored but missing here: stored just before a process died, or by older code.
 
-        stored: when [microseconds since 1970], and the scenario as JSON, by key; what is damaged is not put down.
+        stored: time [microseconds since 1970], and the scenario as JSON, by key; damaged ones are not listed.
         """
         new = {}
         for key, (at, text) in stored.items():
             with contextlib.suppress(ValueError):
                 if key not in self.entries:
-                    new[key] = {"created_at": _written(at), "scenario": store_text.object_of(text)}
+                    new[key] = {"created_at": _format_time(at), "scenario": store_text.object_of(text)}
         with self._lock, contextlib.suppress(OSError):
             self.entries |= new
             if self._lines > 2 * len(self.entries) + _SPARE_LINES and not self.lost(stored):
-                self._lines = self._whole = 0  # writes everything anew
+                self._lines = self._whole = 0  # writes the whole file again
                 new = self.entries
             self._append(*({"key": key, **entry} for key, entry in new.items()))
 
@@ -182,6 +182,6 @@ class Contents:
         self._lines += len(lines)
 
 
-def _written(at: int | None) -> str:
+def _format_time(at: int | None) -> str:
     """Return a time as the list has it. Raises ValueError. at: microseconds since 1970."""
     return store_text.time_of(at).replace(tzinfo=None).isoformat()

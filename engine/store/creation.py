@@ -61,7 +61,7 @@ COLUMNS_OF_TABLE: Final = "SELECT name, type FROM pragma_table_info($table)"
 
 
 def columns_digest() -> str:
-    """Returns a short digest of the stored columns, which tells stores written with another register apart."""
+    """Return a short digest of the stored columns, which distinguishes stores written with another register."""
     return f"{zlib.crc32(columns.ddl('rows', columns.cost_model_in({})).encode()):08x}"
 
 
@@ -76,14 +76,14 @@ def columns_of_tables() -> set[tuple[str, str, str]]:
 
 
 def checked_path(path: Path, *, read_only: bool, rebuild: bool = False) -> Path:
-    """Returns the real path, after the checks whose outcome DuckDB would word less clearly or act on unasked.
+    """Return the real path, after checks for cases that DuckDB reports less clearly or acts on unasked.
 
-    Nothing is opened: what has no end, such as a pipe, would never be read.
+    Nothing is opened: reading an endless file, such as a pipe, would never finish.
 
     Args:
         path: as it was given.
         read_only: whether the store is only to be read.
-        rebuild: whether a missing database is made next to what remains of its store.
+        rebuild: whether a missing database is made next to the remains of its store.
     """
     try:
         path = path.resolve()
@@ -91,7 +91,7 @@ def checked_path(path: Path, *, read_only: bool, rebuild: bool = False) -> Path:
         kind = path.stat().st_mode if path.exists() else None
         if kind is None and not rebuild:
             check_nothing_remains(path, contents_of(path), rows_of(path))
-        # DuckDB takes whatever is there for its log: waits for a pipe, writes through a link, and removes it.
+        # DuckDB takes any file of this name for its log: waits for a pipe, writes through a link, and removes it.
         if log and (kind is None or not log_of(path).is_file() or log_of(path).is_symlink()):
             raise _in_the_way(path)
         if kind is not None and stat.S_ISDIR(kind):
@@ -120,7 +120,7 @@ def checked_path(path: Path, *, read_only: bool, rebuild: bool = False) -> Path:
 
 
 def log_of(path: Path) -> Path:
-    """Tells where DuckDB keeps the latest changes of a store.
+    """Return the path at which DuckDB keeps the latest changes of a store.
 
     Args:
         path: of the store.
@@ -147,13 +147,16 @@ def rows_of(path: Path) -> Path:
 
 
 def check_log(path: Path) -> None:
-    """Makes sure that the log of a store is one, before DuckDB opens it: an end that makes no sense is a log cut short
-    to it.
+    """Check that the log of a store is a DuckDB log, before DuckDB opens it.
 
-    Nobody may have the store open: closing a file that is open gives away its lock. Raises a StoreError.
+    DuckDB takes an end that makes no sense for a log that was cut short. The store must be closed: closing a file that
+    is open releases its lock.
 
     Args:
         path: of the store.
+
+    Raises:
+        StoreError: the log is another kind of file, or cannot be read.
     """
     try:
         begin = b""
@@ -171,7 +174,7 @@ def _in_the_way(path: Path) -> StoreAccessError:
     )
 
 
-def create(path: Path, lock: StoreLock, identity: str) -> None:
+def create_store(path: Path, lock: StoreLock, identity: str) -> None:
     """Makes an empty store under a temporary name and gives it its own name only when it is whole and on disk.
 
     Args:

@@ -30,7 +30,7 @@ from engine.store.creation import (
     columns_digest,
     columns_of_tables,
     contents_of,
-    create,
+    create_store,
     remove_half_made,
     rows_of,
 )
@@ -49,18 +49,18 @@ from engine.store.open_stores import open_databases, return_later
 from engine.store.remains import check_nothing_remains, foreign_database
 
 MEMORY: Final = 128
-"""What DuckDB may keep in memory [MiB]: left alone it takes most of the machine over time, for tables that it could
-read again at hardly any cost."""
+"""Memory limit of DuckDB [MiB]: without one it takes most of the machine over time, for tables that it could read again
+at hardly any cost."""
 SORTING: Final = 384
-"""How much more it may take while it sorts many rows [MiB]. What is larger spills to disk beside the file, but a sort
-of 3.7 M rows fails with 128 MiB."""
+"""Additional memory while it sorts many rows [MiB]. Larger sorts spill to disk next to the file, but a sort of 3.7 M
+rows fails with 128 MiB."""
 
 _NO_EXTENSIONS: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
-"""Asked to open a SQLite file, DuckDB would fetch an extension from the network. A connection that somebody else in
-this process made without these keeps ours from being made, too."""
+"""Settings that prevent DuckDB from downloading an extension when asked to open a SQLite file. An open connection of
+this process without these settings keeps ours from being made, too."""
 
 
 def rows_table(key: str) -> str:
@@ -95,7 +95,7 @@ class Database:
         self.read_only = read_only
         self.folder = rows_of(path)
         self.files = StoreFiles(self.folder, self.transaction)
-        """What lies beside the file."""
+        """Files next to the database file."""
         self.added = AddedFiles(self.files, read_only=read_only)
         """Columns that are evaluated after an exploration."""
         self.verified: dict[Path, tuple[tuple[int, ...], str | None]] = {}
@@ -115,12 +115,12 @@ class Database:
                 if not path.exists():
                     if not rebuild:
                         check_nothing_remains(path, contents_of(path), self.folder)
-                    create(path, self._lock, Contents(contents_of(path)).identity or uuid.uuid4().hex)
+                    create_store(path, self._lock, Contents(contents_of(path)).identity or uuid.uuid4().hex)
             check_log(path)
             self._connection = self._connect()
             try:
                 self.contents = Contents(contents_of(path))
-                """What is stored, a second time."""
+                """Second list of the stored explorations."""
                 self.identity = self._checked_identity(rebuild)
                 self._lock_down()
                 if not read_only:
@@ -136,10 +136,10 @@ class Database:
 
     @classmethod
     def acquire(cls, path: Path, *, read_only: bool, rebuild: bool = False) -> "Database":
-        """Returns the database at `path`, opening it or sharing it with the other stores of this process.
+        """Return the database at `path`, opening it or sharing it with the other stores of this process.
 
-        A store that only reads may share a database opened for writing. Raises a StoreError that says what is wrong
-        with the path. rebuild: see `Store`.
+        A store that only reads may share a database opened for writing. Raises a StoreError that explains why the path
+        is refused. rebuild: see `Store`.
         """
         path = checked_path(path, read_only=read_only, rebuild=rebuild)
         with open_databases() as databases:
@@ -175,7 +175,7 @@ class Database:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Keeps the file open, whatever the stores on it do."""
+        """Keep the file open even if the stores on it are closed."""
         with open_databases():
             self._users += 1
         try:
@@ -191,9 +191,9 @@ class Database:
 
     @contextlib.contextmanager
     def cursor(self, *active: set[duckdb.DuckDBPyConnection]) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Gives a cursor for one query and turns its errors into StoreErrors.
+        """Yield a cursor for one query and turn its errors into StoreErrors.
 
-        While the query runs the cursor is a member of the sets `active`, for whoever may want to interrupt it.
+        While the query runs the cursor is a member of the sets `active`, so that others can interrupt it.
         """
         if self._process_id != os.getpid():
             raise StoreError(f"The store {self.path} was open when this process was forked: open it again here.")
@@ -229,7 +229,7 @@ class Database:
                 self._set_memory()
 
     def _set_memory(self) -> None:
-        """Tell DuckDB what it may take now. Less than other queries hold has to wait for the next time."""
+        """Set DuckDB's memory limit. A limit below the memory of other queries waits for the next time."""
         wanted = MEMORY + SORTING * self._sorts
         if wanted == self._memory:
             return
@@ -274,8 +274,8 @@ class Database:
             raise explain(error, self.path) from error
 
     def _checked_identity(self, rebuild: bool) -> str:
-        """Makes sure that the database is a store of this layout and these columns, and the one whose explorations the
-        list of contents names; returns what tells it from others."""
+        """Check that the database is a store of this layout and these columns, with the explorations of its list of
+        contents; return its identity."""
         expected = {"application": "shardscape", "layout": LAYOUT, "columns": columns_digest()}
         with self.cursor() as cursor:
             try:
@@ -315,11 +315,11 @@ class Database:
         return self.contents.identity if self._has_listed(rebuild) and self.contents.identity else uuid.uuid4().hex
 
     def _has_listed(self, rebuild: bool) -> bool:
-        """Whether the list of contents may be that of this database, or shall be."""
+        """Return True if the list of contents may belong to this database, or is to be taken over."""
         return rebuild or not self.contents.names_anything or self.contents.shares(self.stored())
 
     def _check_tables(self, without: set[str]) -> None:
-        """Make sure that the tables are those that `create` makes, so that what is asked of them can be asked."""
+        """Check that the tables are as `create_store` makes them, so that queries can rely on them."""
         expected = {(table, *rest) for table, *rest in columns_of_tables() if table not in without}
         found: set[tuple[str, ...]] = set()
         with self.cursor() as cursor:
@@ -341,7 +341,7 @@ class Database:
             cursor.execute("INSERT INTO meta VALUES ('identity', $identity)", {"identity": identity})
 
     def stored(self) -> dict[str, tuple[int | None, str | None]]:
-        """Tells when each exploration was stored [microseconds since 1970], and its scenario as JSON, by key."""
+        """Return when each exploration was stored [microseconds since 1970], and its scenario as JSON, by key."""
         text = "SELECT key, epoch_us(created_at), scenario FROM exploration WHERE key IS NOT NULL"
         with self.cursor() as cursor:
             return {key: (created_at, scenario) for key, created_at, scenario in cursor.execute(text).fetchall()}
@@ -368,8 +368,7 @@ class Database:
             cursor.execute("SET lock_configuration = true")
 
     def _spilled(self) -> Path:
-        """The folder for what a sort has no memory for: beside the file under a name that nobody else gives a folder.
-        Where the store is only read, and perhaps by several, it is elsewhere."""
+        """Return the folder into which sorts spill: next to the file under a name that no other program uses."""
         if self.read_only:
             return Path(tempfile.gettempdir()) / f"shardscape-{uuid.uuid4().hex}.tmp"
         return self.path.with_name(f"{self.path.name}.{self.identity}.tmp")

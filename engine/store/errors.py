@@ -1,4 +1,4 @@
-"""What can go wrong with a result store, and how a database's own words become one clear sentence."""
+"""Errors of a result store, and their translation from a database's words into one clear sentence."""
 
 import errno
 import re
@@ -11,7 +11,7 @@ import duckdb
 from engine.store import compat
 
 ADVICE: Final = "`shardscape store check` with --repair explores it again, with --drop removes the exploration."
-"""What helps where an exploration is damaged."""
+"""Remedy for a damaged exploration."""
 
 
 class StoreError(ValueError):
@@ -55,7 +55,7 @@ class StoreLossWarning(UserWarning):
 
 
 class NotEvaluatedError(StoreError):
-    """Rows were asked for statistics that are not stored and that nobody has had evaluated, or that gave way since."""
+    """Rows were asked for statistics that are not stored and were not evaluated, or whose columns gave way since."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(
@@ -85,7 +85,7 @@ _NO_ROOM = {
 
 
 def has_no_room(error: OSError) -> bool:
-    """Tells whether an error of the system says that a file cannot grow.
+    """Return True if an error of the system means that a file cannot grow.
 
     Args:
         error: as it was raised.

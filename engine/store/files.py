@@ -20,19 +20,19 @@ import duckdb
 from engine.store.errors import StoreAccessError, explain
 
 ROOT: Final = "./"
-"""Name of the folder itself among those that were made; names of folders end so."""
+"""Name of the folder itself in the list of created folders; names of folders end so."""
 
 TABLE: Final = "CREATE TABLE made (name VARCHAR NOT NULL);"
 
 _FOLDER: Final = re.compile(r"[0-9a-z][0-9a-z_.-]*/")
 _FILE: Final = re.compile(r"[0-9a-z][0-9a-z_.-]*/[0-9a-z][0-9a-z_.-]*")
-"""What a store gives for names; whatever else a file that others made has on its list leads elsewhere."""
+"""Names that a store gives its files; any other name on a foreign file's list leads elsewhere."""
 
 _Transaction = Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]
 
 
 class StoreFiles:
-    """What one store made in its folder; names are relative to that. Any number of threads may use it at once."""
+    """Files that one store made in its folder, by relative name. Safe to use from several threads."""
 
     def __init__(self, folder: Path, transaction: _Transaction) -> None:
         self.folder: Final = folder
@@ -95,7 +95,7 @@ class StoreFiles:
             self._remove(files, [name for name in recorded if name in folders or name == ROOT])
 
     def sweep(self) -> None:
-        """Removes everything that is recorded and belongs to no exploration; called when nobody else writes."""
+        """Remove everything that is recorded and belongs to no exploration; only while no other process writes."""
         with self._lock:
             recorded = self._recorded()
             self._remove(
@@ -103,7 +103,7 @@ class StoreFiles:
             )
 
     def strangers(self, known: Iterable[str]) -> list[Path]:
-        """Returns what is in the folder but neither recorded nor among the files known."""
+        """Return entries of the folder that are neither recorded nor among the known files."""
         ours = {*self._recorded(), *known}
         folders = {f"{name.split('/')[0]}/" for name in ours}
         found = []
@@ -120,7 +120,7 @@ class StoreFiles:
             return [name for (name,) in cursor.execute(text).fetchall()]
 
     def _make(self, name: str) -> None:
-        """Make a folder; one that could not be made, or that somebody else made meanwhile, is not on record."""
+        """Make a folder; one that cannot be made, or that another process made meanwhile, is not recorded."""
         self.claim([name])
         try:
             (self.folder / name).mkdir()
@@ -136,7 +136,7 @@ class StoreFiles:
             self.disclaim(gone)
 
     def _unlink(self, name: str) -> bool:
-        """Remove a file; returns False when it is there still. What is no file, or behind a link, is not ours."""
+        """Remove a file; return False if it is still there. Links, and anything but a file, are not ours."""
         path = self.folder / name
         if not (is_name(name) and _is_folder(self.folder) and _is_folder(path.parent)):
             return True
@@ -161,16 +161,16 @@ class StoreFiles:
 
 
 def is_name(name: object) -> bool:
-    """Tells whether something may be the name of a file that a store has made.
+    """Return True if a value can be the name of a file that a store has made.
 
     Args:
-        name: whatever a record says.
+        name: value from a record.
     """
     return isinstance(name, str) and _FILE.fullmatch(name) is not None
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether a path is a folder itself, not a link to one."""
+    """Return True if a path is a folder itself, not a link to one."""
     try:
         return stat.S_ISDIR(path.lstat().st_mode)
     except OSError:

@@ -1,7 +1,7 @@
-"""Tables of single results beside the explorations: one row per key, put in once and found again.
+"""Tables of single results next to the explorations: one row per key, stored once and looked up.
 
-For grids that are no explorations of a scenario, whose rows are evaluated one by one and looked up by what they are
-of. The file stays a store: such tables are named apart from those of the catalogue and of rows.
+For grids that do not explore a scenario, whose rows are evaluated one by one and looked up by their inputs. The
+file stays a store: such tables are named differently from tables of the catalogue and of rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class KeyedTable:
     """One such table of a store. Made by `Store.keyed`; its methods may be called from any thread."""
 
     def __init__(self, database: Database, name: str, schema: pa.Schema, *, read_only: bool) -> None:
-        """The table `keyed_<name>` with a column `key` and those of `schema` (int64, float64, string).
+        """Open the table `keyed_<name>` with a column `key` and the columns of `schema` (int64, float64, string).
 
         Raises StoreError for a name or a type that no column can have, and for a table of other columns.
         """
@@ -47,7 +47,7 @@ class KeyedTable:
         self._exists = self._checked(name)
 
     def _checked(self, name: str) -> bool:
-        """Tells whether the table is there; raises where it is another."""
+        """Return True if the table exists; raise for a table with other columns."""
         found: list[str] = []
         with self._database.cursor() as cursor, contextlib.suppress(duckdb.CatalogException):
             found = [column for column, _ in cursor.execute(COLUMNS_OF_TABLE, {"table": f"keyed_{name}"}).fetchall()]

@@ -1,13 +1,13 @@
 """The lock of a store: held by one process that writes, or by several that read, for as long as they have it open.
 
-DuckDB locks its file, too, but such a lock (`fcntl`) ends with any descriptor of the file that its process closes: of a
-copy that somebody makes, for example. This one is a `flock` on a file of its own beside the store. It belongs to one
-descriptor that nobody else has, and ends with the process whatever becomes of that; so a lock file that a dead process
-left holds nothing up. Descriptors are not inherited by programs that are started, and a forked process lets go of them.
+DuckDB locks its file, too, but such a lock (`fcntl`) ends when its process closes any descriptor of the file, for
+example after copying it. This one is a `flock` on a separate file next to the store. It belongs to one descriptor,
+which is private, and ends with the process in any case; so the lock file of a dead process blocks nothing. Descriptors
+are not inherited by programs that are started, and a forked process releases them.
 
-The lock file says who holds the store, and which file is being made, so that whoever comes after a death can remove it.
-It appears with these words and with its lock, and changes in one piece, so that nobody takes one that is being written
-for a file of somebody else's. What is empty, or says something else, is such a file and stays as it is.
+The lock file names the process that holds the store, and the file that is being made, so that the next process can
+remove it after a crash. It appears with these words and with its lock, and changes atomically, so that an unfinished
+one is never taken for a foreign file. A file that is empty, or has other content, is foreign and is not changed.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ SUFFIX: Final = ".lock"
 _MARK: Final = "Held by Shardscape"
 _CONTENT: Final = re.compile(rf"{_MARK}(?:, process (\d+) on (\S*))?\n(?:making (.+)\n)?\n*")
 _LENGTH: Final = 1024
-"""What a lock file has [bytes], whatever it says: one write of as many replaces all that it said before."""
+"""Size of a lock file [bytes], regardless of its content: one write of this length replaces all earlier content."""
 _HELD_ELSEWHERE: Final = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 _held: set["StoreLock"] = set()
 
@@ -40,7 +40,7 @@ class StoreLock:
     """The lock of one store, from when it is made until `release`."""
 
     def __init__(self, store: Path, *, read_only: bool) -> None:
-        """Take the lock. Raises StoreLockedError when another process has it, StoreAccessError for what is no lock.
+        """Take the lock. Raises StoreLockedError if another process has it, StoreAccessError if the file is not a lock.
 
         Where locks cannot be had (a folder that may only be read, some network file systems) DuckDB's is the only one.
         """
@@ -49,13 +49,13 @@ class StoreLock:
         """Name of a file that a process was making when it died."""
         self._read_only = read_only
         self._descriptor: int | None = None
-        self._ours = False  # whether the file may be written to and removed: not if somebody else put it there
+        self._ours = False  # whether the file may be written to and removed: not if it is a foreign file
         while fcntl is not None and not self._take(store):
             pass
         _held.add(self)
 
     def release(self) -> None:
-        """Lets others have the store. The file goes, unless somebody else has the lock or it is nobody's."""
+        """Release the store. The file is removed, unless another process has the lock or the file is not ours."""
         _held.discard(self)
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
@@ -77,7 +77,7 @@ class StoreLock:
             os.pwrite(self._descriptor, self._words(name), 0)
 
     def _words(self, making: str = "") -> bytes:
-        """What the file says. Of several that read, none is named."""
+        """Return the text of the lock file. Readers are not named."""
         who = "" if self._read_only else f", process {os.getpid()} on {socket.gethostname()}"
         text = f"{_MARK}{who}\n" + (f"making {making}\n" if making else "")
         return os.fsencode(text).ljust(_LENGTH, b"\n")
@@ -90,7 +90,7 @@ class StoreLock:
                 os.close(descriptor)
 
     def _take(self, store: Path) -> bool:
-        """Tries to take the lock; returns False when whoever had it removed the file, so that a new one has to be
+        """Try to take the lock; return False if the previous holder removed the file, so that a new one has to be
         made."""
         descriptor = self._opened()
         if descriptor is None:
@@ -102,7 +102,7 @@ class StoreLock:
                 fcntl.flock(descriptor, (fcntl.LOCK_SH if self._read_only else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno in _HELD_ELSEWHERE:
-                    raise StoreLockedError(_held_by(store, _content(descriptor))) from error
+                    raise StoreLockedError(_held_by(store, _parse_lock_file(descriptor))) from error
                 os.close(descriptor)  # locks are not to be had here
                 return True
             try:
@@ -117,7 +117,7 @@ class StoreLock:
                 os.close(descriptor)
             raise
         self._descriptor = descriptor
-        found = _content(descriptor)
+        found = _parse_lock_file(descriptor)
         if found is not None:
             self._ours = True
         half_made = found[2] if found is not None else ""
@@ -144,16 +144,16 @@ class StoreLock:
                 raise StoreAccessError(f"The lock {self.path} of the store is not a file: move it away.") from error
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise explain(error, self.path) from error
-        try:  # one that somebody else has made is locked as well by who may only read it
+        try:  # another user's file is also locked by a process that may only read it
             return os.open(self.path, os.O_RDONLY | flags)
         except OSError:
             return None
 
     def _made(self) -> int:
-        """Make the file, with its words and its lock from when it has a name. Raises FileExistsError, OSError.
+        """Create the file, with its text and lock from the moment it has a name. Raises FileExistsError, OSError.
 
-        Where files cannot be without a name, it has one first; should somebody else take the lock in between, the file
-        is not known to be ours and stays.
+        Where files cannot be nameless, it gets its name first; if another process takes the lock in between, the file
+        may not be ours and stays.
         """
         try:
             descriptor = os.open(self.path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
@@ -166,15 +166,15 @@ class StoreLock:
             except BaseException:
                 os.close(descriptor)
                 raise
-        except FileExistsError:  # somebody else's, who may remove it any moment: an empty one must not follow it
+        except FileExistsError:  # another process may remove its file any moment: an empty one must not follow it
             raise
         except (OSError, AttributeError):
             pass
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
-def _content(descriptor: int) -> tuple[str, str, str] | None:
-    """Return process, host and half-made file as the lock file has them; None when it is a file of somebody else."""
+def _parse_lock_file(descriptor: int) -> tuple[str, str, str] | None:
+    """Return process, host and half-made file from the lock file; None for a foreign file."""
     try:
         found = _CONTENT.fullmatch(os.fsdecode(os.pread(descriptor, 4096, 0)))
     except OSError:

@@ -8,8 +8,8 @@ from models.documents import shown
 __all__ = ["KEY_PATTERN", "describe_exploration", "exploration_title"]
 
 KEY_PATTERN: Final = re.compile(r"[0-9a-z][0-9a-z_-]{0,127}")
-"""What may name an exploration: it becomes the name of a folder and of a table. Lower case only, because some file
-systems do not tell case apart."""
+"""Valid keys of explorations: they name a folder and a table. Lower case only, because some file systems ignore case.
+"""
 
 
 def describe_exploration(key: str, scenario: Any) -> str:

@@ -1,6 +1,7 @@
-"""What stores this process has open: each once, whoever asks, closed when the last gives it back.
+"""Stores that this process has open: each once for all users, closed when the last user returns it.
 
-Kept where modules are, so that loading ours again, as a server does whose files change, does not open a file twice.
+Kept in `sys.modules`, so that reloading our modules, as a server does after its files change, does not open a file
+twice.
 """
 
 import contextlib
@@ -46,7 +47,7 @@ def open_databases() -> Iterator[dict[Path, Any]]:
 
 
 def return_later(database: _Database) -> None:
-    """Gives a database back now, or as soon as nobody looks at those that are open.
+    """Return a database now, or as soon as no other thread works on the list of open ones.
 
     It may be called from anywhere, also by the collector in a thread that is about to open a store.
 

@@ -31,10 +31,10 @@ from engine.store.conditions import (
     Source,
     askable_column,
     askable_names,
-    numeric,
-    ordering,
-    quoted,
-    selection,
+    numeric_column,
+    order_list,
+    quote_identifier,
+    select_list,
     whole_number,
 )
 from engine.store.database import Database
@@ -53,9 +53,11 @@ SCHEMA: Final[pa.Schema] = columns.schema_of(ASKABLE.values())
 _ROWS_PER_BATCH: Final = 65_536
 _FIRST_ROWS: Final = 1000
 _FEW_COLUMNS: Final = 16
-"""First rows are read in one go with so many columns, or under conditions. Of 1.25 M rows the best 60 of a cell take
-12 to 32 ms instead of 26 to 47, more with each column; those of all 17 to 40 ms instead of 33 to 50, but with 24
-columns 10 ms more than in two steps, and with all the 60 after the first 5000 take six times as long."""
+"""Largest number of columns for which first rows are read in one go, also under conditions. Of 1.25 M rows the best 60
+of a cell take 12 to 32 ms instead of 26 to 47, more with each column; the best 60 of all take 17 to 40 ms instead of
+33 to 50, but with 24 columns 10 ms more than in two steps, and with all columns the 60 after the first 5000 take six
+times as long.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Rows:
         self._everyone = active
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Returns those of the columns that have to be added before rows can be asked for them."""
+        """Return the columns that have to be added before rows can be asked for them."""
         unstored = [askable_column(name).name for name in names if name not in STORED]
         return self._added.missing(self._key, unstored) if unstored else []
 
@@ -109,7 +111,7 @@ class Rows:
         self._added.check_room([name for name in names if name not in STORED], rows)
 
     def adding(self, names: Sequence[str]) -> contextlib.AbstractContextManager[AddedWriter]:
-        """Adds columns that are not stored, in the order of `table`; those that were there are replaced.
+        """Add columns that are not stored, in the order of `table`; existing ones are replaced.
 
         They may give way to others that are added later: the least lately read first. See `Added.writing`.
         """
@@ -158,7 +160,8 @@ class Rows:
         wanted = chosen if at_once else ["id"]
         query = Query(self._source, where, [*(name for name, _ in order_by), *wanted])
         query.parameters |= part
-        text = f"SELECT {selection(wanted)} FROM {query.rows} ORDER BY {ordering(order_by)} LIMIT $limit OFFSET $offset"
+        order = order_list(order_by)
+        text = f"SELECT {select_list(wanted)} FROM {query.rows} ORDER BY {order} LIMIT $limit OFFSET $offset"
         found = self._table(text, query)
         return found if at_once else self.fetch(found["id"].to_pylist(), chosen)
 
@@ -168,7 +171,7 @@ class Rows:
         chosen = askable_names(names, self._cost_model)
         query = Query(self._source, names=chosen)
         query.parameters["ids"] = wanted.to_pylist()
-        found = self._table(f"SELECT {selection(['id', *chosen])} FROM {query.rows} WHERE id = ANY($ids)", query)
+        found = self._table(f"SELECT {select_list(['id', *chosen])} FROM {query.rows} WHERE id = ANY($ids)", query)
         positions = pc.index_in(wanted, found["id"].combine_chunks())
         if positions.null_count:
             missing = wanted.filter(positions.is_null())[0]
@@ -182,15 +185,15 @@ class Rows:
         """
         chosen = askable_names(names, self._cost_model)
         query = Query(self._source, where, chosen)
-        return self._table(f"SELECT {selection(chosen)} FROM {query.rows}", query)
+        return self._table(f"SELECT {select_list(chosen)} FROM {query.rows}", query)
 
     def best_by(self, groups: Sequence[str], metric: str, *, where: Sequence[Condition] = ()) -> pa.Table:
         """Returns, per combination of the group columns, its number of `rows`, best `value` and lowest `id` with it."""
         column, fields = askable_column(metric), askable_names(groups, self._cost_model)
         query = Query(self._source, where, [metric, *fields])
         best = "min" if column.better == "lower" else "max"
-        keys = ", ".join(map(quoted, fields))
-        value = quoted(column.name)
+        keys = ", ".join(map(quote_identifier, fields))
+        value = quote_identifier(column.name)
         text = (
             f"WITH chosen AS (SELECT {keys}, id, {value} AS value FROM {query.rows}), "
             f"best AS (SELECT {keys}, count(*) AS rows, {best}(value) FILTER (NOT isnan(value::DOUBLE)) AS value "
@@ -201,8 +204,8 @@ class Rows:
         return self._table(text, query)
 
     def value_range(self, name: str, *, where: Sequence[Condition] = ()) -> tuple[float, float] | None:
-        """Returns the lowest and highest finite value of a numeric column; None when there is none."""
-        value = numeric(name)
+        """Return the lowest and highest finite value of a numeric column; None without finite values."""
+        value = numeric_column(name)
         query = Query(self._source, where, [name])
         text = f"SELECT min(v) AS low, max(v) AS high FROM (SELECT {value} AS v FROM {query.rows}) WHERE isfinite(v)"
         row = self._table(text, query).to_pylist()[0]
@@ -244,7 +247,7 @@ class Rows:
         inside = "{0} >= ${0}_low AND {0} <= ${0}_high"
         text = (
             f"SELECT {cell.format('x')}, {cell.format('y')}, count(*) AS n "
-            f"FROM (SELECT {numeric(x)} AS x, {numeric(y)} AS y FROM {query.rows}) "
+            f"FROM (SELECT {numeric_column(x)} AS x, {numeric_column(y)} AS y FROM {query.rows}) "
             f"WHERE {inside.format('x')} AND {inside.format('y')} GROUP BY ALL"
         )
         cells = self._table(text, query)
@@ -273,16 +276,16 @@ class Rows:
             raise StoreAccessError(f"The folder {target.parent} for the export {target.name} is missing: create it.")
         chosen = askable_names(names, self._cost_model)
         query = Query(self._source, where, [*chosen, *(name for name, _ in order_by)])
-        text = f"SELECT {selection(chosen)} FROM {query.rows}"
+        text = f"SELECT {select_list(chosen)} FROM {query.rows}"
         if order_by:
-            text += f" ORDER BY {ordering(order_by)}"
+            text += f" ORDER BY {order_list(order_by)}"
         temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         try:
             room = self._database.room_to_sort() if order_by else contextlib.nullcontext()
             with self._reading(query), room, self._database.cursor(self._active, self._everyone) as cursor:
                 reader = cursor.sql(text, params=query.parameters).to_arrow_reader(_ROWS_PER_BATCH)
                 try:
-                    written = _write(temporary, reader)
+                    written = _write_rows(temporary, reader)
                 except OSError as error:
                     if has_no_room(error):  # there, not where the store is
                         raise explain(error, target) from error
@@ -332,7 +335,7 @@ class Rows:
 
     @contextlib.contextmanager
     def _naming_damage(self) -> Iterator[None]:
-        """Verify the shards; blame a failed query on the damaged one, or on whoever removed the exploration."""
+        """Verify the shards; attribute a failed query to the damaged one, or to the removal of the exploration."""
         try:
             if self._shards is not None:
                 self._shards.verify()
@@ -348,7 +351,7 @@ class Rows:
 
 
 def interrupt_all(active: set[duckdb.DuckDBPyConnection]) -> None:
-    """Cancels whatever these cursors are doing.
+    """Cancel the queries that these cursors are running.
 
     Args:
         active: cursors of running queries.
@@ -384,7 +387,7 @@ def as_stored(result: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _write(path: Path, reader: pa.RecordBatchReader) -> int:
+def _write_rows(path: Path, reader: pa.RecordBatchReader) -> int:
     """Write batches to a CSV or Parquet file, chosen by the name that `path` stands for; returns the number of rows."""
     written = 0
     names = reader.schema.names

@@ -38,9 +38,9 @@ def check_nothing_remains(path: Path, contents: Path, rows: Path) -> None:
         return
     said = []
     if listed.names_anything:
-        said.append(f"{contents.name} lists {_described(listed)}")
+        said.append(f"{contents.name} lists {_describe_contents(listed)}")
     if folders:
-        said.append(f"{rows.name} holds the rows of {_counted(len(folders), 'exploration')}")
+        said.append(f"{rows.name} holds the rows of {_count_nouns(len(folders), 'exploration')}")
     again = "explores them again" if listed.names_anything else "makes a new one and leaves the rows"
     raise StoreCorruptError(
         f"The database {path} is missing, but {' and '.join(said)}: restore it from a copy, or name another file; "
@@ -56,29 +56,30 @@ def foreign_database(path: Path, listed: Contents) -> StoreCorruptError:
         listed: the list of contents next to it.
     """
     return StoreCorruptError(
-        f"The database {path} is of another store than {listed.path.name}, which lists {_described(listed)}: restore "
+        f"The database {path} is of another store than {listed.path.name}, which lists "
+        f"{_describe_contents(listed)}: restore "
         "the database of that list, or move the other one to a name of its own; `shardscape store check` with --repair "
         "keeps this database and explores those again, with --drop forgets them."
     )
 
 
-def _described(listed: Contents) -> str:
+def _describe_contents(listed: Contents) -> str:
     titles = [exploration_title(key, entry["scenario"]) for key, entry in listed.entries.items()]
     said = []
     if titles:
         more = [f"{len(titles) - _NAMED:,} more"] if len(titles) > _NAMED else []
-        said.append(f"{_counted(len(titles), 'exploration')} ({'; '.join([*titles[:_NAMED], *more])})")
+        said.append(f"{_count_nouns(len(titles), 'exploration')} ({'; '.join([*titles[:_NAMED], *more])})")
     if listed.damaged:
-        said.append(f"{_counted(listed.damaged, 'line')} that cannot be read")
+        said.append(f"{_count_nouns(listed.damaged, 'line')} that cannot be read")
     return " and ".join(said)
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_nouns(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
 def _folders_of_rows(rows: Path) -> list[Path]:
-    """Return the folders in which a store has written rows, and not somebody else files of another kind."""
+    """Return the folders in which a store has written rows, without folders of foreign files."""
     try:
         if rows.is_symlink():
             return []

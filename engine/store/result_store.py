@@ -1,19 +1,20 @@
-"""The result store: one DuckDB file that remembers every exploration, so that no scenario is evaluated twice.
+"""The result store: one DuckDB file that stores every exploration, so that no scenario is evaluated twice.
 
 A store keeps, per exploration, a record (scenario, engine version, counts, timings), its reductions (named Arrow
 tables) and one row per feasible execution. Records and reductions are in the database file, rows are Parquet shards in
-the folder `<stem>.rows` beside it. Explorations of up to 131,072 rows that earlier versions stored have theirs in a
+the folder `<stem>.rows` next to it. Explorations of up to 131,072 rows that earlier versions stored have theirs in a
 table of the database file, and are read there.
 
-Why shards, whatever the number of rows: measured on one core, in turns with tables, in CPU time. Exploring and storing
+Shards are used for any number of rows: measured on one core, in turns with tables, in CPU time. Exploring and storing
 takes 0.76 of the time with 6,000 rows, 0.43 with 80,000, 0.36 with 1.25 million; the whole store then takes 0.91, 0.67
-and 0.58 of the room.
-Opening a store of 60 explorations of some hundred rows and listing them takes 0.07 s instead of 0.42. Questions take
-longer, 1.2 to 1.5 times with up to 80,000 rows, which is 1 to 10 ms each, and 1.3 to 2.3 times with more.
+and 0.58 of the room. Opening a store of 60 explorations of some hundred rows and listing them takes 0.07 s instead of
+0.42. Questions take longer, 1.2 to 1.5 times with up to 80,000 rows, which is 1 to 10 ms each, and 1.3 to 2.3 times
+with more.
 
 An exploration exists only when it is complete: rows that are shards are on disk before one transaction inserts
-reductions and record. Whatever a dying process leaves behind was recorded before it was made, and is removed when the
-store is next opened for writing; nothing else is. The store knows no physics; the columns come from `engine.columns`.
+reductions and record. Files are recorded before they are made, so the remains of a dying process are removed when the
+store is next opened for writing; other files are not touched. The store contains no physics; the columns come from
+`engine.columns`.
 """
 
 import contextlib
@@ -51,10 +52,11 @@ class Store:
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, rebuild: bool = False) -> None:
         """Open the store at `path`, a file ending in `.duckdb`; make it if it is missing and `read_only` is false.
 
-        A list of contents or rows without their database, or with that of another store, are refused and left alone.
-        With `rebuild` the database is made again, or the other one taken, and `losses` says what the list names.
+        A list of contents or rows without their database, or with the database of another store, are refused and not
+        changed. With `rebuild` the database is made again, or the other one taken, and `losses` says what the list
+        names.
 
-        Raises a StoreError that says in one sentence what is wrong with the path: StoreAccessError, StoreLockedError
+        Raises a StoreError that explains in one sentence why the path is refused: StoreAccessError, StoreLockedError
         (one process may write, or several may read), StoreVersionError, StoreCorruptError.
         """
         self.read_only = read_only
@@ -86,7 +88,7 @@ class Store:
         return found[0] if found and found[0].damage is None else None
 
     def records(self) -> list[Record]:
-        """Returns all explorations, newest first, also those that lost rows since (`damage` says how)."""
+        """Return all explorations, newest first, including ones that lost rows since (`damage` says how)."""
         return records_of(self._database(), None, self._active)
 
     def rows(self, key: str) -> Rows:
@@ -111,7 +113,7 @@ class Store:
 
     @property
     def losses(self) -> list[str]:
-        """What was stored and is not there any more, a sentence for each; see `engine.store.contents`."""
+        """Lost explorations: stored once and missing now, a sentence for each; see `engine.store.contents`."""
         database = self._database()
         lost = database.contents.lost(database.stored())
         return [catalogue.loss(database, key, entry) for key, entry in lost.items()]
@@ -121,7 +123,7 @@ class Store:
         return reductions_of(self._database(), key, self._active)
 
     def delete(self, key: str) -> None:
-        """Removes an exploration with its rows and reductions. Raises StoreError when there is none."""
+        """Remove an exploration with its rows and reductions. Raises StoreError for an unknown key."""
         database = self._writable()
         with database.sole_writer(checked_key(key), timeout=None):
             if not records_of(database, key):

@@ -44,7 +44,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 
 
 Verified = dict[Path, tuple[tuple[int, ...], str | None]]
-"""Shards that were read to the end, as they were then (see `_state`), and what was wrong with each."""
+"""Shards that were read to the end, as they were then (see `_file_state`), and what was wrong with each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Shard:
     """One Parquet file of an exploration, as its record describes it."""
 
     name: str
-    """Where it is in the folder of the store."""
+    """Path relative to the folder of the store."""
     bytes: int
     rows: int
     checksum: int | None = None
@@ -62,8 +62,8 @@ class Shard:
     """
 
 
-class _Sum(io.FileIO):
-    """A file that keeps a checksum of what it is given: what reaches the disk may be something else."""
+class _ChecksummedFile(io.FileIO):
+    """A file that keeps a checksum of its input: the bytes that reach the disk may differ."""
 
     checksum = 0
 
@@ -80,7 +80,7 @@ class _SumOfWhatIsWritten(io.BufferedWriter):
 
     def __init__(self, path: Path) -> None:
         """Raises FileExistsError where there is such a file."""
-        self._sum = _Sum(path, "xb")
+        self._sum = _ChecksummedFile(path, "xb")
         super().__init__(self._sum, _PIECE)
 
     @property
@@ -99,7 +99,7 @@ class RowGroups:
         self._rows = 0
 
     def full(self, rows: pa.Table) -> list[pa.Table]:
-        """Adds rows; returns those that fill row groups."""
+        """Add rows; return the tables that fill row groups."""
         self._pending.append(rows)
         self._rows += rows.num_rows
         if self._rows < self._size:
@@ -110,7 +110,7 @@ class RowGroups:
         return [table.slice(first, self._size) for first in range(0, whole, self._size)]
 
     def rest(self) -> list[pa.Table]:
-        """Returns what is left, which fills no row group."""
+        """Return the remaining rows, which fill no row group."""
         left = [pa.concat_tables(self._pending)] if self._rows else []
         self._pending, self._rows = [], 0
         return left
@@ -124,7 +124,7 @@ class ShardFile:
         """Raises OSError, and FileExistsError where there is such a file."""
         self.path = path
         self.rows = 0
-        """How many were appended."""
+        """Number of appended rows."""
         self._file = _SumOfWhatIsWritten(path)
         self._writer: pq.ParquetWriter | None = None
 
@@ -143,7 +143,7 @@ class ShardFile:
             return self._file.checksum
 
     def discard(self) -> None:
-        """Ends the file, whatever is in it."""
+        """Close the file regardless of its content."""
         if self._writer is not None:
             with contextlib.suppress(OSError, pa.ArrowException):  # closing writes a footer, which a full disk refuses
                 self._writer.close()
@@ -152,7 +152,7 @@ class ShardFile:
 
 
 class ShardWriter:
-    """Writes the shards of one exploration. Until that is complete, the store removes what is left of them."""
+    """Writer of the shards of one exploration. The store removes the remains of an incomplete one."""
 
     def __init__(self, files: StoreFiles, key: str) -> None:
         self._files = files
@@ -184,7 +184,7 @@ class ShardWriter:
             raise explain(error, self._path()) from error
 
     def publish(self) -> list[Shard]:
-        """Puts everything on disk; returns what there is."""
+        """Flush everything to disk; return the shards."""
         try:
             self._close_shard()
             flush_to_disk(self._files.folder / self._folder)
@@ -202,7 +202,7 @@ class ShardWriter:
             self._files.remove([f"{self._folder}/", *self.names()])
 
     def _claim(self) -> None:
-        """Record the name of the next shard before it is made; a file of somebody else is not to be removed."""
+        """Record the name of the next shard before it is made; a foreign file must not be removed."""
         name = self._name(self._begun)
         if os.path.lexists(self._files.folder / name):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._files.folder / name))
@@ -210,7 +210,7 @@ class ShardWriter:
         self._begun += 1
 
     def names(self) -> list[str]:
-        """Returns what has been begun, by name in the folder of the store."""
+        """Return the shards that were begun, by name in the folder of the store."""
         return [self._name(number) for number in range(self._begun)]
 
     def _name(self, number: int) -> str:
@@ -240,11 +240,11 @@ def to_json(shards: Iterable[Shard]) -> str:
 
 
 def from_json(key: str, text: object) -> list[Shard]:
-    """Returns the list of shards that the record of an exploration keeps. Raises ValueError for what is none.
+    """Return the list of shards from the record of an exploration. Raises ValueError for invalid text.
 
     Args:
         key: of the exploration.
-        text: what the record keeps.
+        text: text of the record.
     """
     try:
         shards = [Shard(**entry) for entry in store_text.list_of(text)]
@@ -272,20 +272,20 @@ class Shards:
 
     @property
     def files(self) -> list[str]:
-        """Where they are."""
+        """Return the paths of the shards."""
         return [str(path) for path, _ in self._paths]
 
     def columns(self) -> set[str] | None:
-        """Returns the columns that they have; None where that cannot be read, which `verify` tells in words."""
+        """Return the columns of the shards; None if they cannot be read, which `verify` explains."""
         try:
             return set(pq.read_schema(self._paths[0][0]).names) if self._paths else set()
         except (OSError, pa.ArrowException):  # removed since by who deleted the exploration, or damaged
             return None
 
     def damage(self) -> str | None:
-        """Returns a sentence naming the first that is missing, cut short, overwritten or known to be damaged.
+        """Return a sentence naming the first shard that is missing, cut short, overwritten or known to be damaged.
 
-        None when all look whole. Looks at sizes and at what has been verified before: a few system calls per shard.
+        None if all look whole. Uses sizes and earlier verification: a few system calls per shard.
         """
         found = (_visible_damage(path, shard, self._verified) for path, shard in self._paths)
         return next((f"{said}: {ADVICE}" for said in found if said), None)
@@ -306,24 +306,24 @@ class Shards:
         For use after a query has failed, because a reader's complaint about damage often names no file.
         """
         for path, shard in self._paths:
-            said = undecodable(path, shard)
+            said = find_undecodable(path, shard)
             if said is not None:
                 raise StoreCorruptError(f"{said}: {ADVICE}")
 
 
 def damage_inside(path: Path, shard: Shard, verified: Verified) -> str | None:
-    """Returns what is wrong with a shard, down to the last bit; None when nothing is.
+    """Return a sentence about damage to a shard, down to the last bit; None if it is intact.
 
     Args:
         path: of the file.
-        shard: what its record says of it.
-        verified: what was verified before, and how; extended here.
+        shard: its entry in the record.
+        verified: earlier results of verification; extended here.
     """
     said = _visible_damage(path, shard, verified)
     try:
-        state = _state(path)
+        state = _file_state(path)
         if said is None and shard.checksum is not None and verified.get(path, ((), None))[0] != state:
-            if _checksum(path) != shard.checksum:
+            if _compute_checksum(path) != shard.checksum:
                 said = f"The shard {path} is damaged (it is not what was written)"
             verified[path] = (state, said)
     except OSError as error:
@@ -332,25 +332,25 @@ def damage_inside(path: Path, shard: Shard, verified: Verified) -> str | None:
 
 
 def with_checksum(folder: Path, shard: Shard) -> Shard:
-    """Returns a shard with the checksum of what it is now. Raises a StoreError when it cannot be read.
+    """Return a shard with the checksum of its present content. Raises a StoreError if it cannot be read.
 
     Args:
         folder: of the store.
-        shard: what its record says of it.
+        shard: its entry in the record.
     """
     path = folder / shard.name
     try:
-        return shard if shard.checksum is not None else replace(shard, checksum=_checksum(path))
+        return shard if shard.checksum is not None else replace(shard, checksum=_compute_checksum(path))
     except OSError as error:
         raise explain(error, path) from error
 
 
-def undecodable(path: Path, shard: Shard) -> str | None:
-    """Returns what is wrong with a shard that no checksum is known of; None when it can be read to its end.
+def find_undecodable(path: Path, shard: Shard) -> str | None:
+    """Return a sentence about damage to a shard without a checksum; None if it can be read to its end.
 
     Args:
         path: of the file.
-        shard: what its record says of it.
+        shard: its entry in the record.
     """
     try:
         with pq.ParquetFile(path) as file:
@@ -363,7 +363,7 @@ def undecodable(path: Path, shard: Shard) -> str | None:
 
 def _visible_damage(path: Path, shard: Shard, verified: Verified) -> str | None:
     try:
-        state = _state(path)
+        state = _file_state(path)
         if state[0] != shard.bytes:
             return f"The shard {path} has {state[0]} bytes where {shard.bytes} were written"
         known, sentence = verified.get(path, ((), None))
@@ -380,15 +380,15 @@ def _visible_damage(path: Path, shard: Shard, verified: Verified) -> str | None:
     return None if head == tail == _MAGIC else f"The shard {path} is not the Parquet file that was written"
 
 
-def _state(path: Path) -> tuple[int, ...]:
-    """Return what changes when a file does; its size comes first. Raises OSError for what is no file."""
+def _file_state(path: Path) -> tuple[int, ...]:
+    """Return values that change when a file does; its size comes first. Raises OSError for anything but a file."""
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is a link, or no file")
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev
 
 
-def _checksum(path: Path) -> int:
+def _compute_checksum(path: Path) -> int:
     checksum = 0
     with path.open("rb", buffering=0) as file:
         while piece := file.read(_PIECE):

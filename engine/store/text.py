@@ -1,6 +1,6 @@
-"""Reading back what a store keeps as text: the value that was written, or a ValueError that says what is there instead.
+"""Parsing of a store's text: the value that was written, or a ValueError that describes the text found instead.
 
-Whoever reads says whose text it is; the reasons here are the end of a sentence, such as "is not a JSON object".
+The caller names the text; the reasons here are the end of a sentence, such as "is not a JSON object".
 """
 
 import datetime
@@ -19,7 +19,7 @@ def object_of(text: object) -> dict[str, Any]:
     Args:
         text: what the database keeps.
     """
-    found = _parsed(text)
+    found = _parse_json(text)
     if not isinstance(found, dict):
         raise ValueError("is not a JSON object")
     return found
@@ -31,7 +31,7 @@ def list_of(text: object) -> list[Any]:
     Args:
         text: what the database keeps.
     """
-    found = _parsed(text)
+    found = _parse_json(text)
     if not isinstance(found, list):
         raise ValueError("is not a JSON array")
     return found
@@ -81,7 +81,7 @@ def text_of(value: object) -> str:
 
 
 def time_of(microseconds: object) -> datetime.datetime:
-    """Returns a time, UTC. Raises ValueError for what is none.
+    """Return a time, UTC. Raises ValueError for an invalid number.
 
     Args:
         microseconds: since the beginning of 1970 [us].
@@ -94,14 +94,14 @@ def time_of(microseconds: object) -> datetime.datetime:
     raise ValueError("is not a time")
 
 
-def _parsed(text: object) -> Any:
+def _parse_json(text: object) -> Any:
     try:
         if isinstance(text, str | bytes):
-            return json.loads(text, parse_constant=_refuse)
+            return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):  # the latter of arrays within arrays without end
         pass
     raise ValueError("is not JSON")
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(constant)

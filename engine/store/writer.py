@@ -37,7 +37,7 @@ class Writer:
         self._database = database
         self._key = key
         self._schema = columns.headline_schema(cost_model_in(scenario))
-        self._scenario = _json("scenario", scenario)
+        self._scenario = _dump_json("scenario", scenario)
         self._total = int(total)
         self._engine_version = engine_version
         self._groups = RowGroups(ROWS_PER_GROUP)
@@ -102,8 +102,10 @@ class Writer:
             "engine_version": self._engine_version,
             "total": self._total,
             "feasible": self._rows,
-            "infeasible_by_reason": _json("counts", {reason: int(n) for reason, n in infeasible_by_reason.items()}),
-            "timings": _json("timings", {phase: float(seconds) for phase, seconds in timings.items()}),
+            "infeasible_by_reason": _dump_json(
+                "counts", {reason: int(n) for reason, n in infeasible_by_reason.items()}
+            ),
+            "timings": _dump_json("timings", {phase: float(seconds) for phase, seconds in timings.items()}),
             "created_at": datetime.datetime.now(datetime.UTC).replace(tzinfo=None),
         }
         streams = {name: _arrow_stream(name, table) for name, table in reductions.items()}
@@ -173,7 +175,7 @@ def _checked_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
     return pa.Table.from_arrays(table.columns, schema=schema)
 
 
-def _json(what: str, value: Mapping[str, Any]) -> str:
+def _dump_json(what: str, value: Mapping[str, Any]) -> str:
     """Return a mapping as JSON; raises StoreError when it holds something that JSON cannot."""
     try:
         return json.dumps(dict(value), allow_nan=False)

@@ -1,9 +1,9 @@
 """Commands of the validation: report, fit, accept, refresh.
 
-python -m engine.validation report [--runs FILE] [--out FILE]
-python -m engine.validation fit [--save]      fit on all rows, two-fold errors; --save writes the calibration
-python -m engine.validation accept            store predictions, errors, intervals and what was measured (one minute)
-python -m engine.validation refresh           fit --save and then accept: whatever is stored, of the code as it is
+python -m engine.validation report [--runs FILE] [--out FILE] python -m engine.validation fit [--save]      fit on all
+rows, two-fold errors; --save writes the calibration python -m engine.validation accept            store predictions,
+errors, intervals and measured kinds (one minute) python -m engine.validation refresh           fit --save and then
+accept: everything stored, from the present code
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ import pandas as pd
 import hardware
 from engine.cost_models.calibrated import FITTED
 from engine.validation.error_tables import error_table, memory_table
-from engine.validation.gate import accept
+from engine.validation.gate import store_predictions
 from engine.validation.predict import validate
 from engine.validation.reading import RunsFileError, library_runs, read_runs
 from engine.validation.refit import fit_all, leave_one_source_out, two_fold, updated_calibration
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; returns its exit status.
+    """Run one command; return its exit status.
 
     Args:
-        arguments: of the command line; those that the program was started with where None.
+        arguments: arguments of the command line; the program's own if None.
     """
     parser = argparse.ArgumentParser(prog="python -m engine.validation")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -40,22 +40,22 @@ def main(arguments: list[str] | None = None) -> int:
     report.add_argument("--out", help="where to write the predictions as CSV")
     fitting = commands.add_parser("fit", help="fit the few free parameters and test them on unseen halves")
     fitting.add_argument("--save", action="store_true", help="write the fitted calibration into the package")
-    commands.add_parser("accept", help="store predictions, errors, intervals and what was measured")
+    commands.add_parser("store_predictions", help="store predictions, errors, intervals and what was measured")
     commands.add_parser("refresh", help="fit, save the calibration, and store what follows from it (two minutes)")
     chosen = parser.parse_args(arguments)
     if chosen.command == "report":
-        return _report(chosen.runs, chosen.out)
+        return _print_report(chosen.runs, chosen.out)
     if chosen.command in ("fit", "refresh"):
-        _fit(chosen.command == "refresh" or chosen.save)
+        _print_fit(chosen.command == "refresh" or chosen.save)
         # What was read of the calibration before stays in this process.
-        again = [sys.executable, "-m", "engine.validation", "accept"]
+        again = [sys.executable, "-m", "engine.validation", "store_predictions"]
         return subprocess.run(again, check=False).returncode if chosen.command == "refresh" else 0
-    changed = accept()
+    changed = store_predictions()
     print("\n".join(changed) or "Nothing changed.")
     return 0
 
 
-def _report(path: str | None, out: str | None) -> int:
+def _print_report(path: str | None, out: str | None) -> int:
     try:
         runs = read_runs(path) if path else library_runs()
     except RunsFileError as problem:
@@ -72,7 +72,7 @@ def _report(path: str | None, out: str | None) -> int:
     return 0
 
 
-def _fit(save: bool) -> None:
+def _print_fit(save: bool) -> None:
     fit, tested, left_out = fit_all(), two_fold(), leave_one_source_out()
     for name in FITTED:
         print(f"{name:24s} {getattr(fit.parameters, name):.4g}")

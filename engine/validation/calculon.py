@@ -1,9 +1,9 @@
 """The cost model `calculon` on the same runs, for comparison: the column `calculon_step_time_s`.
 
 Mapping: tensor parallelism on the scale-up tier where the group fits it, likewise pipeline and data parallelism with
-all that is inside them; peaks, memory and link rates are the accelerator's, efficiency tables those of Calculon's
-A100 and H100 systems. Gated feed-forward layers count as 1.5 times as wide, grouped queries as multi-head, fully
-sharded data parallelism as optimizer sharding; capacities are not checked, and embedding and head do not exist.
+all their inner groups; peaks, memory and link rates are the accelerator's, efficiency tables from Calculon's A100 and
+H100 systems. Gated feed-forward layers count as 1.5 times as wide, grouped queries as multi-head, fully sharded data
+parallelism as optimizer sharding; capacities are not checked, and embedding and head do not exist.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import models
 from engine.cost_models.calibrated import GENERATIONS, RECOMPUTES
 from engine.validation.mapping import Mapped
 
-__all__ = ["calculon_step_times", "mappable"]
+__all__ = ["calculon_step_times", "is_mappable"]
 
 RECOMPUTE_WORDS = {"none": "none", "full": "full", "selective": "attn_only"}
 UNLIMITED_GIB = 1e9
 GATED_WIDTH = 1.5
 
 
-def mappable(mapped: Mapped) -> npt.NDArray[np.bool_]:
-    """Tells which rows Calculon can express: no context parallelism, no experts, no 4 bits, recomputation none, full or
-    selective of all blocks [rows].
+def is_mappable(mapped: Mapped) -> npt.NDArray[np.bool_]:
+    """Return a mask of the rows that Calculon can express: no context parallelism, no experts, no 4 bits, recomputation
+    none, full or selective of all blocks [rows].
 
     Args:
-        mapped: runs as the cost model reads them, with why others cannot be read [rows].
+        mapped: runs as the cost model reads them, with the reason why others cannot be read [rows].
     """
     layout, model = mapped.case.layout, mapped.case.model
     kinds = np.isin(layout.recompute, [RECOMPUTES.index(word) for word in RECOMPUTE_WORDS])
@@ -49,16 +49,16 @@ def calculon_step_times(mapped: Mapped) -> npt.NDArray[np.float64]:
         mapped: runs as the cost model reads them, with why others cannot be read [rows].
     """
     seconds = np.full(len(mapped.reason), np.nan)
-    rows = np.flatnonzero(mappable(mapped))
+    rows = np.flatnonzero(is_mappable(mapped))
     if len(rows) == 0:
         return seconds
-    fields = pd.DataFrame(_executions(mapped))
+    fields = pd.DataFrame(_build_executions(mapped))
     keys = pd.DataFrame({**_model_numbers(mapped), **_system_numbers(mapped)}).iloc[rows]
     shapes, machines = list(_model_numbers(mapped)), list(_system_numbers(mapped))
     for _, part in keys.groupby(list(keys.columns), sort=False):
         values = {str(name): float(value) for name, value in part.iloc[0].items()}
         model = models.load_document({name: int(values[name]) for name in shapes}, name="run")
-        system = _system(**{name: values[name] for name in machines})
+        system = _build_system(**{name: values[name] for name in machines})
         table = engine.evaluate(model, system, fields.loc[part.index].reset_index(drop=True))
         seconds[part.index] = table["total_time"].where(table["status"] == "ok").to_numpy(np.float64)
     return seconds
@@ -84,13 +84,13 @@ def _system_numbers(mapped: Mapped) -> dict[str, npt.NDArray[np.float64]]:
         "memory": facts.memory_bandwidth,
         "inner": facts.network_bandwidths[0],
         "outer": facts.network_bandwidths[-1],
-        "domain": _domain(mapped),
+        "domain": _domain_size(mapped),
         "ampere": (facts.generation == GENERATIONS.index("ampere")).astype(np.float64),
     }
 
 
 @cache
-def _system(
+def _build_system(
     *, flops16: float, flops8: float, memory: float, inner: float, outer: float, domain: float, ampere: float
 ) -> hardware.System:
     document: dict[str, Any] = hardware.to_document(hardware.load("a100_80g" if ampere else "h100_80g_nvl8"))
@@ -111,14 +111,14 @@ def _system(
     return hardware.load_document(document)
 
 
-def _domain(mapped: Mapped) -> npt.NDArray[np.float64]:
+def _domain_size(mapped: Mapped) -> npt.NDArray[np.float64]:
     """Processors of the one inner tier that runs have there: hosts of several domains count as one."""
     return mapped.case.accelerator.network_sizes[1]
 
 
-def _executions(mapped: Mapped) -> dict[str, Any]:
+def _build_executions(mapped: Mapped) -> dict[str, Any]:
     layout, software = mapped.case.layout, mapped.case.software
-    domain = _domain(mapped)
+    domain = _domain_size(mapped)
     t, p, d = (values.astype(np.int64) for values in (layout.tensor_par, layout.pipeline_par, layout.data_par))
     overlap = np.where((software.overlap_tensor > 0) & (t > 1), "ring", "none")
     words = np.array([RECOMPUTE_WORDS.get(name, "none") for name in RECOMPUTES])

@@ -1,4 +1,4 @@
-"""What cannot be in a row, and the record of what was found in each."""
+"""Checks for impossible rows, and the record of each row's findings."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def refuse_impossible(
     values: dict[str, npt.NDArray[np.float64]],
     found: Findings,
 ) -> None:
-    """Refuses what cannot be: products, splits, and measurements beyond the hardware.
+    """Refuse impossible rows: products, splits, and measurements beyond the hardware.
 
     Args:
-        columns: what the runs say, by name of column [rows].
-        values: by name of input, with defaults in place of what is not given [rows].
-        found: reasons and remarks by row, to which is added.
+        columns: values of the runs, by name of column [rows].
+        values: by name of input, with defaults for missing values [rows].
+        found: reasons and remarks by row; extended here.
     """
     t, p, dp, c = (values[name] for name in ("tensor_par", "pipeline_par", "data_par", "context_par"))
     product, processors = t * p * dp * c, columns["num_gpus"]

@@ -95,14 +95,14 @@ def error_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
         row |= error_statistics(predicted[mask], measured[mask], groups[mask], batch[mask])
         row["unsupported"] = float(np.sum(predictions["status"].to_numpy(object)[mask] != "predicted"))
         if "calculon_step_time_s" in predictions:
-            row |= _beside(
+            row |= _compare_calculon(
                 predictions["calculon_step_time_s"].to_numpy(np.float64), predicted, measured, groups, batch, mask
             )
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _beside(
+def _compare_calculon(
     calculon: npt.NDArray[np.float64],
     predicted: npt.NDArray[np.float64],
     measured: npt.NDArray[np.float64],

@@ -79,7 +79,7 @@ def fit_parameters(
         return start.model_copy(update=dict(zip(names, np.exp(x).tolist(), strict=True)))
 
     def residuals(x: Floats) -> Floats:
-        """Of the rows, and of the prior [rows + parameters]."""
+        """Return the residuals of the rows, and of the prior [rows + parameters]."""
         return np.concatenate([np.log(predict(case, at(x))) - target, (x - centre) * np.sqrt(tightness)])
 
     def slopes(x: Floats) -> Floats:

@@ -22,8 +22,16 @@ from engine.validation.selection import defective, headline, one_machine, report
 from engine.validation.uncertainty import UNSEEN, coverage_table, kinds_of
 
 __all__ = [
-    "TOLERANCE", "accept", "current_memory_residuals", "current_predictions", "differences", "stored_coverage",
-    "stored_errors", "stored_left_out_errors", "stored_memory_errors", "stored_predictions",
+    "TOLERANCE",
+    "current_memory_residuals",
+    "current_predictions",
+    "list_differences",
+    "store_predictions",
+    "stored_coverage",
+    "stored_errors",
+    "stored_left_out_errors",
+    "stored_memory_errors",
+    "stored_predictions",
 ]  # fmt: skip
 
 TOLERANCE = 1e-4
@@ -32,14 +40,14 @@ STORED = ("id", "status", "reason", "predicted_step_time_s", "predicted_mem_gib"
 DIGITS = "%.7g"
 
 
-def _file(name: str) -> Path:
+def _data_path(name: str) -> Path:
     return Path(str(files("engine.validation").joinpath("data", name)))
 
 
 def stored_predictions() -> pd.DataFrame:
     """Returns the accepted predictions: `STORED` columns, one row per run of the package."""
     return pd.read_csv(
-        _file("predictions.csv"),
+        _data_path("predictions.csv"),
         keep_default_na=False,
         na_values={"predicted_step_time_s": [""], "predicted_mem_gib": [""]},
     )
@@ -47,18 +55,18 @@ def stored_predictions() -> pd.DataFrame:
 
 def stored_errors() -> pd.DataFrame:
     """Returns the accepted table of errors, for reports that should not wait for Calculon."""
-    return pd.read_csv(_file("errors.csv"))
+    return pd.read_csv(_data_path("errors.csv"))
 
 
 def stored_memory_errors() -> pd.DataFrame:
     """Returns the accepted table of errors of memory."""
-    return pd.read_csv(_file("memory_errors.csv"))
+    return pd.read_csv(_data_path("memory_errors.csv"))
 
 
 def stored_left_out_errors() -> pd.DataFrame:
     """Returns the accepted mean errors of sets of runs by fits without the source of each run: `name`, `rows`, `mean`
     [%]."""
-    return pd.read_csv(_file("left_out_errors.csv"))
+    return pd.read_csv(_data_path("left_out_errors.csv"))
 
 
 def current_predictions() -> pd.DataFrame:
@@ -66,13 +74,13 @@ def current_predictions() -> pd.DataFrame:
     return validate()[list(STORED)]
 
 
-def differences(now: pd.DataFrame, before: pd.DataFrame) -> list[str]:
-    """Returns what moved: one sentence per row that changed by more than the tolerance, changed status, came or
-    went.
+def list_differences(now: pd.DataFrame, before: pd.DataFrame) -> list[str]:
+    """Return the changes: one sentence per row that changed by more than the tolerance, changed status, is new or is
+    gone.
 
     Args:
         now: predictions, by `id` [rows].
-        before: those that were stored, by `id` [rows].
+        before: stored predictions, by `id` [rows].
     """
     found: list[str] = []
     old, new = before.set_index("id"), now.set_index("id")
@@ -97,19 +105,21 @@ def differences(now: pd.DataFrame, before: pd.DataFrame) -> list[str]:
     return found
 
 
-def accept() -> list[str]:
+def store_predictions() -> list[str]:
     """Stores the current predictions and errors; returns the differences to what was stored before."""
     runs = library_runs()
     table = validate(runs, calculon=True)
     now = table[list(STORED)]
-    path = _file("predictions.csv")
-    changed = differences(now, stored_predictions()) if path.exists() else [f"{name}: is new" for name in now["id"]]
+    path = _data_path("predictions.csv")
+    changed = (
+        list_differences(now, stored_predictions()) if path.exists() else [f"{name}: is new" for name in now["id"]]
+    )
     now.to_csv(path, index=False, float_format=DIGITS)
-    error_table(runs.table, table).to_csv(_file("errors.csv"), index=False, float_format="%.4g")
-    memory_table(runs.table, table).to_csv(_file("memory_errors.csv"), index=False, float_format="%.4g")
+    error_table(runs.table, table).to_csv(_data_path("errors.csv"), index=False, float_format="%.4g")
+    memory_table(runs.table, table).to_csv(_data_path("memory_errors.csv"), index=False, float_format="%.4g")
     mapped = map_runs(runs)
     _accept_measured(mapped)
-    current_memory_residuals(mapped, table).to_csv(_file("memory_residuals.csv"), index=False, float_format="%.5g")
+    current_memory_residuals(mapped, table).to_csv(_data_path("memory_residuals.csv"), index=False, float_format="%.5g")
     _accept_intervals(mapped, runs)
     return changed
 
@@ -127,39 +137,39 @@ def current_memory_residuals(mapped: Mapped, predictions: pd.DataFrame) -> pd.Da
     return found.iloc[np.flatnonzero(rows)]
 
 
-def _scored(mapped: Mapped) -> npt.NDArray[np.bool_]:
+def _is_scored(mapped: Mapped) -> npt.NDArray[np.bool_]:
     """Sound headline rows with a prediction [rows]."""
     return headline(mapped.table) & ~defective(mapped.table) & mapped.supported
 
 
 def _accept_measured(mapped: Mapped) -> None:
     """Store what occurs among the runs, for `engine.cost_models.calibrated.measured`."""
-    rows = np.flatnonzero(_scored(mapped))
+    rows = np.flatnonzero(_is_scored(mapped))
     # Runs with an offload that a field names are not predicted.
     words = aspects(mapped.case.take(rows), dict.fromkeys(OFFLOADS, False), len(rows))
     source = sources_of(mapped.table)[rows]
-    told = pd.concat(pd.DataFrame({"aspect": name, "thing": each, "source": source}) for name, each in words.items())
-    counted = told[told["thing"] != ""].groupby(["aspect", "thing"], sort=False)["source"].agg(["size", "nunique"])
+    listed = pd.concat(pd.DataFrame({"aspect": name, "thing": each, "source": source}) for name, each in words.items())
+    counted = listed[listed["thing"] != ""].groupby(["aspect", "thing"], sort=False)["source"].agg(["size", "nunique"])
     counted.columns = pd.Index(["runs", "sources"])
     counted.reset_index().to_csv(MEASURED_FILE, index=False)
 
 
 def _accept_intervals(mapped: Mapped, runs: Runs) -> None:
     """Store errors of sources left out and how many of them lie in the intervals that the others give."""
-    scored, pooled = _scored(mapped), ~one_machine(mapped.table)
+    scored, pooled = _is_scored(mapped), ~one_machine(mapped.table)
     kinds, pairs = kinds_of(mapped), ratios_without_pairs(runs)
     own = np.full(len(kinds), np.nan)
     for name, ratio in pairs.items():
         own = np.where(kinds["source"] == name, ratio, own)
     kinds["ratio"] = own
     kinds.insert(0, "id", mapped.table["id"])
-    kinds[scored & pooled].to_csv(_file("residuals.csv"), index=False, float_format="%.5g")
+    kinds[scored & pooled].to_csv(_data_path("residuals.csv"), index=False, float_format="%.5g")
 
-    told = []
+    records = []
     for name, rows in sets_of(mapped.table, ~defective(mapped.table)).items():
         error = 100.0 * np.abs(1.0 / own[rows & headline(mapped.table) & np.isfinite(own)] - 1.0)
-        told.append({"name": name, "rows": len(error), "mean": error.mean(), "median": np.median(error)})
-    pd.DataFrame(told).to_csv(_file("left_out_errors.csv"), index=False, float_format="%.4g")
+        records.append({"name": name, "rows": len(error), "mean": error.mean(), "median": np.median(error)})
+    pd.DataFrame(records).to_csv(_data_path("left_out_errors.csv"), index=False, float_format="%.4g")
 
     def without(source: str) -> pd.DataFrame:
         return kinds.assign(ratio=pairs[source])[scored & pooled & (kinds["source"] != source)]
@@ -170,10 +180,10 @@ def _accept_intervals(mapped: Mapped, runs: Runs) -> None:
     groups = {UNSEEN: everything} | {name: everything & (named == name) for name in sorted(set(named[everything]))}
     groups["vTrain's single node, apart"] = ~everything
     found = coverage_table(kinds[scored].reset_index(drop=True), groups, without)
-    found.to_csv(_file("coverage.csv"), index=False, float_format="%.4g")
+    found.to_csv(_data_path("coverage.csv"), index=False, float_format="%.4g")
 
 
 def stored_coverage() -> pd.DataFrame:
     """Returns the accepted table of `coverage_table` for the package's runs, each by models fitted without its
     source."""
-    return pd.read_csv(_file("coverage.csv"))
+    return pd.read_csv(_data_path("coverage.csv"))

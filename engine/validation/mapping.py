@@ -59,7 +59,7 @@ REASONS: dict[str, str] = {
     "schedule_not_modelled": "The pipeline schedule is none that the cost model covers.",
     "offload_not_modelled": "Something is offloaded to the host in a way that the model does not cover.",
 }
-"""Every code a row can have as `reason`, with what it means."""
+"""Every code a row can have as `reason`, with its meaning."""
 
 NEEDED = ("hidden", "ffn", "layers", "heads", "vocab", "seq_len", "tp", "pp", "mbs", "gbs")
 LATENT = {"q_lora": 1536.0, "kv_lora": 512.0, "nope": 128.0, "rope": 64.0, "v": 128.0}
@@ -85,7 +85,7 @@ class Mapped:
 
     @property
     def supported(self) -> npt.NDArray[np.bool_]:
-        """Which rows can be predicted [rows]."""
+        """Mask of the rows that can be predicted [rows]."""
         return np.asarray(self.reason == "", bool)
 
 
@@ -111,9 +111,9 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     missing = np.asarray(lacking.any(axis=1))
     lacked = {row: ", ".join(compress(NEEDED, lacking[row])) for row in np.flatnonzero(missing).tolist()}
     found.refuse(missing, "missing_field", [f"Not given: {lacked.get(row)}." for row in range(size)])
-    values, generation = _hardware(table, found, systems or {})
-    values |= _model(table, notes, columns, found)
-    values |= _layout(table, notes, columns, found)
+    values, generation = _map_hardware(table, found, systems or {})
+    values |= _map_model(table, notes, columns, found)
+    values |= _map_layout(table, notes, columns, found)
     software, rules, faults = infer_software(table, generation)
     found.refuse(np.array([bool(fault) for fault in faults], bool), "bad_value", [f"{fault}." for fault in faults])
     values |= software
@@ -168,7 +168,7 @@ def _refuse_families(family: Texts, notes: Texts, found: Findings) -> None:
     )
 
 
-def _hardware(
+def _map_hardware(
     table: pd.DataFrame, found: Findings, known: Mapping[str, hardware.System]
 ) -> tuple[dict[str, npt.NDArray[np.float64]], npt.NDArray[np.object_]]:
     names = [str(name) for name in table["hardware"]]
@@ -183,7 +183,7 @@ def _hardware(
         field: np.array([facts[name][field] if name in facts else np.nan for name in names], np.float64)
         for field in plain
     }
-    values |= _networks(table, names, systems)
+    values |= _map_networks(table, names, systems)
     generation = np.array([generation_of(system) if (system := systems[name]) else "" for name in names], object)
     given = np.array([bool(name) for name in names], bool)
     found.refuse(~given, "missing_field", "Not given: hardware.")
@@ -199,7 +199,7 @@ def _hardware(
     return values, generation
 
 
-def _networks(
+def _map_networks(
     table: pd.DataFrame, names: Sequence[str], systems: Mapping[str, hardware.System | None]
 ) -> dict[str, npt.NDArray[np.float64]]:
     """The networks of every row, tier by tier under names of their own; not a number without a system.
@@ -215,7 +215,7 @@ def _networks(
         facts, missing = accelerator_of(system), most - len(system.networks)
         (inner, *outer), (fast, *slow) = (facts[field] for field in NETWORKS)
         last = facts["network_bandwidths"][-1]
-        # Between them is room for hosts of several domains, which only a row tells of.
+        # Between them is room for hosts of several domains, which only a row can state.
         sizes[:, rows] = np.array([[inner, inner, *outer, *(outer or [inner])[-1:] * missing]]).T
         bandwidths[:, rows] = np.array([[fast, last, *slow, *[last] * missing]]).T
         # Without a link to the host, what leaves the domain goes through the network.
@@ -225,7 +225,7 @@ def _networks(
     return {f"{field} {tier}": values for field, found in tiers.items() for tier, values in enumerate(found)}
 
 
-def _model(
+def _map_model(
     table: pd.DataFrame, notes: Texts, columns: dict[str, npt.NDArray[np.float64]], found: Findings
 ) -> dict[str, npt.NDArray[np.float64]]:
     fill = found.fill
@@ -276,7 +276,7 @@ def _model(
     }
 
 
-def _layout(
+def _map_layout(
     table: pd.DataFrame, notes: Texts, columns: dict[str, npt.NDArray[np.float64]], found: Findings
 ) -> dict[str, npt.NDArray[np.float64]]:
     fill = found.fill
@@ -290,7 +290,7 @@ def _layout(
     ep = np.where(experts > 0, fill(columns["ep"], 1.0, ""), 1.0)
     sizes = (re.search(r"(?i)\bETP ?= ?([1-9]\d{0,5})\b", text) for text in notes.different)
     noted = notes.each((float(size[1]) if size else np.nan for size in sizes), np.float64)
-    # Megatron splits experts like the rest unless told otherwise; more expert ranks than replicas mean it was told.
+    # Megatron splits experts like the rest by default; more expert ranks than replicas show another setting.
     etp = np.where(np.isnan(noted), np.where(ep > dp * c, 1.0, t), noted)
     zero = fill(columns["zero_stage"], 1.0, "zero_stage 1")
     fsdp = fill(columns["fsdp"], np.where(zero >= 3, 1.0, 0.0), "")
@@ -310,7 +310,7 @@ def _layout(
     )  # fmt: skip
     vpp = fill(columns["vpp"], 1.0, "vpp 1")
     chunks = np.where(p > 1, vpp, 1.0)
-    schedule = _schedule(table, p, chunks, found)
+    schedule = _map_schedule(table, p, chunks, found)
     stage_layout = _stage_layout(table, columns, p, chunks, found)
     return {
         "tensor_par": t,
@@ -333,7 +333,7 @@ def _layout(
     }
 
 
-def _schedule(
+def _map_schedule(
     table: pd.DataFrame, stages: npt.NDArray[np.float64], chunks: npt.NDArray[np.float64], found: Findings
 ) -> npt.NDArray[np.float64]:
     """The pipeline's schedule of every row by its column, a position in `SCHEDULES`; 1F1B or interleaved where none."""
@@ -350,7 +350,7 @@ def _stage_layout(
     table: pd.DataFrame, columns: Mapping[str, npt.NDArray[np.float64]], stages: npt.NDArray[np.float64],
     chunks: npt.NDArray[np.float64], found: Findings,
 ) -> npt.NDArray[np.float64]:  # fmt: skip
-    """How the layers of every row are cut into stages, a position among the words of the field; even where not said."""
+    """Return the stage layout of every row, a position among the words of the field; even if not given."""
     positions, layers = np.full(len(table), float(EVEN)), columns["layers"]
     predictions = np.nan_to_num(columns["mtp_layers"], nan=0.0)
     for row, text in enumerate(str(word).strip() for word in table["layout"]):

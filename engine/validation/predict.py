@@ -13,14 +13,14 @@ from engine.validation.mapping import Mapped, map_runs
 from engine.validation.reading import Runs, library_runs, read_runs, runs_of
 from hardware import GIB
 
-__all__ = ["OUT_COLUMNS", "breakdown", "measured_seconds", "predict", "validate"]
+__all__ = ["OUT_COLUMNS", "breakdown", "measured_seconds", "predict_runs", "validate"]
 
 OUT_COLUMNS = (
     "id", "status", "reason", "predicted_step_time_s", "predicted_tokens_per_s_per_gpu", "predicted_mem_gib",
 )  # fmt: skip
 """The columns every table of predictions begins with."""
 DRIVER_MEMORY = r"nvidia-smi|GB max on nodes"
-"""How a row says that its memory was read from the driver, which counts more than tensors."""
+"""Pattern of rows whose memory was read from the driver, which counts more than tensors."""
 
 
 def validate(
@@ -32,8 +32,8 @@ def validate(
     """Returns the predictions for measured runs, one row per run in the order given.
 
     Args:
-        runs: path of a CSV file, a table in the same schema, or runs already read; the package's own where None.
-        p: parameters; those of the shipped calibration where None.
+        runs: path of a CSV file, a table in the same schema, or runs already read; the package's own if None.
+        p: parameters; the shipped calibration's if None.
         calculon: whether to add the column of `calculon` (about 2 s for the package's runs).
 
     Returns:
@@ -45,8 +45,8 @@ def validate(
     Raises:
         engine.validation.RunsFileError: the file is no table of runs at all. Bad rows never raise.
     """
-    mapped = map_runs(_runs(runs))
-    table = predict(mapped, p or parameters())
+    mapped = map_runs(_load_runs(runs))
+    table = predict_runs(mapped, p or parameters())
     if calculon:
         # Evaluating by `calculon` is imported only where it is asked for.
         from engine.validation.calculon import calculon_step_times
@@ -56,7 +56,7 @@ def validate(
     return table
 
 
-def _runs(runs: str | os.PathLike[str] | pd.DataFrame | Runs | None) -> Runs:
+def _load_runs(runs: str | os.PathLike[str] | pd.DataFrame | Runs | None) -> Runs:
     if runs is None:
         return library_runs()
     if isinstance(runs, Runs):
@@ -66,7 +66,7 @@ def _runs(runs: str | os.PathLike[str] | pd.DataFrame | Runs | None) -> Runs:
     return read_runs(runs)
 
 
-def predict(mapped: Mapped, p: Parameters) -> pd.DataFrame:
+def predict_runs(mapped: Mapped, p: Parameters) -> pd.DataFrame:
     """Returns the table that `validate` returns, for runs already mapped.
 
     Args:
@@ -124,7 +124,7 @@ def breakdown(
         runs: a file, a table or runs; the package's where None.
         p: parameters of the cost model; the shipped calibration's where None.
     """
-    mapped = map_runs(_runs(runs))
+    mapped = map_runs(_load_runs(runs))
     parts: StepTimes = step_times(mapped.case, p or parameters())
     table = {name: np.where(mapped.supported, getattr(parts, name), np.nan) for name in StepTimes.__dataclass_fields__}
     return pd.DataFrame({"id": mapped.table["id"].to_numpy(object), **table})

@@ -1,7 +1,7 @@
-"""Tables of measured runs: reading them and finding what is wrong with each row.
+"""Tables of measured runs: reading them and finding the faults of each row.
 
 Two layouts are read: the schema of `data/runs.csv`, and vTrain's published tables, recognised by their header. Every
-field comes out in one type, whatever the file held; what cannot be read is named row by row.
+field comes out in one type, regardless of the file; unreadable values are named row by row.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAY_BE_ZERO = frozenset({
     "moe_experts", "moe_topk", "moe_ffn", "moe_shared", "moe_dense_layers", "mtp_layers", "zero_stage", "core",
 })  # fmt: skip
 NONE_IS_ZERO = frozenset({"cp", "ep", "vpp"})
-"""Degrees for which tables write 0 where there is none."""
+"""Degrees for which tables write 0 instead of 1."""
 LARGEST = 1e9
 LARGEST_OF = {"zero_stage": 3.0, "core": 1.0}
 BLANK = frozenset(
@@ -60,14 +60,16 @@ VTRAIN = {
 }  # fmt: skip
 VTRAIN_TIME = "iteration time (ms)"
 ONCE = (*NUMBERS, *TRUTHS, *TEXTS, *VTRAIN, VTRAIN_TIME)
-"""Columns that mean something, in whatever letter case."""
+"""Columns with a meaning, in any letter case."""
 VTRAIN_FACTS: dict[str, object] = {
     "framework": "vTrain (Megatron-LM)", "family": "dense_megatron", "hardware": "A100-80GB-SXM", "vocab": 51200,
     "gated_mlp": False, "tied_embeddings": True, "cp": 1, "vpp": 1, "recompute": "full", "seq_parallel": False,
     "zero_stage": 0, "fsdp": False, "dtype": "fp16", "status": "ok", "split": "calibration", "core": 1,
     "completeness": "full",
 }  # fmt: skip
-"""What vTrain's paper states of all its runs: full recomputation, 1F1B, no interleaving, no overlap, 16 bits, A100."""
+"""Settings that vTrain's paper states for all its runs: full recomputation, 1F1B, no interleaving, no overlap, 16 bits,
+A100.
+"""
 
 
 class RunsFileError(ValueError):
@@ -76,7 +78,7 @@ class RunsFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs in one type per field, and what is wrong with each row ("" where nothing is).
+    """Runs in one type per field, with the faults of each row ("" without a fault).
 
     `table` has every column of `NUMBERS` and `TRUTHS` as float64 (NaN where not given), of `TEXTS` as str ("" where not
     given), plus further columns of the file unchanged. `faults` is one sentence per row [rows].
@@ -99,8 +101,10 @@ def _library_runs() -> Runs:
     parts = []
     for name in ("runs.csv", "vtrain_single_node.csv", "vtrain_multi_node.csv"):
         with data.joinpath(name).open(encoding="utf-8") as file:
-            parts.append(_plain(pd.read_csv(file, dtype=str, keep_default_na=False), name.removesuffix(".csv")))
-    return typed(pd.concat(parts, ignore_index=True))
+            parts.append(
+                _to_runs_schema(pd.read_csv(file, dtype=str, keep_default_na=False), name.removesuffix(".csv"))
+            )
+    return parse_runs(pd.concat(parts, ignore_index=True))
 
 
 def read_runs(path: str | os.PathLike[str]) -> Runs:
@@ -125,10 +129,10 @@ def runs_in(content: bytes, name: str, *, most_bytes: int = MOST_BYTES, most_run
 
     Raises `RunsFileError` as `read_runs` does.
     """
-    told = shown(name)[1:-1]
-    text = text_of(content, told, most_bytes, RunsFileError)
-    raw = parsed(text, told, RunsFileError, most_rows=most_runs, once=ONCE)
-    return typed(_plain(raw, os.path.splitext(told)[0]))
+    label = shown(name)[1:-1]
+    text = text_of(content, label, most_bytes, RunsFileError)
+    raw = parsed(text, label, RunsFileError, most_rows=most_runs, once=ONCE)
+    return parse_runs(_to_runs_schema(raw, os.path.splitext(label)[0]))
 
 
 def runs_of(table: pd.DataFrame, name: str = "the table") -> Runs:
@@ -150,22 +154,22 @@ def runs_of(table: pd.DataFrame, name: str = "the table") -> Runs:
     if twice:
         raise RunsFileError(f"{name} has more than one column {twice[0]}; each may appear once.")
     texts = {label: _as_written(table.iloc[:, place]) for place, label in enumerate(labels)}
-    return typed(_plain(pd.DataFrame(texts, index=range(len(table)), dtype=object), name))
+    return parse_runs(_to_runs_schema(pd.DataFrame(texts, index=range(len(table)), dtype=object), name))
 
 
 def _as_written(series: pd.Series) -> npt.NDArray[np.object_]:
-    """The cells of a column as a file would have them, "" where there is none [rows]."""
+    """Return the cells of a column as a file would have them, "" for an empty cell [rows]."""
     codes, values = distinct(series)
-    words = [value if isinstance(value, str) else _digits(value) or quoted(value) for value in values]
+    words = [value if isinstance(value, str) else _format_digits(value) or quoted(value) for value in values]
     return np.array([*words, ""], object)[np.where(codes < 0, len(words), codes)]
 
 
-def _digits(value: object) -> str:
+def _format_digits(value: object) -> str:
     number = whole_number(value) if isinstance(value, int | np.integer) else None
     return str(number) if number is not None and abs(number) < 1e18 else ""
 
 
-def _plain(raw: pd.DataFrame, name: str) -> pd.DataFrame:
+def _to_runs_schema(raw: pd.DataFrame, name: str) -> pd.DataFrame:
     """The table in the schema of runs.csv, all text."""
     written = {column.lower(): column for column in ONCE}
     raw = raw.rename(columns=lambda column: written.get(str(column).strip().lower(), str(column).strip()))
@@ -204,7 +208,7 @@ def _as_text(values: pd.Series) -> pd.Series:
     return values.map(lambda value: "" if value != value else repr(float(value)))
 
 
-def typed(raw: pd.DataFrame) -> Runs:
+def parse_runs(raw: pd.DataFrame) -> Runs:
     """Returns the runs of a table in the schema of runs.csv whose cells may hold anything.
 
     Args:
@@ -215,12 +219,12 @@ def typed(raw: pd.DataFrame) -> Runs:
     faults: list[list[str]] = [[] for _ in range(size)]
     columns: dict[str, object] = {}
     for name in TEXTS:
-        columns[name] = _texts(table[name]) if name in table else np.full(size, "", object)
+        columns[name] = _clean_texts(table[name]) if name in table else np.full(size, "", object)
     for name in COUNTS + MEASURES:
-        check = _count if name in COUNTS else _measure
-        columns[name] = _parse(table, name, check, faults)
+        check = _parse_count if name in COUNTS else _parse_measurement
+        columns[name] = _parse_column(table, name, check, faults)
     for name in TRUTHS:
-        columns[name] = _parse(table, name, _truth, faults)
+        columns[name] = _parse_column(table, name, _parse_truth, faults)
     ids = np.asarray(columns["id"], object)
     columns["id"] = np.array([ids[i] or f"row-{i + 1}" for i in range(size)], object)
     for name in table.columns:
@@ -228,19 +232,19 @@ def typed(raw: pd.DataFrame) -> Runs:
     return Runs(pd.DataFrame(columns, index=range(size)), np.array(["; ".join(found) for found in faults], object))
 
 
-def _texts(values: pd.Series) -> npt.NDArray[np.object_]:
+def _clean_texts(values: pd.Series) -> npt.NDArray[np.object_]:
     cleaned = ["" if value is None or value != value else str(value).strip() for value in values]
     return np.array(["" if text.lower() in BLANK else text for text in cleaned], object)
 
 
-def _parse(
+def _parse_column(
     table: pd.DataFrame, name: str, read: Callable[[str, str], float], faults: list[list[str]]
 ) -> npt.NDArray[np.float64]:
     values = np.full(len(table), np.nan)
     if name not in table:
         return values
     known: dict[str, float | str] = {"": np.nan}
-    for position, text in enumerate(_texts(table[name])):
+    for position, text in enumerate(_clean_texts(table[name])):
         if text not in known:
             known[text] = _value_or_fault(name, text, read)
         found = known[text]
@@ -252,7 +256,7 @@ def _parse(
 
 
 def _value_or_fault(name: str, text: str, read: Callable[[str, str], float]) -> float | str:
-    """What a cell says, or what is wrong with it."""
+    """Return the value of a cell, or a sentence on its fault."""
     if text.lower() == "none":
         return np.nan
     try:
@@ -261,7 +265,7 @@ def _value_or_fault(name: str, text: str, read: Callable[[str, str], float]) -> 
         return str(problem)
 
 
-def _number(name: str, text: str) -> float:
+def _parse_number(name: str, text: str) -> float:
     exact = number_in(text)
     if exact is None:
         raise ValueError(f"{name} is {text[:40]!r}, which is not a number")
@@ -271,8 +275,8 @@ def _number(name: str, text: str) -> float:
     return value
 
 
-def _count(name: str, text: str) -> float:
-    value = _number(name, text)
+def _parse_count(name: str, text: str) -> float:
+    value = _parse_number(name, text)
     if value == 0 and name in NONE_IS_ZERO:
         return np.nan
     least = 0 if name in MAY_BE_ZERO else 1
@@ -284,14 +288,14 @@ def _count(name: str, text: str) -> float:
     return value
 
 
-def _measure(name: str, text: str) -> float:
-    value = _number(name, text)
+def _parse_measurement(name: str, text: str) -> float:
+    value = _parse_number(name, text)
     if value <= 0:
         raise ValueError(f"{name} is {text[:40]}; a measurement must be above 0")
     return value
 
 
-def _truth(name: str, text: str) -> float:
+def _parse_truth(name: str, text: str) -> float:
     word = text.lower()
     number = number_in(word)
     if word in ("true", "yes") or number == 1:

@@ -43,7 +43,7 @@ ROUND_START: dict[str, float] = {
     "launch": 30e-6,
     "immaturity": 0.15,
 }
-"""Where every fit starts and its prior is centred: round values from microbenchmarks and papers, not the last fit."""
+"""Start of every fit and centre of its prior: round values from microbenchmarks and papers, not the last fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +75,14 @@ def start_parameters(p: Parameters | None = None) -> Parameters:
     return (p or parameters()).model_copy(update=ROUND_START)
 
 
-def _prepared(runs: Runs | None) -> tuple[Mapped, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _prepare_rows(runs: Runs | None) -> tuple[Mapped, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     mapped = map_runs(runs or library_runs())
     measured = measured_seconds(mapped)
     usable = mapped.supported & np.isfinite(measured)
     return mapped, measured, np.where(usable, fit_weights(mapped.table), 0.0)
 
 
-def _fit(
+def _fit_rows(
     mapped: Mapped,
     measured: npt.NDArray[np.float64],
     weights: npt.NDArray[np.float64],
@@ -102,8 +102,8 @@ def fit_all(runs: Runs | None = None, names: Sequence[str] = FITTED) -> Fit:
         runs: measured ones; the package's where None.
         names: of the parameters that are fitted.
     """
-    mapped, measured, weights = _prepared(runs)
-    return _fit(mapped, measured, weights, np.ones(len(measured), bool), names)
+    mapped, measured, weights = _prepare_rows(runs)
+    return _fit_rows(mapped, measured, weights, np.ones(len(measured), bool), names)
 
 
 def two_fold(runs: Runs | None = None, seeds: Sequence[int] = SEEDS, names: Sequence[str] = FITTED) -> TwoFold:
@@ -114,7 +114,7 @@ def two_fold(runs: Runs | None = None, seeds: Sequence[int] = SEEDS, names: Sequ
         seeds: of the random halves, one pass for each.
         names: of the parameters that are fitted.
     """
-    mapped, measured, weights = _prepared(runs)
+    mapped, measured, weights = _prepare_rows(runs)
     groups = fold_groups(mapped.table)
 
     def folds(seed: int) -> npt.NDArray[np.int64]:
@@ -124,7 +124,7 @@ def two_fold(runs: Runs | None = None, seeds: Sequence[int] = SEEDS, names: Sequ
         found[chosen] = two_folds([groups[row] for row in np.flatnonzero(chosen)], seed)
         return found
 
-    return _tested(mapped, measured, weights, folds, seeds, names)
+    return _test_folds(mapped, measured, weights, folds, seeds, names)
 
 
 def leave_one_source_out(runs: Runs | None = None, names: Sequence[str] = FITTED) -> TwoFold:
@@ -134,9 +134,9 @@ def leave_one_source_out(runs: Runs | None = None, names: Sequence[str] = FITTED
         runs: measured ones; the package's where None.
         names: of the parameters that are fitted.
     """
-    mapped, measured, weights = _prepared(runs)
+    mapped, measured, weights = _prepare_rows(runs)
     member = np.unique(sources_of(mapped.table).astype(str), return_inverse=True)[1]
-    return _tested(mapped, measured, weights, lambda _: member.astype(np.int64), (0,), names)
+    return _test_folds(mapped, measured, weights, lambda _: member.astype(np.int64), (0,), names)
 
 
 def ratios_without_pairs(runs: Runs | None = None, names: Sequence[str] = FITTED) -> dict[str, npt.NDArray[np.float64]]:
@@ -150,19 +150,19 @@ def ratios_without_pairs(runs: Runs | None = None, names: Sequence[str] = FITTED
         runs: measured ones; the package's where None.
         names: of the parameters that are fitted.
     """
-    mapped, measured, weights = _prepared(runs)
+    mapped, measured, weights = _prepare_rows(runs)
     source = sources_of(mapped.table)
     every = sorted(set(source[weights > 0]))
     found = {name: np.full(len(measured), np.nan) for name in every}
     for one, other in combinations_with_replacement(every, 2):
-        fit = _fit(mapped, measured, weights, (source != one) & (source != other), names)
+        fit = _fit_rows(mapped, measured, weights, (source != one) & (source != other), names)
         for left, own in {(one, other), (other, one)}:
             rows = np.flatnonzero((source == own) & mapped.supported)
             found[left][rows] = measured[rows] / step_times(mapped.case.take(rows), fit.parameters).step
     return found
 
 
-def _tested(
+def _test_folds(
     mapped: Mapped,
     measured: npt.NDArray[np.float64],
     weights: npt.NDArray[np.float64],
@@ -180,7 +180,7 @@ def _tested(
         fold = folds(seed)
         predicted = np.full(len(measured), np.nan)
         for part in np.unique(fold):
-            fit = _fit(mapped, measured, weights, fold != part, names)
+            fit = _fit_rows(mapped, measured, weights, fold != part, names)
             values.append({name: getattr(fit.parameters, name) for name in names})
             test = fold == part
             predicted[test] = step_times(mapped.case.take(test), fit.parameters).step

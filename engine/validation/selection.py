@@ -1,6 +1,6 @@
-"""Which rows errors are reported on, which rows a fit uses and how much each counts, and how rows are grouped.
+"""Selection of rows for errors and fits, their weights, and their grouping.
 
-Stated here once, so that every table and every fit says the same:
+Defined here once, so that all tables and fits agree:
 
 * headline rows: calibration split, last measurement of a configuration, all configuration fields given;
 * defective rows: four torchtitan rows whose own notes say that a regression in row-wise FP8 slowed them. They are
@@ -66,7 +66,7 @@ def defective(table: pd.DataFrame) -> Rows:
 
 
 def sources_of(table: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """Tells who published each run [rows]: releases, papers and data sets of one publisher are one source.
+    """Return the publisher of each run [rows]: releases, papers and data sets of one publisher are one source.
 
     Args:
         table: typed runs [rows].

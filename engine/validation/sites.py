@@ -1,7 +1,7 @@
 """Networks of the sites where runs were measured, from the words of the row.
 
-A row may print the rate of its links to the scale-out networks, the size of its scale-up domain and of its hosts; what
-it does not print stays the accelerator's datasheet value.
+A row may print the rate of its links to the scale-out networks, the size of its scale-up domain and of its hosts; other
+values stay at the accelerator's datasheet.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Facts about training software that a table of runs does not carry, inferred by stated rules.
 
-The first rule whose pattern is found in "framework | source", whatever the letter case, sets the facts; rules on dates,
-precision, hardware and notes refine them; a column of the same name in the table overrides all of these. No rule reads
-the model, the name of a row or a measurement.
+The first rule whose pattern is found in "framework | source", ignoring case, sets the facts; rules on dates, precision,
+hardware and notes refine them; a column of the same name in the table overrides all of these. No rule reads the model,
+the name of a row or a measurement.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.cost_models.calibrated import ATTENTION_KERNELS, DISPATCHERS, LAUNCHES, SOFTWARE_DEFAULTS
-from engine.validation.texts import Texts, finder
+from engine.validation.texts import Texts, compile_finder
 
 __all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "Rule", "infer_software", "release_year"]
 
 GRADIENTS_16_BIT: dict[str, float | str] = {"gradient_bytes": 2.0, "shard_gradient_bytes": 2.0}
 DEFAULTS: dict[str, float | str] = {**SOFTWARE_DEFAULTS, **GRADIENTS_16_BIT}
-"""Facts where no rule says otherwise: the defaults of an execution, but for the precision of the gradient exchange.
+"""Facts without a matching rule: the defaults of an execution, except for the precision of the gradient exchange.
 
-An execution that says nothing is one of today, with 32-bit gradients. A published run is one that its makers tuned: the
+An execution without settings is a present one, with 32-bit gradients. A published run was tuned by its makers: the
 recipes exchange gradients in 16 bits (fp16 training of the Megatron papers, NeMo's and Composer's performance
-settings), and those that do not are named by a rule.
+settings), and a rule names the exceptions.
 """
 SOFTWARE_COLUMNS = tuple(DEFAULTS)
 WORDS = {"attention_kernel": ATTENTION_KERNELS, "launch": LAUNCHES, "token_dispatcher": DISPATCHERS}
@@ -137,21 +137,21 @@ def infer_software(
     text = {name: Texts(runs[name]) for name in ("framework", "source", "notes", "date", "dtype")}
     frameworks, sources = text["framework"].rows, text["source"].rows
     where = Texts(f"{framework} | {source}" for framework, source in zip(frameworks, sources, strict=True))
-    rules = [next((rule for rule in RULES if finder(rule.pattern)(each)), None) for each in where.different]
+    rules = [next((rule for rule in RULES if compile_finder(rule.pattern)(each)), None) for each in where.different]
     facts = {
         name: where.each((rule.facts.get(name, usual) if rule else usual for rule in rules), np.object_)
         for name, usual in DEFAULTS.items()
     }
     named = where.each((rule.name if rule else "default" for rule in rules), np.object_)
-    _refine(facts, text, generation, named)
-    faults = _override(facts, runs)
+    _refine_facts(facts, text, generation, named)
+    faults = _override_facts(facts, runs)
     for name, words in WORDS.items():
         place = {word: float(number) for number, word in enumerate(words)}
         facts[name] = np.array([place[word] for word in facts[name]], object)
     return {name: facts[name].astype(np.float64) for name in SOFTWARE_COLUMNS}, named, faults
 
 
-def _refine(
+def _refine_facts(
     facts: dict[str, npt.NDArray[Any]],
     text: Mapping[str, Texts],
     generation: npt.NDArray[np.object_],
@@ -174,9 +174,9 @@ def _refine(
     facts["gradient_bytes"][megatron & ~noted(r"(?<!b)f(?:p|loat)16|half", "dtype")] = 4.0
     facts["overlap_data"][noted(r"overlap[-_]grad[-_]reduce(?! off)|fused_adam with overlap")] = 1.0
     facts["overlap_tensor"][noted(r"tp[-_]comm[-_]overlap(?! off)")] = 1.0
-    # PyTorch compiles where it is told to; its 8-bit layers are made for compilation.
-    told = noted(r"compile|float8") | noted(r"fp8|float8", "dtype")
-    compiled = np.isin(named.astype(str), ("PyTorch", "torchtitan")) & told
+    # PyTorch compiles on request; its 8-bit layers are made for compilation.
+    compiles = noted(r"compile|float8") | noted(r"fp8|float8", "dtype")
+    compiled = np.isin(named.astype(str), ("PyTorch", "torchtitan")) & compiles
     facts["launch"][compiled] = "compiled"
     facts["unfused_elementwise"][compiled] = 0.0
     # Composer's DEFAULT mixed precision gathers 32-bit weights and casts them.
@@ -197,7 +197,7 @@ def _refine(
     facts["age_years"] = np.where(np.isfinite(age), np.maximum(age, 0.0), np.inf)
 
 
-def _override(facts: dict[str, npt.NDArray[Any]], runs: pd.DataFrame) -> list[str]:
+def _override_facts(facts: dict[str, npt.NDArray[Any]], runs: pd.DataFrame) -> list[str]:
     """Facts given as columns of the table, in place; a sentence for each that cannot be read."""
     faults = [""] * len(runs)
     for name in SOFTWARE_COLUMNS:
@@ -208,13 +208,13 @@ def _override(facts: dict[str, npt.NDArray[Any]], runs: pd.DataFrame) -> list[st
             if word == "":
                 continue
             try:
-                facts[name][position] = _fact(name, word)
+                facts[name][position] = _parse_fact(name, word)
             except ValueError as problem:
                 faults[position] = str(problem)
     return faults
 
 
-def _fact(name: str, word: str) -> float | str:
+def _parse_fact(name: str, word: str) -> float | str:
     if name in WORDS:
         if word not in WORDS[name]:
             raise ValueError(f"{name} is {word[:40]!r}; it must be one of {', '.join(WORDS[name])}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Texts", "finder"]
+__all__ = ["Texts", "compile_finder"]
 
 
 class Texts:
@@ -26,24 +26,24 @@ class Texts:
         """Returns the value of every row's text [rows].
 
         Args:
-            values: those of the different texts, in their order.
+            values: values of the different texts, in their order.
             dtype: of the array.
         """
         return np.fromiter(values, dtype, len(self.different))[self._which]
 
     def saying(self, pattern: str) -> npt.NDArray[np.bool_]:
-        """Returns where a pattern is found, whatever the letter case [rows].
+        """Return a mask of the rows in which a pattern is found, ignoring case [rows].
 
         Args:
             pattern: a regular expression.
         """
-        found = finder(pattern)
+        found = compile_finder(pattern)
         return self.each((found(text) is not None for text in self.different), np.bool_)
 
 
 @cache
-def finder(pattern: str) -> Callable[[str], re.Match[str] | None]:
-    """Returns what finds a pattern in a text, as `Texts.saying` does.
+def compile_finder(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    """Return a function that finds a pattern in a text, as `Texts.saying` does.
 
     Args:
         pattern: a regular expression.

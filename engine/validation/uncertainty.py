@@ -1,10 +1,10 @@
-"""How far a prediction may be off, from errors on runs of sources that had no part in the fit.
+"""Uncertainty of predictions, from errors on runs of sources that had no part in the fit.
 
-A source is who published runs: runs of one source err alike, so what is left out of a fit is whole sources. An interval
-comes from runs of the same kind of model, dense or a mixture of experts, on the same generation of processors; where
-too few of those were measured, from that kind of model on all generations; where these are too few as well, there is
-none. Its ends are the quantile of |log(measured / predicted)| that conformal prediction takes (Vovk et al. 2005): of n
-errors the ceil((n + 1) share)-th smallest.
+A source is a publisher of runs: runs of one source have similar errors, so whole sources are left out of a fit. An
+interval comes from runs of the same kind of model, dense or a mixture of experts, on the same generation of processors;
+if too few of them were measured, from that kind of model on all generations; if these are too few as well, there is no
+interval. Its ends are the quantile of |log(measured / predicted)| that conformal prediction takes (Vovk et al. 2005):
+of n errors the ceil((n + 1) share)-th smallest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SHARES = (0.5, SHARE, 0.9)
 LEAST_ROWS, LEAST_SOURCES = 15, 2
 """Runs, and sources beside the one that an interval is for, that an interval needs."""
 CONDITIONS = (("experts", "generation"), ("experts",))
-"""What comparable runs agree on, the first of these that has enough runs."""
+"""Properties that comparable runs share; the first of these with enough runs counts."""
 MEMORY_CONDITIONS = (*CONDITIONS, ())
 """The same for memory: bytes are counted in the same way for every model, so runs of any model tell something."""
 LOWEST_SHARE, HIGHEST_SHARE = 0.5, 0.99
@@ -70,8 +70,8 @@ class Interval(NamedTuple):
 
     @property
     def is_weak(self) -> bool:
-        """Whether it has too few sources to speak for another one: of n and one more, at least 1 / (n + 1) is the
-        worst, so that fewer than share / (1 - share) cannot bound so large a share of sources."""
+        """Return True if the interval has too few sources to cover another one: of n and one more, at least 1 / (n + 1)
+        is the worst, so that fewer than share / (1 - share) cannot bound so large a share of sources."""
         return self.sources < self.share / (1.0 - self.share) - 1e-9
 
     @property
@@ -159,7 +159,7 @@ def _interval_in(
 
 
 def is_modelled(scenario: Scenario) -> bool:
-    """Tells whether figures are predicted for a generation of processors on which nothing was measured.
+    """Return True if figures are predicted for a generation of processors without measurements.
 
     Args:
         scenario: of any cost model.
@@ -195,7 +195,7 @@ def interval_of_kind(scenario: Scenario, share: float = SHARE) -> Interval | Non
     """
     if not cost_model_of(scenario).takes_calibration:
         return None
-    return _usual(generation_of(scenario.system), bool(model_shapes(scenario.model).experts > 0), share)
+    return _usual_interval(generation_of(scenario.system), bool(model_shapes(scenario.model).experts > 0), share)
 
 
 def memory_interval_of(scenario: Scenario, share: float = SHARE) -> Interval | None:
@@ -211,11 +211,13 @@ def memory_interval_of(scenario: Scenario, share: float = SHARE) -> Interval | N
     """
     if not cost_model_of(scenario).takes_calibration:
         return None
-    return _usual(generation_of(scenario.system), bool(model_shapes(scenario.model).experts > 0), share, memory=True)
+    return _usual_interval(
+        generation_of(scenario.system), bool(model_shapes(scenario.model).experts > 0), share, memory=True
+    )
 
 
 @lru_cache(256)
-def _usual(generation: str, experts: bool, share: float, *, memory: bool = False) -> Interval | None:
+def _usual_interval(generation: str, experts: bool, share: float, *, memory: bool = False) -> Interval | None:
     """Returns the interval from the package's own errors, which are the same for every execution."""
     table, conditions = (memory_residuals(), MEMORY_CONDITIONS) if memory else (None, CONDITIONS)
     return interval(generation=generation, experts=experts, share=share, table=table, conditions=conditions)
@@ -276,7 +278,7 @@ def coverage_table(
                 )
                 if found is not None:
                     inside[share][kinds.index.get_indexer(rows.index)] = rows["ratio"].between(found.low, found.high)
-    told: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for name, chosen in groups.items():
         if not chosen.any():
             continue
@@ -288,5 +290,5 @@ def coverage_table(
             by_source = [np.nanmean(percent[names == each]) for each in set(names[np.isfinite(percent)])]
             row[f"covered_{100 * share:.0f}"] = np.nanmean(percent) if by_source else math.nan
             row[f"sources_{100 * share:.0f}"] = np.mean(by_source) if by_source else math.nan
-        told.append(row)
-    return pd.DataFrame(told)
+        records.append(row)
+    return pd.DataFrame(records)

@@ -39,21 +39,20 @@ FULL_OF_SOME = r"full: ?(\d+) ?layers"
 
 
 def bits_of(text: str) -> float | None:
-    """Returns the bits of the linear layers that the words for a precision name; None where they name none.
+    """Return the bits of the linear layers for the words of a precision; None for words without one.
 
     Args:
-        text: words that somebody wrote.
+        text: words from a user or a publication.
     """
     found = (bits for bits, words in PRECISIONS.items() if re.search(rf"(?<![a-z])(?:{words})(?!\d)", text.lower()))
     return next(found, None)
 
 
 def recompute_of(text: str, layers: float) -> tuple[str, float] | None:
-    """Returns the kind of recomputation, one of `RECOMPUTES`, and share of the blocks; None where the words name no
-    policy.
+    """Return the kind of recomputation, one of `RECOMPUTES`, and share of the blocks; None for words without a policy.
 
     Args:
-        text: words that somebody wrote.
+        text: words from a user or a publication.
         layers: blocks of the model.
     """
     word = SAME_POLICY.get(text.lower(), text.lower())
@@ -64,20 +63,19 @@ def recompute_of(text: str, layers: float) -> tuple[str, float] | None:
 
 
 def accelerator_named(text: str) -> tuple[System, str] | None:
-    """Returns the library's system for an accelerator however it is written, and what had to be assumed ("" where
-    nothing).
+    """Return the library's system for an accelerator in any spelling, and the assumption made ("" without one).
 
     "NVIDIA H100 80GB HBM3" names the chip and its memory; where several boards remain, the SXM one with most memory
-    counts. None where no board of the library has that chip, memory and form, or where several chips are named.
+    counts. None if no board of the library has that chip, memory and form, or if several chips are named.
 
     Args:
-        text: words that somebody wrote.
+        text: words from a user or a publication.
     """
     if exact := system_named(text):
         return exact, ""
-    spaced = _spaced(text)
-    fitting = [system for name, system in _boards() if _fits(spaced, name)]
-    chips = {_chip(system.accelerator.name) for system in fitting if system.accelerator is not None}
+    spaced = _normalise_words(text)
+    fitting = [system for name, system in _list_boards() if _is_match(spaced, name)]
+    chips = {_find_chip(system.accelerator.name) for system in fitting if system.accelerator is not None}
     if len(chips) != 1:
         return None
     chosen = max(fitting, key=lambda system: ("sxm" in system.name, system.mem1.capacity_gib))
@@ -86,27 +84,27 @@ def accelerator_named(text: str) -> tuple[System, str] | None:
 
 
 @cache
-def _boards() -> tuple[tuple[str, System], ...]:
+def _list_boards() -> tuple[tuple[str, System], ...]:
     """Accelerators of the library by the maker's name, without Calculon's restatements of them."""
     systems = [hardware.load(name) for name in hardware.names()]
     names = {system.accelerator.name: system for system in systems if system.accelerator is not None}
     return tuple((name, system_named(name) or system) for name, system in names.items())
 
 
-def _spaced(text: str) -> str:
+def _normalise_words(text: str) -> str:
     """Words in lower case with single spaces, a count such as that of "8xH100" left out."""
     return re.sub(r"\b\d+ ?x ?(?=[a-z])", "", re.sub(r"[^a-z0-9]+", " ", text.lower())).strip()
 
 
-def _chip(name: str) -> str:
+def _find_chip(name: str) -> str:
     """The word with a digit that begins a maker's name: "H100-80GB-SXM" is an h100, "TPU-v5e" a v5e."""
-    return next((word for word in _spaced(name).split() if re.search(r"\d", word)), _spaced(name))
+    return next((word for word in _normalise_words(name).split() if re.search(r"\d", word)), _normalise_words(name))
 
 
-def _fits(text: str, name: str) -> bool:
-    """Whether words name the chip of a board, and memory and form that they name, if any, are the board's."""
-    board = _spaced(name)
-    if _chip(name) not in text.split():
+def _is_match(text: str, name: str) -> bool:
+    """Return True if words name the chip of a board, and memory and form in the words, if any, are the board's."""
+    board = _normalise_words(name)
+    if _find_chip(name) not in text.split():
         return False
     sizes, wanted = (set(re.findall(r"(\d+) ?gi?b\b", each)) for each in (board, text))
     forms = set(re.findall(r"\b(?:pcie|nvl)\b", text))

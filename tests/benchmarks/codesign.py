@@ -172,7 +172,7 @@ def hand_out(count: int) -> None:
     def nothing(task: tasks.Task) -> tasks.Done:
         return tasks.Done(task.first, task.count, task.count, task.count, 0, 0, 0.02 * task.count, 0)
 
-    running.work = nothing
+    running.compute_task = nothing
     side = max(2, round((count / 5) ** (1 / 4)))
     edits = [{**edit, **({"count": side} if "count" in edit else {})} for edit in DOCUMENT["edits"]]
     with tempfile.TemporaryDirectory() as folder:

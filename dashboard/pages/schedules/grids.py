@@ -36,7 +36,7 @@ from engine.simulate.distir import (
     overlay,
     pareto,
     timeline,
-    top,
+    top_configurations,
 )
 from engine.simulate.distir.calibration import MEASURED_CONSTANTS
 from engine.simulate.schedule import WORK, Schedule
@@ -253,7 +253,7 @@ def _draw_step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mo
 
 def _draw_fastest(table: pd.DataFrame, runs: pd.DataFrame) -> None:
     """Draw the fastest as a table, and all as a download."""
-    shown = top(runs, 50)
+    shown = top_configurations(runs, 50)
     head, file = st.columns([4, 1], vertical_alignment="center")
     with head:
         st.html(markup.head("The fastest", f"{len(shown)} of {len(runs):,} that run"))

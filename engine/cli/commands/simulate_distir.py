@@ -182,7 +182,7 @@ def simulate_distir(
         lines = simulator.envelopes(simulator.with_speedup(first))
         _print_table(lines, ["strategy", "devices", "D", "H", "P", "m", "speedup"], document, json)
     else:
-        best = simulator.top(table, top) if show is Show.TOP else simulator.pareto(table)
+        best = simulator.top_configurations(table, top) if show is Show.TOP else simulator.pareto(table)
         asked = [name for name, several in (("model", sizes), ("batch", samples)) if len(several) > 1]
         _print_table(best, [*asked, *SHOWN], document, json)
     _export_table(table, out)

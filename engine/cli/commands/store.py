@@ -80,10 +80,10 @@ def _dealt_with(store: Store, finding: Finding, *, repair: bool, drop: bool) -> 
     from engine.exploration import store_check
 
     if drop and finding.kind in ("damaged", "lost"):
-        store_check.drop(store, finding)
+        store_check.drop_exploration(store, finding)
         return ("It was removed." if finding.kind == "damaged" else "It is forgotten."), ""
     if repair and finding.kind == "unprotected":
-        store_check.protect(store, finding)
+        store_check.add_checksums(store, finding)
         return "They have checksums now.", ""
     if repair and finding.kind in ("damaged", "lost"):
         problem = _explored_again(store, finding)

@@ -22,7 +22,16 @@ from engine.simulate.distir.evaluation import grid
 from engine.simulate.distir.figures import envelopes, over_devices, with_speedup
 from engine.simulate.distir.gpt2 import GPT_SIZES, GPTSize, gpt2_grid
 from engine.simulate.distir.records import Records
-from engine.simulate.distir.searching import MODEL_SIZES, RULES, STYLES, Size, configurations, pareto, search, top
+from engine.simulate.distir.searching import (
+    MODEL_SIZES,
+    RULES,
+    STYLES,
+    Size,
+    configurations,
+    pareto,
+    search,
+    top_configurations,
+)
 from engine.simulate.distir.timelines import Timeline, timeline
 
 __all__ = [
@@ -55,6 +64,6 @@ __all__ = [
     "search",
     "style",
     "timeline",
-    "top",
+    "top_configurations",
     "with_speedup",
 ]

@@ -39,7 +39,7 @@ STEP_COLUMNS: Final = {"world_size": "D", "num_layers": "layers", "batch_size": 
 
 
 class Constants(BaseModel):
-    """Constants of a machine, as they stand in a JSON document; what is left out is the revision's."""
+    """Constants of a machine, as a JSON document; omitted ones are the revision's."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,27 +61,27 @@ class Constants(BaseModel):
 
     def arguments(self) -> dict[str, Any]:
         """Returns them as arguments of `grid`, but for revision and bandwidth."""
-        told = {name: getattr(self, name) for name in ("flops", "dram_bandwidth", "launch_overhead")}
-        arguments = {name: value for name, value in told.items() if value is not None}
+        given = {name: getattr(self, name) for name in ("flops", "dram_bandwidth", "launch_overhead")}
+        arguments = {name: value for name, value in given.items() if value is not None}
         if self.allreduce:
             arguments["allreduce"] = {number: Allreduce(*values) for number, values in self.allreduce.items()}
         return arguments
 
 
 MEASURED_CONSTANTS: Final = Constants(revision="R2", flops=1.38e13, dram_bandwidth=7e11, bandwidth_gbps=77.0)
-"""What the notebook at 83d7fc3 set its 81 measured steps against."""
+"""Constants with which the notebook at 83d7fc3 compared its 81 measured steps."""
 
 
 def load_constants(document: str | Path | Mapping[str, Any]) -> Constants:
     """Returns the constants of a JSON file, of its text, or of a mapping.
 
     Args:
-        document: path of a file, its text, or what it holds.
+        document: path of a file, its text, or its content as a mapping.
 
-    Raises ConfigurationError for what cannot be read, naming the field at fault.
+    Raises ConfigurationError for a document that cannot be read, naming the field at fault.
     """
     if isinstance(document, Path):
-        document = _text(document)
+        document = _read_text(document)
     try:
         data = json.loads(document) if isinstance(document, str) else dict(document)
         found = Constants.model_validate(data)
@@ -100,7 +100,7 @@ def load_constants(document: str | Path | Mapping[str, Any]) -> Constants:
     return found
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise ConfigurationError(f"{path} is larger than {LARGEST_FILE:,} bytes.")
@@ -118,7 +118,7 @@ def measured_steps() -> pd.DataFrame:
     """
     file = resources.files("engine.simulate.distir") / "data" / "measured.csv"
     with file.open(encoding="utf-8") as lines:
-        return _steps(pd.read_csv(lines), "measured.csv")
+        return _parse_steps(pd.read_csv(lines), "measured.csv")
 
 
 def read_measured(path: Path) -> tuple[str, pd.DataFrame]:
@@ -131,23 +131,23 @@ def read_measured(path: Path) -> tuple[str, pd.DataFrame]:
     Args:
         path: of a CSV file.
 
-    Raises ConfigurationError for a file that is none of these, naming the row at fault.
+    Raises ConfigurationError for another kind of file, naming the row at fault.
     """
-    text = _text(path)
+    text = _read_text(path)
     try:
         table = pd.read_csv(io.StringIO(text), sep=None, engine="python", skipinitialspace=True, on_bad_lines="error")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error, ValueError) as error:
         raise ConfigurationError(f"{path} is no table: {str(error).splitlines()[0][:120]}.") from error
     if "real_ms" in table:
-        return "steps", _steps(table, str(path))
+        return "steps", _parse_steps(table, str(path))
     if "op" in table and "seconds" in table:
-        return "kernels", _kernels(table, str(path))
+        return "kernels", _parse_kernels(table, str(path))
     raise ConfigurationError(
         f"{path} has neither real_ms (measured steps) nor op and seconds (measured kernels) among its columns."
     )
 
 
-def _numbers(
+def _parse_positive_column(
     table: pd.DataFrame, name: str, where: str, rows: pd.Series | None = None, *, whole: bool = True
 ) -> Floats:
     """A column of positive numbers."""
@@ -166,29 +166,31 @@ def _numbers(
     return values
 
 
-def _steps(table: pd.DataFrame, where: str) -> pd.DataFrame:
+def _parse_steps(table: pd.DataFrame, where: str) -> pd.DataFrame:
     if not len(table):
         raise ConfigurationError(f"{where} has no rows.")
-    columns = {ours: _numbers(table, theirs, where).astype(np.int64) for theirs, ours in STEP_COLUMNS.items()}
-    return pd.DataFrame(columns | {"seconds": _numbers(table, "real_ms", where, whole=False) / 1e3})
+    columns = {
+        ours: _parse_positive_column(table, theirs, where).astype(np.int64) for theirs, ours in STEP_COLUMNS.items()
+    }
+    return pd.DataFrame(columns | {"seconds": _parse_positive_column(table, "real_ms", where, whole=False) / 1e3})
 
 
-def _kernels(table: pd.DataFrame, where: str) -> pd.DataFrame:
+def _parse_kernels(table: pd.DataFrame, where: str) -> pd.DataFrame:
     unknown = ~table["op"].isin(["matmul", "send", "allreduce"])
     if unknown.any() or not len(table):
         line = int(np.flatnonzero(unknown)[0]) if len(table) else 0
-        told = str(table["op"].iloc[line])[:40] if len(table) else "missing"
-        raise ConfigurationError(f"{where}, line {line + 2}: op is {told}; it must be matmul, send or allreduce.")
+        shown = str(table["op"].iloc[line])[:40] if len(table) else "missing"
+        raise ConfigurationError(f"{where}, line {line + 2}: op is {shown}; it must be matmul, send or allreduce.")
     result = pd.DataFrame({"op": table["op"].astype(str)})
     for name, ops in (("rows", None), ("columns", None), ("inner", "matmul"), ("devices", "allreduce")):
         needed = None if ops is None else table["op"] == ops
         if needed is None or needed.any():
-            result[name] = _numbers(table, name, where, needed)
-    result["seconds"] = _numbers(table, "seconds", where, whole=False)
+            result[name] = _parse_positive_column(table, name, where, needed)
+    result["seconds"] = _parse_positive_column(table, "seconds", where, whole=False)
     return result
 
 
-def _configurations(steps: pd.DataFrame) -> Configurations:
+def _build_configurations(steps: pd.DataFrame) -> Configurations:
     one = np.ones(len(steps), np.int64)
     columns = {name: steps[name].to_numpy(np.int64) for name in STEP_COLUMNS.values()}
     for name in ("width", "layers", "batch"):
@@ -212,7 +214,7 @@ def overlay(steps: pd.DataFrame, constants: Constants = MEASURED_CONSTANTS) -> p
 
     Raises ConfigurationError where the constants have no bandwidth, and for a step that cannot run.
     """
-    c = _configurations(steps)
+    c = _build_configurations(steps)
     bandwidth = 1.0 if constants.bandwidth_gbps is None else constants.bandwidth_gbps
     if constants.bandwidth_gbps is None and (c.D > 1).any():
         raise ConfigurationError("The constants lack bandwidth_gbps, which steps on several devices need.")
@@ -236,10 +238,10 @@ def agreement(table: pd.DataFrame) -> pd.DataFrame:
         measured, simulated = (table.loc[where, column] for column in ("seconds", "simulated"))
         error, rates = simulated - measured, [table.loc[where, "batch"] / times for times in (measured, simulated)]
         rows.append(
-            {"devices": name, "rows": len(error), "pearson": _correlation(*rates),
-             "spearman": _correlation(rates[0].rank(), rates[1].rank()),
-             "pearson_time": _correlation(measured, simulated),
-             "spearman_time": _correlation(measured.rank(), simulated.rank()),
+            {"devices": name, "rows": len(error), "pearson": _pearson_correlation(*rates),
+             "spearman": _pearson_correlation(rates[0].rank(), rates[1].rank()),
+             "pearson_time": _pearson_correlation(measured, simulated),
+             "spearman_time": _pearson_correlation(measured.rank(), simulated.rank()),
              "mean_absolute_error": error.abs().mean(),
              "mean_absolute_percentage_error": 100.0 * (error / measured).abs().mean(), "bias": error.mean(),
              "median_ratio": (simulated / measured).median()}
@@ -247,7 +249,7 @@ def agreement(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _correlation(x: pd.Series, y: pd.Series) -> float:
+def _pearson_correlation(x: pd.Series, y: pd.Series) -> float:
     """Pearson's; NaN where one of them does not vary."""
     if len(x) < 2 or x.nunique() < 2 or y.nunique() < 2:
         return float("nan")
@@ -266,7 +268,7 @@ def fit_steps(steps: pd.DataFrame, revision: str = "R2", *, relative: bool = Tru
 
     Constants that the steps do not determine, because their best value is no time at all, are left out.
     """
-    c, model = _configurations(steps), revision_of(revision)
+    c, model = _build_configurations(steps), revision_of(revision)
     never = 1e300
     nothing = replace(model, flops=never, dram_bandwidth=never, launch_overhead=0.0)
     machines = (
@@ -282,9 +284,9 @@ def fit_steps(steps: pd.DataFrame, revision: str = "R2", *, relative: bool = Tru
     weight = 1.0 / target if relative else np.ones(len(target))
     x = _fit_non_negative(matrix * weight[:, None], target * weight)
     return Constants(
-        revision=revision, flops=_inverse(x[0]), dram_bandwidth=_inverse(x[1]),
+        revision=revision, flops=_invert_rate(x[0]), dram_bandwidth=_invert_rate(x[1]),
         launch_overhead=float(x[2]) if model.streamed_elementwise else None,
-        bandwidth_gbps=_inverse(x[3] * model.bytes_per_gigabit),
+        bandwidth_gbps=_invert_rate(x[3] * model.bytes_per_gigabit),
     )  # fmt: skip
 
 
@@ -292,7 +294,7 @@ def fit_kernels(kernels: pd.DataFrame, *, element_bytes: int = 4) -> Constants:
     """Returns R3's constants from times of single operations, as DistIR calibrates them.
 
     Args:
-        kernels: as `read_measured` returns them; operations that there are none of leave their constants out.
+        kernels: as `read_measured` returns them; operations without a row leave their constants out.
         element_bytes: of the tensors.
     """
     model = revision_of("R3")
@@ -305,11 +307,11 @@ def fit_kernels(kernels: pd.DataFrame, *, element_bytes: int = 4) -> Constants:
         read = element_bytes * (rows[at] * inner + inner * columns[at])
         matrix = np.stack([read, 2.0 * rows[at] * inner * columns[at], np.ones(len(inner))], axis=1)
         x = _fit_non_negative(matrix, seconds[at])
-        found |= {"dram_bandwidth": _inverse(x[0]), "flops": _inverse(x[1]), "launch_overhead": float(x[2])}
+        found |= {"dram_bandwidth": _invert_rate(x[0]), "flops": _invert_rate(x[1]), "launch_overhead": float(x[2])}
     at = (kernels["op"] == "send").to_numpy()
     if at.any():
         x = _fit_non_negative(np.stack([gigabits[at], np.ones(at.sum())], axis=1), seconds[at])
-        found["bandwidth_gbps"] = _inverse(x[0])
+        found["bandwidth_gbps"] = _invert_rate(x[0])
     at = (kernels["op"] == "allreduce").to_numpy()
     if at.any():
         devices = kernels["devices"].to_numpy(np.float64)
@@ -339,6 +341,6 @@ def _fit_non_negative(matrix: Floats, target: Floats) -> Floats:
         raise ConfigurationError("The measurements determine no constants; give more of different sizes.") from error
 
 
-def _inverse(value: float) -> float | None:
+def _invert_rate(value: float) -> float | None:
     """A rate from what one unit takes; None where it takes no time."""
     return 1.0 / float(value) if value > 0 else None

@@ -65,12 +65,12 @@ REASONS: Final[Mapping[str, str]] = {
 
 
 def read(rows: pd.DataFrame | Iterable[Mapping[str, Any]]) -> tuple[pd.DataFrame, dict[str, Ints]]:
-    """Returns the table as it came, with a fresh index, and its degrees as whole numbers; 0 stands for what is none.
+    """Return the table with a fresh index, and its degrees as whole numbers; 0 stands for an invalid degree.
 
     Args:
         rows: columns D, H, P and m; others are kept as they are.
 
-    Raises ConfigurationError for what is no table, and for a table that lacks a column or has one twice.
+    Raises ConfigurationError for anything but a table, and for a table that lacks a column or has one twice.
     """
     if isinstance(rows, pd.DataFrame):
         table = rows.reset_index(drop=True).copy()
@@ -97,9 +97,9 @@ def size(name: str, value: Any) -> int:
 
     Args:
         name: of the number, for messages.
-        value: what was given for it; any kind of thing.
+        value: the value to check, of any type.
 
-    Raises ConfigurationError where it is none or too large.
+    Raises ConfigurationError if it is not a whole number, or too large.
     """
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     whole = whole or (isinstance(value, float | np.floating) and np.isfinite(value) and float(value).is_integer())

@@ -1,6 +1,6 @@
-"""The cost of every op in three revisions of DistIR's simulator, as data.
+"""Cost of every op in three revisions of DistIR's simulator, as data.
 
-A revision is constants with their units, and switches for what it does and a later one does not: the three share every
+A revision is constants with their units, and switches for its differences from later ones: the three share every
 formula. Times are in seconds, sizes in bytes, rates per second.
 
 Source: microsoft/dist-ir (MIT), `dist_ir/executor/cost_model.py` and `simulator.py` at the commits named below.
@@ -53,25 +53,27 @@ class CostModel:
     dram_bandwidth: float
     """Rate of every device's memory [bytes/s]."""
     launch_overhead: float
-    """What every op that computes costs beside [s]."""
+    """Overhead of every computing op [s]."""
     bytes_per_gigabit: float
     """Bytes that one "Gb" of a link stands for: 1.25e8 is right. With R1's 8e9, 200 "Gbps" move 1.6e12 bytes/s."""
     matmul_bytes_per_element: float | None
-    """Bytes that a matrix product reads per element; None stands for those of the datatype."""
+    """Bytes that a matrix product reads per element; None stands for the datatype's size."""
     streamed_elementwise: bool
-    """Whether ops element by element read memory; before, bytes were divided by FLOP/s and nothing else counted."""
+    """If true, elementwise ops read memory; earlier revisions divide bytes by FLOP/s and count nothing else."""
     transfer_factor: float | None
-    """How often a Send and an allgather count each byte; None stands for the bytes of the datatype (counted twice)."""
+    """Number of times that a Send and an allgather count each byte; None stands for the bytes of the datatype (counted
+    twice).
+    """
     split_time: float
     """A Split within the step [s]."""
     placement_in_step: bool
-    """Whether inputs, labels and weights reach their devices within the step; R3 places them before it."""
+    """If true, inputs, labels and weights reach their devices within the step; R3 places them before it."""
     outputs_gathered: bool
-    """Whether loss and input gradient are gathered over replicas at the end of the step."""
+    """If true, loss and input gradient are gathered over replicas at the end of the step."""
     optimizer: bool
-    """Whether the step ends with the optimizer, which costs as much as that of one weight, however many there are."""
+    """If true, the step ends with the optimizer, which costs the update of one weight, regardless of their number."""
     gradient_group_is_horizontal: bool = False
-    """Whether gradients are reduced over groups as large as H instead of D, where both exceed one."""
+    """If true, gradients are reduced over groups of size H instead of D, where both exceed one."""
     datatype_bytes: int = 4
     """Bytes of an element."""
     allreduce: Mapping[int, Allreduce] = field(default_factory=lambda: MappingProxyType({}))
@@ -79,11 +81,11 @@ class CostModel:
 
     @property
     def transfer_count(self) -> float:
-        """How often a Send and an allgather count each byte."""
+        """Number of times that a Send and an allgather count each byte."""
         return float(self.datatype_bytes) if self.transfer_factor is None else self.transfer_factor
 
     def link(self, bandwidth_gbps: Number) -> Number:
-        """Returns the rate of a link [bytes/s] that DistIR is told in Gbps."""
+        """Return the rate of a link [bytes/s] from DistIR's bandwidth in Gbps."""
         return bandwidth_gbps * self.bytes_per_gigabit
 
     def matmul(self, rows: Floats, inner: Floats, columns: Floats) -> Floats:
@@ -132,8 +134,8 @@ class CostModel:
         time = 2.0 * size * (group - 1.0) / group / self.link(bandwidth_gbps)
         for number, measured in self.allreduce.items():
             gigabits = size / self.bytes_per_gigabit
-            told = measured.per_gigabit * gigabits + measured.per_device * number + measured.constant
-            time = np.where(group == number, told, time)
+            fitted = measured.per_gigabit * gigabits + measured.per_device * number + measured.constant
+            time = np.where(group == number, fitted, time)
         return np.asarray(np.where(group > 1, time, 0.0), np.float64)
 
 

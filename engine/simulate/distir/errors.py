@@ -1,4 +1,4 @@
-"""What can be wrong with what DistIR's simulator is asked."""
+"""Errors of inputs to DistIR's simulator."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def grid(
     datatype_bytes: int | None = None,
     memory_limit: float | None = None,
 ) -> pd.DataFrame:
-    """Returns the table with `latency`, `throughput` and `peak_memory` of each configuration, and why one has none.
+    """Return the table with `latency`, `throughput` and `peak_memory` of each configuration, or the reason that it has
+    none.
 
     The model is DistIR's multilayer perceptron: `layers` square weights, each followed by a ReLU, and a loss. A step is
     forward, backward and the exchange of gradients; R3 also applies the optimizer.
@@ -47,7 +48,7 @@ def grid(
     Args:
         rows: columns D (replicas), H (horizontal shards), P (stages) and m (microbatches of a replica); others are
             kept as they are.
-        revision: "R1", "R2" or "R3", or "EuroMLSys21" for what made the published grid.
+        revision: "R1", "R2" or "R3", or "EuroMLSys21" for the simulator that made the published grid.
         width: rows and columns of each weight.
         layers: weights.
         batch: samples of a step, over all replicas.
@@ -64,7 +65,7 @@ def grid(
     fullest device [bytes], `status` (ok, infeasible, invalid), `reason` (a code) and `reason_text`. Where a reason
     other than memory stands, figures are NaN.
 
-    Raises ConfigurationError for a table without these columns, for sizes and rates that are none, and for an unknown
+    Raises ConfigurationError for a table without these columns, for invalid sizes and rates, and for an unknown
     revision.
     """
     model = cost_model(
@@ -88,10 +89,10 @@ def cost_model(
     allreduce: Mapping[int, Allreduce] | None = None,
     datatype_bytes: int | None = None,
 ) -> CostModel:
-    """Returns a revision's cost model, with constants of one's own where given. Arguments are those of `grid`.
+    """Return a revision's cost model, with the given constants instead of its own.
 
     Args:
-        revision: "R1", "R2" or "R3", or "EuroMLSys21" for what made the published grid.
+        revision: "R1", "R2" or "R3", or "EuroMLSys21" for the simulator that made the published grid.
         flops: rate of a device [FLOP/s]; the revision's where None, as are the following.
         dram_bandwidth: rate of its memory [bytes/s].
         launch_overhead: of every op that computes [s].
@@ -125,10 +126,10 @@ def positive(name: str, value: Any, *, zero: bool = False) -> float:
 
     Args:
         name: of the number, for messages.
-        value: what was given for it, of any kind.
+        value: the value to check, of any type.
         zero: whether 0 is allowed.
 
-    Raises ConfigurationError where it is none, below 0, or 0 unless `zero`.
+    Raises ConfigurationError if it is not a number, below 0, or 0 unless `zero`.
     """
     number = float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else np.nan
     if not (np.isfinite(number) and (number > 0 or (zero and number == 0))):
@@ -141,7 +142,8 @@ def evaluate(
     table: pd.DataFrame, c: Configurations, model: CostModel, bandwidth_gbps: float, *, filtered: bool = False,
     memory_limit: float | None = None, untransformed: bool = False,
 ) -> pd.DataFrame:  # fmt: skip
-    """Returns `table` with the columns of `RESULTS`; its rows are those of `c`, which may differ in sizes too.
+    """Return `table` with the columns of `RESULTS`; its rows match the configurations `c`, which may also differ in
+    sizes.
 
     `untransformed` takes one device as the program before any transform, as the notebook does: (1, 1, 1, 1) of R1 and
     R2 otherwise sends inputs and labels to the device.
@@ -164,7 +166,7 @@ def evaluate(
         groups.setdefault((int(c.P[row]), int(c.m[row]), bool(single[row])), []).append(row)
     for (_, _, alone), members in groups.items():
         rows = np.array(members, np.int64)
-        latency[rows], peak[rows] = _group(c.at(rows), model, bandwidth_gbps, filtered, alone)
+        latency[rows], peak[rows] = _evaluate_group(c.at(rows), model, bandwidth_gbps, filtered, alone)
     if memory_limit is not None:
         for row in feasible.tolist():
             found[row] = "memory" if peak[row] > memory_limit else ""
@@ -183,7 +185,7 @@ def evaluate(
     return result
 
 
-def _group(
+def _evaluate_group(
     c: Configurations, model: CostModel, bandwidth_gbps: float, filtered: bool, single: bool
 ) -> tuple[Floats, Ints]:
     """Latency [s] and peak memory [bytes] of configurations that have P and m in common."""

@@ -23,7 +23,7 @@ NOTEBOOK: Final = {
     "width": 4096, "layers": 64, "batch": 4096, "devices": (2, 4, 8, 16, 32), "batches": (512, 1024, 2048, 4096),
     "microbatches": (4, 8, 16, 32),
 }  # fmt: skip
-"""What the notebook draws."""
+"""Settings of the notebook's figures."""
 
 ENVELOPES: Final = ("D", "H", "P", "D=H")
 """Strategies that Figure 4 draws as lines: one kind of parallelism alone, and as many replicas as shards."""
@@ -34,7 +34,7 @@ def over_devices(
     devices: Sequence[int] = (2, 4, 8, 16, 32), batches: Sequence[int] = (), microbatches: Sequence[int] = (),
     **constants: Any,
 ) -> pd.DataFrame:  # fmt: skip
-    """Returns Figure 3 as a table: kind ("data", "pipeline"), series, devices, speedup, and what `grid` tells.
+    """Return Figure 3 as a table: kind ("data", "pipeline"), series, devices, speedup, and the columns of `grid`.
 
     Args:
         revision: of DistIR.

@@ -1,11 +1,11 @@
 """GPT-2 inference of R3 under data, horizontal and pipeline parallelism, as far as its description goes.
 
-What is described, and counted: the partition (D scatters the prompts; H cuts queries, keys, values and the first matrix
-of the MLP by columns, both projections by rows, with an all-reduce after each; P deals the blocks, and the head as one
-more, in contiguous runs), the matrix products with their biases, attention's two products, the head, and Sends of
+Described and counted: the partition (D scatters the prompts; H cuts queries, keys, values and the first matrix of the
+MLP by columns, both projections by rows, with an all-reduce after each; P deals the blocks, and the head as one more,
+in contiguous runs), the matrix products with their biases, attention's two products, the head, and Sends of
 activations.
 
-What is not: the list of all other operations, which stands in a file of the ONNX model zoo (norms, activation function,
+Not described: the list of all other operations, which is in a file of the ONNX model zoo (norms, activation function,
 softmax, reshapes, casts), their launches and memory, and the order of allocations. So latency here is a lower bound and
 weights are not the peak of memory.
 
@@ -42,7 +42,7 @@ NOT_COUNTED: Final = (
     "Norms, activation functions, softmax, reshapes and casts, and memory of activations: DistIR takes them from an "
     "ONNX file which its description does not give. Latency is a lower bound."
 )
-"""What `gpt2_grid` leaves out, in a sentence."""
+"""Effects that `gpt2_grid` leaves out, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def gpt2_grid(
         prompt: tokens of each.
         constants: flops, dram_bandwidth, launch_overhead, allreduce, datatype_bytes, as for `grid`.
 
-    Raises ConfigurationError for tables, sizes and rates that are none.
+    Raises ConfigurationError for invalid tables, sizes and rates.
     """
     model, bandwidth = cost_model("R3", **constants), positive("bandwidth_gbps", bandwidth_gbps)
     for name, number in (("batch", batch), ("prompt", prompt), *((n, getattr(size, n)) for n in size.__slots__)):
@@ -101,11 +101,11 @@ def gpt2_grid(
     if size.width % size.heads:
         raise ConfigurationError(f"{size.heads} heads do not divide the width of {size.width:,}.")
     table, degrees = read(rows)
-    codes = _reasons(degrees, size, batch)
+    codes = _find_reasons(degrees, size, batch)
     latency, weights = np.full(len(table), np.nan), np.full(len(table), np.nan)
     for row in np.flatnonzero(codes == "").tolist():
         d, h, p, m = (int(degrees[name][row]) for name in ("D", "H", "P", "m"))
-        latency[row], weights[row] = _simulated(model, size, batch // d // m, prompt, h, p, m, bandwidth)
+        latency[row], weights[row] = _simulate_configuration(model, size, batch // d // m, prompt, h, p, m, bandwidth)
     result = table.assign(latency=latency, throughput=batch / latency, weights=weights)
     result["status"] = np.where(codes == "", "ok", "invalid")
     result["reason"] = pd.Series(codes, dtype="str", index=result.index)
@@ -121,8 +121,8 @@ def gpt2_grid(
     return result
 
 
-def _reasons(degrees: dict[str, Ints], size: GPTSize, batch: int) -> Any:
-    """Code of the first rule that each row breaks: those that DistIR checks, in its order."""
+def _find_reasons(degrees: dict[str, Ints], size: GPTSize, batch: int) -> Any:
+    """Return the code of the first of DistIR's rules that each row breaks, checked in DistIR's order."""
     D, H, P, m = (np.maximum(degrees[name], 1) for name in ("D", "H", "P", "m"))  # noqa: N806 - DistIR's letters
     broken = (
         ("not_whole", np.minimum.reduce(list(degrees.values())) < 1),
@@ -142,12 +142,15 @@ def _reasons(degrees: dict[str, Ints], size: GPTSize, batch: int) -> Any:
     return codes
 
 
-def _simulated(
+def _simulate_configuration(
     model: CostModel, size: GPTSize, prompts: int, prompt: int, shards: int, stages: int, microbatches: int,
     bandwidth_gbps: float,
 ) -> tuple[float, float]:  # fmt: skip
     """Latency [s] and the most weights on a device [bytes] of one configuration."""
-    block, head = _block(model, size, prompts, prompt, shards, bandwidth_gbps), _head(model, size, prompts, prompt)
+    block, head = (
+        _block_time(model, size, prompts, prompt, shards, bandwidth_gbps),
+        _head_time(model, size, prompts, prompt),
+    )
     runs = size.layers + 1
     counts = np.array([runs // stages + (stage < runs % stages) for stage in range(stages)])
     times = counts * block
@@ -157,37 +160,39 @@ def _simulated(
     of_stage = counts * of_block
     of_stage[-1] += VOCABULARY * width - of_block
     of_stage[0] += (VOCABULARY if stages > 1 else 0.0) * width + POSITIONS * width
-    send = _time(lambda elements: model.send(elements, bandwidth_gbps), prompts * prompt * width)
+    send = _op_time(lambda elements: model.send(elements, bandwidth_gbps), prompts * prompt * width)
     return _forward_only(times, send, stages, microbatches), element * float(of_stage.max())
 
 
-def _time(cost: Callable[..., Floats], *numbers: float) -> float:
+def _op_time(cost: Callable[..., Floats], *numbers: float) -> float:
     """The cost of one op [s], from a formula for arrays."""
     return float(cost(*(np.full(1, number, np.float64) for number in numbers))[0])
 
 
-def _gemm(model: CostModel, rows: float, inner: float, columns: float) -> float:
+def _gemm_time(model: CostModel, rows: float, inner: float, columns: float) -> float:
     """A product with its bias: the product, and adding two operands."""
-    return _time(model.matmul, rows, inner, columns) + _time(lambda n: model.elementwise(n, 2), rows * columns)
+    return _op_time(model.matmul, rows, inner, columns) + _op_time(lambda n: model.elementwise(n, 2), rows * columns)
 
 
-def _block(model: CostModel, size: GPTSize, prompts: int, prompt: int, shards: int, bandwidth_gbps: float) -> float:
+def _block_time(
+    model: CostModel, size: GPTSize, prompts: int, prompt: int, shards: int, bandwidth_gbps: float
+) -> float:
     """The products and all-reduces of one block [s]."""
     rows, width, part = prompts * prompt, size.width, size.width / shards
     heads, inner = prompts * size.heads / shards, size.width / size.heads
-    reduced = _time(lambda elements, group: model.all_reduce(elements, group, bandwidth_gbps), rows * width, shards)
-    # A batch of products: one op, whose operands are those of all heads.
-    scores = _time(model.matmul, heads * prompt, inner, prompt)
-    values = _time(model.matmul, heads * prompt, prompt, inner)
+    reduced = _op_time(lambda elements, group: model.all_reduce(elements, group, bandwidth_gbps), rows * width, shards)
+    # A batch of products: one op with the operands of all heads.
+    scores = _op_time(model.matmul, heads * prompt, inner, prompt)
+    values = _op_time(model.matmul, heads * prompt, prompt, inner)
     return (
-        _gemm(model, rows, width, 3 * part) + scores + values + _gemm(model, rows, part, width) + reduced
-        + _gemm(model, rows, width, 4 * part) + _gemm(model, rows, 4 * part, width) + reduced
+        _gemm_time(model, rows, width, 3 * part) + scores + values + _gemm_time(model, rows, part, width) + reduced
+        + _gemm_time(model, rows, width, 4 * part) + _gemm_time(model, rows, 4 * part, width) + reduced
     )  # fmt: skip
 
 
-def _head(model: CostModel, size: GPTSize, prompts: int, prompt: int) -> float:
+def _head_time(model: CostModel, size: GPTSize, prompts: int, prompt: int) -> float:
     """The product with the vocabulary [s], which no shard shares."""
-    return _time(model.matmul, prompts * prompt, size.width, VOCABULARY)
+    return _op_time(model.matmul, prompts * prompt, size.width, VOCABULARY)
 
 
 def _forward_only(times: Floats, send: float, stages: int, microbatches: int) -> float:

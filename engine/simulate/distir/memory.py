@@ -1,14 +1,14 @@
-"""The fullest moment of every device: what a step allocates and frees, counted in a few sizes.
+"""Peak memory of every device: allocations and frees of a step, counted in a few sizes.
 
-Whatever lives on a device is a number of activations (whole, or cut by horizontal shards), of weights (a shard, or all
-of it), of gathered outputs, and R3's batch size. So a moment is a vector of counts, which depends on P, m, the
-layers per stage and whether there are shards and replicas, but on no size: the peak of a configuration is the largest
-product of any such vector with its sizes. Within an item, moments of layers of one parity lie on a line, so those of
-the outermost layers are enough.
+Memory of a device is a number of activations (whole, or cut by horizontal shards), of weights (a shard, or all of it),
+of gathered outputs, and R3's batch size. So a moment is a vector of counts, which depends on P, m, the layers per stage
+and whether there are shards and replicas, but on no size: the peak of a configuration is the largest product of any
+such vector with its sizes. Within an item, moments of layers of one parity lie on a line, so the moments of the
+outermost layers are enough.
 
-An op allocates its outputs, and then frees the inputs that nothing needs any more. Inputs of the program are never
-freed, nor are its outputs. R1 and R2 do not count inputs, and place tensors and weights within the program; R3's step
-starts with its inputs in place, and its optimizer works in place.
+An op allocates its outputs, and then frees the inputs without remaining users. Inputs of the program are never freed,
+nor are its outputs. R1 and R2 do not count inputs, and place tensors and weights within the program; R3's step starts
+with its inputs in place, and its optimizer works in place.
 
 Source: `dist_ir/executor/simulator.py` of microsoft/dist-ir.
 """
@@ -27,7 +27,7 @@ from engine.simulate.distir.configurations import Configurations
 from engine.simulate.distir.cost_models import SCALAR_BYTES, CostModel
 from engine.simulate.distir.schedule import BACKWARD, FORWARD, folded
 
-__all__ = ["Shape", "curve", "peak_bytes", "shape_of", "size_bytes"]
+__all__ = ["Shape", "memory_curve", "peak_bytes", "shape_of", "size_bytes"]
 
 _UNITS: Final = np.eye(7, dtype=np.int64)
 WHOLE, CUT, SHARD, WEIGHT, GATHERED, SCALAR, GROWN = _UNITS
@@ -38,31 +38,31 @@ OUTERMOST: Final = 4
 """Layers at either end of a stage whose moments are kept: two of each parity, and the first of all beside them."""
 F_FIRST, F_LATER, B_FIRST, B_LATER, B_LAST, ACTIVATION_IN, ACTIVATION_OUT, GRADIENT_IN, GRADIENT_OUT, LABEL_OUT, \
     WEIGHTS_OUT = range(11)  # fmt: skip
-"""What happens on a device."""
+"""Kinds of events on a device."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the moments of a stage depend on, beside the schedule."""
+    """Properties of a stage that its memory moments depend on, besides the schedule."""
 
     stage: int
     stages: int
     each: int
     """Layers per stage."""
     several: bool
-    """Whether there are several microbatches."""
+    """True if there is more than one microbatch."""
     shards: bool
     replicas: bool
     inputs_count: bool
-    """Whether inputs are in place, and count, from the start (R3)."""
+    """True if inputs are in place, and count, from the start (R3)."""
     placed: bool
-    """Whether inputs and labels are inputs of the program, which are never freed."""
+    """True if inputs and labels are inputs of the program, which are never freed."""
     weights_placed: bool
     gathered: bool
 
     @property
     def last(self) -> bool:
-        """Whether this is the last stage."""
+        """Return True for the last stage."""
         return self.stage == self.stages - 1
 
     @property
@@ -72,7 +72,7 @@ class Shape:
 
 
 class Tape:
-    """What is live op by op, and the moments just after an op allocated."""
+    """Live memory op by op, and the moments just after an op allocated."""
 
     def __init__(self) -> None:
         self.live = NOTHING
@@ -95,11 +95,11 @@ class Tape:
         self.free(size)
 
 
-def _output(layer: int) -> Ints:
+def _output_size(layer: int) -> Ints:
     return WHOLE if layer % 2 else CUT
 
 
-def _concatenated(tape: Tape, first: bool, several: bool) -> None:
+def _concatenate_output(tape: Tape, first: bool, several: bool) -> None:
     """An output of a microbatch joins those before it."""
     if not first:
         tape.swap(GROWN + WHOLE)
@@ -107,7 +107,7 @@ def _concatenated(tape: Tape, first: bool, several: bool) -> None:
         tape.swap(WHOLE)
 
 
-def _through(tape: Tape, layers: Sequence[int], take: Callable[[int], None]) -> None:
+def _visit_layers(tape: Tape, layers: Sequence[int], take: Callable[[int], None]) -> None:
     """Goes through layers, and keeps the moments of the outermost; pairs between leave what the first of them does."""
     inner = len(layers) - 2 * OUTERMOST
     pairs = max(inner // 2, 0)
@@ -123,28 +123,28 @@ def _through(tape: Tape, layers: Sequence[int], take: Callable[[int], None]) -> 
         take(layer)
 
 
-def _forward(s: Shape, tape: Tape, first: bool) -> None:
+def _record_forward(s: Shape, tape: Tape, first: bool) -> None:
     def take(layer: int) -> None:
         if first and s.stage > 0 and not s.weights_placed:
             tape.take(SHARD)
-        tape.take(_output(layer))
+        tape.take(_output_size(layer))
         if s.shards and layer % 2:
             tape.swap(WHOLE)
-        tape.take(_output(layer))
+        tape.take(_output_size(layer))
 
-    _through(tape, s.layers, take)
+    _visit_layers(tape, s.layers, take)
     if s.last:
         if s.stages > 1 and not s.placed:
             tape.take(WHOLE)  # labels, from the first stage
         tape.take(WHOLE)
-        _concatenated(tape, first, s.several)
+        _concatenate_output(tape, first, s.several)
         tape.take(WHOLE)
-        tape.free(_output(s.layers[-1]), NOTHING if s.placed else WHOLE)
+        tape.free(_output_size(s.layers[-1]), NOTHING if s.placed else WHOLE)
 
 
-def _backward(s: Shape, tape: Tape, first: bool, last: bool) -> None:
+def _record_backward(s: Shape, tape: Tape, first: bool, last: bool) -> None:
     def take(layer: int) -> None:
-        out, into = _output(layer), _output(layer + 1)
+        out, into = _output_size(layer), _output_size(layer + 1)
         tape.take(out)
         tape.free(out, out)
         tape.take(into, SHARD)
@@ -154,18 +154,20 @@ def _backward(s: Shape, tape: Tape, first: bool, last: bool) -> None:
         if s.shards and layer % 2 == 0:
             tape.swap(WHOLE)
         if layer == 0:
-            _concatenated(tape, first, s.several)
+            _concatenate_output(tape, first, s.several)
         if not first:
             tape.take(SHARD)
             tape.free(SHARD, SHARD)
         elif s.several:
             tape.swap(SHARD)
 
-    _through(tape, s.layers[::-1], take)
+    _visit_layers(tape, s.layers[::-1], take)
 
 
-def _beginning(s: Shape, microbatches: int) -> Tape:
-    """What is placed before the first item: within the program on the first stage of the first shard, or before it."""
+def _record_beginning(s: Shape, microbatches: int) -> Tape:
+    """Record the placement before the first item: within the program on the first stage of the first shard, or before
+    it.
+    """
     tape = Tape()
     if s.inputs_count:
         given = s.each * SHARD
@@ -187,7 +189,7 @@ def _beginning(s: Shape, microbatches: int) -> Tape:
     return tape
 
 
-def _ending(s: Shape, microbatches: int, tape: Tape) -> None:
+def _record_ending(s: Shape, microbatches: int, tape: Tape) -> None:
     """Over replicas, in the order of the outputs: loss, gradients, and the input's gradient before the last of them."""
     if not s.replicas:
         return
@@ -200,17 +202,17 @@ def _ending(s: Shape, microbatches: int, tape: Tape) -> None:
 
 
 @lru_cache(maxsize=512)
-def _templates(s: Shape) -> tuple[tuple[Ints, Ints], ...]:
-    """Per kind of event: its moments from where it begins [moments, counts], and what it leaves behind [counts]."""
-    into, out = _output(s.layers[0] + 1), _output(s.layers[-1])
+def _build_templates(s: Shape) -> tuple[tuple[Ints, Ints], ...]:
+    """Return the moments from the start of an event [moments, counts] and its net change [counts] per kind of event."""
+    into, out = _output_size(s.layers[0] + 1), _output_size(s.layers[-1])
     result = []
     for kind in range(WEIGHTS_OUT + 1):
         tape = Tape()
         if kind in (F_FIRST, F_LATER):
-            _forward(s, tape, kind == F_FIRST)
+            _record_forward(s, tape, kind == F_FIRST)
         elif kind in (B_FIRST, B_LATER, B_LAST):
             first = kind == B_FIRST or (kind == B_LAST and not s.several)
-            _backward(s, tape, first, kind == B_LAST)
+            _record_backward(s, tape, first, kind == B_LAST)
         elif kind in (ACTIVATION_IN, GRADIENT_IN):
             tape.take(into if kind == ACTIVATION_IN else out)
         elif kind in (ACTIVATION_OUT, GRADIENT_OUT):
@@ -220,29 +222,29 @@ def _templates(s: Shape) -> tuple[tuple[Ints, Ints], ...]:
         elif kind == WEIGHTS_OUT and not s.weights_placed:
             tape.free(s.each * SHARD)
         seen = np.array(tape.seen, np.int64).reshape(-1, len(_UNITS))
-        result.append((_undominated(seen), tape.live))
+        result.append((_filter_undominated(seen), tape.live))
     return tuple(result)
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What happens on a stage's device in which order.
+    """Events on a stage's device in order.
 
-    Of a folded schedule, the events from `cut` to `next` come `repeated` times more before them. What is live then lies
+    Of a folded schedule, the events from `cut` to `next` come `repeated` times more before them. Live memory then lies
     on a line through the moments of the periods on either side, so nothing between can be the fullest.
     """
 
     kinds: Ints
     numbers: Ints
-    """Microbatches, those of the whole schedule."""
+    """Microbatch of each event, numbered in the whole schedule."""
     cut: int
     next: int
     repeated: int
 
 
 @lru_cache(maxsize=256)
-def _events(stages: int, microbatches: int) -> tuple[Events, ...]:
-    """What happens on the device of each stage."""
+def _list_events(stages: int, microbatches: int) -> tuple[Events, ...]:
+    """Return the events on the device of each stage."""
     kinds: list[list[int]] = [[] for _ in range(stages)]
     numbers: list[list[int]] = [[] for _ in range(stages)]
     plan = folded(stages, microbatches)
@@ -281,10 +283,10 @@ def _events(stages: int, microbatches: int) -> tuple[Events, ...]:
     return tuple(result)
 
 
-def _live(s: Shape, microbatches: int, start: Ints) -> Ints:
-    """What is live when each event of a stage begins, and after the last [events + 1, counts]."""
-    events = _events(s.stages, microbatches)[s.stage]
-    net = np.stack([after for _, after in _templates(s)])[events.kinds]
+def _count_live(s: Shape, microbatches: int, start: Ints) -> Ints:
+    """Return the live memory at the start of each event of a stage, and after the last [events + 1, counts]."""
+    events = _list_events(s.stages, microbatches)[s.stage]
+    net = np.stack([after for _, after in _build_templates(s)])[events.kinds]
     live = np.concatenate([start[None, :], start + np.cumsum(net, axis=0)])
     if events.repeated:
         live[events.cut :] += events.repeated * net[events.cut : events.next].sum(axis=0)
@@ -292,16 +294,16 @@ def _live(s: Shape, microbatches: int, start: Ints) -> Ints:
 
 
 @lru_cache(maxsize=4096)
-def _moments(s: Shape, microbatches: int) -> Ints:
+def _find_moments(s: Shape, microbatches: int) -> Ints:
     """The moments of a stage's device that can be its fullest [moments, counts]."""
-    events = _events(s.stages, microbatches)[s.stage]
-    begun = _beginning(s, microbatches)
-    live = _live(s, microbatches, begun.live)
+    events = _list_events(s.stages, microbatches)[s.stage]
+    begun = _record_beginning(s, microbatches)
+    live = _count_live(s, microbatches, begun.live)
     end = Tape()
     end.live = live[-1]
-    _ending(s, microbatches, end)
+    _record_ending(s, microbatches, end)
     found = [np.array([NOTHING, *begun.seen, *end.seen])]
-    for kind, (seen, _) in enumerate(_templates(s)):
+    for kind, (seen, _) in enumerate(_build_templates(s)):
         at = events.kinds == kind
         if len(seen) and at.any():
             moments = live[:-1][at][:, None, :] + seen[None, :, :]
@@ -311,7 +313,7 @@ def _moments(s: Shape, microbatches: int) -> Ints:
     return np.concatenate(found)
 
 
-def _undominated(moments: Ints) -> Ints:
+def _filter_undominated(moments: Ints) -> Ints:
     """Moments of which no other holds at least as much of everything, and of equal ones the first [moments, counts]."""
     most = np.all(moments[:, None, :] <= moments[None, :, :], axis=2)
     earlier = np.tri(len(moments), k=-1, dtype=bool)
@@ -320,7 +322,7 @@ def _undominated(moments: Ints) -> Ints:
 
 
 def size_bytes(c: Configurations, model: CostModel) -> Ints:
-    """Returns the bytes of what is counted [counts, rows].
+    """Return the bytes of each counted size [counts, rows].
 
     Args:
         c: degrees and sizes of configurations [rows].
@@ -368,32 +370,34 @@ def peak_bytes(c: Configurations, model: CostModel, *, filtered: bool, single: b
         keys.setdefault(shape_of(c, row, 0, model, filtered=filtered, single=single), []).append(row)
     for key, rows in keys.items():
         for stage in range(stages):
-            moments = _moments(replace(key, stage=stage), microbatches)
+            moments = _find_moments(replace(key, stage=stage), microbatches)
             result[stage, rows] = (moments @ sizes[:, rows]).max(axis=0)
     return result
 
 
-def curve(
+def memory_curve(
     c: Configurations, row: int, stage: int, model: CostModel, *, filtered: bool
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Returns what happens on a stage's device: kinds of events and their microbatches, [events] each, and in bytes
-    what is live before the first and after each event [events + 1], and at the fullest moment of each [events].
+    """Return the events on a stage's device and its memory.
+
+    Returns kinds of events and their microbatches [events], the bytes that are live before the first and after each
+    event [events + 1], and the bytes at the fullest moment of each event [events].
 
     Args:
         c: configurations.
-        row: which of them.
-        stage: which of its stages.
-        model: which revision.
-        filtered: whether weights are taken as placed before the step.
+        row: row of the configuration.
+        stage: number of the stage.
+        model: cost model of the revision.
+        filtered: if true, weights are placed before the step.
     """
     s = shape_of(c, row, stage, model, filtered=filtered, single=False)
     microbatches = int(c.m[row])
-    events = _events(s.stages, microbatches)[stage]
+    events = _list_events(s.stages, microbatches)[stage]
     kinds, numbers = events.kinds, events.numbers
     sizes = size_bytes(c, model)[:, row]
-    live = _live(s, microbatches, _beginning(s, microbatches).live) @ sizes
+    live = _count_live(s, microbatches, _record_beginning(s, microbatches).live) @ sizes
     fullest = live[:-1].copy()
-    for kind, (seen, _) in enumerate(_templates(s)):
+    for kind, (seen, _) in enumerate(_build_templates(s)):
         at = kinds == kind
         if len(seen):
             # What the last coordinate counts grows with the microbatch.

@@ -1,4 +1,4 @@
-"""Grids in the result store: every configuration once, by what it is of, also those that cannot run."""
+"""Grids in the result store: every configuration once, found by its inputs, including infeasible ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Records:
             table: configurations with D, H, P, m.
             about: revision, sizes, bandwidth and constants that they have in common.
         """
-        keys = _keys(table, about)
+        keys = _build_keys(table, about)
         found = self._table.find(keys).to_pandas().set_index("key")
         # The store keeps no NaN apart from an absent value.
         known = pd.Series(keys, index=table.index)
@@ -61,12 +61,12 @@ class Records:
         return table.loc[known.index].assign(**{name: figures[name] for name in RESULTS})
 
     def add(self, table: pd.DataFrame, about: Mapping[str, Any]) -> None:
-        """Keeps a grid: its rows with what they have in common. Arguments are as for `find`."""
+        """Store a grid: its rows and their common inputs. Arguments are as for `find`."""
         if not len(table):
             return
-        columns: dict[str, Any] = {"key": _keys(table, about)}
+        columns: dict[str, Any] = {"key": _build_keys(table, about)}
         columns["revision"] = [about["revision"]] * len(table)
-        columns["constants"] = [_constants(about)] * len(table)
+        columns["constants"] = [_dump_constants(about)] * len(table)
         for name in SIZES:
             columns[name] = np.full(len(table), about[name], np.int64)
         for name in (*DEGREES, *RESULTS):
@@ -77,23 +77,25 @@ class Records:
         )  # fmt: skip
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     """A constant as JSON writes it; mappings by sorted keys."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in sorted(value.items(), key=lambda item: str(item[0]))}
+        return {str(key): _to_plain_value(each) for key, each in sorted(value.items(), key=lambda item: str(item[0]))}
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
-def _constants(about: Mapping[str, Any]) -> str:
-    """What the rows have in common beside revision and sizes, as JSON."""
-    rest = {name: _plain(value) for name, value in about.items() if name not in ("revision", *SIZES)}
+def _dump_constants(about: Mapping[str, Any]) -> str:
+    """Return the common inputs of the rows other than revision and sizes, as JSON."""
+    rest = {name: _to_plain_value(value) for name, value in about.items() if name not in ("revision", *SIZES)}
     return json.dumps({name: rest[name] for name in sorted(rest) if rest[name] is not None}, default=float)
 
 
-def _keys(table: pd.DataFrame, about: Mapping[str, Any]) -> list[str]:
-    """What each row is found by."""
+def _build_keys(table: pd.DataFrame, about: Mapping[str, Any]) -> list[str]:
+    """Return the key of each row."""
     model = revision_of(about["revision"])
-    common = json.dumps([VERSION, model.name, model.commit, *(int(about[name]) for name in SIZES), _constants(about)])
+    common = json.dumps(
+        [VERSION, model.name, model.commit, *(int(about[name]) for name in SIZES), _dump_constants(about)]
+    )
     prefix = hashlib.sha256(common.encode()).hexdigest()[:32]
     degrees = zip(*(table[name].tolist() for name in DEGREES), strict=True)
     return [f"{prefix}-{'-'.join(str(degree) for degree in each)}" for each in degrees]

@@ -18,28 +18,28 @@ from engine.executions.arrays import Floats
 from engine.simulate.distir.schedule import BACKWARD, FORWARD, Folded, Item, folded, steps
 from engine.simulate.distir.stages import Durations
 
-__all__ = ["Told", "clocks"]
+__all__ = ["Observer", "clocks"]
 
 SAME: Final = 1e-14
 """Part of a period by which times that are the same may differ, as sums in another order do."""
 
-Told = Callable[[str, int, int, Floats, Floats], None]
-"""What an observer is told: kind, stage, microbatch, start and end [s, rows]."""
+Observer = Callable[[str, int, int, Floats, Floats], None]
+"""Called with kind, stage, microbatch, start and end [s, rows] of an item or a transfer."""
 
 
-def clocks(d: Durations, stages: int, microbatches: int, told: Told | None = None) -> Floats:
+def clocks(d: Durations, stages: int, microbatches: int, observe: Observer | None = None) -> Floats:
     """Returns the time at which each stage ends its step [s; stages, rows]; the latest is the step's.
 
     Args:
         d: the parts of a step.
         stages: P.
         microbatches: m.
-        told: is called with every item ("f", "b") and every transfer ("activation", "gradient", "label", "weights", at
+        observe: called with every item ("f", "b") and every transfer ("activation", "gradient", "label", "weights", at
             its receiver); nothing is folded then.
     """
-    run = _Run(d, [np.zeros(d.forward.shape[1]) for _ in range(stages)], told)
+    run = _StepRecurrence(d, [np.zeros(d.forward.shape[1]) for _ in range(stages)], observe)
     run.t[0] = run.t[0] + d.start
-    if told is not None:
+    if observe is not None:
         run.take(*steps(stages, microbatches))
     else:
         plan = folded(stages, microbatches)
@@ -50,12 +50,12 @@ def clocks(d: Durations, stages: int, microbatches: int, told: Told | None = Non
 
 
 @dataclass
-class _Run:
+class _StepRecurrence:
     """The clocks of the stages [rows], and what moves them."""
 
     d: Durations
     t: list[Floats]
-    told: Told | None
+    observe: Observer | None
 
     def __post_init__(self) -> None:
         self.backward = (self.d.backward, self.d.backward + self.d.accumulation)
@@ -71,8 +71,8 @@ class _Run:
                     self.t[stage] = begun + self.backward[microbatch > 0][stage]
                 else:
                     self._forward(stage, microbatch)
-                if self.told is not None:
-                    self.told("b" if kind else "f", stage, microbatch, begun, self.t[stage])
+                if self.observe is not None:
+                    self.observe("b" if kind else "f", stage, microbatch, begun, self.t[stage])
             for stage, kind, microbatch in step:
                 to = stage + 1 if kind is FORWARD else stage - 1
                 if 0 <= to < len(self.t):
@@ -93,8 +93,8 @@ class _Run:
         """A Send: both ends wait for each other, and are blocked."""
         both = np.maximum(self.t[stage], self.t[to])
         self.t[stage] = self.t[to] = both + time
-        if self.told is not None:
-            self.told(name, to, microbatch, both, self.t[to])
+        if self.observe is not None:
+            self.observe(name, to, microbatch, both, self.t[to])
 
     def _pull_weights(self, stage: int) -> None:
         """A stage's first forward, where every layer first takes its weight from the first stage.
@@ -104,8 +104,8 @@ class _Run:
         both = np.maximum(self.t[0], self.t[stage])
         self.t[stage] = both + self.d.layers_per_stage * self.d.weight + self.d.forward[stage]
         self.t[0] = self.t[stage] - self.d.last_layer[stage]
-        if self.told is not None:
-            self.told("weights", stage, 0, both, self.t[0])
+        if self.observe is not None:
+            self.observe("weights", stage, 0, both, self.t[0])
 
     def repeat(self, plan: Folded) -> None:
         """Goes through the periods that are left out of a folded schedule.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["BACKWARD", "FORWARD", "Folded", "Item", "folded", "longest", "steps"]
+__all__ = ["BACKWARD", "FORWARD", "Folded", "Item", "folded", "longest_unfolded", "steps"]
 
 FORWARD: Final = False
 BACKWARD: Final = True
@@ -72,7 +72,7 @@ class Folded:
     repeated: int
 
 
-def longest(stages: int) -> int:
+def longest_unfolded(stages: int) -> int:
     """Returns the microbatches of the longest schedule that is not folded.
 
     Args:
@@ -88,5 +88,5 @@ def folded(stages: int, microbatches: int) -> Folded:
         stages: P.
         microbatches: m.
     """
-    fewer = min(microbatches, longest(stages))
+    fewer = min(microbatches, longest_unfolded(stages))
     return Folded(steps(stages, fewer), 2 * stages + 3, microbatches - fewer)

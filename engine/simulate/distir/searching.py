@@ -20,14 +20,24 @@ from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import grid
 from engine.simulate.distir.records import Records
 
-__all__ = ["LARGEST_SEARCH", "MODEL_SIZES", "RULES", "STYLES", "Size", "configurations", "pareto", "search", "top"]
+__all__ = [
+    "LARGEST_SEARCH",
+    "MODEL_SIZES",
+    "RULES",
+    "STYLES",
+    "Size",
+    "configurations",
+    "pareto",
+    "search",
+    "top_configurations",
+]
 
 STYLES: Final = ("Base", "D", "T", "P", "D/T", "T/P", "D/P", "D/T/P")
 """Combinations of parallelism, as DistIR's plots call them."""
 
 RULES: Final = ("all", "R1", "R3")
-"""Which microbatch counts a pipeline is tried with: every power of two up to a replica's samples; those of R1's
-script; R3's 2 to 128."""
+"""Rules for a pipeline's microbatch counts: every power of two up to a replica's samples; the counts of R1's script;
+R3's 2 to 128."""
 
 LARGEST_SEARCH: Final = 200_000
 """Configurations that a search evaluates at most."""
@@ -46,10 +56,10 @@ MODEL_SIZES: Final[Mapping[str, Size]] = {
     "mlp-xs": Size(8, 512), "mlp-small": Size(16, 8_192), "mlp-medium": Size(64, 16_384), "mlp-large": Size(96, 32_768),
     "notebook": Size(64, 4_096), "euromlsys21": Size(64, 8_192),
 }  # fmt: skip
-"""R3's sizes by name, and those of the notebook and of the published grid."""
+"""Model sizes by name: R3's, the notebook's and the published grid's."""
 
 
-def _microbatches(rule: str, share: int) -> Iterator[int]:
+def _list_microbatch_counts(rule: str, share: int) -> Iterator[int]:
     """Microbatch counts of a pipeline for a replica's samples."""
     if rule == "R1":
         powers = range(1, math.floor(math.log2(share) / 2)) if share > 0 else range(0)
@@ -85,7 +95,7 @@ def configurations(devices: Sequence[int], *, batch: int, rule: str = "all") -> 
         for d in range(exponent + 1):
             for h in range(exponent - d + 1):
                 stages = 2 ** (exponent - d - h)
-                counts = _microbatches(rule, batch // 2**d) if stages > 1 else (1,)
+                counts = _list_microbatch_counts(rule, batch // 2**d) if stages > 1 else (1,)
                 rows += [(2**d, 2**h, stages, m) for m in counts]
     return pd.DataFrame(rows, columns=["D", "H", "P", "m"]).drop_duplicates(ignore_index=True)
 
@@ -93,9 +103,9 @@ def configurations(devices: Sequence[int], *, batch: int, rule: str = "all") -> 
 def search(
     sizes: Mapping[str, Size], *, devices: Sequence[int], batches: Sequence[int], revision: str, bandwidth_gbps: float,
     memory_limit: float | None = None, rule: str = "all", records: Records | None = None,
-    told: Callable[[int, int], bool] | None = None, **constants: Any,
+    report_progress: Callable[[int, int], bool] | None = None, **constants: Any,
 ) -> pd.DataFrame:  # fmt: skip
-    """Returns every configuration of every model size and batch, those that cannot run with their reason.
+    """Return every configuration of every model size and batch; infeasible ones with their reason.
 
     Args:
         sizes: models by name.
@@ -105,13 +115,14 @@ def search(
         bandwidth_gbps: between devices.
         memory_limit: of a device [bytes].
         rule: which microbatch counts are tried.
-        records: what was evaluated before, by configuration, which is not evaluated again; it takes what is new.
-        told: is told (done, all) after each model and batch; False ends the search with what there is.
-        constants: further arguments of `grid`.
+        records: store of earlier results by configuration; stored ones are not evaluated again, new ones are added.
+        report_progress: called with (done, all) after each model and batch; False ends the search with the results so
+            far.
+        constants: other arguments of `grid`.
 
     Returns a DataFrame with model, layers, width, batch, devices, style, D, H, P, m and the columns of `grid`.
 
-    Raises ConfigurationError for what `grid` refuses and for more than `LARGEST_SEARCH` configurations.
+    Raises ConfigurationError for input that `grid` refuses and for more than `LARGEST_SEARCH` configurations.
     """
     tables = []
     for name, chosen in sizes.items():
@@ -129,9 +140,9 @@ def search(
         )
     found, done = [], 0
     for table in tables:
-        found.append(_evaluated(table, revision, bandwidth_gbps, memory_limit, records, constants))
+        found.append(_evaluate_table(table, revision, bandwidth_gbps, memory_limit, records, constants))
         done += len(table)
-        if told is not None and told(done, everything) is False:
+        if report_progress is not None and report_progress(done, everything) is False:
             break
     if not found:
         return pd.DataFrame()
@@ -143,7 +154,7 @@ def search(
     return result[[*first, *(column for column in result.columns if column not in first)]]
 
 
-def _evaluated(
+def _evaluate_table(
     table: pd.DataFrame, revision: str, bandwidth_gbps: float, memory_limit: float | None, records: Records | None,
     constants: Mapping[str, Any],
 ) -> pd.DataFrame:  # fmt: skip
@@ -161,10 +172,10 @@ def _evaluated(
         records.add(new, about)
         known = pd.concat([known, new]) if len(known) else new
     result = known.loc[table.index].reset_index(drop=True)
-    return limited(result, memory_limit)
+    return apply_memory_limit(result, memory_limit)
 
 
-def limited(table: pd.DataFrame, memory_limit: float | None) -> pd.DataFrame:
+def apply_memory_limit(table: pd.DataFrame, memory_limit: float | None) -> pd.DataFrame:
     """Returns a grid under a memory limit [bytes]: configurations that need more get that as their reason.
 
     Args:
@@ -184,8 +195,8 @@ def limited(table: pd.DataFrame, memory_limit: float | None) -> pd.DataFrame:
     return result
 
 
-def top(table: pd.DataFrame, k: int = 10) -> pd.DataFrame:
-    """Returns the k configurations of most throughput per model and batch, those that run only.
+def top_configurations(table: pd.DataFrame, k: int = 10) -> pd.DataFrame:
+    """Return the k feasible configurations with the highest throughput per model and batch.
 
     Args:
         table: a grid, as `grid` returns it.

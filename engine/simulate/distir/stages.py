@@ -1,4 +1,4 @@
-"""How long every part of a step takes on every stage, for many configurations at once.
+"""Durations of every part of a step on every stage, for many configurations at once.
 
 A layer is a weight, a ReLU, and their gradients. With H shards, layers of even number cut their weight by columns, odd
 ones by rows; activations are whole after an odd layer, cut after an even one, and whole where H is 1. An all-reduce of
@@ -20,7 +20,7 @@ __all__ = ["Durations", "durations", "even_layers"]
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """What a step is made of [s]; arrays are [rows], or [stages, rows] where a stage has its own.
+    """Parts of a step [s]; arrays are [rows], or [stages, rows] where each stage has its own.
 
     A stage's `forward` has no loss; its `backward` is that of the first microbatch, and `accumulation` is what every
     later one adds. `boundary` is the Send of activations into a stage, and of their gradient out of it; none for the
@@ -45,9 +45,9 @@ class Durations:
     weight: Floats
     """The Send of one weight's shard from the first stage, at its first use; 0 where weights are placed before."""
     start: Floats
-    """What the first stage does before its first item: receiving, and cutting microbatches."""
+    """Work of the first stage before its first item: receiving, and cutting microbatches."""
     end: Floats
-    """What a stage does after its last item: gradients over replicas, outputs, optimizer."""
+    """Work of a stage after its last item: gradients over replicas, outputs, optimizer."""
     end_transfers: Floats
     """The part of `end` that is no optimizer."""
 
@@ -72,9 +72,9 @@ def durations(
         c: feasible configurations [rows].
         stages: their P.
         model: constants and cost per op.
-        bandwidth_gbps: what every pair of devices is told to have [Gbps].
-        filtered: whether weights are taken as placed before the step.
-        single: where the program is that of one device before any transform, so that nothing is placed.
+        bandwidth_gbps: between every pair of devices [Gbps].
+        filtered: if true, weights are placed before the step.
+        single: True for the program of one device before any transform, so that nothing is placed.
     """
     D, H, P, m, width, layers, batch = (  # noqa: N806 - DistIR's letters
         np.asarray(getattr(c, name), np.float64) for name in ("D", "H", "P", "m", "width", "layers", "batch")

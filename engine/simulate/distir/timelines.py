@@ -26,7 +26,7 @@ __all__ = ["Timeline", "timeline"]
 ENDS: Final = ("source", "target")
 MICROSECONDS: Final = 1e6
 NEIGHBOUR: Final = {"activation": -1, "gradient": 1}
-"""Where a transfer comes from, seen from its receiver; others come from the first stage."""
+"""Offset from the receiver of a transfer to its sender; other transfers come from the first stage."""
 NAMES: Final[Mapping[str, str]] = {
     "f": "Forward", "b": "Backward", "activation": "Send activations", "gradient": "Send gradients",
     "label": "Send labels", "weights": "Send weights",
@@ -56,9 +56,9 @@ class Timeline:
 
     def chrome_trace(self) -> list[dict[str, Any]]:
         """Returns events as DistIR writes them for chrome://tracing; a stage is the thread of its first device."""
-        told = [(row, "stage") for row in self.items.to_dict("records")]
-        told += [(row, side) for row in self.transfers.to_dict("records") for side in ENDS]
-        events = [(NAMES[row["kind"]], row[side], row["mb"], row["start"], row["end"]) for row, side in told]
+        bars = [(row, "stage") for row in self.items.to_dict("records")]
+        bars += [(row, side) for row in self.transfers.to_dict("records") for side in ENDS]
+        events = [(NAMES[row["kind"]], row[side], row["mb"], row["start"], row["end"]) for row, side in bars]
         events.sort(key=lambda event: (event[3], event[1]))
         return [
             {"name": f"{name} {mb}", "ph": "X", "ts": MICROSECONDS * start, "dur": MICROSECONDS * (end - start),
@@ -71,10 +71,10 @@ def timeline(
     *, revision: str, D: int = 1, H: int = 1, P: int = 1, m: int = 1, width: int, layers: int, batch: int,  # noqa: N803
     bandwidth_gbps: float, filtered: bool = False, **constants: Any,
 ) -> Timeline:  # fmt: skip
-    """Returns the step of one configuration. Arguments are those of `grid`.
+    """Return the simulated step of one configuration. Arguments are as for `grid`.
 
     Args:
-        revision: "R1", "R2" or "R3", or "EuroMLSys21" for what made the published grid.
+        revision: "R1", "R2" or "R3", or "EuroMLSys21" for the simulator that made the published grid.
         D: replicas.
         H: horizontal shards.
         P: stages.
@@ -101,10 +101,10 @@ def timeline(
         raise ConfigurationError(sentence(code, numbers | {"share": batch // D}))
     if P * m > LARGEST // 2:
         raise ConfigurationError(f"P {P} x m {m} has more than the {LARGEST:,} items of a timeline.")
-    return _simulated(c, model, bandwidth, filtered, {name: int(degree) for name, degree in degrees.items()})
+    return _simulate_timeline(c, model, bandwidth, filtered, {name: int(degree) for name, degree in degrees.items()})
 
 
-def _simulated(
+def _simulate_timeline(
     c: Configurations, model: CostModel, bandwidth: float, filtered: bool, degrees: dict[str, int]
 ) -> Timeline:
     stages, microbatches = degrees["P"], degrees["m"]
@@ -112,14 +112,14 @@ def _simulated(
     items: list[tuple[str, int, int, float, float]] = []
     transfers: list[tuple[str, int, int, int, float, float]] = []
 
-    def told(kind: str, stage: int, mb: int, start: Floats, end: Floats) -> None:
+    def observe(kind: str, stage: int, mb: int, start: Floats, end: Floats) -> None:
         if kind in ("f", "b"):
             items.append((kind, stage, mb, float(start[0]), float(end[0])))
         else:
             source = stage + NEIGHBOUR[kind] if kind in NEIGHBOUR else 0
             transfers.append((kind, source, stage, mb, float(start[0]), float(end[0])))
 
-    ends = clocks(parts, stages, microbatches, told)[:, 0]
+    ends = clocks(parts, stages, microbatches, observe)[:, 0]
     latency = float(ends.max())
     item_table = pd.DataFrame(items, columns=["kind", "stage", "mb", "start", "end"])
     transfer_table = pd.DataFrame(transfers, columns=["kind", "source", "target", "mb", "start", "end"])
@@ -127,15 +127,15 @@ def _simulated(
     return Timeline(
         revision=model.name, degrees=degrees, latency=latency,
         items=item_table[["stage", "kind", "mb", "start", "end"]],
-        transfers=transfer_table, stages=_accounts(parts, degrees, latency, transfer_table, peaks),
-        memory=_memory(c, model, filtered, item_table, transfer_table),
+        transfers=transfer_table, stages=_account_stage_times(parts, degrees, latency, transfer_table, peaks),
+        memory=_trace_memory(c, model, filtered, item_table, transfer_table),
     )  # fmt: skip
 
 
-def _accounts(
+def _account_stage_times(
     d: Durations, degrees: dict[str, int], latency: float, transfers: pd.DataFrame, peaks: Ints
 ) -> pd.DataFrame:
-    """Where each stage's time goes."""
+    """Return the time of each stage by cause."""
     stages, m = degrees["P"], degrees["m"]
     last = np.arange(stages) == stages - 1
     forward, backward = (m * getattr(d, name)[:, 0] for name in ("forward", "backward"))
@@ -157,16 +157,16 @@ def _accounts(
     )  # fmt: skip
 
 
-def _memory(
+def _trace_memory(
     c: Configurations, model: CostModel, filtered: bool, items: pd.DataFrame, transfers: pd.DataFrame
 ) -> pd.DataFrame:
-    """What lives on every stage's device over time."""
+    """Return the live memory of every stage's device over time."""
     done: dict[Any, float] = {(r["kind"], r["stage"], r["mb"]): r["end"] for r in items.to_dict("records")}
     sent: dict[Any, float] = {(r["kind"], r["target"], r["mb"]): r["end"] for r in transfers.to_dict("records")}
     pulled = transfers.loc[transfers["kind"] == "weights", "end"].tolist()
     found = []
     for stage in range(int(c.P[0])):
-        kinds, numbers, live, fullest = memory.curve(c, 0, stage, model, filtered=filtered)
+        kinds, numbers, live, fullest = memory.memory_curve(c, 0, stage, model, filtered=filtered)
         weights = iter(pulled)
         times = [0.0]
         for kind, mb in zip(kinds.tolist(), numbers.tolist(), strict=True):

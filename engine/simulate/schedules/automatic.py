@@ -29,7 +29,7 @@ __all__ = ["RULES"]
 MEMORY: Final = (2, -1, -1)
 
 
-class _Plan:
+class _ZeroBubblePlan:
     """One variant being planned: clocks, memory and the actions put so far, by rank."""
 
     def __init__(self, shape: Shape, limit: float, *, wait_first: bool, backward_first: bool, greedy: bool) -> None:
@@ -150,12 +150,12 @@ class _Plan:
         return self.done[WEIGHT_GRADIENT][rank] < self.done[INPUT_GRADIENT][rank]
 
 
-def _planned(shape: Shape, limit: float) -> list[list[Entry]]:
+def _plan_order(shape: Shape, limit: float) -> list[list[Entry]]:
     if limit < 1:
         raise ScheduleError(f"The memory limit must be at least 1 activation, and is {limit:g}.")
     best: tuple[float, list[list[Entry]]] | None = None
     for wait_first, backward_first, greedy in product((True, False), repeat=3):
-        plan = _Plan(shape, limit, wait_first=wait_first, backward_first=backward_first, greedy=greedy)
+        plan = _ZeroBubblePlan(shape, limit, wait_first=wait_first, backward_first=backward_first, greedy=greedy)
         span = plan.run()
         if best is None or span < best[0]:
             best = span, plan.entries
@@ -163,25 +163,25 @@ def _planned(shape: Shape, limit: float) -> list[list[Entry]]:
     return best[1]
 
 
-def _once(shape: Shape) -> list[list[Entry]]:
-    return _planned(shape, shape.ranks if shape.memory_limit is None else shape.memory_limit)
+def _plan_one_share(shape: Shape) -> list[list[Entry]]:
+    return _plan_order(shape, shape.ranks if shape.memory_limit is None else shape.memory_limit)
 
 
-def _twice(shape: Shape) -> list[list[Entry]]:
-    return _planned(shape, 2 * shape.ranks if shape.memory_limit is None else shape.memory_limit)
+def _plan_two_shares(shape: Shape) -> list[list[Entry]]:
+    return _plan_order(shape, 2 * shape.ranks if shape.memory_limit is None else shape.memory_limit)
 
 
 _SOURCE: Final = "Qi et al. 2023 (arXiv:2401.10241), section 3; the heuristic of its program"
 
 RULES: Final = (
     Rule(
-        name="zb-auto-1p", title="Zero bubble, planned, 1F1B's memory", order=_once, splits=True, limited=True,
-        timed=True, source=_SOURCE,
+        name="zb-auto-1p", title="Zero bubble, planned, 1F1B's memory", order=_plan_one_share, splits=True,
+        limited=True, timed=True, source=_SOURCE,
         frameworks={"zero-bubble": "--enable-zero-bubble --zero-bubble-max-pending-backward P"},
     ),
     Rule(
-        name="zb-auto-2p", title="Zero bubble, planned, twice the memory", order=_twice, splits=True, limited=True,
-        timed=True, source=_SOURCE,
+        name="zb-auto-2p", title="Zero bubble, planned, twice the memory", order=_plan_two_shares, splits=True,
+        limited=True, timed=True, source=_SOURCE,
         frameworks={"zero-bubble": "--enable-zero-bubble --zero-bubble-max-pending-backward 2P"},
     ),
 )  # fmt: skip

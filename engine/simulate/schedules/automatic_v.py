@@ -28,7 +28,7 @@ __all__ = ["RULES"]
 MEMORY: Final = (2, -1, -1)
 
 
-class _Plan:
+class _VShapedPlan:
     """One variant being planned. A leg is 0 on the way from the first rank to the last and 1 on the way back.
 
     Forwards go leg 0 on near chunks, then leg 1 on far ones; gradients leg 0 on far chunks, then leg 1 on near ones.
@@ -52,7 +52,7 @@ class _Plan:
         return self.done[kind][leg][rank]
 
     def arrival(self, kind: int, leg: int, rank: int) -> float | None:
-        """Returns when the input of the next action arrives from the rank before; None if there is none or not yet."""
+        """Return the arrival time of the next action's input from the previous rank; None if it has no input yet."""
         source = rank - 1 if leg == 0 else rank + 1
         m = self.count(kind, leg, rank)
         if not 0 <= source < self.ranks or m >= len(self.ends[kind][leg][source]):
@@ -197,25 +197,25 @@ _NO_ORDER: Final = (
 )
 
 
-def _attempt(
+def _attempt_plan(
     shape: Shape, limit: float, fill: tuple[bool, bool], granted: list[float] | None = None
 ) -> tuple[float, list[list[Entry]]]:
     """Returns the bubble and the order of a variant, planned again as long as that helps."""
-    plan = _Plan(shape, limit, fill, granted)
+    plan = _VShapedPlan(shape, limit, fill, granted)
     bubble = plan.run()
     allowed = max(plan.granted)
     if allowed < 0 or bubble < allowed:
-        again = _attempt(shape, limit, fill, plan.lost)
+        again = _attempt_plan(shape, limit, fill, plan.lost)
         if again[0] < bubble:
             return again
     return bubble, plan.entries
 
 
-def _planned(shape: Shape) -> list[list[Entry]]:
+def _plan_order(shape: Shape) -> list[list[Entry]]:
     limit = 2 * shape.ranks if shape.memory_limit is None else shape.memory_limit
     best: tuple[float, list[list[Entry]]] | None = None
     for fill_backward, fill_forward in product((True, False), repeat=2):
-        found = _attempt(shape, limit, (fill_backward, fill_forward))
+        found = _attempt_plan(shape, limit, (fill_backward, fill_forward))
         if best is None or found[0] < best[0]:
             best = found
     assert best is not None
@@ -224,7 +224,7 @@ def _planned(shape: Shape) -> list[list[Entry]]:
 
 RULES: Final = (
     Rule(
-        name="zbv-auto", title="ZB-V, planned", order=_planned, placement=Placement.V, chunks=2, splits=True,
+        name="zbv-auto", title="ZB-V, planned", order=_plan_order, placement=Placement.V, chunks=2, splits=True,
         limited=True, timed=True, source="Qi et al. 2023 (arXiv:2401.10241), section 6; the heuristic of its program",
         frameworks={"zero-bubble": "--zero-bubble-v-schedule"},
     ),

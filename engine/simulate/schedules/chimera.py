@@ -14,7 +14,7 @@ from engine.simulate.schedules.contract import Entry, Placement, Rule, ScheduleE
 __all__ = ["RULES"]
 
 
-def _merged(shape: Shape) -> list[list[Entry]]:
+def _merge_directions(shape: Shape) -> list[list[Entry]]:
     """Lists each rank's actions by their slots, which never collide where P is even."""
     ranks, half = shape.ranks, shape.microbatches // 2
     slots: list[list[tuple[int, Entry]]] = [[] for _ in range(ranks)]
@@ -31,7 +31,7 @@ def _merged(shape: Shape) -> list[list[Entry]]:
     return [[entry for _, entry in sorted(each, key=lambda slot: slot[0])] for each in slots]
 
 
-def _check(shape: Shape) -> None:
+def _check_shape(shape: Shape) -> None:
     if shape.ranks % 2 or shape.microbatches not in (shape.ranks, 2 * shape.ranks):
         raise ScheduleError(
             f"Chimera is defined for an even number of ranks P with M = P or M = 2P microbatches; there are "
@@ -42,7 +42,7 @@ def _check(shape: Shape) -> None:
 
 RULES: Final = (
     Rule(
-        name="chimera", title="Chimera", order=_merged, placement=Placement.BIDIRECTIONAL, parameter_copies=2,
-        check=_check, source="Li and Hoefler 2021 (arXiv:2107.06925), section 3.1",
+        name="chimera", title="Chimera", order=_merge_directions, placement=Placement.BIDIRECTIONAL, parameter_copies=2,
+        check=_check_shape, source="Li and Hoefler 2021 (arXiv:2107.06925), section 3.1",
     ),
 )  # fmt: skip

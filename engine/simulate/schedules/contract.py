@@ -1,7 +1,7 @@
-"""What a schedule is: a rule that lists, for every rank, the actions that it does one after the other.
+"""Contract of a schedule: a rule that lists, for every rank, its actions in order.
 
 Actions are `(kind, stage, microbatch)`; an entry of a list is one action, or a pair of a forward and a whole backward
-that run together. Stages are those of the model: with several chunks per rank there are more of them than ranks.
+that run together. Stages are stages of the model: with several chunks per rank there are more of them than ranks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = [
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, BACKWARD = range(4)
 
 KINDS: Final = ("F", "B", "W", "BW")
-"""How an action of each kind is written. "B" is the gradient of the input alone, as in papers on zero bubbles."""
+"""Text of each kind of action. "B" is the gradient of the input alone, as in papers on zero bubbles."""
 
 Action = tuple[int, int, int]
 """Kind, stage of the model, microbatch."""
@@ -32,7 +32,7 @@ class ScheduleError(ValueError):
 
 
 class Placement(StrEnum):
-    """Which rank holds which stage."""
+    """Assignment of stages to ranks."""
 
     LOOP = "loop"
     """Stage s on rank s mod P."""
@@ -42,7 +42,7 @@ class Placement(StrEnum):
     """Stage s on rank s for the first half of the microbatches, on rank P-1-s for the other: parameters twice."""
 
     def rank(self, stage: int, microbatch: int, ranks: int, microbatches: int) -> int:
-        """Returns the rank that does what there is to do for a stage and a microbatch."""
+        """Return the rank that computes a stage for a microbatch."""
         if self is Placement.LOOP:
             return stage % ranks
         if self is Placement.V:
@@ -52,7 +52,7 @@ class Placement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a rule is asked for."""
+    """Inputs of a rule."""
 
     ranks: int
     """P, the pipeline parallel degree."""
@@ -63,7 +63,7 @@ class Shape:
     group: int | None = None
     """Microbatches that pass a chunk before the next chunk's turn, of interleaved schedules; None for the usual."""
     memory_limit: float | None = None
-    """Most activations that a rank may hold, in those of one rank's share of the model for one microbatch."""
+    """Most activations that a rank may hold, in units of one rank's share of the model for one microbatch."""
     durations: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 0.0)
     """Forward, input gradient, weight gradient of a chunk and a send, for rules that look at them."""
 
@@ -97,17 +97,17 @@ class Rule:
     frameworks: Mapping[str, str] = field(default_factory=dict)
     """Framework that offers it -> how it is asked for there."""
     pairs: bool = False
-    """Whether it runs forwards and backwards as overlapped pairs."""
+    """True if it runs forwards and backwards as overlapped pairs."""
     splits: bool = False
-    """Whether it does gradients of weights apart from those of inputs."""
+    """True if it computes gradients of weights separately from gradients of inputs."""
     grouped: bool = False
-    """Whether a group size may be asked for."""
+    """True if a group size may be given."""
     limited: bool = False
-    """Whether it keeps to a memory limit."""
+    """True if it keeps to a memory limit."""
     timed: bool = False
-    """Whether the order depends on the durations."""
+    """True if the order depends on the durations."""
     parameter_copies: int = 1
-    """How often each parameter is held."""
+    """Number of copies of each parameter."""
     slots: Callable[[Shape], int] | None = None
     """Microbatches that the order has room for, where that is more than there are: the last ones stay empty."""
 

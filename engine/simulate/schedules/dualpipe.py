@@ -52,7 +52,7 @@ class _Rank:
         self.entries += entries
 
 
-def _fill(rank: _Rank, place: int, half: int, each: int) -> None:
+def _fill_phases(rank: _Rank, place: int, half: int, each: int) -> None:
     """Writes the eight phases. place: of the rank within its half; each: microbatches of each direction."""
     behind = half - place - 1
     for _ in range(2 * behind):
@@ -85,16 +85,16 @@ def _two_ways(shape: Shape) -> list[list[Entry]]:
         if number > mirrored:
             stages, first = (mirrored, number), (each, 0)
         rank = _Rank(stages, first)
-        _fill(rank, place, shape.ranks // 2, each)
+        _fill_phases(rank, place, shape.ranks // 2, each)
         lists.append(rank.entries)
     return lists
 
 
-def _folded(shape: Shape) -> list[list[Entry]]:
+def _list_folded(shape: Shape) -> list[list[Entry]]:
     lists = []
     for number in range(shape.ranks):
         rank = _Rank((number, 2 * shape.ranks - 1 - number), (0, 0))
-        _fill(rank, number, shape.ranks, shape.microbatches)
+        _fill_phases(rank, number, shape.ranks, shape.microbatches)
         lists.append(rank.entries)
     return lists
 
@@ -122,8 +122,8 @@ RULES: Final = (
         source="DeepSeek-AI 2024 (arXiv:2412.19437), section 3.2.1", frameworks={"DualPipe": "DualPipe"},
     ),
     Rule(
-        name="dualpipev", title="DualPipeV", order=_folded, placement=Placement.V, chunks=2, pairs=True, splits=True,
-        check=_at_least("DualPipeV", even=False), source="deepseek-ai/DualPipe, dualpipev.py",
+        name="dualpipev", title="DualPipeV", order=_list_folded, placement=Placement.V, chunks=2, pairs=True,
+        splits=True, check=_at_least("DualPipeV", even=False), source="deepseek-ai/DualPipe, dualpipev.py",
         frameworks={"torch": "DualPipeV", "DualPipe": "DualPipeV"},
     ),
 )  # fmt: skip

@@ -56,7 +56,7 @@ def padded_microbatches(shape: Shape) -> int:
     return -(-shape.microbatches // shape.ranks) * shape.ranks if shape.chunks > 1 else shape.microbatches
 
 
-def _turns(shape: Shape, group: int, microbatches: int) -> list[Turn]:
+def _list_turns(shape: Shape, group: int, microbatches: int) -> list[Turn]:
     """Lists chunk and microbatch in the order of forwards: a group through chunk 0, through chunk 1, and so on."""
     return [
         (chunk, m)
@@ -66,9 +66,11 @@ def _turns(shape: Shape, group: int, microbatches: int) -> list[Turn]:
     ]
 
 
-def _alternating(shape: Shape, group: int, *, hops: int = 2, more: int = 0, paired: bool = False) -> list[list[Entry]]:
+def _list_alternating(
+    shape: Shape, group: int, *, hops: int = 2, more: int = 0, paired: bool = False
+) -> list[list[Entry]]:
     """Lists a warm-up of `hops` forwards per rank behind and (v-1)g + `more`, then forwards and backwards in turn."""
-    turns = _turns(shape, group, shape.microbatches)
+    turns = _list_turns(shape, group, shape.microbatches)
     lists = []
     for rank in range(shape.ranks):
         ahead = [forward(chunk * shape.ranks + rank, m) for chunk, m in turns]
@@ -81,18 +83,18 @@ def _alternating(shape: Shape, group: int, *, hops: int = 2, more: int = 0, pair
     return lists
 
 
-def _interleaved(shape: Shape) -> list[list[Entry]]:
-    return _alternating(shape, group_size(shape))
+def _list_interleaved(shape: Shape) -> list[list[Entry]]:
+    return _list_alternating(shape, group_size(shape))
 
 
 def _expert_overlap(shape: Shape) -> list[list[Entry]]:
-    return _alternating(shape, group_size(shape), more=1, paired=True)
+    return _list_alternating(shape, group_size(shape), more=1, paired=True)
 
 
-def _split(shape: Shape) -> list[list[Entry]]:
+def _list_split(shape: Shape) -> list[list[Entry]]:
     """Lists forward, input gradient and, from the r-th backward of rank r on, the oldest weight gradient in turn."""
     group = group_size(shape)
-    turns = _turns(shape, group, shape.microbatches)
+    turns = _list_turns(shape, group, shape.microbatches)
     lists = []
     for rank in range(shape.ranks):
         stages = [(shape.chunks - 1 - chunk) * shape.ranks + rank for chunk, _ in turns]
@@ -125,11 +127,15 @@ def _breadth_first(shape: Shape) -> list[list[Entry]]:
     ]  # fmt: skip
 
 
-def _calculon(shape: Shape) -> list[list[Entry]]:
+def _list_calculon(shape: Shape) -> list[list[Entry]]:
     """Lists 1F1B, interleaved in full groups of P: slots of a group that is not full stay empty, yet take their
     time."""
     whole = Shape(shape.ranks, padded_microbatches(shape), shape.chunks)
-    return _alternating(whole, shape.ranks) if shape.chunks > 1 else _alternating(whole, whole.microbatches, hops=1)
+    return (
+        _list_alternating(whole, shape.ranks)
+        if shape.chunks > 1
+        else _list_alternating(whole, whole.microbatches, hops=1)
+    )
 
 
 def _several_chunks(shape: Shape) -> None:
@@ -166,23 +172,23 @@ def _check_pairs(shape: Shape) -> None:
         _check_group(shape)
 
 
-def _remarks(shape: Shape) -> list[str]:
+def _list_remarks(shape: Shape) -> list[str]:
     total, ranks = shape.microbatches, shape.ranks
-    told = []
+    remarks = []
     if total < ranks:
-        told.append(f"Megatron refuses M < P: {total} microbatches on {ranks} ranks. torch takes one group of all.")
+        remarks.append(f"Megatron refuses M < P: {total} microbatches on {ranks} ranks. torch takes one group of all.")
     rest = _refused_rest(shape)
     if rest:
-        told.append(
+        remarks.append(
             f"Megatron refuses M mod g = {rest}: it must be 0 or at least P = {ranks}. This is torch's order, which "
             f"has no group size: groups of {group_size(shape)}."
         )
     rounds = max(1, total // ranks)
     if total % rounds:
-        told.append(f"torch refuses {total} microbatches: they do not divide into {rounds} rounds.")
+        remarks.append(f"torch refuses {total} microbatches: they do not divide into {rounds} rounds.")
     elif group_size(shape) != total // rounds:
-        told.append(f"torch has no group size; it would take {total // rounds}.")
-    return told
+        remarks.append(f"torch has no group size; it would take {total // rounds}.")
+    return remarks
 
 
 def _check_rounds(shape: Shape) -> None:
@@ -206,20 +212,20 @@ def _split_group(rule: Callable[[Shape], list[list[Entry]]]) -> Callable[[Shape]
 
 RULES: Final = (
     Rule(
-        name="interleaved", title="Interleaved 1F1B", order=_interleaved, chunks=None, check=_check_group,
-        remarks=_remarks, grouped=True, source="Narayanan et al. 2021 (arXiv:2104.04473), section 2.2",
+        name="interleaved", title="Interleaved 1F1B", order=_list_interleaved, chunks=None, check=_check_group,
+        remarks=_list_remarks, grouped=True, source="Narayanan et al. 2021 (arXiv:2104.04473), section 2.2",
         frameworks={
             "Megatron": "--num-virtual-stages-per-pipeline-rank", "torch": "Interleaved1F1B", "zero-bubble": "yes",
         },
     ),
     Rule(
         name="interleaved-ep-overlap", title="Interleaved 1F1B, expert exchange overlapped", order=_expert_overlap,
-        chunks=None, check=_check_pairs, remarks=_remarks, grouped=True, pairs=True,
+        chunks=None, check=_check_pairs, remarks=_list_remarks, grouped=True, pairs=True,
         source="NVIDIA/Megatron-LM, core/pipeline_parallel/schedules.py",
         frameworks={"Megatron": "--overlap-moe-expert-parallel-comm"},
     ),
     Rule(
-        name="interleaved-zb", title="Interleaved zero bubble", order=_split_group(_split), chunks=None,
+        name="interleaved-zb", title="Interleaved zero bubble", order=_split_group(_list_split), chunks=None,
         check=_check_rounds, grouped=True, splits=True, source="torch.distributed.pipelining, InterleavedZeroBubble",
         frameworks={"torch": "InterleavedZeroBubble"},
     ),
@@ -228,7 +234,7 @@ RULES: Final = (
         source="Lamy-Poirier 2022 (arXiv:2211.05953)", frameworks={"torch": "LoopedBFS"},
     ),
     Rule(
-        name="calculon-1f1b", title="Calculon's 1F1B", order=_calculon, chunks=None, slots=padded_microbatches,
+        name="calculon-1f1b", title="Calculon's 1F1B", order=_list_calculon, chunks=None, slots=padded_microbatches,
         source="Calculon 0.1.0, llm.py `_compute_batch_stats`: what it charges for a last group that is not full",
     ),
 )  # fmt: skip

@@ -21,7 +21,9 @@ def _all_forward_all_backward(shape: Shape) -> list[list[Entry]]:
     return [[forward(r, m) for m in every] + [backward(r, m) for m in every] for r in range(shape.ranks)]
 
 
-def _alternating(ahead: Callable[[Shape, int], int], *, paired: bool = False) -> Callable[[Shape], list[list[Entry]]]:
+def _build_alternating_rule(
+    ahead: Callable[[Shape, int], int], *, paired: bool = False
+) -> Callable[[Shape], list[list[Entry]]]:
     """Returns the rule: so many forwards ahead, then a forward and a backward in turn, then the other backwards."""
 
     def order(shape: Shape) -> list[list[Entry]]:
@@ -63,18 +65,18 @@ RULES: Final = (
         source="Huang et al. 2018 (arXiv:1811.06965), section 2.3", frameworks={"torch": "GPipe"},
     ),
     Rule(
-        name="1f1b", title="1F1B", order=_alternating(lambda shape, rank: shape.ranks - 1 - rank),
+        name="1f1b", title="1F1B", order=_build_alternating_rule(lambda shape, rank: shape.ranks - 1 - rank),
         source="Narayanan et al. 2020 (arXiv:2006.09503), section 3", remarks=_torch_wants_a_full_pipeline,
         frameworks={"Megatron": "default", "torch": "1F1B", "DeepSpeed": "the only one", "zero-bubble": "default"},
     ),
     Rule(
         name="eager-1f1b", title="Eager 1F1B",
-        order=_alternating(lambda shape, rank: 2 * (shape.ranks - 1 - rank)),
+        order=_build_alternating_rule(lambda shape, rank: 2 * (shape.ranks - 1 - rank)),
         source="1F1B with twice the warm-up, to hide sends for nearly twice the memory",
     ),
     Rule(
         name="1f1b-overlap", title="1F1B, overlapped pairs", pairs=True, check=_check_pairs,
-        order=_alternating(lambda shape, rank: 2 * (shape.ranks - 1 - rank) + 1, paired=True),
+        order=_build_alternating_rule(lambda shape, rank: 2 * (shape.ranks - 1 - rank) + 1, paired=True),
         source="Victarry/PP-Schedule-Visualization, 1f1b_overlap",
     ),
 )  # fmt: skip

@@ -16,19 +16,19 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Final
 
-__all__ = ["Pattern", "pull_forward", "squeezed"]
+__all__ = ["Pattern", "pull_forward", "squeeze_pattern"]
 
 PERIOD: Final = 6
 FAR_GRADIENT, NEAR_GRADIENT, WEIGHTS = 2, 3, 4
 
 Pattern = Sequence[tuple[int, int, int, int]]
 Slots = list[list[int]]
-"""Of one rank: for every kind of action the slot of every microbatch."""
+"""Slots of one rank: for every kind of action the slot of every microbatch."""
 Move = tuple[int, int]
 """Kind and microbatch."""
 
 
-def squeezed(pattern: Pattern, microbatches: int) -> list[list[Move]]:
+def squeeze_pattern(pattern: Pattern, microbatches: int) -> list[list[Move]]:
     """Returns every rank's order: kinds 0 to 3 as in the pattern, 4 and 5 the weights of the far and near chunk.
 
     Args:
@@ -36,8 +36,8 @@ def squeezed(pattern: Pattern, microbatches: int) -> list[list[Move]]:
         microbatches: of one replica in a step, M.
     """
     slots = [[[first + PERIOD * m for m in range(microbatches)] for first in each] for each in pattern]
-    slots = _pass(slots, with_weights=True)
-    slots = _pass([each[:WEIGHTS] for each in slots], with_weights=False)
+    slots = _move_forward(slots, with_weights=True)
+    slots = _move_forward([each[:WEIGHTS] for each in slots], with_weights=False)
     ordered = [_with_weights(each[:WEIGHTS], apart=True) for each in slots]
     return [[(kind, m) for _, kind, m in _in_time(each)] for each in ordered]
 
@@ -48,7 +48,7 @@ def _in_time(slots: Slots) -> list[tuple[int, int, int]]:
 
 
 def _with_weights(slots: Slots, *, apart: bool = False) -> Slots:
-    """Returns the slots with weights in every free one; `apart` tells the chunks apart, the far one first."""
+    """Return the slots with weights in every free one; `apart` separates the two chunks, the far one first."""
     kinds: dict[int, int] = {slot: kind for kind, each in enumerate(slots) for slot in each}
     found: Slots = [[], []] if apart else [[]]
     due = [0, 0]
@@ -66,7 +66,7 @@ def _with_weights(slots: Slots, *, apart: bool = False) -> Slots:
     return [*slots, *found]
 
 
-def _peak(slots: Slots) -> int:
+def _peak_chunks(slots: Slots) -> int:
     """Returns the most chunks that a rank holds, each until its weights are done, in the next free slot if not said."""
     if len(slots) > WEIGHTS:
         begun = [(slot, 1) for each in slots[:FAR_GRADIENT] for slot in each]
@@ -88,11 +88,11 @@ def _peak(slots: Slots) -> int:
     return most
 
 
-def _pass(ranks: list[Slots], *, with_weights: bool) -> list[Slots]:
+def _move_forward(ranks: list[Slots], *, with_weights: bool) -> list[Slots]:
     """Returns the slots after one attempt to move every action of the warm-up and the cool-down forward."""
     if with_weights:
         ranks = [_with_weights(each) for each in ranks]
-    limit = max(_peak(each) for each in ranks)
+    limit = max(_peak_chunks(each) for each in ranks)
     last = len(ranks[0][0]) - 1
     taken: list[set[int]] = [set() for _ in ranks]
     everything = sorted((slot, rank, kind, m) for rank, each in enumerate(ranks) for slot, kind, m in _in_time(each))
@@ -102,28 +102,32 @@ def _pass(ranks: list[Slots], *, with_weights: bool) -> list[Slots]:
         if (steady and not cooling) or not (steady or with_weights):
             cooling = cooling or (steady and kind == 0 and m == last)
         else:
-            ranks[rank][kind][m] = _earliest(ranks, taken[rank], slot, rank, kind, m, limit)
+            ranks[rank][kind][m] = _find_earliest_slot(ranks, taken[rank], slot, rank, kind, m, limit)
         taken[rank].add(ranks[rank][kind][m])
     if not with_weights:
         ranks = [_with_weights(each) for each in ranks]
-    return _packed(ranks)
+    return _pack_slots(ranks)
 
 
-def _earliest(ranks: list[Slots], taken: set[int], slot: int, rank: int, kind: int, m: int, limit: int) -> int:
-    """Returns the first free slot for an action after what it needs that keeps the memory, or the one that it has."""
+def _find_earliest_slot(
+    ranks: list[Slots], taken: set[int], slot: int, rank: int, kind: int, m: int, limit: int
+) -> int:
+    """Return the first free slot after an action's inputs that keeps the memory limit, or its present slot."""
     own = ranks[rank]
-    frees = kind >= FAR_GRADIENT and len(own) > WEIGHTS  # or changes nothing: where weights are told, gradients do not
-    for place in range(1 + max(_needed(ranks, rank, kind, m), default=-1), slot):
+    frees = (
+        kind >= FAR_GRADIENT and len(own) > WEIGHTS
+    )  # or changes nothing: if weights are given, gradients do not count
+    for place in range(1 + max(_list_needed_slots(ranks, rank, kind, m), default=-1), slot):
         if place in taken:
             continue
         own[kind][m] = place
-        if frees or _peak(own) <= limit:
+        if frees or _peak_chunks(own) <= limit:
             return place
     own[kind][m] = slot
     return slot
 
 
-def _needed(ranks: list[Slots], rank: int, kind: int, m: int) -> Iterable[int]:
+def _list_needed_slots(ranks: list[Slots], rank: int, kind: int, m: int) -> Iterable[int]:
     """Yields the slots after which an action can be: its input's, and that of the microbatch before."""
     if m:
         yield ranks[rank][kind][m - 1]
@@ -137,13 +141,13 @@ def _needed(ranks: list[Slots], rank: int, kind: int, m: int) -> Iterable[int]:
         yield ranks[rank][kind - 1][m]
 
 
-def _packed(ranks: list[Slots]) -> list[Slots]:
+def _pack_slots(ranks: list[Slots]) -> list[Slots]:
     """Returns the slots with every action as early as the order and its inputs allow."""
     found: list[Slots] = [[[0] * len(kind) for kind in each] for each in ranks]
     free = [0] * len(ranks)
     for _, rank, kind, m in sorted((slot, rank, kind, m) for rank, each in enumerate(ranks)
                                    for slot, kind, m in _in_time(each)):  # fmt: skip
-        ready = [] if kind >= WEIGHTS else [1 + slot for slot in _needed(found, rank, kind, m)]
+        ready = [] if kind >= WEIGHTS else [1 + slot for slot in _list_needed_slots(found, rank, kind, m)]
         found[rank][kind][m] = max(free[rank], *ready, 0)
         free[rank] = found[rank][kind][m] + 1
     return found
@@ -161,7 +165,7 @@ def pull_forward(ranks: int, microbatches: int) -> list[list[Move]]:
         {slot: (kind, m) for kind, each in enumerate(rank) for m, slot in enumerate(each)} for rank in slots
     ]
     end = max(max(row) for row in rows) + 2
-    held = [list(accumulate(_held(row.get(slot)) for slot in range(end))) for row in rows]
+    held = [list(accumulate(_held_change(row.get(slot)) for slot in range(end))) for row in rows]
     limit = max(max(each) for each in held)
     for slot in range(end):
         for rank in range(ranks):
@@ -169,24 +173,24 @@ def pull_forward(ranks: int, microbatches: int) -> list[list[Move]]:
             if here is None:
                 continue
             kind, m = here
-            place = _earlier(slots, rows[rank], held[rank], slot, rank, kind, m, limit)
+            place = _find_earlier_slot(slots, rows[rank], held[rank], slot, rank, kind, m, limit)
             if place < slot:
                 del rows[rank][slot]
                 rows[rank][place] = here
                 slots[rank][kind][m] = place
                 for each in range(place, slot):
-                    held[rank][each] += _held(here)
+                    held[rank][each] += _held_change(here)
     return [[row[slot] for slot in sorted(row) if row[slot][0] < WEIGHTS] for row in rows]
 
 
-def _held(action: tuple[int, int] | None) -> int:
+def _held_change(action: tuple[int, int] | None) -> int:
     """Returns by how much an action changes the chunks that a rank holds."""
     if action is None or FAR_GRADIENT <= action[0] < WEIGHTS:
         return 0
     return 1 if action[0] < FAR_GRADIENT else -1
 
 
-def _earlier(
+def _find_earlier_slot(
     slots: list[Slots], row: dict[int, tuple[int, int]], held: list[int], slot: int, rank: int, kind: int, m: int,
     limit: int,
 ) -> int:  # fmt: skip

@@ -46,12 +46,12 @@ _OTHER_NAMES: Final = {
 
 
 def rule(name: str) -> Rule:
-    """Returns the schedule of that name, or of what another program calls it.
+    """Return the schedule with a name, including names that other programs use.
 
     Args:
         name: of a schedule, in any letter case; spaces and underscores stand for hyphens.
 
-    Raises: ScheduleError where there is none.
+    Raises: ScheduleError if no schedule has the name.
     """
     asked = str(name).strip().lower().replace("_", "-").replace(" ", "-")
     found = _BY_NAME.get(_OTHER_NAMES.get(asked, asked))

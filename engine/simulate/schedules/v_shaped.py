@@ -21,13 +21,13 @@ from engine.simulate.schedules.contract import (
     input_gradient,
     weight_gradient,
 )  # fmt: skip
-from engine.simulate.schedules.patterns import Pattern, pull_forward, squeezed
+from engine.simulate.schedules.patterns import Pattern, pull_forward, squeeze_pattern
 
 __all__ = ["RULES"]
 
 
 def _zero_bubble(shape: Shape) -> list[list[Entry]]:
-    """Lists seven phases for at least 2P-1 microbatches, and drops those that there are not."""
+    """List seven phases for at least 2P-1 microbatches, and drop the surplus microbatches."""
     count = max(shape.microbatches, 2 * shape.ranks - 1)
     return [
         [entry for entry in _zero_bubble_rank(rank, shape.ranks, count) if entry[0][2] < shape.microbatches]
@@ -82,24 +82,26 @@ def _zero_bubble_rank(rank: int, ranks: int, count: int) -> list[Entry]:
     return entries
 
 
-def _half(shape: Shape) -> list[list[Entry]]:
+def _list_half_memory(shape: Shape) -> list[list[Entry]]:
     """Lists the repeating pattern that holds half of 1F1B's activations for long pipelines."""
     p = shape.ranks
     gap = 0 if p % 2 else 3
-    return _entries(shape, [(2 * r, 3 * p - 2 - r, 3 * p - 1 + gap + 2 * r, 6 * p - 2 + gap - r) for r in range(p)])
+    return _build_entries(
+        shape, [(2 * r, 3 * p - 2 - r, 3 * p - 1 + gap + 2 * r, 6 * p - 2 + gap - r) for r in range(p)]
+    )
 
 
-def _least(shape: Shape) -> list[list[Entry]]:
+def _list_least_memory(shape: Shape) -> list[list[Entry]]:
     """Lists the repeating pattern that holds a third of 1F1B's activations for long pipelines."""
     p = shape.ranks
     gap = 0 if p % 3 else 2
-    return _entries(shape, [(r, 2 * p - 1 - r, 2 * p + gap + r, 4 * p + gap - 1 - r) for r in range(p)])
+    return _build_entries(shape, [(r, 2 * p - 1 - r, 2 * p + gap + r, 4 * p + gap - 1 - r) for r in range(p)])
 
 
-def _entries(shape: Shape, pattern: Pattern) -> list[list[Entry]]:
+def _build_entries(shape: Shape, pattern: Pattern) -> list[list[Entry]]:
     """Returns the squeezed pattern as entries: forwards of both chunks, input gradients of the second and the first."""
     found = []
-    for rank, moves in enumerate(squeezed(pattern, shape.microbatches)):
+    for rank, moves in enumerate(squeeze_pattern(pattern, shape.microbatches)):
         near, far = rank, 2 * shape.ranks - 1 - rank
         made = (forward, near), (forward, far), (input_gradient, far), (input_gradient, near), (weight_gradient, far), (
             weight_gradient, near)  # fmt: skip
@@ -119,7 +121,7 @@ def _one_forward_one_backward(shape: Shape) -> list[list[Entry]]:
     ]  # fmt: skip
 
 
-def _remarks(shape: Shape) -> list[str]:
+def _list_remarks(shape: Shape) -> list[str]:
     if shape.microbatches < 2 * shape.ranks - 1:
         return [
             f"With fewer than 2P-1 = {2 * shape.ranks - 1} microbatches it runs, but leaves bubbles; torch warns of "
@@ -132,16 +134,18 @@ _CONTROLLED: Final = "Qi et al. 2024 (arXiv:2405.15362), section 4"
 
 RULES: Final = (
     Rule(
-        name="zbv", title="ZB-V", order=_zero_bubble, placement=Placement.V, chunks=2, splits=True, remarks=_remarks,
-        source="Qi et al. 2023 (arXiv:2401.10241), section 6, in torch's fixed order",
+        name="zbv", title="ZB-V", order=_zero_bubble, placement=Placement.V, chunks=2, splits=True,
+        remarks=_list_remarks, source="Qi et al. 2023 (arXiv:2401.10241), section 6, in torch's fixed order",
         frameworks={"torch": "ZBVZeroBubble", "zero-bubble": "--zero-bubble-v-schedule, which plans its own order"},
     ),
     Rule(
-        name="v-half", title="V-Half", order=_half, placement=Placement.V, chunks=2, splits=True, source=_CONTROLLED,
+        name="v-half", title="V-Half", order=_list_half_memory, placement=Placement.V, chunks=2, splits=True,
+        source=_CONTROLLED,
         frameworks={"zero-bubble": "--zero-bubble-v-schedule-mem-setup half"},
     ),
     Rule(
-        name="v-min", title="V-Min", order=_least, placement=Placement.V, chunks=2, splits=True, source=_CONTROLLED,
+        name="v-min", title="V-Min", order=_list_least_memory, placement=Placement.V, chunks=2, splits=True,
+        source=_CONTROLLED,
         frameworks={"zero-bubble": "--zero-bubble-v-schedule-mem-setup min"},
     ),
     Rule(

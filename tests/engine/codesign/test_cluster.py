@@ -53,7 +53,7 @@ def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress is told after every task: what ends a process then ends it in the midst of a study, however quick that
     is. Tasks of the first pace are 8 points, and 4 of them are under way, so that 8 of 40 points are still to be given
     out when the first are done."""
-    monkeypatch.setattr("engine.codesign.running.BETWEEN_TOLD", 0.001)
+    monkeypatch.setattr("engine.codesign.running.BETWEEN_REPORTS", 0.001)
 
 
 class Cluster:

@@ -287,7 +287,7 @@ def test_an_equal_scenario_is_not_evaluated_again(store_path: Path) -> None:
     copy = models.load(model).model_copy(update={"name": "another", "title": "Another"})
     with Store(store_path) as store:
         runs = []
-        with mock.patch.object(EXPLORE, "_run", side_effect=EXPLORE._run) as run:
+        with mock.patch.object(EXPLORE, "_explore_space", side_effect=EXPLORE._explore_space) as run:
             ask = lambda: runs.append(engine.explore(model, system, **NARROW, store=store))  # noqa: E731
             threads = [threading.Thread(target=ask) for _ in range(4)]
             for thread in threads:
@@ -359,7 +359,7 @@ def test_an_event_stops_an_exploration_in_memory() -> None:
 @pytest.mark.parametrize("limits", [{}, {"tensor_par": 3}], ids=["some", "none"])
 def test_progress_rises_to_the_total(limits: dict[str, Any]) -> None:
     told: list[Progress] = []
-    with mock.patch.object(EXPLORE, "BETWEEN_TOLD", 0.0):  # each chunk is worth telling
+    with mock.patch.object(EXPLORE, "BETWEEN_REPORTS", 0.0):  # every chunk is reported
         found = engine.explore("megatron-126M", "a100_80g", **SMALL, limits=limits, progress=told.append)
     assert [each.done for each in told] == sorted(each.done for each in told)
     assert [each.feasible for each in told] == sorted(each.feasible for each in told)

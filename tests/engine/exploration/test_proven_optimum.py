@@ -158,7 +158,7 @@ def test_progress_is_told_to_the_end_and_a_caller_may_stop(function: Any, cost_m
     with (
         mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", 16),
         mock.patch.object(proven_optimum, "POINTS_SEARCHED_TOGETHER", 16),
-        mock.patch.object(EXPLORE, "BETWEEN_TOLD", 0.0),
+        mock.patch.object(EXPLORE, "BETWEEN_REPORTS", 0.0),
     ):
         found = function("gpt3-13B", "a100_80g", **asked, progress=told.append)
         stop = threading.Event()

@@ -197,14 +197,14 @@ def test_long_pipelines_are_folded_exactly(revision: str, monkeypatch: pytest.Mo
     sizes = [{"width": 96, "layers": row["layers"], "batch": 3 * row["D"] * row["m"]} for row in rows]
 
     def all_of_them() -> list[tuple[float, float]]:
-        memory._events.cache_clear()
-        memory._moments.cache_clear()
+        memory._list_events.cache_clear()
+        memory._find_moments.cache_clear()
         tables = [evaluated([row], revision, bandwidth_gbps=1, **size) for row, size in zip(rows, sizes, strict=True)]
         return [(table["latency"][0], table["peak_memory"][0]) for table in tables]
 
     short = all_of_them()
     with monkeypatch.context() as changed:
-        changed.setattr(schedule, "longest", lambda stages: 10**9)
+        changed.setattr(schedule, "longest_unfolded", lambda stages: 10**9)
         whole = all_of_them()
     all_of_them()
     for (latency, peak), (expected, most) in zip(short, whole, strict=True):
@@ -213,7 +213,7 @@ def test_long_pipelines_are_folded_exactly(revision: str, monkeypatch: pytest.Mo
     together = [{"D": d, "H": h, "P": 12, "m": 60} for d in (1, 2) for h in (1, 2)]
     folded_ones = evaluated(together, revision, width=512, layers=48, batch=960, bandwidth_gbps=25)
     with monkeypatch.context() as changed:
-        changed.setattr(schedule, "longest", lambda stages: 10**9)
+        changed.setattr(schedule, "longest_unfolded", lambda stages: 10**9)
         singly = evaluated(together, revision, width=512, layers=48, batch=960, bandwidth_gbps=25)
     np.testing.assert_allclose(folded_ones["latency"], singly["latency"], rtol=1e-12)
     many = evaluated([{"D": 1, "H": 1, "P": 4, "m": 10_000_000}], revision, batch=10_000_000, width=8)

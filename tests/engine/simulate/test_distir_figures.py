@@ -34,7 +34,7 @@ from engine.simulate.distir import (
     search,
     style,
     timeline,
-    top,
+    top_configurations,
     with_speedup,
 )
 from engine.simulate.distir.figures import NOTEBOOK
@@ -133,7 +133,7 @@ def test_search_keeps_failures_ranks_and_finds_the_front() -> None:
     table = searched()
     assert {"memory", "layers_not_divisible", "odd_layers"} <= set(table["reason"])
     assert set(table["style"]) >= {"Base", "D", "T", "P", "D/T", "T/P", "D/P", "D/T/P"}
-    best = top(table, 3)
+    best = top_configurations(table, 3)
     assert best.groupby(["model", "batch"]).size().max() == 3
     runs = table[table["reason"] == ""]
     assert best["throughput"].max() == runs["throughput"].max()
@@ -162,7 +162,7 @@ def test_search_resumes_from_the_store(tmp_path: Path, monkeypatch: pytest.Monke
         return False
 
     with Store(path) as store:
-        partial = searched(records=Records(store), told=stop)
+        partial = searched(records=Records(store), report_progress=stop)
         assert 0 < len(partial) < done[0][1]
         assert len(Records(store)) == len(partial)
     with Store(path) as store:

@@ -142,8 +142,8 @@ def test_no_damage_gives_other_rows_or_silence(killed, written, tmp_path, file, 
 def test_a_shard_is_read_once_to_verify_it_and_again_when_it_has_changed(opened_store, monkeypatch):
     put(opened_store, "key", make_rows(MANY))
     sums = []
-    checksum = shards._checksum
-    monkeypatch.setattr(shards, "_checksum", lambda path: sums.append(path.name) or checksum(path))
+    checksum = shards._compute_checksum
+    monkeypatch.setattr(shards, "_compute_checksum", lambda path: sums.append(path.name) or checksum(path))
     access = opened_store.rows("key")
     for _ in range(3):
         access.count()

@@ -149,7 +149,7 @@ def test_a_full_disk_is_blamed_where_the_file_was_to_go(read_only, tmp_path, mon
         path.write_bytes(b"some of it")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("engine.store.query._write", full)
+    monkeypatch.setattr("engine.store.query._write_rows", full)
     _, _, access = read_only
     target = tmp_path / "out.parquet"
     with pytest.raises(StoreWriteError) as caught:

@@ -12,7 +12,7 @@ from engine.cost_models.calibrated import FITTED, library_calibration, parameter
 from engine.validation import library_runs, validate
 from engine.validation.error_tables import error_statistics, error_table, memory_table
 from engine.validation.fitting import fit_parameters
-from engine.validation.gate import TOLERANCE, current_predictions, differences, stored_errors, stored_predictions
+from engine.validation.gate import TOLERANCE, current_predictions, list_differences, stored_errors, stored_predictions
 from engine.validation.predict import measured_seconds
 from engine.validation.ranking import kendall_tau, ranking
 from engine.validation.refit import start_parameters, two_fold
@@ -21,7 +21,7 @@ from tests.engine.validation.library_outcomes import mapped, outcomes
 
 
 def test_no_prediction_moves_unnoticed() -> None:
-    changed = differences(current_predictions(), stored_predictions())
+    changed = list_differences(current_predictions(), stored_predictions())
     assert not changed, "accept with `python -m engine.validation accept`:\n" + "\n".join(changed)
 
 
@@ -30,14 +30,14 @@ def test_the_gate_sees_what_it_should() -> None:
     first = int(np.flatnonzero(before["status"] == "predicted")[0])
     after = before.copy()
     after.loc[first, "predicted_step_time_s"] *= 1 + 2 * TOLERANCE
-    assert len(differences(after, before)) == 1
+    assert len(list_differences(after, before)) == 1
     after = before.copy()
     after.loc[first, "predicted_step_time_s"] *= 1 + TOLERANCE / 2
-    assert differences(after, before) == []
+    assert list_differences(after, before) == []
     after.loc[first, ["status", "reason"]] = ["unsupported", "bad_value"]
-    assert "unsupported bad_value" in differences(after, before)[0]
-    assert len(differences(before.iloc[1:], before)) == 1
-    assert len(differences(before, before.iloc[1:])) == 1
+    assert "unsupported bad_value" in list_differences(after, before)[0]
+    assert len(list_differences(before.iloc[1:], before)) == 1
+    assert len(list_differences(before, before.iloc[1:])) == 1
 
 
 def test_errors_stay_within_what_was_reached() -> None:
