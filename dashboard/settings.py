@@ -75,7 +75,7 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
         return (text if text in ("on", "off") else default) == "on"
 
     return Settings(
-        store=_store(environment, folder or Path.cwd()),
+        store=_store_path(environment, folder or Path.cwd()),
         largest_space=number("SHARDSCAPE_LARGEST_SPACE", 500_000_000, 2_000_000_000),
         longest_seconds=float(number("SHARDSCAPE_LONGEST_SECONDS", 600, 86_400)),
         queue=number("SHARDSCAPE_QUEUE", 64, 1_000),
@@ -89,7 +89,7 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
     )
 
 
-def _store(environment: Mapping[str, str], folder: Path) -> Path | None:
+def _store_path(environment: Mapping[str, str], folder: Path) -> Path | None:
     given = environment.get("SHARDSCAPE_STORE", "").strip()
     if given.lower() == "off":
         return None

@@ -43,7 +43,7 @@ _STEP: Final[Mapping[str, str | None]] = {
 """Part of a decode step -> the kind of time whose colour it has: the model's own work, communication, the host."""
 
 
-def _titles(rows: pd.DataFrame) -> list[str]:
+def _deployment_hover_texts(rows: pd.DataFrame) -> list[str]:
     return [
         f"<b>{row['title']}</b><br>{_PROCESSOR.label} {format_value(_PROCESSOR, row[_PROCESSOR.name])}"
         f"<br>{_USER.label} {format_value(_USER, row[_USER.name])}<br>first token "
@@ -89,7 +89,7 @@ def serving_frontier(
                     "line": {"width": [2.5 if r else 1 for r in ring],
                              "color": [colours.text if r else colours.background for r in ring]},
                 },
-                customdata=[[int(value)] for value in part["id"]], hovertext=_titles(part),
+                customdata=[[int(value)] for value in part["id"]], hovertext=_deployment_hover_texts(part),
                 hovertemplate="%{hovertext}<extra></extra>", name=f"TP {degree}",
             )
         )  # fmt: skip
@@ -99,7 +99,7 @@ def serving_frontier(
             trace(
                 "scatter",
                 x=[float(aside[_USER.name]) / x_scale.factor], y=[float(aside[_PROCESSOR.name]) / y_scale.factor],
-                mode="markers", customdata=[[selected]], hovertext=_titles(pd.DataFrame([dict(aside)])),
+                mode="markers", customdata=[[selected]], hovertext=_deployment_hover_texts(pd.DataFrame([dict(aside)])),
                 hovertemplate="%{hovertext}<extra></extra>", name="chosen",
                 marker={"size": 14, "color": colours.background, "line": {"width": 2.5, "color": colours.text}},
             )
@@ -113,12 +113,12 @@ def serving_frontier(
             title=scale.title(f"{column.label}, modelled"), showgrid=True, fixedrange=False, type="log",
             range=ranges[-1], **log_ticks(10 ** ranges[-1][0], 10 ** ranges[-1][1]),
         )  # fmt: skip
-    for degree, spot in _ends(lines, ranges, narrow).items():
+    for degree, spot in _curve_name_places(lines, ranges, narrow).items():
         note(figure, f"TP {degree}", colours, colour=colours.text, **annotation(spot))
-    return Chart(figure, _finding(curves))
+    return Chart(figure, _summarize_curves(curves))
 
 
-def _ends(
+def _curve_name_places(
     lines: dict[int, list[tuple[float, float]]], ranges: list[tuple[float, float]], narrow: bool
 ) -> dict[int, Place]:
     """Places of the names of curves near one of their ends, clear of every curve and of each other.
@@ -148,10 +148,8 @@ def _ends(
     return found
 
 
-def _finding(curves: pd.DataFrame) -> str:
-    most, fastest = (
-        curves.iloc[int(curves[name].to_numpy(float).argmax())] for name in (_PROCESSOR.name, _USER.name)
-    )
+def _summarize_curves(curves: pd.DataFrame) -> str:
+    most, fastest = (curves.iloc[int(curves[name].to_numpy(float).argmax())] for name in (_PROCESSOR.name, _USER.name))
     return (
         f"{int(curves['on_frontier'].sum())} deployments on the frontier. Most output per GPU: "
         f"{format_value(_PROCESSOR, most[_PROCESSOR.name])} at {format_value(_USER, most[_USER.name])} per user, "
@@ -216,7 +214,7 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
 def decode_step(row: Mapping[Any, Any], mode: str = "light", narrow: bool = False) -> Chart:
     """Draws what a decode step consists of; row: `decode_step_time` and its parts [s]."""
     bars = [(by_name(name).label, float(row[name]), _STEP[name], by_name(name).description) for name in STEP_PARTS]
-    return _parts("A decode step", float(row["decode_step_time"]), bars, mode, narrow)
+    return _draw_time_parts("A decode step", float(row["decode_step_time"]), bars, mode, narrow)
 
 
 def request_time(row: Mapping[Any, Any], mode: str = "light", narrow: bool = False) -> Chart:
@@ -229,11 +227,14 @@ def request_time(row: Mapping[Any, Any], mode: str = "light", narrow: bool = Fal
         ("Decode steps", steps, "forward", f"{later:,.0f} steps with the whole batch."),
         ("Prefills of others", others, None, "Requests beside it that start meanwhile."),
     ]
-    return _parts("A request", float(row["request_latency"]), bars, mode, narrow)
+    return _draw_time_parts("A request", float(row["request_latency"]), bars, mode, narrow)
 
 
-def _parts(what: str, total: float, bars: list[tuple[str, float, str | None, str]], mode: str, narrow: bool) -> Chart:
-    """Draw parts of a time, one bar each: name, seconds, kind of colour, what it is. Those too short to see are out."""
+def _draw_time_parts(
+    what: str, total: float, bars: list[tuple[str, float, str | None, str]], mode: str, narrow: bool
+) -> Chart:
+    """Draw parts of a time, one bar each: name, seconds, kind of colour, description. Parts too short to see are left
+    out."""
     colours = palette(mode)
     bars = [bar for bar in bars if bar[1] > 0.0005 * total]
     time = by_name("decode_step_time")
@@ -242,7 +243,7 @@ def _parts(what: str, total: float, bars: list[tuple[str, float, str | None, str
         trace(
             "bar",
             x=[seconds for _, seconds, _, _ in bars], y=list(range(len(bars))), orientation="h", width=0.62,
-            marker={"color": [_colour(kind, colours) for _, _, kind, _ in bars]},
+            marker={"color": [_kind_colour(kind, colours) for _, _, kind, _ in bars]},
             hovertext=[told for _, _, _, told in bars], hovertemplate="%{hovertext}<extra></extra>",
         )
     )  # fmt: skip
@@ -260,5 +261,5 @@ def _parts(what: str, total: float, bars: list[tuple[str, float, str | None, str
     return Chart(figure, f"{what} takes {format_value(time, total)}, modelled; {share} of it: {largest[0]}.")
 
 
-def _colour(kind: str | None, colours: Palette) -> str:
+def _kind_colour(kind: str | None, colours: Palette) -> str:
     return (_TIME[kind].colour(colours) if kind else None) or colours.muted

@@ -64,12 +64,12 @@ def first_parts() -> str:
     """
     folder = FOLDER / "static" / "js"
     page = (FOLDER / "index.html").read_text(encoding="utf-8")
-    known = _whole(folder, re.findall(r"static/js/([\w.-]+\.js)", page))
-    wanted = _whole(folder, [file.name for name in _FIRST for file in folder.glob(f"{name}.*.js")])
+    known = _scripts_with_imports(folder, re.findall(r"static/js/([\w.-]+\.js)", page))
+    wanted = _scripts_with_imports(folder, [file.name for name in _FIRST for file in folder.glob(f"{name}.*.js")])
     return ", ".join(f"<./static/js/{name}>; rel=modulepreload" for name in sorted(wanted - known))
 
 
-def _whole(folder: Path, names: Iterable[str]) -> set[str]:
+def _scripts_with_imports(folder: Path, names: Iterable[str]) -> set[str]:
     """Scripts of a folder, and those that they begin with."""
     found: set[str] = set()
     left = list(names)

@@ -32,10 +32,10 @@ _CARTESIAN: Final = STATIC / f"plotly-cartesian-{VERSION}.min.js"
 def as_json(traces: Iterable[Mapping[str, Any]], layout: Mapping[str, Any]) -> str:
     """Returns what is drawn as `plotly.graph_objects.Figure.to_json` does, arrays as bytes, without looking at each
     property, which takes longer than to compute most of them."""
-    return cast(str, plotly.io.to_json(_packed({"data": list(traces), "layout": layout}), validate=False))
+    return cast(str, plotly.io.to_json(_pack_arrays({"data": list(traces), "layout": layout}), validate=False))
 
 
-def _packed(part: Any) -> Any:
+def _pack_arrays(part: Any) -> Any:
     """Returns a part of a figure with its arrays as bytes.
 
     `convert_to_base64` looks into every element of every list. The elements of a list are taken to be of one kind here,
@@ -43,9 +43,9 @@ def _packed(part: Any) -> Any:
     """
     if isinstance(part, Mapping):
         return {name: _bytes_of(name, value) if isinstance(value, np.ndarray | pd.Series | pd.Index | pd.DataFrame)
-                else _packed(value) for name, value in part.items()}  # fmt: skip
+                else _pack_arrays(value) for name, value in part.items()}  # fmt: skip
     if isinstance(part, list | tuple) and part and isinstance(part[0], Mapping | list | tuple):
-        return [_packed(each) for each in part]
+        return [_pack_arrays(each) for each in part]
     return part
 
 

@@ -97,7 +97,7 @@ class Question:
         """
         if self.stretches:
             designs = designs.assign(kept=keeps(found.study, designs, self.stretches))
-        limits = _limits(found)
+        limits = _constraint_limits(found)
         if self.across is not None:
             words = design_words(designs, self.names, (self.up, self.across))
             return designs_scatter(designs, front["design"].tolist(), self.across, self.up, words, chosen, mode,
@@ -158,9 +158,9 @@ def build(found: Results, asked: Question, told: str, chosen: int | None, addres
     body = (
         f"<h1>{escape(name)}</h1><p>{escape(study.document.description)}</p><p>{escape(told)}</p>{facts(counts)}"
         f"<p>{escape(basis)}</p><p>{escape(asked.free(found))}</p><h2>Figures</h2>{sections}<h2>{title}</h2>{kept}"
-        f"{_table(with_errors(found, asked.kept(study, front)[columns], asked), asked)}"
-        f"{_budgets(found, asked, columns)}{_constraints(found, asked)}{_costs(found, chosen)}"
-        f"<h2>Assumptions and versions</h2><ul>{_assumptions(found, asked)}</ul>"
+        f"{_table_markup(with_errors(found, asked.kept(study, front)[columns], asked), asked)}"
+        f"{_budget_section(found, asked, columns)}{_constraint_section(found, asked)}{_cost_section(found, chosen)}"
+        f"<h2>Assumptions and versions</h2><ul>{_assumption_section(found, asked)}</ul>"
         f"{whole('study', study.to_document(), address, opens='under Edit study on the page Co-design')}"
     )
     return page(name, body, data).encode("utf-8", "replace")
@@ -197,20 +197,20 @@ def with_errors(found: Results, table: pd.DataFrame, asked: Question) -> pd.Data
     return table.assign(**more)
 
 
-def _budgets(found: Results, asked: Question, columns: Sequence[str]) -> str:
+def _budget_section(found: Results, asked: Question, columns: Sequence[str]) -> str:
     if asked.across is None or asked.across.better != "lower" or asked.up.better != "higher":
         return ""
     steps = found.best_per_budget(budget=asked.across.name, objective=asked.up.name, of=asked.of, at=asked.at)
     steps = steps[["budget", *columns]]
-    return f"<h2>Best design per budget</h2>{_table(with_errors(found, steps, asked), asked)}"
+    return f"<h2>Best design per budget</h2>{_table_markup(with_errors(found, steps, asked), asked)}"
 
 
-def _constraints(found: Results, asked: Question) -> str:
+def _constraint_section(found: Results, asked: Question) -> str:
     report = asked.binding(found)
     if report is None:
         return ""
     told = " ".join(binding_sentences(report))
-    return f"<h2>Constraints</h2><p>{escape(told)}</p>{_table(binding_table(report, asked.up), None)}"
+    return f"<h2>Constraints</h2><p>{escape(told)}</p>{_table_markup(binding_table(report, asked.up), None)}"
 
 
 def binding_table(report: BindingReport, up: Quantity) -> pd.DataFrame:
@@ -234,7 +234,7 @@ def binding_table(report: BindingReport, up: Quantity) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def _limits(found: Results) -> list[Limit]:
+def _constraint_limits(found: Results) -> list[Limit]:
     """The bounds of the study's constraints, each in words."""
     return [
         Limit(each.quantity, value, in_words(Constraint(quantity=each.quantity, **{side: value})),
@@ -245,11 +245,11 @@ def _limits(found: Results) -> list[Limit]:
     ]  # fmt: skip
 
 
-def _costs(found: Results, chosen: int | None) -> str:
+def _cost_section(found: Results, chosen: int | None) -> str:
     """What the chosen design costs item by item, and where unit prices come from."""
     items = ""
     if chosen is not None:
-        table = _table(breakdown(found.study, chosen), None)
+        table = _table_markup(breakdown(found.study, chosen), None)
         items = f"<h2>Price and power of design {chosen}</h2><p>Low, middle and high, in USD and W.</p>{table}"
     given = found.study.document.costs
     said = given.model_dump(mode="json", exclude={"sources"}, exclude_none=True)
@@ -258,7 +258,7 @@ def _costs(found: Results, chosen: int | None) -> str:
     return f"{items}<h2>Unit prices</h2><pre>{escape(json.dumps(said, indent=1))}</pre>{sources}"
 
 
-def _assumptions(found: Results, asked: Question) -> str:
+def _assumption_section(found: Results, asked: Question) -> str:
     study = found.study
     physics = dict.fromkeys(study.scenario(0, system, 0, 0, 0).physics for system in range(len(study.systems)))
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -275,14 +275,14 @@ def _assumptions(found: Results, asked: Question) -> str:
     return "".join(f"<li>{escape(line)}</li>" for line in lines)
 
 
-def _table(frame: pd.DataFrame, asked: Question | None) -> str:
+def _table_markup(frame: pd.DataFrame, asked: Question | None) -> str:
     titles = {"design": "Design", "budget": "Budget"}
     if asked is not None:
         titles |= asked.names
         titles |= titles_of(asked)
     heads = "".join(f"<th>{escape(titles.get(str(name), str(name).replace('_', ' ')))}</th>" for name in frame.columns)
     rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(_cell(value))}</td>' for value in row)}</tr>"
+        f"<tr>{''.join(f'<td>{escape(_cell_text(value))}</td>' for value in row)}</tr>"
         for row in frame.head(SHOWN).itertuples(index=False)
     )
     more = f'<p class="muted">The first {SHOWN:,} of {len(frame):,}.</p>' if len(frame) > SHOWN else ""
@@ -292,7 +292,7 @@ def _table(frame: pd.DataFrame, asked: Question | None) -> str:
     )
 
 
-def _cell(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
     if value != value:

@@ -64,7 +64,7 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
         column = metric[side.letter].column
         figures.append(Figure(
             f"map-{side.letter}", f"{side.letter}: the whole space", "best throughput of every pair of degrees",
-            partial(_map, tables[side.letter], column, axes, among),
+            partial(_draw_map, tables[side.letter], column, axes, among),
             map_legend(side.scenario.num_procs, scale_for(column, among).unit, runs=side.best is not None),
         ))  # fmt: skip
     sections, data = drawn(figures)
@@ -82,8 +82,8 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
     )
     name = " against ".join(dict.fromkeys(name_of(side.scenario) for side in sides))
     body = (
-        f"<h1>{escape(name)}</h1>{heads}<h2>What differs</h2>{_table(differing(sides))}"
-        f"<h2>Best executions</h2>{_table(best_table(sides))}<h2>Figures</h2>{sections}{rest}"
+        f"<h1>{escape(name)}</h1>{heads}<h2>What differs</h2>{_table_markup(differing(sides))}"
+        f"<h2>Best executions</h2>{_table_markup(best_table(sides))}<h2>Figures</h2>{sections}{rest}"
         f"{whole('comparison', comparison.to_document(), address)}"
     )
     return page(name, body, data).encode("utf-8", "replace")
@@ -94,13 +94,13 @@ def _how_far(side: Side) -> str:
     return "" if side.best is not None else f"<p>{escape(how_far(side.exploration).replace('**', ''))}</p>"
 
 
-def _map(
+def _draw_map(
     cells: pd.DataFrame, column: Column, axes: tuple[list[int], list[int]], among: list[float], mode: str
 ) -> Chart:
     return degree_map(cells, column, mode, axes=axes, among=among)
 
 
-def _table(frame: pd.DataFrame) -> str:
+def _table_markup(frame: pd.DataFrame) -> str:
     heads = "".join(f"<th>{escape(str(name))}</th>" for name in frame.columns)
     rows = "".join(
         f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in frame.itertuples(index=False)

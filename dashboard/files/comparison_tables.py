@@ -56,7 +56,7 @@ def differing(sides: Sequence[Side]) -> pd.DataFrame:
 def best_table(sides: Sequence[Side]) -> pd.DataFrame:
     """Returns the best execution of each scenario in words: results, and the choices in which they differ."""
     known = [side.best for side in sides if side.best is not None]
-    rows = [[column_of(name).label, *(_value(side, name) for side in sides)] for name in _STATISTICS]
+    rows = [[column_of(name).label, *(_best_value(side, name) for side in sides)] for name in _STATISTICS]
     rows[1:1] = [
         [by_name(name).label, *(ABSENT if side.best is None
                                 else told(side.scenario, name, float(side.best["sample_rate"])) for side in sides)]
@@ -73,7 +73,7 @@ def best_table(sides: Sequence[Side]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["", *(side.letter for side in sides)])
 
 
-def _value(side: Side, name: str) -> str:
+def _best_value(side: Side, name: str) -> str:
     return ABSENT if side.best is None else format_value(name, side.best[name])
 
 
@@ -106,11 +106,11 @@ def file(sides: Sequence[Side], metric: Metric) -> bytes:
     headings = ["scenario", *(exports.heading(by_name(name)) for name in (*every, *(one.name for one in DERIVED)))]
     return exports.archive(account, {
         "differences": differing(sides), "best": pd.DataFrame(best, columns=headings),
-        "cells": pd.concat([_cells(side, metric) for side in sides], ignore_index=True),
+        "cells": pd.concat([_best_cells(side, metric) for side in sides], ignore_index=True),
     })  # fmt: skip
 
 
-def _cells(side: Side, metric: Metric) -> pd.DataFrame:
+def _best_cells(side: Side, metric: Metric) -> pd.DataFrame:
     """The cells of a scenario with the best of a metric."""
     cells = cells_of(side.exploration, metrics(side.scenario)[metric.key])
     heads = {"value": exports.heading(metric.column)}

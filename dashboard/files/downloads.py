@@ -91,14 +91,14 @@ def button(
             st.html(f'<a class="ss-download" href="download/{offer(given, content)}" download>{words}</a>')
         return
     st.download_button(
-        label, cast("Any", lambda: _whole(given)), given.name, given.mime, key=key, on_click="ignore",
+        label, cast("Any", lambda: _complete_file(given)), given.name, given.mime, key=key, on_click="ignore",
         disabled=disabled, **more,
     )  # fmt: skip
 
 
 def offer(given: Offer, content: str) -> str:
     """Offers a file; returns the name it is asked for by, which cannot be guessed from its content."""
-    token = _token(given.name, content)
+    token = _file_token(given.name, content)
     with _lock:
         _offers[token] = given
         _offers.move_to_end(token)
@@ -107,13 +107,13 @@ def offer(given: Offer, content: str) -> str:
     return token
 
 
-def _token(name: str, content: str) -> str:
+def _file_token(name: str, content: str) -> str:
     return hmac.new(_SECRET, f"{name}\n{content}".encode(), hashlib.sha256).hexdigest()
 
 
 def teller(name: str, content: str) -> Callable[[float], None]:
     """Returns what hears which share of the file of that name and content is written, while it is being made."""
-    token = _token(name, content)
+    token = _file_token(name, content)
 
     def tell(share: float) -> None:
         with _lock:
@@ -126,13 +126,13 @@ def teller(name: str, content: str) -> Callable[[float], None]:
 def reached(name: str, content: str) -> float | None:
     """Returns which share of a file is written; None while nobody makes it. What is not told stays at 0."""
     with _lock:
-        return _reached.get(_token(name, content))
+        return _reached.get(_file_token(name, content))
 
 
 def problem(name: str, content: str) -> str:
     """Returns why a file could not be made when it was asked for last; empty where it could, or nobody asked."""
     with _lock:
-        return _problems.get(_token(name, content), "")
+        return _problems.get(_file_token(name, content), "")
 
 
 def _answer(request: Request) -> Response:
@@ -151,11 +151,11 @@ def _answer(request: Request) -> Response:
         return Response(headers=heads, media_type=found.mime)
     if not _makers.acquire(blocking=False):
         return PlainTextResponse(_BUSY, 503)
-    file = GrowingFile(lambda target: _make(token, found, target))
+    file = GrowingFile(lambda target: _make_file(token, found, target))
     broken = file.begun(PATIENCE)
     if broken is not None:
         file.leave()
-        return PlainTextResponse(_sentence(broken), 500)
+        return PlainTextResponse(_failure_sentence(broken), 500)
     return _Sent(file, headers=heads, media_type=found.mime)
 
 
@@ -179,7 +179,7 @@ class _Sent(StreamingResponse):
             self._file.leave()
 
 
-def _make(token: str, found: Offer, target: IO[bytes]) -> None:
+def _make_file(token: str, found: Offer, target: IO[bytes]) -> None:
     """Writes a file and makes room for the next one; what goes wrong is logged."""
     with _lock:
         _reached[token] = 0.0
@@ -191,7 +191,7 @@ def _make(token: str, found: Offer, target: IO[bytes]) -> None:
     except Exception as broken:
         LOG.exception("download of %s failed", found.name)
         with _lock:
-            _problems[token] = _sentence(broken)
+            _problems[token] = _failure_sentence(broken)
             while len(_problems) > MOST:
                 _problems.popitem(last=False)
         raise
@@ -201,13 +201,13 @@ def _make(token: str, found: Offer, target: IO[bytes]) -> None:
         _makers.release()
 
 
-def _sentence(broken: BaseException) -> str:
+def _failure_sentence(broken: BaseException) -> str:
     """What whoever asked for a file is told of what went wrong: no path of the server."""
     full = isinstance(broken, StoreWriteError) or (isinstance(broken, OSError) and has_no_room(broken))
     return _FULL if full else _FAILED
 
 
-def _whole(given: Offer) -> BinaryIO:
+def _complete_file(given: Offer) -> BinaryIO:
     """A file as Streamlit's button takes it: open, complete, and gone when it is closed."""
     file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115
     given.write(file)

@@ -73,9 +73,9 @@ def write_excel(
                 _write_rows(sheet, table, written + 1)
                 written += len(table)
                 target.write(b"")
-            for row, (key, text) in enumerate(_facts(account)):
-                facts.write_string(row, 0, _printable(key))
-                facts.write_string(row, 1, _printable(text))
+            for row, (key, text) in enumerate(_account_lines(account)):
+                facts.write_string(row, 0, _printable_text(key))
+                facts.write_string(row, 1, _printable_text(text))
         finally:
             book.close()
         with path.open("rb") as file:
@@ -85,8 +85,8 @@ def write_excel(
 def _write_rows(sheet: Worksheet, table: pa.Table, first: int) -> None:
     """Write the rows of a table from a row of the sheet on. Missing values are empty cells, infinite ones texts."""
     columns = [column.combine_chunks() for column in table.columns]
-    writers = [_writer(sheet, column.type) for column in columns]
-    for row, values in enumerate(zip(*map(_values, columns), strict=True), first):
+    writers = [_cell_writer(sheet, column.type) for column in columns]
+    for row, values in enumerate(zip(*map(_column_values, columns), strict=True), first):
         for column, value in enumerate(values):
             if value is None:
                 continue
@@ -96,27 +96,27 @@ def _write_rows(sheet: Worksheet, table: pa.Table, first: int) -> None:
                 writers[column](row, column, value)
 
 
-def _writer(sheet: Worksheet, kind: pa.DataType) -> Any:
+def _cell_writer(sheet: Worksheet, kind: pa.DataType) -> Any:
     if pa.types.is_string(kind) or pa.types.is_null(kind):
         return sheet.write_string
     return sheet.write_boolean if pa.types.is_boolean(kind) else sheet.write_number
 
 
-def _values(column: pa.Array) -> list[Any]:
+def _column_values(column: pa.Array) -> list[Any]:
     """Return the values of a column; None where a number is NaN."""
     if pa.types.is_floating(column.type):
         return list(pc.if_else(pc.is_nan(column), None, column).to_pylist())
     if pa.types.is_string(column.type):
-        return [text and _printable(text) for text in column.to_pylist()]
+        return [text and _printable_text(text) for text in column.to_pylist()]
     return list(column.to_pylist())
 
 
-def _printable(text: str) -> str:
+def _printable_text(text: str) -> str:
     """Return a text without control characters, which XML has no place for."""
     return text if text.isprintable() else "".join(each for each in text if each >= " ")
 
 
-def _facts(account: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _account_lines(account: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the account as lines of key and text; a text too long for a cell continues in the next line.
 
     Sentences are one line each; other values are JSON.

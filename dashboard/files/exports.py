@@ -117,7 +117,7 @@ def of_scenario(scenario: Scenario) -> dict[str, Any]:
     return {
         "software": f"shardscape {version()}",
         "cost_model": scenario.physics,
-        "calibration": _calibration(scenario),
+        "calibration": _describe_calibration(scenario),
         "label": label_of(scenario),
         "scenario": scenario.to_document(),
     }
@@ -138,7 +138,7 @@ def archive(account: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> b
     return target.getvalue()
 
 
-def _calibration(scenario: Scenario) -> dict[str, Any] | None:
+def _describe_calibration(scenario: Scenario) -> dict[str, Any] | None:
     """Whose values the figures rest on; None for cost models that take none."""
     if scenario.calibration_name is None:
         return None
@@ -154,7 +154,7 @@ def of_frame(exploration: Exploration, frame: pd.DataFrame, kind: str, selection
         target = io.BytesIO()
         names = [str(name) for name in frame.columns]
         table = pa.Table.from_pandas(frame, preserve_index=False)
-        _write(target, kind, iter([table]), names, about(exploration, names, [selection]))
+        _write_tables(target, kind, iter([table]), names, about(exploration, names, [selection]))
         return target.getvalue()
 
     return build
@@ -182,8 +182,8 @@ def of_rows(
         large = is_large(kind, number, names)
         # Closed here: what broke off would keep its rows, on disk and open, until the garbage is collected.
         with contextlib.closing(_rows(exploration, names, where, order_by)) as rows:
-            tables = _told(rows, number, tell)
-            _write(target, kind, tables, list(names), about(exploration, names, selection), large=large)
+            tables = _report_progress(rows, number, tell)
+            _write_tables(target, kind, tables, list(names), about(exploration, names, selection), large=large)
 
     return write
 
@@ -194,7 +194,9 @@ def is_large(kind: str, rows: int, names: Sequence[str]) -> bool:
     return rows * sum(widths.get(by_name(name).dtype, 0) for name in names) > zipfile.ZIP64_LIMIT
 
 
-def _told(tables: Iterator[pa.Table], number: int, tell: Callable[[float], None] | None) -> Iterator[pa.Table]:
+def _report_progress(
+    tables: Iterator[pa.Table], number: int, tell: Callable[[float], None] | None
+) -> Iterator[pa.Table]:
     """The tables; once one is taken care of, which share of a number of rows that makes is told."""
     done = 0
     for table in tables:
@@ -232,13 +234,13 @@ def _rows(
                 yield table.select(list(names))
 
 
-def _write(
+def _write_tables(
     target: IO[bytes], kind: str, tables: Iterator[pa.Table], names: list[str], account: dict[str, Any], *,
     large: bool = False,
 ) -> None:  # fmt: skip
     """large: whether the rows as text may need more than a plain zip archive can hold."""
     columns = [by_name(name) for name in names]
-    tables = (_plain(table, columns) for table in tables)
+    tables = (_plain_types(table, columns) for table in tables)
     if kind == "parquet":
         _write_parquet(target, tables, columns, account)
     elif kind == "json":
@@ -249,7 +251,7 @@ def _write(
         _write_csv(target, tables, columns, account, large)
 
 
-def _plain(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
+def _plain_types(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
     """The table with one plain type per kind of column, the same in every batch."""
     kinds = {"int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
     return table.cast(pa.schema([pa.field(column.name, kinds[column.dtype]) for column in columns]))
@@ -260,7 +262,7 @@ def _write_parquet(
 ) -> None:
     fields = [
         pa.field(field.name, field.type, metadata={"unit": column.unit, "label": column.label})
-        for field, column in zip(_plain(_empty(columns), columns).schema, columns, strict=True)
+        for field, column in zip(_plain_types(_empty_table(columns), columns).schema, columns, strict=True)
     ]
     schema = pa.schema(fields, metadata={"shardscape": json.dumps(account)})
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
@@ -268,7 +270,7 @@ def _write_parquet(
             writer.write_table(table.cast(schema))
 
 
-def _empty(columns: Sequence[Column]) -> pa.Table:
+def _empty_table(columns: Sequence[Column]) -> pa.Table:
     return pa.table({column.name: pa.array([], pa.null()) for column in columns})
 
 
@@ -300,7 +302,7 @@ def _write_json(target: IO[bytes], tables: Iterable[pa.Table], account: dict[str
 def json_rows(table: pa.Table) -> bytes:
     """Returns the rows of a table as JSON objects with commas between, every digit of them."""
     columns = [json_values(column.combine_chunks()) for column in table.columns]
-    names = [f'{", " if place else "{"}{json.dumps(name)}: ' for place, name in enumerate(table.column_names)]
+    names = [f"{', ' if place else '{'}{json.dumps(name)}: " for place, name in enumerate(table.column_names)]
     return joined(columns, names, "},\n")[:-2]
 
 

@@ -28,9 +28,11 @@ def _send_library(request: Request, *, kinds: frozenset[str] | None) -> Response
     headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
     if "gzip" not in request.headers.get("Accept-Encoding", ""):
         return Response(plotly_figures.javascript(kinds), media_type="text/javascript", headers=headers)
-    return Response(_compress(kinds), media_type="text/javascript", headers={**headers, "Content-Encoding": "gzip"})
+    return Response(
+        _compressed_library(kinds), media_type="text/javascript", headers={**headers, "Content-Encoding": "gzip"}
+    )
 
 
 @cache
-def _compress(kinds: frozenset[str] | None) -> bytes:
+def _compressed_library(kinds: frozenset[str] | None) -> bytes:
     return gzip.compress(plotly_figures.javascript(kinds).encode(), 6)

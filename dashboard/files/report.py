@@ -89,8 +89,8 @@ def build(exploration: Exploration, address: str = "", title: str = "") -> bytes
     body = (
         f"<h1>{escape(name)}</h1><p>{escape(sentence(scenario))}</p>"
         f"{figure_strip(key_figures(exploration, best), basis(scenario, best))}"
-        f"{_answer(exploration, best)}<h2>Figures</h2>{places}"
-        f"{_tables(exploration, best)}{subjects(scenario)}"
+        f"{_answer_section(exploration, best)}<h2>Figures</h2>{places}"
+        f"{_table_section(exploration, best)}{subjects(scenario)}"
         f"<h2>Assumptions and versions</h2><ul>{assumptions(exploration)}</ul>"
         f"{whole('scenario', scenario.to_document(), address)}"
     )
@@ -119,7 +119,7 @@ def page(name: str, body: str, data: dict[str, Any]) -> str:
     """Returns the HTML document around a body."""
     kinds = {trace["type"] for modes in data.values() for figure in modes.values() for trace in figure["data"]}
     library = f"\n{plotly_figures.javascript(kinds)}\n"
-    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (library, _SCRIPT))
+    hashes = " ".join(f"'sha256-{_script_digest(script)}'" for script in (library, _SCRIPT))
     policy = (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -128,29 +128,31 @@ def page(name: str, body: str, data: dict[str, Any]) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(name)} · Shardscape</title>{stylesheet()}<style>{_font()}{_STYLE}</style></head><body>{body}"
-        f'<script type="application/json" id="figures">{_json(data)}</script>'
-        f'<script type="application/json" id="config">{_json({**CONFIG, "responsive": True})}</script>'
+        f"<title>{escape(name)} · Shardscape</title>{stylesheet()}<style>{_font_style()}{_STYLE}</style></head>"
+        f"<body>{body}"
+        f'<script type="application/json" id="figures">{_safe_json(data)}</script>'
+        f'<script type="application/json" id="config">{_safe_json({**CONFIG, "responsive": True})}</script>'
         f"<script>{library}</script><script>{_SCRIPT}</script></body></html>\n"
     )
 
 
-def _font() -> str:
+def _font_style() -> str:
     """The font of the pages, where it is there; without it the report is in that of the system."""
     if not _FONT.is_file():
         return ""
     data = base64.b64encode(_FONT.read_bytes()).decode()
     return (
-        '@font-face { font-family: Inter; font-weight: 100 900; src: url("data:font/woff2;base64,' f'{data}") '
+        '@font-face { font-family: Inter; font-weight: 100 900; src: url("data:font/woff2;base64,'
+        f'{data}") '
         'format("woff2"); }'
     )
 
 
-def _digest(script: str) -> str:
+def _script_digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _json(value: Any) -> str:
+def _safe_json(value: Any) -> str:
     """JSON that cannot end the element it stands in."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -167,16 +169,17 @@ def sentence(scenario: Scenario) -> str:
     )
 
 
-def _answer(exploration: Exploration, best: dict[str, Any] | None) -> str:
+def _answer_section(exploration: Exploration, best: dict[str, Any] | None) -> str:
     if best is None:
         far = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(how_far(exploration)))
         found = ways(exploration.scenario, exploration.key)
         help_words = f"<p>What would make it run: {escape(' · '.join(found))}.</p>" if found else ""
         return f"<p>{far} The map says how far each cell is from fitting.</p>{help_words}"
-    return f"<h2>The best execution</h2>{best_table(best, exploration.scenario.system)}{_words(exploration.scenario)}"
+    table = best_table(best, exploration.scenario.system)
+    return f"<h2>The best execution</h2>{table}{_glossary_section(exploration.scenario)}"
 
 
-def _words(scenario: Scenario) -> str:
+def _glossary_section(scenario: Scenario) -> str:
     """What the words mean, for whoever got the report and knows none of them."""
     items = "".join(
         f"<li><b>{escape(word)}</b>{escape(f' ({short})') if short else ''}: {escape(meaning)}</li>"
@@ -185,7 +188,7 @@ def _words(scenario: Scenario) -> str:
     return f"<details><summary>What these words mean</summary><ul>{items}</ul></details>"
 
 
-def _tables(exploration: Exploration, best: dict[str, Any] | None) -> str:
+def _table_section(exploration: Exploration, best: dict[str, Any] | None) -> str:
     if best is None:
         return ""
     return f'<h2>The best executions</h2><div class="wide">{top_table(exploration)}</div>'
@@ -193,7 +196,7 @@ def _tables(exploration: Exploration, best: dict[str, Any] | None) -> str:
 
 def subjects(scenario: Scenario) -> str:
     """Returns model and system with every value, its marks, and what is left out."""
-    parts = ['<h2>Model and system</h2>']
+    parts = ["<h2>Model and system</h2>"]
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
         limits = "".join(f"<li>{escape(line)}</li>" for line in not_represented(thing, scenario.cost_model))
         words = f"{lineage(thing)} {'; '.join(changes_in_words(thing))}."
@@ -216,7 +219,7 @@ def assumptions(exploration: Exploration) -> str:
     return (
         f"{rules}<li>Cost model {escape(scenario.physics)}: analytical, one step "
         "at steady state; failures, data loading and contention between collectives are not in it.</li>"
-        f"{_founded(scenario, exploration.best)}"
+        f"{_basis_items(scenario, exploration.best)}"
         f"<li>Shardscape {escape(version())}, report of {made}. All {exploration.total:,} executions of the space "
         f"were settled{took}; scenario {exploration.key}.</li>"
     )
@@ -232,7 +235,7 @@ def whole(noun: str, document: dict[str, Any], address: str, opens: str = "on th
     )
 
 
-def _founded(scenario: Scenario, best: Mapping[str, Any] | None) -> str:
+def _basis_items(scenario: Scenario, best: Mapping[str, Any] | None) -> str:
     """The label of the figures in words, and the calibration with its errors and the rates that follow from it."""
     label = label_of(scenario)
     said = f"<li>Times are <b>{label}</b>: {escape(EXPLAINED[label])}</li>"

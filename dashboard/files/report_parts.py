@@ -151,7 +151,7 @@ def top_table(exploration: Exploration) -> str:
         column.name for column in fields_of(cost_model)
         if column.name not in (*_DEGREES, _TOLD, *named(cost_model).implied) and frame[column.name].nunique() > 1
     ]  # fmt: skip
-    columns = [_column(name, frame[name]) for name in (*_DEGREES, *choices_made, *_RESULTS)]
+    columns = [_column_cells(name, frame[name]) for name in (*_DEGREES, *choices_made, *_RESULTS)]
     heads = "".join(f'<th title="{escape(why)}">{escape(name)}</th>' for name, why, _ in columns)
     rows = "".join(
         f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>"
@@ -163,7 +163,7 @@ def top_table(exploration: Exploration) -> str:
     )
 
 
-def _column(name: str, values: pd.Series[Any]) -> tuple[str, str, list[str]]:
+def _column_cells(name: str, values: pd.Series[Any]) -> tuple[str, str, list[str]]:
     """Head, explanation and cells of a column, in one unit and with as many decimals in every row."""
     column = by_name(name)
     if name == "activation_recompute":

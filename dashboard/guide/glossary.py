@@ -17,21 +17,21 @@ def glossary() -> str:
         "# Glossary\n",
         "Every choice of an execution and every headline figure, as the register of columns describes them: the word "
         "on the pages, the name in files, links and commands, the unit, and what it means.\n",
-        *(f"## {group}\n\n{_entries(columns)}\n" for group, columns in fields),
-        f"## Figures\n\n{_entries(HEADLINE_OF_ANY)}\n",
+        *(f"## {group}\n\n{_column_entries(columns)}\n" for group, columns in fields),
+        f"## Figures\n\n{_column_entries(HEADLINE_OF_ANY)}\n",
     ]
     return "\n".join(parts)
 
 
-def _entries(columns: Iterable[Column]) -> str:
+def _column_entries(columns: Iterable[Column]) -> str:
     """One item per column."""
     return "\n".join(
         f"- **{column.label}** `{column.name}`{f' [{column.unit}]' if column.unit else ''}: {column.description}"
-        f"{_choices(column)}"
+        f"{_listed_choices(column)}"
         for column in columns
     )
 
 
-def _choices(column: Column) -> str:
+def _listed_choices(column: Column) -> str:
     """What a column may be, where that is a list."""
     return f" One of {', '.join(f'`{choice}`' for choice in column.choices)}." if column.choices else ""

@@ -1,10 +1,10 @@
 """One board for all work off the page's thread, shared by all sessions of a server.
 
-A job is asked for by a key that says everything about it, and equal ones are one, whoever asks. The jobs of a lane are
-worked on in threads, mostly one at a time: whole ones to their end, those that come in parts a part of each in turn. So
-that nobody waits for all that another asks for, the next is the one that was given the least time; among those that
-were given none, what a session asked for last comes before all that any session asked for earlier. Threads do little:
-what takes long runs in processes (see `dashboard.jobs.worker`). The board keeps nothing beyond the server.
+A job is requested by a key that determines its result, and equal requests share one job. The jobs of a lane run in
+threads, mostly one at a time: whole jobs to their end, jobs in parts a part of each in turn. To be fair, the next job
+is the one with the least time so far; among jobs without any, the latest request of a session precedes earlier requests
+of all sessions. Threads do little: long work runs in processes (see `dashboard.jobs.worker`). The board keeps nothing
+beyond the server's life.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class _Lane:
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
-        """Those that are under way."""
+        """Unfinished jobs."""
         self.current: set[Job] = set()
-        """Those that a thread works on."""
+        """Jobs that a thread is working on."""
         self.turns: dict[str, float] = {}
         """When those sessions that have more waiting had their latest turn."""
         self.closed = False
@@ -47,12 +47,12 @@ class _Lane:
 
     @property
     def waiting(self) -> list[Job]:
-        """Those that no thread works on."""
+        """Jobs that no thread is working on."""
         return [job for job in self.jobs if job not in self.current]
 
 
 class Board:
-    """What is to be done, is being done and was done, and who wants to know."""
+    """Waiting, running and ended jobs of a server, with their watchers."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.RLock())
@@ -79,7 +79,7 @@ class Board:
             return job
 
     def seen(self, kind: Kind, key: str, watcher: str = "") -> Job | None:
-        """Returns the job of a key where there is one that need not start anew; it goes on if it was paused."""
+        """Returns the job of a key if there is one that need not be restarted; a paused job continues."""
         with self._changed:
             job = self._jobs.get((kind, key))
             return job if job is not None and self._met(job, watcher) else None
@@ -100,9 +100,9 @@ class Board:
             job.watched[watcher] = time.monotonic()
 
     def cancel(self, job: Job, watcher: str = "", here: Callable[[str], bool] = lambda _: True) -> bool:
-        """Takes back a request; stops the job when nobody else watches it. Returns whether it was stopped.
+        """Takes back a request; stops the job if no other session watches it. Returns True if it was stopped.
 
-        here: tells whether a watcher is still there; a page that was closed or loaded again counts no more.
+        here: returns whether a watcher is still connected; a page that was closed or loaded again no longer counts.
         """
         with self._changed:
             if job.ended:
@@ -124,7 +124,7 @@ class Board:
                 self._enter(job)
 
     def forget(self, job: Job) -> None:
-        """Drops an ended job, so that who asks next starts one anew."""
+        """Drops an ended job, so that the next request starts a new one."""
         with self._changed:
             if job.ended and self._jobs.get((job.kind, job.key)) is job:
                 del self._jobs[job.kind, job.key]
@@ -138,10 +138,10 @@ class Board:
             return self._in_order(lane).index(job) + len(lane.current)
 
     def time_left(self, job: Job) -> float:
-        """Time until a job is done [s], with those that take turns with it; infinite as long as too little is known.
+        """Return the time until a job is done [s], including the jobs that take turns with it; infinite if unknown.
 
-        All get equal shares, so one that takes less than this one delays it by all that it takes, and one that takes
-        more by as much as this one does.
+        All get equal shares, so a job that takes less than this one delays it by its whole time, and a longer one by
+        the time of this one.
         """
         mine = _seconds_left(job)
         if not job.kind.in_parts or math.isinf(mine):
@@ -151,14 +151,14 @@ class Board:
         return mine + sum(min(mine, other) for other in others)
 
     def rest(self) -> None:
-        """Has nothing go on until somebody looks again, as where nobody looked for long: what comes in parts keeps
-        those that it has, the rest is asked for anew."""
+        """Pauses all jobs until a session looks again, after a long time without visitors: jobs in parts keep their
+        parts, others are requested again."""
         with self._changed:
             for job in [job for lane in self._lanes.values() for job in lane.jobs]:
                 self._give_up(job)
 
     def close(self, kind: Kind | None = None) -> None:
-        """Stops all jobs, or those of a kind, forgets them and ends their threads."""
+        """Stops and forgets all jobs, or the jobs of a kind, and ends their threads."""
         with self._changed:
             self._closed = self._closed or kind is None
             lanes = {where: lane for where, lane in self._lanes.items() if kind in (None, where[0])}
@@ -177,7 +177,7 @@ class Board:
                 del self._jobs[key]
 
     def _met(self, job: Job, watcher: str) -> bool:
-        """Whether a request is for the job there is, which is told of it."""
+        """Return True if the request joins the present job, which then notes the watcher."""
         if job.starts_anew(watcher):
             return False
         self.look(job, watcher)
@@ -233,7 +233,8 @@ class Board:
         self._changed.notify_all()
 
     def _give_up(self, job: Job) -> None:
-        """Has a job wait until somebody looks at it again; should a page come back to a whole one, it asks again."""
+        """Pause a job until a session looks at it again; a whole job is dropped, and a returning page requests it
+        again."""
         self._leave(job, "paused" if job.kind.in_parts else "cancelled")
         if not job.kind.in_parts:
             self.forget(job)
@@ -249,8 +250,8 @@ class Board:
                 weight -= job.weight
 
     def _in_order(self, lane: _Lane) -> list[Job]:
-        """Those that wait, in the order of their turns. Where none was given time, for each session the latest, then
-        for each the one before, and so on; those first whose session has had no turn, or not for long."""
+        """Return the waiting jobs in the order of their turns. Among jobs without any time so far: for each session the
+        latest, then for each the one before, and so on; sessions without a recent turn first."""
         waiting = lane.waiting
         newer: Counter[str] = Counter()
         rounds = {}

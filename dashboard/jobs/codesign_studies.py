@@ -35,22 +35,23 @@ def folder_of(study: Study, settings: Settings) -> str:
     Studies of the same points share it: prices, weights, objectives and constraints are no part of its name.
     """
     store = settings.store
-    return str((store.parent if store is not None else Path(_passing())) / "codesign" / study.key)
+    return str((store.parent if store is not None else Path(_temporary_folder())) / "codesign" / study.key)
 
 
 @cache
-def _passing() -> str:
+def _temporary_folder() -> str:
     return tempfile.mkdtemp(prefix="shardscape-codesign-")
 
 
 def so_far(study: Study, folder: str) -> Results | None:
-    """Returns the points of a study that are there, asked as this study asks; None where there is none.
+    """Returns the computed points of a study, under its current prices and objectives; None if there are none.
 
     Args:
-        study: the study, of which the folder may hold one that differs in prices, weights or objectives.
-        folder: where its points are.
+        study: the study; the folder may hold one that differs in prices, weights or objectives.
+        folder: folder of its points.
 
-    Raises `FolderError` for a folder that is damaged.
+    Raises:
+        FolderError: the folder is damaged.
     """
     if not (Path(folder) / STUDY).is_file():
         return None
@@ -71,9 +72,7 @@ def found_points(task: Task, study: Study, folder: str, point_seconds: float | N
 class CodesignJob(Job):
     """One study on its way."""
 
-    def __init__(
-        self, kind: Kind, study: Study, folder: str, about: str, point_seconds: float | None = None
-    ) -> None:
+    def __init__(self, kind: Kind, study: Study, folder: str, about: str, point_seconds: float | None = None) -> None:
         super().__init__(kind, study.key, "Searching the designs", about)
         self.study, self.folder, self.point_seconds = study, folder, point_seconds
 

@@ -1,4 +1,4 @@
-"""Where one more dollar goes from a design of a co-design study, off the page: some twenty searches for every model."""
+"""Best use of one more dollar from a design of a co-design study, off the page: about 20 searches for every model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_KEPT: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class SensitivityQuestion:
-    """What `engine.codesign.sensitivity` is asked."""
+    """Question to `engine.codesign.sensitivity`."""
 
     study: Study
     design: int
@@ -33,7 +33,7 @@ class SensitivityQuestion:
 
     @property
     def key(self) -> str:
-        """Tells it from others: prices, weights and tokens are no part of a study's own key."""
+        """Key of the question. It includes prices, weights and tokens, which are not part of a study's own key."""
         study = sha256(document_of(self.study).encode()).hexdigest()
         return f"{study} {self.design} {self.objective} {self.of} {self.at}"
 

@@ -34,7 +34,7 @@ MOST_KEPT: Final = 32
 HELD_OUT_STARTS: Final = 4
 """Starts of a fit with a run left out, of which there are as many as runs."""
 STEPS: Final = 100
-"""Steps in which it is told how far a plan is."""
+"""Steps in which progress of a plan is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,7 @@ class ModelCurvesQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ModelCurves:
-    """What was found of a library model. `failure` is None where there is one node only, and `why_not` then, or where
-    nothing runs, says so."""
+    """Curves of a library model. `failure` is None for a single node; `why_not` then says so, or that nothing runs."""
 
     curve: pd.DataFrame
     failure: pd.DataFrame | None
@@ -74,7 +73,7 @@ class SharedClusterQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SharedCluster:
-    """How they share it."""
+    """Split of a cluster among its jobs."""
 
     found: Split
 
@@ -82,7 +81,7 @@ class SharedCluster:
 @dataclass(frozen=True, slots=True)
 class ReplayQuestion:
     """A workload, by its name or as the text of a CSV file, on nodes of equally many GPUs under several policies.
-    `models` are those of the library that it names, with their batches, on the GPUs of `system`."""
+    `models` are the library models that it names, with their batches, on the GPUs of `system`."""
 
     workload: str
     cluster: str
@@ -103,7 +102,7 @@ class FitQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The seven parameters, errors with each run left out in turn, and what is to be known of the profile."""
+    """The seven parameters, errors with each run left out in turn, and notes on the profile."""
 
     fit: Fit
     held_out: pd.DataFrame
@@ -116,7 +115,7 @@ Answer = ModelCurves | SharedCluster | Mapping[str, ReplayResult] | Fitted
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """How far a plan is."""
+    """Progress of a plan."""
 
     done: int
     total: int
@@ -124,8 +123,8 @@ class _Told:
     seconds_left: float
 
 
-def _teller(task: Task, parts: float = 1.0, before: float = 0.0) -> Callable[[float, str], None]:
-    """What a planner tells its share to: `parts` of the whole, after a share that was done before."""
+def _progress_reporter(task: Task, parts: float = 1.0, before: float = 0.0) -> Callable[[float, str], None]:
+    """Return a callback for a planner's progress, which makes up `parts` of the whole after the share `before`."""
     start = time.monotonic()
 
     def tell(share: float, _: str) -> None:
@@ -141,21 +140,21 @@ def found_answer(task: Task, question: Question) -> Answer:
     """Returns the answer to a question; for a worker."""
     try:
         if isinstance(question, ModelCurvesQuestion):
-            return _curves(task, question)
+            return _compute_curves(task, question)
         if isinstance(question, SharedClusterQuestion):
-            return _shared(task, question)
-        return _fitted(task, question) if isinstance(question, FitQuestion) else _replayed(task, question)
+            return _split_cluster(task, question)
+        return _fit_profile(task, question) if isinstance(question, FitQuestion) else _replay_workload(task, question)
     except PlanCancelledError:
         raise ExplorationCancelled from None
 
 
-def _curves(task: Task, asked: ModelCurvesQuestion) -> ModelCurves:
+def _compute_curves(task: Task, asked: ModelCurvesQuestion) -> ModelCurves:
     curve = model_curve(
-        asked.model, asked.system, batch=asked.batch, gpus=asked.sizes, progress=_teller(task, 0.6),
+        asked.model, asked.system, batch=asked.batch, gpus=asked.sizes, progress=_progress_reporter(task, 0.6),
         cancel=task.stops,
     )  # fmt: skip
     phases = model_phases(
-        asked.model, asked.system, asked.phases, batch=asked.batch, progress=_teller(task, 0.3, 0.6),
+        asked.model, asked.system, asked.phases, batch=asked.batch, progress=_progress_reporter(task, 0.3, 0.6),
         cancel=task.stops,
     )  # fmt: skip
     failure, why_not = None, ""
@@ -173,32 +172,36 @@ def _curves(task: Task, asked: ModelCurvesQuestion) -> ModelCurves:
     return ModelCurves(curve, failure, phases, why_not)
 
 
-def _shared(task: Task, asked: SharedClusterQuestion) -> SharedCluster:
+def _split_cluster(task: Task, asked: SharedClusterQuestion) -> SharedCluster:
     share = 1 / len(asked.jobs)
     jobs = [
         model_job(
             model, asked.system, batch=batch, gpus=asked.gpus, guarantee=guarantee, name=name,
-            progress=_teller(task, share, at * share), cancel=task.stops,
+            progress=_progress_reporter(task, share, at * share), cancel=task.stops,
         )
         for at, (name, model, batch, guarantee) in enumerate(asked.jobs)
     ]  # fmt: skip
     return SharedCluster(split(jobs, asked.gpus, basis="predicted"))
 
 
-def _replayed(task: Task, asked: ReplayQuestion) -> Mapping[str, ReplayResult]:
+def _replay_workload(task: Task, asked: ReplayQuestion) -> Mapping[str, ReplayResult]:
     share = 0.7 if asked.models else 0.0  # the curves take longer than the replays
     known = library_applications(
-        asked.models, asked.system, cluster_of(asked.cluster), progress=_teller(task, share), cancel=task.stops
+        asked.models,
+        asked.system,
+        cluster_of(asked.cluster),
+        progress=_progress_reporter(task, share),
+        cancel=task.stops,
     )
     return compared(
         asked.workload, asked.cluster, asked.policies, pause=asked.pause, models={**applications(), **known},
-        progress=_teller(task, 1 - share, share), cancel=task.stops,
+        progress=_progress_reporter(task, 1 - share, share), cancel=task.stops,
     )  # fmt: skip
 
 
-def _fitted(task: Task, asked: FitQuestion) -> Fitted:
+def _fit_profile(task: Task, asked: FitQuestion) -> Fitted:
     runs = profile_of(asked.profile) if asked.profile in profile_names() else profile_table(asked.profile)
-    environment, tell = Environment(pcie=asked.pcie, nvlink=asked.nvlink), _teller(task)
+    environment, tell = Environment(pcie=asked.pcie, nvlink=asked.nvlink), _progress_reporter(task)
     found = fit_parameters(runs, environment)
     if task.stops():
         raise PlanCancelledError("The fit is not wanted any more.")

@@ -23,7 +23,7 @@ from engine.exploration.run import explore_into, from_store, record_of
 from engine.store import Store, StoreError, Writer
 from engine.store.shards import ROWS_PER_GROUP, RowGroups, ShardFile
 
-__all__ = ["Run", "explore", "explore_into_store"]
+__all__ = ["Run", "explore_into_store", "explore_to_files"]
 
 ROWS_PER_FILE: Final = 8 * ROWS_PER_GROUP
 """Rows that come over at a time, some 100 MB in memory and 20 in the file."""
@@ -36,7 +36,7 @@ class _Stored(Exception):  # noqa: N818 - no error: the exploration is there
 
 
 class Run(Protocol):
-    """How a function is run by a worker: `dashboard.jobs.job.Job.run`."""
+    """Runner of functions in a worker: `dashboard.jobs.job.Job.run`."""
 
     def __call__(self, function: Any, *arguments: Any, give: Any) -> Any:
         """Returns what the function returns; `give` is called with every part that it gives."""
@@ -52,7 +52,7 @@ def explore_into_store(scenario: Scenario, store: Store, run: Run) -> Exploratio
         return found
     with scratch_folder() as folder, contextlib.ExitStack() as stack, contextlib.suppress(_Stored):
         # Made anew, without the space that it may remember: making one is quicker than sending it.
-        run(explore, replace(scenario), folder, give=_Taker(store, folder, stack))
+        run(explore_to_files, replace(scenario), folder, give=_Taker(store, folder, stack))
     found = from_store(scenario, store)
     if found is None:
         raise StoreError("It was removed from the store before it could be read.")
@@ -79,7 +79,7 @@ class _Taker:
             self._writer.complete(**content)
 
 
-def explore(task: Task, scenario: Scenario, folder: Path) -> None:
+def explore_to_files(task: Task, scenario: Scenario, folder: Path) -> None:
     """Explores a scenario and passes everything on, rows in files of a folder."""
     task.owns(folder)
     task.give(("open", record_of(scenario)))
@@ -96,7 +96,7 @@ class _Relay:
         self._groups = RowGroups(ROWS_PER_GROUP)
         self._file: ShardFile | None = None
         self._steps: list[Future[Any]] = []
-        """What is being done to that file: a row group is appended by each, and the last gives its checksum."""
+        """Pending steps on the current file: each appends a row group, and the last returns its checksum."""
         self._begun = 0
         self._ended: deque[tuple[ShardFile, list[Future[Any]]]] = deque()
         """Files to which everything is done, or soon will be."""
@@ -137,7 +137,7 @@ class _Relay:
                 self._end_file()
 
     def _wait_for_room(self) -> None:
-        """Waits while there are too many files that nobody has taken."""
+        """Waits while too many files are left for the server to take."""
         while sum(entry.suffix == ".parquet" for entry in self._folder.iterdir()) >= FILES_AHEAD:
             if self.stopped():
                 raise ExplorationCancelled("The exploration was stopped.")
@@ -160,5 +160,5 @@ class _Relay:
         self._task.give(("shard", (file.path.name, file.rows, checksum)))
 
     def stopped(self) -> bool:
-        """Returns whether to stop: asked to, or nobody takes what comes."""
+        """Returns True after a request to stop, or if the server no longer takes the rows."""
         return self._task.stops() or not self._folder.exists()

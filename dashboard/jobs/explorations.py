@@ -1,8 +1,8 @@
-"""Explorations: what a server has explored, explores or will, shared by all sessions.
+"""Explorations of a server: stored, running or waiting, shared by all sessions.
 
-Equal scenarios are one job of the board, whoever asks; a job goes on when a tab is closed. Explorations stay open as
-long as there is room, and are found again in the store. One small space is explored at a time, and beside it one large
-one, so that nobody waits minutes for what takes a second.
+Equal scenarios are one job of the board; a job continues when a tab is closed. Explorations stay open as long as there
+is room, and are found again in the store. One small space is explored at a time, and next to it one large one, so that
+a search of a second does not wait for one of minutes.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class ExplorationJob(Job):
         self.scenario = scenario
         self.exploration: Exploration | None = None
         self.in_memory = False
-        """Whether the rows are held in memory, because no store has them."""
+        """True if the rows are held in memory, because no store has them."""
         self.shown = False
-        """Whether a page has shown what was found, or found it stored."""
+        """True after a page has shown the result, or found it stored."""
         self._server = server
         self._latest = math.inf
 
@@ -59,12 +59,12 @@ class ExplorationJob(Job):
 
     @property
     def note(self) -> str:
-        """That nobody has to stay."""
+        """Sentence that the page may be closed."""
         return "The page appears by itself when it is done; closing it does not stop the work."
 
     @property
     def account(self) -> str:
-        """Why there is none."""
+        """Reason for a missing result."""
         return self.problem or "Exploring was cancelled before it was done; nothing was kept."
 
     def work(self) -> bool:
@@ -85,7 +85,7 @@ class ExplorationJob(Job):
         return False
 
     def stops(self) -> bool:
-        """Returns whether to end before it is done: somebody stopped it, or it takes longer than the server allows."""
+        """Returns True after a request to stop, or beyond the time that the server allows."""
         return super().stops() or time.monotonic() > self._latest
 
     def _explored(self) -> Exploration:
@@ -111,16 +111,16 @@ class ExplorationJob(Job):
 
 
 class Explorations:
-    """Explores one small and one large scenario at a time and keeps what it found."""
+    """Explorations of one small and one large scenario at a time, with their results."""
 
     def __init__(self, settings: Settings, board: Board | None = None, workers: Workers | None = None) -> None:
-        """board, workers: where its jobs are and are done; without, a board of its own, and this process.
+        """board, workers: board and workers of the jobs; by default a board of its own, and this process.
 
-        What is not stored is explored in this process in any case, where its rows stay.
+        Without a store, scenarios are always explored in this process, which keeps their rows.
         """
         self.settings = settings
         self.warnings: list[str] = list(settings.problems)
-        """Sentences about what is not as it should be, for every page to show."""
+        """Warnings about the server, for every page to show."""
         self.store: Store | None = self._open(settings.store)
         workers = workers or Workers(apart=False)
         self.board = board or Board()
@@ -209,7 +209,7 @@ class Explorations:
 
 
 def _for_visitors(problem: StoreError) -> str:
-    """Why something could not be stored, without the file that was to be written, of which no visitor knows."""
+    """Return why a result could not be stored, without the path of the file, which visitors must not see."""
     if not isinstance(problem, StoreWriteError):
         return str(problem)
     return f"{problem.why[:1].upper()}{problem.why[1:]}; the next result is stored again once there is room."

@@ -1,4 +1,4 @@
-"""What the Scenarios page lists: saved scenarios and co-design studies, and explorations in the store or in memory."""
+"""Entries of the Scenarios page: saved scenarios and co-design studies, and explorations in the store or in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Entry:
     """A line of the page: a saved scenario, an exploration, or both; or a kept co-design study."""
 
     ident: str
-    """Of what is saved, else the key of the exploration."""
+    """Ident of a saved scenario or study, else the key of the exploration."""
     title: str
     scenario: Scenario | None
     """None for a study, and where the store's record cannot be read any more."""
@@ -55,7 +55,7 @@ class Entry:
 
     @property
     def seconds(self) -> float:
-        """When it was saved, else explored [s since 1970]; 0 for what is only in memory."""
+        """Time of saving, else of the exploration [s since 1970]; 0 for an exploration in memory only."""
         kept = self.saved or self.study
         if kept is not None:
             return kept.saved_at
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """What an exploration found."""
+    """Result of an exploration: its size and its best execution."""
 
     total: int
     feasible: int
@@ -78,7 +78,7 @@ class Best:
 def entries(files: UserFiles, explorations: Explorations) -> list[Entry]:
     """Returns everything there is to list: saved scenarios first, then studies, then explorations, each newest
     first."""
-    records = {record.key: record for record in _records(explorations.store)}
+    records = {record.key: record for record in _stored_records(explorations.store)}
     jobs = {job.key: job for job in explorations.jobs() if not (job.ended and job.exploration is None)}
     found, shown = [], set()
     for saved in files.saved():
@@ -94,7 +94,7 @@ def entries(files: UserFiles, explorations: Explorations) -> list[Entry]:
         if record.key in shown:
             continue
         try:
-            scenario = _scenario(json.dumps(record.scenario))
+            scenario = _stored_scenario(json.dumps(record.scenario))
         except Refused as refusal:
             problem = record.damage or str(refusal)
             found.append(Entry(record.key, f"Exploration {record.key[:8]}", None, record=record, problem=problem))
@@ -104,7 +104,7 @@ def entries(files: UserFiles, explorations: Explorations) -> list[Entry]:
     return found
 
 
-def _records(store: Store | None) -> list[Record]:
+def _stored_records(store: Store | None) -> list[Record]:
     if store is None:
         return []
     try:
@@ -114,7 +114,7 @@ def _records(store: Store | None) -> list[Record]:
 
 
 @lru_cache(maxsize=1_024)
-def _scenario(text: str) -> Scenario:
+def _stored_scenario(text: str) -> Scenario:
     return scenario_of(json.loads(text), "The stored scenario")
 
 
@@ -139,7 +139,7 @@ def best_of(entry: Entry, explorations: Explorations) -> Best | None:
     """Returns the best of an entry's exploration; None where it was not explored, or its results cannot be read."""
     job = entry.job
     if job is not None and job.exploration is not None:
-        return _best(job.exploration)
+        return _best_of(job.exploration)
     if entry.record is None or entry.scenario is None or entry.problem or explorations.store is None:
         return None
     found = _stored_best(explorations.store, entry.scenario, entry.key)
@@ -154,11 +154,11 @@ def _stored_best(_store: Store, _scenario: Scenario, key: str) -> dict[str, Any]
         return None
     if found is None:
         return None
-    best = _best(found)
+    best = _best_of(found)
     return {"total": best.total, "feasible": best.feasible, "rate": best.rate, "name": best.name, "id": best.id}
 
 
-def _best(exploration: Exploration) -> Best:
+def _best_of(exploration: Exploration) -> Best:
     found = exploration.reductions.best()
     if found is None:
         return Best(exploration.total, exploration.feasible, None)

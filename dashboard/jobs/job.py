@@ -1,4 +1,4 @@
-"""What is to be done off the page's thread: one piece of work, and what those of a kind have in common."""
+"""Jobs off the page's thread: one piece of work, and the common settings of a kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ State = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
 
 
 class Progress(Protocol):
-    """How far a job is."""
+    """Progress of a job."""
 
     @property
     def done(self) -> int:
@@ -43,20 +43,20 @@ class Progress(Protocol):
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Kind:
-    """What the jobs of a kind have in common, above all their bounds."""
+    """Common settings of the jobs of a kind, above all their bounds."""
 
     name: str
-    """What one is called: "exploration"."""
+    """Name of one job: "exploration"."""
     doing: str
-    """What is done, as the beginning of a sentence: "Exploring"."""
+    """The work, as the beginning of a sentence: "Exploring"."""
     unit: str = ""
-    """What is counted, where that is not executions: "point"."""
+    """Counted unit, if not executions: "point"."""
     in_parts: bool = False
-    """Whether the work comes in parts. A job that is stopped keeps those it has, and can go on with the rest."""
+    """True if the work comes in parts. A stopped job keeps its parts, and can continue with the rest."""
     at_once: int = 1
     """Jobs of a lane that are worked on beside each other."""
     gives_way_to: Kind | None = None
-    """A kind whose jobs come first: somebody waits for each of them."""
+    """Kind whose jobs come first: a visitor waits for each of them."""
     most_waiting: int = 64
     """Jobs that may wait. One more is refused; with work in parts, the one looked at longest ago is paused for it."""
     most_of_one: int = 8
@@ -66,37 +66,37 @@ class Kind:
     most_weight: float = math.inf
     """Sum of `Job.weight` of ended jobs that are remembered."""
     remembered: float = math.inf
-    """Time since somebody looked for which an ended job is remembered [s]."""
+    """Time since the last look for which an ended job is remembered [s]."""
     unwatched: float = math.inf
-    """Time after which a job at which nobody looks is paused, or given up where it cannot go on later [s]."""
+    """Time without a look after which a job is paused, or given up if it cannot continue later [s]."""
     recent: float = math.inf
-    """Time for which somebody who looked counts as still looking [s]."""
+    """Time for which a session counts as still looking [s]."""
     workers: Mapping[str, Worker] = field(default_factory=dict)
-    """What the jobs of each lane run functions in; where there is none, they run in this process."""
+    """Workers that run the functions of each lane's jobs; without one, they run in this process."""
 
 
 class Job:
     """Work on its way, or how it ended. Only its board and its own methods change it."""
 
     board: Board
-    """Where it is; set when it is posted."""
+    """Board of the job; set when it is posted."""
 
     def __init__(self, kind: Kind, key: str, title: str = "", about: str = "", *, lane: str = "", priority: int = 0):
-        """title, about: of its card: what is being done, and of what. lane: within the kind, whose lanes work beside
-        each other. priority: jobs of a higher one come first in their lane."""
+        """title, about: of its card: the work, and its subject. lane: lane of the kind; lanes work in parallel.
+        priority: jobs of a higher one come first in their lane."""
         self.kind, self.key, self.title, self.about = kind, key, title, about
         self.lane, self.priority = lane, priority
         self.state: State = "queued"
         self.problem = ""
         """One sentence for a failed job."""
         self.found: list[Any] = []
-        """What one in parts has found so far, in order of finding; it stays when that is stopped."""
+        """Parts found so far, in order of finding; kept when the job is stopped."""
         self.asker = ""
         """The session that asked first."""
         self.watched: dict[str, float] = {}
         """When each session looked at it last."""
         self.left: set[str] = set()
-        """Who took the request back; somebody else who asks for what was stopped gets it anew."""
+        """Sessions that cancelled the job. Another session's request restarts it."""
         self.started = time.monotonic()
         """When it was queued, or went on."""
         self.spent = self.behind = 0.0
@@ -106,25 +106,33 @@ class Job:
         self._ended = threading.Event()
 
     def work(self) -> bool:
-        """Does the work, or a part of it; returns whether there is more.
+        """Does the work, or a part of it; returns True if there is more.
 
-        Raises `engine.ExplorationCancelled` soon after `stops` is true; ValueError, MemoryError or
-        `engine.exploration.workers.WorkerError` with the sentence to be told.
+        Raises:
+            engine.ExplorationCancelled: soon after `stops` is true.
+            ValueError, MemoryError, engine.exploration.workers.WorkerError: the message is the sentence on the job's
+                card.
         """
         raise NotImplementedError
 
     def run(self, function: Callable[..., R], *arguments: Any, give: Callable[[Any], None] | None = None) -> R:
-        """Runs a function of a module in the worker of the job's lane, and returns what that returns.
+        """Runs a function of a module in the worker of the job's lane, and returns its result.
 
-        It tells how far the job is, and ends when the job is stopped. give: what takes the parts that it gives. Raises
-        what `dashboard.jobs.worker.Worker.run` raises.
+        The function reports the job's progress, and ends when the job is stopped.
+
+        Args:
+            function, arguments: the function and its arguments after the task.
+            give: receives the parts of the result.
+
+        Raises:
+            Exception: see `dashboard.jobs.worker.Worker.run`.
         """
         task = Task(tell=self.tell, stops=self.stops) if give is None else Task(self.tell, give, self.stops)
         worker = self.kind.workers.get(self.lane) or Worker(apart=False)
         return worker.run(function, *arguments, doing=self.kind.doing.lower(), task=task)
 
     def release(self) -> None:
-        """Lets go of what is needed only while it is worked on."""
+        """Releases the resources that only the work needs."""
 
     def answers(self, other: Job) -> bool:
         """Returns whether who asks for another job gets this one."""
@@ -132,7 +140,7 @@ class Job:
 
     @property
     def progress(self) -> Progress | None:
-        """How far it is; None before that is known."""
+        """Progress so far; None before the first report."""
         return self._told
 
     def tell(self, progress: Progress) -> None:
@@ -141,12 +149,12 @@ class Job:
 
     @property
     def weight(self) -> float:
-        """What it holds while it is remembered, in the unit of `Kind.most_weight`."""
+        """Cost of keeping the ended job, in the unit of `Kind.most_weight`."""
         return 0.0
 
     @property
     def note(self) -> str:
-        """What the card says below its progress."""
+        """Text of the card below its progress."""
         return ""
 
     @property
@@ -156,20 +164,20 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more happens, unless somebody asks for it."""
+        """True if nothing more happens without another request."""
         return self.state not in ("queued", "running")
 
     @property
     def unwatched(self) -> bool:
-        """Whether nobody looked for so long that it is not worked on."""
+        """True if no session has looked for so long that the job is not worked on."""
         return self.looked_at() < time.monotonic() - self.kind.unwatched
 
     def looked_at(self) -> float:
-        """Returns when somebody looked last."""
+        """Returns the time of the last look."""
         return max(list(self.watched.values()), default=-math.inf)
 
     def stops(self) -> bool:
-        """Returns whether to end before it is done: somebody stopped it, or nobody looks any more."""
+        """Returns True after a request to stop, or if no session looks any more."""
         return self._stop.is_set() or self.unwatched
 
     def wait(self, seconds: float | None = None) -> bool:

@@ -21,7 +21,7 @@ MOST_KEPT: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class OperatorQuestion:
-    """What `engine.planners.intra_operator.search` is asked; `counted` are its further keywords."""
+    """Question to `engine.planners.intra_operator.search`; `counted` are its other keywords."""
 
     model: str | Model
     mesh: Mesh

@@ -1,7 +1,7 @@
-"""What-if's questions, each of which somebody waits for: what one change does to the whole space.
+"""What-if's questions, for each of which a visitor waits: the effect of one change on the whole space.
 
-Several are answered beside each other, so that one about a very large space does not hold up all others; the studies
-wait meanwhile. Answers are remembered for whoever asks the same.
+Several are answered in parallel, so that one about a very large space does not hold up all others; the studies wait
+meanwhile. Answers are remembered for equal questions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class QuestionJob(Job):
 
     @property
     def account(self) -> str:
-        """Why there is no answer."""
+        """Reason for a missing answer."""
         return self.problem or "The search was given up for what was asked since."
 
     def work(self) -> bool:
@@ -78,12 +78,12 @@ class Questions:
         return job.answer
 
     def begin(self, scenario: Scenario, changes: Mapping[str, float], watcher: str = "") -> None:
-        """Begins to search for what is asked in a moment."""
+        """Begins to search for the answer to an expected question."""
         with contextlib.suppress(BoardFull):  # who asks is told
             self._job(scenario, changes, watcher)
 
     def ahead(self, scenario: Scenario, changes: Mapping[str, float], watcher: str = "") -> None:
-        """Searches for what may be asked next, unless somebody waits for an answer."""
+        """Searches for a likely next question, unless a visitor waits for an answer."""
         if all(job.ended for job in self.board.jobs(self.kind)):
             self.begin(scenario, changes, watcher)
 

@@ -1,4 +1,4 @@
-"""Folders for what is needed for a moment. One that a killed process left behind goes when the next is asked for."""
+"""Temporary folders. A folder that a killed process left behind is removed when the next one is made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["PREFIX", "scratch_folder"]
 
 PREFIX: Final = "shardscape-scratch-"
 SETTLED: Final = 60.0
-"""Age from which a folder without a lock is nobody's; a younger one may be about to be locked [s]."""
+"""Age from which a folder without a lock is abandoned; a younger one may be about to be locked [s]."""
 
 
 @contextlib.contextmanager
@@ -24,7 +24,7 @@ def scratch_folder() -> Iterator[Path]:
     """Gives a new folder, which is gone afterwards. It is locked meanwhile, and a lock ends with its process, however
     that ends.
     """
-    _sweep(Path(tempfile.gettempdir()))
+    _remove_abandoned(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
         held = os.open(name, os.O_RDONLY)
         try:
@@ -34,7 +34,7 @@ def scratch_folder() -> Iterator[Path]:
             os.close(held)
 
 
-def _sweep(place: Path) -> None:
+def _remove_abandoned(place: Path) -> None:
     """Removes folders of ours that no process holds."""
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""What all sessions of a server share: the board, the workers, and what is asked of them."""
+"""Shared objects of all sessions of a server: the board, the workers, and the services that use them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dashboard.settings import Settings, settings_from
 __all__ = ["Server", "explorations", "questions", "server", "studies", "unstored_statistics"]
 
 TURN: Final = 0.001
-"""How long a thread computes while others wait [s]."""
+"""Time that a thread computes while others wait [s]."""
 
 
 class Server:

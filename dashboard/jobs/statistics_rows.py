@@ -16,7 +16,7 @@ from engine.store.added_columns import ColumnFiles
 __all__ = ["IDS", "evaluate"]
 
 IDS: Final = "ids.npy"
-"""Where in the folder the executions are, by their ids."""
+"""File in the folder with the ids of the executions."""
 
 
 def evaluate(task: Task, scenario: Scenario, names: Sequence[str], folder: Path) -> None:

@@ -1,8 +1,8 @@
 """Studies off the page's thread: sensitivity and sweeps, a point of each in turn, shared by all sessions.
 
-Studies are asked for by a key that says everything about them. Whoever asks first starts one; it goes on as long as
-somebody looks at it now and then, and what it found stays for the next who asks. One that was stopped, or at which
-nobody looked, goes on with the points that it lacks.
+Studies are requested by a key that determines their result. The first request starts one; it continues as long as a
+session looks at it now and then, and its points stay for the next request. A study that was stopped, or had no visitor,
+continues with its missing points.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.whatif import Study
 __all__ = ["Studies", "StudyJob"]
 
 UNWATCHED: Final = 20.0
-"""Time after which a study at which nobody looks waits until somebody does [s]."""
+"""Time without a look after which a study waits for the next one [s]."""
 MOST_RUNNING: Final = 64
 """Studies that may be under way at once; the one not looked at for longest gives way."""
 MOST_KEPT: Final = 200
@@ -35,12 +35,12 @@ TELLING: Final = 3
 TELLING_TIME: Final = 1.0
 """Fewer tell as well if they took so long [s]."""
 LATEST: Final = 40
-"""Points that are remembered to tell it: two lines of a fine sweep, whose points differ in what they change."""
+"""Timed points for the rate: two lines of a fine sweep, whose points differ in the changed parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """How far a study is, in points."""
+    """Progress of a study, in points."""
 
     done: int
     total: int
@@ -65,7 +65,7 @@ class StudyJob(Job):
 
     @property
     def progress(self) -> _Points:
-        """How far it is; its rate and the time left once enough is known of them."""
+        """Points done, with their rate and the time left once enough points are timed."""
         telling = list(self._timed)
         rate = 0.0
         if len(telling) >= TELLING or sum(telling) >= TELLING_TIME:
@@ -75,7 +75,7 @@ class StudyJob(Job):
 
     @property
     def account(self) -> str:
-        """Why it found no more."""
+        """Reason for missing points."""
         return self.problem or (
             f"Stopped after {len(self.found)} of {counted(self.total, 'point')}; what was found stays."
         )
@@ -130,8 +130,7 @@ class Studies:
         return study_in(self._worker, name, *arguments, largest=largest)
 
     def request(self, key: str, make: Callable[[], Study[Any]]) -> StudyJob:
-        """Returns the study of a key: the one there is, which goes on where nobody looked at it for a while, or a new
-        one."""
+        """Returns the study of a key: the present one, which continues if it was paused, or a new one."""
         job = self.board.seen(self.kind, key) or self.board.post(StudyJob(self.kind, key, make))
         assert isinstance(job, StudyJob)
         return job

@@ -1,8 +1,8 @@
-"""Whose page is computed next. Pages share an interpreter, and those that only read must not wait for those that show
-what was just explored, which takes longer.
+"""Turns of pages. Pages share an interpreter, and pages that only read must not wait for pages that show a new
+exploration, which takes longer.
 
-So a page that reads is computed at once, and one that explored begins to draw when few others are at work. Each page is
-counted while it computes, and not while it waits for something.
+A page that reads is computed at once, and one that explored begins to draw when few others are at work. Each page
+counts while it computes, and not while it waits.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Turns:
             self._count(-1)
 
     def after_others(self) -> None:
-        """Waits until few are at work, and behind those that have waited longer; pages that come meanwhile to read do
-        not wait. Does nothing outside a turn."""
+        """Waits until few are at work, and behind pages that have waited longer; pages that only read do not wait. Does
+        nothing outside a turn."""
         if not self._held():
             return
         self.leave()
@@ -83,10 +83,10 @@ class Turns:
             self._changed.notify_all()
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     """Cores that this process may use; not every system can tell."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-turns: Final = Turns(_cores())
-"""Those of all pages of the server."""
+turns: Final = Turns(_count_cores())
+"""Turns of all pages of the server."""

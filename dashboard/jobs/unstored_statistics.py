@@ -1,8 +1,8 @@
 """Statistics that are not stored, of all executions of an exploration: evaluated off the page's thread.
 
-Whoever asks first starts the evaluation, of all of them if there is room; it goes on as long as somebody looks at it
-now and then. Afterwards the rows of the exploration answer them as they answer stored ones, for all sessions, until
-they give way to those of other explorations.
+The first request starts the evaluation, of all such statistics if there is room; it continues as long as a session
+looks at it now and then. Afterwards the rows of the exploration return them like stored ones, for all sessions, until
+other explorations displace them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from engine.store.added_columns import AddedWriter
 __all__ = ["EvaluationJob", "UnstoredStatistics"]
 
 PATIENCE: Final = 1.0
-"""How long a page waits before it shows progress [s]."""
+"""Time that a page waits before it shows progress [s]."""
 UNWATCHED: Final = 20.0
-"""Time after which an evaluation at which nobody looks is given up [s]."""
+"""Time without a look after which an evaluation is given up [s]."""
 REMEMBERED: Final = 600.0
 """Time for which it is known that an evaluation was stopped or failed [s]."""
 RECENT: Final = 5.0
-"""Time for which somebody who looked counts as still looking [s]."""
+"""Time for which a session counts as still looking [s]."""
 
 
 class EvaluationJob(Job):
@@ -47,7 +47,7 @@ class EvaluationJob(Job):
     def __init__(
         self, server: UnstoredStatistics, exploration: Exploration, names: Sequence[str], every: Sequence[str]
     ) -> None:
-        """names: what was asked for. every: what is evaluated on the way, those among them."""
+        """names: requested statistics. every: all statistics that are evaluated, the requested ones included."""
         self.names, self.every = tuple(names), tuple(every)
         scenario = exploration.scenario
         model = f"{scenario.model.title or scenario.model.name} on {counted(scenario.num_procs, 'GPU')}"
@@ -65,13 +65,13 @@ class EvaluationJob(Job):
 
     @property
     def note(self) -> str:
-        """Why it takes long."""
+        """Reason for the long time."""
         others = ", for every figure there is" if len(self.every) > len(self.names) else ""
         return f"Not stored, so every execution is evaluated again, once{others}; the rest appears by itself."
 
     @property
     def account(self) -> str:
-        """Why they are not there."""
+        """Reason for the missing statistics."""
         if self.problem:
             return f"{self.figures()} cannot be shown. {self.problem}"
         return (f"Stopped before {self.figures(first=False)} of all executions were known; nothing was kept. Stored "
@@ -101,9 +101,9 @@ class EvaluationJob(Job):
         return isinstance(other, EvaluationJob) and self.concerns(other._key, other.names)
 
     def concerns(self, key: str, names: Sequence[str]) -> bool:
-        """Returns whether it is about figures of an exploration: all that it evaluates on its way, but once stopped
-        only what was asked for, so that who asks for another figure later is not told of it. Once done, the rows
-        answer."""
+        """Returns True if the job is about figures of an exploration: all that it evaluates, but once stopped only the
+        requested ones, so that a later request for another figure does not show its card. Once done, the rows have the
+        figures."""
         known = self.names if self.state == "cancelled" else () if self.state == "done" else self.every
         return self._key == key and set(names) <= set(known)
 
@@ -117,15 +117,21 @@ class UnstoredStatistics:
         """Executions that the latest evaluation by each cost model did per second."""
         self.board = board or Board()
         self.kind = Kind(
-            name="evaluation", doing="Evaluating", remembered=REMEMBERED, unwatched=UNWATCHED, recent=RECENT,
+            name="evaluation",
+            doing="Evaluating",
+            remembered=REMEMBERED,
+            unwatched=UNWATCHED,
+            recent=RECENT,
             workers={"": worker or Worker(apart=False)},
         )
 
     def need(self, exploration: Exploration, names: Sequence[str], watcher: str) -> EvaluationJob | None:
-        """None once the rows of an exploration answer all of the statistics; where that takes longer than `PATIENCE`,
-        what is on its way, or was stopped or failed.
+        """Returns None once the rows of an exploration have all of the statistics; if that takes longer than
+        `PATIENCE`, the job, which may have been stopped or have failed.
 
-        Raises `engine.store.TooManyValuesError` and `dashboard.jobs.board.BoardFull`.
+        Raises:
+            engine.store.TooManyValuesError: there is no room for the values.
+            dashboard.jobs.board.BoardFull: too many jobs wait.
         """
         job = self.request(exploration, names, watcher)
         if job is None:
@@ -145,7 +151,9 @@ class UnstoredStatistics:
         if not missing:
             return None
         exploration.rows.check_room(names, exploration.feasible)
-        job = self.board.post(EvaluationJob(self, exploration, missing, _every(exploration) or missing), watcher)
+        job = self.board.post(
+            EvaluationJob(self, exploration, missing, _missing_statistics(exploration) or missing), watcher
+        )
         assert isinstance(job, EvaluationJob)
         return job
 
@@ -163,7 +171,7 @@ class UnstoredStatistics:
         self.board.close(self.kind)
 
 
-def _every(exploration: Exploration) -> list[str]:
+def _missing_statistics(exploration: Exploration) -> list[str]:
     """All that is not there yet, where there is room for all at once: evaluating all takes little more than one."""
     every = [column.name for column in defined_of(exploration.scenario.cost_model) if not is_stored(column.name)]
     try:

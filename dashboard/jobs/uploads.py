@@ -1,7 +1,7 @@
-"""Reading of files that people bring, in processes of their own whose time and memory are bounded.
+"""Reading of users' files, in processes of their own whose time and memory are bounded.
 
-A file of a few kilobytes can take gigabytes or minutes to be read, whatever its format. Where that happens here, one
-process is ended and one sentence is shown; pages and explorations of other people go on.
+A file of a few kilobytes can take gigabytes or minutes to be read, in any format. Here that ends one process and shows
+one sentence; pages and explorations of other visitors continue.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ OURS: Final = ("dashboard", "engine", "hardware", "models")
 class UploadReader:
     """Runs the functions that read files; each process reads one file at a time."""
 
-    def __init__(
-        self, *, apart: bool = True, seconds: float = LONGEST_SECONDS, memory_gib: float = MEMORY_GIB
-    ) -> None:
+    def __init__(self, *, apart: bool = True, seconds: float = LONGEST_SECONDS, memory_gib: float = MEMORY_GIB) -> None:
         """apart: False to read in this process, without bounds. seconds, memory_gib: what one file may take."""
         self._apart, self._seconds, self._memory = apart, seconds, memory_gib
         self._every = [Worker(apart=apart, memory_gib=memory_gib) for _ in range(AT_ONCE)]
@@ -90,7 +88,7 @@ class UploadReader:
 
     def _read(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, bytes]:
         if not self._apart:
-            return _found(Task(), function, arguments)
+            return _run_reader(Task(), function, arguments)
         try:
             worker = self._free.get(timeout=2 * self._seconds)
         except Empty:
@@ -109,26 +107,26 @@ class UploadReader:
 
         task = Task(tell=begun, stops=lambda: time.monotonic() > latest)
         try:
-            return worker.run(_found, function, arguments, doing="reading the file", task=task)
+            return worker.run(_run_reader, function, arguments, doing="reading the file", task=task)
         except MemoryError:
-            return _refused(f"Reading this file takes more than {self._memory:g} GiB of memory, the limit here.")
+            return _refusal_of(f"Reading this file takes more than {self._memory:g} GiB of memory, the limit here.")
         except ExplorationCancelled:
             worker.end()  # the function does not look up to see whether it shall stop
             if time.monotonic() <= latest:
                 raise  # the server is being stopped
-            return _refused(
+            return _refusal_of(
                 f"Reading this file was given up after {self._seconds:g} s, the limit here; bring a smaller one."
             )
         except WorkerError:
-            return _refused("The process that was reading the file has ended, perhaps for lack of memory.")
+            return _refusal_of("The process that was reading the file has ended, perhaps for lack of memory.")
 
 
-def _refused(sentence: str) -> tuple[str, bytes]:
+def _refusal_of(sentence: str) -> tuple[str, bytes]:
     return "refused", sentence.encode("utf-8", "replace")
 
 
-def _found(task: Task, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, bytes]:
-    """What a function found, pickled, or why it refuses."""
+def _run_reader(task: Task, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, bytes]:
+    """Return a function's result, pickled, or the sentence of its refusal."""
     task.tell(None)
     try:
         for each in arguments:
@@ -136,13 +134,13 @@ def _found(task: Task, function: Callable[..., Any], arguments: tuple[Any, ...])
                 check_numbers(each if isinstance(each, str) else each.decode("latin-1"), "The file", Refused)
         found = pickle.dumps(function(*arguments), pickle.HIGHEST_PROTOCOL)
     except UnicodeDecodeError:
-        return _refused("The file is no text in UTF-8.")
+        return _refusal_of("The file is no text in UTF-8.")
     except RecursionError:
-        return _refused("The file is nested too deeply.")
+        return _refusal_of("The file is nested too deeply.")
     except ValueError as problem:
         if type(problem).__module__.split(".")[0] not in OURS:
             raise RuntimeError(f"{type(problem).__name__}: {problem}") from problem
-        return _refused(sentence(problem))
+        return _refusal_of(sentence(problem))
     if len(found) > MOST_FOUND:
-        return _refused(f"The file holds more than is read here: {len(found) / 1e6:,.0f} MB.")
+        return _refusal_of(f"The file holds more than is read here: {len(found) / 1e6:,.0f} MB.")
     return "found", found

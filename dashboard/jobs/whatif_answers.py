@@ -1,6 +1,6 @@
-"""What-if's searches in a worker's process, which has the spaces that are kept ready, for all sessions.
+"""What-if's searches in a worker's process, which keeps spaces ready for all sessions.
 
-Nothing is kept there for a study but what it is about: each of its points is asked for by its number.
+Of a study it keeps only the subject: each point is requested by its number.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def answer(_: Task, scenario: Scenario, changes: Mapping[str, float]) -> Answer:
 
 def study_in(worker: Worker, name: StudyName, *arguments: Any, largest: float) -> Study[Any]:
     """Returns a study whose points a worker finds. arguments, largest: of the function of that name."""
-    total = len(_study(name, arguments, largest))
+    total = len(_make_study(name, arguments, largest))
     about = pickle.dumps((name, tuple(map(light, arguments)), largest), pickle.HIGHEST_PROTOCOL)
 
     def after(done: int) -> Iterator[Any]:
         for number in range(done, total):
-            yield worker.run(_point, about, number, doing="searching")
+            yield worker.run(_compute_point, about, number, doing="searching")
 
     return Study(total, after)
 
@@ -47,7 +47,7 @@ def light(value: Any) -> Any:
     return replace(value) if isinstance(value, Scenario) else value
 
 
-def _study(name: StudyName, arguments: tuple[Any, ...], largest: float) -> Study[Any]:
+def _make_study(name: StudyName, arguments: tuple[Any, ...], largest: float) -> Study[Any]:
     """Returns a study of the engine; the plainest stands for all that tie where it asks which."""
     make: Callable[..., Study[Any]] = getattr(whatif, name)
     choice = {} if name == "sizes" else {"choose": plainest_of}
@@ -55,10 +55,10 @@ def _study(name: StudyName, arguments: tuple[Any, ...], largest: float) -> Study
 
 
 @lru_cache(maxsize=STUDIES_READ)
-def _read(about: bytes) -> Study[Any]:
-    return _study(*pickle.loads(about))
+def _unpickle_study(about: bytes) -> Study[Any]:
+    return _make_study(*pickle.loads(about))
 
 
-def _point(_: Task, about: bytes, number: int) -> Any:
+def _compute_point(_: Task, about: bytes, number: int) -> Any:
     """Returns a point of a study."""
-    return next(_read(about).after(number))
+    return next(_unpickle_study(about).after(number))

@@ -1,12 +1,12 @@
-"""Workers: processes beside the server's own, in which what takes long is computed.
+"""Workers: processes next to the server's own, for long computations.
 
-Within one process pages and work would share the interpreter's lock: array operations give it up some thousand times,
-for a fraction of a millisecond each, and each time wait until a page that is being computed gives it back. Measured on
+Within one process pages and work would share the interpreter's lock: array operations release it some thousand times,
+for a fraction of a millisecond each, and each time wait until a page that is being computed releases it. Measured on
 two cores: with 8 pages at work, an exploration of 0.2 s takes 6 to 16 s; with 4, a search of 0.12 s takes 7 s.
 
-A worker runs functions of modules, each in a thread of its own, so several at once; how many, the board decides. The
-first argument of such a function is a `Task`, by which it says how far it is and asks whether to stop; what it raises
-is raised where it was asked for.
+A worker runs functions of modules, each in a thread of its own, so several at once; the board decides how many. The
+first argument of such a function is a `Task`, for progress and requests to stop; its exceptions are raised in the
+calling thread.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["BEHIND", "FAR_BEHIND", "Task", "Worker", "Workers"]
 
 LOG: Final = logging.getLogger("shardscape.worker")
 BEHIND: Final = 5
-"""How far a worker stands back behind the server where both want a core: to a quarter of it."""
+"""Niceness of a worker relative to the server when both want a core: a quarter of the server's share."""
 FAR_BEHIND: Final = 15
-"""How far one stands back that explores large spaces: behind the others, too."""
+"""Niceness of the worker for large spaces: below the others, too."""
 POLL: Final = 0.1
-"""How often it is asked whether to stop while a function says nothing [s]."""
+"""Interval between checks for a request to stop while a function is silent [s]."""
 
 _START: Final = """
 import pickle, sys
@@ -44,40 +44,40 @@ sys.path[:] = pickle.load(sys.stdin.buffer)
 from engine.cost_models.registry import register
 for cost_model in pickle.load(sys.stdin.buffer):
     register(cost_model)
-from dashboard.jobs.worker_process import serve
-serve(pickle.load(sys.stdin.buffer), pickle.load(sys.stdin.buffer))
+from dashboard.jobs.worker_process import serve_functions
+serve_functions(pickle.load(sys.stdin.buffer), pickle.load(sys.stdin.buffer))
 """
 _ENDS: Final[Mapping[str, type[Exception]]] = {
     "cancelled": ExplorationCancelled, "refused": ValueError, "memory": MemoryError, "failed": RuntimeError,
 }  # fmt: skip
-"""What is raised where a function ended in another way than by returning."""
+"""Exceptions for functions that ended without a result, by the word in the message."""
 
 R = TypeVar("R")
 
 
-def _ignore(_: Any) -> None: ...
+def _ignore_message(_: Any) -> None: ...
 
 
-def _never() -> bool:
+def _never_stops() -> bool:
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a function that a worker runs knows of who asked for it."""
+    """Connection of a function in a worker to its caller."""
 
-    tell: Callable[[Any], None] = _ignore
+    tell: Callable[[Any], None] = _ignore_message
     """Says how far it is, by a `dashboard.jobs.job.Progress`."""
-    give: Callable[[Any], None] = _ignore
-    """Passes on a part of what it finds."""
-    stops: Callable[[], bool] = _never
+    give: Callable[[Any], None] = _ignore_message
+    """Passes a part of the result to the caller."""
+    stops: Callable[[], bool] = _never_stops
     """Returns whether to stop, which is done by raising `engine.ExplorationCancelled`."""
-    owns: Callable[[Path], None] = _ignore
+    owns: Callable[[Path], None] = _ignore_message
     """Takes note of a folder that is to be removed should the server be killed meanwhile."""
 
 
 class _Process:
-    """A plain interpreter that runs `dashboard.jobs.worker_process.serve`, and who waits for what it says."""
+    """A plain interpreter that runs `dashboard.jobs.worker_process.serve_functions`, with the queues of its callers."""
 
     def __init__(self, behind: int, memory_gib: float | None) -> None:
         """Starts it, without waiting until it is ready. Raises OSError, and `WorkerError` where it ends at once."""
@@ -93,7 +93,7 @@ class _Process:
         self.send(memory_gib)
 
     def send(self, message: object) -> None:
-        """Tells it something. Raises `WorkerError` when it has ended."""
+        """Sends a message to the process. Raises `WorkerError` if it has ended."""
         assert self.popen.stdin is not None
         try:
             pickle.dump(message, self.popen.stdin, pickle.HIGHEST_PROTOCOL)
@@ -102,19 +102,19 @@ class _Process:
             raise WorkerError("The process has ended.") from error
 
     def messages(self) -> Iterator[Any]:
-        """Yields what it says until it has ended."""
+        """Yields the messages of the process until it has ended."""
         assert self.popen.stdout is not None
         with contextlib.suppress(OSError, EOFError, ValueError, pickle.UnpicklingError):
             while True:
                 yield pickle.load(self.popen.stdout)
 
     def kill(self) -> None:
-        """Ends it at once, whatever it is doing."""
+        """Kills the process at once."""
         self.popen.kill()
         self.popen.wait()
 
     def give_back(self) -> None:
-        """Gives its pipes back; nobody may be listening any more."""
+        """Closes the pipes of the process, which may have ended."""
         for pipe in (self.popen.stdin, self.popen.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError, ValueError):  # what could not be written no longer matters
@@ -136,13 +136,15 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Number of the process; None where there is none."""
+        """Number of the process; None without one."""
         return None if self._process is None else self._process.popen.pid
 
     def start(self) -> None:
         """Starts the process if there is none, without waiting until it is ready.
 
-        Raises OSError, and `engine.exploration.workers.WorkerError` where it ends at once.
+        Raises:
+            OSError: it cannot be started.
+            engine.exploration.workers.WorkerError: it ended at once.
         """
         with self._lock:
             self._started()
@@ -154,16 +156,17 @@ class Worker:
         doing: str = "working",
         task: Task = Task(),
     ) -> R:
-        """Runs a function of a module, and returns what it returns.
+        """Runs a function of a module, and returns its result.
 
         Args:
-            function, arguments: what is run, by `function(task, *arguments)`; pickled, as is what is returned.
-            doing: what it does, for the sentence that says that the process has ended: "exploring".
-            task: what hears of it meanwhile, in this thread. What that raises ends the function, and is raised here.
+            function, arguments: called as `function(task, *arguments)`; pickled, as is the result.
+            doing: the work, for the message that the process has ended: "exploring".
+            task: receives progress and parts meanwhile, in this thread. Its exceptions end the function, and are raised
+                here.
 
         Raises:
             engine.ExplorationCancelled: soon after `task.stops` is true, or when the worker is closed.
-            ValueError, MemoryError: what the function raised, with its words.
+            ValueError, MemoryError: raised by the function, with its message.
             RuntimeError: the function failed in another way; the message is its traceback.
             engine.exploration.workers.WorkerError: the process has ended by itself.
         """
@@ -189,31 +192,29 @@ class Worker:
                         process.send(("stop", number, None))
 
     def end(self) -> None:
-        """Ends the process at once, whatever it is doing; the next function has another one started."""
+        """Kills the process at once; the next function starts another one."""
         with self._lock:
             if self._process is not None:
                 self._process.kill()
 
     def close(self) -> None:
-        """Ends the process at once, whatever it is doing."""
+        """Kills the process at once, for good."""
         with self._lock:
             self._closed = True
             if self._process is not None:
                 self._process.kill()
 
     def _started(self) -> _Process:
-        """Returns the process, a new one where there is none that lives."""
+        """Returns the process, a new one if none is alive."""
         if self._closed:
             raise ExplorationCancelled("The server is being stopped.")
         if self._process is None or self._process.popen.poll() is not None:
             self._process = _Process(self._behind, self._memory)
-            threading.Thread(
-                target=self._listen, args=(self._process,), name="shardscape-worker", daemon=True
-            ).start()
+            threading.Thread(target=self._listen, args=(self._process,), name="shardscape-worker", daemon=True).start()
         return self._process
 
     def _hear(self, messages: SimpleQueue[tuple[str, Any]], task: Task, doing: str) -> Any:
-        """Does what a function says until it has ended; returns what it found."""
+        """Handles the messages of a function until it has ended; returns its result."""
         while True:
             try:
                 what, content = messages.get(timeout=POLL)
@@ -255,7 +256,7 @@ class Worker:
 
 
 class Workers:
-    """The workers of a server, each for what must not wait for the others, and with what it keeps ready."""
+    """The workers of a server, one for each class of work that must not wait for the others."""
 
     def __init__(self, *, apart: bool = True) -> None:
         """apart: False to compute everything in this process."""
@@ -264,11 +265,11 @@ class Workers:
         self.large = Worker(FAR_BEHIND, apart=apart)
         """Explores large spaces; for all that takes minutes."""
         self.answers = Worker(apart=apart)
-        """Answers What-if, and evaluates what is not stored; has the spaces that are kept ready."""
+        """Worker for What-if's answers and statistics that are not stored; it keeps spaces ready."""
         self._every = self.small, self.answers, self.large
 
     def start(self) -> None:
-        """Starts the processes of those that somebody soon waits for; without any, everything is computed here."""
+        """Starts the processes that visitors need soon; if it fails, everything is computed in the server's process."""
         try:
             for worker in (self.small, self.answers):
                 if worker.apart:

@@ -1,6 +1,6 @@
-"""What runs in a worker's process: functions that the server asks for, each in a thread of its own.
+"""Main loop of a worker's process: functions requested by the server, each in a thread of its own.
 
-Whatever of the engine they need is loaded when the process starts, so that who asks first does not wait for it.
+Modules of the engine are loaded when the process starts, so that the first request does not wait for them.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from dashboard.jobs.worker import Task
 from engine import ExplorationCancelled
 from engine.questions.process import bound_memory
 
-__all__ = ["serve"]
+__all__ = ["serve_functions"]
 
 LEAVING: Final = 10.0
 """Longest time for which folders are removed when the server is gone [s]."""
 
 
 class _Work:
-    """What runs, and what is to be removed should the server be killed."""
+    """Running functions, and folders to remove should the server be killed."""
 
     def __init__(self) -> None:
         self.stops: dict[int, threading.Event] = {}
-        """What ends each function that runs."""
+        """Stop event of each running function."""
         self.folders: set[Path] = set()
-        """The server may still read those of functions that have ended."""
+        """Folders of running and ended functions; the server may still read the latter."""
 
     def owns(self, folder: Path) -> None:
-        """Takes note of one more folder, and of those that are gone."""
+        """Registers a folder, and drops removed ones."""
         self.folders = {one for one in (*self.folders, folder) if one.exists()}
 
 
-def serve(behind: int, memory_gib: float | None = None) -> None:
+def serve_functions(behind: int, memory_gib: float | None = None) -> None:
     """Runs functions until the server is gone. behind: how far to stand back, as `nice` counts. memory_gib: bound on
     the memory of this process [GiB], where the system can bound it; none where None."""
     if memory_gib is not None:
@@ -52,20 +52,20 @@ def serve(behind: int, memory_gib: float | None = None) -> None:
     few_arenas()
     spared()
     work = _Work()
-    with _connected(behind) as (source, send):
+    with _open_connection(behind) as (source, send):
         while True:
             try:
                 what, number, described = pickle.load(source)
             except EOFError:  # the server has ended, or was killed; whatever is being computed, nobody will take it
-                _leave(work)
+                _end_process(work)
             if what == "run":
                 work.stops[number] = threading.Event()
-                threading.Thread(target=_run, args=(work, number, described, send), daemon=True).start()
+                threading.Thread(target=_run_function, args=(work, number, described, send), daemon=True).start()
             elif number in work.stops:
                 work.stops[number].set()
 
 
-def _run(work: _Work, number: int, described: bytes, send: Callable[[int, str, Any], None]) -> None:
+def _run_function(work: _Work, number: int, described: bytes, send: Callable[[int, str, Any], None]) -> None:
     """Runs a function and says how it ended."""
     try:
         function, arguments = pickle.loads(described)
@@ -86,7 +86,7 @@ def _run(work: _Work, number: int, described: bytes, send: Callable[[int, str, A
         del work.stops[number]
 
 
-def _leave(work: _Work) -> None:
+def _end_process(work: _Work) -> None:
     """Ends the process, and leaves no folder behind."""
     for stop in list(work.stops.values()):
         stop.set()
@@ -99,8 +99,8 @@ def _leave(work: _Work) -> None:
 
 
 @contextlib.contextmanager
-def _connected(behind: int) -> Iterator[tuple[BinaryIO, Callable[[int, str, Any], None]]]:
-    """Gives where to read what the process is told, and what to answer with."""
+def _open_connection(behind: int) -> Iterator[tuple[BinaryIO, Callable[[int, str, Any], None]]]:
+    """Yield the stream of requests and the function that sends answers."""
     if hasattr(os, "nice"):
         os.nice(behind)
     telling = threading.Lock()

@@ -1,1 +1,1 @@
-"""What outlives a page: the scenario and the view as a link, and files that people keep."""
+"""State that outlives a page: the scenario and the view as a link, and users' files."""

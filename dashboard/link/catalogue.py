@@ -1,4 +1,4 @@
-"""Which models and systems can be chosen, and what they are called: the library's and those kept on this server."""
+"""Models and systems to choose from, with their titles: the library's and the server's own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["called", "model_of", "system_of", "systems", "usable_models"]
 
 
 @lru_cache(maxsize=1)
-def _usable() -> list[str]:
+def _library_models() -> list[str]:
     found = [models.load(name) for name in models.names()]
     return [model.name for model in sorted(found, key=lambda model: (model.family.lower(), model.title.lower()))]
 
@@ -22,9 +22,9 @@ def _usable() -> list[str]:
 def usable_models() -> list[str]:
     """Returns names of the models that a scenario can have: own ones first, then by family and size.
 
-    Those that Calculon's six numbers cannot stand for take the calibrated cost model.
+    Models that Calculon's six numbers cannot represent use the calibrated cost model.
     """
-    return [*sorted(user_files().models(), key=str.lower), *_usable()]
+    return [*sorted(user_files().models(), key=str.lower), *_library_models()]
 
 
 def systems() -> list[str]:
@@ -46,10 +46,10 @@ def system_of(name: str) -> System:
 
 
 def called(name: str, kind: type[Model] | type[System]) -> str:
-    """Returns the title of a model or system of the library by its name; the name itself of what has none or is not
-    there.
+    """Returns the title of a model or system of the library by its name; the name itself if it has no title or is not
+    in the library.
 
-    The name may come from a document that somebody sent: it is looked up, and never opened as a path.
+    The name may come from a document of unknown origin: it is looked up, and never opened as a path.
     """
     if kind is Model:
         known = name in models.names() or name in user_files().models()

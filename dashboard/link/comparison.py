@@ -1,10 +1,10 @@
 """A whole comparison as one document: its scenarios in order, and the view of the page that compares them.
 
-    {"format": "shardscape-comparison/1", "scenarios": [A, B, ...], "changes": {"B": {"hbm_bandwidth": 6144.0}},
-     "view": {"compare_metric": "total_time"}}
+{"format": "shardscape-comparison/1", "scenarios": [A, B, ...], "changes": {"B": {"hbm_bandwidth": 6144.0}}, "view":
+{"compare_metric": "total_time"}}
 
-Every scenario is whole, as `engine.Scenario` writes it, so that the document means the same wherever it is opened.
-`changes` says of which of them the page tells by what differs from A; the scenario itself holds.
+Every scenario is whole, in the form of `engine.Scenario`, so that the document means the same everywhere. `changes`
+lists the scenarios that the page describes by their differences from A; the scenario itself is decisive.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["FORMAT", "LETTERS", "VIEW", "Comparison", "ComparisonError"]
 
 FORMAT: Final = "shardscape-comparison/1"
 LETTERS: Final = "ABCD"
-"""What the scenarios are called, in order; there are at most that many."""
+"""Letters of the scenarios, in order; also the largest number of scenarios."""
 
 _LONGEST_VALUE: Final = 200
-"""Characters of a parameter of the view; those that mean anything have some twenty."""
+"""Longest value of a view's parameter [characters]; real ones have some twenty."""
 
 _Parameter = Annotated[str | None, Text(_LONGEST_VALUE, shortest=1)]
 _Changes = Annotated[
@@ -35,7 +35,7 @@ _Changes = Annotated[
 
 
 class ComparisonError(DocumentError):
-    """A comparison document that cannot be read; the message names the key and what is accepted."""
+    """An unreadable comparison document; the message names the key and the accepted values."""
 
 
 class _Strict(BaseModel):
@@ -43,7 +43,7 @@ class _Strict(BaseModel):
 
 
 class _Others(_Strict):
-    """What makes scenarios differ from A."""
+    """Differences of scenarios from A."""
 
     B: _Changes | None = None
     C: _Changes | None = None
@@ -51,7 +51,7 @@ class _Others(_Strict):
 
 
 class _View(_Strict):
-    """What the page reads from a link beside the scenarios; what the values may be it knows itself."""
+    """Parameters of the compare page's link besides the scenarios; the page checks the values."""
 
     compare_metric: _Parameter = None
     compare_domain: _Parameter = None
@@ -78,7 +78,7 @@ class Comparison:
 
     scenarios: tuple[Scenario, ...]
     changes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Letter of a scenario -> what makes it differ from A, where that is how it is told of."""
+    """Letter of a scenario -> its differences from A, for scenarios that are described by them."""
     view: Mapping[str, str] = field(default_factory=dict)
     """Parameters of the link beside the scenarios: metric, colours, pair, selection."""
 

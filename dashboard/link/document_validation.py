@@ -1,6 +1,6 @@
 """Documents of unknown origin, such as scenarios: bounded before they are parsed, checked before they are used.
 
-Whatever is wrong with a file or a link ends in one `Refused` with one short sentence; nothing else is raised.
+Every fault of a file or a link ends in one `Refused` with one short sentence; no other exception is raised.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_BATCHES: Final = 2_000
 """Batch sizes that a document may ask to try."""
 LONGEST_SENTENCE: Final = 400
 LONGEST_TITLE: Final = 120
-"""Characters of a name or title that somebody gives."""
+"""Longest name or title given by a user [characters]."""
 
 Kind = Literal["scenario", "comparison", "model", "system", "study"]
 
@@ -81,7 +81,7 @@ def parse(content: bytes, where: str, noun: str = "scenario") -> object:
 
 
 def kind_of(document: object, where: str) -> Kind:
-    """Returns what a parsed document is: by its format, else by its keys. Raises `Refused` where it is none of them."""
+    """Returns the kind of a parsed document: by its format, else by its keys. Raises `Refused` for other documents."""
     if not isinstance(document, Mapping):
         raise Refused(
             sentence(f"{where} is {shown(document)}; it must be a JSON object that describes a model, system or "

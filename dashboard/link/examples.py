@@ -25,7 +25,7 @@ class Example:
 _NO_OFFLOAD: Final = "weight_offload:off;activations_offload:off;optimizer_offload:off"
 
 
-def _scenario(
+def _scenario_parameters(
     model: str, system: str, procs: int, batch: int, datatype: str, limits: str = ""
 ) -> Mapping[str, str]:
     named = {"model": model, "system": system, "procs": str(procs), "batch": str(batch), "type": datatype}
@@ -36,17 +36,17 @@ EXAMPLES: Final = (
     Example(
         "dense", "Dense model", "Llama 3.1 70B on 512 H100s",
         "BF16, sequences of 8,192 tokens, no offload; calibrated by measured runs.", "explore",
-        _scenario("llama-3.1-70B", "h100_80g_sxm", 512, 1024, "bfloat16", _NO_OFFLOAD),
+        _scenario_parameters("llama-3.1-70B", "h100_80g_sxm", 512, 1024, "bfloat16", _NO_OFFLOAD),
     ),
     Example(
         "experts", "Mixture of experts", "Mixtral 8x22B on 128 H100s",
         "Expert parallelism beside tensor, pipeline and data parallelism.", "explore",
-        _scenario("mixtral-8x22B", "h100_80g_sxm", 128, 1024, "bfloat16", _NO_OFFLOAD),
+        _scenario_parameters("mixtral-8x22B", "h100_80g_sxm", 128, 1024, "bfloat16", _NO_OFFLOAD),
     ),
     Example(
         "codesign", "Co-design", "GPT-3 175B on Calculon's H100s",
         "Calculon's own system and model, to the last digit; then move the hardware under What-if.", "explore",
-        _scenario("gpt3-175B", "h100_80g_nvl8", 512, 512, "float16"),
+        _scenario_parameters("gpt3-175B", "h100_80g_nvl8", 512, 512, "float16"),
     ),
     Example(
         "serving", "Serving", "Llama 3.1 70B on 8 H100s",
@@ -56,4 +56,4 @@ EXAMPLES: Final = (
         }),
     ),
 )  # fmt: skip
-"""What somebody may start from. Offloading, which no measured run did, is left to those who ask for it."""
+"""Scenarios to start from. They do not offload, as no measured run did."""

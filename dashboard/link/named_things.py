@@ -1,4 +1,4 @@
-"""Several names in one parameter of a link, and typed in a list: a name that somebody gives may have any sign."""
+"""Several names in one parameter of a link, and typed in a list: a user's name may contain any character."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 __all__ = ["NAMES", "joined", "quoted", "separate", "unquoted"]
 
 NAMES: Final = re.compile(r"[^<>\x00-\x1f]{1,4000}")
-"""What a parameter with several names looks like."""
+"""Pattern of a parameter with several names."""
 _BETWEEN: Final = "~"
 _PLAIN: Final = " /!$&'()*+,;=:@"
 _SIMPLE: Final = re.compile(r"[\w.\-](?:[\w.\- ]*[\w.\-])?")

@@ -31,7 +31,7 @@ class OwnCard:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the model card."""
         return self.card.name
 
 

@@ -18,9 +18,9 @@ __all__ = [
 ]  # fmt: skip
 
 OWN: Final = "own"
-"""What stands in a link for a study of one's own, beside the study."""
+"""Link value for a study of one's own, whose document is in another parameter."""
 KEPT: Final = "kept-"
-"""What a link has before the ident of a study that is kept on the server."""
+"""Prefix of a link's value before the ident of a study that is kept on the server."""
 OWN_TEXT: Final = "_codesign_own"
 """Key of the session's own study as JSON text, for one that is too long for a link."""
 SAVED_FORMAT: Final = "shardscape-saved-study/1"
@@ -28,7 +28,7 @@ SAVED_FORMAT: Final = "shardscape-saved-study/1"
 
 @dataclass(frozen=True, slots=True)
 class SavedStudy:
-    """A co-design study that somebody kept under a title."""
+    """A co-design study that a user saved under a title."""
 
     title: str
     study: Study
@@ -63,10 +63,7 @@ def packed_study(study: Study) -> str | None:
 
 
 def kept_parameters(ident: str) -> dict[str, str | None]:
-    """Returns the parameters of a link to a kept study, and without those that another one may have left there.
-
-    ident: of the study.
-    """
+    """Returns the parameters of a link to a kept study; None removes parameters of another study."""
     return {"codesign_study": f"{KEPT}{ident}", "codesign_own": None, "codesign_design": None}
 
 

@@ -1,10 +1,10 @@
 """A whole scenario as a short text for a link, and back.
 
-    text = version + base64url(zlib with a preset dictionary(compact JSON))
+text = version + base64url(zlib with a preset dictionary(compact JSON))
 
-A model or system that a library holds unchanged travels by its name, an edited copy as the name of what it was made
-from and the values that differ, anything else whole. A check of the scenario's content hash says when a library has
-changed in between. Reading is bounded before and after decompression and never trusts what it reads.
+A model or system that a library holds unchanged is packed as its name, an edited copy as the name of the original and
+the changed values, anything else whole. A check of the scenario's content hash shows whether a library has changed in
+between. Reading is bounded before and after decompression and never trusts its input.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Unpacked(NamedTuple):
 
 def packed(scenario: Scenario) -> str:
     """Returns the scenario as a text of letters, digits, - and _; `unpacked` gives an equal one."""
-    model = _short(scenario.model, models.load, models.edited, models.to_document)
-    system = _short(scenario.system, hardware.load, hardware.edited, hardware.to_document)
+    model = _shorten_document(scenario.model, models.load, models.edited, models.to_document)
+    system = _shorten_document(scenario.system, hardware.load, hardware.edited, hardware.to_document)
     document: dict[str, Any] = {"format": FORMAT}
     if "of" in model or "of" in system:
         document["key"] = scenario.key[:8]
@@ -86,35 +86,35 @@ def packed(scenario: Scenario) -> str:
     return folded(text, _PRESET)
 
 
-def _short(
+def _shorten_document(
     thing: Any, load: Callable[[str], Any], edited: Callable[..., Any], whole: Callable[[Any], dict[str, Any]]
 ) -> dict[str, Any]:
     """A model or system in as few words as give exactly the same again."""
-    if found := _named(thing.name, load, thing):
+    if found := _library_reference(thing.name, load, thing):
         return found
     document = whole(thing)
     if not thing.derived_from:
         return document
     short: dict[str, Any] = {"of": thing.derived_from, "name": thing.name, "title": thing.title}
-    short["set"] = {change.field: _value(document, change) for change in thing.changes}
+    short["set"] = {change.field: _changed_value(document, change) for change in thing.changes}
     try:
-        return short if _built(short, load, edited) == thing else document
+        return short if _build_from_short(short, load, edited) == thing else document
     except (DocumentError, Refused):
         return document
 
 
 def _short_calibration(calibration: hardware.Calibration) -> dict[str, Any]:
     """A calibration without the values that it shares with the library's one it was made from."""
-    if found := _named(calibration.name, hardware.load_calibration, calibration):
+    if found := _library_reference(calibration.name, hardware.load_calibration, calibration):
         return found
     document = hardware.calibration_document(calibration)
-    base = _parameters(calibration.derived_from)
+    base = _calibration_parameters(calibration.derived_from)
     own = {name: value for name, value in document["parameters"].items() if base.get(name) != value}
     shared = base.keys() - document["parameters"].keys()
     return document if not base or shared else {**document, "parameters": own, "rest": calibration.derived_from}
 
 
-def _parameters(name: str) -> dict[str, Any]:
+def _calibration_parameters(name: str) -> dict[str, Any]:
     """The values of a calibration of the library; none where there is no such."""
     if _NAME.fullmatch(name) is None or name.endswith(".json"):
         return {}
@@ -136,10 +136,10 @@ def _whole_calibration(short: Mapping[str, Any]) -> Mapping[str, Any]:
     if rest is None or not isinstance(own, Mapping):
         return short
     document = {name: value for name, value in short.items() if name != "rest"}
-    return {**document, "parameters": {**_parameters(rest if isinstance(rest, str) else ""), **own}}
+    return {**document, "parameters": {**_calibration_parameters(rest if isinstance(rest, str) else ""), **own}}
 
 
-def _named(name: str, load: Callable[[str], Any], thing: Any) -> dict[str, Any] | None:
+def _library_reference(name: str, load: Callable[[str], Any], thing: Any) -> dict[str, Any] | None:
     if _NAME.fullmatch(name) is None or name.endswith(".json"):
         return None
     try:
@@ -148,7 +148,7 @@ def _named(name: str, load: Callable[[str], Any], thing: Any) -> dict[str, Any] 
         return None
 
 
-def _value(document: Mapping[str, Any], change: models.Change) -> Any:
+def _changed_value(document: Mapping[str, Any], change: models.Change) -> Any:
     """The value that a change ended in: from the document, because the change holds lists as text only."""
     place: Any = document
     for part in change.field.split("."):
@@ -161,7 +161,7 @@ def _value(document: Mapping[str, Any], change: models.Change) -> Any:
     return place
 
 
-def _built(short: Mapping[str, Any], load: Callable[[str], Any], edited: Callable[..., Any]) -> Any:
+def _build_from_short(short: Mapping[str, Any], load: Callable[[str], Any], edited: Callable[..., Any]) -> Any:
     """The model or system that a short description stands for. Raises `Refused` or a `DocumentError`."""
     unknown = short.keys() - {"of", "name", "title", "set"}
     base, changes = short["of"], short.get("set")
@@ -185,9 +185,9 @@ def unpacked(text: str) -> Unpacked:
     model, system = document.get("model"), document.get("system")
     try:
         if isinstance(model, dict) and "of" in model:
-            document["model"] = models.to_document(_built(model, models.load, models.edited))
+            document["model"] = models.to_document(_build_from_short(model, models.load, models.edited))
         if isinstance(system, dict) and "of" in system:
-            document["system"] = hardware.to_document(_built(system, hardware.load, hardware.edited))
+            document["system"] = hardware.to_document(_build_from_short(system, hardware.load, hardware.edited))
         if isinstance(document.get("calibration"), dict):
             document["calibration"] = _whole_calibration(document["calibration"])
     except PROBLEMS as problem:

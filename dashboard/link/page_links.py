@@ -30,6 +30,7 @@ def exists(name: str) -> bool:
 def target(name: str) -> Any:
     """Returns a page of the navigation as `st.page_link` and `st.switch_page` want it.
 
-    Raises: KeyError where there is none.
+    Raises:
+        KeyError: there is no such page.
     """
     return st.session_state[_OFFERED][name]

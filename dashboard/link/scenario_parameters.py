@@ -44,11 +44,11 @@ DEFAULT: Final[Mapping[str, str]] = {
     "cost": "",
     "calibration": "",
 }
-"""What is taken where a link does not say it; one that says nothing of a scenario shows the first example. Without
-`cost` it is the system's cost model."""
+"""Values of missing parameters; a link without any parameter of a scenario shows the first example. Without `cost` it
+is the system's cost model."""
 
 NAMES: Final = (*DEFAULT, "scenario")
-"""Every parameter that tells scenarios apart."""
+"""Every parameter that distinguishes scenarios."""
 
 LONGEST_LIMITS: Final = 4_000
 """Characters of limits that are looked at."""
@@ -57,9 +57,9 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "procs": DEFAULT["procs"], "batch": DEFAULT["batch"], "limits": "every choice",
     "cost": "the cost model of the system", "calibration": "the library's calibration",
 }  # fmt: skip
-"""What is shown in place of a part that cannot be read; of a model and a system their titles."""
+"""Replacements of unreadable parts, in words; a model and a system by their titles."""
 _MOST_TOLD: Final = 3
-"""Limits that cannot be read and are told one by one."""
+"""Most unreadable limits that are listed one by one."""
 _LIMITED: Final = (*(column.name for column in ALL_FIELDS), *OPTIONS)
 _SHOWN: Final = 60
 _RANGE: Final = re.compile(r"(\d{0,12})\.\.(\d{0,12})")
@@ -75,7 +75,7 @@ class LinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a link says: the scenario, and a sentence per part that could not be taken as it stands."""
+    """Content of a link: the scenario, and a sentence per part that was replaced."""
 
     scenario: Scenario
     problems: tuple[str, ...] = ()
@@ -84,11 +84,11 @@ class Reading:
 def read_scenario(parameters: Mapping[str, str]) -> Reading:
     """Returns the scenario of a link; parts that cannot be read are the default's, and `problems` says so. Never
     raises."""
-    return _read(tuple(sorted((name, parameters[name]) for name in NAMES if parameters.get(name))))
+    return _read_parameters(tuple(sorted((name, parameters[name]) for name in NAMES if parameters.get(name))))
 
 
 @lru_cache(maxsize=256)
-def _read(given: tuple[tuple[str, str], ...]) -> Reading:
+def _read_parameters(given: tuple[tuple[str, str], ...]) -> Reading:
     parameters = dict(given or EXAMPLES[0].parameters)
     problems: list[str] = []
 
@@ -108,8 +108,8 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
         if "scenario" in parameters:
             found = unpacked(parameters["scenario"])
             return Reading(found.scenario, (found.problem,) if found.problem else ())
-        model, system = part("model", _model), part("system", _system)
-        calibration = part("calibration", _calibration)
+        model, system = part("model", _load_model), part("system", _load_system)
+        calibration = part("calibration", _load_calibration)
         asked = part("cost", _cost_model)
         if asked and (refused := named(asked).unsupported(model)):
             asked = able(model, asked).name
@@ -121,8 +121,8 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
         scenario = Scenario.of(
             model,
             system,
-            num_procs=part("procs", lambda text: _whole("number of GPUs", text)),
-            max_batch_size=part("batch", lambda text: _whole("batch", text)),
+            num_procs=part("procs", lambda text: _read_whole("number of GPUs", text)),
+            max_batch_size=part("batch", lambda text: _read_whole("batch", text)),
             datatype=parameters.get("type", DEFAULT["type"]),
             limits=part("limits", lambda text: _sound_limits(text, cost_model, problems)),
             cost_model=cost_model,
@@ -134,8 +134,9 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
             if "type" in parameters:
                 accepted = " and ".join(f"{choice_label('datatype', name)} ({name})" for name in known)
                 problems.append(
-                    f"The link's datatype is {_short(scenario.datatype)}, but {system.title or system.name} has rates "
-                    f"for {accepted}. Showing {choice_label('datatype', first)} instead."
+                    f"The link's datatype is {_shorten_text(scenario.datatype)}, but "
+                    f"{system.title or system.name} has rates for {accepted}. "
+                    f"Showing {choice_label('datatype', first)} instead."
                 )
             scenario = Scenario.of(
                 scenario.model,
@@ -153,11 +154,11 @@ def _read(given: tuple[tuple[str, str], ...]) -> Reading:
         hardware.SystemFileError,
     ) as problem:  # fmt: skip
         problems.append(f"{sentence(problem)} Showing the default scenario instead.")
-        return Reading(_default(), tuple(problems))
+        return Reading(_default_scenario(), tuple(problems))
 
 
 @lru_cache(maxsize=1)
-def _default() -> Scenario:
+def _default_scenario() -> Scenario:
     return Scenario.of(
         DEFAULT["model"],
         DEFAULT["system"],
@@ -214,7 +215,7 @@ def _limit_to_text(limit: Any) -> str:
 
 
 def _sound_limits(text: str, cost_model: str, problems: list[str]) -> dict[str, Any]:
-    """The limits of a link without those that cannot be read, of which `problems` then tells. Raises `LinkError`."""
+    """Return the readable limits of a link; `problems` gets sentences about the others. Raises `LinkError`."""
     if len(text) > LONGEST_LIMITS:
         return limits_from_text(text, cost_model)  # refuses it
     kept: list[str] = []
@@ -242,12 +243,13 @@ def limits_from_text(text: str, cost_model: str) -> dict[str, Any]:
         name, colon, values = piece.partition(":")
         if not colon or not values or name in limits:
             raise LinkError(
-                f"The link's limit {_short(piece)} cannot be read; limits look like tensor_par:1,2,4 or "
+                f"The link's limit {_shorten_text(piece)} cannot be read; limits look like tensor_par:1,2,4 or "
                 "pipeline_par:..8 or weight_offload:off, each field once."
             )
         if name not in _LIMITED:
             raise LinkError(
-                f"The link limits {_short(name)}, which is no choice of an execution{did_you_mean(name, _LIMITED)}."
+                f"The link limits {_shorten_text(name)}, which is no choice of an "
+                f"execution{did_you_mean(name, _LIMITED)}."
             )
         limits[name] = _limit_from_text(name, values)
     return normalise(limits, cost_model)
@@ -264,26 +266,26 @@ def _limit_from_text(name: str, text: str) -> Any:
     if kind == "str":
         return text.split(",")
     return [
-        int(value) if _NUMBER.fullmatch(value) and kind == "int64" else _SWITCH.get(value, _short(value))
+        int(value) if _NUMBER.fullmatch(value) and kind == "int64" else _SWITCH.get(value, _shorten_text(value))
         for value in text.split(",")
     ]
 
 
-def _model(name: str) -> models.Model:
+def _load_model(name: str) -> models.Model:
     return models.load(_of_library("model", name, models.names()))
 
 
-def _system(name: str) -> hardware.System:
+def _load_system(name: str) -> hardware.System:
     return hardware.load(_of_library("system", name, hardware.names()))
 
 
 def _cost_model(text: str) -> str:
     if text and text not in COST_MODELS:
-        raise LinkError(f"The link's cost model is {_short(text)}; it must be {' or '.join(COST_MODELS)}.")
+        raise LinkError(f"The link's cost model is {_shorten_text(text)}; it must be {' or '.join(COST_MODELS)}.")
     return text
 
 
-def _calibration(text: str) -> hardware.Calibration | None:
+def _load_calibration(text: str) -> hardware.Calibration | None:
     if not text:
         return None
     return hardware.load_calibration(_of_library("calibration", text, hardware.calibration_names()))
@@ -291,33 +293,33 @@ def _calibration(text: str) -> hardware.Calibration | None:
 
 def _of_library(what: str, text: str, known: Sequence[str]) -> str:
     """A name that a library has, or of a variant of one that it has (see `hardware.load`)."""
-    name = _name(what, text)
+    name = _check_name(what, text)
     if name.partition("@")[0] not in known:
-        raise LinkError(f"The link's {what} {_short(name)} is not in the library{did_you_mean(name, known)}.")
+        raise LinkError(f"The link's {what} {_shorten_text(name)} is not in the library{did_you_mean(name, known)}.")
     return name
 
 
-def _name(what: str, text: str) -> str:
+def _check_name(what: str, text: str) -> str:
     """A text that can only be a library name: a link must not make the server open files."""
     if re.fullmatch(r"[\w][\w.+@-]{0,80}", text) is None or text.endswith(".json"):
-        raise LinkError(f"The link's {what} {_short(text)} is not a name of the library.")
+        raise LinkError(f"The link's {what} {_shorten_text(text)} is not a name of the library.")
     return text
 
 
-def _whole(name: str, text: str) -> int:
+def _read_whole(name: str, text: str) -> int:
     if _NUMBER.fullmatch(text) is None or not 1 <= int(text) <= LARGEST:
-        raise LinkError(f"The link's {name} is {_short(text)}; it must be a whole number from 1 to {LARGEST:,}.")
+        raise LinkError(f"The link's {name} is {_shorten_text(text)}; it must be a whole number from 1 to {LARGEST:,}.")
     return int(text)
 
 
 def _in_library(load: Callable[[str], Any], thing: Any) -> bool:
-    """Whether a library holds exactly this under its name."""
+    """Return True if a library holds exactly this under its name."""
     try:
-        return bool(load(_name("document", thing.name)) == thing)
+        return bool(load(_check_name("document", thing.name)) == thing)
     except (LinkError, models.ModelFileError, hardware.SystemFileError, hardware.CalibrationFileError):
         return False
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     """A text of a link as a message shows it."""
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

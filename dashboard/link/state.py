@@ -1,13 +1,12 @@
-"""What a page needs to know of the session: scenario, exploration, what is selected, theme.
+"""State of the session for pages: scenario, exploration, selection, theme.
 
 Everything that a link must restore lives in the URL. Pages read and write it through this module only, which keeps a
 copy in the session, because switching pages empties the URL.
 
-    from dashboard import state
+from dashboard import state
 
-    exploration = state.require_exploration()   # stops the page, having said why, when there is none
-    cell = state.selected_cell()                # (tensor_par, pipeline_par) or None
-    kind = state.url_value("memory_tier", "hbm", ("hbm", "host"))
+exploration = state.require_exploration() # stops the page with the reason if there is none cell = state.selected_cell()
+# (tensor_par, pipeline_par) or None kind = state.url_value("memory_tier", "hbm", ("hbm", "host"))
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from engine import Scenario
 
 __all__ = [
     "before_switching", "begin", "complain", "current_scenario", "link_parameters", "one_step", "open_scenario",
-    "own_id", "page", "problems", "rerun", "reset_selection", "select", "select_cell", "selected_cell", "selected_id",
-    "set_scenario", "set_url_value", "set_url_values", "settle", "theme_mode", "url_value", "watcher",
+    "own_id", "page", "problems", "rerun_page", "reset_selection", "select", "select_cell", "selected_cell",
+    "selected_id", "set_scenario", "set_url_value", "set_url_values", "settle", "theme_mode", "url_value", "watcher",
 ]  # fmt: skip
 
 _SHARED: Final = (*scenario_parameters.NAMES, "cell", "id", "own")
@@ -36,10 +35,10 @@ _COPY: Final = "_url"
 _WRITTEN: Final = "_url_written"
 _PAGE: Final = "_url_page"
 _ASKED: Final = "_url_asked"
-"""Which parameters each page has asked for: where it is shown, its URL alone says what they are."""
+"""Parameters that each page has read: on that page, the URL alone determines them."""
 _PROBLEMS: Final = "_url_problems"
 _HELD: Final = "_url_held"
-"""Whether the browser is not yet told what is written, see `one_step`."""
+"""True while writes are not yet sent to the browser, see `one_step`."""
 _MENDED: Final = "_url_mended"
 """Set where something that was wrong with the link was put right without a run of the whole page."""
 _DEGREES: Final = re.compile(r"(\d{1,9})x(\d{1,9})")
@@ -72,20 +71,20 @@ def begin(page: str) -> None:
 
 def current_scenario() -> Scenario:
     """Returns the scenario that the URL names, or the default one. Never raises: see `problems`."""
-    return _reading().scenario
+    return _read_link().scenario
 
 
 def problems() -> tuple[str, ...]:
     """Returns a sentence per part of the link that could not be taken as it stands, as far as pages have asked for
     it."""
     strange = vocabulary.unknown(list(st.query_params))
-    return (*_reading().problems, *strange.values(), *st.session_state.get(_PROBLEMS, {}).values())
+    return (*_read_link().problems, *strange.values(), *st.session_state.get(_PROBLEMS, {}).values())
 
 
 def complain(name: str, sentence: str | None) -> None:
-    """Says in the box above the page what is wrong with a parameter of the link; None says that nothing is."""
+    """Sets the sentence above the page about a parameter of the link; None removes it."""
     if sentence is None:
-        _content(name)
+        _clear_problem(name)
     else:
         st.session_state.setdefault(_PROBLEMS, {})[name] = sentence
 
@@ -101,7 +100,7 @@ def set_scenario(scenario: Scenario) -> None:
         *scenario_parameters.NAMES,
         "id",
         "own",
-        *(() if _cell_of(copy.get("cell", "")) in _cells(scenario) else ("cell",)),
+        *(() if _cell_of(copy.get("cell", "")) in _scenario_cells(scenario) else ("cell",)),
     )
     for name in gone:
         copy.pop(name, None)
@@ -111,15 +110,15 @@ def set_scenario(scenario: Scenario) -> None:
 
 
 def settle() -> None:
-    """Runs the whole page where a part of it that runs alone has put right what the box above the page tells of.
+    """Runs the whole page if a fragment has corrected a problem that the box above the page shows.
 
     Not for callbacks.
     """
     if st.session_state.pop(_MENDED, False):
-        rerun()
+        rerun_page()
 
 
-def rerun() -> NoReturn:
+def rerun_page() -> NoReturn:
     """Runs the whole page, from a part of it that runs alone."""
     written = st.session_state.get(_WRITTEN)
     if written is not None and written != {name: str(st.query_params[name]) for name in st.query_params}:
@@ -130,8 +129,8 @@ def rerun() -> NoReturn:
 def selected_cell() -> tuple[int, int] | None:
     """Returns the selected (tensor_par, pipeline_par); None when nothing is selected or the scenario has no such
     cell."""
-    text = _copy().get("cell", "")
-    cell, cells = _cell_of(text), _cells(current_scenario())
+    text = _url_copy().get("cell", "")
+    cell, cells = _cell_of(text), _scenario_cells(current_scenario())
     sentence = None
     if text and cell is None:
         sentence = f"The link's cell {text[:40]!r} cannot be read; cells look like 8x4, TP by PP. None is selected."
@@ -146,7 +145,7 @@ def selected_cell() -> tuple[int, int] | None:
 def select_cell(tensor_par: int | None, pipeline_par: int | None = None) -> None:
     """Selects a cell and gives up the selected execution; None selects nothing."""
     cell = None if tensor_par is None or pipeline_par is None else f"{int(tensor_par)}x{int(pipeline_par)}"
-    _put({"cell": cell, "id": None})
+    _set_parameters({"cell": cell, "id": None})
 
 
 def selected_id() -> int | None:
@@ -155,30 +154,30 @@ def selected_id() -> int | None:
 
 
 def own_id() -> int | None:
-    """Returns id of the execution that the reader runs, read from a launch configuration; None when there is none."""
+    """Returns id of the execution that the reader runs, read from a launch configuration; None without one."""
     return _id_in("own", "None is marked as yours.")
 
 
 def _id_in(name: str, instead: str) -> int | None:
-    text = _copy().get(name, "")
+    text = _url_copy().get(name, "")
     if not text:
-        _content(name)
+        _clear_problem(name)
         return None
     if not (text.isdecimal() and len(text) <= 18 and int(text) < current_scenario().space.total):
         last = current_scenario().space.total - 1
         complain(name, f"The link's execution {text[:40]!r} does not exist; ids run from 0 to {last:,}. {instead}")
         return None
-    _content(name)
+    _clear_problem(name)
     return int(text)
 
 
 def select(execution: int | None) -> None:
     """Selects an execution by id, together with its cell; None selects nothing."""
     if execution is None:
-        _put({"id": None})
+        _set_parameters({"id": None})
     else:
         row = current_scenario().space.table([int(execution)]).iloc[0]
-        _put({"id": str(int(execution)), "cell": f"{row['tensor_par']}x{row['pipeline_par']}"})
+        _set_parameters({"id": str(int(execution)), "cell": f"{row['tensor_par']}x{row['pipeline_par']}"})
 
 
 def reset_selection() -> None:
@@ -192,10 +191,10 @@ def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[st
     name: begins with the page's name, such as "pareto_x". accepted: the values there are, or a pattern. Anything else
     in a link counts as the default, and the page says so.
     """
-    text = _copy().get(name)
+    text = _url_copy().get(name)
     st.session_state.setdefault(_ASKED, {}).setdefault(page(), set()).add(name)
     if text is None:
-        _content(name)
+        _clear_problem(name)
         return default
     good = accepted.fullmatch(text) is not None if isinstance(accepted, re.Pattern) else text in accepted
     if not good:
@@ -204,7 +203,7 @@ def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[st
         if vocabulary.about(name, text) not in st.session_state.get(_PROBLEMS, {}).get(name, ""):
             complain(name, sentence)
         return default
-    _content(name)
+    _clear_problem(name)
     if name not in st.query_params and text != default:
         _write({name: text})  # remembered from before the page was switched
     return text
@@ -212,17 +211,17 @@ def url_value(name: str, default: str, accepted: Collection[str] | re.Pattern[st
 
 def set_url_value(name: str, value: str | None) -> None:
     """Sets a page's own parameter of the URL; None takes it away."""
-    _put({name: value})
+    _set_parameters({name: value})
 
 
 def set_url_values(values: Mapping[str, str | None]) -> None:
     """Sets several parameters in one step of the browser's history; None takes one away."""
-    _put(values)
+    _set_parameters(values)
 
 
 @contextmanager
 def one_step() -> Iterator[None]:
-    """Makes what is changed inside one step of the browser's history, for what one click does in several calls."""
+    """Makes all changes inside one step of the browser's history, for a click that takes several calls."""
     session = st.session_state
     if session.get(_HELD):
         yield
@@ -236,10 +235,10 @@ def one_step() -> Iterator[None]:
 
 
 def before_switching(change: Callable[[], None], names: Collection[str] = ()) -> dict[str, str]:
-    """Makes a change of which the browser learns with the page switched to next; returns that page's parameters.
+    """Makes a change that the browser learns with the next page; returns that page's parameters.
 
-    names: of that page's own parameters. `st.switch_page` takes what is returned as `query_params`: told before it, and
-    once more by every parameter that the page remembers, each would be a step of the browser's history.
+    names: of that page's own parameters. `st.switch_page` takes the result as `query_params`: sent before it, and once
+    more by every parameter that the page remembers, each would be a step of the browser's history.
     """
     session = st.session_state
     held = session.get(_HELD, False)
@@ -248,12 +247,12 @@ def before_switching(change: Callable[[], None], names: Collection[str] = ()) ->
         change()
     finally:
         session[_HELD] = held
-    copy = _copy()
+    copy = _url_copy()
     return {name: copy[name] for name in (*_SHARED, *names) if name in copy}
 
 
 def link_parameters() -> dict[str, str]:
-    """Returns the parameters of a link to exactly what is shown: scenario, selection, and the page's own."""
+    """Returns the parameters of a link to the current view: scenario, selection, and the page's own."""
     shown = {name: str(st.query_params[name]) for name in st.query_params}
     return {**shown, **scenario_parameters.parameters_of(current_scenario())}
 
@@ -272,7 +271,7 @@ def open_scenario(scenario: Scenario, view: Mapping[str, str] | None = None) -> 
         set_scenario(scenario)
         if view is None:
             return
-        copy = _copy()
+        copy = _url_copy()
         for name in [name for name in copy if name not in scenario_parameters.NAMES]:
             del copy[name]
         copy.update({name: value for name, value in view.items() if name not in scenario_parameters.NAMES})
@@ -290,8 +289,8 @@ def watcher() -> str:
     return identifier() or str(st.session_state.setdefault("_watcher", secrets.token_hex(8)))
 
 
-def _reading() -> scenario_parameters.Reading:
-    return scenario_parameters.read_scenario(_copy())
+def _read_link() -> scenario_parameters.Reading:
+    return scenario_parameters.read_scenario(_url_copy())
 
 
 def _cell_of(text: str) -> tuple[int, int] | None:
@@ -299,23 +298,23 @@ def _cell_of(text: str) -> tuple[int, int] | None:
     return None if found is None else (int(found.group(1)), int(found.group(2)))
 
 
-def _cells(scenario: Scenario) -> set[tuple[int, int]]:
+def _scenario_cells(scenario: Scenario) -> set[tuple[int, int]]:
     return {(cell.tensor_par, cell.pipeline_par) for cell in scenario.space.cells}
 
 
-def _copy() -> dict[str, str]:
+def _url_copy() -> dict[str, str]:
     """The session's copy of the URL; empty outside `app.py`, as in a test of a single page."""
     found: dict[str, str] = st.session_state.setdefault(_COPY, {})
     return found
 
 
-def _put(values: Mapping[str, str | None]) -> None:
+def _set_parameters(values: Mapping[str, str | None]) -> None:
     """Sets parameters in one go; None takes one away."""
-    copy = _copy()
+    copy = _url_copy()
     for name in values:
         if name in st.session_state.get(_PROBLEMS, {}):
             st.session_state[_MENDED] = True
-        _content(name)
+        _clear_problem(name)
     changed = {name: value for name, value in values.items() if copy.get(name) != value}
     if not changed:
         return
@@ -344,5 +343,5 @@ def _tell() -> None:
         st.query_params.from_dict(wanted)
 
 
-def _content(name: str) -> None:
+def _clear_problem(name: str) -> None:
     st.session_state.get(_PROBLEMS, {}).pop(name, None)

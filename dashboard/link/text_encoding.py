@@ -1,8 +1,8 @@
 """A text of any kind folded to letters, digits, - and _, short enough for a link, and back.
 
-    folded = version + base64url(zlib(text))
+folded = version + base64url(zlib(text))
 
-Reading is bounded before and after decompression and never trusts what it reads.
+Reading is bounded before and after decompression and never trusts its input.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def folded(text: str, preset: bytes = b"") -> str:
 def unfolded(text: str, noun: str, preset: bytes = b"") -> bytes:
     """Returns the bytes that a text unfolds to, at most `MOST_BYTES`. Raises `Refused`.
 
-    noun: what the link holds, in sentences. preset: what it was folded with.
+    noun: content of the link, in sentences. preset: dictionary with which it was folded.
     """
     damaged = f"The link's {noun} is damaged: it is not a complete copy of a shared link."
     if len(text) > LONGEST:

@@ -1,11 +1,11 @@
-"""What people keep on a server: own models, systems, calibrations and model cards, saved scenarios and co-design
-studies, as files beside the store.
+"""Users' files on a server: own models, systems, calibrations and model cards, saved scenarios and co-design studies,
+next to the store.
 
-    results.duckdb          the store
-    results.user/           models/ systems/ calibrations/ cards/ scenarios/ studies/, one JSON document per file
+results.duckdb the store results.user/ models/ systems/ calibrations/ cards/ scenarios/ studies/, one JSON document per
+file
 
-A file is written beside its place and then moved there, so that no reader ever sees half of one. File names are made
-from a hash; nothing that a person types becomes part of a path. Everything here is shared by all who use the server.
+A file is written next to its place and then moved there, so that no reader ever sees half of one. File names are made
+from a hash; no user's text becomes part of a path. Everything here is shared by all users of the server.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Entity = TypeVar("Entity")
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A scenario that somebody gave a title."""
+    """A scenario that a user saved under a title."""
 
     title: str
     scenario: Scenario
@@ -83,11 +83,11 @@ class UserFiles:
     def __init__(self, folder: Path | None) -> None:
         """`folder` is made when the first file is; None where nothing can be kept."""
         self.folder = folder
-        self._models = _Kind(self._at("models"), _model)
-        self._systems = _Kind(self._at("systems"), _system)
-        self._calibrations = _Kind(self._at("calibrations"), _calibration)
+        self._models = _Kind(self._at("models"), _read_model)
+        self._systems = _Kind(self._at("systems"), _read_system)
+        self._calibrations = _Kind(self._at("calibrations"), _read_calibration)
         self._cards = _Kind(self._at("cards"), own_card_of)
-        self._saved = _Kind(self._at("scenarios"), _saved)
+        self._saved = _Kind(self._at("scenarios"), _read_saved)
         self._studies = _Kind(self._at("studies"), saved_study_of)
 
     def _at(self, name: str) -> Path | None:
@@ -149,35 +149,35 @@ class UserFiles:
 
     def keep_model(self, model: Model) -> None:
         """Keeps a model under its name, in place of an own one of that name. The library's names are taken."""
-        _free(model.name, models.names(), "model")
-        self._models.write(_ident(model.name), models.to_document(model))
+        _check_free(model.name, models.names(), "model")
+        self._models.write(_name_hash(model.name), models.to_document(model))
 
     def keep_system(self, system: System) -> None:
         """Keeps a system under its name, in place of an own one of that name. The library's names are taken."""
-        _free(system.name, hardware.names(with_variants=True), "system")
-        self._systems.write(_ident(system.name), hardware.to_document(system))
+        _check_free(system.name, hardware.names(with_variants=True), "system")
+        self._systems.write(_name_hash(system.name), hardware.to_document(system))
 
     def keep_calibration(self, calibration: Calibration) -> None:
         """Keeps a calibration under its name, in place of an own one of that name. The library's names are taken."""
-        _free(calibration.name, hardware.calibration_names(), "calibration")
-        self._calibrations.write(_ident(calibration.name), hardware.calibration_document(calibration))
+        _check_free(calibration.name, hardware.calibration_names(), "calibration")
+        self._calibrations.write(_name_hash(calibration.name), hardware.calibration_document(calibration))
 
     def keep_card(self, own: OwnCard) -> None:
         """Keeps a model card under its name, in place of an own one of that name. The library's names are taken."""
-        _free(own.name, card_names(), "model card")
-        self._cards.write(_ident(own.name), document_of(own))
+        _check_free(own.name, card_names(), "model card")
+        self._cards.write(_name_hash(own.name), document_of(own))
 
     def drop_model(self, name: str) -> None:
         """Deletes an own model."""
-        self._models.delete(_ident(name))
+        self._models.delete(_name_hash(name))
 
     def drop_system(self, name: str) -> None:
         """Deletes an own system."""
-        self._systems.delete(_ident(name))
+        self._systems.delete(_name_hash(name))
 
     def drop_card(self, name: str) -> None:
         """Deletes an own model card."""
-        self._cards.delete(_ident(name))
+        self._cards.delete(_name_hash(name))
 
     def keep(self, title: str, scenario: Scenario, page: str = "", view: Mapping[str, str] | None = None) -> str:
         """Saves a scenario under a title; returns its ident."""
@@ -308,29 +308,29 @@ class _Kind(Generic[Entity]):
             raise Refused(sentence(f"It could not be deleted: {problem.strerror or problem}")) from None
 
 
-def _free(name: str, taken: Collection[str], noun: str) -> None:
+def _check_free(name: str, taken: Collection[str], noun: str) -> None:
     if name in taken:
         raise Refused(f"The library has a {noun} named {shown(name)}; give the copy another name.")
     checked_title(name)
 
 
-def _ident(name: str) -> str:
+def _name_hash(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _model(document: Any, where: str) -> Model:
+def _read_model(document: Any, where: str) -> Model:
     return models.load_document(document, where)
 
 
-def _system(document: Any, where: str) -> System:
+def _read_system(document: Any, where: str) -> System:
     return hardware.load_document(document, where)
 
 
-def _calibration(document: Any, where: str) -> Calibration:
+def _read_calibration(document: Any, where: str) -> Calibration:
     return hardware.load_calibration_document(document, where)
 
 
-def _saved(document: Any, where: str) -> Saved:
+def _read_saved(document: Any, where: str) -> Saved:
     if not isinstance(document, Mapping) or document.get("format") != SAVED_FORMAT:
         given = document.get("format") if isinstance(document, Mapping) else document
         raise Refused(sentence(f"{where} has the format {shown(given)}; this version reads {SAVED_FORMAT}"))

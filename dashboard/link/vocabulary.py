@@ -1,4 +1,4 @@
-"""What the parameters of a link are called, and the sentences about those that mean nothing."""
+"""Names of a link's parameters, and the sentences about meaningless ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN: Final = 40
 _WORDS: Final = {**{name: name for name in scenario_parameters.NAMES}, "cell": "cell", "id": "execution",
                  "own": "your execution"}  # fmt: skip
 WORDS: Final[Mapping[str, str]] = MappingProxyType(_WORDS)
-"""Every parameter that some page reads -> what it is: those of all pages, and those that `learn` was told of."""
+"""Every parameter that some page reads -> its description: the common ones, and the ones registered by `learn`."""
 
 _MEANT: Final[Mapping[str, Sequence[str]]] = {
     "axes": ("map_x", "map_y"), "axis": ("map_x", "map_y"), "x": ("map_x",), "y": ("map_y",),
@@ -30,13 +30,17 @@ _MEANT: Final[Mapping[str, Sequence[str]]] = {
     "columns": ("results_columns",), "gpus": ("procs",), "num_procs": ("procs",), "datatype": ("type",),
     "dtype": ("type",), "batch_size": ("batch",), "max_batch_size": ("batch",), "cost_model": ("cost",),
 }  # fmt: skip
-"""What people may write -> what it is called here."""
+"""Likely spellings of users -> our names of the parameters."""
 
 
 def learn(parameters: Mapping[str, str]) -> None:
-    """Adds the parameters that belong to one page. parameters: name -> what it is.
+    """Adds the parameters that belong to one page.
 
-    Raises: ValueError where a parameter belongs to somebody already.
+    Args:
+        parameters: name -> description.
+
+    Raises:
+        ValueError: another page already owns a parameter.
     """
     taken = sorted(_WORDS.keys() & parameters.keys())
     if taken:
@@ -45,7 +49,7 @@ def learn(parameters: Mapping[str, str]) -> None:
 
 
 def refused(name: str, text: str, default: str, accepted: Collection[str] | re.Pattern[str]) -> str:
-    """Returns the sentence about a value that cannot be, with what would do and what is shown instead."""
+    """Returns the sentence about an invalid value, with valid ones and the value shown instead."""
     would = ""
     if not isinstance(accepted, re.Pattern):
         options = [option for option in accepted if option]
@@ -53,10 +57,10 @@ def refused(name: str, text: str, default: str, accepted: Collection[str] | re.P
         if near:
             would = f"; did you mean {' or '.join(near)}"
         elif len(options) <= _MOST_LISTED:
-            would = f"; it must be {_either(options)}"
+            would = f"; it must be {_join_options(options)}"
         else:
             would = f"; it may be {', '.join(options[:_FEW])} or one of {len(options) - _FEW} others"
-    instead = f"Showing {_shown(default)} instead." if default else "It is left out."
+    instead = f"Showing {_option_words(default)} instead." if default else "It is left out."
     return f"{about(name, text)}{would}. {instead}"
 
 
@@ -69,23 +73,23 @@ def about(name: str, text: str) -> str:
 def unknown(names: Collection[str]) -> dict[str, str]:
     """Returns a sentence per name of a parameter that no page reads."""
     strange = [name for name in names if name not in WORDS]
-    told = {name: f"The link's {name[:_SHOWN]!r} means nothing here and is ignored{_near(name)}."
+    told = {name: f"The link's {name[:_SHOWN]!r} means nothing here and is ignored{_suggest_names(name)}."
             for name in strange[:_MOST_TOLD]}  # fmt: skip
     if len(strange) > _MOST_TOLD:
         told[strange[_MOST_TOLD]] = f"{len(strange) - _MOST_TOLD:,} further names in the link mean nothing here."
     return told
 
 
-def _near(name: str) -> str:
+def _suggest_names(name: str) -> str:
     near = _MEANT.get(name.lower()) or near_matches(name, list(WORDS))
     return f"; did you mean {' or '.join(near)}" if near else ""
 
 
-def _either(options: Sequence[str]) -> str:
+def _join_options(options: Sequence[str]) -> str:
     return options[0] if len(options) == 1 else f"{', '.join(options[:-1])} or {options[-1]}"
 
 
-def _shown(value: str) -> str:
+def _option_words(value: str) -> str:
     """A value as a reader knows it: the label of a column."""
     try:
         label = by_name(value).label

@@ -1,1 +1,1 @@
-"""What pages ask of explorations."""
+"""Questions of pages about explorations."""

@@ -1,10 +1,9 @@
-"""How well founded a figure is, and how far it may be off: labels, intervals, and which executions that leaves tied.
+"""Accuracy of figures: labels, error intervals, and executions tied within the error.
 
-A figure is "exact" where it is Calculon's, "calibrated" where kernel rates of the GPU's generation were fitted to
-measured runs, and "modelled" where nothing was measured on that generation, or something else that an execution rests
-on was never measured (`engine.cost_models.contract.CostModel.not_measured`), or where bytes are counted rather than
-fitted.
-Intervals come from runs of sources that had no part in the fit (`engine.validation.uncertainty`).
+A figure is "exact" if it is Calculon's, "calibrated" if kernel rates of the GPU's generation were fitted to measured
+runs, and "modelled" if nothing was measured on that generation, if the execution depends on something that was never
+measured (`engine.cost_models.contract.CostModel.not_measured`), or if bytes are counted rather than fitted. Intervals
+come from runs of sources that had no part in the fit (`engine.validation.uncertainty`).
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ EXPLAINED: Final = {
     EXACT: "What Calculon 0.1.0 computes, to the last digit; how far Calculon itself is from measured runs is on the "
     "page Validation.",
 }
-"""What each label says."""
+"""Explanation of each label."""
 
 
 class ErrorOf(NamedTuple):
-    """How far the time of an execution may be off: factors on it, for most and for half of comparable runs."""
+    """Error of an execution's time: factors on it, for most and for half of comparable runs."""
 
     most: Interval
     half: Interval
@@ -62,7 +61,7 @@ class ErrorOf(NamedTuple):
 
 
 def label_of(scenario: Scenario, execution: Mapping[Any, Any] | None = None) -> str:
-    """Returns the label of a scenario's times, or those of one execution: "calibrated", "modelled" or "exact"."""
+    """Returns the label of a scenario's times, or of one execution's times: "calibrated", "modelled" or "exact"."""
     cost_model = cost_model_of(scenario)
     if cost_model.reference:
         return EXACT
@@ -91,8 +90,8 @@ def span(low: float, high: float) -> str:
 
 
 def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, Any]) -> list[Tile]:
-    """Returns headline figures with their labels, and those that follow from the time of a step with their interval or
-    what was never measured."""
+    """Returns headline figures with their labels; figures that follow from the time of a step also get their interval
+    or the parts that were never measured."""
     time, rate = (founded(scenario, execution, kind) for kind in ("time", "rate"))
     if label_of(scenario) == EXACT:  # the sentence names the cost model; figures carry no claim of truth
         return list(tiles)
@@ -101,17 +100,17 @@ def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, An
     for tile in tiles:
         known = (
             time if tile.label in _TIMES else rate if tile.label in _RATES
-            else counted | _memory(scenario, execution, tile.label) if tile.label in _MEMORY else {}
+            else counted | _memory_marks(scenario, execution, tile.label) if tile.label in _MEMORY else {}
         )  # fmt: skip
         found.append(tile._replace(**known))
     return found
 
 
 def basis(scenario: Scenario, execution: Mapping[Any, Any] | None, *, ranges: bool = False) -> str:
-    """Returns in one line what figures of an execution rest on: its cost model, whether times were fitted to measured
-    runs, and what the ranges beside them hold.
+    """Returns one line on the basis of an execution's figures: its cost model, whether times were fitted to measured
+    runs, and the meaning of the ranges next to them.
 
-    ranges: whether they stand beside figures of several executions, of which `execution` is none.
+    ranges: whether there are ranges next to figures of several executions, `execution` not being one of them.
     """
     cost_model = cost_model_of(scenario)
     words = in_words(scenario)
@@ -127,8 +126,8 @@ def basis(scenario: Scenario, execution: Mapping[Any, Any] | None, *, ranges: bo
     return f"Cost model {words}: {why}{held}."
 
 
-def _memory(scenario: Scenario, execution: Mapping[Any, Any], label: str) -> dict[str, str]:
-    """How far predicted memory may be off, and whether that leaves open that it fits."""
+def _memory_marks(scenario: Scenario, execution: Mapping[Any, Any], label: str) -> dict[str, str]:
+    """Return the error of predicted memory, and whether the execution may not fit within it."""
     error = memory_interval_of(scenario)
     if error is None:
         return {}
@@ -152,9 +151,7 @@ def founded(scenario: Scenario, execution: Mapping[Any, Any], kind: Literal["tim
     return {"origin": label_of(scenario, execution), "error": told}
 
 
-def beside_figure(
-    scenario: Scenario, statistic: str, inverse: bool, execution: Mapping[Any, Any]
-) -> tuple[str, str]:
+def beside_figure(scenario: Scenario, statistic: str, inverse: bool, execution: Mapping[Any, Any]) -> tuple[str, str]:
     """Returns the label of any figure of an execution, and how far it may be off or what was never measured of it.
 
     statistic: that it follows from. inverse: whether it falls where that rises, as cost does with throughput.
@@ -163,7 +160,7 @@ def beside_figure(
         return "", ""
     origin = origin_of(scenario, statistic, execution)
     if statistic in _MEMORY_OF:
-        return origin, _memory(scenario, execution, _MEMORY_OF[statistic]).get("error", "")
+        return origin, _memory_marks(scenario, execution, _MEMORY_OF[statistic]).get("error", "")
     if statistic in ("sample_rate", "total_time"):
         kind: Literal["time", "rate"] = "rate" if (statistic == "sample_rate") != inverse else "time"
         return origin, founded(scenario, execution, kind)["error"]
@@ -171,8 +168,7 @@ def beside_figure(
 
 
 def beside(scenario: Scenario, execution: Mapping[Any, Any]) -> str:
-    """Returns what stands beside a time that rests on something never measured, in few words; empty where nothing
-    does."""
+    """Returns the parts of a time that were never measured, in few words; empty without any."""
     return never_measured(scenario.not_measured(execution))
 
 
@@ -189,10 +185,9 @@ def never_measured(things: Iterable[str]) -> str:
 
 
 def rate_error(scenario: Scenario, things: Iterable[str]) -> str:
-    """Returns how far a throughput may be off, or what it rests on that was never measured; empty where nothing is
-    known.
+    """Returns the error interval of a throughput, or its parts that were never measured; empty if the error is unknown.
 
-    things: that the execution rests on and were never measured, by their names.
+    things: names of the never measured parts of the execution.
     """
     if told := never_measured(things):
         return told
@@ -201,7 +196,7 @@ def rate_error(scenario: Scenario, things: Iterable[str]) -> str:
 
 
 def within(scenario: Scenario, execution: Mapping[Any, Any]) -> float:
-    """Returns share of a throughput above which others cannot be told from it; 1 where no measured run tells."""
+    """Returns share of a throughput above which others cannot be distinguished from it; 1 without measured runs."""
     error = error_of(scenario, execution)
     return 1.0 if error is None else 1.0 / (1.0 + error.width)
 

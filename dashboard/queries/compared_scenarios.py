@@ -1,4 +1,4 @@
-"""One of several scenarios that are compared, and how it is told."""
+"""One of several compared scenarios, and its description."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["Member", "told"]
 
 
 _EDITS: Final = 2
-"""Edits that are told beside the name of a scenario."""
+"""Most edits shown next to the name of a scenario."""
 _LONGEST_EDIT: Final = 80
-"""Characters of one: those of a table are many."""
+"""Longest text of one edit [characters]: edits of a table are long."""
 
 
 class Member(NamedTuple):
@@ -30,7 +30,7 @@ class Member(NamedTuple):
     """Parameter of the link; empty for A."""
     scenario: Scenario
     changes: Mapping[str, float]
-    """What makes it differ from A, where that is how it is described."""
+    """Differences from A, if the scenario is described by them."""
 
 
 def told(member: Member, first: Scenario) -> tuple[str, str]:
@@ -41,11 +41,11 @@ def told(member: Member, first: Scenario) -> tuple[str, str]:
             value, times, factor = in_sentence(words[0]).partition(" ×")
             return f"A with {value}{f' ({times.strip()}{factor})' if times else ''}", sentence_of(member.scenario)
         return "A with other numbers", ", ".join(words)
-    return name_of(member.scenario), " · ".join([sentence_of(member.scenario), *_edits(member.scenario)])
+    return name_of(member.scenario), " · ".join([sentence_of(member.scenario), *_describe_edits(member.scenario)])
 
 
-def _edits(scenario: Scenario) -> list[str]:
-    """What its model and system differ in from those whose names they have: "HBM bandwidth 3,072 → 6,144 GB/s"."""
+def _describe_edits(scenario: Scenario) -> list[str]:
+    """Return the edits of its model and system relative to the originals: "HBM bandwidth 3,072 → 6,144 GB/s"."""
     words = [*changes_in_words(scenario.model), *changes_in_words(scenario.system)]
     short = [shorten(each, _LONGEST_EDIT, placeholder=" …") for each in words[:_EDITS]]
     return [*short, counted(len(words) - _EDITS, "more edit")] if len(words) > _EDITS else short

@@ -1,4 +1,4 @@
-"""How far figures of a co-design study's designs may be off: what executions are told with elsewhere, for a mix too."""
+"""Error of figures of a co-design study's designs: the intervals of single executions, for a mix of models too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.validation.uncertainty import memory_interval_of
 __all__ = ["MOST_TOLD", "basis_of", "error_told", "optimum"]
 
 MOST_TOLD: Final = 60
-"""Designs of a table for which it is told: each needs its best execution."""
+"""Designs of a table with error intervals: each needs its best execution."""
 
 
 def optimum(found: Results, design: int, model: int) -> tuple[Scenario, dict[str, object]] | None:
@@ -49,12 +49,12 @@ def error_told(found: Results, design: int, quantity: Quantity, of: str) -> str:
         quantity: the figure.
         of: the mix, or the name of a model.
     """
-    return _told(found.study.key, tuple(each.weight for each in found.study.document.models), design, quantity.name, of,
-                 found, quantity)  # fmt: skip
+    return _error_words(found.study.key, tuple(each.weight for each in found.study.document.models), design,
+                        quantity.name, of, found, quantity)  # fmt: skip
 
 
 @remembered(entries=8_192)
-def _told(study: str, weights: tuple[float, ...], design: int, name: str, of: str, _found: Results,
+def _error_words(study: str, weights: tuple[float, ...], design: int, name: str, of: str, _found: Results,
           _quantity: Quantity) -> str:  # fmt: skip
     models = [model.name for model in _found.study.models]
     which = [models.index(of)] if of in models else range(len(models))
@@ -75,15 +75,15 @@ def _told(study: str, weights: tuple[float, ...], design: int, name: str, of: st
     if any(error is None for error in errors):
         return next((words for one in there if (words := beside(*one))), "")
     join: Callable[[list[float]], float] = max if "step" in rests_on else sum
-    took = [_seconds(_found, design, model, "step" in rests_on) for model in which]
+    took = [_time_weight(_found, design, model, "step" in rests_on) for model in which]
     known = [error.most for error in errors if error is not None]
     low = join([each * one.low for each, one in zip(took, known, strict=True)]) / join(took)
     high = join([each * one.high for each, one in zip(took, known, strict=True)]) / join(took)
     return span(low, high) if falls else span(1.0 / high, 1.0 / low)
 
 
-def _seconds(found: Results, design: int, model: int, step: bool) -> float:
-    """Time of a model's step [s], or what it adds to that of a token of the mix, in any unit."""
+def _time_weight(found: Results, design: int, model: int, step: bool) -> float:
+    """Return the time of a model's step [s], or its share of the time of a token of the mix, in any unit."""
     row = found.rows[found.rows["point"] == design * len(found.study.models) + model].iloc[0]
     if step:
         return float(row["batch_size"] / row["samples_per_s"])

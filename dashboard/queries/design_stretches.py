@@ -1,7 +1,7 @@
-"""Which designs of a co-design study are kept: stretches of its choices and figures, brushed in a chart or written.
+"""Narrowing of a co-design study's designs: stretches of its choices and figures, brushed in a chart or written.
 
-A stretch is the least and the most value that is kept, infinite where its end is open. Of a choice that is a word, a
-system or a datatype, it is about the place of the word in the study.
+A stretch is the least and the most value that is kept, infinite at an open end. For a choice that is a word, a system
+or a datatype, the values are places of the words in the study.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dashboard.words.numbers import plain
 from engine.codesign import Study
 from engine.executions.arrays import Flags, Floats
 
-__all__ = ["Stretches", "brushed", "in_link", "keeps", "linked", "places", "stretch_told", "words_of"]
+__all__ = ["Stretches", "brushed", "column_numbers", "in_link", "keeps", "linked", "stretch_told", "words_of"]
 
 Stretches = Mapping[str, tuple[float, float]]
 """Least and most value that is kept, by the name of a choice or a quantity."""
 
 _DIGITS: Final = 6
-"""Of an end that was brushed: finer than a brush is."""
+"""Digits of an end that was brushed: finer than a brush is."""
 _LINKED: Final = re.compile(r"([a-z0-9_]+):([-+.0-9e]*):([-+.0-9e]*)")
 
 
@@ -37,7 +37,7 @@ def words_of(study: Study) -> dict[str, list[str]]:
     return {"system": [system.name for system in study.systems], "datatype": list(study.document.datatypes)}
 
 
-def places(study: Study, column: pd.Series) -> Floats:
+def column_numbers(study: Study, column: pd.Series) -> Floats:
     """Returns a column of designs as numbers.
 
     Args:
@@ -59,7 +59,7 @@ def keeps(study: Study, designs: pd.DataFrame, stretches: Stretches) -> Flags:
     """
     kept: Flags = np.ones(len(designs), bool)
     for name, (least, most) in stretches.items():
-        values = places(study, designs[name])
+        values = column_numbers(study, designs[name])
         kept &= (values >= least) & (values <= most)
     return kept
 
@@ -77,7 +77,7 @@ def brushed(
         most: upper end of the brush.
         choice: whether it is a choice, whose stretches end at values that there are.
     """
-    values = places(study, column)
+    values = column_numbers(study, column)
     values = values[np.isfinite(values)]
     inside = values[(values >= least) & (values <= most)]
     if len(inside) in (0, len(values)):
@@ -113,11 +113,12 @@ def stretch_told(
 
 
 def linked(stretches: Stretches) -> str | None:
-    """Returns stretches as a part of a link; None where there are none.
+    """Returns stretches as a part of a link; None without any.
 
     Args:
         stretches: by names.
     """
+
     def end(value: float) -> str:
         return repr(value).removesuffix(".0").replace("e+", "e") if math.isfinite(value) else ""
 

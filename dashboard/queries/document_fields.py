@@ -1,4 +1,4 @@
-"""Every value of a model or system that a person reads or edits: where it is, what it is called, its unit, its help."""
+"""Every value of a model or system that a person reads or edits: its path, its label, its unit, its help."""
 
 from __future__ import annotations
 
@@ -105,18 +105,18 @@ def marks_of(thing: Model | System) -> dict[str, list[Mark]]:
 
 def system_fields(system: System) -> Iterator[Field]:
     """Yields the fields of a system."""
-    yield from _compute(system)
+    yield from _compute_fields(system)
     mode = "Whether computing and moving data within an operation overlap, so that the longer counts, or add up."
     yield Field("processing_mode", "Compute and memory traffic", "Compute", "", mode, "choice",
                 options=("roofline", "no_overlap"))  # fmt: skip
-    yield from _memory("mem1", "Memory, HBM", "HBM", "The memory beside each GPU.")
-    yield from _memory("mem2", "Memory, host", "Host memory", "The memory to offload to, per GPU; 0 for none.")
+    yield from _memory_fields("mem1", "Memory, HBM", "HBM", "The memory beside each GPU.")
+    yield from _memory_fields("mem2", "Memory, host", "Host memory", "The memory to offload to, per GPU; 0 for none.")
     for tier, name in enumerate(network_names(system)):
-        yield from _network(tier, f"Network: {name}" if name[:1].isupper() else name.capitalize())
-    yield from _facts(system)
+        yield from _network_fields(tier, f"Network: {name}" if name[:1].isupper() else name.capitalize())
+    yield from _fact_fields(system)
 
 
-def _compute(system: System) -> Iterator[Field]:
+def _compute_fields(system: System) -> Iterator[Field]:
     for name in system.matrix:
         told = choice_label("datatype", name)
         yield Field(f"matrix.{name}.tflops", f"Matrix peak, {told}", "Compute", "TFLOP/s",
@@ -131,7 +131,7 @@ def _compute(system: System) -> Iterator[Field]:
                     _REACHED, "table")  # fmt: skip
 
 
-def _memory(name: str, section: str, word: str, what: str) -> Iterator[Field]:
+def _memory_fields(name: str, section: str, word: str, what: str) -> Iterator[Field]:
     yield Field(f"{name}.capacity_gib", f"{word} capacity", section, "GiB", what)
     yield Field(f"{name}.bandwidth_gb_per_s", f"{word} bandwidth", section, "GB/s",
                 "Peak rate, for host memory that of the link per direction.")  # fmt: skip
@@ -139,7 +139,7 @@ def _memory(name: str, section: str, word: str, what: str) -> Iterator[Field]:
                 "How much of the bandwidth a transfer reaches: from this many MB on, this share.", "table")  # fmt: skip
 
 
-def _network(tier: int, section: str) -> Iterator[Field]:
+def _network_fields(tier: int, section: str) -> Iterator[Field]:
     path = f"networks.{tier}"
     yield Field(f"{path}.size", "GPUs within it", section, "",
                 "How many GPUs one such network links at equal rates.", "whole")  # fmt: skip
@@ -159,7 +159,7 @@ def _network(tier: int, section: str) -> Iterator[Field]:
                     f"{_VOLUME} None counts as 0.", optional=True)  # fmt: skip
 
 
-def _facts(system: System) -> Iterator[Field]:
+def _fact_fields(system: System) -> Iterator[Field]:
     if system.accelerator is None:
         return
     section = "Facts that the calculon cost model does not read"
@@ -211,8 +211,10 @@ _ARCHITECTURE: Final = {
     "full_attention_every": ("Full attention every", "layers", ""),
     "prediction_layers": ("Prediction layers", "", "Further blocks for multi-token prediction."),
     "trained_prediction_layers": (
-        "Prediction layers trained", "", "Of them, those that a training run trains: the calibrated cost model counts "
-        "each as a block, a projection and another pass of the head, on the last stage."
+        "Prediction layers trained",
+        "",
+        "Of them, those that a training run trains: the calibrated cost model counts "
+        "each as a block, a projection and another pass of the head, on the last stage.",
     ),
     "params_published_b": ("Parameters, published", "billion", ""),
     "params_active_published_b": ("Active parameters, published", "billion", ""),
@@ -266,7 +268,7 @@ def model_fields(model: Model) -> Iterator[Field]:
             continue  # a default that says nothing
         if value is not None:
             editable = free or f"architecture.{name}" not in MIRRORED.values()
-            yield Field(f"architecture.{name}", label, "Published architecture", unit, text, _kind(value),
+            yield Field(f"architecture.{name}", label, "Published architecture", unit, text, _kind_of_value(value),
                         editable=editable and not isinstance(value, str))  # fmt: skip
     for part, title in _PARTS.items():
         inner = getattr(architecture, part)
@@ -274,10 +276,10 @@ def model_fields(model: Model) -> Iterator[Field]:
             value = getattr(inner, name)
             if value is not None and not isinstance(value, tuple):
                 label, unit, text = _PART_FIELDS[f"{part}.{name}"]
-                yield Field(f"architecture.{part}.{name}", label, title, unit, text, _kind(value))
+                yield Field(f"architecture.{part}.{name}", label, title, unit, text, _kind_of_value(value))
 
 
-def _kind(value: object) -> Kind:
+def _kind_of_value(value: object) -> Kind:
     if isinstance(value, bool):
         return "switch"
     if isinstance(value, int):

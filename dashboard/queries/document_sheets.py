@@ -50,7 +50,10 @@ def sheet(thing: Model | System) -> str:
     parts = []
     for section, found in groupby(fields_of(thing), key=lambda field: field.section):
         said: set[Mark] = set()
-        rows = [_row(field, value_at(thing, field.path), _notes(marks.get(field.path, []), said)) for field in found]
+        rows = [
+            _row_markup(field, value_at(thing, field.path), _notes_markup(marks.get(field.path, []), said))
+            for field in found
+        ]
         parts.append(
             f'<table class="ss-sheet"><caption>{escape(section)}</caption><thead><tr><th>Value of</th><th>Value</th>'
             f"<th>Mark</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
@@ -58,7 +61,7 @@ def sheet(thing: Model | System) -> str:
     return "".join(parts)
 
 
-def _notes(marks: list[Mark], said: set[Mark]) -> str:
+def _notes_markup(marks: list[Mark], said: set[Mark]) -> str:
     """The marks of a row as HTML; what an earlier row of the section said is not said again."""
     notes = [
         f'<span class="ss-mark ss-mark-{mark.kind}">{_WORDS[mark.kind]}</span> '
@@ -69,7 +72,7 @@ def _notes(marks: list[Mark], said: set[Mark]) -> str:
     return "<br>".join(notes)
 
 
-def _row(field: Field, value: Any, notes: str) -> str:
+def _row_markup(field: Field, value: Any, notes: str) -> str:
     known = value is not None and field.unit and field.kind != "table"
     unit = f' <span class="ss-unit">{escape(field.unit)}</span>' if known else ""
     tooltip = f' title="{escape(field.help)}"' if field.help else ""
@@ -81,7 +84,7 @@ def _row(field: Field, value: Any, notes: str) -> str:
 
 
 def not_represented(thing: Model | System, cost_model: str) -> list[str]:
-    """Returns what of the real thing a cost model leaves out or changes, in sentences."""
+    """Returns sentences on the properties that a cost model leaves out or changes."""
     left_out = named(cost_model).left_out(thing)
     return [*left_out, *thing.notes] if isinstance(thing, Model) else [*thing.notes, *left_out]
 
@@ -106,13 +109,13 @@ def changes_in_words(thing: Model | System) -> list[str]:
         if field is None:
             found.append(f"{change.field} {change.old} → {change.new}")
             continue
-        old, new = (_read(field, value) for value in (change.old, change.new))
+        old, new = (_change_value(field, value) for value in (change.old, change.new))
         unit = f" {field.unit}" if field.unit and field.kind != "table" else ""
         found.append(f"{field.label} {old} → {new}{unit}")
     return found
 
 
-def _read(field: Field, value: Any) -> str:
+def _change_value(field: Field, value: Any) -> str:
     """A value of a change as the sheet prints it; tables are recorded as JSON text."""
     if field.kind == "table" and isinstance(value, str):
         try:

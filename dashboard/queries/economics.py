@@ -1,7 +1,7 @@
 """Figures that follow from a stored statistic by one factor: tokens per second, utilisation, training time, cost.
 
-Each is declared with its formula, so that no page states a number without saying what it is; the formulas themselves
-are those of `engine.economics`.
+Each is declared with its formula, so that no page shows a number without its definition; the formulas themselves are in
+`engine.economics`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ SHORT: Final = {
     "comm_exposed_share": "Exposed comm.",
 }
 
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """Something that executions can be ranked by."""
@@ -55,20 +56,19 @@ class Metric:
     key: str
     """Name in a link."""
     column: Column
-    """How it is called and written, and which direction is better."""
+    """Column of the figure: label, unit, and the better direction."""
     statistic: str
     """Statistic that it is computed from."""
     factor: float = 1.0
     """Value = factor · statistic."""
     formula: str = ""
     inverse: bool = False
-    """Whether value = factor ÷ statistic instead; what is better then turns round with it."""
+    """True if value = factor ÷ statistic instead; the better direction is then reversed."""
 
     @property
     def of_fastest(self) -> bool:
-        """Whether a cell shows the figure of its fastest execution: so with shares of the step, since whatever is slow
-        for other reasons has the least of them, and with figures of which neither more nor less is better in itself.
-        """
+        """True if a cell shows the figure of its fastest execution: for shares of the step, since an execution that is
+        slow for other reasons has the least of them, and for figures without a better direction."""
         return self.column in SHARES or by_name(self.statistic).better is None
 
     @property
@@ -103,7 +103,7 @@ def metrics(scenario: Scenario) -> dict[str, Metric]:
         *derived,
         *(Metric(column.name, column, column.name) for column in (*SHARES, *HEADLINE) if column.name != "sample_rate"),
     ]
-    return {metric.key: metric for metric in ordered(found)}
+    return {metric.key: metric for metric in order_metrics(found)}
 
 
 def told(scenario: Scenario, name: str, sample_rate: float) -> str:
@@ -136,7 +136,7 @@ def _unstored_of(cost_model: str) -> dict[str, Metric]:
     }
 
 
-def ordered(found: Iterable[Metric]) -> list[Metric]:
+def order_metrics(found: Iterable[Metric]) -> list[Metric]:
     """Returns the metrics offered first, then the others."""
     return sorted(found, key=lambda metric: QUICK.index(metric.key) if metric.key in QUICK else len(QUICK))
 

@@ -27,12 +27,12 @@ def evaluated(_exploration: Exploration, key: str, execution: int) -> dict[str, 
     """Returns one execution with all its statistics. key: of the exploration."""
     row = first_row(_exploration.evaluate_ids([execution]))
     if row["reason"] in _MEMORY:
-        row |= _figures(_exploration, row)
+        row |= _unbounded_statistics(_exploration, row)
     return row
 
 
 class Faster(NamedTuple):
-    """How many executions are faster than one, and the throughput of the best [samples/s]."""
+    """Number of executions that are faster than one, and the throughput of the best [samples/s]."""
 
     number: int
     best: float
@@ -40,8 +40,10 @@ class Faster(NamedTuple):
 
 @remembered(entries=64)
 def faster_than(_exploration: Exploration, key: str, rate: float) -> Faster:
-    """Returns how many executions have a higher throughput, by one query of what is stored. key: of the exploration.
-    rate: throughput of one that runs [samples/s]."""
+    """Returns the number of executions with a higher throughput, by one query of stored rows.
+
+    key: of the exploration. rate: throughput of a feasible execution [samples/s].
+    """
     best = _exploration.reductions.best("sample_rate")
     above = Condition("sample_rate", ">", rate * (1 + SAME_RATE))
     return Faster(_exploration.rows.count([above]), rate if best is None else best[1])
@@ -55,7 +57,7 @@ def several(exploration: Exploration, executions: Sequence[int]) -> dict[int, Ma
     return {int(row["id"]): {str(name): value for name, value in row.items()} for row in rows}
 
 
-def _figures(exploration: Exploration, row: Mapping[Any, Any]) -> dict[str, float]:
+def _unbounded_statistics(exploration: Exploration, row: Mapping[Any, Any]) -> dict[str, float]:
     """The statistics that an execution would have if memory were no limit, to show by how much it does not fit."""
     system = exploration.scenario.system
     tiers = {

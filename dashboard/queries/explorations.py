@@ -30,7 +30,7 @@ __all__ = [
 TABLE_ROWS: Final = 60
 BINS: Final = 48
 _NEAR: Final = 32
-"""Of so many executions the best one is looked at first."""
+"""Executions nearest to the best one that are looked at first."""
 
 _OF_CELLS: Final = {
     "tensor_par": "tensor_par", "pipeline_par": "pipeline_par", "data_par": "data_par", "batch_size": "batch_size",
@@ -50,7 +50,7 @@ CHOICES: Final = tuple(
 
 
 class Spread(NamedTuple):
-    """How the executions of a cell spread over step times."""
+    """Distribution of a cell's executions over step times."""
 
     counts: list[int]
     edges: list[float]
@@ -66,7 +66,7 @@ class Group(NamedTuple):
 
     title: str
     where: Where
-    """What they have in common."""
+    """Conditions that the executions share."""
     id: int
     """The best of them."""
     feasible: int
@@ -92,7 +92,7 @@ def in_cell(cell: tuple[int, int]) -> Where:
 
 
 def columns_of(exploration: Exploration, names: Sequence[str]) -> list[str]:
-    """Returns the id and those of these columns that executions of a scenario have."""
+    """Returns the id and the given columns that executions of a scenario have."""
     model = exploration.scenario.cost_model
     known = {column.name for column in (*SHARES, *fields_of(model), *statistics_of(model))}
     return ["id", *dict.fromkeys(name for name in names if name in known)]
@@ -102,8 +102,7 @@ def columns_of(exploration: Exploration, names: Sequence[str]) -> list[str]:
 def top_of(
     _exploration: Exploration, key: str, where: Where, rank: str, names: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """Returns the best executions by one statistic that meet conditions: their ids and those of the columns that there
-    are."""
+    """Returns the best executions by one statistic that meet conditions: their ids and the columns that exist."""
     wanted = columns_of(_exploration, names)
     return _exploration.rows.top(TABLE_ROWS, rank, where=where, names=wanted).to_pylist()  # type: ignore[no-any-return]
 
@@ -127,7 +126,7 @@ def spread_over(times: npt.NDArray[np.float64]) -> Spread:
 
 @remembered(entries=256)
 def span_of(_exploration: Exploration, key: str, name: str, where: Where = ()) -> tuple[float, float] | None:
-    """Returns lowest and highest finite value of a column among those that meet conditions."""
+    """Returns lowest and highest finite value of a column among executions that meet conditions."""
     return _exploration.rows.value_range(name, where=where)
 
 
@@ -189,7 +188,7 @@ def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where:
 
 @remembered(entries=64)
 def varying(_exploration: Exploration, key: str) -> dict[str, list[Any]]:
-    """Returns the values of every field that has more than one, those that the map hides first."""
+    """Returns the values of every field that has more than one; fields that the map hides first."""
     found = {name: options_of(_exploration, name) for name in (*CHOICES, *OF_THE_MAP)}
     return {name: options for name, options in found.items() if len(options) > 1}
 
@@ -230,8 +229,8 @@ def reasons_in_cell(exploration: Exploration, cell: tuple[int, int]) -> dict[str
 
 
 @remembered(entries=64)
-def _figures(_exploration: Exploration, key: str, statistic: str, ids: tuple[int, ...]) -> list[float]:
-    """A statistic of executions; NaN for an id that is none."""
+def _statistic_of_ids(_exploration: Exploration, key: str, statistic: str, ids: tuple[int, ...]) -> list[float]:
+    """Return a statistic of executions; NaN for a negative id."""
     known = [number for number in ids if number >= 0]
     found = _exploration.rows.fetch(known, [statistic])[statistic].to_pylist()
     values = dict(zip(known, found, strict=True))
@@ -244,7 +243,7 @@ def values_of(exploration: Exploration, metric: Metric, cells: pd.DataFrame) -> 
     statistic = cells["value"].astype(float)
     if metric.of_fastest:
         ids = tuple(cells["id"].fillna(-1).astype(int).tolist())
-        figures = _figures(exploration, exploration.key, metric.statistic, ids)
+        figures = _statistic_of_ids(exploration, exploration.key, metric.statistic, ids)
         statistic = pd.Series(figures, index=cells.index, dtype=float)
     return metric.of_column(statistic)
 
@@ -256,7 +255,7 @@ def cells_of(exploration: Exploration, metric: Metric) -> pd.DataFrame:
 
 
 @remembered(entries=32)
-def _needs(_exploration: Exploration, key: str) -> pd.DataFrame:
+def _memory_needs(_exploration: Exploration, key: str) -> pd.DataFrame:
     return needs_of(_exploration.scenario)
 
 
@@ -264,7 +263,7 @@ def least_demanding(exploration: Exploration, cell: tuple[int, int]) -> tuple[in
     """Returns (id, what would make it fit) of the execution of a cell that needs the least HBM; None where memory is
     not asked.
     """
-    needs = _needs(exploration, exploration.key)
+    needs = _memory_needs(exploration, exploration.key)
     here = needs[(needs["tensor_par"] == cell[0]) & (needs["pipeline_par"] == cell[1])]
     if not len(here):
         return None

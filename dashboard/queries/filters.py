@@ -24,10 +24,8 @@ from engine.store import Condition
 
 __all__ = ["FILTERABLE", "PATTERN", "Filter", "asked_of", "conditions", "derived_of", "parse", "text"]
 
-FILTERABLE: Final[dict[str, Column]] = {
-    column.name: column for column in (*STORED_OF_ANY, *SHARES)
-}
-"""The columns that a filter may be on at once: those that every stored row answers, whatever the cost model."""
+FILTERABLE: Final[dict[str, Column]] = {column.name: column for column in (*STORED_OF_ANY, *SHARES)}
+"""Columns that a filter can use at once: every stored row has them, with any cost model."""
 PATTERN: Final = re.compile(r"[\w.,:;+-]{0,2000}")
 """Everything that a filter in a link may consist of."""
 _MOST: Final = 24
@@ -47,9 +45,9 @@ class Filter:
     low: float | None = None
     high: float | None = None
     metric: Metric | None = None
-    """How the figure follows from a stored statistic; None for what is stored itself."""
+    """Derivation of the figure from a stored statistic; None for a stored figure."""
     networks: tuple[str, ...] = field(default=(), compare=False)
-    """What the networks of the system are called, innermost first, which words tell instead of their numbers."""
+    """Names of the system's networks, innermost first, which words use instead of their numbers."""
 
     @property
     def stored(self) -> str:
@@ -81,7 +79,7 @@ class Filter:
             return self.low, self.high
         factor, inverse = self.metric.factor, self.metric.inverse
         ends = (self.high, self.low) if inverse else (self.low, self.high)
-        turned = [None if end is None else _ratio(factor, end) if inverse else end / factor for end in ends]
+        turned = [None if end is None else _safe_ratio(factor, end) if inverse else end / factor for end in ends]
         return turned[0], turned[1]
 
     @property
@@ -119,9 +117,8 @@ def text(filters: Sequence[Filter]) -> str:
 
 
 def derived_of(scenario: Scenario) -> dict[str, Metric]:
-    """Returns the figures of a scenario that a filter may be on although they are not stored: those that follow from a
-    stored one, and those that have to be evaluated first.
-    """
+    """Returns the figures of a scenario that a filter can use although they are not stored: figures that follow from a
+    stored one, and figures that have to be evaluated first."""
     every = metrics(scenario) | unstored_metrics(scenario)
     return {name: metric for name, metric in every.items() if name not in FILTERABLE}
 
@@ -144,32 +141,32 @@ def parse(
         name, _, wanted = piece.partition(":")
         metric = derived.get(name)
         column = FILTERABLE.get(name) if metric is None else metric.column
-        found = _one(column, wanted) if column is not None else None
+        found = _read_filter(column, wanted) if column is not None else None
         if column is None:
             problems.append(f"There is no field or result {name[:40]!r} to filter by; the filter is left out.")
         elif found is None:
-            problems.append(f"The filter {piece[:60]!r} cannot be read; {_accepted(column)}. It is left out.")
+            problems.append(f"The filter {piece[:60]!r} cannot be read; {_accepted_words(column)}. It is left out.")
         else:
             filters[name] = replace(found, metric=metric, networks=networks)
     return list(filters.values()), problems
 
 
-def _accepted(column: Column) -> str:
+def _accepted_words(column: Column) -> str:
     if column.dtype == "bool":
         return f"{column.name} is on or off"
     if column.dtype == "str":
-        return f"{column.name} is one or more of {', '.join(_words(column))}"
+        return f"{column.name} is one or more of {', '.join(_column_words(column))}"
     return f"filters on {column.name} look like {column.name}:1..2" + (" or :1,2" if column.dtype == "int64" else "")
 
 
-def _words(column: Column) -> tuple[str, ...]:
+def _column_words(column: Column) -> tuple[str, ...]:
     return column.choices or tuple(DATATYPES)
 
 
-def _one(column: Column, wanted: str) -> Filter | None:
+def _read_filter(column: Column, wanted: str) -> Filter | None:
     span = _RANGE.fullmatch(wanted)
     if column.dtype in ("int64", "float64") and span is not None:
-        low, high = (_number(end) for end in span.groups())
+        low, high = (_read_number(end) for end in span.groups())
         if (low is None and high is None) or (span.group(1) and low is None) or (span.group(2) and high is None):
             return None
         return Filter(column, low=low, high=high)
@@ -178,7 +175,7 @@ def _one(column: Column, wanted: str) -> Filter | None:
     for part in parts:
         if column.dtype == "bool" and part in _SWITCH:
             values.append(_SWITCH[part])
-        elif column.dtype == "str" and part in _words(column):
+        elif column.dtype == "str" and part in _column_words(column):
             values.append(part)
         elif column.open is not None and (position := column.position(part)) >= 0:
             values.append(column.words[position])
@@ -189,12 +186,12 @@ def _one(column: Column, wanted: str) -> Filter | None:
     return Filter(column, tuple(dict.fromkeys(values)))
 
 
-def _ratio(factor: float, value: float) -> float:
+def _safe_ratio(factor: float, value: float) -> float:
     return factor / value if value else math.inf
 
 
-def _number(text_of_it: str) -> float | None:
-    """A finite number, None when there is none."""
+def _read_number(text_of_it: str) -> float | None:
+    """Return a finite number, or None for other text."""
     try:
         value = float(text_of_it)
     except ValueError:

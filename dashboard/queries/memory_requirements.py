@@ -1,4 +1,4 @@
-"""What would fit if: the least memory of every cell, and the change that brings its nearest execution in."""
+"""Least memory of every cell, and the change that makes its nearest execution fit."""
 
 from __future__ import annotations
 
@@ -28,26 +28,24 @@ REMEDIES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def needs_of(scenario: Scenario) -> pd.DataFrame:
-    """Returns the least tier-1 memory of every cell that memory alone decides about.
+    """Returns the least tier-1 memory of every cell that only memory can make infeasible.
 
     Columns: tensor_par, pipeline_par, data_par, need [bytes], id (of the least demanding execution), fits, and remedy:
-    what would make the cell fit besides more memory, empty where it fits or nothing else would. Cells
-    that do not fit come first, the nearest to fitting on top; then those that do, the most demanding first.
+    the change besides more memory that would make the cell fit, empty if it fits or no other change would. Cells that
+    do not fit come first, the nearest to fitting on top; then the others, the most demanding first.
     """
     capacity = scenario.system.mem1.capacity_gib * GIB
     needs = least_memory(scenario.space)
     needs["fits"] = needs["need"] <= capacity
-    lifted = {} if needs["fits"].all() else _lifted(scenario, capacity)
+    lifted = {} if needs["fits"].all() else _cells_without_limits(scenario, capacity)
     fitting = needs[needs["fits"]]
-    needs["remedy"] = [
-        "" if row["fits"] else _remedy(row, lifted, fitting) for row in needs.to_dict("records")
-    ]
+    needs["remedy"] = ["" if row["fits"] else _remedy_words(row, lifted, fitting) for row in needs.to_dict("records")]
     order = needs["need"].where(~needs["fits"], -needs["need"])
     result: pd.DataFrame = needs.assign(order=order).sort_values(["fits", "order", "tensor_par"], kind="stable")
     return result.drop(columns="order").reset_index(drop=True)
 
 
-def _lifted(scenario: Scenario, capacity: float) -> dict[str, set[tuple[int, int]]]:
+def _cells_without_limits(scenario: Scenario, capacity: float) -> dict[str, set[tuple[int, int]]]:
     """The cells that fit when a limit is lifted, by what that is called."""
     found: dict[str, set[tuple[int, int]]] = {}
     for words, fields in REMEDIES.items():
@@ -64,8 +62,9 @@ def _lifted(scenario: Scenario, capacity: float) -> dict[str, set[tuple[int, int
     return found
 
 
-def _remedy(row: Mapping[Any, Any], lifted: Mapping[str, set[tuple[int, int]]], fitting: pd.DataFrame) -> str:
-    """What would make a cell fit, in a few words: lifted limits first, then the next larger pipeline degree."""
+def _remedy_words(row: Mapping[Any, Any], lifted: Mapping[str, set[tuple[int, int]]], fitting: pd.DataFrame) -> str:
+    """Return the changes that make a cell fit, in a few words: lifted limits first, then the next larger pipeline
+    degree."""
     cell = (row["tensor_par"], row["pipeline_par"])
     words = [name for name, cells in lifted.items() if cell in cells][:2]
     words = [word for word in words if word != "offload and recompute" or len(words) == 1]

@@ -1,4 +1,4 @@
-"""How far a scenario in which nothing runs is from running, and the nearest changes that would help."""
+"""Shortfall of a scenario in which nothing runs, and the nearest changes that would help."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def how_far(exploration: Exploration) -> str:
     system, total = exploration.scenario.system, exploration.total
     if total == 0:
         return "**Nothing runs.** There is no way to divide the model among the GPUs."
-    short = _short(exploration)
+    short = _cells_short_of_memory(exploration)
     if not len(short):
         return (
             f"**Nothing runs.** None of the {count(total)} executions can, and more memory would not help: networks "
@@ -55,7 +55,7 @@ def how_far(exploration: Exploration) -> str:
     return said
 
 
-def _short(exploration: Exploration) -> pd.DataFrame:
+def _cells_short_of_memory(exploration: Exploration) -> pd.DataFrame:
     """The cells that lack nothing but memory, the nearest to fitting first."""
     cells = exploration.by_pair()
     found: pd.DataFrame = cells[cells["shortfall_bytes"].notna()].sort_values("shortfall_bytes", kind="stable")
@@ -63,9 +63,9 @@ def _short(exploration: Exploration) -> pd.DataFrame:
 
 
 def short_of(exploration: Exploration) -> str:
-    """Returns what the nearest execution lacks, such as "129 GiB of HBM and 311 GiB of host memory, 440 GiB in all";
-    empty where memory is not what is lacking."""
-    short = _short(exploration)
+    """Returns the shortfall of the nearest execution, such as "129 GiB of HBM and 311 GiB of host memory, 440 GiB in
+    all"; empty if memory is not the reason."""
+    short = _cells_short_of_memory(exploration)
     return lacking(short.iloc[0]) if len(short) else ""
 
 
@@ -79,7 +79,7 @@ def lacking(row: Mapping[Any, Any] | pd.Series[Any]) -> str:
 
 @remembered(entries=64)
 def ways(_scenario: Scenario, key: str) -> dict[str, dict[str, Any]]:
-    """Returns changes after which something fits: what they are called, and the arguments of `altered`.
+    """Returns changes after which something fits: their labels, and the arguments of `altered`.
 
     key: of the scenario.
     """
@@ -113,8 +113,8 @@ class Remedy(NamedTuple):
 
 @remembered(entries=64)
 def remedies(_scenario: Scenario, key: str) -> list[Remedy]:
-    """Returns the least of each parameter that alone would make something run, the smallest multiple of what there is
-    first.
+    """Returns the least value of each parameter that alone would make something run, the smallest multiple of its
+    present value first.
 
     More of either memory, or more GPUs. key: of the scenario.
     """
@@ -136,8 +136,7 @@ def remedies(_scenario: Scenario, key: str) -> list[Remedy]:
 
 
 def enough_processors(scenario: Scenario) -> int | None:
-    """Returns the smallest likely number of processors, of those that What-if draws, with which something fits; None
-    where there is none up to 64 times as many."""
+    """Returns the smallest of What-if's numbers of processors that fits; None up to 64 times as many."""
     most = min(_LARGEST_FACTOR * scenario.num_procs, LARGEST)
     likely = size_range(scenario, scenario.num_procs, most)
     return next((size for size in likely if size > scenario.num_procs and fits(scenario, num_procs=size)), None)

@@ -78,7 +78,7 @@ def grid_of(
 
     Args:
         stack: the model.
-        machine: what it runs on.
+        machine: the devices and their links.
         devices: a power of two.
         memory_limit: of a device [bytes].
         placed: whether weights are in place before the step; in R3 they are.

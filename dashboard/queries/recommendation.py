@@ -1,4 +1,4 @@
-"""Which execution to run rather than the fastest, as pages show it."""
+"""Recommended execution of an exploration, in the form that pages show."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from engine.recommendation import Contender, Terms, fit_of, mechanisms_of, recom
 from engine.recommendation.room import Fit
 from engine.validation.uncertainty import Interval, memory_interval_of
 
-__all__ = ["Advice", "advice", "fit", "memory_error"]
+__all__ = ["Advice", "advice", "fit_of_memory", "memory_error"]
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What is recommended: see `engine.recommendation.Recommendation`."""
+    """Recommended execution: see `engine.recommendation.Recommendation`."""
 
     execution: Mapping[str, Any] | None
     fastest: Mapping[str, Any] | None
@@ -35,10 +35,10 @@ class Advice:
 def advice(
     _exploration: Exploration, key: str, headroom: float | None = None, offload: bool = False, unmeasured: bool = False
 ) -> Advice:
-    """Returns what is recommended of an exploration.
+    """Returns the recommendation for an exploration.
 
-    key: of the exploration. headroom: share of the predicted memory to keep free, of measured runs where None. offload,
-    unmeasured: what may be recommended.
+    key: of the exploration. headroom: share of the predicted memory to keep free; None: the error of measured runs.
+    offload, unmeasured: whether executions that offload, or rest on something never measured, may be recommended.
     """
     found = recommend(_exploration, headroom=headroom, offload=offload, unmeasured=unmeasured)
     mechanisms = () if found.execution is None else tuple(mechanisms_of(found.execution).values())
@@ -49,13 +49,13 @@ def advice(
 
 
 def memory_error(scenario: Scenario) -> Interval | None:
-    """Returns how far predicted memory may be off, as factors on it; None where no measured run tells."""
+    """Returns the error of predicted memory, as factors on it; None without measured runs."""
     return memory_interval_of(scenario)
 
 
-def fit(scenario: Scenario, needed: float, *, second: bool = False) -> Fit:
-    """Returns whether predicted memory [bytes] fits, given how far it may be off; where no measured run tells, whether
-    it is at most the capacity.
+def fit_of_memory(scenario: Scenario, needed: float, *, second: bool = False) -> Fit:
+    """Returns whether predicted memory [bytes] fits, given its error; without measured runs, whether it is at most the
+    capacity.
 
     second: whether it is of the second tier.
     """

@@ -1,4 +1,4 @@
-"""What differs between scenarios, field by field, in words: the numbers that results depend on, not the prose."""
+"""Differences between scenarios, field by field, in words: the numbers that results depend on, not the prose."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def differences(scenarios: Sequence[Scenario]) -> list[tuple[str, str, list[str]
     """Returns (group, field, value in each scenario) of every field that is not the same in all, the most telling
     first."""
     exact = all(cost_model_of(scenario).flop_recipe == "block" for scenario in scenarios)
-    networks = _networks(scenarios)
-    tables = [dict(_fields(scenario, exact, networks)) for scenario in scenarios]
+    networks = _network_labels(scenarios)
+    tables = [dict(_labelled_fields(scenario, exact, networks)) for scenario in scenarios]
     names = list(dict.fromkeys(name for table in tables for name in table))
     order = {group: index for index, group in enumerate(("Run", "Model", "System", "Limits"))}
     found = []
@@ -65,8 +65,8 @@ def differences(scenarios: Sequence[Scenario]) -> list[tuple[str, str, list[str]
     return sorted(found, key=lambda row: order[row[0]])
 
 
-def _networks(scenarios: Sequence[Scenario]) -> list[str]:
-    """What the networks are called, innermost first: by every name where systems call theirs differently."""
+def _network_labels(scenarios: Sequence[Scenario]) -> list[str]:
+    """Return the names of the networks, innermost first; all names if systems name theirs differently."""
     names = (hardware.network_names(scenario.system) for scenario in scenarios)
     return [_first_large(" / ".join(dict.fromkeys(filter(None, tier)))) for tier in zip_longest(*names)]
 
@@ -75,7 +75,7 @@ def _first_large(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _fields(scenario: Scenario, exact: bool, networks: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
+def _labelled_fields(scenario: Scenario, exact: bool, networks: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
     """((group, field), value) of everything that results depend on. exact: whether all compared know a model
     by the six numbers of its block alone. networks: what the networks are called."""
     model, system = scenario.model, scenario.system
@@ -88,46 +88,46 @@ def _fields(scenario: Scenario, exact: bool, networks: Sequence[str]) -> Iterato
     if scenario.calibration is not None:
         yield ("Run", "Calibration"), scenario.calibration.name
     yield ("Run", "Executions"), f"{scenario.space.total:,}"
-    yield ("Model", _MODEL["seq_size"]), _told(model.seq_size)
+    yield ("Model", _MODEL["seq_size"]), _value_words(model.seq_size)
     if model.block is not None and (exact or model.architecture is None):
         for key, value in models.to_calculon(model).items():
-            yield ("Model", _MODEL.get(key, key)), _told(value)
+            yield ("Model", _MODEL.get(key, key)), _value_words(value)
     else:
-        for path, value in _leaves(models.to_document(model)["architecture"]):
+        for path, value in _document_leaves(models.to_document(model)["architecture"]):
             if path not in _SILENT:
-                yield ("Model", _ARCHITECTURE.get(path, _words(path))), _told(value)
+                yield ("Model", _ARCHITECTURE.get(path, _path_label(path))), _value_words(value)
     document = hardware.to_document(system)
     physics = {key: document[key] for key in ("matrix", "vector", "mem1", "mem2", "processing_mode", "networks")}
-    for path, value in _leaves(physics):
-        label = _label(path, scenario.datatype, networks)
+    for path, value in _document_leaves(physics):
+        label = _system_label(path, scenario.datatype, networks)
         if label:
-            yield ("System", label), _told(value * 1e6 if path.endswith("latency_s") else value)
+            yield ("System", label), _value_words(value * 1e6 if path.endswith("latency_s") else value)
     if not exact and system.accelerator is not None and system.accelerator.tdp_w:
-        yield ("System", "Design power, W"), _told(system.accelerator.tdp_w)
+        yield ("System", "Design power, W"), _value_words(system.accelerator.tdp_w)
     for name, limit in scenario.limits.items():
         label = by_name(name).label if name != "uneven_pipelines" else "Uneven pipelines"
         yield ("Limits", label), _told_limit(name, limit, scenario.system)
 
 
-def _words(path: str) -> str:
+def _path_label(path: str) -> str:
     """A path into a document as a label: "latent_attention.kv_rank" becomes "Latent attention, kv rank"."""
     return path.replace("_", " ").replace(".", ", ").capitalize()
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _document_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every value of a document by its path; tables of efficiency as one."""
     if isinstance(value, Mapping):
         for key, child in value.items():
-            yield from _leaves(child, f"{path}.{key}".lstrip("."))
+            yield from _document_leaves(child, f"{path}.{key}".lstrip("."))
     elif isinstance(value, list) and value and isinstance(value[0], Mapping):
         for index, child in enumerate(value):
-            yield from _leaves(child, f"{path}.{index}")
+            yield from _document_leaves(child, f"{path}.{index}")
     else:
         yield path, value
 
 
-def _label(path: str, datatype: str, networks: Sequence[str]) -> str:
-    """What a field of the system is called; empty for rates of datatypes that are not used."""
+def _system_label(path: str, datatype: str, networks: Sequence[str]) -> str:
+    """Return the label of a field of the system; empty for rates of unused datatypes."""
     if path in _MEMORY:
         return _MEMORY[path]
     engine = _ENGINE.fullmatch(path)
@@ -143,7 +143,7 @@ def _label(path: str, datatype: str, networks: Sequence[str]) -> str:
     return path
 
 
-def _told(value: Any) -> str:
+def _value_words(value: Any) -> str:
     if value is None:
         return "0"
     if isinstance(value, bool):
@@ -161,4 +161,4 @@ def _told_limit(name: str, limit: Any, system: hardware.System) -> str:
     values = limit if isinstance(limit, list) else [limit]
     if name != "uneven_pipelines" and by_name(name).of_network:
         return ", ".join(choice_label(name, value, hardware.network_names(system)) for value in values)
-    return ", ".join(_told(value) for value in values)
+    return ", ".join(_value_words(value) for value in values)

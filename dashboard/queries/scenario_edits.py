@@ -1,4 +1,4 @@
-"""A scenario with something changed and everything else kept: which cost model goes along, and what of the limits."""
+"""A scenario with some changes and everything else kept: the rules for its cost model and its limits."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def altered(
     cost_model: str | None = None,
     calibration: Calibration | str | None = _KEPT,
 ) -> Scenario:
-    """Returns the scenario with what is given in place of what it has.
+    """Returns the scenario with the given changes.
 
-    Unless one is asked for, the cost model stays; where it is the one that the old system's figures are meant for, it
-    becomes the one of the new system, and a model that it cannot compute takes the first that can. Limits on fields
-    that the cost model lacks go. A calibration stays with cost models that take one, and goes when the system gets
-    another accelerator than the one it was fitted for.
+    Unless one is given, the cost model stays; if it is the default of the old system, it becomes the default of the new
+    system, and a model that it cannot compute takes the first that can. Limits on fields that the cost model lacks are
+    dropped. A calibration stays with cost models that take one, and is dropped when the system gets another accelerator
+    than the one it was fitted for.
 
-    Raises what `Scenario.of` raises.
+    Raises the exceptions of `Scenario.of`.
     """
     model, system = model or scenario.model, system or scenario.system
     if cost_model is None:

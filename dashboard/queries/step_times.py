@@ -1,4 +1,4 @@
-"""Where the time of a step goes, in words: of one execution, and of one against another."""
+"""Time of a step in words: of one execution, and of one against another."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Which execution stands for the best where several tie exactly: the plainest of them.
+"""Choice among exact ties for the best execution: the plainest of them.
 
 Many choices change nothing once something else hides their cost, so the highest throughput is often reached by several
-executions to the last bit. Of those the one that asks for least machinery is shown: the fewest things offloaded, then
-nothing that relies on overlap, then no recompute, no repeated gather, no sharding, the least interleaving, and the
-innermost networks. The engine keeps its own rule, the first enumerated; both lie in the same cell of the map.
+executions to the last bit. Among them the one with the least machinery is shown: the fewest offloads, then nothing that
+relies on overlap, then no recompute, no repeated gather, no sharding, the least interleaving, and the innermost
+networks. The engine keeps its own rule, the first enumerated; both lie in the same cell of the map.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from engine.store import Condition
 __all__ = ["Tie", "best_of", "plainest", "plainest_of_cells", "ties_of_best"]
 
 _MOST: Final = 50_000
-"""Executions among which those that stand for all cells are looked for at once. Where a time is zero for half of a
-space that would take seconds; then the cells are looked at one by one."""
+"""Most tied executions that are searched at once for all cells. If a time is zero for half of a space, that would take
+seconds; then the cells are searched one by one."""
 
 
 class Tie(NamedTuple):
@@ -44,7 +44,7 @@ def plainest(exploration: Exploration, key: str, execution: int, statistic: str,
         known = _of_cells(exploration, key, statistic).get(execution)
         if known is not None and where in ((), in_cell(known.cell)):
             return Tie(known.id, known.here if where else known.everywhere)
-    return _searched(exploration, key, execution, statistic, where)
+    return _search_tie(exploration, key, execution, statistic, where)
 
 
 def plainest_of_cells(exploration: Exploration, key: str, statistic: str) -> list[int]:
@@ -56,7 +56,7 @@ def plainest_of_cells(exploration: Exploration, key: str, statistic: str) -> lis
 
 
 class _Known(NamedTuple):
-    """What stands for the best of a cell."""
+    """The plainest best execution of a cell."""
 
     id: int
     cell: tuple[int, int]
@@ -68,7 +68,7 @@ class _Known(NamedTuple):
 
 @remembered(entries=128)
 def _of_cells(_exploration: Exploration, key: str, statistic: str) -> dict[int, _Known]:
-    """What stands for the best executions of the cells, by their ids: those that are asked for at every click."""
+    """Return the plainest best execution of each cell, by the id of the first one: every click asks for them."""
     bests = _exploration.by_cell(statistic).dropna(subset="value")
     if not len(bests):
         return {}
@@ -95,7 +95,7 @@ def _of_cells(_exploration: Exploration, key: str, statistic: str) -> dict[int, 
 
 
 @remembered(entries=1_024)
-def _searched(_exploration: Exploration, key: str, execution: int, statistic: str, where: Where) -> Tie:
+def _search_tie(_exploration: Exploration, key: str, execution: int, statistic: str, where: Where) -> Tie:
     """See `plainest`."""
     rows = _exploration.rows
     row = rows.fetch([execution], [*CELL, statistic]).to_pylist()[0]

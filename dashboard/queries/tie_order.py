@@ -45,11 +45,14 @@ def plainest_of(executions: pd.DataFrame) -> int:
 
 def from_plain(table: pa.Table, groups: Iterable[npt.NDArray[Any]] = ()) -> npt.NDArray[np.intp]:
     """Positions that sort executions from plain to involved, within groups if there are any."""
-    ranks = [np.sum([table[name].to_numpy() for name in OFFLOADS], axis=0), *(_rank(table, name) for name in _ORDER)]
+    ranks = [
+        np.sum([table[name].to_numpy() for name in OFFLOADS], axis=0),
+        *(_rank_values(table, name) for name in _ORDER),
+    ]
     return np.lexsort((table["id"].to_numpy(), *reversed(ranks), *reversed(list(groups))))
 
 
-def _rank(table: pa.Table, name: str) -> npt.NDArray[Any]:
+def _rank_values(table: pa.Table, name: str) -> npt.NDArray[Any]:
     """The values of a field as numbers that grow from plain to involved."""
     options = _ORDER[name]
     if not options:

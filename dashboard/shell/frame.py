@@ -67,7 +67,7 @@ def open_page(static: Path, page: Any) -> Above:
     st.html(stylesheet() + styles())
     entry = registry.page(page.url_path)
     with st.container(key="unseen"):
-        st.html(_behaviour(), unsafe_allow_javascript=True)
+        st.html(_behaviour_script(), unsafe_allow_javascript=True)
         st.html(page_head(entry.title) + marked_in_navigation(entry.title, list(sections()).index(entry.group)))
         window.watch()
     if page_links.exists("guide") and entry.name != "guide":
@@ -81,7 +81,7 @@ def open_page(static: Path, page: Any) -> Above:
     place = sentence.show() if entry.about_scenario else None
     state.selected_cell(), state.selected_id()  # so that what is wrong with them is known
     remarks = st.empty()
-    told = _tell(remarks, ())
+    told = _show_problems(remarks, ())
     warned = tuple(explorations().warnings)
     for warning in warned:
         st.warning(literal(warning), icon=":material/cloud_off:")
@@ -92,13 +92,13 @@ def close_page(above: Above) -> None:
     """Draws what is known only when a page has run."""
     if above.size is not None:
         sentence.tell_size(above.size)
-    _tell(above.remarks, above.told)
+    _show_problems(above.remarks, above.told)
     for warning in explorations().warnings:
         if warning not in above.warned:  # it came with this run, such as of a result that could not be stored
             st.toast(literal(warning), icon=":material/cloud_off:")
 
 
-def _tell(place: Place, told: tuple[str, ...]) -> tuple[str, ...]:
+def _show_problems(place: Place, told: tuple[str, ...]) -> tuple[str, ...]:
     """Says in one box what a link asked for and did not get; returns the sentences."""
     found = state.problems()
     if found and found != told:
@@ -107,7 +107,7 @@ def _tell(place: Place, told: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @cache
-def _behaviour() -> str:
+def _behaviour_script() -> str:
     """The script of the pages as an element."""
     told = json.dumps({"script": front_end.SCRIPT, "library": plotly_figures.address()})
     return f"<script>{(Path(__file__).parent / 'behaviour.js').read_text(encoding='utf-8').rstrip()}({told});</script>"

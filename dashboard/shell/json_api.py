@@ -63,7 +63,7 @@ _REFUSALS: Final[Mapping[int, str]] = {
 }
 
 
-class Refused(Exception):  # noqa: N818 - reads as a sentence where it is raised
+class ApiRefusal(Exception):  # noqa: N818 - reads as a sentence where it is raised
     """A request that is not answered: status and sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -85,8 +85,8 @@ class JsonApi:
         """Answers which verbs there are."""
         try:
             self._admit(request)
-        except Refused as refused:
-            return _refusal(refused)
+        except ApiRefusal as refused:
+            return _refusal_response(refused)
         verbs = [{"name": each.name, "title": each.title, "about": each.about} for each in VERBS.values()]
         return JSONResponse({"verbs": verbs, "described_by": "api/openapi.json"}, headers=HEADERS)
 
@@ -94,8 +94,8 @@ class JsonApi:
         """Answers what verbs take and return, as OpenAPI."""
         try:
             self._admit(request)
-        except Refused as refused:
-            return _refusal(refused)
+        except ApiRefusal as refused:
+            return _refusal_response(refused)
         return JSONResponse(description(), headers=HEADERS)
 
     async def ask(self, request: Request) -> Response:
@@ -104,7 +104,7 @@ class JsonApi:
             self._admit(request)
             verb = str(request.path_params["verb"])
             if verb not in VERBS:
-                raise Refused(404, f"There is no verb {verb[:60]!r}; there are {', '.join(VERBS)}.")
+                raise ApiRefusal(404, f"There is no verb {verb[:60]!r}; there are {', '.join(VERBS)}.")
             question = await self._question(request)
             asker = asker_of(request.scope)
             await self._take_turn(request, asker)
@@ -113,32 +113,32 @@ class JsonApi:
             finally:
                 self._turns.end(asker)
             return JSONResponse(answer, headers=HEADERS)
-        except Refused as refused:
-            return _refusal(refused)
+        except ApiRefusal as refused:
+            return _refusal_response(refused)
 
     def _admit(self, request: Request) -> None:
-        """Raises `Refused` for whoever is not to be answered."""
+        """Raises `ApiRefusal` for whoever is not to be answered."""
         if self._token:
             kind, _, given = request.headers.get("authorization", "").partition(" ")
             if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
-                raise Refused(401, "The API wants the header Authorization: Bearer with the token of this server.")
+                raise ApiRefusal(401, "The API wants the header Authorization: Bearer with the token of this server.")
         elif _asks_for_login():
-            raise Refused(403, "This server asks for a login; the API needs a token, set by SHARDSCAPE_API_TOKEN.")
+            raise ApiRefusal(403, "This server asks for a login; the API needs a token, set by SHARDSCAPE_API_TOKEN.")
         elif not _is_called(request.url.hostname):
-            raise Refused(
+            raise ApiRefusal(
                 403, "The API answers at addresses, and at names in server.allowedHosts; ask there, or with a token."
             )
         site = request.headers.get("sec-fetch-site", "none")
         if site not in ("none", "same-origin"):
-            raise Refused(403, "The API does not answer pages of other sites.")
+            raise ApiRefusal(403, "The API does not answer pages of other sites.")
 
     async def _question(self, request: Request) -> object:
         """The question in a request."""
         # A page of another site cannot send this type without being allowed to, which it is not.
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Refused(415, "A question is sent with Content-Type: application/json.")
+            raise ApiRefusal(415, "A question is sent with Content-Type: application/json.")
         most = self.answerer.bounds.document_bytes
-        too_large = Refused(413, f"The question has more than {most:,} bytes, the most that are read.")
+        too_large = ApiRefusal(413, f"The question has more than {most:,} bytes, the most that are read.")
         stated = request.headers.get("content-length", "0")
         if stated.isdecimal() and (len(stated) > 18 or int(stated) > most):
             raise too_large
@@ -149,25 +149,25 @@ class JsonApi:
                 if len(content) > most:
                     raise too_large
         except ClientDisconnect:
-            raise Refused(400, "The question ended before it was whole.") from None
+            raise ApiRefusal(400, "The question ended before it was whole.") from None
         try:
             return parse_json(bytes(content), "The question", "question", DocumentError)
         except DocumentError as problem:
-            raise Refused(400, str(problem)) from None
+            raise ApiRefusal(400, str(problem)) from None
 
     async def _take_turn(self, request: Request, asker: str) -> None:
-        """Waits until the asker has a turn, which has to be given back. Raises `Refused`."""
+        """Waits until the asker has a turn, which has to be given back. Raises `ApiRefusal`."""
         try:
             turn = self._turns.ask(asker)
         except TooManyQuestions as problem:
-            raise Refused(429 if problem.of_one else 503, str(problem)) from None
+            raise ApiRefusal(429 if problem.of_one else 503, str(problem)) from None
         latest = time.monotonic() + PATIENCE
         try:
             while not (await asyncio.wait([turn], timeout=POLL))[0]:
                 if is_stopping() or await request.is_disconnected():
-                    raise Refused(503, "The server is being stopped, or nobody waits any more.")
+                    raise ApiRefusal(503, "The server is being stopped, or nobody waits any more.")
                 if time.monotonic() > latest:
-                    raise Refused(503, "Other questions are being answered; ask again when one is done.")
+                    raise ApiRefusal(503, "Other questions are being answered; ask again when one is done.")
         except BaseException:
             if turn.done():
                 self._turns.end(asker)
@@ -188,14 +188,14 @@ class JsonApi:
                     gone.set()
             return await asked
         except Busy as problem:
-            raise Refused(503, str(problem)) from None
+            raise ApiRefusal(503, str(problem)) from None
         except QuestionError as problem:
-            raise Refused(400, str(problem)) from None
+            raise ApiRefusal(400, str(problem)) from None
         except ExplorationCancelled:
-            raise Refused(503, "The server is being stopped, or nobody waits any more.") from None
+            raise ApiRefusal(503, "The server is being stopped, or nobody waits any more.") from None
         except (Failed, OSError, RuntimeError) as fault:
             LOG.error("%s failed: %s", verb, fault)
-            raise Refused(500, _FAILED) from None
+            raise ApiRefusal(500, _FAILED) from None
         finally:
             gone.set()
 
@@ -217,7 +217,7 @@ def description() -> dict[str, Any]:
     wanted = [(each, "validation") for verb in VERBS.values() for each in (verb.asks, verb.answers)]
     places, schemas = models_json_schema(wanted, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     refusal = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
-    refused = {str(status): _described(told, refusal) for status, told in _REFUSALS.items()}
+    refused = {str(status): _describe_response(told, refusal) for status, told in _REFUSALS.items()}
     paths = {}
     for verb in VERBS.values():
         takes, returns = places[verb.asks, "validation"], places[verb.answers, "validation"]
@@ -225,7 +225,7 @@ def description() -> dict[str, Any]:
             "post": {
                 "operationId": verb.name, "summary": verb.title, "description": verb.about,
                 "requestBody": {"required": True, "content": {"application/json": {"schema": takes}}},
-                "responses": {"200": _described("The answer.", returns), **refused},
+                "responses": {"200": _describe_response("The answer.", returns), **refused},
             }
         }  # fmt: skip
     return {
@@ -262,11 +262,11 @@ def _in_thread(function: Callable[[], dict[str, Any]]) -> asyncio.Future[dict[st
     return found
 
 
-def _described(told: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_response(told: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": told, "content": {"application/json": {"schema": schema}}}
 
 
-def _refusal(refused: Refused) -> Response:
+def _refusal_response(refused: ApiRefusal) -> Response:
     later = {"Retry-After": "5"}
     more = {401: {"WWW-Authenticate": "Bearer"}, 429: later, 503: later}.get(refused.status, {})
     return JSONResponse({"error": str(refused)}, refused.status, headers={**HEADERS, **more})

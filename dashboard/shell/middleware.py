@@ -70,15 +70,15 @@ def _may_open_session(headers: Headers) -> bool:
     origin = headers.get("origin")
     if origin is None or not st.get_option("server.enableCORS"):
         return True
-    place = _place(origin)
+    place = _origin_parts(origin)
     if place is None:
         return False
     own = headers.get("host", "")
     listed = [str(each).strip() for each in st.get_option("server.corsAllowedOrigins") or ()]
-    return place in {_place(each if "://" in each else f"{place[0]}://{each}") for each in (own, *listed)}
+    return place in {_origin_parts(each if "://" in each else f"{place[0]}://{each}") for each in (own, *listed)}
 
 
-def _place(origin: str) -> tuple[str, str, int] | None:
+def _origin_parts(origin: str) -> tuple[str, str, int] | None:
     """Return scheme, host and port of an origin; None for what has none."""
     try:
         parsed = urlsplit(origin)
@@ -107,11 +107,11 @@ async def greeting(_: object) -> AsyncIterator[None]:
     if not st.get_option("server.headless"):
         Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     # No daemon: a thread that the interpreter's end finds within the store's own code would abort the process.
-    Thread(target=_prepare, name="prepare").start()
+    Thread(target=_prepare_server, name="prepare").start()
     yield
 
 
-def _prepare() -> None:
+def _prepare_server() -> None:
     # Imported here: what pages remember needs a server that runs. Whoever comes first need not wait for it.
     from dashboard.jobs.server import server
     from dashboard.link.scenario_parameters import read_scenario

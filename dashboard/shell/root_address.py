@@ -19,10 +19,10 @@ __all__ = ["routes"]
 def routes() -> list[Route]:
     """Returns what the server answers beside the pages, below the path that it is told to be at."""
     base = "/".join(("", *filter(None, str(st.get_option("server.baseUrlPath")).split("/"))))
-    return [Route(f"{base}/{START}", _root), Route(f"{base}/{START}/", _root_above)]
+    return [Route(f"{base}/{START}", _redirect_to_root), Route(f"{base}/{START}/", _root_above)]
 
 
-def _root(request: Request) -> RedirectResponse:
+def _redirect_to_root(request: Request) -> RedirectResponse:
     # Relative, so that it holds below any path a proxy may add.
     return RedirectResponse(f"./?{request.url.query}" if request.url.query else "./")
 

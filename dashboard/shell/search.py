@@ -18,13 +18,13 @@ from dashboard.widgets.window import is_narrow
 from dashboard.words import glossary
 from dashboard.words.scenarios import system_name
 
-__all__ = ["Found", "everything", "opener"]
+__all__ = ["SearchTarget", "everything", "opener"]
 
 SHORTCUT: Final = "Ctrl+K"
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchTarget:
     """Something that can be gone to: what it is, its name, what it means, and the page with its parameters."""
 
     kind: str
@@ -40,25 +40,33 @@ class Found:
         return f"{self.name} · {self.kind}"
 
 
-def everything() -> list[Found]:
+def everything() -> list[SearchTarget]:
     """Returns everything that can be searched for: pages first, then scenarios, chapters, terms, models, systems."""
-    found = [Found("page", page.title, page.name) for page in PAGES]
+    found = [SearchTarget("page", page.title, page.name) for page in PAGES]
     for saved in user_files().saved():
         scenario = saved.scenario
-        found.append(Found("saved scenario", saved.title, page_links.START,
-                           change=lambda scenario=scenario: state.open_scenario(scenario, {})))  # type: ignore[misc]
-    found += [Found("co-design study", study.title, "codesign", kept_parameters(study.ident))
+        found.append(
+            SearchTarget(
+                "saved scenario",
+                saved.title,
+                page_links.START,
+                change=lambda scenario=scenario: state.open_scenario(scenario, {}),
+            )
+        )  # type: ignore[misc]
+    found += [SearchTarget("co-design study", study.title, "codesign", kept_parameters(study.ident))
               for study in user_files().studies()]  # fmt: skip
-    found += [Found("chapter of the guide", chapter(name).title, "guide", {"chapter": name}) for name in CHAPTERS]
+    found += [
+        SearchTarget("chapter of the guide", chapter(name).title, "guide", {"chapter": name}) for name in CHAPTERS
+    ]
     for word, short, _ in glossary.words(state.current_scenario()):
-        found.append(Found("term", f"{word} ({short})" if short else word, "guide", {"chapter": "glossary"}))
+        found.append(SearchTarget("term", f"{word} ({short})" if short else word, "guide", {"chapter": "glossary"}))
     for name in usable_models():
         model = model_of(name)
         family = "" if model.title.startswith(model.family) else f", {model.family}"
-        found.append(Found(f"model{family}", model.title or name, "library",
+        found.append(SearchTarget(f"model{family}", model.title or name, "library",
                            {"library_kind": "models", "library_item": name}))  # fmt: skip
     for name in systems():
-        found.append(Found("system", system_name(system_of(name)), "library",
+        found.append(SearchTarget("system", system_name(system_of(name)), "library",
                            {"library_kind": "systems", "library_item": name}))  # fmt: skip
     return found
 
@@ -70,11 +78,11 @@ def opener() -> None:
         if st.button(":material/search:" if narrow else "Search", icon=None if narrow else ":material/search:",
                      type="tertiary", key="search_open", shortcut=None if narrow else SHORTCUT,
                      help="Search pages, models, systems, terms, saved scenarios"):  # fmt: skip
-            _dialog()
+            _show_search_dialog()
 
 
 @st.dialog("Search")
-def _dialog() -> None:
+def _show_search_dialog() -> None:
     found = everything()
     chosen = st.selectbox(
         "Pages, chapters, terms, models, systems, saved scenarios and studies", range(len(found)), None,

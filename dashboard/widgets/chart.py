@@ -1,7 +1,7 @@
-"""Charts in a page: drawn in place by a component, where Streamlit's own would make each anew whenever it changes.
+"""Charts in a page, updated in place by a component; Streamlit's own chart would be created again at every change.
 
 Streamlit takes a Plotly chart with another figure for another element. Here it is the same as long as its key is: the
-browser changes what differs, and zoom, focus and scrolling stay. Figures arrive as Plotly writes them, arrays as bytes.
+browser changes the differences, and zoom, focus and scrolling stay. Figures arrive in Plotly's JSON, arrays as bytes.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def show(
     Args:
         chart: figure and sentence.
         key: of the element, unlike all others of the page.
-        on_click: what happens when a mark is clicked, which `clicked` tells; charts do not answer where None.
-        config: options of Plotly beside those that all charts have.
-        on_brush: what happens when a stretch of an axis of parallel coordinates is brushed or taken back, or a box is
-            drawn over a plot, which `brushed` tells.
-        brushes: what a box drawn over the plot is about, such as {"x": "usd"}; none can be drawn where it is empty.
+        on_click: called when a mark is clicked, which `clicked` returns; charts ignore clicks if None.
+        config: options of Plotly in addition to those common to all charts.
+        on_brush: called when a stretch of an axis of parallel coordinates is brushed or reset, or a box is drawn over a
+            plot, which `brushed` returns.
+        brushes: quantities of a box drawn over the plot, such as {"x": "usd"}; empty: no box can be drawn.
     """
     drawing = stacked(chart.drawing) if chart.rows and is_narrow() else chart.drawing
     if brushes:
@@ -52,8 +52,8 @@ def show(
         "brushes": None if on_brush is None else dict(brushes or {}), "script": front_end.SCRIPT,
         "library": plotly_figures.address(each["type"] for each in drawing.traces),
     }  # fmt: skip
-    _CHART(key=key, data=told, height="content", on_clicked_change=on_click or _nothing,
-           on_brushed_change=on_brush or _nothing)  # fmt: skip
+    _CHART(key=key, data=told, height="content", on_clicked_change=on_click or _do_nothing,
+           on_brushed_change=on_brush or _do_nothing)  # fmt: skip
 
 
 def clicked(key: str) -> list[Any]:
@@ -67,8 +67,7 @@ def clicked(key: str) -> list[Any]:
 
 
 def brushed(key: str) -> dict[str, tuple[float, float] | None]:
-    """Returns the stretches that were brushed by what they are about, in a callback of `show`; None of an axis on which
-    nothing is brushed any more.
+    """Returns the brushed stretches by quantity, in a callback of `show`; None for an axis whose brush was removed.
 
     Args:
         key: of the chart.
@@ -78,5 +77,5 @@ def brushed(key: str) -> dict[str, tuple[float, float] | None]:
     return {name: None if pair is None else (float(min(pair)), float(max(pair))) for name, pair in ends.items()}
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -1,4 +1,4 @@
-"""Which scenarios a page puts side by side: A is the current one, B to D are in the link.
+"""Scenarios that a page compares: A is the current one, B to D are in the link.
 
 A link holds B to D either as changes to A, such as "~hbm_capacity:100", or whole, as the parameters of a link to them.
 """
@@ -20,7 +20,7 @@ from dashboard.words.changes import text_of
 from engine import Exploration, Scenario, whatif
 
 __all__ = [
-    "SLOTS", "Slots", "add", "add_changes", "copy", "explored", "forget", "free", "members", "members_of",
+    "SLOTS", "Slots", "add", "add_changes", "copy", "explored", "forget", "free_slot", "members", "members_of",
     "parameters_of", "put", "remove", "whole",
 ]  # fmt: skip
 
@@ -29,7 +29,7 @@ Slots = tuple[str, ...]
 
 SLOTS: Final[Slots] = ("compare_b", "compare_c", "compare_d")
 _TEXT: Final = re.compile(rf"[^\x00-\x1f]{{1,{LONGEST + 100}}}")
-"""A packed scenario, with what it is called."""
+"""Text of a packed scenario with its name."""
 
 
 def members(slots: Slots = SLOTS) -> tuple[list[Member], list[str]]:
@@ -37,17 +37,17 @@ def members(slots: Slots = SLOTS) -> tuple[list[Member], list[str]]:
 
     slots: the parameters that hold the others.
     """
-    return _named(state.current_scenario(), {slot: state.url_value(slot, "", _TEXT) for slot in slots})
+    return _read_members(state.current_scenario(), {slot: state.url_value(slot, "", _TEXT) for slot in slots})
 
 
-def _named(first: Scenario, texts: Mapping[str, str]) -> tuple[list[Member], list[str]]:
+def _read_members(first: Scenario, texts: Mapping[str, str]) -> tuple[list[Member], list[str]]:
     found = [Member("A", "", first, {})]
     problems: list[str] = []
     for slot, text in texts.items():
         if not text:
             continue
         try:
-            scenario, changes, told_of = _read(first, text)
+            scenario, changes, told_of = _read_member(first, text)
         except ValueError as problem:  # every refusal of models, hardware and engine is one
             problems.append(f"One of the scenarios to compare is left out. {problem}")
             continue
@@ -56,7 +56,7 @@ def _named(first: Scenario, texts: Mapping[str, str]) -> tuple[list[Member], lis
     return found, problems
 
 
-def _read(first: Scenario, text: str) -> tuple[Scenario, dict[str, float], tuple[str, ...]]:
+def _read_member(first: Scenario, text: str) -> tuple[Scenario, dict[str, float], tuple[str, ...]]:
     if text.startswith("~"):
         changes: dict[str, float] = {}
         for piece in filter(None, text[1:].split(";")):
@@ -83,7 +83,7 @@ def whole(first: Scenario, parameters: Mapping[str, str]) -> Comparison | None:
 
     parameters: of the link, those beside A.
     """
-    others = _named(first, {slot: parameters.get(slot, "") for slot in SLOTS})[0][1:]
+    others = _read_members(first, {slot: parameters.get(slot, "") for slot in SLOTS})[0][1:]
     if not others:
         return None
     changes = {member.letter: member.changes for member in others if member.changes}
@@ -98,7 +98,7 @@ def members_of(comparison: Comparison) -> list[Member]:
     for slot, letter, scenario in zip(SLOTS, LETTERS[1:], comparison.scenarios[1:], strict=False):
         changes = dict(comparison.changes.get(letter, {}))
         try:
-            told_right = _read(first, f"~{text_of(changes)}")[0] == scenario
+            told_right = _read_member(first, f"~{text_of(changes)}")[0] == scenario
         except ValueError:  # every refusal of models, hardware and engine is one
             told_right = False
         found.append(Member(letter, slot, scenario_parameters.carried(scenario), changes if told_right else {}))
@@ -108,7 +108,7 @@ def members_of(comparison: Comparison) -> list[Member]:
 def parameters_of(comparison: Comparison) -> dict[str, str]:
     """Returns what a link to a comparison has beside A. Raises `Refused` like `members_of`."""
     texts = {
-        member.slot: f"~{text_of(member.changes)}" if member.changes else _text(member.scenario)
+        member.slot: f"~{text_of(member.changes)}" if member.changes else _scenario_text(member.scenario)
         for member in members_of(comparison)[1:]
     }
     return {**comparison.view, **texts}
@@ -119,18 +119,18 @@ def forget() -> None:
     state.set_url_values(dict.fromkeys((*SLOTS, *(name for name in VIEW if name.startswith("compare_")))))
 
 
-def _text(scenario: Scenario) -> str:
+def _scenario_text(scenario: Scenario) -> str:
     return urlencode(scenario_parameters.parameters_of(scenario))
 
 
-def free(slots: Slots = SLOTS) -> str | None:
+def free_slot(slots: Slots = SLOTS) -> str | None:
     """Returns the first parameter of the link that names no scenario yet."""
     return next((slot for slot in slots if not state.url_value(slot, "", _TEXT)), None)
 
 
 def put(scenarios: Sequence[Scenario], slots: Slots = SLOTS) -> None:
     """Puts scenarios in the place of all that stood beside the current one."""
-    texts = (_text(scenario) for scenario in scenarios[: len(slots)])
+    texts = (_scenario_text(scenario) for scenario in scenarios[: len(slots)])
     state.set_url_values(dict(zip_longest(slots, texts)))
 
 
@@ -142,14 +142,14 @@ def copy(origin: Slots, slots: Slots) -> None:
 
 def add(scenario: Scenario, slots: Slots = SLOTS) -> None:
     """Puts a scenario beside the others, if there is room."""
-    slot = free(slots)
+    slot = free_slot(slots)
     if slot is not None:
-        state.set_url_value(slot, _text(scenario))
+        state.set_url_value(slot, _scenario_text(scenario))
 
 
 def add_changes(changes: Mapping[str, float], slots: Slots = SLOTS) -> None:
     """Puts the current scenario with some numbers changed beside the others, if there is room."""
-    slot = free(slots)
+    slot = free_slot(slots)
     if slot is not None:
         state.set_url_value(slot, f"~{text_of(changes)}")
 

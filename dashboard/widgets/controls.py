@@ -18,22 +18,22 @@ _SHUT: Final = "_times_shut_"
 _SHOWN: Final = "_shown_"
 """Begins the key of a widget's `_Shown`."""
 _REMEMBERED: Final = 8
-"""Of how many widgets that were replaced it is known what they showed: the browser is never that far behind."""
+"""Replaced widgets whose last values are remembered: the browser is never that far behind."""
 _AGAIN: Final = "~"
 """Stands between the name of a widget and how often its value was set by others."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What is known of a widget whose value others set too."""
+    """State of a widget whose value can also be set elsewhere."""
 
     number: int
-    """How often it was replaced because others set its value."""
+    """Number of replacements because the value was set elsewhere."""
     value: object
     typed: bool = False
-    """Whether it was itself given the value."""
+    """True if the value was typed into the widget itself."""
     former: Mapping[int, object] = field(default_factory=dict)
-    """What the ones that were replaced showed last, by their numbers."""
+    """Last values of replaced widgets, by their numbers."""
 
     def replaced(self, value: object) -> Self:
         former = {**self.former, self.number: self.value}
@@ -42,19 +42,19 @@ class _Shown:
 
 
 def key_for(name: str, value: object, *, clearable: bool = False) -> str:
-    """Returns the key of a widget that shows a value which others set too. The widget gets the value as its default.
+    """Returns the key of a widget whose value can also be set elsewhere. The widget gets the value as its default.
 
-    A widget whose value was set elsewhere is another one, with its own default. Setting it through the session's state
-    would be an order that the browser carries out whenever it comes: one given by a run that began before somebody
-    chose takes the choice back. Nor does it reach what is in a shut menu: that is not there for the browser, which
-    goes on reporting what it showed there last as if that had been chosen just now.
+    A widget whose value was set elsewhere is replaced by another one, with its own default. Setting it through the
+    session's state would be an order that the browser carries out at any later time: an order from a run that began
+    before the user chose takes the choice back. Nor does it reach a closed menu: the browser does not have that
+    content, and goes on reporting the value that it showed there last as if the user had just chosen it.
 
-    clearable: whether it is a number field that may be left empty. Emptied, a field goes back to its default, which
-    must then be none; here the session's state is the only way to show a number. It is used only until one was typed:
-    what is typed the browser keeps.
+    clearable: whether it is a number field that may be left empty. When emptied, a field returns to its default, which
+    must then be None; here the session's state is the only way to show a number. It is used only until a number was
+    typed: the browser keeps typed numbers.
     """
     shown = st.session_state.get(_SHOWN + name, _Shown(0, value))
-    if not _same(shown.value, value):
+    if not _is_same(shown.value, value):
         shown = shown.replaced(value)
     key = f"{name}{_AGAIN}{shown.number}" if shown.number else name
     if key not in st.session_state:  # not drawn meanwhile: the browser has forgotten what was typed
@@ -78,11 +78,11 @@ def given(key: str) -> Any:
     if number == shown.number:  # otherwise the widget that took its place shows something else still
         st.session_state[_SHOWN + name] = replace(shown, value=value, typed=shown.typed or value != shown.value)
         return value
-    return shown.value if number in shown.former and _same(shown.former[number], value) else value
+    return shown.value if number in shown.former and _is_same(shown.former[number], value) else value
 
 
-def _same(one: object, other: object) -> bool:
-    """Whether two values of a widget are one: in whatever order several were chosen, and but for rounding."""
+def _is_same(one: object, other: object) -> bool:
+    """Return True for equal values of a widget: several chosen values in any order, numbers up to rounding."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-12)
     if isinstance(one, list) and isinstance(other, list):
@@ -90,7 +90,7 @@ def _same(one: object, other: object) -> bool:
     return one == other
 
 
-def _prepare(
+def _prepare_widget(
     name: str, default: str, accepted: Sequence[str], gone: Collection[str]
 ) -> tuple[str, str, Callable[[], None]]:
     """(the link's value, the key of the widget that shows it, the widget's callback)."""
@@ -111,10 +111,11 @@ def segments(
 ) -> str:  # fmt: skip
     """Shows a few alternatives side by side; returns the chosen one.
 
-    options: value in the link -> text on screen; the first is the default unless told. name: parameter of the link.
-    gone: parameters of the link that mean nothing any more once another one is chosen. then: called once one is.
+    options: value in the link -> text on screen; the first is the default if none is given. name: parameter of the
+    link. gone: parameters of the link that become meaningless when another option is chosen. then: called after a
+    choice.
     """
-    value, key, changed = _prepare(name, default or next(iter(options)), list(options), gone)
+    value, key, changed = _prepare_widget(name, default or next(iter(options)), list(options), gone)
 
     def chosen() -> None:
         changed()
@@ -140,7 +141,7 @@ def choose(
 ) -> str:
     """Shows a list to choose from; returns the chosen value. See `segments`."""
     known = list(options)
-    value, key, changed = _prepare(name, default or known[0], known, gone)
+    value, key, changed = _prepare_widget(name, default or known[0], known, gone)
     st.selectbox(
         label, known, known.index(value), format_func=lambda each: options[each], key=key, on_change=changed, help=help,
         width=width,
@@ -182,7 +183,7 @@ def whole_field(
     label: str, low: int | None, high: int | None, value: float | None, key: str, *,
     on_change: Callable[..., None] | None = None, args: tuple[Any, ...] = (), **more: Any,
 ) -> float | None:  # fmt: skip
-    """Shows a field for a whole number; returns what is in it, which `whole` turns into the number.
+    """Shows a field for a whole number; returns its value, which `whole` turns into the number.
 
     It is a field of decimals: in one of integers, Streamlit takes "1e12" for 1 and "2e3" for 2.
     """
@@ -209,5 +210,5 @@ def menu_key(name: str) -> str:
 
 
 def shut(name: str) -> None:
-    """Closes the menu of that name; for callbacks of what is in it."""
+    """Closes the menu of that name; for callbacks of the menu's content."""
     st.session_state[_SHUT + name] = st.session_state.get(_SHUT + name, 0) + 1

@@ -1,7 +1,7 @@
 """Cards with questions to start from, above the first page until they are dismissed.
 
-The browser keeps that they were, in a cookie that `dashboard/shell/behaviour.js` sets: a server knows nobody, and what
-one visitor dismisses others may want to see.
+The browser remembers the dismissal in a cookie that `dashboard/shell/behaviour.js` sets: the server has no accounts,
+and one visitor's dismissal must not hide the cards from others.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ def cards() -> None:
     """Draws the cards where one of the examples is shown, for who has not dismissed them."""
     if st.session_state.get(_DISMISSED) or st.context.cookies.get(COOKIE) == _VALUE:
         return
-    shown = _shown()
+    shown = _shown_example()
     if shown is None:
         return
     if is_narrow():
         with st.popover("Other examples", icon=":material/lightbulb:", type="tertiary", key="examples"):
             for example in EXAMPLES:
                 if example is not shown:
-                    _card(example, shown=False)
-            _dismiss()
+                    _draw_card(example, shown=False)
+            _draw_dismiss_button()
         return
     with st.container(key="examples"):
         *places, last = st.columns([*(1.0 for _ in EXAMPLES), 0.06], gap="small")
         for place, example in zip(places, EXAMPLES, strict=True):
             with place.container(border=True, gap=None, height="stretch"):
-                _card(example, shown=example is shown)
+                _draw_card(example, shown=example is shown)
         with last:
-            _dismiss(bare=True)
+            _draw_dismiss_button(bare=True)
 
 
-def _shown() -> Example | None:
+def _shown_example() -> Example | None:
     """The example that the page is about; None where it is about something else."""
     now = state.current_scenario().key
     for example in EXAMPLES:
@@ -57,13 +57,13 @@ def _shown() -> Example | None:
     return None
 
 
-def _card(example: Example, *, shown: bool) -> None:
+def _draw_card(example: Example, *, shown: bool) -> None:
     st.html(card_text(example.kind, example.title, example.about))
     if shown:
         st.markdown(":small[Shown below]")
     elif example.page == page_links.START:
         st.button("Open", icon=":material/arrow_forward:", type="tertiary", key=f"example_{example.name}",
-                  on_click=_open, args=(example,), help=f"{example.kind}: {example.title}")  # fmt: skip
+                  on_click=_open_example, args=(example,), help=f"{example.kind}: {example.title}")  # fmt: skip
     elif page_links.exists(example.page) and st.button(
         "Open", icon=":material/arrow_forward:", type="tertiary", key=f"example_{example.name}",
         help=f"{example.kind}: {example.title}",
@@ -72,11 +72,11 @@ def _card(example: Example, *, shown: bool) -> None:
         st.switch_page(page_links.target(example.page), query_params=found)
 
 
-def _open(example: Example) -> None:
+def _open_example(example: Example) -> None:
     state.open_scenario(scenario_parameters.read_scenario(example.parameters).scenario, {})
 
 
-def _dismiss(*, bare: bool = False) -> None:
+def _draw_dismiss_button(*, bare: bool = False) -> None:
     """Draws the button. bare: without words on it."""
 
     def dismissed() -> None:

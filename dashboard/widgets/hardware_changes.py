@@ -1,4 +1,4 @@
-"""What is changed on the What-if page: as text of the link, as values of sliders, in words."""
+"""Changes of the What-if page: as text of the link, as values of sliders, in words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def current(scenario: Scenario) -> tuple[dict[str, float], tuple[str, ...]]:
         name, _, number = piece.partition(":")
         try:
             value = float(number)
-            _possible(scenario, {**changes, name: value}, name)
+            _check_possible(scenario, {**changes, name: value}, name)
         except ValueError as problem:  # every refusal of models, hardware and engine is one
             problems.append(f"{problem} It is left as it was.")
             continue
@@ -50,7 +50,7 @@ def moved(scenario: Scenario, name: str, value: float) -> dict[str, float]:
     value = float(f"{value:.10g}")
     if value != float(f"{whatif.otherwise(scenario, changes, name):.10g}"):
         changes[name] = value
-    _possible(scenario, changes, name)
+    _check_possible(scenario, changes, name)
     return changes
 
 
@@ -64,7 +64,7 @@ def put(scenario: Scenario, name: str, value: float) -> None:
     state.set_url_value(CHANGES, text_of(changes) or None)
 
 
-def _possible(scenario: Scenario, changes: Mapping[str, float], name: str) -> None:
+def _check_possible(scenario: Scenario, changes: Mapping[str, float], name: str) -> None:
     """Raises ValueError where changes, of which one is of that parameter, give nothing that this server searches."""
     after, which = whatif.changed(scenario, changes), whatif.parameter(scenario, name)
     if (which.layout or which.can_be_off) and (refusal := explorations().refusal(after)):

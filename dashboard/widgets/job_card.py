@@ -21,25 +21,25 @@ Asked = TypeVar("Asked", bound=Job)
 Found = TypeVar("Found")
 
 PATIENCE: Final = 1.5
-"""How long what a page shows is waited for before there is a card of its job [s]."""
+"""Time that a page waits for a result before it shows the card of its job [s]."""
 
 POLL: Final = 0.5
-"""How often a job is looked at [s]; more seldom while others are ahead."""
+"""Interval between looks at a job [s]; longer while others are ahead."""
 SLOWEST_POLL: Final = 3.0
 SHOW: Final = 1.0
-"""Time from which a job in parts, which shows what it has, says how far it is [s]."""
+"""Time from which a job in parts, whose parts are shown already, reports its progress [s]."""
 _OTHERS: Final = "_job_of_others"
 """Key of what was stopped in vain."""
 
 
 def found_soon(job: Job, kind: type[Asked], watcher: str, found: Callable[[Asked], Found]) -> Found | None:
-    """Returns what a job found; None while it is on its way, or where it found nothing, which its card tells.
+    """Returns the result of a job; None while it is running, or if it has no result, which its card explains.
 
     Args:
-        job: as the board gave it back: of another kind where what is asked cannot be posted now.
-        kind: what was posted.
-        watcher: who looks.
-        found: gives what a job that has ended found.
+        job: as returned by the board: of another kind if the question cannot be posted now.
+        kind: the kind that was posted.
+        watcher: session that looks.
+        found: returns the result of an ended job.
     """
     if not isinstance(job, kind):
         return None
@@ -55,7 +55,7 @@ def found_soon(job: Job, kind: type[Asked], watcher: str, found: Callable[[Asked
 def watch(job: Job, watcher: str, mark: str = "") -> None:
     """Draws the card of a job again and again until it has ended; the page runs again then.
 
-    watcher: who looks. mark: tells apart several jobs of a kind on a page.
+    watcher: session that looks. mark: distinguishes several jobs of a kind on a page.
     """
     if job.ended:
         job_card(job, watcher, mark)
@@ -72,26 +72,26 @@ def _until_ended(job: Job, watcher: str, mark: str) -> None:
 
 
 def job_card(job: Job, watcher: str = "", mark: str = "") -> None:
-    """Draws the card of a job. One in parts shows what it has found elsewhere, and has a line instead of a card:
-    nothing where all is well or it has just begun."""
+    """Draws the card of a job. A job in parts shows its results elsewhere, and has a line instead of a card: empty if
+    all is well or it has just begun."""
     name = f"{job.kind.name}{mark and '_'}{mark}"
     if not job.ended:
         if not job.kind.in_parts:
             with st.container(border=True, key=f"job_{name}"):
                 title, button = st.columns([6, 1], vertical_alignment="center")
                 title.html(head(job.title, job.about))
-                _stop(button, job, watcher, name)
-                st.progress(_share(job), text=job_words(job))
+                _draw_stop_button(button, job, watcher, name)
+                st.progress(_share_done(job), text=job_words(job))
                 vain = st.session_state.get(_OTHERS) == (job.kind.name, job.key)
                 st.caption("Somebody else waits for the same, so it goes on." if vain else job.note)
         elif time.monotonic() - job.started >= SHOW:
             bar, button = st.columns([5, 1], vertical_alignment="center")
-            bar.progress(_share(job), text=job_words(job))
-            _stop(button, job, watcher, name)
+            bar.progress(_share_done(job), text=job_words(job))
+            _draw_stop_button(button, job, watcher, name)
     elif job.state == "failed":
         st.error(literal(job.account), icon=":material/error:")
         if not job.kind.in_parts:
-            _again("Try again", job, name)
+            _draw_restart_button("Try again", job, name)
     elif job.state == "cancelled" and job.kind.in_parts:
         text, button = st.columns([4, 1], vertical_alignment="center")
         text.caption(job.account)
@@ -99,7 +99,7 @@ def job_card(job: Job, watcher: str = "", mark: str = "") -> None:
                       args=(job, watcher), width="stretch", help="Does the parts that are missing.")  # fmt: skip
     elif job.state == "cancelled":
         st.info(literal(job.account), icon=":material/cancel:")
-        _again("Start again", job, name)
+        _draw_restart_button("Start again", job, name)
 
 
 def job_words(job: Job) -> str:
@@ -113,12 +113,12 @@ def job_words(job: Job) -> str:
     return progress_words(progress.done, progress.total, job.kind.unit, progress.rate, left)
 
 
-def _share(job: Job) -> float:
+def _share_done(job: Job) -> float:
     progress = job.progress
     return min(1.0, progress.done / progress.total) if progress is not None and progress.total else 0.0
 
 
-def _stop(place: st.delta_generator.DeltaGenerator, job: Job, watcher: str, name: str) -> None:
+def _draw_stop_button(place: st.delta_generator.DeltaGenerator, job: Job, watcher: str, name: str) -> None:
     def stop() -> None:
         vain = not job.ended and not job.board.cancel(job, watcher, is_active)
         st.session_state[_OTHERS] = (job.kind.name, job.key) if vain else ()
@@ -128,6 +128,6 @@ def _stop(place: st.delta_generator.DeltaGenerator, job: Job, watcher: str, name
                  width="stretch")  # fmt: skip
 
 
-def _again(label: str, job: Job, name: str) -> None:
-    """The page asks for a job anew that the board has forgotten."""
+def _draw_restart_button(label: str, job: Job, name: str) -> None:
+    """Draw the button that forgets an ended job, so that the page requests it again."""
     st.button(label, icon=":material/refresh:", on_click=job.board.forget, args=(job,), key=f"job_again_{name}")

@@ -15,20 +15,20 @@ from engine import Scenario, launch
 __all__ = ["card", "chosen_framework", "popover"]
 
 _CHOSEN: Final = "launch_framework"
-"""Key under which a session keeps which framework was chosen last, on whatever page."""
+"""Key of the session's last chosen framework, common to all pages."""
 _USUAL_NODE: Final = 8
 """GPUs of a node at most."""
 _HELP: Final = "A complete configuration that starts this execution in a training framework."
 
 
 def card(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
-    """Draws the card: framework, configuration, what cannot be said, what is set beyond the execution.
+    """Draws the card: framework, configuration, inexpressible fields, settings beyond the execution.
 
     key: of its widgets.
     """
     with st.container(border=True, gap="xsmall", key=f"{key}_card"):
         st.html(markup.head("Launch", "this execution as a configuration of a training framework"))
-        _drawn(scenario, dict(execution), key)
+        _draw_in_fragment(scenario, dict(execution), key)
 
 
 @st.fragment
@@ -43,18 +43,18 @@ def popover(
                       type="tertiary" if plain else "secondary")  # fmt: skip
     if menu.open:
         with menu:
-            _content(scenario, execution, key)
+            _draw_configuration(scenario, execution, key)
 
 
 @st.fragment
-def _drawn(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
-    _content(scenario, execution, key)
+def _draw_in_fragment(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
+    _draw_configuration(scenario, execution, key)
 
 
-def _content(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
-    framework = launch.FRAMEWORKS[_framework(key)]
+def _draw_configuration(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
+    framework = launch.FRAMEWORKS[_choose_framework(key)]
     try:
-        made = launch.write(execution, scenario.model, framework=framework.name, nodes=_nodes(scenario, execution))
+        made = launch.write(execution, scenario.model, framework=framework.name, nodes=_node_count(scenario, execution))
     except launch.LaunchError as refused:
         st.info(literal(str(refused)), icon=":material/block:")
         return
@@ -69,18 +69,18 @@ def _content(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None
             on_click="ignore", icon=":material/download:",
         )  # fmt: skip
     with st.container(horizontal=not is_narrow(), gap="medium", key=f"{key}_lists"):
-        _list("Not expressible there", made.not_expressible, "Everything that is modelled is said.")
-        _list("Set there, not modelled here", made.not_modelled, "Nothing beyond the execution is set.")
-        _list("Remarks", made.remarks, "")
+        _draw_list("Not expressible there", made.not_expressible, "Everything that is modelled is said.")
+        _draw_list("Set there, not modelled here", made.not_modelled, "Nothing beyond the execution is set.")
+        _draw_list("Remarks", made.remarks, "")
     st.caption(f"For {framework.title}, {literal(made.version)}. The file has the same lists as comments.")
 
 
 def chosen_framework() -> str:
-    """Returns the name of the framework that was chosen last, on whatever page of the session."""
+    """Returns the name of the session's last chosen framework, on any page."""
     return str(st.session_state.get(_CHOSEN, next(iter(launch.FRAMEWORKS))))
 
 
-def _framework(key: str) -> str:
+def _choose_framework(key: str) -> str:
     """Draws the choice of a framework; returns its name. All pages of a session share it."""
     names, last = list(launch.FRAMEWORKS), chosen_framework()
     widget = f"{key}_framework"
@@ -95,13 +95,13 @@ def _framework(key: str) -> str:
     return str(chosen)
 
 
-def _nodes(scenario: Scenario, execution: Mapping[Any, Any]) -> int | None:
-    """How many machines the GPUs stand in: as many of them in each as its fastest network has, eight at most."""
+def _node_count(scenario: Scenario, execution: Mapping[Any, Any]) -> int | None:
+    """Return the number of machines of the GPUs: each has as many GPUs as its fastest network, eight at most."""
     each, gpus = min(scenario.system.node_size, _USUAL_NODE), int(execution.get("num_procs", 0))
     return gpus // each if gpus and gpus % each == 0 else None
 
 
-def _list(heading: str, sentences: Sequence[str], none: str) -> None:
+def _draw_list(heading: str, sentences: Sequence[str], none: str) -> None:
     """A list under its heading; without any, the sentence that says so, and nothing at all without that."""
     if not sentences and not none:
         return

@@ -21,16 +21,16 @@ def whole_in_link(
     parameter: str, label: str, default: int, most: int, help: str, *, width: int = 104,
     put: Callable[[str, str | None], None] = state.set_url_value,
 ) -> int:  # fmt: skip
-    """Draws a field for a whole number; returns the number. A link that has a larger one is told of the largest.
+    """Draws a field for a whole number; returns the number. A link with a larger number gets the largest and a message.
 
     Args:
         parameter: of the link.
         label: above the field.
-        default: what holds where the link has nothing.
+        default: number without the parameter.
         most: the largest number, the smallest being 1.
-        help: what the number is.
+        help: explanation of the number.
         width: of the field [px].
-        put: sets the parameter, to None where the number is the default.
+        put: sets the parameter, to None if the number is the default.
     """
     wanted = int(state.url_value(parameter, str(default), WHOLE))
     if wanted > most:

@@ -1,4 +1,4 @@
-"""What pages tell of the memory of executions beside its bars."""
+"""Notes of pages on the memory of executions, next to its bars."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Menus whose content is drawn when they are opened.
 
-What is in a shut menu costs a message an element with every click, and nobody sees it. The browser has the content of a
-menu only while that is open, so that a component in it tells when it is.
+The content of a closed menu costs a message per element with every click, unseen. The browser has the content of a menu
+only while that is open, so that a component in it reports the opening.
 """
 
 from __future__ import annotations

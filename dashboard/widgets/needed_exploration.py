@@ -1,4 +1,4 @@
-"""What a page shows while its exploration is on the way, when it failed, and when there is nothing to show."""
+"""Page content while its exploration is running, after it failed, and if there is nothing to show."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from models import dimensions
 __all__ = ["exploration_of", "explorations_of", "require_exploration", "seen_with"]
 
 PATIENCE = 1.0
-"""How long a page waits before it shows progress [s]."""
+"""Time that a page waits before it shows progress [s]."""
 
 
 def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
-    """Returns the exploration of a scenario; stops the page with an account of why when there is none (yet)."""
+    """Returns the exploration of a scenario; stops the page with the reason if there is none (yet)."""
     server = explorations()
     try:
         job = server.request(scenario, watcher)
@@ -44,7 +44,7 @@ def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
         job_card(job, watcher)
         st.stop()
     if job.exploration.total == 0:
-        _nothing(scenario)
+        _explain_empty_space(scenario)
         st.stop()
     return seen_with(job.exploration, scenario)
 
@@ -71,8 +71,8 @@ def seen_with(exploration: Exploration, scenario: Scenario) -> Exploration:
     return found
 
 
-def _nothing(scenario: Scenario) -> None:
-    """Why a space is empty, and what would fill it."""
+def _explain_empty_space(scenario: Scenario) -> None:
+    """Explain an empty space, and the changes that would fill it."""
     model, procs, shapes = scenario.model, scenario.num_procs, dimensions(scenario.model)
     share = "PP has to divide" if cost_model_of(scenario).even_pipelines else "PP must not exceed"
     st.info(

@@ -1,4 +1,4 @@
-"""What a page shows while figures that are not stored are evaluated, and where they will not be."""
+"""Page content while statistics that are not stored are evaluated, and if they cannot be."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def offer(exploration: Exploration, name: str) -> bool:
 
 
 def names_of(exploration: Exploration, known: Mapping[str, Metric]) -> dict[str, str]:
-    """Returns what choosers call figures: those that are not stored with their group behind, and about how long asking
-    for them takes as long as nobody has: "Activations · Memory · about 12 s".
+    """Returns the labels of figures in choosers. A figure that is not stored has its group behind it, and until it is
+    evaluated the estimated time: "Activations · Memory · about 12 s".
 
     known: the figures by their keys.
     """

@@ -1,4 +1,4 @@
-"""What a page shows of a scenario in which nothing runs: how far off it is, and the nearest changes that would help."""
+"""Page content for a scenario without feasible executions: the shortfall, and the nearest changes that would help."""
 
 from __future__ import annotations
 

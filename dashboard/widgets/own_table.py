@@ -31,23 +31,24 @@ def own_table(
     check: Callable[[str], object],
     types: Sequence[str] = ("csv",),
 ) -> str | None:
-    """Draws the field of a file of text and returns the text that was uploaded last, here or by whoever made the link;
-    None where there is none.
+    """Draws the field of a file of text and returns the text that was uploaded last, here or by the author of the link;
+    None without one.
 
     Args:
         label: of the field.
         parameter: of the link.
-        noun: what the table is, in sentences.
+        noun: the kind of table, in sentences.
         megabytes: largest file.
-        check: raises a PlanError for a text that is none.
+        check: raises a PlanError for an invalid text.
         types: endings of the file's name.
 
-    Raises `engine.planners.contract.PlanError`.
+    Raises:
+        engine.planners.contract.PlanError: the file cannot be read, or `check` refuses its text.
     """
     file = file_field(label, types, f"{parameter}_file", megabytes)
     seen, kept = f"_{parameter}_seen", f"_{parameter}_text"
     if file is not None and st.session_state.get(seen) != file.file_id:
-        text = read_table(_checked, check, file.getvalue())
+        text = read_table(_checked_text, check, file.getvalue())
         st.session_state[seen], st.session_state[kept] = file.file_id, text
         short = folded(text)
         state.set_url_value(parameter, short if len(short) <= IN_LINKS else None)
@@ -62,13 +63,14 @@ def own_table(
         raise PlanError(str(problem)) from None
     except UnicodeDecodeError:
         raise PlanError(f"The link's {noun} is no text in UTF-8.") from None
-    return read_table(_checked, check, text.encode())
+    return read_table(_checked_text, check, text.encode())
 
 
 def read_table(function: Callable[..., R], *arguments: object) -> R:
-    """Returns what a function makes of a table of somebody's own; see `dashboard.widgets.upload.read_file`.
+    """Returns the result of a function for a user's own table; see `dashboard.widgets.upload.read_file`.
 
-    Raises `engine.planners.contract.PlanError` with one sentence.
+    Raises:
+        engine.planners.contract.PlanError: with one sentence.
     """
     try:
         return read_file(function, *arguments)
@@ -76,7 +78,7 @@ def read_table(function: Callable[..., R], *arguments: object) -> R:
         raise PlanError(str(problem)) from None
 
 
-def _checked(check: Callable[[str], object], content: bytes) -> str:
+def _checked_text(check: Callable[[str], object], content: bytes) -> str:
     # A line end makes it text: never the path of a file of the server.
     text = content.decode("utf-8-sig")
     text = text if text.endswith("\n") else text + "\n"

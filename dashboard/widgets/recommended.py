@@ -29,7 +29,7 @@ _HBM: Final = "proc_mem_tier1_cap_req"
 
 
 def band(exploration: Exploration, key: str, again: Callable[[], None] = lambda: None) -> None:
-    """Draws what is recommended beside the fastest, with a click to either.
+    """Draws the recommended execution next to the fastest; a click selects either.
 
     key: of its widgets. again: called last in the callback of that click.
     """
@@ -42,24 +42,24 @@ def band(exploration: Exploration, key: str, again: Callable[[], None] = lambda:
         return
     scenario = exploration.scenario
     if is_narrow():  # one line: what the page is about comes first
-        place: Place = st.expander(_line(found), key=f"{key}_band_line")
+        place: Place = st.expander(_recommendation_line(found), key=f"{key}_band_line")
     else:
         place = st.container(border=True, gap="xsmall", key=f"{key}_band")
     with place:
-        st.html(sides(_sides(scenario, found, state.selected_id())))
+        st.html(sides(_make_sides(scenario, found, state.selected_id())))
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             if found.execution is not None:
                 st.button("Show recommended", icon=":material/verified:", type="tertiary", key=f"{key}_take",
-                          on_click=_take, args=(int(found.execution["id"]), again))  # fmt: skip
+                          on_click=_select_execution, args=(int(found.execution["id"]), again))  # fmt: skip
             st.button("Show fastest", icon=":material/star:", type="tertiary", key=f"{key}_fastest",
-                      on_click=_take, args=(None, again))  # fmt: skip
+                      on_click=_select_execution, args=(None, again))  # fmt: skip
             with st.popover("Why not the others", icon=":material/format_list_numbered:", type="tertiary",
                             key=f"{key}_why", help="The ten best, and why each is not recommended."):  # fmt: skip
                 if filled(f"{key}_why"):
-                    _why(scenario, found, key)
+                    _draw_contenders(scenario, found, key)
 
 
-def _take(execution: int | None, again: Callable[[], None]) -> None:
+def _select_execution(execution: int | None, again: Callable[[], None]) -> None:
     """Goes on with an execution, with the fastest where None."""
     if execution is None:
         state.reset_selection()
@@ -75,8 +75,8 @@ def room() -> Place:
     return found
 
 
-def _line(found: Advice) -> str:
-    """What is recommended, as the one line of a narrow window: "Recommended TP 8 × PP 2 × DP 32 · 147 samples/s"."""
+def _recommendation_line(found: Advice) -> str:
+    """Return the recommendation as one line for a narrow window: "Recommended TP 8 × PP 2 × DP 32 · 147 samples/s"."""
     shown = found.fastest if found.execution is None else found.execution
     assert shown is not None
     name = "Fastest" if found.execution is None else "Recommended"
@@ -84,27 +84,27 @@ def _line(found: Advice) -> str:
     return f":small[{name} **{literal(execution_name(shown))}** · {literal(rate)}]"
 
 
-def _sides(scenario: Scenario, found: Advice, selected: int | None) -> list[Side]:
+def _make_sides(scenario: Scenario, found: Advice, selected: int | None) -> list[Side]:
     own, fastest = found.execution, found.fastest
     assert fastest is not None
     if own is None:
         note = "Nothing can be recommended: all that runs offloads, may not fit, or rests on what was never measured."
-        return [_side(scenario, "Fastest", fastest, note, selected)]
+        return [_make_side(scenario, "Fastest", fastest, note, selected)]
     if not found.difference:
         alike = f"the simplest of {counted(found.close, 'execution')} too close to call"
-        return [_side(scenario, "Recommended, and fastest", own, alike, selected)]
+        return [_make_side(scenario, "Recommended, and fastest", own, alike, selected)]
     behind = f"{percent(1.0 - 1.0 / (1.0 + found.difference))} behind the fastest"
     within = found.difference <= found.terms.error
     close = f", too close to call; simplest of {found.close:,} such" if within else f"; simplest of {found.close:,}"
     further = tuple(words for words in found.takes if "offload" not in words)
-    takes = f"; takes {_listed(further)}" if further and "takes" not in found.why else ""
+    takes = f"; takes {_list_briefly(further)}" if further and "takes" not in found.why else ""
     return [
-        _side(scenario, "Recommended", own, f"{behind}{close}", selected),
-        _side(scenario, "Fastest", fastest, found.why + takes, selected),
+        _make_side(scenario, "Recommended", own, f"{behind}{close}", selected),
+        _make_side(scenario, "Fastest", fastest, found.why + takes, selected),
     ]
 
 
-def _side(scenario: Scenario, name: str, row: Mapping[str, Any], note: str, selected: int | None) -> Side:
+def _make_side(scenario: Scenario, name: str, row: Mapping[str, Any], note: str, selected: int | None) -> Side:
     error, needed = memory_error(scenario), float(row[_HBM])
     span = "" if error is None else f" ({needed * error.low / GIB:.0f} to {needed * error.high / GIB:.0f})"
     memory = f"{gibibytes(needed)}{span} of {gibibytes(scenario.system.mem1.capacity_gib * GIB)} HBM"
@@ -112,7 +112,7 @@ def _side(scenario: Scenario, name: str, row: Mapping[str, Any], note: str, sele
     return Side(f"{name}{shown}", execution_name(row), format_value("sample_rate", row["sample_rate"]), memory, note)
 
 
-def _why(scenario: Scenario, found: Advice, key: str) -> None:
+def _draw_contenders(scenario: Scenario, found: Advice, key: str) -> None:
     """The ten best with their reasons, and the terms, which can be changed."""
     terms = found.terms
     st.html(head("Why not the others", "the best of different layouts, fastest first"))
@@ -134,7 +134,7 @@ def _why(scenario: Scenario, found: Advice, key: str) -> None:
             f"predicted ({percent(terms.memory.share, 0)} of them)."
         ))  # fmt: skip
     if found.waived:
-        st.markdown(literal(f"Never measured, whatever the execution: {_listed(found.waived)}."))
+        st.markdown(literal(f"Never measured, whatever the execution: {_list_briefly(found.waived)}."))
     value = round(100.0 * terms.headroom, 1)
     field = key_for(f"_{key}_headroom", value)
 
@@ -148,5 +148,5 @@ def _why(scenario: Scenario, found: Advice, key: str) -> None:
     switch("What was never measured may be recommended", "recommended_unmeasured")
 
 
-def _listed(words: tuple[str, ...]) -> str:
+def _list_briefly(words: tuple[str, ...]) -> str:
     return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")

@@ -31,7 +31,7 @@ _MENU: Final = "compare_add"
 
 
 def opener(first: Scenario) -> None:
-    """Draws the button and what it opens."""
+    """Draws the button and the menu that it opens."""
     with st.popover("Add a scenario", icon=":material/add:", width="stretch", key=menu_key(_MENU)):
         adder(first)
 
@@ -41,15 +41,15 @@ def adder(first: Scenario, slots: Slots = SLOTS) -> None:
 
     slots: parameters of the link that hold the scenarios.
     """
-    _whatif(first, slots)
-    _variant(first, slots)
-    _kept(first, slots)
+    _draw_whatif(first, slots)
+    _draw_variant(first, slots)
+    _draw_kept_scenarios(first, slots)
 
 
 def suggestions(first: Scenario, slots: Slots = SLOTS) -> None:
-    """Draws what is most often compared as buttons, one click each; where nothing runs, what would make something."""
+    """Draws the most usual comparisons as buttons, one click each; if nothing runs, the changes that would help."""
     if not runs(first, first.key):
-        _remedies(first, slots)
+        _draw_remedies(first, slots)
         return
     now = {which.name: which for which in whatif.parameters(first)}
     doubled = [(f"{2 * first.num_procs:,} GPUs", "procs"), ("Twice the HBM bandwidth", "hbm_bandwidth"),
@@ -70,7 +70,7 @@ def suggestions(first: Scenario, slots: Slots = SLOTS) -> None:
                       args=(first, "cost_model", "_compare_suggested", slots, other.name))  # fmt: skip
 
 
-def _remedies(first: Scenario, slots: Slots) -> None:
+def _draw_remedies(first: Scenario, slots: Slots) -> None:
     """Draw the changes after which something runs as buttons."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="compare_suggestions"):
         found = remedies(first, first.key)
@@ -84,16 +84,16 @@ def _remedies(first: Scenario, slots: Slots) -> None:
                       args=(altered(first, limits={}), slots))  # fmt: skip
 
 
-def _whatif(first: Scenario, slots: Slots) -> None:
+def _draw_whatif(first: Scenario, slots: Slots) -> None:
     changes, _ = current(first)
     if not changes:
         return
     st.button("The what-if", key="compare_add_whatif", icon=":material/tune:", width="stretch",
-              help=", ".join(described(first, changes)), on_click=_added,
+              help=", ".join(described(first, changes)), on_click=_add_and_close,
               args=(add_changes, changes, slots))  # fmt: skip
 
 
-def _variant(first: Scenario, slots: Slots) -> None:
+def _draw_variant(first: Scenario, slots: Slots) -> None:
     """A with one thing changed."""
     every = {which.name: which for which in whatif.parameters(first)}
     named = {"system": "System", "model": "Model", "datatype": "Datatype", "cost_model": "Cost model"}
@@ -127,7 +127,7 @@ def _variant(first: Scenario, slots: Slots) -> None:
               args=(first, what, f"{key}_{what}", slots))  # fmt: skip
 
 
-def _added(how: Callable[[Any, Slots], None], what: Any, slots: Slots) -> None:
+def _add_and_close(how: Callable[[Any, Slots], None], what: Any, slots: Slots) -> None:
     how(what, slots)
     shut(_MENU)  # it would cover the comparison
 
@@ -138,7 +138,7 @@ def _add_variant(first: Scenario, what: str, key: str, slots: Slots, given: str 
     if value is None:
         return
     makers: dict[str, Callable[[], Scenario]] = {
-        "system": lambda: _on(first, system_of(str(value))),
+        "system": lambda: _scenario_on(first, system_of(str(value))),
         "model": lambda: altered(first, model=model_of(str(value))),
         "datatype": lambda: altered(first, datatype=str(value)),
         "cost_model": lambda: altered(first, cost_model=str(value)),
@@ -157,14 +157,14 @@ def _add_variant(first: Scenario, what: str, key: str, slots: Slots, given: str 
         st.toast(literal(str(problem)), icon=":material/error:")
 
 
-def _on(first: Scenario, system: System) -> Scenario:
+def _scenario_on(first: Scenario, system: System) -> Scenario:
     """The scenario on another system, without limits on networks it may not have."""
     limits = {name: limit for name, limit in first.limits.items() if not name.endswith("_net")}
     datatype = first.datatype if first.datatype in system.matrix else next(iter(system.matrix))
     return altered(first, system=system, datatype=datatype, limits=limits)
 
 
-def _kept(first: Scenario, slots: Slots) -> None:
+def _draw_kept_scenarios(first: Scenario, slots: Slots) -> None:
     """Saved and explored scenarios."""
     found = {
         entry.ident: entry
@@ -186,5 +186,5 @@ def _kept(first: Scenario, slots: Slots) -> None:
     chosen = st.session_state.get("compare_entry")
     scenario = found[chosen].scenario if chosen in found else None
     if scenario is not None:
-        st.button("Add this one", key="compare_add_entry", width="stretch", on_click=_added,
+        st.button("Add this one", key="compare_add_entry", width="stretch", on_click=_add_and_close,
                   args=(add, scenario, slots))  # fmt: skip

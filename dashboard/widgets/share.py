@@ -1,4 +1,4 @@
-"""Sharing: a link to exactly what is shown, scenario or comparison as a file, a report, and saving it under a title."""
+"""Sharing: a link to the current view, scenario or comparison as a file, a report, and saving it under a title."""
 
 from __future__ import annotations
 
@@ -24,8 +24,17 @@ from dashboard.words.scenarios import name_of
 from engine import Scenario
 
 __all__ = [
-    "LONGEST", "compared", "comparison_file", "document", "file_name", "link", "link_of", "link_on", "link_to",
-    "offer_link", "opener",
+    "LONGEST",
+    "compared",
+    "comparison_file",
+    "current_link",
+    "document",
+    "file_name",
+    "link_of",
+    "link_on",
+    "link_to",
+    "offer_link",
+    "opener",
 ]  # fmt: skip
 
 LONGEST: Final = 2_000
@@ -36,13 +45,13 @@ _OTHERS: Final = tuple(f"{page}_{letter}" for page in ("compare", "pareto") for 
 
 def opener() -> None:
     """Draws Share and Save."""
-    _share()
+    _draw_share()
     scenario = state.current_scenario()
     tip = "Keep this scenario on the server."
     with st.popover("Save", type="tertiary", icon=":material/bookmark:", help=tip, key=menu_key("save")):
         if user_files().folder is None:
             st.caption("This server keeps nothing. The file holds model, system and limits whole.")
-            _files(scenario, _on_this_page(), "save_file")
+            _draw_file_buttons(scenario, _on_this_page(), "save_file")
             return
         key = f"save_title_{scenario.key[:12]}"
         with st.form("save_form", border=False):  # so that Enter saves
@@ -50,26 +59,26 @@ def opener() -> None:
             st.caption(
                 "It appears on the Scenarios page, for everybody who uses this server, with the view you see now."
             )
-            st.form_submit_button("Save", key="save_now", type="primary", on_click=_save, args=(key,),
+            st.form_submit_button("Save", key="save_now", type="primary", on_click=_save_scenario, args=(key,),
                                   icon=":material/bookmark_add:")  # fmt: skip
 
 
 @st.fragment
-def _share() -> None:
+def _draw_share() -> None:
     """Link, file and report; made when it is opened, because parts of a page change without the frame around them."""
     scenario = state.current_scenario()
     tip = "A link to exactly what is shown."
     with st.popover("Share", type="tertiary", icon=":material/link:", help=tip, key="share", on_change="rerun") as menu:
         if menu.open:
             found = _on_this_page()
-            offer_link(link(), beside=sum(name in _OTHERS for name in state.link_parameters()), whole=found)
+            offer_link(current_link(), beside=sum(name in _OTHERS for name in state.link_parameters()), whole=found)
             with st.container(horizontal=True):
-                _files(scenario, found, "share_file")
+                _draw_file_buttons(scenario, found, "share_file")
                 _report(scenario, found)
 
 
 def _on_this_page() -> Comparison | None:
-    """What the page compares, if it does."""
+    """Return the comparison that the page shows, or None."""
     return compared(state.current_scenario(), state.page(), state.link_parameters())
 
 
@@ -81,11 +90,11 @@ def compared(scenario: Scenario, page: str, view: Mapping[str, str] | None) -> C
 def offer_link(
     text: str, beside: int = 0, whole: Comparison | None = None, *, holds: str = "scenario", instead: str = ""
 ) -> None:
-    """Shows a link to copy, or says that it is too long and what to do instead.
+    """Shows a link to copy, or says that it is too long and offers an alternative.
 
-    beside: how many scenarios the link holds besides the one that a scenario file would hold. whole: what is compared,
-    where there is a file of all. holds: what the link holds whole. instead: what to send where it is too long, if that
-    is no file of scenarios.
+    beside: number of scenarios in the link that a scenario file would not hold. whole: the comparison, if there is a
+    file of all. holds: noun of the link's content. instead: alternative to a link that is too long, if that is no file
+    of scenarios.
     """
     if len(text) <= LONGEST:
         st.caption(f"Whoever opens this link on a Shardscape server sees what you see; it holds the whole {holds}.")
@@ -102,34 +111,34 @@ def offer_link(
 
 
 def _left_out(beside: int) -> str:
-    """What a file does not hold."""
+    """Return a sentence about the scenarios that a scenario file leaves out."""
     if not beside:
         return ""
     others = "the one scenario" if beside == 1 else f"the {beside} scenarios"
     return f" It does not hold {others} beside it: the Scenarios page has a file of each that was explored."
 
 
-def link() -> str:
-    """Returns the address of what is shown."""
-    return _address(None, state.link_parameters())
+def current_link() -> str:
+    """Returns the address of the current view."""
+    return _page_address(None, state.link_parameters())
 
 
 def link_of(parameters: Mapping[str, str]) -> str:
     """Returns the address of the page that is shown, with these parameters alone."""
-    return _address(None, parameters)
+    return _page_address(None, parameters)
 
 
 def link_on(page: str, parameters: Mapping[str, str]) -> str:
     """Returns the address of a page with these parameters alone."""
-    return _address(page, parameters)
+    return _page_address(page, parameters)
 
 
 def link_to(scenario: Scenario, page: str = "", view: Mapping[str, str] | None = None) -> str:
     """Returns the address of a scenario on a page, with parameters of that page's own."""
-    return _address(page, {**(view or {}), **scenario_parameters.parameters_of(scenario)})
+    return _page_address(page, {**(view or {}), **scenario_parameters.parameters_of(scenario)})
 
 
-def _address(page: str | None, parameters: Mapping[str, str]) -> str:
+def _page_address(page: str | None, parameters: Mapping[str, str]) -> str:
     parts = urlsplit(st.context.url or "http://localhost/")
     path = parts.path if page is None else parts.path.rpartition("/")[0] + "/" + page
     return urlunsplit((parts.scheme, parts.netloc, path or "/", urlencode(parameters), ""))
@@ -137,10 +146,10 @@ def _address(page: str | None, parameters: Mapping[str, str]) -> str:
 
 def document(scenario: Scenario) -> bytes:
     """Returns the scenario as a JSON file."""
-    return _written(scenario.to_document())
+    return _json_bytes(scenario.to_document())
 
 
-def _written(content: Mapping[str, Any]) -> bytes:
+def _json_bytes(content: Mapping[str, Any]) -> bytes:
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     return text.encode("utf-8", "replace")
 
@@ -151,8 +160,8 @@ def file_name(scenario: Scenario, suffix: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text)[:100] + suffix
 
 
-def _files(scenario: Scenario, found: Comparison | None, key: str) -> None:
-    """The buttons for the files of what is shown: all that is compared, and the one scenario."""
+def _draw_file_buttons(scenario: Scenario, found: Comparison | None, key: str) -> None:
+    """Draw the buttons for the files of the current view: the whole comparison, and the one scenario."""
     if found is not None:
         comparison_file(found, f"{key}_comparison")
     st.download_button(
@@ -165,7 +174,7 @@ def _files(scenario: Scenario, found: Comparison | None, key: str) -> None:
 def comparison_file(found: Comparison, key: str) -> None:
     """Draws the button for the file of a whole comparison."""
     st.download_button(
-        "Comparison file", lambda: _written(found.to_document()),
+        "Comparison file", lambda: _json_bytes(found.to_document()),
         file_name(found.scenarios[0], f"_and_{len(found.scenarios) - 1}_more.json"), "application/json", key=key,
         on_click="ignore", icon=":material/compare:",
         help=f"All {len(found.scenarios)} scenarios whole and how they are shown, as JSON; the Scenarios page of any "
@@ -181,7 +190,7 @@ def _report(scenario: Scenario, found: Comparison | None) -> None:
         if job is None or job.exploration is None:
             return
         explored.append(seen_with(job.exploration, each))
-    address = link()
+    address = current_link()
 
     def build() -> bytes:
         if found is None:
@@ -196,7 +205,7 @@ def _report(scenario: Scenario, found: Comparison | None) -> None:
     )  # fmt: skip
 
 
-def _save(key: str) -> None:
+def _save_scenario(key: str) -> None:
     title = str(st.session_state[key])
     view = {name: value for name, value in state.link_parameters().items() if name not in scenario_parameters.NAMES}
     try:

@@ -16,11 +16,11 @@ from dashboard.compat.session import in_browser
 __all__ = ["Stage", "stage"]
 
 LONGEST: Final = 2.0
-"""After how long the next stage follows though nothing of what it waits for has appeared [s]."""
+"""Time after which the next stage follows although none of the awaited elements has appeared [s]."""
 
 
 class Stage(IntEnum):
-    """How much of a page a run draws."""
+    """Extent of a page that a run draws."""
 
     FIRST = 0
     """The chart that is looked at first, under a picture of it that a browser can show at once."""
@@ -28,7 +28,7 @@ class Stage(IntEnum):
 
 
 _AWAITED: Final = (front_end.DRAWN, front_end.DATA_GRID)
-"""What has been drawn when the whole page follows: the first of these to appear."""
+"""Elements of which the first to appear starts the drawing of the whole page."""
 _KNOWN: Final = "_first_drawn"
 _SIGNAL: Final = st.components.v2.component(
     "shardscape_first_drawn",
@@ -55,11 +55,11 @@ export default function ({ data, setTriggerValue }) {
 
 
 def stage() -> Stage:
-    """Returns how much a fragment may draw, called once in it.
+    """Returns the extent that a fragment may draw; called once in it.
 
-    The first run for a browser is of `FIRST`, and has the fragment run again as soon as what it draws is on the screen.
-    Should a browser not ask for it, the rest comes with the next run for any reason. What reads pages without drawing
-    them, a test or a program, gets everything at once.
+    The first run for a browser is `FIRST`, and has the fragment run again as soon as its content is on the screen.
+    Should a browser not ask for it, the rest comes with the next run for any reason. A reader without a browser, such
+    as a test or a program, gets everything at once.
     """
     place = st.container(key="first_drawn")  # there every time: what follows would be drawn anew if it moved up by one
     draws = in_browser()

@@ -1,4 +1,4 @@
-"""Which execution a page is about: the selected one, else the best of the selected cell, else the best of all."""
+"""Execution that a page is about: the selected one, else the best of the selected cell, else the best of all."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from engine import Exploration
 
 __all__ = ["Subject", "refusal", "subject"]
 
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """An execution to show, and why it is this one."""
@@ -25,12 +26,12 @@ class Subject:
 
     @property
     def runs(self) -> bool:
-        """Whether the execution is feasible."""
+        """True if the execution is feasible."""
         return bool(self.row["status"] == "ok")
 
     @property
     def has_figures(self) -> bool:
-        """Whether there is anything to show but the reason why it does not run."""
+        """True if the execution has statistics to show besides the reason why it does not run."""
         return not pd.isna(self.row["total_time"])
 
     @property

@@ -42,8 +42,8 @@ def width_of_words(words: Iterable[str]) -> int:
 def fitting(
     shown: pd.DataFrame, settings: Mapping[str, Any], first: Sequence[str], others: Sequence[str], room: int = ROOM
 ) -> list[str]:
-    """Returns the columns that there is room for: `first` in any case, then of `others`, in order, those that tell rows
-    apart.
+    """Returns the columns that fit into the width: `first` in any case, then the `others`, in order, that distinguish
+    rows.
 
     settings: the column settings, with widths. room: for all columns together [px].
     """
@@ -85,11 +85,11 @@ def arranged(frame: pd.DataFrame, networks: Sequence[str] = ()) -> tuple[pd.Data
     shown, settings = {}, {}
     for name in frame.columns:
         column = by_name(str(name))
-        shown[column.name], settings[column.name] = _column(column, _deciding(column, frame), networks)
+        shown[column.name], settings[column.name] = _arrange_column(column, _deciding_values(column, frame), networks)
     return pd.DataFrame(shown), settings
 
 
-def _deciding(column: Column, frame: pd.DataFrame) -> pd.Series[Any]:
+def _deciding_values(column: Column, frame: pd.DataFrame) -> pd.Series[Any]:
     """Returns a column without its values in the rows in which it makes no difference."""
     values: pd.Series[Any] = frame[column.name]
     there = np.broadcast_to(applies(column, frame), len(frame)) if column.applies else np.ones(len(frame), bool)
@@ -98,7 +98,7 @@ def _deciding(column: Column, frame: pd.DataFrame) -> pd.Series[Any]:
     return values.astype("Int64" if column.dtype == "int64" else object).where(there, None)
 
 
-def _column(column: Column, values: pd.Series[Any], networks: Sequence[str]) -> tuple[Any, Any]:
+def _arrange_column(column: Column, values: pd.Series[Any], networks: Sequence[str]) -> tuple[Any, Any]:
     label, help_text = column.short, f"{column.label}. {column.description}"
     width = max(_WIDTHS.get(column.name, _WIDTHS[column.dtype]), 7 * len(label) + 22)
     if column.dtype in ("bool", "str") or (networks and column.of_network):
@@ -123,11 +123,11 @@ def grouped(frame: pd.DataFrame, decimals: Mapping[str, int]) -> StyledTable:
 
     Rows still sort by the numbers. The settings of those columns must have no `format`, which would take precedence.
     """
-    written: dict[Any, Any] = {name: partial(_grouped, digits=digits) for name, digits in decimals.items()}
+    written: dict[Any, Any] = {name: partial(_format_grouped, digits=digits) for name, digits in decimals.items()}
     return frame.style.format(written, subset=list(written))
 
 
-def _grouped(value: float, digits: int) -> str:
+def _format_grouped(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}".replace("-", "\u2212") if np.isfinite(value) else ""
 
 

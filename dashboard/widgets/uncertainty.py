@@ -1,4 +1,4 @@
-"""How sure figures are, as a menu beside them."""
+"""Uncertainty of figures, as a menu next to them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["popover"]
 def popover(
     scenario: Scenario, execution: Mapping[Any, Any], key: str, *, others: int | None = None, scope: str = ""
 ) -> None:
-    """Draws the words that open an account of labels and intervals.
+    """Draws the words that open an explanation of labels and intervals.
 
-    others: executions within the error, of those that `scope` names, such as " of this cell".
+    others: executions within the error, in the scope that `scope` names, such as " of this cell".
     """
     label, error = label_of(scenario, execution), error_of(scenario, execution)
     told = f"{label}, {span(error.most.low, error.most.high)}" if error else beside(scenario, execution) or label
@@ -38,9 +38,9 @@ def popover(
                 st.markdown("Too few runs of this kind of model were measured to say how far the time may be off.")
             return
         st.markdown(
-            f"Of **{error.most.rests_on}**, {percent(SHARE, 0)} took {_times(error.most)} the time predicted by a fit "
-            f"without their source, half of them {_times(error.half)}. Throughput, tokens per second and MFU follow "
-            "from the time."
+            f"Of **{error.most.rests_on}**, {percent(SHARE, 0)} took {_factors_in_words(error.most)} the time "
+            f"predicted by a fit without their source, half of them {_factors_in_words(error.half)}. "
+            "Throughput, tokens per second and MFU follow from the time."
         )
         if scenario.calibration is not None:
             st.markdown(
@@ -58,6 +58,6 @@ def popover(
             )
 
 
-def _times(found: Interval) -> str:
+def _factors_in_words(found: Interval) -> str:
     """An interval as factors: "0.93 to 1.14 times"."""
     return f"{found.low:.2f} to {found.high:.2f} times"

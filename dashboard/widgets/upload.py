@@ -1,4 +1,4 @@
-"""Files that people bring: the one field that takes them, and the one way to read what is in them."""
+"""Users' files: the one field for uploads, and the one way to read their content."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def file_field(
     label: str, types: str | Sequence[str], key: str, megabytes: int, *, help: str | None = None,
     on_change: Callable[[], None] | None = None,
 ) -> UploadedFile | None:  # fmt: skip
-    """Draws the field for one file; returns it, None where there is none. What is in it is read by `read_file` only.
+    """Draws the field for one file; returns it, or None without one. Only `read_file` reads its content.
 
     Args:
         label: of the field.
         types: endings of the file's name.
         key: of the widget.
         megabytes: largest file.
-        help: what is shown beside the field.
+        help: explanation next to the field.
         on_change: called when the file changes.
     """
     return st.file_uploader(label, type=types, key=key, max_upload_size=megabytes, help=help, on_change=on_change)
@@ -45,13 +45,14 @@ def files_field(
 
 
 def read_file(function: Callable[..., R], *arguments: object) -> R:
-    """Returns what a function makes of the content of files, in a process whose time and memory are bounded.
+    """Returns the result of a function of files' contents, computed in a process whose time and memory are bounded.
 
     Args:
-        function: of a module; what it takes and returns is pickled.
+        function: of a module; its arguments and its result are pickled.
         arguments: of the function, among them contents of files.
 
-    Raises `dashboard.link.document_validation.Refused` with one sentence.
+    Raises:
+        dashboard.link.document_validation.Refused: with one sentence.
     """
     reader = server().uploads
     with turns.aside():

@@ -1,7 +1,7 @@
-"""How wide the window of the browser is: on a phone, or magnified, charts put names above their bars.
+"""Width of the browser's window: on a phone, or magnified, charts put names above their bars.
 
-Streamlit does not tell a page's script. A component in the browser does, and has the page run again when that is other
-than the script took it for: what looks like a phone is taken for one from the first run on.
+Streamlit does not give it to a page's script. A component in the browser does, and runs the page again if it differs
+from the script's assumption: a phone, by its headers, counts as narrow from the first run on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def watch() -> None:
     """
     if in_browser():
         told = {"narrow": NARROW, "known": is_narrow()}
-        _WATCH(key=_SIGNAL, data=told, height="content", on_narrow_change=_told)
+        _WATCH(key=_SIGNAL, data=told, height="content", on_narrow_change=_store_narrowness)
 
 
 def is_narrow() -> bool:
@@ -50,5 +50,5 @@ def is_narrow() -> bool:
     return bool(st.session_state[_KNOWN])
 
 
-def _told() -> None:
+def _store_narrowness() -> None:
     st.session_state[_KNOWN] = bool(st.session_state[_SIGNAL].narrow)

@@ -1,4 +1,4 @@
-"""Differences of figures: what counts as a change at all, and what it is called and coloured."""
+"""Differences of figures: threshold of a change, its words and its colours."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ from models import dimensions
 OFFLOADS: Final[Mapping[str, str]] = {
     "weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer",
 }  # fmt: skip
-"""What lives in host memory, by the field that says so."""
+"""Offloaded tensors in words, by the field of the offload."""
 _NETWORKS: Final = (("TP", "tensor_par", "tensor_par_net"), ("PP", "pipeline_par", "pipeline_par_net"),
                     ("DP", "data_par", "data_par_net"))  # fmt: skip
 _ZERO: Final = ("0, nothing shared", "1, optimizer state", "2, gradients too", "3, weights too (FSDP)")
 _BRIEFLY: Final = {"modules": "norms", "half": "half"}
-"""What is recomputed selectively without a limit that asks for more, in tables that have no room for it all."""
+"""Short words for selective recomputation, for tables without room for the full label."""
 _CALLED: Final = {
     "expert_tensor_par": "expert TP", "tensor_par_comm_type": "TP comm.", "optimizer_sharding": "optimizer",
     "zero_stage": "ZeRO", "gradient_datatype": "gradients", "fused_activation": "activation", "training": "step",
@@ -41,7 +41,7 @@ _WORDS: Final[Mapping[str, Mapping[Any, str]]] = {
 }  # fmt: skip
 """Words for values of a field that say more than the register's: field name -> value -> word."""
 _USUAL: Final = {"attention_kernel": "native", "zero_stage": None, "seq_par_ag_redo": False}
-"""What is usual and not worth a word, where that is not the register's default."""
+"""Usual values that need no mention, if they differ from the register's default."""
 _APART: Final = {
     "tensor_par", "pipeline_par", "data_par", "batch_size", "microbatch_size", "pipeline_interleaving",
     "activation_recompute", "selective_recompute", *OFFLOADS, *(net for _, _, net in _NETWORKS),
@@ -77,7 +77,7 @@ def blocks_of(scenario: Scenario) -> int:
 
 def network_name(system: System, tier: int) -> str:
     """Returns what a network tier is called: "NVLink, 8 GPUs, 450 GB/s"."""
-    return f"{network_names(system)[tier]}, {_network(system, tier)}"
+    return f"{network_names(system)[tier]}, {_network_words(system, tier)}"
 
 
 def networks_of(system: System, tiers: Sequence[int]) -> str:
@@ -86,17 +86,17 @@ def networks_of(system: System, tiers: Sequence[int]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _network(system: System, tier: int) -> str:
+def _network_words(system: System, tier: int) -> str:
     network = system.network_at(tier)
     return f"{network.size:,} GPUs, {plain(network.bandwidth_gb_per_s)} GB/s"
 
 
-def offloaded(execution: Mapping[Any, Any]) -> str:
+def describe_offload(execution: Mapping[Any, Any]) -> str:
     """Returns what lives in host memory: "weights, optimizer" or "nothing"."""
     return ", ".join(word for name, word in OFFLOADS.items() if bool(execution[name])) or "nothing"
 
 
-def microbatches(execution: Mapping[Any, Any]) -> int:
+def count_microbatches(execution: Mapping[Any, Any]) -> int:
     """Returns the number of microbatches that a replica works through in a step."""
     local = int(execution["batch_size"]) // int(execution["data_par"])
     return local // int(execution["microbatch_size"])
@@ -107,19 +107,19 @@ def choices(execution: Mapping[Any, Any], system: System) -> list[tuple[str, str
 
     system: to name its networks by: "NVLink, 8 GPUs, 450 GB/s".
     """
-    extended = not _neutral(execution)
+    extended = not _has_neutral_extensions(execution)
     users: dict[int, list[str]] = {}
     for key, degree, net in _NETWORKS:
         if int(execution[degree]) > 1 and not extended:
             users.setdefault(int(execution[net]), []).append(key)
-    facts = [
-        (f"{' · '.join(keys)} network", network_name(system, tier))
-        for tier, keys in sorted(users.items())
-    ]
+    facts = [(f"{' · '.join(keys)} network", network_name(system, tier)) for tier, keys in sorted(users.items())]
     if applies("pipeline_interleaving", execution):
         facts.append(("interleaving", str(int(execution["pipeline_interleaving"]))))
     facts += [
-        ("microbatches", f"{microbatches(execution):,} × {counted(int(execution['microbatch_size']), 'sequence')}"),
+        (
+            "microbatches",
+            f"{count_microbatches(execution):,} × {counted(int(execution['microbatch_size']), 'sequence')}",
+        ),
         ("recompute", recomputed(execution)),
     ]
     # Stages of ZeRO say what sharding is about.
@@ -127,10 +127,10 @@ def choices(execution: Mapping[Any, Any], system: System) -> list[tuple[str, str
     for column in in_order(ALL_FIELDS):
         if column.of_scenario or column.name in _APART | left_out or not applies(column, execution):
             continue
-        value = _given(execution, column.name)
+        value = _field_value(execution, column.name)
         if value != _USUAL.get(column.name, column.default):
             facts.append((name_of_choice(column), _WORDS.get(column.name, {}).get(value) or _in_words(column, value)))
-    return [*facts, ("offload", offloaded(execution))]
+    return [*facts, ("offload", describe_offload(execution))]
 
 
 def name_of_choice(column: Column) -> str:
@@ -144,22 +144,22 @@ def _in_words(column: Column, value: Any) -> str:
 
 
 def recomputed(execution: Mapping[Any, Any], *, brief: bool = False) -> str:
-    """Returns what the backward pass computes again: "full", "none", or "selective (attention)" with what it is.
+    """Returns the recomputation of the backward pass: "full", "none", or "selective (attention)" with its operations.
 
-    brief: for columns of tables; without what it is where that is the usual, the attention core, else in a word.
+    brief: for columns of tables; without the operations for the usual attention core, else in a word.
     """
-    word = _word(execution, "activation_recompute")
+    word = _choice_word(execution, "activation_recompute")
     if execution["activation_recompute"] != "attn_only":
         return word
-    kind = _given(execution, "selective_recompute")
+    kind = _field_value(execution, "selective_recompute")
     if brief and kind == NEUTRAL_EXTENSIONS["selective_recompute"]:
         return word
     told = choice_label("selective_recompute", kind)
     return f"{word} ({_BRIEFLY.get(kind, told) if brief else told})"
 
 
-def _neutral(execution: Mapping[Any, Any]) -> bool:
-    """Return whether the extensions of an execution are those that stand for having none."""
+def _has_neutral_extensions(execution: Mapping[Any, Any]) -> bool:
+    """Return True if an execution has no extensions: every one has its neutral value."""
     return all(execution.get(name, value) == value for name, value in NEUTRAL_EXTENSIONS.items())
 
 
@@ -168,13 +168,13 @@ def differences(
 ) -> list[tuple[str, str, str]]:
     """Returns the fields in which two executions differ: (label, value of the first, value of the second).
 
-    Left out are those that make a difference in neither. system: to name networks by, as for `field_in_words`.
+    Fields without effect in both are left out. system: names the networks, as for `field_in_words`.
     """
     return [
         (column.label, field_in_words(first, column.name, system), field_in_words(second, column.name, system))
         for column in ALL_FIELDS
-        if _given(first, column.name) != _given(second, column.name)
-        and _decided(first, column.name) != _decided(second, column.name)
+        if _field_value(first, column.name) != _field_value(second, column.name)
+        and _decided_value(first, column.name) != _decided_value(second, column.name)
     ]
 
 
@@ -183,7 +183,7 @@ def field_in_words(execution: Mapping[Any, Any], name: str, system: System | Non
 
     system: to name networks by; without one they are numbers, which is enough to count what differs.
     """
-    value = _decided(execution, name)
+    value = _decided_value(execution, name)
     if value is None:
         return ABSENT
     if system is not None and by_name(name).of_network:
@@ -191,15 +191,15 @@ def field_in_words(execution: Mapping[Any, Any], name: str, system: System | Non
     return format_value(name, value)
 
 
-def _decided(execution: Mapping[Any, Any], name: str) -> Any:
+def _decided_value(execution: Mapping[Any, Any], name: str) -> Any:
     """Returns a field of an execution; None where it makes no difference."""
-    return _given(execution, name) if applies(name, execution) else None
+    return _field_value(execution, name) if applies(name, execution) else None
 
 
-def _given(execution: Mapping[Any, Any], name: str) -> Any:
-    """Returns a field of an execution; what its cost model does not have is none of it."""
+def _field_value(execution: Mapping[Any, Any], name: str) -> Any:
+    """Returns a field of an execution; the neutral value if its cost model does not have the field."""
     return execution.get(name, NEUTRAL_EXTENSIONS.get(name))
 
 
-def _word(execution: Mapping[Any, Any], name: str) -> str:
+def _choice_word(execution: Mapping[Any, Any], name: str) -> str:
     return choice_label(by_name(name), execution[name])

@@ -10,12 +10,12 @@ from dashboard.words.numbers import format_value, plain
 from engine.columns import Column
 from engine.cost_models.formulas import Expression, Symbol
 
-__all__ = ["Formula", "formula", "written"]
+__all__ = ["Formula", "formula", "write_expression"]
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """How a figure of one execution comes about."""
+    """Formula of a figure of one execution, with its numbers."""
 
     column: Column
     expression: str
@@ -23,7 +23,7 @@ class Formula:
     numbers: str
     """The same with the numbers put in."""
     value: float
-    """What the expression gives; equal to the figure."""
+    """Value of the expression; equal to the figure."""
     parts: tuple[tuple[str, str, str], ...]
     """(name, value with unit, meaning) of everything in the expression."""
     source: str
@@ -31,23 +31,23 @@ class Formula:
 
 def formula(column: Column, found: Expression) -> Formula:
     """Returns an expression of a figure as people write it."""
-    texts = {name: _text(symbol) for name, symbol in found.symbols.items()}
+    texts = {name: _symbol_text(symbol) for name, symbol in found.symbols.items()}
     return Formula(
         column=column,
-        expression=written(found.text, {}),
-        numbers=written(found.text, texts),
+        expression=write_expression(found.text, {}),
+        numbers=write_expression(found.text, texts),
         value=found.value,
         parts=tuple((name, texts[name], symbol.meaning) for name, symbol in found.symbols.items()),
         source=found.source,
     )
 
 
-def _text(symbol: Symbol) -> str:
+def _symbol_text(symbol: Symbol) -> str:
     """A quantity with its unit."""
     return plain(symbol.value) if symbol.like is None else format_value(symbol.like, symbol.value)
 
 
-def written(text: str, numbers: Mapping[str, str]) -> str:
+def write_expression(text: str, numbers: Mapping[str, str]) -> str:
     """Returns an expression as people write it, with names or with numbers."""
     tree = ast.parse(text, mode="eval").body
 

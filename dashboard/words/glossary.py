@@ -1,4 +1,4 @@
-"""What a first-time reader needs to know: words and their meaning."""
+"""Glossary for a first-time reader: words and their meaning."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ _NAMES: Final = (
     "tensor_par_comm_type",
 )  # fmt: skip
 _FURTHER: Final = ("expert_par", "context_par", "zero_stage", "optimizer_sharding")
-"""Told where the cost model has them and they follow from nothing else."""
+"""Fields explained if the cost model has them and they follow from nothing else."""
 _WORDS: Final = (
     ("Feasible", "an execution that this system can run: it fits both memories and the networks."),
     ("HBM, host memory", "the memory of a GPU itself, and that of the computer around it, to which can be offloaded."),
     ("Exposed", "time that the GPUs spend waiting for a transfer; the rest of it hides behind computing."),
     ("Bubble", "time in which stages of the pipeline have nothing to do while it fills and drains."),
-    ("Network tier", "a network that links a group of GPUs, such as NVLink or InfiniBand; in files tiers have "
-                     "numbers, and 0 is the innermost and fastest."),
+    (
+        "Network tier",
+        "a network that links a group of GPUs, such as NVLink or InfiniBand; in files tiers have "
+        "numbers, and 0 is the innermost and fastest.",
+    ),
 )
-"""What no column of the register says."""
+"""Words that are no columns of the register, with their meanings."""
 
 
 def words(scenario: Scenario) -> list[tuple[str, str, str]]:
-    """Returns (word, its short form where it has one, what it means) of what a first-time reader meets."""
+    """Returns (word, its short form or "", meaning) for a first-time reader."""
     there = {column.name for column in choices_of(scenario.cost_model) if applies(column, scenario.facts)}
     columns = [by_name(name) for name in (*_NAMES, *_FURTHER) if name in there]
     return [

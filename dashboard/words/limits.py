@@ -14,12 +14,10 @@ from hardware import System, network_names
 __all__ = ["describe", "in_words"]
 
 
-
 def describe(limits: Mapping[str, Any], system: System) -> str:
-    """Returns what is fixed, in a few words of Markdown: "no restrictions", "**TP 8**, **no offload**, the rest
-    free".
+    """Returns the limits in a few words of Markdown: "no restrictions", "**TP 8**, **no offload**, the rest free".
 
-    system: to name networks by.
+    system: names the networks.
     """
     if not limits:
         return "no restrictions"

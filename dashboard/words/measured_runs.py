@@ -1,4 +1,4 @@
-"""What measured runs say in words of tables and programs, as sentences say it."""
+"""Sentences for the table words of measured runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ASSUMED: Final = {
     "seq_parallel tp > 1": "sequence parallel where TP is above 1", "tied_embeddings False": "embeddings not tied",
     "vpp 1": "no interleaving", "zero_stage 1": "ZeRO stage 1",
 }  # fmt: skip
-"""What `engine.validation` assumes where a run does not say, by its words, which are those of tables of runs."""
+"""Assumptions of `engine.validation` about unstated fields of a run: words in tables of runs -> words in sentences."""
 _LIST: Final = re.compile(r"/?\[(['\"][^\[\]]*['\"])\]")
 
 

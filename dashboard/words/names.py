@@ -1,4 +1,4 @@
-"""What cells, executions and labels are called."""
+"""Names of cells, executions and labels."""
 
 from __future__ import annotations
 

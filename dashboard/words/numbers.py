@@ -1,9 +1,8 @@
 """Numbers as text, in one way everywhere.
 
-Three significant digits, a comma between thousands, a space at which no line ends before the unit; SI prefixes for
-time, operations and bandwidth, binary ones for bytes; counts in full below a million; the true minus sign; "–" for what
-is absent.
-The unit of a value comes from its column in `engine.columns`.
+Three significant digits, a comma between thousands, a non-breaking space before the unit; SI prefixes for time,
+operations and bandwidth, binary ones for bytes; counts in full below a million; the true minus sign; "–" for a missing
+value. The unit of a value comes from its column in `engine.columns`.
 """
 
 import math
@@ -53,9 +52,9 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A value as it is drawn: its number and its unit with prefix, such as "2.01" and "PFLOP/s".
+    """A value for display: its number and its unit with prefix, such as "2.01" and "PFLOP/s".
 
-    Whoever draws the two apart takes both from here: a number that is cut out of text has lost its prefix.
+    Callers that draw the two apart take both from here: a number that is cut out of text has lost its prefix.
     """
 
     number: str
@@ -110,41 +109,41 @@ def _power_of_ten(value: float, digits: int) -> str:
 def scale_for(column: Column | str, values: Iterable[Any]) -> Scale:
     """Returns the unit in which the largest finite of `values` reads best; all of a chart or table column shares it."""
     finite = [abs(known) for value in values if (known := _as_float(value)) is not None and math.isfinite(known)]
-    return _scale(column_of(column).unit, max(finite, default=0.0))
+    return _scale_of(column_of(column).unit, max(finite, default=0.0))
 
 
-def _scale(unit: str, magnitude: float) -> Scale:
+def _scale_of(unit: str, magnitude: float) -> Scale:
     """Returns the scale of one magnitude [in `unit`]."""
     if unit == "fraction":
         return Scale(0.01, "%")
     if unit == "bytes":
-        name, factor = _step(_BINARY, magnitude, "GiB")
+        name, factor = _largest_step(_BINARY, magnitude, "GiB")
         return Scale(factor, name)
     if unit == "s":
-        name, factor = _step(_SI_TIME, magnitude, "s")
+        name, factor = _largest_step(_SI_TIME, magnitude, "s")
         return Scale(factor, name)
     if unit == "FLOP":
-        prefix, factor = _step(_SI_UP, magnitude, "")
+        prefix, factor = _largest_step(_SI_UP, magnitude, "")
         return Scale(factor, f"{prefix}FLOP")
     if unit == "FLOP/s":
-        prefix, factor = _step(_SI_UP, magnitude, "T")
+        prefix, factor = _largest_step(_SI_UP, magnitude, "T")
         return Scale(factor, f"{prefix}FLOP/s")
     if unit == "kWh":
-        name, factor = _step(_ENERGY, magnitude, "kWh")
+        name, factor = _largest_step(_ENERGY, magnitude, "kWh")
         return Scale(factor, name)
     if unit == "bytes/s":
-        prefix, factor = _step(_SI_UP, magnitude, "G")
+        prefix, factor = _largest_step(_SI_UP, magnitude, "G")
         return Scale(factor, f"{prefix}B/s")
     if unit == "USD":
-        prefix, factor = _step(_MONEY, magnitude, "")
+        prefix, factor = _largest_step(_MONEY, magnitude, "")
         return Scale(factor, f"{prefix} {unit}".strip())
     if unit in ("samples/s", "tokens/s", "tokens/USD"):
-        prefix, factor = _step(_COUNT, magnitude, "")
+        prefix, factor = _largest_step(_COUNT, magnitude, "")
         return Scale(factor, f"{prefix} {unit}".strip())
     return Scale(1.0, unit)
 
 
-def _step(steps: tuple[tuple[str, float], ...], magnitude: float, at_zero: str) -> tuple[str, float]:
+def _largest_step(steps: tuple[tuple[str, float], ...], magnitude: float, at_zero: str) -> tuple[str, float]:
     """Returns the largest step that leaves at least 1 before the point, after rounding to three digits."""
     if magnitude == 0 or not math.isfinite(magnitude):
         return at_zero, dict(steps)[at_zero]
@@ -157,7 +156,7 @@ def format_value(column: Column | str, value: Any, digits: int = 3) -> str:
 
 
 def quantity(column: Column | str, value: Any, digits: int = 3) -> Quantity:
-    """Returns a column's value as number and unit; words, counts and what is absent have no unit."""
+    """Returns a column's value as number and unit; words, counts and missing values have no unit."""
     column = column_of(column)
     if column.dtype in ("str", "bool"):
         return Quantity(ABSENT if _is_absent(value) else choice_label(column, value))
@@ -170,7 +169,7 @@ def quantity(column: Column | str, value: Any, digits: int = 3) -> Quantity:
         return Quantity(f"{int(known):,}".replace("-", MINUS))
     if column.unit == "fraction":
         return Quantity(_percent_number(known, 1), "%")
-    scale = _scale(column.unit, abs(known))
+    scale = _scale_of(column.unit, abs(known))
     return Quantity(scale.number(known, digits), scale.unit)
 
 
@@ -185,10 +184,10 @@ def format_delta(column: Column | str, change: Any) -> str:
         return ABSENT
     if column.unit == "fraction" and math.isfinite(known):
         points = f"{abs(known) * 100:,.1f}"
-        return "±0" if float(points.replace(",", "")) == 0 else f"{_sign(known)}{with_unit(points, 'points')}"
+        return "±0" if float(points.replace(",", "")) == 0 else f"{_sign_of(known)}{with_unit(points, 'points')}"
     if known == 0:
         return "±0"
-    return _sign(known) + format_value(column, abs(known))
+    return _sign_of(known) + format_value(column, abs(known))
 
 
 def relative(new: Any, base: Any) -> str:
@@ -210,9 +209,9 @@ def signed_quantity(fraction: Any) -> Quantity:
     if known is None:
         return Quantity(ABSENT)
     if math.isinf(known):
-        return Quantity(_sign(known) + INFINITY)
+        return Quantity(_sign_of(known) + INFINITY)
     text = f"{abs(known) * 100:,.1f}"
-    return Quantity("±0") if float(text.replace(",", "")) == 0 else Quantity(f"{_sign(known)}{text}", "%")
+    return Quantity("±0") if float(text.replace(",", "")) == 0 else Quantity(f"{_sign_of(known)}{text}", "%")
 
 
 def percent(fraction: Any, decimals: int = 1) -> str:
@@ -240,8 +239,8 @@ def count(number: Any) -> str:
         return plain(known)
     if abs(known) < _COUNT[1][1]:
         return f"{round(known):,}".replace("-", MINUS)
-    name, factor = _step(_COUNT, abs(known), "")
-    return with_unit(_fixed(known / factor), name)
+    name, factor = _largest_step(_COUNT, abs(known), "")
+    return with_unit(_format_fixed(known / factor), name)
 
 
 def counted(number: Any, thing: str) -> str:
@@ -250,7 +249,7 @@ def counted(number: Any, thing: str) -> str:
     return f"{count(number)} {thing}{'' if number == 1 else plural}"
 
 
-def _fixed(value: float, digits: int = 3) -> str:
+def _format_fixed(value: float, digits: int = 3) -> str:
     """Returns a rounded quantity with exactly `digits` significant digits where decimals allow: 2.00, 20.0, 200."""
     rounded = float(f"{abs(value):.{digits - 1}e}")
     decimals = max(0, digits - 1 - math.floor(math.log10(rounded)))
@@ -266,9 +265,9 @@ def days(seconds: Any) -> str:
     if math.isinf(known):
         return plain(known)
     if 0 < abs(known) < 3_600:
-        return with_unit(_fixed(known / 60, 2), "min")
+        return with_unit(_format_fixed(known / 60, 2), "min")
     if 0 < abs(known) < 86_400:
-        return with_unit(_fixed(known / 3_600, 2), "h")
+        return with_unit(_format_fixed(known / 3_600, 2), "h")
     return with_unit(f"{known / 86_400:,.1f}", "days")
 
 
@@ -323,7 +322,7 @@ def decimals_for(values: Iterable[Any], scale: Scale, digits: int = 3) -> int:
     return min(3, max(0, digits - 1 - math.floor(math.log10(max(finite)))))
 
 
-def _sign(value: float) -> str:
+def _sign_of(value: float) -> str:
     return MINUS if value < 0 else "+"
 
 

@@ -26,8 +26,8 @@ def system_name(system: System) -> str:
 
 
 def system_titles(systems: Mapping[str, System]) -> dict[str, str]:
-    """Returns short titles of systems for a list to choose from, by their names: without the size of the innermost
-    network where that is not what tells them apart."""
+    """Returns short titles of systems for a list, by their names; the size of the innermost network appears only if
+    titles would be equal without it."""
     whole = {name: system_name(system) for name, system in systems.items()}
     short = {name: title.partition(", ")[0] for name, title in whole.items()}
     often = Counter(short.values())
@@ -35,7 +35,7 @@ def system_titles(systems: Mapping[str, System]) -> dict[str, str]:
 
 
 def name_of(scenario: Scenario) -> str:
-    """Returns a title for a scenario that nobody gave one: "GPT-3 175B on 512 × H100 80 GB"."""
+    """Returns a title for an untitled scenario: "GPT-3 175B on 512 × H100 80 GB"."""
     model = scenario.model.title or scenario.model.name
     return f"{model} on {scenario.num_procs:,} × {system_name(scenario.system)}"
 

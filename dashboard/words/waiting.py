@@ -1,4 +1,4 @@
-"""How far work is, and how long one waits for the rest, as text."""
+"""Progress of work and waiting times, as text."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def span(seconds: float) -> str:
 
 
 def progress_words(done: float, total: float, unit: str, rate: float, left: float) -> str:
-    """Returns how much of all is done, how fast, and how long the rest takes: "2.94 M of 7.00 M · 3.4 M per second ·
-    1.2 s left". unit: "point", of "2 of 40 points". rate: per second, told from 1 on. left: [s], infinite if not
-    known."""
+    """Returns progress, rate and remaining time: "2.94 M of 7.00 M · 3.4 M per second · 1.2 s left".
+
+    unit: "point", of "2 of 40 points". rate: per second, shown from 1 on. left: [s], infinite if unknown.
+    """
     words = f"{count(done)} of {counted(total, unit) if unit else count(total)}"
     if rate >= 1:
         words += f" · {count(rate)} per second"

@@ -1,1 +1,1 @@
-"""Charts of what is predicted and what was measured."""
+"""Charts of predictions against measurements."""

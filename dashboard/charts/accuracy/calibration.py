@@ -50,7 +50,7 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
     far = max(float(shown[["before", "after"]].abs().max().max()), 1.5 * BAND)
     edge = min(FARTHEST, far) * 1.12
     old, new = (shown[name].clip(-edge, edge).to_numpy(np.float64) * 100 for name in ("before", "after"))
-    figure.add_trace(_moves(times, old, new, colours))
+    figure.add_trace(_draw_error_changes(times, old, new, colours))
     for name, values, look in (
         ("before the fit", old, {"symbol": "circle-open", "size": 8, "color": colours.muted, "line": {"width": 1.6}}),
         (after, new, {"symbol": "circle", "size": 8, "color": colours.ramp(0.65)}),
@@ -59,7 +59,7 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
             trace(
                 "scatter",
                 x=times.tolist(), y=values.tolist(), mode="markers", name=name, marker=look,
-                hovertext=[_hover(row, after) for row in shown.to_dict("records")],
+                hovertext=[_run_hover_text(row, after) for row in shown.to_dict("records")],
                 hovertemplate="%{hovertext}<extra></extra>", customdata=[[int(row)] for row in shown["row"]],
             )
         )  # fmt: skip
@@ -81,10 +81,12 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
     figure.update_yaxes(
         range=[-100 * edge, 100 * edge], ticksuffix=" %", showgrid=True, title="Predicted over measured, minus 1"
     )
-    return Chart(figure, _finding(rows, after, len(shown)))
+    return Chart(figure, _summarize_calibration(rows, after, len(shown)))
 
 
-def _moves(times: Sequence[float] | np.ndarray[Any, Any], old: Any, new: Any, colours: Palette) -> dict[str, Any]:
+def _draw_error_changes(
+    times: Sequence[float] | np.ndarray[Any, Any], old: Any, new: Any, colours: Palette
+) -> dict[str, Any]:
     """A line from every error before to the one after, where there is one."""
     x: list[float | None] = []
     y: list[float | None] = []
@@ -99,7 +101,7 @@ def _moves(times: Sequence[float] | np.ndarray[Any, Any], old: Any, new: Any, co
     )  # fmt: skip
 
 
-def _hover(row: Mapping[Any, Any], after: str) -> str:
+def _run_hover_text(row: Mapping[Any, Any], after: str) -> str:
     name = escape(f"{str(row['label'])[:60]} · {str(row['model'])[:60]}".rstrip(" ·"))
     told = f"<b>{name}</b><br>measured {format_value('total_time', row['measured'])}<br>" + (
         f"before the fit {signed_percent(row['before'])}"
@@ -107,7 +109,7 @@ def _hover(row: Mapping[Any, Any], after: str) -> str:
     return told + (f"<br>{escape(after)} {signed_percent(row['after'])}" if math.isfinite(row["after"]) else "")
 
 
-def _finding(rows: pd.DataFrame, after: str, drawn: int) -> str:
+def _summarize_calibration(rows: pd.DataFrame, after: str, drawn: int) -> str:
     of = f"{drawn:,} of {len(rows):,} runs drawn" if drawn < len(rows) else f"{len(rows):,} runs"
     before = percent(float(rows["before"].abs().mean()))
     known = rows["after"].dropna()

@@ -67,7 +67,7 @@ def measured(rows: pd.DataFrame, mode: str = "light", *, selected: int | None = 
     figure = base(colours, height)
     times = shown[["measured_step_time_s", "predicted_step_time_s"]].to_numpy(dtype=np.float64)
     low, high = float(times.min()) / 1.4, float(times.max()) * 1.4
-    _guides(figure, low, high, colours)
+    _draw_guides(figure, low, high, colours)
     close = (shown["error"].abs() <= BAND).to_numpy(bool)
     looks = (("within 10 %", close, colours.ramp(0.65), "circle"), ("further off", ~close, colours.worse, "diamond"))
     for name, which, colour, symbol in looks:
@@ -82,7 +82,8 @@ def measured(rows: pd.DataFrame, mode: str = "light", *, selected: int | None = 
                     "size": [14 if flag else 6 for flag in ring], "color": colour, "symbol": symbol, "opacity": 0.75,
                     "line": {"width": [2.5 if flag else 0 for flag in ring], "color": colours.text},
                 },
-                customdata=[[int(value)] for value in part["row"]], hovertext=[_hover(row) for row in _records(part)],
+                customdata=[[int(value)] for value in part["row"]],
+                hovertext=[_run_hover_text(row) for row in _row_records(part)],
                 hovertemplate="%{hovertext}<extra></extra>",
             )
         )  # fmt: skip
@@ -90,14 +91,14 @@ def measured(rows: pd.DataFrame, mode: str = "light", *, selected: int | None = 
     for update, told in ((figure.update_xaxes, "measured"), (figure.update_yaxes, "calibrated")):
         update(type="log", range=span, title=f"Step time, {told}, s", showgrid=True, **log_ticks(low, high))
     figure.update_layout(showlegend=True, legend={"itemsizing": "constant"}, margin={"t": 28})
-    return Chart(figure, _finding(rows, len(shown)))
+    return Chart(figure, _summarize_errors(rows, len(shown)))
 
 
-def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+def _row_records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
 
 
-def _guides(figure: Drawing, low: float, high: float, colours: Palette) -> None:
+def _draw_guides(figure: Drawing, low: float, high: float, colours: Palette) -> None:
     """The band of ±10 %, the diagonal, and their names at the upper end."""
     figure.add_trace(
         trace("scatter", x=[low, high, high, low], y=[low * (1 - BAND), high * (1 - BAND), high * (1 + BAND),
@@ -112,7 +113,7 @@ def _guides(figure: Drawing, low: float, high: float, colours: Palette) -> None:
     note(figure, "equal, band ±10 %", colours, x=place, y=place, xanchor="left", yanchor="top", yshift=-14, xshift=14)
 
 
-def _hover(row: Mapping[str, Any]) -> str:
+def _run_hover_text(row: Mapping[str, Any]) -> str:
     name = escape(str(row["model"])[:60] or str(row["id"])[:60])
     return (
         f"<b>{name} · {escape(str(row['hardware'])[:40])}</b><br>"
@@ -121,7 +122,7 @@ def _hover(row: Mapping[str, Any]) -> str:
     )
 
 
-def _finding(rows: pd.DataFrame, drawn: int) -> str:
+def _summarize_errors(rows: pd.DataFrame, drawn: int) -> str:
     size = rows["error"].abs()
     of = f"{drawn:,} of {len(rows):,} runs drawn" if drawn < len(rows) else f"{len(rows):,} runs"
     return (

@@ -30,7 +30,7 @@ _LINES: Final = 3
 """Lines of the name of a column."""
 _SPREAD: Final = 0.32
 _GOLDEN: Final = 0.618034
-"""Multiples of the golden ratio, modulo 1, fill a width evenly whatever their number."""
+"""Golden ratio: its multiples, modulo 1, fill a width evenly for any number of points."""
 
 
 def residuals(
@@ -50,10 +50,10 @@ def residuals(
     figure = base(colours, height)
     numeric = values.dtype == np.float64
     if numeric and values.nunique() > MOST_CLASSES:
-        places, groups, axis = _range(values)
+        places, groups, axis = _place_numbers(values)
     else:
-        places, groups, axis = _classes(values, numeric)
-    bounds = _bounds(rows.loc[values.index, "error"])
+        places, groups, axis = _place_classes(values, numeric)
+    bounds = _error_range(rows.loc[values.index, "error"])
     figure.add_shape(type="rect", x0=0, x1=1, xref="x domain", y0=-100 * BAND, y1=100 * BAND, yref="y",
                      fillcolor=colours.grid, opacity=0.6, line={"width": 0}, layer="below")  # fmt: skip
     figure.add_hline(y=0, line={"color": colours.muted, "width": 1.2}, layer="below")
@@ -68,7 +68,7 @@ def residuals(
                 customdata=part[["row"]].to_numpy(int).tolist(),
                 hovertext=[
                     f"<b>{escape(str(model)[:60] or str(name)[:60])} · {escape(str(hardware)[:40])}</b><br>"
-                    f"{escape(label)} {escape(_word(value))}<br>error {signed_percent(error)}"
+                    f"{escape(label)} {escape(_format_field_value(value))}<br>error {signed_percent(error)}"
                     for name, model, hardware, error, value in zip(
                         part["id"], part["model"], part["hardware"], part["error"], values.loc[part.index], strict=True
                     )
@@ -76,28 +76,28 @@ def residuals(
                 hovertemplate="%{hovertext}<extra></extra>",
             )
         )  # fmt: skip
-    medians = _medians(
+    medians = _draw_medians(
         rows.loc[values.index, "error"], groups, places, figure, colours, bounds[1], axis.get("type") == "log"
     )
     figure.update_xaxes(title=label, **axis)
     figure.update_yaxes(
         title="Calibrated over measured", ticksuffix=" %", showgrid=True, range=[bounds[0] * 1.05, bounds[1] * 1.3]
     )
-    return Chart(figure, _finding(medians, label))
+    return Chart(figure, _summarize_medians(medians, label))
 
 
-def _word(value: Any) -> str:
+def _format_field_value(value: Any) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
 
-def _bounds(error: pd.Series[Any]) -> tuple[float, float]:
+def _error_range(error: pd.Series[Any]) -> tuple[float, float]:
     """The range of the axis [%]; the few errors beyond are drawn at its ends."""
     size = 100 * float(np.quantile(error.abs().to_numpy(np.float64), 0.995))
     far = max(20.0, math.ceil(size / 10) * 10.0)
     return -far, far
 
 
-def _classes(values: pd.Series[Any], numeric: bool) -> tuple[pd.Series[Any], pd.Series[Any], dict[str, Any]]:
+def _place_classes(values: pd.Series[Any], numeric: bool) -> tuple[pd.Series[Any], pd.Series[Any], dict[str, Any]]:
     """One column per value: where every row is drawn, its column, and the axis."""
     if numeric:
         words = {value: f"{value:,.6g}" for value in sorted(values.unique())}
@@ -118,7 +118,8 @@ def _classes(values: pd.Series[Any], numeric: bool) -> tuple[pd.Series[Any], pd.
 
 
 def _lines(word: str, width: int) -> str:
-    """A value below its column, in lines of at most `width` characters, three at most; its end tells values apart."""
+    """Break a value below its column into at most three lines of `width` characters. The end is kept: values differ
+    there."""
     pieces = [piece[start : start + width] for piece in _BREAKS.split(word) for start in range(0, len(piece), width)]
     lines = [""]
     for piece in filter(None, pieces):
@@ -131,7 +132,7 @@ def _lines(word: str, width: int) -> str:
     return "<br>".join(escape(line.strip()) for line in lines)
 
 
-def _range(values: pd.Series[Any]) -> tuple[pd.Series[Any], pd.Series[Any], dict[str, Any]]:
+def _place_numbers(values: pd.Series[Any]) -> tuple[pd.Series[Any], pd.Series[Any], dict[str, Any]]:
     """A continuous axis; for the medians, rows are grouped into parts of equal width."""
     low, high = float(values.min()), float(values.max())
     logarithmic = low > 0 and high / low > 20
@@ -147,7 +148,7 @@ def _range(values: pd.Series[Any]) -> tuple[pd.Series[Any], pd.Series[Any], dict
     return values, groups, {"range": [low - air, high + air], "tickformat": "d" if year else ",~g"}
 
 
-def _medians(
+def _draw_medians(
     error: pd.Series[Any], groups: pd.Series[Any], places: pd.Series[Any], figure: Drawing, colours: Palette,
     top: float, logarithmic: bool,
 ) -> list[tuple[float, int]]:  # fmt: skip
@@ -169,6 +170,6 @@ def _medians(
     return found
 
 
-def _finding(medians: list[tuple[float, int]], label: str) -> str:
+def _summarize_medians(medians: list[tuple[float, int]], label: str) -> str:
     low, high = min(medians)[0], max(medians)[0]
     return f"Median errors by {label} lie between {signed_percent(low)} and {signed_percent(high)}."

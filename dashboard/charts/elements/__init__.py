@@ -1,1 +1,1 @@
-"""What charts are made of: colours, the empty figure, labels, HTML pieces, static previews."""
+"""Building blocks of charts: colours, the empty figure, labels, HTML pieces, static previews."""

@@ -10,7 +10,7 @@ __all__ = ["Side", "card_text", "rows_table", "sides"]
 
 
 class Side(NamedTuple):
-    """One execution: what it is here, its degrees, its throughput, its memory, and a note."""
+    """One execution: its role here, its degrees, its throughput, its memory, and a note."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ def sides(shown: Iterable[Side]) -> str:
 
 
 def card_text(name: str, title: str, note: str) -> str:
-    """Returns the text of a card: what it is, its title, a note."""
+    """Returns the text of a card: kind, title and note."""
     return (
         f'<div class="ss-side-name">{escape(name)}</div><div class="ss-side-title">{escape(title)}</div>'
         f'<div class="ss-side-note">{escape(note)}</div>'
@@ -44,7 +44,7 @@ def rows_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, texts: 
 
     def cells(row: Sequence[str], tag: str) -> str:
         return "".join(
-            f'<{tag}{" class=ss-text" if place in texts else ""}>{escape(text)}</{tag}>'
+            f"<{tag}{' class=ss-text' if place in texts else ''}>{escape(text)}</{tag}>"
             for place, text in enumerate(row)
         )
 

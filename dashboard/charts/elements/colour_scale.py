@@ -62,7 +62,7 @@ class Ramp:
             return [self.position(ratio * self.good) for ratio in ratios], texts, "× best"
         low, high = sorted((self.bad / scale.factor, self.good / scale.factor))
         if self.logarithmic:
-            values, texts = _ratios(low, high)
+            values, texts = _logarithmic_ticks(low, high)
         else:
             values = nice_steps(low, high)
             texts = [plain(value) for value in values]
@@ -77,7 +77,7 @@ class Ramp:
         return scale.number(self.bad), scale.number(self.good), scale.unit
 
 
-def _ratios(low: float, high: float) -> tuple[list[float], list[str]]:
+def _logarithmic_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
     """Return ticks of a logarithmic bar and their texts: 1, 2, 5 and their tenfolds where these are neither many nor
     few, powers of ten over more decades, round numbers at equal steps over less than one."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

@@ -1,8 +1,8 @@
-"""What a chart draws, as the dictionaries that Plotly's JavaScript takes.
+"""Drawings: the content of a chart as the dictionaries that Plotly's JavaScript takes.
 
-Plotly's own figure looks at every property when it is given, and at all others of its kind again. That took a third of
-the server's work for a page with many marks and notes. A drawing is changed in the same words and looks at nothing;
-`Chart.figure` has Plotly look at all of it once, as the tests of charts do.
+Plotly's own figure validates every property on assignment, and all others of its kind again. That took a third of the
+server's work for a page with many marks and notes. A drawing has the same interface without validation; `Chart.figure`
+has Plotly validate all of it once, as the tests of charts do.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Drawing:
         return found
 
     def add_trace(self, *traces: Part) -> None:
-        """Draws one trace or several over those that are there."""
+        """Draws one or several traces over the present ones."""
         self.traces += [dict(each) for each in traces]
 
     def add_shape(self, **shape: Any) -> None:
@@ -70,15 +70,15 @@ class Drawing:
         self.add_shape(type="line", x0=x, x1=x, xref="x", y0=0, y1=1, yref="y domain", **look)
 
     def update_layout(self, changes: Part | None = None, **more: Any) -> None:
-        """Lays settings over those that are there, at any depth."""
+        """Merges settings into the layout, at any depth."""
         self.layout = merged(self.layout, {**(changes or {}), **more})
 
     def update_xaxes(self, changes: Part | None = None, **more: Any) -> None:
-        """Lays settings over those of every horizontal axis, at any depth. A title may be its text."""
+        """Merges settings into every horizontal axis, at any depth. A title may be given as text."""
         self._update_axes("xaxis", {**(changes or {}), **more})
 
     def update_yaxes(self, changes: Part | None = None, **more: Any) -> None:
-        """Lays settings over those of every vertical axis, at any depth. A title may be its text."""
+        """Merges settings into every vertical axis, at any depth. A title may be given as text."""
         self._update_axes("yaxis", {**(changes or {}), **more})
 
     def _update_axes(self, begin: str, changes: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""Where a name stands on a chart: clear of its lines, its marks and the names put before it.
+"""Placement of names on a chart: clear of its lines, its marks and earlier names.
 
-Plotly writes annotations where it is told, whatever is there. Sizes are estimates for the narrowest plot that the chart
-is drawn in; on a wider one everything is farther apart.
+Plotly does not move annotations that overlap. Sizes are estimates for the narrowest plot in which the chart is drawn;
+on a wider one everything is farther apart.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ADVANCE: Final = 5.9
 _STEP: Final = 3.0
 """Distance of the points that stand for a line [px]."""
 _OUTSIDE: Final = 4.0
-"""How much worse it is to stick out by a pixel than to cover a point of a line."""
+"""Penalty for a pixel outside the plot, in covered points of a line."""
 
 _BEFORE: Final = {"left": 0.0, "center": 0.5, "right": 1.0}
 _BELOW: Final = {"bottom": 0.0, "middle": 0.5, "top": 1.0}
@@ -61,7 +61,7 @@ def text_width(text: str) -> float:
 
 
 class Room:
-    """What a plot shows, in pixels."""
+    """Occupied places of a plot, in pixels."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float], width: float, height: float) -> None:
         """x, y: ranges of the axes as Plotly has them, logarithms on a logarithmic axis. width, height [px]."""

@@ -15,9 +15,9 @@ from dashboard.words.numbers import UNLIMITED, Quantity, format_value, gibibytes
 from engine.columns import ALL_FIELDS
 
 NOT_FITTING: Final = '<i class="ss-swatch ss-hatch"></i>does not fit; GiB the nearest lacks (T: TiB), HBM + host'
-"""What a hatched cell of a map and its number stand for, as an item of a legend."""
+"""Legend item: hatched cells of a map and the number in them."""
 NOT_NUMBERED: Final = "the cells are too small for numbers: hover one, or choose As table under View"
-"""Where the numbers of a map's cells are, as an item of its legend."""
+"""Legend item of a map whose cells are too small for numbers."""
 
 _CSS = Path(__file__).parent / "style.css"
 
@@ -29,7 +29,7 @@ def stylesheet() -> str:
 
 
 class Tile(NamedTuple):
-    """One headline figure: what it is, its value with unit ("1.87 s"), one line of context, formula for the tooltip."""
+    """One headline figure: label, value with unit ("1.87 s"), one line of context, formula for the tooltip."""
 
     label: str
     value: str | Quantity
@@ -38,30 +38,31 @@ class Tile(NamedTuple):
     """"better", "worse" or empty: colours the context line of a comparison."""
     formula: str = ""
     origin: str = ""
-    """How well founded the figure is: "exact", "calibrated", "modelled" or "measured"; empty for plain counts."""
+    """Basis of the figure: "exact", "calibrated", "modelled" or "measured"; empty for plain counts."""
     error: str = ""
-    """How far it may be off, as a line of its own."""
+    """Error interval of the figure, as a line of its own."""
 
 
 def figure_strip(tiles: Sequence[Tile], basis: str = "", *, marks: bool = True) -> str:
     """Returns one row of headline figures, the answer of the page first.
 
-    basis: what figures of times and memory rest on, told once below them instead of a mark on each. marks:
-    whether each has its mark where there is no basis; not where another strip on the page tells it.
+    basis: basis of times and memory, written once below the figures instead of a mark on each. marks: whether each
+    figure has its mark if there is no basis; False if another strip on the page already has them.
     """
     items = []
     telling = any(tile.error for tile in tiles)
     for tile in tiles:
         number, unit = _number_and_unit(tile.value)
         title = f' title="{escape(tile.formula)}"' if tile.formula else ""
-        spoken = escape(", ".join(part for part in _told(tile) if part))
+        spoken = escape(", ".join(part for part in _spoken_parts(tile) if part))
         tone = f" ss-{tile.tone}" if tile.tone in ("better", "worse") else ""
         items.append(
             f'<div class="ss-tile" role="listitem" aria-label="{spoken}"{title}>'
-            f'<div class="ss-tile-label">{escape(tile.label)}{"" if basis or not marks else _origin(tile.origin)}</div>'
-            f'<div class="ss-tile-value">{escape(number)}{_small(unit)}</div>'
+            f'<div class="ss-tile-label">{escape(tile.label)}'
+            f"{'' if basis or not marks else _origin_markup(tile.origin)}</div>"
+            f'<div class="ss-tile-value">{escape(number)}{_unit_markup(unit)}</div>'
             f'<div class="ss-tile-context{tone}">{escape(tile.context) or "&nbsp;"}</div>'
-            f'{_error(tile.error) if telling else ""}</div>'
+            f"{_error_markup(tile.error) if telling else ''}</div>"
         )
     tall = " ss-strip-tall" if telling else ""
     strip = f'<div class="ss-strip{tall}" role="list">{"".join(items)}</div>'
@@ -69,7 +70,7 @@ def figure_strip(tiles: Sequence[Tile], basis: str = "", *, marks: bool = True) 
 
 
 def _number_and_unit(value: str | Quantity) -> tuple[str, str]:
-    """What a tile draws large, and what small behind it; all of the value is drawn."""
+    """Split a tile's value into the part in large type and the part in small type."""
     if isinstance(value, Quantity):
         return value.number, value.unit
     # Words, such as the degrees of an execution, have no unit that would be smaller.
@@ -79,27 +80,27 @@ def _number_and_unit(value: str | Quantity) -> tuple[str, str]:
     return number, "".join(rest)
 
 
-def _told(tile: Tile) -> tuple[str, ...]:
-    """Return everything that a tile says, for those who hear it."""
+def _spoken_parts(tile: Tile) -> tuple[str, ...]:
+    """Return the full text of a tile for screen readers."""
     return f"{tile.label} {tile.value}", tile.origin, tile.context, tile.error
 
 
-def _origin(origin: str) -> str:
+def _origin_markup(origin: str) -> str:
     return f' <span class="ss-origin">{escape(origin)}</span>' if origin else ""
 
 
-def _error(error: str) -> str:
+def _error_markup(error: str) -> str:
     return f'<div class="ss-tile-error">{escape(error) or "&nbsp;"}</div>'
 
 
-def _small(unit: str) -> str:
+def _unit_markup(unit: str) -> str:
     return f' <span class="ss-unit">{escape(unit)}</span>' if unit else ""
 
 
 def time_bar(pieces: Mapping[str, float], label: str = "Step time") -> str:
     """Returns a one-line stacked bar of a step; pieces [s] by key of `TIME_KINDS`."""
     total = sum(pieces.values())
-    return _mini(label, format_value("total_time", total), pieces, TIME_KINDS, total, None, "total_time")
+    return _mini_bar_markup(label, format_value("total_time", total), pieces, TIME_KINDS, total, None, "total_time")
 
 
 def memory_bar(pieces: Mapping[str, float], capacity: float, label: str = "Memory, HBM") -> str:
@@ -109,12 +110,14 @@ def memory_bar(pieces: Mapping[str, float], capacity: float, label: str = "Memor
     """
     total = sum(pieces.values())
     if capacity >= UNLIMITED:
-        return _mini(label, gibibytes(total), pieces, MEMORY_KINDS, total, None, "proc_mem_tier1_cap_req")
+        return _mini_bar_markup(label, gibibytes(total), pieces, MEMORY_KINDS, total, None, "proc_mem_tier1_cap_req")
     value = f"{gibibytes(total)} of {gibibytes(capacity)}"
-    return _mini(label, value, pieces, MEMORY_KINDS, max(total, capacity), capacity, "proc_mem_tier1_cap_req")
+    return _mini_bar_markup(
+        label, value, pieces, MEMORY_KINDS, max(total, capacity), capacity, "proc_mem_tier1_cap_req"
+    )
 
 
-def _mini(
+def _mini_bar_markup(
     label: str,
     value: str,
     pieces: Mapping[str, float],
@@ -128,7 +131,7 @@ def _mini(
         size = pieces.get(kind.key, 0.0)
         if size > 0 and whole > 0:
             title = f"{kind.name} {format_value(column, size)}, {percent(size / sum(pieces.values()))}"
-            parts.append(_swatch(kind, f"width:{100 * size / whole:.3f}%", title))
+            parts.append(_swatch_markup(kind, f"width:{100 * size / whole:.3f}%", title))
     over = capacity is not None and sum(pieces.values()) > capacity
     mark = f'<b style="left:{100 * capacity / whole:.3f}%"></b>' if over and capacity else ""
     tone = " ss-worse" if over else ""
@@ -142,9 +145,7 @@ def _mini(
 
 def legend(kinds: Iterable[Kind]) -> str:
     """Returns swatches with names."""
-    items = "".join(
-        f"<span>{_swatch(kind, klass='ss-swatch')}{escape(kind.name)}</span>" for kind in kinds
-    )
+    items = "".join(f"<span>{_swatch_markup(kind, klass='ss-swatch')}{escape(kind.name)}</span>" for kind in kinds)
     return f'<div class="ss-legend">{items}</div>'
 
 
@@ -160,7 +161,7 @@ def memory_legend(tiers: tuple[Mapping[str, float], Mapping[str, float]], kinds:
         return " + ".join([*there, f"{gibibytes(host)} in host memory"] if host > 0 else there)
 
     items = "".join(
-        f"<span>{_swatch(kind, klass='ss-swatch')}{escape(kind.name)} <b>{escape(size(kind))}</b></span>"
+        f"<span>{_swatch_markup(kind, klass='ss-swatch')}{escape(kind.name)} <b>{escape(size(kind))}</b></span>"
         for kind in kinds
     )
     first = f"<span><b>{escape(name)}</b></span>" if name else ""
@@ -168,7 +169,7 @@ def memory_legend(tiers: tuple[Mapping[str, float], Mapping[str, float]], kinds:
 
 
 def ramp(worst: str, best: str, unit: str = "") -> str:
-    """Returns the "how good" colours from worst to best between what they stand for, as an item of a legend."""
+    """Returns a legend item: the "how good" colours between the texts of the worst and the best value."""
     stops = ",".join(f"light-dark({light},{dark})"
                      for light, dark in zip(LIGHT.sequential, DARK.sequential, strict=True))  # fmt: skip
     last = f"{best} {unit}".strip()
@@ -178,13 +179,11 @@ def ramp(worst: str, best: str, unit: str = "") -> str:
     )
 
 
-def map_legend(
-    num_procs: int, unit: str, *, fastest: bool = False, runs: bool = True, numbered: bool = True
-) -> str:
+def map_legend(num_procs: int, unit: str, *, fastest: bool = False, runs: bool = True, numbered: bool = True) -> str:
     """Returns the caption line under the cell map.
 
-    unit: of what cells show, empty without one. fastest: whether they show their fastest execution, whatever it is that
-    they show of it. runs: whether any cell has an execution that runs. numbered: whether cells print their values.
+    unit: unit of the cells' values, empty without one. fastest: whether cells show their fastest execution, for any
+    metric. runs: whether any cell has a feasible execution. numbered: whether cells print their values.
     """
     best = "the fastest" if fastest else "the best"
     shown = f"<span>Each cell is {best} of every hidden choice{in_unit(unit)}.</span><span>★ best of all</span>"
@@ -196,11 +195,11 @@ def map_legend(
 
 
 def in_unit(unit: str) -> str:
-    """Returns a unit as it follows what is told in it: ", in GiB"; nothing without one."""
+    """Returns a unit for the end of a sentence: ", in GiB"; empty without one."""
     return f", in {escape(unit)}" if unit else ""
 
 
-def _swatch(kind: Kind, style: str = "", title: str = "", klass: str = "") -> str:
+def _swatch_markup(kind: Kind, style: str = "", title: str = "", klass: str = "") -> str:
     """Returns an element in the colour of a kind, or hatched where the kind has none."""
     classes = " ".join(part for part in (klass, "ss-hatch" if kind.light is None else "") if part)
     fill = "" if kind.light is None else f"background:light-dark({kind.light},{kind.dark});"
@@ -213,18 +212,19 @@ _MEANING: Final[Mapping[str, str]] = {
     "microbatches": "A replica works through its share of the batch in so many microbatches of so many sequences.",
     "offload": "What lives in host memory and is fetched over the link to it when it is needed.",
 }  # fmt: skip
-"""What the key of a chip means, shown where a pointer rests on it."""
+"""Tooltips of chips, by their keys."""
 
 
 def chips(facts: Iterable[tuple[str, str]]) -> str:
-    """Returns key and value pairs as one line of chips, each with what it means."""
+    """Returns key and value pairs as one line of chips, each with its definition as tooltip."""
     items = "".join(
-        f'<span class="ss-chip"{_title(key)}>{escape(key)} <b>{escape(value)}</b></span>' for key, value in facts
+        f'<span class="ss-chip"{_title_attribute(key)}>{escape(key)} <b>{escape(value)}</b></span>'
+        for key, value in facts
     )
     return f'<div class="ss-chips">{items}</div>'
 
 
-def _title(key: str) -> str:
+def _title_attribute(key: str) -> str:
     meaning = _MEANING.get(key)
     if meaning is None and key.endswith(" network"):
         meaning = "Which network carries this traffic: how many GPUs it links, and its rate per GPU and direction."
@@ -232,7 +232,7 @@ def _title(key: str) -> str:
 
 
 def page_head(title: str) -> str:
-    """Returns the heading of a page for those who hear it; others see it named in the navigation."""
+    """Returns the heading of a page for screen readers; the navigation shows the same name."""
     return f'<h1 class="ss-heard">{escape(title)}</h1>'
 
 
@@ -247,7 +247,7 @@ def headed(title: str, beside: str) -> str:
 
 
 def meanings(pairs: Iterable[tuple[str, str]]) -> str:
-    """Returns terms, each with what it means, one below the other."""
+    """Returns terms with their definitions, one below the other."""
     items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in pairs)
     return f'<dl class="ss-meanings">{items}</dl>'
 

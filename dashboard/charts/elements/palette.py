@@ -1,12 +1,12 @@
-"""Every colour of the charts, and what each one means.
+"""Every colour of the charts with its meaning.
 
 A colour has one meaning in the whole interface: the blue-teal ramp says how good a value is, ten categorical colours
-name kinds of time and of memory, brown against teal says worse against better, and hatching marks what is of no use
-(does not fit, idle). Nothing else is coloured.
+name kinds of time and of memory, brown against teal says worse against better, and hatching marks the unusable (does
+not fit, idle). Nothing else is coloured.
 
 Source of the choice: lightness of the ramps is monotone and the smallest OKLab distance between two kinds stays at or
-above 0.087 for deuteranopia, protanopia and tritanopia, simulated after Machado, Oliveira and Fernandes (2009),
-"A Physiologically-based Model for Simulation of Color Vision Deficiency", IEEE TVCG 15(6).
+above 0.087 for deuteranopia, protanopia and tritanopia, simulated after Machado, Oliveira and Fernandes (2009), "A
+Physiologically-based Model for Simulation of Color Vision Deficiency", IEEE TVCG 15(6).
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Palette:
 
     def ramp(self, position: float) -> str:
         """Returns the sequential colour at `position` in 0 (worst) to 1 (best); positions outside are clipped."""
-        return _interpolate(self.sequential, position)
+        return _interpolate_colour(self.sequential, position)
 
     def label_on_ramp(self, position: float) -> str:
         """Returns the text colour that is legible on `ramp(position)`."""
@@ -70,10 +70,10 @@ class Palette:
 
     def diverge(self, position: float) -> str:
         """Returns the diverging colour at `position` in -1 (much worse) to 1 (much better)."""
-        return _interpolate(self.diverging, (position + 1) / 2)
+        return _interpolate_colour(self.diverging, (position + 1) / 2)
 
     def hatch(self, size: int = 7, opacity: float = 0.45) -> dict[str, Any]:
-        """Returns the Plotly pattern that marks what is of no use."""
+        """Returns the Plotly pattern that marks the unusable: infeasible or idle."""
         return {
             "shape": "/",
             "size": size,
@@ -188,13 +188,13 @@ _EXTENDED: Final = {column.name for column in EXTENSION_STATISTICS}
 
 
 def kinds_of(kinds: tuple[Kind, ...], cost_model: str) -> tuple[Kind, ...]:
-    """Returns those of `TIME_KINDS` or `MEMORY_KINDS` that a cost model tells apart."""
+    """Returns the `TIME_KINDS` or `MEMORY_KINDS` that a cost model distinguishes."""
     there = {column.name for column in statistics_of(cost_model)}
     return tuple(kind for kind in kinds if there & set(kind.statistics))
 
 
 def common_kinds(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
-    """Returns those of `TIME_KINDS` or `MEMORY_KINDS` that every cost model tells apart."""
+    """Returns the `TIME_KINDS` or `MEMORY_KINDS` that every cost model distinguishes."""
     return tuple(kind for kind in kinds if not _EXTENDED & set(kind.statistics))
 
 
@@ -215,28 +215,28 @@ SCENARIOS: Final[dict[Mode, tuple[str, ...]]] = {
 smallest OKLab distance is 0.095 in light and 0.132 in dark mode for the deficiencies named above; all reach 3:1."""
 
 
-def _interpolate(stops: tuple[str, ...], position: float) -> str:
+def _interpolate_colour(stops: tuple[str, ...], position: float) -> str:
     """Return the colour at `position` in 0 to 1 along evenly spaced `stops`, linear in sRGB as Plotly does it."""
     place = min(max(position, 0.0), 1.0) * (len(stops) - 1)
     index = min(int(place), len(stops) - 2)
     share = place - index
-    low, high = channels(stops[index]), channels(stops[index + 1])
+    low, high = colour_channels(stops[index]), colour_channels(stops[index + 1])
     mixed = (round(a + (b - a) * share) for a, b in zip(low, high, strict=True))
     return "#" + "".join(f"{channel:02X}" for channel in mixed)
 
 
-def channels(colour: str) -> tuple[int, int, int]:
+def colour_channels(colour: str) -> tuple[int, int, int]:
     """Returns red, green and blue [0 to 255] of "#RRGGBB"."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 def contrast(first: str, second: str) -> float:
     """Returns the contrast ratio of two colours, 1 to 21 (WCAG 2.2, definition of contrast ratio)."""
-    bright, dim = sorted((_luminance(first), _luminance(second)), reverse=True)
+    bright, dim = sorted((_relative_luminance(first), _relative_luminance(second)), reverse=True)
     return (bright + 0.05) / (dim + 0.05)
 
 
-def _luminance(colour: str) -> float:
-    shares = [channel / 255 for channel in channels(colour)]
+def _relative_luminance(colour: str) -> float:
+    shares = [channel / 255 for channel in colour_channels(colour)]
     linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -17,11 +17,11 @@ __all__ = ["is_drawable", "still"]
 _BESIDE: Final = 5
 """Room that Plotly leaves between the plot and the names at its left [px]."""
 _BELOW: Final = 11
-"""How far below the plot it puts the middle of names [px]."""
+"""Distance of the middle of names below the plot [px]."""
 _RAISED: Final = 41
-"""How far it moves the middle of texts at points down from them [% of their height]."""
+"""Downward shift of the middle of texts at points [% of their height]."""
 _TITLE: Final = 8
-"""How far the middle of a title is from the edge of the figure [px]."""
+"""Distance of the middle of a title from the edge of the figure [px]."""
 
 _Box = tuple[str, str, str, str]
 """Left, bottom, width and height, as CSS wants them."""
@@ -35,12 +35,14 @@ class _Plot(NamedTuple):
 
     def at(self, x: float, y: float) -> tuple[str, str]:
         """Returns a place."""
-        return _share((x - self.x[0]) / (self.x[1] - self.x[0])), _share((y - self.y[0]) / (self.y[1] - self.y[0]))
+        return _format_share((x - self.x[0]) / (self.x[1] - self.x[0])), _format_share(
+            (y - self.y[0]) / (self.y[1] - self.y[0])
+        )
 
     def box(self, x: tuple[float, float], y: tuple[float, float]) -> _Box:
         """Returns a rectangle between two places each way."""
         width, height = (x[1] - x[0]) / (self.x[1] - self.x[0]), (y[1] - y[0]) / (self.y[1] - self.y[0])
-        return (*self.at(x[0], y[0]), _share(width), _share(height))
+        return (*self.at(x[0], y[0]), _format_share(width), _format_share(height))
 
 
 def is_drawable(figure: Drawing) -> bool:
@@ -61,14 +63,14 @@ def still(figure: Drawing) -> str:
     marks: list[str] = []
     for trace in figure.traces:
         if trace["type"] == "bar":
-            marks += _bars(plot, trace)
+            marks += _bar_elements(plot, trace)
         elif trace.get("marker", {}).get("showscale"):
             marks += _colour_bar(trace["marker"], margin)
         else:
-            marks += _points(plot, trace)
-    marks += _frames(plot, layout.get("shapes", ()))
-    marks += _notes(plot, layout.get("annotations", ()))
-    marks += _axes(plot, layout, margin)
+            marks += _point_elements(plot, trace)
+    marks += _frame_elements(plot, layout.get("shapes", ()))
+    marks += _note_elements(plot, layout.get("annotations", ()))
+    marks += _axis_elements(plot, layout, margin)
     inside = f"left:{margin['l']}px;right:{margin['r']}px;top:{margin['t']}px;bottom:{margin['b']}px"
     return (
         f'<div class="ss-still" aria-hidden="true" style="height:{layout["height"]}px">'
@@ -76,75 +78,75 @@ def still(figure: Drawing) -> str:
     )
 
 
-def _bars(plot: _Plot, trace: Mapping[str, Any]) -> Iterator[str]:
+def _bar_elements(plot: _Plot, trace: Mapping[str, Any]) -> Iterator[str]:
     half, marker = trace["width"] / 2, trace["marker"]
     for x, low, height, colour, shape in zip(
         trace["x"], trace["base"], trace["y"], marker["color"], marker["pattern"]["shape"], strict=True
     ):
         look = "" if shape else f"background:{colour}"
-        yield _boxed(plot.box((x - half, x + half), (low, low + height)), look, "ss-hatch" if shape else "")
+        yield _box_element(plot.box((x - half, x + half), (low, low + height)), look, "ss-hatch" if shape else "")
 
 
-def _points(plot: _Plot, trace: Mapping[str, Any]) -> Iterator[str]:
+def _point_elements(plot: _Plot, trace: Mapping[str, Any]) -> Iterator[str]:
     """Texts or round markers."""
     for number, (x, y) in enumerate(zip(trace["x"], trace["y"], strict=True)):
         left, bottom = plot.at(x, y)
         if trace["mode"] == "text":
-            yield _text(trace["text"][number], trace["textfont"], left, bottom, down=_RAISED)
+            yield _text_element(trace["text"][number], trace["textfont"], left, bottom, down=_RAISED)
         else:
             marker, size = trace["marker"], f"{trace['marker']['size']}px"
             look = f"background:{marker['color']};opacity:{marker['opacity']};border-radius:50%"
-            yield _boxed((left, bottom, size, size), f"{look};transform:translate(-50%,50%)")
+            yield _box_element((left, bottom, size, size), f"{look};transform:translate(-50%,50%)")
 
 
 def _colour_bar(marker: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
-    """The bar to the right of the plot: colours from the lower end up, ticks, and what they are of."""
+    """Yield the bar right of the plot: colours from the lower end up, ticks and title."""
     bar, length = marker["colorbar"], marker["colorbar"]["len"]
     low, right = (1 - length) / 2, bar["xpad"]
-    stops = ",".join(f"{colour} {_share(place)}" for place, colour in marker["colorscale"])
-    place = (f"calc(100% + {right}px)", _share(low), f"{bar['thickness']}px", _share(length))
-    yield _boxed(place, f"background:linear-gradient(to top,{stops})")
+    stops = ",".join(f"{colour} {_format_share(place)}" for place, colour in marker["colorscale"])
+    place = (f"calc(100% + {right}px)", _format_share(low), f"{bar['thickness']}px", _format_share(length))
+    yield _box_element(place, f"background:linear-gradient(to top,{stops})")
     beside = f"calc(100% + {right + bar['thickness'] + _BESIDE - 2}px)"
     for tick, text in zip(bar["tickvals"], bar["ticktext"], strict=True):
-        yield _text(text, bar["tickfont"], beside, _share(low + tick * length), across=0)
+        yield _text_element(text, bar["tickfont"], beside, _format_share(low + tick * length), across=0)
     title = bar["title"]
-    yield _text(title["text"], title["font"], f"calc(100% + {margin['r'] - 2 * _TITLE}px)", "50%", turned=True)
+    yield _text_element(title["text"], title["font"], f"calc(100% + {margin['r'] - 2 * _TITLE}px)", "50%", turned=True)
 
 
-def _frames(plot: _Plot, shapes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _frame_elements(plot: _Plot, shapes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for shape in shapes:
         line = shape["line"]
         kind = "dotted" if line["dash"] == "dot" else "solid"
         look = f"outline:{line['width']}px {kind} {line['color']};outline-offset:{-line['width'] / 2}px"
-        yield _boxed(plot.box((shape["x0"], shape["x1"]), (shape["y0"], shape["y1"])), look)
+        yield _box_element(plot.box((shape["x0"], shape["x1"]), (shape["y0"], shape["y1"])), look)
 
 
-def _notes(plot: _Plot, notes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _note_elements(plot: _Plot, notes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     across, down = {"left": 0, "right": -100}, {"top": 100, "bottom": 0}
     for note in notes:
         moved = across.get(note.get("xanchor", ""), -50), down.get(note.get("yanchor", ""), 50)
-        yield _text(note["text"], note["font"], *plot.at(note["x"], note["y"]), across=moved[0], down=moved[1])
+        yield _text_element(note["text"], note["font"], *plot.at(note["x"], note["y"]), across=moved[0], down=moved[1])
 
 
-def _axes(plot: _Plot, layout: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
+def _axis_elements(plot: _Plot, layout: Mapping[str, Any], margin: Mapping[str, Any]) -> Iterator[str]:
     """Names at both axes and their titles."""
     across, up = layout["xaxis"], layout["yaxis"]
     for value, text in zip(across["tickvals"], across["ticktext"], strict=True):
-        yield _text(text, across["tickfont"], plot.at(value, plot.y[0])[0], f"{-_BELOW}px")
+        yield _text_element(text, across["tickfont"], plot.at(value, plot.y[0])[0], f"{-_BELOW}px")
     for value, text in zip(up["tickvals"], up["ticktext"], strict=True):
-        yield _text(text, up["tickfont"], f"{-_BESIDE}px", plot.at(plot.x[0], value)[1], across=-100)
-    yield _text(across["title"]["text"], across["title"]["font"], "50%", f"{_TITLE - margin['b']}px")
-    yield _text(up["title"]["text"], up["title"]["font"], f"{_TITLE - margin['l']}px", "50%", turned=True)
+        yield _text_element(text, up["tickfont"], f"{-_BESIDE}px", plot.at(plot.x[0], value)[1], across=-100)
+    yield _text_element(across["title"]["text"], across["title"]["font"], "50%", f"{_TITLE - margin['b']}px")
+    yield _text_element(up["title"]["text"], up["title"]["font"], f"{_TITLE - margin['l']}px", "50%", turned=True)
 
 
-def _boxed(place: _Box, look: str, kind: str = "") -> str:
+def _box_element(place: _Box, look: str, kind: str = "") -> str:
     """A box at a place. kind: its class."""
     left, bottom, width, height = place
     named = f' class="{kind}"' if kind else ""
     return f'<i{named} style="left:{left};bottom:{bottom};width:{width};height:{height};{look}"></i>'
 
 
-def _text(
+def _text_element(
     text: str,
     font: Mapping[str, Any],
     left: str,
@@ -154,14 +156,14 @@ def _text(
     down: int = 50,
     turned: bool = False,
 ) -> str:
-    """A line of text at a place, which is its middle unless told.
+    """Return a line of text at a place, centred by default.
 
-    across, down: how far it is moved from there [% of its width and height]; turned: whether it runs upwards.
+    across, down: shift from there [% of its width and height]; turned: whether it runs upwards.
     """
     turn = " rotate(-90deg)" if turned else ""
     look = f"font-size:{font['size']}px;color:{font['color']};transform:translate({across}%,{down}%){turn}"
     return f'<span style="left:{left};bottom:{bottom};{look}">{escape(text)}</span>'
 
 
-def _share(value: float) -> str:
+def _format_share(value: float) -> str:
     return f"{100 * value:.3f}%"

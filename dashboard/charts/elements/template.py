@@ -1,4 +1,4 @@
-"""What all charts share: the empty figure, the hover box, the swatches, and how names of cells are written."""
+"""Common parts of all charts: the empty figure, the hover box, the swatches, and the format of cells' names."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -28,12 +28,12 @@ _TEMPLATE: Final = {"data": {"scatter": [{"marker": {"line": {"width": 0}}}]}}
 
 
 class Chart(NamedTuple):
-    """A drawing and the sentence that says what it shows."""
+    """A drawing and a sentence with its main finding."""
 
     drawing: Drawing
     alt: str
     rows: bool = False
-    """Whether it has named rows with figures behind them, which `stacked` puts above the bars."""
+    """True for a chart of named rows with figures behind them, which `stacked` puts above the bars."""
 
     @property
     def figure(self) -> go.Figure:
@@ -41,27 +41,25 @@ class Chart(NamedTuple):
         return self.drawing.figure
 
 
-def written(
-    colours: Palette, height: int, traces: Iterable[Mapping[str, Any]], layout: Mapping[str, Any]
-) -> Drawing:
+def written(colours: Palette, height: int, traces: Iterable[Mapping[str, Any]], layout: Mapping[str, Any]) -> Drawing:
     """Returns a drawing of `height` [px] in the house style from all that is on it.
 
     layout: what differs from the house style, at any depth.
     """
-    return Drawing(traces, merged(_house(colours, height), layout))
+    return Drawing(traces, merged(_house_layout(colours, height), layout))
 
 
 def base(colours: Palette, height: int) -> Drawing:
     """Returns an empty drawing of `height` [px] in the house style: no grid, no zero line, nothing to drag."""
-    return Drawing(layout=_house(colours, height))
+    return Drawing(layout=_house_layout(colours, height))
 
 
 def trace(kind: str, **parts: Any) -> dict[str, Any]:
-    """Returns a trace, such as "bar". What is None counts as not given."""
+    """Returns a trace, such as "bar", without the parts that are None."""
     return {"type": kind} | {name: part for name, part in parts.items() if part is not None}
 
 
-def _house(colours: Palette, height: int) -> dict[str, Any]:
+def _house_layout(colours: Palette, height: int) -> dict[str, Any]:
     """The layout of every chart."""
     return {
         "template": _TEMPLATE,

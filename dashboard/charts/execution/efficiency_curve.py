@@ -1,4 +1,4 @@
-"""How much of a peak rate operations of each size reach: the step functions of a system's efficiency tables."""
+"""Share of a peak rate by operation size: the step functions of a system's efficiency tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Curve = tuple[str, Sequence[tuple[float, float]]]
 HEIGHT: Final = 226
 _DASHES: Final = ("solid", "dash", "dot", "dashdot")
 _ORDER: Final = (1, 6, 3, 2, 7, 0)
-"""Kinds whose colours are told apart best as lines."""
+"""Kinds whose colours differ most as lines."""
 
 
 def efficiency_curve(curves: Sequence[Curve], unit: str, mode: str = "light", *, height: int = HEIGHT) -> Chart:
@@ -37,9 +37,9 @@ def efficiency_curve(curves: Sequence[Curve], unit: str, mode: str = "light", *,
     figure = base(colours, height)
     kinds = [kind.dark if mode == "dark" else kind.light for kind in TIME_KINDS]
     for index, (table, names) in enumerate(merged.items()):
-        x, y = _steps(table, 10.0**low, 10.0**high)
+        x, y = _step_corners(table, 10.0**low, 10.0**high)
         colour = kinds[_ORDER[index % len(_ORDER)]] or colours.text
-        label = _plain(_together(names))
+        label = _without_markup(_join_names(names))
         figure.add_trace(
             trace(
                 "scatter",
@@ -52,10 +52,10 @@ def efficiency_curve(curves: Sequence[Curve], unit: str, mode: str = "light", *,
     figure.update_yaxes(range=[-0.03, 1.04], showgrid=True, tickvals=[0, 0.25, 0.5, 0.75, 1],
                         ticktext=["0 %", "25 %", "50 %", "75 %", "100 %"])  # fmt: skip
     figure.update_layout(showlegend=True, margin={"t": 26})
-    return Chart(figure, _alt(merged, unit))
+    return Chart(figure, _summarize_efficiency(merged, unit))
 
 
-def _together(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """Names of equal curves as one: "matrix float8, float16"."""
     kinds: dict[str, list[str]] = {}
     for name in names:
@@ -64,27 +64,27 @@ def _together(names: Sequence[str]) -> str:
     return " · ".join(f"{kind} {', '.join(filter(None, rest))}".strip() for kind, rest in kinds.items())
 
 
-def _plain(text: str) -> str:
+def _without_markup(text: str) -> str:
     """A name without what Plotly would take for markup."""
     return text.replace("<", "‹").replace(">", "›").replace("%{", "% {")
 
 
-def _reached(table: Sequence[tuple[float, float]], size: float) -> float:
+def _efficiency_at_size(table: Sequence[tuple[float, float]], size: float) -> float:
     return next((share for threshold, share in table if size >= threshold), 0.0)
 
 
-def _steps(table: Sequence[tuple[float, float]], low: float, high: float) -> tuple[list[float], list[float]]:
+def _step_corners(table: Sequence[tuple[float, float]], low: float, high: float) -> tuple[list[float], list[float]]:
     """Corners of a step function from low to high."""
     edges = sorted({low, *(size for size, _ in table if low < size < high), high})
-    return edges, [_reached(table, edge) for edge in edges]
+    return edges, [_efficiency_at_size(table, edge) for edge in edges]
 
 
-def _alt(merged: dict[tuple[tuple[float, float], ...], list[str]], unit: str) -> str:
+def _summarize_efficiency(merged: dict[tuple[tuple[float, float], ...], list[str]], unit: str) -> str:
     sentences = []
     for table, names in merged.items():
         largest = max(size for size, _ in table)
         sentences.append(
-            f"{', '.join(names)}: {percent(_reached(table, 0.0), 0)} for the smallest, "
-            f"{percent(_reached(table, largest), 0)} from {plain(largest)} {unit} on."
+            f"{', '.join(names)}: {percent(_efficiency_at_size(table, 0.0), 0)} for the smallest, "
+            f"{percent(_efficiency_at_size(table, largest), 0)} from {plain(largest)} {unit} on."
         )
     return "Efficiency by size of the operation. " + " ".join(sentences)

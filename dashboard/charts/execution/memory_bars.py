@@ -1,4 +1,4 @@
-"""Where the memory goes: stacked by kind, one panel per tier, against the capacity line.
+"""Memory stacked by kind, one panel per tier, against the capacity line.
 
 Bars that need more than the capacity are drawn past the line, so that the overshoot can be seen.
 """
@@ -37,23 +37,23 @@ Pieces = dict[str, float]
 
 
 class MemoryBar(NamedTuple):
-    """One bar: its name at the left, and what it is made of [bytes] by key of `MEMORY_KINDS`."""
+    """One bar: its name at the left, and its pieces [bytes] by key of `MEMORY_KINDS`."""
 
     label: str
     pieces: Mapping[str, float]
     custom: Sequence[Any] = ()
-    """What a click on the bar reports as customdata."""
+    """Customdata that a click on the bar reports."""
     capacity: float | None = None
-    """Of its own tier [bytes], where bars of one panel belong to different systems; None for that of the panel."""
+    """Capacity of the bar's own tier [bytes] if bars of one panel belong to different systems; None for the panel's."""
 
 
 def tier_pieces(execution: Mapping[Any, Any]) -> tuple[Pieces, Pieces]:
     """Splits one execution's memory by kind into the GPU's own memory (tier 1) and host memory (tier 2) [bytes].
 
-    Without offload everything is in tier 1. What is offloaded lives in tier 2, and tier 1 keeps the blocks in transit.
-    The pieces of a tier sum to `proc_mem_tier1_cap_req` and `proc_mem_tier2_cap_req`.
-    Source: memory accounting of Calculon 0.1.0, `Llm._check_mem_caps` and the `*_with_offload` statistics; logits,
-    temporaries and reserve are not parts of every cost model.
+    Without offload everything is in tier 1. Offloaded tensors are in tier 2, and tier 1 keeps the blocks in transit.
+    The pieces of a tier sum to `proc_mem_tier1_cap_req` and `proc_mem_tier2_cap_req`. Source: memory accounting of
+    Calculon 0.1.0, `Llm._check_mem_caps` and the `*_with_offload` statistics; logits, temporaries and reserve are not
+    parts of every cost model.
     """
 
     def size(name: str) -> float:
@@ -84,10 +84,10 @@ def tier_pieces(execution: Mapping[Any, Any]) -> tuple[Pieces, Pieces]:
 
 
 def _fill_second(second: Pieces, need: float, execution: Mapping[Any, Any]) -> None:
-    """Make the offloaded pieces of a calibrated execution sum to what the second tier needs [bytes].
+    """Scale the offloaded pieces of a calibrated execution to the sum of the second tier [bytes].
 
-    The statistics by kind are those of the stage that fills the first tier; where another stage fills the second, its
-    state is a like share of weights, gradients and optimizer, and its kept activations are the rest.
+    The statistics by kind belong to the stage that fills the first tier; if another stage fills the second, its state
+    is a like share of weights, gradients and optimizer, and its kept activations are the rest.
     """
     held = sum(second.values())
     if bool(execution["activations_offload"]):
@@ -119,7 +119,7 @@ def memory_bars(
         bars = [MemoryBar(label, pieces[tier]) for label, pieces in split]
         if tier == 0 or any(sum(bar.pieces.values()) > 0 for bar in bars):
             panels.append((names[tier], capacities[tier], bars))
-    return _panels(panels, colours)
+    return _draw_panels(panels, colours)
 
 
 def aligned_memory(
@@ -140,7 +140,7 @@ def aligned_memory(
                 for (label, pieces), size in zip(split, own, strict=True)]  # fmt: skip
         if tier == 0 or any(sum(bar.pieces.values()) > 0 for bar in bars):
             panels.append((name, max(own), bars))
-    return _panels(panels, colours, row_height=34)
+    return _draw_panels(panels, colours, row_height=34)
 
 
 def memory_rows(
@@ -167,10 +167,10 @@ def memory_rows(
         )
         for row in rows.to_dict("records")
     ]
-    return _panels([(name, capacity, bars)], colours, row_height=24)
+    return _draw_panels([(name, capacity, bars)], colours, row_height=24)
 
 
-def _panels(panels: list[tuple[str, float, list[MemoryBar]]], colours: Palette, row_height: int = 46) -> Chart:
+def _draw_panels(panels: list[tuple[str, float, list[MemoryBar]]], colours: Palette, row_height: int = 46) -> Chart:
     """Draw one panel under the other, each with its own horizontal axis."""
     head, foot, gap = 24, 22, 18
     sizes = [head + row_height * len(bars) + foot for _, _, bars in panels]
@@ -186,7 +186,7 @@ def _panels(panels: list[tuple[str, float, list[MemoryBar]]], colours: Palette, 
             {f"yaxis{suffix}": {"domain": plot, "anchor": f"x{suffix}"}, f"xaxis{suffix}": {"anchor": f"y{suffix}"}}
         )
         notes += _draw_panel(figure, suffix, name, capacity, bars, colours, row_height)
-        findings.append(_finding(name, capacity, bars))
+        findings.append(_summarize_panel(name, capacity, bars))
         top = bottom - gap
     style_axes(figure, colours)
     figure.update_layout(barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"l": 16, "r": _SHARE_AT + 2},
@@ -218,7 +218,9 @@ def _draw_panel(
         if not any(sizes):
             continue
         figure.add_trace(
-            _piece(kind, sizes, rows, totals, bars, scale, reach, colours, suffix, 0.6 if row_height > 30 else 0.72)
+            _kind_trace(
+                kind, sizes, rows, totals, bars, scale, reach, colours, suffix, 0.6 if row_height > 30 else 0.72
+            )
         )
     axis: dict[str, Any] = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
     column: dict[str, Any] = {"x": 1, "xref": "paper", "xanchor": "right", "yref": axis["yref"], "font_size": 12}
@@ -244,8 +246,12 @@ def _draw_panel(
                            yshift=1, xanchor=side, colour=colours.worse, **axis))  # fmt: skip
     figure.update_layout(
         {
-            f"xaxis{suffix}": {"range": [0, reach / scale.factor], "ticksuffix": scale.suffix, "nticks": 6,
-                                "tickformat": ",~g"},
+            f"xaxis{suffix}": {
+                "range": [0, reach / scale.factor],
+                "ticksuffix": scale.suffix,
+                "nticks": 6,
+                "tickformat": ",~g",
+            },
             f"yaxis{suffix}": {
                 "range": [-0.5, len(bars) - 0.5],
                 "tickvals": rows,
@@ -256,7 +262,7 @@ def _draw_panel(
     return notes
 
 
-def _piece(
+def _kind_trace(
     kind: Kind,
     sizes: list[float],
     rows: list[int],
@@ -303,7 +309,7 @@ def _piece(
     )
 
 
-def _finding(name: str, capacity: float, bars: list[MemoryBar]) -> str:
+def _summarize_panel(name: str, capacity: float, bars: list[MemoryBar]) -> str:
     totals = [sum(bar.pieces.values()) for bar in bars]
     bounded = 0 < capacity < UNLIMITED
     if len(bars) > 4:

@@ -1,4 +1,4 @@
-"""Who talks to whom: the partners of one GPU by kind of parallelism, and what that costs on the links."""
+"""Communication partners of one GPU by kind of parallelism, and their time on the links."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def partners(
                   for group in groups],
     )  # fmt: skip
     figure.update_xaxes(range=[-0.02 * num_procs, 1.01 * num_procs], nticks=9, title="GPU number", tickformat=",d")
-    said = [
-        f"{group.name} over {group.degree:,} GPUs on {where[group.name]}" for group in groups if group.degree > 1
-    ]
+    said = [f"{group.name} over {group.degree:,} GPUs on {where[group.name]}" for group in groups if group.degree > 1]
     return Chart(figure, f"GPU 0 exchanges data in {', '.join(said)}." if said else "No GPU talks to another.")
 
 

@@ -1,4 +1,4 @@
-"""Which limit each layer meets: rate reached against operations per byte, under the roofs of the processor."""
+"""Roofline of the layers: rate reached against operations per byte, under the roofs of the processor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALLEST: Final = 6
 
 
 _APART: Final = 3.0
-"""Where the rates of two roofs differ by less, marks are near the lower one, whose name makes room for them."""
+"""Least ratio of the two roofs' rates; below it, marks are near the lower roof, whose name moves aside."""
 
 _ROOM_FOR_NAME: Final = 0.36
 """Share of the axis that the name of the slope takes where the window is narrow."""
@@ -42,7 +42,7 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
     highest = max(max(mark["intensity"] for mark in marks), roofs.matrix / roofs.bandwidth)
     # The slope of the memory belongs to the picture, also where nothing comes near it.
     left, right = min(lowest / 2.5, roofs.lower / roofs.bandwidth / 8), highest * 3
-    _roofs(figure, roofs, left, right, colours)
+    _draw_roofs(figure, roofs, left, right, colours)
     longest = max(mark["seconds"] for mark in marks)
     kinds = {kind.key: kind for kind in TIME_KINDS}
     looks: Mapping[str, tuple[str | None, str]] = {
@@ -67,7 +67,7 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
                     "opacity": 0.9,
                     "line": {"color": colour if symbol.endswith("open") else colours.background, "width": 1.5},
                 },
-                hovertext=[_hover(mark, name) for mark in chosen],
+                hovertext=[_layer_hover_text(mark, name) for mark in chosen],
                 hovertemplate="%{hovertext}<extra></extra>",
             )
         )
@@ -81,7 +81,7 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
         range=[math.log10(bottom / 2), math.log10(roofs.matrix / 1e12 * 4)],
     )  # fmt: skip
     figure.update_layout(showlegend=True, margin={"t": 28})
-    return Chart(figure, _finding(marks, roofs))
+    return Chart(figure, _summarize_roofline(marks, roofs))
 
 
 def points(layers: pd.DataFrame) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ def points(layers: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def _roofs(figure: Drawing, roofs: Roofs, left: float, right: float, colours: Palette) -> None:
+def _draw_roofs(figure: Drawing, roofs: Roofs, left: float, right: float, colours: Palette) -> None:
     """The slope of the memory and the two flat roofs, each named on its line."""
     close = roofs.matrix < _APART * roofs.lower
     for peak, name, dash in zip((roofs.matrix, roofs.lower), roofs.names, ("solid", "dash"), strict=True):
@@ -128,14 +128,14 @@ def _roofs(figure: Drawing, roofs: Roofs, left: float, right: float, colours: Pa
     )  # fmt: skip
 
 
-def _hover(mark: Mapping[str, Any], name: str) -> str:
+def _layer_hover_text(mark: Mapping[str, Any], name: str) -> str:
     return (
         f"<b>{mark['label']} · {name}</b><br>{plain(mark['rate'] / 1e12)} TFLOP/s on the {mark['engine']} unit<br>"
         f"{plain(mark['intensity'])} FLOP/B · {format_value('total_time', mark['seconds'])}"
     )
 
 
-def _finding(marks: list[dict[str, Any]], roofs: Roofs) -> str:
+def _summarize_roofline(marks: list[dict[str, Any]], roofs: Roofs) -> str:
     total = sum(mark["seconds"] for mark in marks)
     on_matrix = [mark for mark in marks if mark["engine"] == "matrix"]
     if not on_matrix:

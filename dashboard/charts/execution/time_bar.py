@@ -1,4 +1,4 @@
-"""Where the time goes: the step as a waterfall of its parts, optionally beside a second execution."""
+"""Time of a step as a waterfall of its parts, optionally next to a second execution."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,7 +23,7 @@ def time_pieces(execution: Mapping[Any, Any]) -> dict[str, float]:
 
     Parts that the execution's cost model does not have are 0.
     """
-    return {kind.key: sum(_seconds(execution.get(name)) for name in kind.statistics) for kind in TIME_KINDS}
+    return {kind.key: sum(_seconds_of_value(execution.get(name)) for name in kind.statistics) for kind in TIME_KINDS}
 
 
 def time_kinds(*executions: Mapping[Any, Any] | None) -> tuple[Kind, ...]:
@@ -37,8 +37,8 @@ def time_kinds(*executions: Mapping[Any, Any] | None) -> tuple[Kind, ...]:
     return tuple(kind for kind in TIME_KINDS if kind in plain or any(pieces[kind.key] > 0 for pieces in taken))
 
 
-def _seconds(value: Any) -> float:
-    """Return a time of a row; what is missing or below a billionth of a second, a rounding error, is none."""
+def _seconds_of_value(value: Any) -> float:
+    """Return a time of a row; 0 for a missing value or a rounding error below a billionth of a second."""
     found = 0.0 if value is None else float(value)
     return found if found >= 1e-9 else 0.0
 
@@ -62,22 +62,22 @@ def waterfall(
     total = float(execution[_TOTAL])
     longest = max(total, float(other[_TOTAL]) if other is not None else 0.0)
     scale = scale_for(_TOTAL, [longest])
-    sizes = [total, *_sizes(execution, kinds)]
-    others = None if other is None else [float(other[_TOTAL]), *_sizes(other, kinds)]
+    sizes = [total, *_part_sizes(execution, kinds)]
+    others = None if other is None else [float(other[_TOTAL]), *_part_sizes(other, kinds)]
     places = [len(rows) - 1 - index for index in range(len(rows))]
     lift = 0.1 if others is not None else 0.0
-    bars = [_bars(rows, sizes, [place + lift for place in places], total, scale, colours, names[0], thin=False)]
+    bars = [_bar_trace(rows, sizes, [place + lift for place in places], total, scale, colours, names[0], thin=False)]
     if others is not None:
         below = [place - 0.29 for place in places]
-        bars.append(_bars(rows, others, below, others[0], scale, colours, names[1], thin=True))
-    starts = _starts(sizes)
+        bars.append(_bar_trace(rows, others, below, others[0], scale, colours, names[1], thin=True))
+    starts = _bar_starts(sizes)
     steps: list[dict[str, Any]] = []
     for index in range(1, len(rows) - 1):
         end = (starts[index] + sizes[index]) / scale.factor
         steps.append({"type": "line", "x0": end, "x1": end, "y0": places[index] + lift, "y1": places[index + 1] + lift,
                       "layer": "below", "line": {"color": colours.muted, "width": 1, "dash": "dot"}})  # fmt: skip
     figure = written(colours, 46 + _ROW * len(rows), bars, {
-        "shapes": steps, "annotations": _columns(sizes, others, places, colours, names),
+        "shapes": steps, "annotations": _number_columns(sizes, others, places, colours, names),
         "xaxis": {"range": [0, longest * 1.01 / scale.factor], "ticksuffix": scale.suffix, "nticks": 6,
                   "showgrid": True},
         "yaxis": {"tickvals": places, "ticktext": [label for label, _ in rows], "range": [-0.55, len(rows) - 0.45],
@@ -85,16 +85,16 @@ def waterfall(
         "barmode": "overlay", "margin": {"t": 26, "r": 216 if others is not None else 138},
         "uniformtext": {"mode": False},
     })  # fmt: skip
-    return Chart(figure, _alt(sizes, others, names, kinds), rows=True)
+    return Chart(figure, _summarize_step(sizes, others, names, kinds), rows=True)
 
 
-def _sizes(execution: Mapping[Any, Any], kinds: tuple[Kind, ...]) -> list[float]:
+def _part_sizes(execution: Mapping[Any, Any], kinds: tuple[Kind, ...]) -> list[float]:
     """Return the parts of a step of these kinds [s]."""
     pieces = time_pieces(execution)
     return [pieces[kind.key] for kind in kinds]
 
 
-def _starts(sizes: list[float]) -> list[float]:
+def _bar_starts(sizes: list[float]) -> list[float]:
     """Return where each bar begins: the step at zero, every part at the end of the one before."""
     starts = [0.0]
     reached = 0.0
@@ -104,7 +104,7 @@ def _starts(sizes: list[float]) -> list[float]:
     return starts
 
 
-def _bars(
+def _bar_trace(
     rows: list[tuple[str, Kind | None]],
     sizes: list[float],
     places: list[float],
@@ -121,7 +121,7 @@ def _bars(
     return {
         "type": "bar",
         "x": [size / scale.factor for size in sizes],
-        "base": [start / scale.factor for start in _starts(sizes)],
+        "base": [start / scale.factor for start in _bar_starts(sizes)],
         "y": places,
         "orientation": "h",
         "width": _THIN if thin else _THICK,
@@ -137,14 +137,14 @@ def _bars(
             "pattern": colours.hatch_some(hatched, size=5, opacity=0.9),
         },
         "hovertext": [
-            f"<b>{label}</b><br>{format_value(_TOTAL, size)}<br>{_share(size, total)} of the step"
+            f"<b>{label}</b><br>{format_value(_TOTAL, size)}<br>{_format_share(size, total)} of the step"
             for (label, _), size in zip(rows, sizes, strict=True)
         ],
         "hovertemplate": "%{hovertext}<extra>" + name + "</extra>",
     }
 
 
-def _columns(
+def _number_columns(
     sizes: list[float],
     others: list[float] | None,
     places: list[int],
@@ -160,7 +160,7 @@ def _columns(
     for head, offset in zip(heads, offsets, strict=False):
         notes.append(noted(head, colours, y=1, yref="paper", xshift=offset, yanchor="bottom", **place))
     for index, (size, row) in enumerate(zip(sizes, places, strict=True)):
-        value, share = format_value(_TOTAL, size), _share(size, sizes[0])
+        value, share = format_value(_TOTAL, size), _format_share(size, sizes[0])
         bold = ("<b>", "</b>") if index == 0 else ("", "")
         notes.append(noted(f"{bold[0]}{value}{bold[1]}", colours, y=row, xshift=offsets[0], colour=colours.text,
                            font_size=12, **place))  # fmt: skip
@@ -176,17 +176,17 @@ def _columns(
     return notes
 
 
-def _share(size: float, total: float) -> str:
+def _format_share(size: float, total: float) -> str:
     return percent(size / total) if total else ABSENT
 
 
-def _alt(
+def _summarize_step(
     sizes: list[float], others: list[float] | None, names: tuple[str, str], kinds: tuple[Kind, ...]
 ) -> str:
     total = sizes[0]
     order = sorted(range(1, len(sizes)), key=lambda index: -sizes[index])[:3]
     named = [(in_sentence(kinds[index - 1].name), sizes[index]) for index in order]
-    parts = ", ".join(f"{name} {_share(size, total)}" for name, size in named if size > 0)
+    parts = ", ".join(f"{name} {_format_share(size, total)}" for name, size in named if size > 0)
     sentence = f"A step takes {format_value(_TOTAL, total)}: {parts}."
     if others is not None:
         sentence += f" {names[1]} takes {format_value(_TOTAL, others[0])}."

@@ -43,7 +43,7 @@ _ROOMY: Final = 34
 Axes = tuple[Sequence[Any], Sequence[Any]]
 """Values across and up."""
 At = str | tuple[int, int]
-"""What a click on a cell reports first."""
+"""First part of the customdata that a click on a cell reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class _Panel:
     rows: list[dict[Any, Any]]
     title: str
     places: list[tuple[int, int]]
-    """Where each of the cells is, across and up."""
+    """Column and row of each cell."""
 
     @property
     def suffix(self) -> str:
-        """What follows x and y in the names of the panel's axes."""
+        """Suffix of the panel's axes after x and y."""
         return "" if self.number == 0 else str(self.number + 1)
 
     @property
@@ -74,7 +74,7 @@ class _Panel:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What all panels share."""
+    """Settings that all panels share."""
 
     axes: Axes
     metric: Column
@@ -87,11 +87,11 @@ class _Look:
     grid: tuple[int, int]
     """Panels beside and above each other."""
     height: int
-    """Of the chart [px]."""
+    """Height of the chart [px]."""
     size: int
-    """Of the numbers in the cells [px]; 0 where there is no room for them."""
+    """Size of the numbers in the cells [px]; 0 if they do not fit."""
     networks: Sequence[str]
-    """What networks are called, innermost first."""
+    """Names of networks, innermost first."""
 
 
 def best_map(
@@ -116,62 +116,62 @@ def best_map(
 
     Args:
         cells: one row per cell, columns `COLUMNS`: the values of the two fields and of the third (any value without
-            one), best value of the metric (NaN where there is none), id of the best, `at` as what a click reports, the
-            cell's `name`, for cells without a value the `label` that they print and the sentence `why`, and the
-            `tally` of executions behind it; a label of "" is drawn as an empty cell, any other one hatched.
-        x, y, facet: the fields. metric: what `value` holds.
+            one), best value of the metric (NaN if none is feasible), id of the best, `at` for clicks, the cell's
+            `name`, for cells without a value their printed `label` and the sentence `why`, and the `tally` of
+            executions behind it; a label of "" is drawn as an empty cell, any other one hatched.
+        x, y, facet: the fields. metric: metric of `value`.
         selected, base_cell: the `at` of the cells that are framed, by a solid and by a dotted line.
         height: at most [px].
-        axes, among: values of the axes, and those that colours and unit are chosen for; those of `cells` unless charts
-            are to be compared.
+        axes, among: values of the axes, and values that decide colours and unit; those in `cells` unless charts are
+            compared.
         bar: whether there is a colour bar; charts that share their colours do better with one for all.
         narrow: whether it is drawn in a narrow window.
-        networks: what the system's networks are called, which then stand for their numbers.
+        networks: names of the system's networks, shown instead of their numbers.
     """
     colours = palette(mode)
     if not len(cells):
         return empty(colours, height, "No execution to show.")
     values = [float(value) for value in cells["value"]]
     lower = metric.better == "lower"
-    across, up = axes or (_ordered(cells["x"], x), _ordered(cells["y"], y))
+    across, up = axes or (_ordered_values(cells["x"], x), _ordered_values(cells["y"], y))
     chosen_for = values if among is None else among
-    best = _best(values, lower)
-    grid, height = _grid(cells, len(up), height, narrow)
+    best = _best_index(values, lower)
+    grid, height = _panel_grid(cells, len(up), height, narrow)
     look = _Look(
         (across, up), metric, best, math.nan if best is None else values[best],
         ramp_for(chosen_for, lower_is_better=lower, domain=domain), scale_for(metric, chosen_for), colours,
         grid, height, _label_size(cells, len(across), len(up), grid, height, narrow), networks,
     )  # fmt: skip
-    panels = _panels(cells.assign(best=[place == best for place in range(len(cells))]), facet, look)
+    panels = _make_panels(cells.assign(best=[place == best for place in range(len(cells))]), facet, look)
     traces: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
     frames: list[dict[str, Any]] = []
     for panel in panels:
-        traces += _bars(panel, look) if look.size else _heatmap(panel, look)
-        notes += _star(panel, look)
-        frames += _frames(panel, base_cell, ((colours.text, 1.6, 0.475, "dot"),), "base")
+        traces += _bar_traces(panel, look) if look.size else _heatmap_traces(panel, look)
+        notes += _best_cell_mark(panel, look)
+        frames += _cell_frames(panel, base_cell, ((colours.text, 1.6, 0.475, "dot"),), "base")
         # Two lines: one alone vanishes on cells of its own colour.
         twice = (colours.text, 2.5, 0.5, "solid"), (colours.background, 1.6, 0.455, "solid")
-        frames += _frames(panel, selected, twice, "clicked")
-    titles = [_title(panel, len(panels), look) for panel in panels]
+        frames += _cell_frames(panel, selected, twice, "clicked")
+    titles = [_panel_title(panel, len(panels), look) for panel in panels]
     notes += [title for title in titles if title["text"]]
     drawn = colour_bar(look.ramp, look.scale, colours, x=1.0) if bar and best is not None else None
     if drawn is not None:
-        traces.append(_carrier(drawn, colours))
+        traces.append(_colour_bar_trace(drawn, colours))
     layout = {
-        **_arranged(panels, look, (x, y), drawn, bool(any(title["text"] for title in titles))),
+        **_axes_layout(panels, look, (x, y), drawn, bool(any(title["text"] for title in titles))),
         "annotations": notes, "shapes": frames, "uniformtext": {"mode": False}, "bargap": 0, "barmode": "overlay",
     }  # fmt: skip
-    return Chart(written(colours, height, traces, layout), _alt(cells, (y, x, facet), look))
+    return Chart(written(colours, height, traces, layout), _summarize_map(cells, (y, x, facet), look))
 
 
 def numbered(cells: pd.DataFrame, *, narrow: bool = False) -> bool:
     """Returns whether the cells of a map are large and few enough to print their values. narrow: see `best_map`."""
     across, up = cells["x"].nunique(), cells["y"].nunique()
-    return _label_size(cells, across, up, *_grid(cells, up, HEIGHT, narrow), narrow) > 0
+    return _label_size(cells, across, up, *_panel_grid(cells, up, HEIGHT, narrow), narrow) > 0
 
 
-def _grid(cells: pd.DataFrame, up: int, height: int, narrow: bool) -> tuple[tuple[int, int], int]:
+def _panel_grid(cells: pd.DataFrame, up: int, height: int, narrow: bool) -> tuple[tuple[int, int], int]:
     """Returns how many panels are beside and above each other, and the height of the chart [px]."""
     panels = cells["facet"].nunique()
     if narrow and panels > 1:
@@ -181,9 +181,7 @@ def _grid(cells: pd.DataFrame, up: int, height: int, narrow: bool) -> tuple[tupl
     return (columns, rows), min(height, 90 + 110 * up * rows)  # few rows are not stretched to the whole height
 
 
-def _label_size(
-    cells: pd.DataFrame, across: int, up: int, grid: tuple[int, int], height: int, narrow: bool
-) -> int:
+def _label_size(cells: pd.DataFrame, across: int, up: int, grid: tuple[int, int], height: int, narrow: bool) -> int:
     """Returns the size of the numbers in the cells [px], 0 where there is no room for them."""
     columns, rows = grid
     width = _WIDTH[narrow] / columns / across
@@ -192,11 +190,11 @@ def _label_size(
     return 12 if width >= _ROOMY else 11
 
 
-def _panels(cells: pd.DataFrame, facet: Column | None, look: _Look) -> list[_Panel]:
+def _make_panels(cells: pd.DataFrame, facet: Column | None, look: _Look) -> list[_Panel]:
     across, up = ({value: place for place, value in enumerate(values)} for values in look.axes)
     titles = {"": cells} if facet is None else {
         f"{facet.label} {named_value(facet, value, look.networks)}": cells[cells["facet"] == value]
-        for value in _ordered(cells["facet"], facet)
+        for value in _ordered_values(cells["facet"], facet)
     }  # fmt: skip
     return [
         _Panel(number, part.to_dict("records"), title,
@@ -205,7 +203,7 @@ def _panels(cells: pd.DataFrame, facet: Column | None, look: _Look) -> list[_Pan
     ]  # fmt: skip
 
 
-def _bars(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
+def _bar_traces(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
     """Returns the traces of a panel with numbers: every cell a bar of one trace, on the lower edge of its row."""
     colours, rows, places = look.colours, panel.rows, panel.places
     on_ramp = [None if math.isnan(row["value"]) else look.ramp.position(row["value"]) for row in rows]
@@ -221,7 +219,7 @@ def _bars(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
                           for place, hatch in zip(on_ramp, hatched, strict=True)],
                 "line": {"width": 0}, "pattern": colours.hatch_some(hatched),
             },
-            **_told(panel, look), **panel.on,
+            **_cell_responses(panel, look), **panel.on,
         },
         {
             "type": "scatter", "x": [place[0] for place in absent], "y": [place[1] for place in absent],
@@ -236,14 +234,14 @@ def _bars(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
         traces.append(
             {
                 "type": "scatter", "x": [places[index][0] for index in mine], "y": [places[index][1] for index in mine],
-                "mode": "text", "text": [_label(rows[index], look.scale) for index in mine], "hoverinfo": "skip",
+                "mode": "text", "text": [_cell_label(rows[index], look.scale) for index in mine], "hoverinfo": "skip",
                 "textfont": {"size": look.size, "color": ink}, **panel.on,
             }
         )  # fmt: skip
     return traces
 
 
-def _heatmap(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
+def _heatmap_traces(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
     """Returns the traces of a panel without numbers; an invisible scatter over it answers hovers and clicks."""
     colours, rows, places = look.colours, panel.rows, panel.places
     grid: list[list[float | None]] = [[None] * len(look.axes[0]) for _ in look.axes[1]]
@@ -265,15 +263,15 @@ def _heatmap(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
         {
             "type": "scatter", "x": [place[0] for place in places], "y": [place[1] for place in places],
             "mode": "markers", "marker": {"symbol": "square", "size": 12, "opacity": 0, "color": colours.text},
-            **_told(panel, look), **panel.on,
+            **_cell_responses(panel, look), **panel.on,
         },
     ]  # fmt: skip
 
 
-def _told(panel: _Panel, look: _Look) -> dict[str, Any]:
+def _cell_responses(panel: _Panel, look: _Look) -> dict[str, Any]:
     """Returns what cells say on hovering and report on a click."""
     return {
-        "hovertext": [_hover(row, look) for row in panel.rows],
+        "hovertext": [_cell_hover_text(row, look) for row in panel.rows],
         "hovertemplate": "%{hovertext}<extra></extra>",
         "customdata": [
             [*(row["at"] if isinstance(row["at"], tuple) else (row["at"],)), int(row["id"])] for row in panel.rows
@@ -281,7 +279,7 @@ def _told(panel: _Panel, look: _Look) -> dict[str, Any]:
     }
 
 
-def _star(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
+def _best_cell_mark(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
     """Returns the mark of the best cell if it is in this panel: in its upper right corner, clear of the number."""
     place = next((place for row, place in zip(panel.rows, panel.places, strict=True) if row["best"]), None)
     if place is None:
@@ -298,12 +296,12 @@ def _star(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _frames(
+def _cell_frames(
     panel: _Panel, at: At | None, lines: Iterable[tuple[str, float, float, str]], name: str
 ) -> list[dict[str, Any]]:
     """Returns frames around a cell if it is in this panel: colour, width [px], half of the side, dash.
 
-    name: "clicked" for those that the browser moves to a cell as soon as that is clicked.
+    name: "clicked" for frames that the browser moves to a cell as soon as it is clicked.
     """
     place = next((place for row, place in zip(panel.rows, panel.places, strict=True) if row["at"] == at), None)
     return [] if place is None else [
@@ -315,53 +313,54 @@ def _frames(
     ]  # fmt: skip
 
 
-def _arranged(
+def _axes_layout(
     panels: Sequence[_Panel], look: _Look, fields: tuple[Column, Column], bar: dict[str, Any] | None, titled: bool
 ) -> dict[str, Any]:
     """Returns the axes of the panels: in a grid, the outer ones labelled."""
     columns, rows = look.grid
     most = 28 // columns, int(look.height / rows / 16)
-    ticks = [_ticks(*each, look.networks) for each in zip(look.axes, fields, most, strict=True)]
+    ticks = [_axis_ticks(*each, look.networks) for each in zip(look.axes, fields, most, strict=True)]
     layout: dict[str, Any] = {}
     room: dict[str, Any] = {}
     if len(panels) == 1:
         # Room enough: to find out Plotly would measure every label, and draw the map twice.
         room = {"automargin": False, "ticklabeloverflow": "allow"}
-        right = 8.0 if bar is None else 34 + _wide(bar["ticktext"])
-        layout["margin"] = {"l": 27 + _wide(ticks[1]["ticktext"]), "r": right, "b": 36, "autoexpand": False}
+        right = 8.0 if bar is None else 34 + _label_width(bar["ticktext"])
+        layout["margin"] = {"l": 27 + _label_width(ticks[1]["ticktext"]), "r": right, "b": 36, "autoexpand": False}
     for panel in panels:
         left, top = panel.number % columns, panel.number // columns
         last = panel.number + columns >= len(panels)
         across, up = axis_style(look.colours, 10), {**axis_style(look.colours, 12), "ticklabelstandoff": 3}
         layout[f"xaxis{panel.suffix}"] = {
             **across, **ticks[0], "ticks": "", "showticklabels": last,
-            "domain": _span(left, columns), "anchor": f"y{panel.suffix}", "range": [-0.52, len(look.axes[0]) - 0.48],
+            "domain": _panel_domain(left, columns), "anchor": f"y{panel.suffix}",
+            "range": [-0.52, len(look.axes[0]) - 0.48],
             "title": {**across["title"], "text": f"{fields[0].label} ({fields[0].short})" if last else ""}, **room,
         }  # fmt: skip
         layout[f"yaxis{panel.suffix}"] = {
             **up, **ticks[1], "ticks": "", "showticklabels": left == 0,
-            "domain": _span(rows - 1 - top, rows, _ABOVE / look.height if rows > 1 else 0.04 * titled),
+            "domain": _panel_domain(rows - 1 - top, rows, _ABOVE / look.height if rows > 1 else 0.04 * titled),
             "anchor": f"x{panel.suffix}", "range": [-0.52, len(look.axes[1]) - 0.48],
             "title": {**up["title"], "text": f"{fields[1].label} ({fields[1].short})" if left == 0 else ""}, **room,
         }  # fmt: skip
     return layout
 
 
-def _wide(labels: Iterable[str]) -> float:
+def _label_width(labels: Iterable[str]) -> float:
     """Returns the room for the longest of some labels of ticks [px]."""
     return 0.58 * TICK_SIZE * max(map(len, labels), default=0)
 
 
-def _span(position: int, of: int, gap: float = _GAP) -> list[float]:
+def _panel_domain(position: int, of: int, gap: float = _GAP) -> list[float]:
     """Returns the share of the figure that a panel takes along one direction, with a gap after it."""
     return [position / of, (position + 1) / of - (gap if of > 1 or gap > _GAP else 0.0)]
 
 
-def _title(panel: _Panel, panels: int, look: _Look) -> dict[str, Any]:
-    """Returns what stands above a panel; one without numbers says its best there: "best 147"."""
+def _panel_title(panel: _Panel, panels: int, look: _Look) -> dict[str, Any]:
+    """Returns the title above a panel; without numbers in the cells it includes the best value: "best 147"."""
     best = ""
     if not look.size:
-        found = _best(values := [row["value"] for row in panel.rows], look.metric.better == "lower")
+        found = _best_index(values := [row["value"] for row in panel.rows], look.metric.better == "lower")
         best = "no execution" if found is None else f"best {look.scale.number(values[found])}{look.scale.suffix}"
     text = " · ".join(part for part in (f"<b>{panel.title}</b>" if panel.title else "", best) if part)
     return noted(
@@ -370,7 +369,7 @@ def _title(panel: _Panel, panels: int, look: _Look) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _ticks(values: Sequence[Any], field: Column, most: int, networks: Sequence[str]) -> dict[str, Any]:
+def _axis_ticks(values: Sequence[Any], field: Column, most: int, networks: Sequence[str]) -> dict[str, Any]:
     """Returns the names at an axis: every one, or every second, third, ... where more than `most` would overlap."""
     every = max(1, math.ceil(len(values) / max(most, 4)))
     return {
@@ -379,25 +378,25 @@ def _ticks(values: Sequence[Any], field: Column, most: int, networks: Sequence[s
     }
 
 
-def _ordered(values: pd.Series, field: Column) -> list[Any]:
+def _ordered_values(values: pd.Series, field: Column) -> list[Any]:
     """Returns the distinct values of a field in the order in which they are shown."""
     found = values.drop_duplicates().tolist()
     return sorted(found, key=field.rank if field.choices else None)
 
 
-def _carrier(bar: dict[str, Any], colours: Palette) -> dict[str, Any]:
+def _colour_bar_trace(bar: dict[str, Any], colours: Palette) -> dict[str, Any]:
     """Returns an empty trace that brings the colour bar, since cells carry colours of their own."""
     marker = {"color": [0.5], "cmin": 0, "cmax": 1, "colorscale": colours.colorscale(), "showscale": True,
               "colorbar": bar}  # fmt: skip
     return {"type": "scatter", "x": [None], "y": [None], "mode": "markers", "hoverinfo": "skip", "marker": marker}
 
 
-def _label(row: dict[Any, Any], scale: Scale) -> str:
+def _cell_label(row: dict[Any, Any], scale: Scale) -> str:
     """Returns what a cell prints: its value without unit, or by how much it misses the memory."""
     return str(row["label"]) or ABSENT if math.isnan(row["value"]) else scale.number(row["value"])
 
 
-def _hover(row: dict[Any, Any], look: _Look) -> str:
+def _cell_hover_text(row: dict[Any, Any], look: _Look) -> str:
     value, best, metric = row["value"], look.best_value, look.metric
     if math.isnan(value):
         said = wrapped(str(row["why"]))
@@ -409,13 +408,13 @@ def _hover(row: dict[Any, Any], look: _Look) -> str:
     return "<br>".join(part for part in (f"<b>{row['name']}</b>", said, str(row["tally"])) if part)
 
 
-def _best(values: Sequence[float], lower: bool) -> int | None:
+def _best_index(values: Sequence[float], lower: bool) -> int | None:
     """Returns the index of the best finite value, the first of equals."""
     known = [(value if lower else -value, index) for index, value in enumerate(values) if math.isfinite(value)]
     return min(known)[1] if known else None
 
 
-def _alt(cells: pd.DataFrame, fields: Sequence[Column | None], look: _Look) -> str:
+def _summarize_map(cells: pd.DataFrame, fields: Sequence[Column | None], look: _Look) -> str:
     by = " and ".join(in_sentence(field.label) for field in fields if field is not None)
     if look.best is None:
         return f"{look.metric.label} by {by}: nothing fits in any of {len(cells)} cells."

@@ -1,4 +1,4 @@
-"""What each choice costs: the best that remains when one option is fixed and everything else is free."""
+"""Cost of each choice: the best execution with one option fixed and everything else free."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ COLUMNS: Final = ("field", "choice", "value")
 _ROW: Final = 40
 """Height of a row [px]."""
 _AIR: Final = 0.3
-"""Rows that are left free under one with labels below its rail, which would else read as those of the next."""
+"""Free space under a row with labels below its rail [rows]; else they seem to belong to the next row."""
 _ASIDE: Final = 13
 """Distance of a label from its rail [px]."""
 _LEAST: Final = 0.4
@@ -28,13 +28,13 @@ squeeze the others."""
 _CHARACTER: Final = 0.011
 """Width of a character of a label as a share of the axis, in the narrowest window that is not narrow."""
 _WIDER: Final = 1.9
-"""How many times as large a share that is in a narrow window."""
+"""Factor on that share in a narrow window."""
 _LONG: Final = 6
 """Characters of a label that may stand a little aside."""
 _APART: Final = 0.012
 """Least distance of two labels on one line as a share of the axis: without it 2 and 8 would read as 28."""
 _MARGIN: Final = 0.09
-"""How far right of the best a label may reach, as a share of the axis: the end of the axis and the margin."""
+"""Largest reach of a label right of the best, as a share of the axis: the end of the axis and the margin."""
 
 
 def choices(
@@ -58,7 +58,7 @@ def choices(
         return empty(colours, 120, "No execution runs, so no choice can be compared.")
     lower = column.better == "lower"
     best = min(known) if lower else max(known)
-    shares = [_share(value, best, lower) for value in values]
+    shares = [_share_of_best(value, best, lower) for value in values]
     rows = [{**row, "share": share} for row, share in zip(table.to_dict("records"), shares, strict=True)]
     fields = list(dict.fromkeys(row["field"] for row in rows))
     left = min(share for share in shares if not math.isnan(share))
@@ -80,8 +80,10 @@ def choices(
         remark = f"{', '.join(missing)}: none runs" if missing else ""
         if fitting:
             spread = [max(row["share"], start) for row in fitting]
-            rails.append(_rail(place, spread, colours))
-            notes += _labels(place, spread, names, start, remark, colours, _CHARACTER * (_WIDER if narrow else 1.0))
+            rails.append(_rail_shape(place, spread, colours))
+            notes += _option_labels(
+                place, spread, names, start, remark, colours, _CHARACTER * (_WIDER if narrow else 1.0)
+            )
             worst = (fitting[0]["share"], f"{in_sentence(by_name(field).label)} {names[0]}")
             costly = min(costly, worst)
         if remark:
@@ -96,11 +98,13 @@ def choices(
             "range": [place + 0.4, 0.6], "tickfont": {"size": 12, "color": colours.text},
         },
     }  # fmt: skip
-    dots = _dots([row for row in rows if not math.isnan(row["share"])], start, column, places, networks, colours)
-    return Chart(written(colours, round(34 - _ROW * place), [dots], layout), _alt(column, best, costly), rows=True)
+    dots = _option_dots([row for row in rows if not math.isnan(row["share"])], start, column, places, networks, colours)
+    return Chart(
+        written(colours, round(34 - _ROW * place), [dots], layout), _summarize_choices(column, best, costly), rows=True
+    )
 
 
-def _share(value: float, best: float, lower: bool) -> float:
+def _share_of_best(value: float, best: float, lower: bool) -> float:
     """Return what share of the best a value is, 1 for the best itself; NaN where none runs."""
     if math.isnan(value):
         return math.nan
@@ -115,14 +119,14 @@ def _percent_ticks(start: float) -> dict[str, Any]:
     return {"tickvals": ticks, "ticktext": [f"{tick * 100:.0f} %" for tick in ticks]}
 
 
-def _rail(row: float, shares: list[float], colours: Palette) -> dict[str, Any]:
+def _rail_shape(row: float, shares: list[float], colours: Palette) -> dict[str, Any]:
     return {
         "type": "line", "x0": shares[0], "x1": shares[-1], "y0": row, "y1": row, "layer": "below",
         "line": {"color": colours.grid, "width": 3},
     }  # fmt: skip
 
 
-def _labels(
+def _option_labels(
     row: float,
     shares: list[float],
     names: list[str],
@@ -131,9 +135,9 @@ def _labels(
     colours: Palette,
     character: float,
 ) -> list[dict[str, Any]]:
-    """The options next to their dots, above the rail or below it; one that has room in neither is left to the
-    hover. Options at the same place share one label. The best are placed first. remark: what stands below the rail's
-    left end. character: width of a character as a share of the axis."""
+    """Return labels of options next to their dots, above or below the rail; an option with room in neither has only its
+    hover text. Options at the same place share one label. The best are placed first. remark: text below the rail's left
+    end. character: width of a character as a share of the axis."""
     width = 1.0 - start
     groups: list[tuple[float, list[str]]] = []
     for share, name in zip(shares, names, strict=True):
@@ -163,7 +167,7 @@ def _labels(
     return found
 
 
-def _dots(
+def _option_dots(
     rows: Sequence[Mapping[Any, Any]],
     start: float,
     column: Column,
@@ -192,7 +196,7 @@ def _dots(
     }
 
 
-def _alt(column: Column, best: float, costly: tuple[float, str]) -> str:
+def _summarize_choices(column: Column, best: float, costly: tuple[float, str]) -> str:
     share, name = costly
     reached = f"{in_sentence(column.label)} of {format_value(column, best)}"
     if not name or share >= 0.9995:

@@ -1,4 +1,4 @@
-"""The map of tensor by pipeline parallel degree, with what is known of the cells in which nothing fits."""
+"""Map of tensor by pipeline parallel degree, with the reasons of infeasible cells."""
 
 from collections.abc import Sequence
 

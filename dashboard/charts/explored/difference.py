@@ -34,23 +34,23 @@ def difference_map(
 ) -> Chart:
     """Draws the map.
 
-    first, second: columns tensor_par, pipeline_par and value (NaN where nothing fits), one row per cell. axes: tensor
-    and pipeline degrees to show, those of both by default. A cell that only one of them can run says so in words.
+    first, second: columns tensor_par, pipeline_par and value (NaN if nothing fits), one row per cell. axes: tensor and
+    pipeline degrees to show, by default all of both. A cell that is feasible in only one of them says so in words.
     """
     column, colours = column_of(metric), palette(mode)
-    a, b = _values(first), _values(second)
+    a, b = _cell_values(first), _cell_values(second)
     cells = sorted({*a, *b})
     if not cells:
         return empty(colours, height, "Neither scenario has a cell.")
     tensors, pipelines = axes or (sorted({cell[0] for cell in cells}), sorted({cell[1] for cell in cells}))
     lower = column.better == "lower"
-    gains = {cell: _gain(a.get(cell, math.nan), b.get(cell, math.nan), lower) for cell in cells}
+    gains = {cell: _relative_gain(a.get(cell, math.nan), b.get(cell, math.nan), lower) for cell in cells}
     span = max([_LEAST_SPAN, *(abs(gain) for gain in gains.values() if math.isfinite(gain))])
     # A few cells that are many times better would leave the others without colour.
     span = min(span, 1.0)
     fills, labels, hatched = [], [], []
     for cell in cells:
-        only = _only(a, b, cell, names)
+        only = _only_feasible_in(a, b, cell, names)
         labels.append(only or signed_quantity(gains[cell]).number)
         hatched.append(bool(only))
         fills.append(colours.muted if only else colours.diverge(gains[cell] / span))
@@ -65,7 +65,7 @@ def difference_map(
             base=[row - _SIDE / 2 for row in y],
             width=_SIDE,
             marker={"color": fills, "line": {"width": 0}, "pattern": colours.hatch_some(hatched)},
-            hovertext=[_hover(cell, a, b, column, gains[cell], names) for cell in cells],
+            hovertext=[_cell_hover_text(cell, a, b, column, gains[cell], names) for cell in cells],
             hovertemplate="%{hovertext}<extra></extra>",
             customdata=[list(cell) for cell in cells],
         )
@@ -85,30 +85,30 @@ def difference_map(
         range=[-0.52, len(tensors) - 0.48], title="Tensor parallel (TP)",
     )  # fmt: skip
     figure.update_layout(uniformtext={"mode": False}, bargap=0, barmode="overlay")
-    return Chart(figure, _finding(gains, names, column))
+    return Chart(figure, _summarize_gains(gains, names, column))
 
 
-def _values(cells: pd.DataFrame) -> dict[Cell, float]:
+def _cell_values(cells: pd.DataFrame) -> dict[Cell, float]:
     rows = zip(cells["tensor_par"], cells["pipeline_par"], cells["value"], strict=True)
     return {(int(tensor), int(pipeline)): float(value) for tensor, pipeline, value in rows}
 
 
-def _gain(before: float, after: float, lower_is_better: bool) -> float:
+def _relative_gain(before: float, after: float, lower_is_better: bool) -> float:
     """Returns how much better `after` is, as a fraction of `before`."""
     if not (math.isfinite(before) and math.isfinite(after)) or before == 0:
         return math.nan
     return before / after - 1 if lower_is_better and after else after / before - 1
 
 
-def _only(a: Mapping[Cell, float], b: Mapping[Cell, float], cell: Cell, names: tuple[str, str]) -> str:
-    """Return "" where both run, else who does: "only B", or "–" for nobody."""
+def _only_feasible_in(a: Mapping[Cell, float], b: Mapping[Cell, float], cell: Cell, names: tuple[str, str]) -> str:
+    """Return "only B" if one scenario alone is feasible in a cell, "–" if neither is, "" if both are."""
     runs = [math.isfinite(values.get(cell, math.nan)) for values in (a, b)]
     if all(runs):
         return ""
     return f"only {names[runs.index(True)]}" if any(runs) else "–"
 
 
-def _hover(
+def _cell_hover_text(
     cell: Cell, a: Mapping[Cell, float], b: Mapping[Cell, float], column: Column, gain: float, names: tuple[str, str]
 ) -> str:
     lines = [f"<b>{cell_name(*cell)}</b>"]
@@ -121,7 +121,7 @@ def _hover(
     return "<br>".join(lines)
 
 
-def _finding(gains: Mapping[Cell, float], names: tuple[str, str], column: Column) -> str:
+def _summarize_gains(gains: Mapping[Cell, float], names: tuple[str, str], column: Column) -> str:
     known = [gain for gain in gains.values() if math.isfinite(gain)]
     better, worse = (sum(gain_tone(gain) == tone for gain in known) for tone in ("better", "worse"))
     return (

@@ -1,4 +1,4 @@
-"""How executions are spread over one metric."""
+"""Distribution of executions over one metric."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -53,7 +53,7 @@ def histogram(
         place = marked / scale.factor
         lines = [{"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "yref": "paper",
                   "line": {"color": colours.text, "width": 1.6}}]  # fmt: skip
-    suffix = _suffix(scale)
+    suffix = _tick_suffix(scale)
     title = "" if suffix or height < _ROOMY else scale.unit
     layout = {
         # Room that is known beforehand: to find out Plotly would draw everything twice.
@@ -62,15 +62,15 @@ def histogram(
                   "title": {"text": title}},
         "yaxis": {"visible": False, "range": [0, max(counts) * 1.04]},
     }  # fmt: skip
-    return Chart(written(colours, height, [bars], layout), _alt(counts, edges, column, total))
+    return Chart(written(colours, height, [bars], layout), _summarize_histogram(counts, edges, column, total))
 
 
-def _suffix(scale: Scale) -> str:
+def _tick_suffix(scale: Scale) -> str:
     """Return the tick suffix; long units are left to the title or to the heading above the chart."""
     return scale.suffix if len(scale.unit) <= 4 else ""
 
 
-def _alt(counts: Sequence[int], edges: Sequence[float], column: Column, total: int) -> str:
+def _summarize_histogram(counts: Sequence[int], edges: Sequence[float], column: Column, total: int) -> str:
     fullest = max(range(len(counts)), key=lambda index: counts[index])
     return (
         f"{counted(total, 'execution')} by {in_sentence(column.label)}, from {format_value(column, edges[0])} to "

@@ -1,4 +1,4 @@
-"""How little memory each cell would do with: one bar per cell against the capacity, and what would make it fit."""
+"""Least memory of each cell: one bar per cell against the capacity, and the change that would make it fit."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -18,7 +18,7 @@ _TONE: Final = 0.5
 _FAR: Final = 4.0
 """Bars beyond this multiple of the capacity are cut off, so that the others stay readable."""
 _BEYOND: Final = 1.5
-"""Where all are that far off: beyond this multiple of the least."""
+"""Multiple of the least need beyond which every cell counts as far off."""
 
 
 def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, name: str = "HBM") -> Chart:
@@ -53,7 +53,7 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
                 "pattern": colours.hatch_some(over, size=5, opacity=0.9),
             },
             customdata=[[int(t), int(p)] for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
-            hovertext=_hovers(cells, capacity, name),
+            hovertext=_cell_hover_texts(cells, capacity, name),
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )  # fmt: skip
@@ -69,7 +69,7 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
     if cut:
         note(figure, "» longer than drawn", colours, x=1, xref="paper", y=len(needs) - 0.5, yanchor="bottom", yshift=1,
              xanchor="right")  # fmt: skip
-    _values(figure, needs, over, [str(word) for word in cells["remedy"]], rows, colours)
+    _write_values(figure, needs, over, [str(word) for word in cells["remedy"]], rows, colours)
     right = 250 if cells["remedy"].any() else 74
     figure.update_layout(bargap=0, margin={"t": 24, "l": 16, "r": right}, uniformtext={"mode": False})
     figure.update_xaxes(range=[0, reach * 1.02 / scale.factor], ticksuffix=scale.suffix, nticks=6,
@@ -79,10 +79,10 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
         ticktext=[cell_name(t, p) for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
         tickfont={"size": 12, "color": colours.text},
     )  # fmt: skip
-    return Chart(figure, _finding(cells, needs, over, capacity, name), rows=True)
+    return Chart(figure, _summarize_needs(cells, needs, over, capacity, name), rows=True)
 
 
-def _values(
+def _write_values(
     figure: Drawing, needs: Sequence[float], over: Sequence[bool], remedies: Sequence[str], rows: Sequence[int],
     colours: Palette,
 ) -> None:  # fmt: skip
@@ -98,7 +98,7 @@ def _values(
                           "font": {"size": 12, "color": colours.muted}})  # fmt: skip
 
 
-def _hovers(cells: pd.DataFrame, capacity: float, name: str) -> list[str]:
+def _cell_hover_texts(cells: pd.DataFrame, capacity: float, name: str) -> list[str]:
     found = []
     for row in cells.to_dict("records"):
         need = float(row["need"])
@@ -113,7 +113,7 @@ def _hovers(cells: pd.DataFrame, capacity: float, name: str) -> list[str]:
     return found
 
 
-def _finding(cells: pd.DataFrame, needs: list[float], over: list[bool], capacity: float, name: str) -> str:
+def _summarize_needs(cells: pd.DataFrame, needs: list[float], over: list[bool], capacity: float, name: str) -> str:
     low, high = min(needs), max(needs)
     fits = len(needs) - sum(over)
     within = f"{gibibytes(capacity)} of {name}" if capacity < UNLIMITED else f"unlimited {name}"

@@ -1,4 +1,4 @@
-"""What can be had together: the frontier of two metrics, over the density of every execution that fits.
+"""Trade-off of metrics: the frontier of two metrics, over the density of every feasible execution.
 
 Only the frontier is drawn mark by mark; everything else arrives as counts per bin, so the cost of the chart does not
 depend on how many executions there are.
@@ -32,7 +32,7 @@ class Density(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The frontier of another scenario: its letter, its name, its executions as `pareto` takes those of the first."""
+    """Frontier of another scenario: its letter, its name, its executions in the form that `pareto` takes."""
 
     letter: str
     name: str
@@ -40,7 +40,7 @@ class Named(NamedTuple):
 
 
 _LOOKS: Final = (("circle", "solid"), ("square", "dash"), ("diamond", "dot"), ("triangle-up", "dashdot"))
-"""Mark and dash of scenarios A to D: nothing is told apart by colour alone."""
+"""Mark and dash of scenarios A to D: colour is never the only distinction."""
 
 
 def pareto(
@@ -88,29 +88,29 @@ def pareto(
     scales = scale_for(x_column, extents[0]), scale_for(y_column, extents[1])
     figure = base(colours, height)
     if density is not None:
-        figure.add_trace(_density(density, x_column, y_column, scales, colours))
+        figure.add_trace(_density_trace(density, x_column, y_column, scales, colours))
     for one in named:
-        figure.add_trace(_other(one, x_column, y_column, z_column, scales, colours))
-    figure.add_trace(_marks(shown, x_column, y_column, z_column, scales, colours, selected))
+        figure.add_trace(_other_frontier_trace(one, x_column, y_column, z_column, scales, colours))
+    figure.add_trace(_frontier_trace(shown, x_column, y_column, z_column, scales, colours, selected))
     if others:
         figure.traces[-1].update(name=f"A · {name}", showlegend=True, legendrank=1)
         figure.update_layout(showlegend=True, legend={"itemclick": False, "itemdoubleclick": False}, margin={"t": 28})
     for update, column, scale, extent, log in zip(
         (figure.update_xaxes, figure.update_yaxes), (x_column, y_column), scales, extents, logarithmic, strict=True
     ):
-        update(title=scale.title(column.label), showgrid=True, fixedrange=False, **_axis(extent, scale, log))
+        update(title=scale.title(column.label), showgrid=True, fixedrange=False, **_metric_axis(extent, scale, log))
     if z_column is not None and shown[z_column.name].nunique() == 1:
         same = f"All marks: {in_sentence(z_column.label)} {format_value(z_column, shown[z_column.name].iloc[0])}"
         note(figure, same, colours, x=1, y=1, xref="paper", yref="paper", xanchor="right", yanchor="bottom")
         figure.update_layout(margin={"t": 28})
-    alt = _alt(frontier, shown, x_column, y_column)
+    alt = _summarize_frontier(frontier, shown, x_column, y_column)
     if others:
         told = ", ".join(f"{one.letter} {one.name} with {count(len(one.frontier))}" for one in others)
         alt += f" Beside it the frontiers of {told}."
     return Chart(figure, alt)
 
 
-def _other(
+def _other_frontier_trace(
     one: Named,
     x_column: Column,
     y_column: Column,
@@ -129,7 +129,7 @@ def _other(
             [f"<b>{one.letter}: {name_or_id(row)}</b>",
              *(f"{column.label} {format_value(column, row[column.name])}" for column in columns)]
         )
-        for row in _named(rows, columns)
+        for row in _named_records(rows, columns)
     ]  # fmt: skip
     return trace(
         "scatter",
@@ -151,7 +151,7 @@ def thinned(rows: pd.DataFrame, most: int = MAX_MARKS) -> pd.DataFrame:
     return rows.iloc[np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))]
 
 
-def _density(
+def _density_trace(
     density: Density, x_column: Column, y_column: Column, scales: tuple[Scale, Scale], colours: Palette
 ) -> dict[str, Any]:
     """Return the counts per bin, coloured by their logarithm so that rare regions stay visible."""
@@ -180,7 +180,7 @@ def _density(
     )
 
 
-def _marks(
+def _frontier_trace(
     shown: pd.DataFrame,
     x_column: Column,
     y_column: Column,
@@ -198,7 +198,7 @@ def _marks(
                 *(f"{column.label} {format_value(column, row[column.name])}" for column in columns),
             ]
         )
-        for row in _named(shown, columns)
+        for row in _named_records(shown, columns)
     ]
     ids = [int(value) for value in shown["id"]]
     ring = [value == selected for value in ids]
@@ -240,7 +240,7 @@ def _marks(
     )
 
 
-def _named(rows: pd.DataFrame, columns: Sequence[Column]) -> list[dict[Any, Any]]:
+def _named_records(rows: pd.DataFrame, columns: Sequence[Column]) -> list[dict[Any, Any]]:
     """Returns records of the columns that name an execution and of some others, a tenth of all that there are."""
     return rows.filter(list({*CALLED_BY, *(column.name for column in columns)})).to_dict("records")
 
@@ -254,7 +254,7 @@ def step_shape(x_column: Column) -> str:
     return "vh" if x_column.better == "higher" else "hv"
 
 
-def _axis(extent: Sequence[float], scale: Scale, logarithmic: bool) -> dict[str, Any]:
+def _metric_axis(extent: Sequence[float], scale: Scale, logarithmic: bool) -> dict[str, Any]:
     """Return type, range and ticks of an axis that shows `extent` with a little air for marks at its ends."""
     low, high = min(extent) / scale.factor, max(extent) / scale.factor
     if logarithmic and low > 0:
@@ -265,7 +265,7 @@ def _axis(extent: Sequence[float], scale: Scale, logarithmic: bool) -> dict[str,
     return {"type": "linear", "range": [low - air, high + air], "nticks": 9, "tickformat": ",~g"}
 
 
-def _alt(frontier: pd.DataFrame, shown: pd.DataFrame, x_column: Column, y_column: Column) -> str:
+def _summarize_frontier(frontier: pd.DataFrame, shown: pd.DataFrame, x_column: Column, y_column: Column) -> str:
     sentences = [f"{counted(len(frontier), 'execution')} on the frontier of {x_column.label} and {y_column.label}."]
     for column in (x_column, y_column):
         values = shown[column.name]

@@ -1,4 +1,4 @@
-"""Why executions are infeasible: one hatched bar per reason."""
+"""Reasons for infeasible executions: one hatched bar per reason."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -19,7 +19,7 @@ __all__ = ["measured_and_predicted", "model_phases_steps", "resource_curve", "th
 
 HEIGHT: Final = 360
 MOST_PLANS: Final = 12
-"""Plans that a curve names; others are told where one points at them."""
+"""Plans that a curve names; the hover text names the others."""
 _BELOW: Final = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
@@ -47,7 +47,7 @@ def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
         )  # fmt: skip
     phases = found.table[found.table["strategy"] == names[0]].to_dict("records")
     end = phases[-1]["end_s"] / 60
-    shapes, notes = _phases(phases, end, colours)
+    shapes, notes = _phase_shapes(phases, end, colours)
     figure.update_xaxes(title="time [min]", range=[0, end])
     figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
     figure.update_layout(
@@ -60,8 +60,8 @@ def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
     return Chart(figure, f"Throughput over {span}. Mean, samples/s: {means}.")
 
 
-def _phases(phases: list[dict[Any, Any]], end: float, colours: Palette) -> tuple[list[dict[str, Any]], list[Any]]:
-    """Returns grounds of every second phase, and the placement of those that are wide enough to say it."""
+def _phase_shapes(phases: list[dict[Any, Any]], end: float, colours: Palette) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Returns backgrounds of every second phase, and placements of phases that are wide enough for the text."""
     shapes: list[dict[str, Any]] = []
     notes = []
     for place, phase in enumerate(phases):
@@ -78,8 +78,8 @@ def _phases(phases: list[dict[Any, Any]], end: float, colours: Palette) -> tuple
 def resource_curve(
     curve: pd.DataFrame, over: str, label: str, mode: str = "light", measured: pd.DataFrame | None = None
 ) -> Chart:
-    """Draws the best throughput along one resource, each point in the colour of the plan that wins there; those that
-    reach less than fewer of the resource, and all plans but the last dozen, are faint.
+    """Draws the best throughput along one resource, each point in the colour of the plan that wins there. Points below
+    the throughput of a smaller amount of the resource, and all plans but the last dozen, are faint.
 
     Args:
         curve: as `engine.planners.elastic.curve` returns it.
@@ -171,7 +171,7 @@ def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
                    hovertemplate="%{x:.3g} h: %{y:.4g} samples/s<extra></extra>")
     )  # fmt: skip
     end = float(phases["end_s"].iloc[-1]) / 3600
-    shapes, notes = _phases(
+    shapes, notes = _phase_shapes(
         [{**row, "start_s": row["start_s"] / 60, "end_s": row["end_s"] / 60,
           "placement": f"{row['gpus']} GPUs"} for row in phases.to_dict("records")], end, colours,
     )  # fmt: skip

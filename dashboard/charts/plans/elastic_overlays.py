@@ -20,11 +20,11 @@ _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
 def loss_curves(table: pd.DataFrame, label: str, mode: str = "light") -> Chart:
-    """Draws losses over the minibatches, or what they differ by, a line per run.
+    """Draws losses over the minibatches, or differences of losses, a line per run.
 
     Args:
         table: `minibatch`, and a column per run.
-        label: what the columns are.
+        label: title of the vertical axis.
         mode: the theme.
     """
     colours = palette(mode)

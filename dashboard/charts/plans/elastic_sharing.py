@@ -72,7 +72,7 @@ def cluster_over_time(
     figure = base(colours, HEIGHT)
     means = []
     for place, (title, rows) in enumerate(lines.items()):
-        shown = _averaged(rows, column)
+        shown = _average_rows(rows, column)
         figure.add_trace(
             trace(
                 "scatter",
@@ -95,7 +95,7 @@ def cluster_over_time(
     return Chart(figure, f"{label}, mean: {'; '.join(means)}.")
 
 
-def _averaged(rows: pd.DataFrame, column: str) -> Any:
+def _average_rows(rows: pd.DataFrame, column: str) -> Any:
     """Means over equal spans, where there are more rounds than a line shows."""
     if len(rows) <= MOST_POINTS:
         return rows

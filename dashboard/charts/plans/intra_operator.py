@@ -47,17 +47,17 @@ def vector_points(
     table: pd.DataFrame, across: str, up: str, mode: str = "light", *, chosen: Mapping[str, float],
     frontier: pd.DataFrame | None = None, limit: float | None = None, measured: Sequence[Measured] = (),
 ) -> Chart:  # fmt: skip
-    """Draws every vector that can be as a point, named solutions with marks of their own, the chosen plan as a ring.
+    """Draws every valid vector as a point, named solutions with marks of their own, the chosen plan as a ring.
 
     Args:
         table: one row per vector, as `engine.planners.intra_operator.search` gives it.
         across: "memory" or "volume" [bytes].
         up: "seconds" or "communication_seconds".
         mode: the theme.
-        chosen: the same figures of the chosen plan; empty where nothing fits.
-        frontier: least seconds for every memory, drawn as steps where given.
+        chosen: the same figures of the chosen plan; empty if nothing fits.
+        frontier: least seconds for every memory, drawn as steps if given.
         limit: of the memory [bytes], drawn as a line.
-        measured: points that were measured, drawn as crosses with the line to what is computed.
+        measured: measured points, drawn as crosses with a line to the computed point.
     """
     colours = palette(mode)
     shown = table[table["reason"] == ""]
@@ -68,10 +68,17 @@ def vector_points(
     scale, ticks = _time_unit(shown[up])
     figure = base(colours, HEIGHT)
     named = best_named(shown, up)
-    _cloud(figure, _apart(shown[~shown["solution"].isin(named)], across, up), across, up, (factor, scale), colours)
+    _draw_cloud(
+        figure,
+        _distinct_points(shown[~shown["solution"].isin(named)], across, up),
+        across,
+        up,
+        (factor, scale),
+        colours,
+    )
     for name, colour, (symbol, _) in zip(named, SCENARIOS[colours.mode], LOOKS, strict=False):
         rows = shown[shown["solution"] == name].sort_values(up).head(1)
-        _mark(figure, rows, across, up, (factor, scale), colour, symbol, name, colours)
+        _draw_solution(figure, rows, across, up, (factor, scale), colour, symbol, name, colours)
     if frontier is not None and len(frontier):
         figure.add_trace(trace(
             "scatter",
@@ -83,7 +90,7 @@ def vector_points(
     if limit is not None:
         shapes.append({"type": "line", "x0": limit / factor, "x1": limit / factor, "y0": 0, "y1": 1, "yref": "paper",
                        "line": {"color": colours.worse, "width": 1.6, "dash": "dot"}})  # fmt: skip
-    _measured(figure, shown, measured, (factor, scale), colours)
+    _draw_measured_points(figure, shown, measured, (factor, scale), colours)
     if chosen:
         figure.add_trace(trace(
             "scatter",
@@ -95,7 +102,7 @@ def vector_points(
     if across == "volume":
         figure.update_xaxes(rangemode="tozero")
     figure.update_yaxes(title=f"Time of {title}, {ticks}", showgrid=True, rangemode="tozero", nticks=7)
-    figure.update_layout(showlegend=True, shapes=shapes, margin={"t": 42}, legend=_legend(colours))
+    figure.update_layout(showlegend=True, shapes=shapes, margin={"t": 42}, legend=_legend_layout(colours))
     told = [
         f"{name} {plain(float(rows[up].min()) * scale)} {ticks}, {plain(float(rows[across].iloc[0]) / factor)} {unit}"
         for name in named if len(rows := shown[shown["solution"] == name].sort_values(up))
@@ -109,7 +116,7 @@ def best_named(rows: pd.DataFrame, by: str = "seconds") -> list[str]:
     return list(dict.fromkeys(named["solution"]))[: len(LOOKS)]
 
 
-def _apart(rows: pd.DataFrame, across: str, up: str) -> pd.DataFrame:
+def _distinct_points(rows: pd.DataFrame, across: str, up: str) -> pd.DataFrame:
     """Rows that fall on points of their own."""
     if len(rows) <= PIXELS:
         return rows
@@ -117,7 +124,7 @@ def _apart(rows: pd.DataFrame, across: str, up: str) -> pd.DataFrame:
     return rows[~pd.DataFrame(dict(enumerate(places))).duplicated().to_numpy()]
 
 
-def _cloud(
+def _draw_cloud(
     figure: Drawing, rows: pd.DataFrame, across: str, up: str, scales: tuple[float, float], colours: Palette
 ) -> None:
     many = len(rows) > 200
@@ -131,7 +138,7 @@ def _cloud(
     ))  # fmt: skip
 
 
-def _mark(
+def _draw_solution(
     figure: Drawing, rows: pd.DataFrame, across: str, up: str, scales: tuple[float, float], colour: str,
     symbol: str, name: str, colours: Palette,
 ) -> None:  # fmt: skip
@@ -145,10 +152,10 @@ def _mark(
     ))  # fmt: skip
 
 
-def _measured(
+def _draw_measured_points(
     figure: Drawing, rows: pd.DataFrame, measured: Sequence[Measured], scales: tuple[float, float], colours: Palette
 ) -> None:
-    """Crosses for measured points, each joined to what is computed of the same vector."""
+    """Draw crosses for measured points, each joined to the computed point of the same vector."""
     if not measured:
         return
     computed = {vector_text(row["vector"]): row for row in rows.to_dict("records")}
@@ -176,10 +183,10 @@ def _measured(
 
 
 def time_bars(rows: pd.DataFrame, mode: str = "light") -> Chart:
-    """Draws what a step of each plan is spent on, computation first, then its collectives.
+    """Draws the time of a step of each plan: computation first, then its collectives.
 
     Args:
-        rows: columns label, seconds, and those of `PARTS` [s].
+        rows: columns label, seconds, and the columns of `PARTS` [s].
         mode: the theme.
     """
     colours = palette(mode)
@@ -203,7 +210,7 @@ def time_bars(rows: pd.DataFrame, mode: str = "light") -> Chart:
         range=[0, float(rows["seconds"].max()) * scale * 1.01], title=f"Time of a step, {unit}", showgrid=True,
         nticks=6,
     )  # fmt: skip
-    figure.update_layout(barmode="stack", showlegend=True, margin={"t": 42}, legend=_legend(colours))
+    figure.update_layout(barmode="stack", showlegend=True, margin={"t": 42}, legend=_legend_layout(colours))
     first = rows.iloc[0]
     label = str(first["label"])
     share = 1 - float(first["compute_seconds"]) / float(first["seconds"])
@@ -238,7 +245,7 @@ def _time_unit(seconds: pd.Series[float]) -> tuple[float, str]:
     return (1.0, "s") if float(seconds.max()) >= 1 else (1e3, "ms")
 
 
-def _legend(colours: Palette) -> dict[str, Any]:
+def _legend_layout(colours: Palette) -> dict[str, Any]:
     return {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "xanchor": "left", "traceorder": "normal",
             "itemclick": False, "itemdoubleclick": False, "font": {"size": 11, "color": colours.text}}  # fmt: skip
 
@@ -287,15 +294,15 @@ def along_curves(
         figure.update_xaxes(title=label, type="log", tickvals=values, ticktext=[plain(each) for each in values])
     figure.update_yaxes(title=f"{RESULTS[shown]}, {unit}", rangemode="tozero", showgrid=True, nticks=6)
     figure.update_layout(
-        showlegend=True, margin={"t": 42}, legend=_legend(colours),
+        showlegend=True, margin={"t": 42}, legend=_legend_layout(colours),
         shapes=[{"type": "line", "x0": here, "x1": here, "y0": 0, "y1": 1, "yref": "paper",
                  "line": {"color": colours.text, "width": 1, "dash": "dot"}}],
     )  # fmt: skip
-    return Chart(figure, _told(best, label))
+    return Chart(figure, _summarize_solutions(best, label))
 
 
-def _told(best: pd.DataFrame, label: str) -> str:
-    """Where the solution changes along a parameter."""
+def _summarize_solutions(best: pd.DataFrame, label: str) -> str:
+    """Return a sentence with the ranges of a parameter in which each solution is best."""
     spans: list[tuple[str, float, float]] = []
     for value, name in zip(best["value"], best["solution"], strict=True):
         if spans and spans[-1][0] == name:

@@ -21,9 +21,7 @@ _FILLS: Final = ("forward", "backward", "optimizer", "recompute")
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 
 
-def segment_map(
-    segments: pd.DataFrame, vectors: Sequence[Sequence[Any]] | None, mode: str = "light"
-) -> Chart:
+def segment_map(segments: pd.DataFrame, vectors: Sequence[Sequence[Any]] | None, mode: str = "light") -> Chart:
     """Draws every layer as a cell in the colour of its segment, with the strategies of its blocks.
 
     Args:
@@ -48,7 +46,7 @@ def segment_map(
             text=["" if vectors is None else vector_text(vectors[at]) for at in cells],
             textposition="inside", insidetextanchor="middle", textangle=0,
             textfont={"size": 11, "color": colours.ink_on(fills[name])},
-            hovertext=[_interval(rows_of[at]) for at in cells], hovertemplate="%{hovertext}<extra></extra>",
+            hovertext=[_layer_hover_text(rows_of[at]) for at in cells], hovertemplate="%{hovertext}<extra></extra>",
         ))  # fmt: skip
     figure.update_xaxes(visible=False, range=[0, min(_ACROSS, len(names))])
     figure.update_yaxes(
@@ -60,8 +58,8 @@ def segment_map(
     return Chart(figure, f"{counted(len(names), 'layer')} of {counted(len(kinds), 'kind')}: {told}.")
 
 
-def _interval(row: Mapping[Any, Any]) -> str:
-    """Where a layer's contractions are, and which segment it is; intervals as CFP prints them."""
+def _layer_hover_text(row: Mapping[Any, Any]) -> str:
+    """Return a layer's contractions and segment as hover text; intervals in CFP's notation."""
     (start, stop), (first, last) = row["printed"], row["printed_as"]
     return (
         f"<b>layer {row['segment'] + 1}, {row['layer']}</b><br>contractions {row['start']} to {row['stop'] - 1}<br>"

@@ -30,7 +30,7 @@ def device_grid(plan: LayerwisePlan, mode: str = "light") -> Chart:
     """Draws machines as rows of devices, each with the number of its stage; devices without one are hatched."""
     colours, cluster = palette(mode), plan.problem.cluster
     stage_of = {device: at for at, stage in enumerate(plan.stages) for device in stage.devices}
-    rows = _rows(plan)
+    rows = _device_rows(plan)
     figure = base(colours, 20 + 34 * min(len(rows), 16))
     shown = rows[:16]
     forward = _KINDS["forward"].colour(colours) or colours.muted
@@ -40,14 +40,15 @@ def device_grid(plan: LayerwisePlan, mode: str = "light") -> Chart:
             x=[0.94] * len(devices), base=[column + 0.03 for column in range(len(devices))], y=[row] * len(devices),
             orientation="h", width=0.86,
             marker={
-                "color": [_tint(stage_of.get(device), forward, colours) for device in devices],
+                "color": [_stage_colour(stage_of.get(device), forward, colours) for device in devices],
                 "pattern": {"shape": ["" if device in stage_of else "/" for device in devices],
                             "fgcolor": colours.muted, "size": 6, "solidity": 0.2},
                 "line": {"color": colours.background, "width": 1},
             },
             text=[str(stage_of[device] + 1) if device in stage_of else "" for device in devices],
             textposition="inside", insidetextanchor="middle", textangle=0,
-            textfont={"color": [colours.ink_on(_tint(stage_of.get(device), forward, colours)) for device in devices]},
+            textfont={"color": [colours.ink_on(_stage_colour(stage_of.get(device), forward, colours))
+                                for device in devices]},
             customdata=[[device, f"stage {stage_of[device] + 1}" if device in stage_of else "idle"]
                         for device in devices],
             hovertemplate="device %{customdata[0]}: %{customdata[1]}<extra></extra>",
@@ -63,7 +64,7 @@ def device_grid(plan: LayerwisePlan, mode: str = "light") -> Chart:
     return Chart(figure, told + (f"; {idle} stay idle." if idle else "."))
 
 
-def _rows(plan: LayerwisePlan) -> list[tuple[str, list[int]]]:
+def _device_rows(plan: LayerwisePlan) -> list[tuple[str, list[int]]]:
     """Devices row by row with the name of the machine where one begins; machines of one device share rows."""
     cluster = plan.problem.cluster
     if max(machine.devices for machine in cluster.machines) == 1:
@@ -126,7 +127,7 @@ def stage_timeline(plan: LayerwisePlan, found: Timeline, mode: str = "light") ->
 
 
 def stage_memory_bars(plan: LayerwisePlan, mode: str = "light") -> Chart:
-    """Draws what a device of every stage keeps, beside what it has."""
+    """Draws the memory of a device of every stage against its capacity."""
     colours = palette(mode)
     figures = [{each.name: each.value for each in stage.figures} for stage in plan.stages]
     figure = base(colours, 40 + _ROW * len(figures))
@@ -190,7 +191,7 @@ def plan_curves(rows: pd.DataFrame, here: int, mode: str = "light") -> Chart:
     return Chart(figure, f"At {value_of} {int(last[key]):,}: {', '.join(told)}.")
 
 
-def _tint(stage: int | None, colour: str, colours: Palette) -> str:
+def _stage_colour(stage: int | None, colour: str, colours: Palette) -> str:
     """The colour of a stage: neighbours differ in lightness, and each has its number on it."""
     if stage is None:
         return colours.panel

@@ -44,7 +44,7 @@ CAUSES: Final = {
     "latency": "a result of rank {} is on its way", "send": "sends", "drain": "the pipeline drains",
     "empty": "a slot of the last group has no microbatch",
 }  # fmt: skip
-"""Why a rank is idle, in words."""
+"""Causes of idle ranks, in words."""
 
 
 def gantt(
@@ -53,16 +53,16 @@ def gantt(
 ) -> Chart:  # fmt: skip
     """Draws a schedule, one row per stage, the first on top; at most `MOST_STAGES` of them, evenly chosen.
 
-    Later chunks of an interleaved pipeline are fainter. Where there would be more than `MOST_BARS` bars, neighbours of
-    the same kind are joined. A schedule that leaves out repetitions has a break mark there, and ticks in true time.
-    Overlapped pairs are boxes split in two, the forward above the backward.
+    Later chunks of an interleaved pipeline are fainter. Beyond `MOST_BARS` bars, neighbours of the same kind are
+    joined. A schedule that leaves out repetitions has a break mark there, and ticks in true time. Overlapped pairs are
+    boxes split in two, the forward above the backward.
 
     Args:
-        schedule: what is drawn.
+        schedule: the schedule to draw.
         mode: the theme.
-        until: end of the time axis where that is later, to compare with another [s].
+        until: end of a later time axis, to compare with another schedule [s].
         critical: tasks that are framed, with `stage`, `start`, `end` [s].
-        row: what a row is called.
+        row: the word for a row, "stage" or "rank".
         zoom: whether a stretch of time can be drawn larger by dragging.
         narrow: whether the window is that of a phone, where fewer bars have room for a number.
     """
@@ -77,14 +77,14 @@ def gantt(
     idle = idle[idle["stage"].isin(place)]
     scale = scale_for(_UNIT, [schedule.step_time])
     figure = base(colours, 60 + _ROW * len(stages))
-    _idle(figure, idle, place, scale, colours)
+    _draw_idle_times(figure, idle, place, scale, colours)
     for kind, name, look in _TASKS:
         chosen = tasks[tasks["kind"] == kind]
         if len(chosen):
-            _bars(figure, schedule, chosen, place, scale, name, look, colours, row, NARROWEST[narrow])
+            _draw_bars(figure, schedule, chosen, place, scale, name, look, colours, row, NARROWEST[narrow])
     if critical is not None:
-        _frames(figure, critical, place, scale, colours)
-    _axis(figure, schedule, scale, colours, until)
+        _draw_critical_path(figure, critical, place, scale, colours)
+    _set_time_axis(figure, schedule, scale, colours, until)
     figure.update_yaxes(
         range=[-0.55, len(stages) - 0.45], tickvals=list(place.values()), ticktext=[f"{row} {s}" for s in stages],
         tickfont={"color": colours.text},
@@ -94,7 +94,7 @@ def gantt(
         figure.update_xaxes(fixedrange=False)
         figure.update_yaxes(automargin=False)
         figure.update_layout(dragmode="zoom", margin={"l": LEFT})
-    return Chart(figure, _finding(schedule, stages, row))
+    return Chart(figure, _summarize_schedule(schedule, stages, row))
 
 
 def shown_stages(stages: int) -> list[int]:
@@ -135,13 +135,13 @@ def true_time(schedule: Schedule, value: float) -> float:
     """Returns the time of the step at a place of the shortened axis [s].
 
     Args:
-        schedule: what is drawn.
+        schedule: the schedule that is drawn.
         value: place on the axis [s].
     """
     return value + schedule.skipped if value > schedule.cut else value
 
 
-def _bars(
+def _draw_bars(
     figure: Drawing, schedule: Schedule, tasks: pd.DataFrame, place: dict[int, int], scale: Scale, name: str,
     look: Kind, colours: Palette, word: str, least: float,
 ) -> None:  # fmt: skip
@@ -162,9 +162,7 @@ def _bars(
         first += schedule.skipped_microbatches if late else 0
         what = f"microbatch {first + 1}" if times == 1 else f"{times} microbatches from {first + 1}"
         lines = [head] + ([what + (f", chunk {row['chunk'] + 1}" if schedule.chunks > 1 else "")] if first >= 0 else [])
-        lines.append(
-            f"{words(true_time(schedule, row['start']))} to {words(true_time(schedule, row['end']))}"
-        )
+        lines.append(f"{words(true_time(schedule, row['start']))} to {words(true_time(schedule, row['end']))}")
         hovers.append("<br>".join(lines))
     figure.add_trace(
         trace(
@@ -175,7 +173,7 @@ def _bars(
             orientation="h",
             width=np.where(paired, 0.4, 0.8).tolist(),
             name=name,
-            **_numbers(tasks, counts, look, colours, least),
+            **_microbatch_numbers(tasks, counts, look, colours, least),
             marker={
                 "color": colour,
                 "opacity": np.round(np.clip(1.0 - step * np.maximum(chunk, 0), 0.3, 1.0), 3).tolist(),
@@ -187,7 +185,7 @@ def _bars(
     )
 
 
-def _numbers(tasks: pd.DataFrame, counts: Any, look: Kind, colours: Palette, least: float) -> dict[str, Any]:
+def _microbatch_numbers(tasks: pd.DataFrame, counts: Any, look: Kind, colours: Palette, least: float) -> dict[str, Any]:
     """Numbers of microbatches in bars that have room for them, where there are few enough.
 
     least: share of the time axis from which on a bar has room.
@@ -196,8 +194,7 @@ def _numbers(tasks: pd.DataFrame, counts: Any, look: Kind, colours: Palette, lea
         return {}
     room = ((tasks["end"] - tasks["start"]) / tasks["end"].max()).tolist()
     numbers = [
-        str(int(each) + 1) if share >= least else ""
-        for each, share in zip(tasks["microbatch"], room, strict=True)
+        str(int(each) + 1) if share >= least else "" for each, share in zip(tasks["microbatch"], room, strict=True)
     ]
     return {
         "text": numbers, "textposition": "inside", "textangle": 0,
@@ -205,7 +202,9 @@ def _numbers(tasks: pd.DataFrame, counts: Any, look: Kind, colours: Palette, lea
     }  # fmt: skip
 
 
-def _frames(figure: Drawing, critical: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette) -> None:
+def _draw_critical_path(
+    figure: Drawing, critical: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette
+) -> None:
     """Frames the tasks of the critical path."""
     shown = critical[critical["stage"].isin(place)]
     figure.add_trace(
@@ -218,7 +217,9 @@ def _frames(figure: Drawing, critical: pd.DataFrame, place: dict[int, int], scal
     )  # fmt: skip
 
 
-def _idle(figure: Drawing, idle: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette) -> None:
+def _draw_idle_times(
+    figure: Drawing, idle: pd.DataFrame, place: dict[int, int], scale: Scale, colours: Palette
+) -> None:
     if not len(idle):
         return
     length = (idle["end"] - idle["start"]).to_numpy()
@@ -234,21 +235,23 @@ def _idle(figure: Drawing, idle: pd.DataFrame, place: dict[int, int], scale: Sca
             marker={"color": colours.muted, "line": {"width": 0}, "pattern": colours.hatch_some([True] * len(idle), 5)},
             hovertext=[
                 f"<b>stage {stage} · idle</b><br>{format_value(_UNIT, gap)}{why}"
-                for stage, gap, why in zip(idle["stage"], length, _why(idle), strict=True)
+                for stage, gap, why in zip(idle["stage"], length, _cause_lines(idle), strict=True)
             ],
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )
 
 
-def _why(idle: pd.DataFrame) -> list[str]:
+def _cause_lines(idle: pd.DataFrame) -> list[str]:
     """Causes of gaps, as a line of the hover box; nothing where they are not known."""
     if "cause" not in idle:
         return [""] * len(idle)
     return [f"<br>{CAUSES[cause].format(of)}" for cause, of in zip(idle["cause"], idle["of"], strict=True)]
 
 
-def _axis(figure: Drawing, schedule: Schedule, scale: Scale, colours: Palette, until: float | None = None) -> None:
+def _set_time_axis(
+    figure: Drawing, schedule: Schedule, scale: Scale, colours: Palette, until: float | None = None
+) -> None:
     """The time axis, from 0 to exactly the end of the step, in true time on both sides of a break."""
     end = schedule.end / scale.factor
     if not schedule.skipped:
@@ -271,7 +274,7 @@ def _axis(figure: Drawing, schedule: Schedule, scale: Scale, colours: Palette, u
     )  # fmt: skip
 
 
-def _finding(schedule: Schedule, stages: list[int], row: str = "stage") -> str:
+def _summarize_schedule(schedule: Schedule, stages: list[int], row: str = "stage") -> str:
     idle = schedule.idle()
     first = idle[idle["stage"] == 0]
     waiting = float((first["end"] - first["start"]).sum())
@@ -286,11 +289,7 @@ def _finding(schedule: Schedule, stages: list[int], row: str = "stage") -> str:
 
 
 def summary(schedule: Schedule) -> dict[str, Any]:
-    """Returns facts for a heading: stages, chunks, microbatches and the share of idle time [dimensionless].
-
-    Args:
-        schedule: what is drawn.
-    """
+    """Returns facts for a heading: stages, chunks, microbatches and the share of idle time [dimensionless]."""
     idle = schedule.idle()
     total = float((idle["end"] - idle["start"]).sum())
     share = total / (schedule.step_time * schedule.stages) if schedule.step_time else 0.0

@@ -1,4 +1,4 @@
-"""What every rank of a pipeline holds while it works: activations over time, one row per rank."""
+"""Activations that every rank of a pipeline holds over time, one row per rank."""
 
 from __future__ import annotations
 
@@ -59,7 +59,11 @@ def held_activations(
         )  # fmt: skip
     last = max(end, until or 0.0) / scale.factor
     figure.update_xaxes(
-        range=[0, last], fixedrange=False, nticks=8, ticksuffix=scale.suffix, showticksuffix="last",
+        range=[0, last],
+        fixedrange=False,
+        nticks=8,
+        ticksuffix=scale.suffix,
+        showticksuffix="last",
         showticklabels=not skipped,
     )
     figure.update_yaxes(

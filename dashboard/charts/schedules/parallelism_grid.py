@@ -59,7 +59,7 @@ def speedup_curves(table: pd.DataFrame, mode: str = "light", *, label: str, widt
                 hovertemplate=f"<b>{label} {name}</b><br>%{{x}} devices: %{{y:.3g}} times as fast<extra></extra>",
             )
         )  # fmt: skip
-    _ideal(figure, sorted(known["devices"].unique()), most, colours)
+    _draw_ideal_line(figure, sorted(known["devices"].unique()), most, colours)
     _device_axis(figure, sorted(known["devices"].unique()))
     figure.update_yaxes(range=[0, 1.12 * most], showgrid=True, title="speedup", nticks=6)
     figure.update_layout(showlegend=True, margin={"t": 44})
@@ -71,7 +71,7 @@ def speedup_curves(table: pd.DataFrame, mode: str = "light", *, label: str, widt
     )
 
 
-def _ideal(figure: Drawing, devices: Sequence[int], most: float, colours: Palette) -> None:
+def _draw_ideal_line(figure: Drawing, devices: Sequence[int], most: float, colours: Palette) -> None:
     """The line of as many times as devices, as far as the plot goes."""
     figure.add_trace(
         trace("scatter", x=devices, y=devices, mode="lines", line={"color": colours.muted, "width": 1, "dash": "dot"},
@@ -94,7 +94,7 @@ def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "ligh
     """Draws every configuration, and the best of each kind of parallelism alone (figure 4).
 
     Args:
-        table: devices, speedup, D, H, P, m of those that run.
+        table: devices, speedup, D, H, P, m of the feasible configurations.
         lines: strategy, devices, speedup, m.
         mode: the theme.
     """
@@ -108,7 +108,7 @@ def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "ligh
             "scatter",
             x=known["devices"], y=known["speedup"], mode="markers", name=f"all {len(known):,}",
             marker={"size": 5, "color": colours.muted, "opacity": 0.35},
-            hovertext=[_named(row) for row in _rows(known)],
+            hovertext=[_configuration_name(row) for row in _row_records(known)],
             hovertemplate="%{hovertext}<br>%{y:.3g} times as fast<extra></extra>",
         )
     )  # fmt: skip
@@ -126,24 +126,26 @@ def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "ligh
                 textfont={"size": 11, "color": colours.text},
                 line={"color": colour, "width": 2, "dash": DASHES[number]},
                 marker={"symbol": SYMBOLS[number], "size": 8, "color": colour},
-                hovertext=[_named(row) for row in _rows(own)],
+                hovertext=[_configuration_name(row) for row in _row_records(own)],
                 hovertemplate="%{hovertext}<br>%{y:.3g} times as fast<extra></extra>",
             )
         )  # fmt: skip
     devices = sorted(known["devices"].unique())
-    _ideal(figure, devices, float(known["speedup"].max()), colours)
+    _draw_ideal_line(figure, devices, float(known["speedup"].max()), colours)
     _device_axis(figure, devices)
     figure.update_yaxes(range=[0, 1.12 * float(known["speedup"].max())], showgrid=True, title="speedup", nticks=6)
     figure.update_layout(showlegend=True, margin={"t": 62})
-    return Chart(figure, _finding(known, lines))
+    return Chart(figure, _summarize_speedups(known, lines))
 
 
-def _finding(known: pd.DataFrame, lines: pd.DataFrame) -> str:
+def _summarize_speedups(known: pd.DataFrame, lines: pd.DataFrame) -> str:
     best = known.sort_values("speedup").iloc[-1]
-    told = f"The fastest is {_named(best.to_dict())} with {plain(float(best['speedup']))} times one device."
+    told = (
+        f"The fastest is {_configuration_name(best.to_dict())} with {plain(float(best['speedup']))} times one device."
+    )
     pipelines = lines[(lines["strategy"] == "P") & (lines["devices"] > 1)]
     known_m = known[(known["D"] == 1) & (known["H"] == 1)].groupby("devices")["m"].max()
-    fewer = [row for row in _rows(pipelines) if row["m"] < known_m.get(row["devices"], 0)]
+    fewer = [row for row in _row_records(pipelines) if row["m"] < known_m.get(row["devices"], 0)]
     if fewer:
         each = ", ".join(f"{row['m']:,} on {row['devices']:,}" for row in fewer)
         told += f" The best number of microbatches of a pipeline is not the largest tried: {each} devices."
@@ -154,8 +156,8 @@ def memory_scatter(table: pd.DataFrame, front: pd.DataFrame, mode: str = "light"
     """Draws throughput against peak memory by style, with the frontier.
 
     Args:
-        table: style, throughput [samples/s], peak_memory [bytes], D, H, P, m of those that run.
-        front: those of them that no other beats in both.
+        table: style, throughput [samples/s], peak_memory [bytes], D, H, P, m of the feasible configurations.
+        front: the Pareto-optimal rows among them.
         mode: the theme.
     """
     colours = palette(mode)
@@ -178,23 +180,24 @@ def memory_scatter(table: pd.DataFrame, front: pd.DataFrame, mode: str = "light"
                 x=own["peak_memory"] / GIB, y=own["throughput"], mode="markers", name=f"{name} ({len(own):,})",
                 marker={"symbol": symbol, "size": 8, "color": colour, "opacity": 0.8,
                         "line": {"width": 2 if name == "Base" else 1.2, "color": colour}},
-                hovertext=[_named(row) for row in _rows(own)],
+                hovertext=[_configuration_name(row) for row in _row_records(own)],
                 hovertemplate="%{hovertext}<br>%{y:.4g} samples/s, %{x:.3g} GiB<extra></extra>",
             )
         )  # fmt: skip
     figure.update_xaxes(type="log", title="peak memory of a device, GiB", showgrid=True,
-                        **_log(table["peak_memory"] / GIB))  # fmt: skip
-    figure.update_yaxes(type="log", title="samples/s", showgrid=True, **_log(table["throughput"]))
+                        **_logarithmic_axis(table["peak_memory"] / GIB))  # fmt: skip
+    figure.update_yaxes(type="log", title="samples/s", showgrid=True, **_logarithmic_axis(table["throughput"]))
     figure.update_layout(showlegend=True, margin={"t": 62})
     fast, lean = edge.iloc[-1], edge.iloc[0]
     if len(edge) == 1:
         alone = f"{plain(float(fast['throughput']))} samples/s in {plain(float(fast['peak_memory']) / GIB)} GiB"
-        return Chart(figure, f"{_named(fast.to_dict())} beats all {len(table):,} in both: {alone}.")
+        return Chart(figure, f"{_configuration_name(fast.to_dict())} beats all {len(table):,} in both: {alone}.")
     return Chart(
         figure,
-        f"{counted(len(front), 'configuration')} of {len(table):,} are on the frontier: from {_named(fast.to_dict())} "
-        f"with {plain(float(fast['throughput']))} samples/s in {plain(float(fast['peak_memory']) / GIB)} GiB to "
-        f"{_named(lean.to_dict())} with {plain(float(lean['throughput']))} in "
+        f"{counted(len(front), 'configuration')} of {len(table):,} are on the frontier: from "
+        f"{_configuration_name(fast.to_dict())} with {plain(float(fast['throughput']))} "
+        f"samples/s in {plain(float(fast['peak_memory']) / GIB)} GiB to "
+        f"{_configuration_name(lean.to_dict())} with {plain(float(lean['throughput']))} in "
         f"{plain(float(lean['peak_memory']) / GIB)} GiB.",
     )
 
@@ -223,7 +226,8 @@ def simulated_overlay(table: pd.DataFrame, agreement: pd.DataFrame, mode: str = 
                 x=1e3 * own["seconds"], y=1e3 * own["simulated"], mode="markers",
                 name=counted(int(str(devices)), "device"),
                 marker={"symbol": SYMBOLS[number % 4], "size": 7, "color": colour, "opacity": 0.85},
-                hovertext=[f"{row['layers']} layers of {row['width']:,}, batch {row['batch']:,}" for row in _rows(own)],
+                hovertext=[f"{row['layers']} layers of {row['width']:,}, batch {row['batch']:,}"
+                           for row in _row_records(own)],
                 hovertemplate="%{hovertext}<br>measured %{x:.4g} ms, simulated %{y:.4g} ms<extra></extra>",
             )
         )  # fmt: skip
@@ -234,7 +238,7 @@ def simulated_overlay(table: pd.DataFrame, agreement: pd.DataFrame, mode: str = 
     told = [
         f"on {row['devices']} simulated over measured is {plain(float(row['median_ratio']))} in the median, mean "
         f"absolute error {percent(float(row['mean_absolute_percentage_error']) / 100)}"
-        for row in _rows(agreement) if row["devices"] != "all"
+        for row in _row_records(agreement) if row["devices"] != "all"
     ]  # fmt: skip
     whole = agreement[agreement["devices"] == "all"].iloc[0]
     return Chart(
@@ -244,15 +248,15 @@ def simulated_overlay(table: pd.DataFrame, agreement: pd.DataFrame, mode: str = 
     )
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+def _row_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-def _named(row: Mapping[Any, Any]) -> str:
+def _configuration_name(row: Mapping[Any, Any]) -> str:
     """A configuration as it is called."""
     return f"D {row['D']} × H {row['H']} × P {row['P']}, m {row['m']}"
 
 
-def _log(values: pd.Series) -> dict[str, Any]:
+def _logarithmic_axis(values: pd.Series) -> dict[str, Any]:
     low, high = float(values.min()) / 1.3, float(values.max()) * 1.3
     return {"range": [math.log10(low), math.log10(high)], **log_ticks(low, high)}

@@ -86,7 +86,7 @@ def schedule_curves(
             )
         )  # fmt: skip
     bands = best_bands(curves)
-    shapes, notes = _bands(bands, curves, titles, factor, colours, _ROOM[narrow])
+    shapes, notes = _band_shapes(bands, curves, titles, factor, colours, _ROOM[narrow])
     shapes.append({"type": "line", "x0": here * factor, "x1": here * factor, "y0": 0, "y1": 1, "yref": "paper",
                    "line": {"color": colours.text, "width": 1, "dash": "dot"}})  # fmt: skip
     for letter, name in zip("AB", chosen, strict=True):
@@ -97,16 +97,14 @@ def schedule_curves(
                                xanchor="left", xshift=4, colour=colours.text))  # fmt: skip
     low = max(0.0, 100 * float(curves["share"].min()) - 4)
     pad = 0.02 * (last - first) or 1.0
-    figure.update_xaxes(
-        range=[first - pad, last + pad], title=label, nticks=8, ticksuffix=" %" if as_percent else ""
-    )
+    figure.update_xaxes(range=[first - pad, last + pad], title=label, nticks=8, ticksuffix=" %" if as_percent else "")
     figure.update_yaxes(range=[low, 100 * float(curves["share"].max()) + 3], ticksuffix=" %", showgrid=True,
                         title="work per time of a step", nticks=6)  # fmt: skip
     figure.update_layout(margin={"t": 40, "r": 18}, shapes=shapes, annotations=notes)
-    return Chart(figure, _finding(bands, curves, titles, label, factor, as_percent))
+    return Chart(figure, _summarize_schedules(bands, curves, titles, label, factor, as_percent))
 
 
-def _bands(
+def _band_shapes(
     bands: Sequence[Band], curves: pd.DataFrame, titles: Mapping[str, str], factor: float, colours: Palette, room: float
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns the grounds of the stretches and the names on top of them, in the first of two lines that has room.
@@ -139,7 +137,7 @@ def _bands(
     return shapes, notes
 
 
-def _finding(
+def _summarize_schedules(
     bands: Sequence[Band], curves: pd.DataFrame, titles: Mapping[str, str], label: str, factor: float, as_percent: bool
 ) -> str:
     unit = " %" if as_percent else ""

@@ -1,4 +1,4 @@
-"""What every rank of a pipeline does for a microbatch, as bars made of the parts of the model that it holds."""
+"""Work of every rank of a pipeline for one microbatch, as bars made of its parts of the model."""
 
 from __future__ import annotations
 

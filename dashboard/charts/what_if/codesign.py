@@ -43,12 +43,12 @@ class Limit:
 
 
 def design_words(designs: pd.DataFrame, names: Mapping[str, str], figures: Sequence[Quantity]) -> list[str]:
-    """Returns what is told of every design where one points at it.
+    """Returns the hover text of every design.
 
     Args:
         designs: rows of `engine.codesign.Results.designs`.
-        names: the choices that are told, with what they are called.
-        figures: the quantities that are told.
+        names: labels of the choices in the text, by column.
+        figures: quantities in the text.
     """
     lines = []
     for row in designs.to_dict("records"):
@@ -64,24 +64,30 @@ def written(value: Any) -> str:
 
 
 def designs_scatter(
-    designs: pd.DataFrame, front: Sequence[int], across: Quantity, up: Quantity, words: Sequence[str],
-    chosen: int | None, mode: str = "light", stretches: Mapping[str, tuple[float, float]] | None = None,
+    designs: pd.DataFrame,
+    front: Sequence[int],
+    across: Quantity,
+    up: Quantity,
+    words: Sequence[str],
+    chosen: int | None,
+    mode: str = "light",
+    stretches: Mapping[str, tuple[float, float]] | None = None,
     limits: Sequence[Limit] = (),
 ) -> Chart:
-    """Draws every allowed design as a point, those on the front as a line of larger ones, and refused ones as crosses.
+    """Draws every allowed design as a point, the front as a line of larger points, and refused designs as crosses.
 
     Axes show the allowed designs and the constraints near them; refused designs may lie outside.
 
     Args:
         designs: rows of `engine.codesign.Results.designs`; points carry customdata (design,). A column `refused` says
             which constraints refuse a design, empty for allowed ones.
-        front: numbers of the designs that none beats.
-        across, up: what the axes are.
-        words: what is told of each design where one points at it, as long as `designs`.
-        chosen: number of the design that is looked at.
+        front: numbers of the Pareto-optimal designs.
+        across, up: quantities of the axes.
+        words: hover text of each design, as long as `designs`.
+        chosen: number of the selected design.
         mode: the theme.
-        stretches: of the axes, which are framed; designs that are not `kept`, where there is such a column, are faint.
-        limits: bounds of the constraints; those on a quantity of an axis are drawn as lines.
+        stretches: of the axes, which are framed; designs that are not `kept`, if there is such a column, are faint.
+        limits: bounds of the constraints; bounds on a quantity of an axis are drawn as lines.
     """
     colours = palette(mode)
     told = designs.assign(words=list(words))
@@ -90,7 +96,7 @@ def designs_scatter(
         return empty(colours, HEIGHT, "No design that is there runs.")
     refused, allowed = _refused_and_allowed(runs)
     on = allowed["design"].isin(list(front))
-    best, others = allowed[on].sort_values(across.name), _some(allowed[~on])
+    best, others = allowed[on].sort_values(across.name), _sample_designs(allowed[~on])
     shades = SCENARIOS[colours.mode]
     figure = base(colours, HEIGHT)
     hover = "%{hovertext}<extra></extra>"
@@ -98,15 +104,15 @@ def designs_scatter(
     figure.add_trace(
         trace("scatter", x=others[across.name], y=others[up.name], mode="markers", name="beaten",
               hovertext=others["words"], hovertemplate=hover, customdata=others[["design"]],
-              marker={"size": 5, "color": colours.muted, "opacity": _opacity(others, 0.55)})
+              marker={"size": 5, "color": colours.muted, "opacity": _point_opacity(others, 0.55)})
     )  # fmt: skip
     figure.add_trace(
         trace("scatter", x=best[across.name], y=best[up.name], mode="lines+markers", name="front",
               hovertext=best["words"], hovertemplate=hover, customdata=best[["design"]],
               line={"color": shades[0], "width": 1.4},
-              marker={"size": 8, "color": shades[0], "opacity": _opacity(best, 1.0)})
+              marker={"size": 8, "color": shades[0], "opacity": _point_opacity(best, 1.0)})
     )  # fmt: skip
-    _frame(figure, across.name, up.name, stretches or {}, colours)
+    _draw_stretch_ends(figure, across.name, up.name, stretches or {}, colours)
     here = runs[runs["design"] == chosen]
     if len(here):
         figure.add_trace(
@@ -119,13 +125,13 @@ def designs_scatter(
         values = shown[name.name].to_numpy(float)
         low, high = float(values.min()), float(values.max())
         bounds = [each.value for each in limits if each.name == name.name]
-        low, high = _reaching(low, high, bounds)
+        low, high = _include_near_bounds(low, high, bounds)
         logarithmic = low > 0 and high > _LOGARITHMIC * low
         logarithmic_axes |= {axis} if logarithmic else set()
-        update(title=_titled(name), showgrid=True,
+        update(title=_quantity_title(name), showgrid=True,
                **({"type": "log", **log_ticks(low, high)} if logarithmic else {}))  # fmt: skip
         if len(refused) or bounds:
-            update(range=_padded(low, high, logarithmic, from_zero=axis == "y"), autorange=False)
+            update(range=_pad_range(low, high, logarithmic, from_zero=axis == "y"), autorange=False)
         elif not logarithmic and axis == "y":
             update(rangemode="tozero")
     _draw_limits(figure, across.name, up.name, limits, colours, logarithmic_axes)
@@ -147,21 +153,21 @@ def best_of_choice(
     designs: pd.DataFrame, skipped: pd.DataFrame, choice: tuple[str, str], up: Quantity, chosen: int | None,
     mode: str = "light", stretches: Mapping[str, tuple[float, float]] | None = None, limits: Sequence[Limit] = (),
 ) -> Chart:  # fmt: skip
-    """Draws one figure of every design over one of its choices: the best allowed one at each value larger, refused ones
-    as crosses, and skipped designs where bounds leave them at most.
+    """Draws one figure of every design over one of its choices: the best allowed one at each value larger, refused
+    designs as crosses, and the bound of skipped designs.
 
-    No line joins the best found: where designs were skipped, a better one may be among them.
+    No line joins the best found: if designs were skipped, a better one may be among them.
 
     Args:
-        designs: rows of `engine.codesign.Results.designs` with `words`, which are told where one points at it; points
-            carry customdata (design,).
-        skipped: those of `Results.skipped`, alike.
-        choice: a column and what it is called.
+        designs: rows of `engine.codesign.Results.designs` with their hover text `words`; points carry customdata
+            (design,).
+        skipped: the rows of `Results.skipped`, alike.
+        choice: a column and its label.
         up: the figure.
-        chosen: number of the design that is looked at.
+        chosen: number of the selected design.
         mode: the theme.
-        stretches: of the axes, which are framed; designs that are not `kept`, where there is such a column, are faint.
-        limits: bounds of the constraints; those on the figure are drawn as lines.
+        stretches: of the axes, which are framed; designs that are not `kept`, if there is such a column, are faint.
+        limits: bounds of the constraints; bounds on the figure are drawn as lines.
     """
     colours = palette(mode)
     runs = designs[designs["status"] == "ok"]
@@ -182,15 +188,15 @@ def best_of_choice(
         (best, "best found", {"size": 9, "color": SCENARIOS[colours.mode][0]}),
     )
     for table, called, marker in marks:
-        table = _some(table)
+        table = _sample_designs(table)
         if len(table):
             told = [f"{words}<br>at most: not searched" if called == beaten else words for words in table["words"]]
             figure.add_trace(
                 trace("scatter", x=table[name], y=table[up.name], mode="markers", name=called, hovertext=told,
                       hovertemplate=hover, customdata=table[["design"]],
-                      marker=marker | {"opacity": _opacity(table, marker.get("opacity", 1.0))})
+                      marker=marker | {"opacity": _point_opacity(table, marker.get("opacity", 1.0))})
             )  # fmt: skip
-    _frame(figure, name if numbers else "", up.name, stretches or {}, colours)
+    _draw_stretch_ends(figure, name if numbers else "", up.name, stretches or {}, colours)
     here = pd.concat([runs, skipped])
     here = here[here["design"] == chosen]
     if len(here):
@@ -201,11 +207,11 @@ def best_of_choice(
     low, high = (float(edge) for edge in (runs[name].min(), runs[name].max())) if numbers else (0.0, 0.0)
     scale = {"type": "log", **log_ticks(low, high)} if low > 0 and high > _LOGARITHMIC * low else {}
     figure.update_xaxes(title=choice[1], showgrid=numbers, **(scale if numbers else {"type": "category"}))
-    figure.update_yaxes(title=_titled(up), showgrid=True, rangemode="tozero")
+    figure.update_yaxes(title=_quantity_title(up), showgrid=True, rangemode="tozero")
     bounds = [each.value for each in limits if each.name == up.name]
     if (len(refused) or bounds) and len(allowed):
-        edges = _reaching(float(allowed[up.name].min()), float(allowed[up.name].max()), bounds)
-        figure.update_yaxes(range=_padded(*edges, False, from_zero=True), autorange=False)
+        edges = _include_near_bounds(float(allowed[up.name].min()), float(allowed[up.name].max()), bounds)
+        figure.update_yaxes(range=_pad_range(*edges, False, from_zero=True), autorange=False)
     _draw_limits(figure, "", up.name, limits, colours)
     figure.update_layout(showlegend=True, margin={"t": 30, "b": 40})
     if not len(best):
@@ -227,15 +233,15 @@ def parallel_choices(
 
     Args:
         designs: rows of `engine.codesign.Results.designs`.
-        axes: columns with what they are called, in order.
-        shade: what colours the lines.
+        axes: labels by column, in order.
+        shade: quantity that colours the lines.
         mode: the theme.
-        words_of: words of columns that have some, in order; in order of designs where it does not say.
+        words_of: values of columns of words, in the order of the axis; in order of designs if not given.
         stretches: least and most values that are brushed, by columns.
     """
     colours = palette(mode)
     refused, runs = _refused_and_allowed(designs[designs["status"] == "ok"])
-    runs = _some(runs)
+    runs = _sample_designs(runs)
     if not len(runs) or not axes:
         return empty(colours, HEIGHT, "No design meets all constraints." if len(refused) else
                      "No design that is there runs.")  # fmt: skip
@@ -251,7 +257,7 @@ def parallel_choices(
                                "tickvals": list(places.values()), "ticktext": words})  # fmt: skip
         dimensions[-1] |= {"name": name, "multiselect": False}
         if name in (stretches or {}):
-            dimensions[-1]["constraintrange"] = _ends(dimensions[-1]["values"], *(stretches or {})[name])
+            dimensions[-1]["constraintrange"] = _brush_ends(dimensions[-1]["values"], *(stretches or {})[name])
     figure = base(colours, HEIGHT)
     figure.add_trace(
         trace(
@@ -268,14 +274,14 @@ def parallel_choices(
 
 def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str, str], up: tuple[str, str],
                 shown: Quantity, mode: str = "light", narrow: bool = False) -> Chart:  # fmt: skip
-    """Draws the best allowed design at every pair of two choices, and what bounds leave the skipped ones where that is
-    better. Cells all of whose designs are refused say so.
+    """Draws the best allowed design at every pair of two choices, and the bound of skipped designs if that is better.
+    Cells all of whose designs are refused say so.
 
     Args:
         designs: rows of `engine.codesign.Results.designs`.
-        skipped: those of `Results.skipped`, alike.
-        across, up: a column and what it is called.
-        shown: the figure that colours; its best over all other choices stands in a cell.
+        skipped: the rows of `Results.skipped`, alike.
+        across, up: a column and its label.
+        shown: quantity that colours the cells; a cell prints its best over all other choices.
         mode: the theme.
         narrow: whether the window is that of a phone, where a cell holds fewer digits.
     """
@@ -358,20 +364,20 @@ def _refused_and_allowed(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame
     return runs[out], runs[~out]
 
 
-def _some(table: pd.DataFrame) -> pd.DataFrame:
+def _sample_designs(table: pd.DataFrame) -> pd.DataFrame:
     """As many designs as are drawn at most, evenly."""
     return table if len(table) <= MOST_DRAWN else table.iloc[np.linspace(0, len(table) - 1, MOST_DRAWN).astype(int)]
 
 
 def _draw_refused(figure: Drawing, refused: pd.DataFrame, across: str, up: str, colours: Palette) -> None:
-    refused = _some(refused)
+    refused = _sample_designs(refused)
     if not len(refused):
         return
     told = [f"{words}<br>Refused by {by}" for words, by in zip(refused["words"], refused["refused"], strict=True)]
     figure.add_trace(
         trace("scatter", x=refused[across], y=refused[up], mode="markers", name="refused", hovertext=told,
               hovertemplate="%{hovertext}<extra></extra>", customdata=refused[["design"]],
-              marker={"size": 6, "symbol": "x-thin", "opacity": _opacity(refused, 0.7),
+              marker={"size": 6, "symbol": "x-thin", "opacity": _point_opacity(refused, 0.7),
                       "line": {"width": 1.2, "color": colours.worse}})
     )  # fmt: skip
 
@@ -390,7 +396,7 @@ def _draw_limits(
             if each.name != name:
                 continue
             ends = figure.layout[f"{axis}axis"].get("range")
-            place = _placed(each.value, axis in logarithmic)
+            place = _axis_position(each.value, axis in logarithmic)
             if ends and not ends[0] <= place <= ends[1]:
                 beyond = place > ends[1]
                 note["text"] = f"{each.words} {_ARROWS[axis][beyond]}"
@@ -408,7 +414,7 @@ def _draw_limits(
             figure.notes.append(note)
 
 
-def _placed(value: float, logarithmic: bool) -> float:
+def _axis_position(value: float, logarithmic: bool) -> float:
     return math.log10(value) if logarithmic and value > 0 else value
 
 
@@ -429,13 +435,13 @@ def _note_outside(figure: Drawing, refused: pd.DataFrame, across: str, up: str, 
         })  # fmt: skip
 
 
-def _reaching(low: float, high: float, bounds: Sequence[float]) -> tuple[float, float]:
+def _include_near_bounds(low: float, high: float, bounds: Sequence[float]) -> tuple[float, float]:
     """The ends of an axis with the constraints that are near."""
     near = [each for each in bounds if low / NEAR <= each <= high * NEAR]  # every quantity is above 0
     return min([low, *near]), max([high, *near])
 
 
-def _padded(low: float, high: float, logarithmic: bool, from_zero: bool) -> list[float]:
+def _pad_range(low: float, high: float, logarithmic: bool, from_zero: bool) -> list[float]:
     if logarithmic:
         more = 0.05 * math.log10(high / low)
         return [math.log10(low) - more, math.log10(high) + more]
@@ -443,26 +449,26 @@ def _padded(low: float, high: float, logarithmic: bool, from_zero: bool) -> list
     return [0.0 if from_zero and low >= 0 else low - more, high + more]
 
 
-def _ends(values: Any, least: float, most: float) -> list[float]:
+def _brush_ends(values: Any, least: float, most: float) -> list[float]:
     """A stretch as a brush: a hair beyond what ends it, which all values are where an end is open."""
     low, high = float(np.min(values)), float(np.max(values))
     more = 1e-6 * (high - low) or 1.0
     return [max(least, low) - more, min(most, high) + more]
 
 
-def _opacity(table: pd.DataFrame, usual: float) -> Any:
+def _point_opacity(table: pd.DataFrame, usual: float) -> Any:
     return np.where(table["kept"], usual, 0.3 * usual) if "kept" in table else usual
 
 
-def _frame(
+def _draw_stretch_ends(
     figure: Drawing, across: str, up: str, stretches: Mapping[str, tuple[float, float]], colours: Palette
 ) -> None:  # fmt: skip
-    """Draws lines at the ends of what is kept on the axes of a scatter."""
+    """Draws lines at the ends of the kept stretches of a scatter's axes."""
     for name, add in ((across, figure.add_vline), (up, figure.add_hline)):
         for end in stretches.get(name, ()):
             if math.isfinite(end):
                 add(end, line={"color": colours.text, "width": 1, "dash": "dot"}, opacity=0.6)
 
 
-def _titled(quantity: Quantity) -> str:
+def _quantity_title(quantity: Quantity) -> str:
     return f"{quantity.label} [{quantity.unit}]" if quantity.unit else quantity.label

@@ -36,13 +36,18 @@ class Size(NamedTuple):
 
 
 def size_chart(
-    sizes: Sequence[Size], mode: str = "light", *, here: int, show: Show = "per GPU", every: Sequence[int] = (),
+    sizes: Sequence[Size],
+    mode: str = "light",
+    *,
+    here: int,
+    show: Show = "per GPU",
+    every: Sequence[int] = (),
     narrow: bool = False,
 ) -> Chart:
-    """Draws the sizes: as bars, or as points where bars have no room. Both carry customdata (procs,).
+    """Draws the sizes as bars, or as points if bars do not fit. Both carry customdata (procs,).
 
-    here: the scenario's own size, which is highlighted. every: all sizes that there will be, which have their places
-    before they are known. narrow: for a phone, where what stands at bars is written upwards.
+    here: the scenario's own size, which is highlighted. every: all sizes of the study, which have their places before
+    they are computed. narrow: for a phone, where labels of bars are written upwards.
     """
     colours = palette(mode)
     shown = sorted(sizes, key=lambda size: size.procs)
@@ -60,13 +65,13 @@ def size_chart(
     ]
     slots = sorted({*every, *(size.procs for size in shown)})
     if len(slots) <= MOST_BARS:
-        figure = _bars(shown, heights, slots, colours, here, show, best, scale, narrow and len(slots) > _ABREAST)
+        figure = _draw_bars(shown, heights, slots, colours, here, show, best, scale, narrow and len(slots) > _ABREAST)
     else:
-        figure = _points(shown, heights, slots, colours, here, show, best, scale)
-    return Chart(figure, _finding(known, best))
+        figure = _draw_points(shown, heights, slots, colours, here, show, best, scale)
+    return Chart(figure, _summarize_sizes(known, best))
 
 
-def _bars(
+def _draw_bars(
     shown: Sequence[Size], heights: Sequence[float], slots: Sequence[int], colours: Palette, here: int, show: Show,
     best: float, scale: Scale, upwards: bool,
 ) -> Drawing:  # fmt: skip
@@ -74,7 +79,7 @@ def _bars(
     fills = [colours.ramp(0.92) if size.procs == here else colours.ramp(0.55) for size in shown]
     bars = {
         "type": "bar", "x": places, "y": heights, "width": 0.86, "marker": {"color": fills, "line": {"width": 0}},
-        "hovertext": [_hover(size, best) for size in shown], "hovertemplate": "%{hovertext}<extra></extra>",
+        "hovertext": [_size_hover_text(size, best) for size in shown], "hovertemplate": "%{hovertext}<extra></extra>",
         "customdata": [[size.procs] for size in shown],
     }  # fmt: skip
     top = max(heights)
@@ -95,7 +100,7 @@ def _bars(
               "ticktext": ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]}  # fmt: skip
     totals = {"range": [0, top * 1.1], "title": {"text": scale.unit}, "nticks": 6}
     across: dict[str, Any] = {
-        "tickvals": list(range(len(slots))), "ticktext": [_short(procs) for procs in slots],
+        "tickvals": list(range(len(slots))), "ticktext": [_short_count(procs) for procs in slots],
         "range": [-0.6, len(slots) - 0.4], "title": {"text": "GPUs (best TP·PP at the foot)"},
     }  # fmt: skip
     return written(colours, HEIGHT, [bars], {
@@ -112,7 +117,7 @@ def _told_share(share: float) -> str:
     return f"{100 * share:.{digits}f}"
 
 
-def _points(
+def _draw_points(
     shown: Sequence[Size], heights: Sequence[float], slots: Sequence[int], colours: Palette, here: int, show: Show,
     best: float, scale: Scale,
 ) -> Drawing:  # fmt: skip
@@ -139,13 +144,13 @@ def _points(
         "marker": {"symbol": [symbol for symbol, _ in looks], "color": [colour for _, colour in looks],
                    "size": [10 if size.procs == here else 5 for size in shown],
                    "line": {"width": 1.5, "color": [colour for _, colour in looks]}},
-        "hovertext": [_hover(size, best) for size in shown], "hovertemplate": "%{hovertext}<extra></extra>",
+        "hovertext": [_size_hover_text(size, best) for size in shown], "hovertemplate": "%{hovertext}<extra></extra>",
         "customdata": [[size.procs] for size in shown],
     }  # fmt: skip
     notes, shapes = [], []
     margin = 0.03 * (slots[-1] - slots[0])
     if show == "per GPU":
-        up: dict[str, Any] = {"range": [ground - 0.02, 1.04], **_shares(ground)}
+        up: dict[str, Any] = {"range": [ground - 0.02, 1.04], **_share_ticks(ground)}
         if ground < FALLS:
             shapes.append({"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": FALLS, "y1": FALLS,
                            "layer": "below", "line": {"color": colours.muted, "width": 1, "dash": "dash"}})  # fmt: skip
@@ -165,7 +170,7 @@ def _points(
     })  # fmt: skip
 
 
-def _shares(ground: float) -> dict[str, Any]:
+def _share_ticks(ground: float) -> dict[str, Any]:
     """Ticks of the axis of shares from its ground up to 100 %."""
     step = 0.1 if ground >= 0.45 else 0.2
     ticks = [round(1 - step * number, 1) for number in range(round((1 - ground) / step) + 1)]
@@ -182,11 +187,11 @@ def slower(sizes: Sequence[Size]) -> list[int]:
     return found
 
 
-def _short(procs: int) -> str:
+def _short_count(procs: int) -> str:
     return f"{procs // 1024}k" if procs >= 1024 and procs % 1024 == 0 else f"{procs:,}"
 
 
-def _hover(size: Size, best: float) -> str:
+def _size_hover_text(size: Size, best: float) -> str:
     if not math.isfinite(size.rate):
         return f"<b>{size.procs:,} GPUs</b><br>{size.problem or 'nothing runs'}"
     each = size.rate / size.procs
@@ -210,7 +215,7 @@ def fall_off(sizes: Sequence[Size], share: float = FALLS) -> int | None:
     return found
 
 
-def _finding(known: Sequence[Size], best: float) -> str:
+def _summarize_sizes(known: Sequence[Size], best: float) -> str:
     top = max(known, key=lambda size: size.rate / size.procs)
     falls = fall_off(known)
     tail = f" From {count(falls)} GPUs on it stays below {percent(FALLS, 0)} of that." if falls else ""

@@ -36,15 +36,19 @@ class Side(NamedTuple):
 
 
 def gain_map(
-    spots: Sequence[Spot], x: Side, y: Side, base_rate: float, mode: str = "light", against: str = "base",
+    spots: Sequence[Spot],
+    x: Side,
+    y: Side,
+    base_rate: float,
+    mode: str = "light",
+    against: str = "base",
     narrow: bool = False,
 ) -> Chart:
-    """Draws the map: every spot coloured by its gain over `base_rate` [samples/s]; what is not computed yet stays
-    blank.
+    """Draws the map: every spot coloured by its gain over `base_rate` [samples/s]; spots not computed yet stay blank.
 
-    against: what `base_rate` is the rate of; where that is 0, nothing runs there and the best spot stands in for it.
-    Points carry customdata (x, y). Values are printed where there is room.
-    narrow: for a phone, where the colours stand below the map instead of taking width from its cells.
+    against: name of the base of `base_rate`; if that is 0, nothing runs there and the best spot is the base instead.
+    Points carry customdata (x, y). Values are printed if there is room. narrow: for a phone, where the colour bar is
+    below the map instead of taking width from its cells.
     """
     colours = palette(mode)
     if not spots:
@@ -57,30 +61,30 @@ def gain_map(
     gains = [spot.rate / base_rate - 1 for spot in spots]
     known = [abs(gain) for gain in gains if math.isfinite(gain)]
     if not known and len(spots) == len(columns) * len(rows):
-        return empty(colours, HEIGHT, _finding(spots, gains, x, y, against))
+        return empty(colours, HEIGHT, _summarize_gains(spots, gains, x, y, against))
     span = max([_LEAST_SPAN, *known])
     labelled = len(columns) * len(rows) <= MOST_LABELS
     places = [(columns[spot.x], rows[spot.y]) for spot in spots]
-    hovers = [_hover(spot, gain, x, y) for spot, gain in zip(spots, gains, strict=True)]
+    hovers = [_spot_hover_text(spot, gain, x, y) for spot, gain in zip(spots, gains, strict=True)]
     custom = [[spot.x, spot.y] for spot in spots]
     if labelled:
-        traces = _cells(places, gains, span, hovers, custom, colours)
+        traces = _cell_traces(places, gains, span, hovers, custom, colours)
     else:
-        traces = _pixels(places, gains, span, hovers, custom, (len(columns), len(rows)), colours)
+        traces = _heatmap_traces(places, gains, span, hovers, custom, (len(columns), len(rows)), colours)
     frames = []
     for at, dash in (((x.at_base, y.at_base), "dot"), ((x.whatif, y.whatif), "solid")):
         place = columns.get(at[0]), rows.get(at[1])  # type: ignore[arg-type]
         if None not in place and not (dash == "solid" and at == (x.at_base, y.at_base)):
-            frames.append(_frame(place, dash, colours))
+            frames.append(_spot_frame(place, dash, colours))
     figure = written(colours, HEIGHT, [*traces, _colour_bar(span, colours, against, narrow)], {
-        "xaxis": {**_axis(x, 9), "range": [-0.52, len(columns) - 0.48]},
-        "yaxis": {**_axis(y, 10), "range": [-0.52, len(rows) - 0.48]},
+        "xaxis": {**_side_axis(x, 9), "range": [-0.52, len(columns) - 0.48]},
+        "yaxis": {**_side_axis(y, 10), "range": [-0.52, len(rows) - 0.48]},
         "shapes": frames, "uniformtext": {"mode": False}, "bargap": 0, "barmode": "overlay",
     })  # fmt: skip
-    return Chart(figure, _finding(spots, gains, x, y, against))
+    return Chart(figure, _summarize_gains(spots, gains, x, y, against))
 
 
-def _cells(
+def _cell_traces(
     places: Sequence[tuple[int, int]], gains: Sequence[float], span: float, hovers: Sequence[str],
     custom: Sequence[Sequence[float]], colours: Palette,
 ) -> list[dict[str, Any]]:  # fmt: skip
@@ -106,14 +110,14 @@ def _cells(
             "x": [places[index][0] for index in mine],
             "y": [places[index][1] for index in mine],
             "mode": "text",
-            "text": [_label(gains[index]) for index in mine],
+            "text": [_gain_label(gains[index]) for index in mine],
             "textfont": {"size": TICK_SIZE, "color": ink},
             "hoverinfo": "skip",
         })  # fmt: skip
     return [cells, *labels]
 
 
-def _pixels(
+def _heatmap_traces(
     places: Sequence[tuple[int, int]], gains: Sequence[float], span: float, hovers: Sequence[str],
     custom: Sequence[Sequence[float]], size: tuple[int, int], colours: Palette,
 ) -> list[dict[str, Any]]:  # fmt: skip
@@ -121,7 +125,7 @@ def _pixels(
     grid: list[list[float | None]] = [[None] * size[0] for _ in range(size[1])]
     for (column, row), gain in zip(places, gains, strict=True):
         grid[row][column] = gain if math.isfinite(gain) else None
-    drawn = {"type": "heatmap", "z": grid, "zmin": -span, "zmax": span, "colorscale": _scale(colours),
+    drawn = {"type": "heatmap", "z": grid, "zmin": -span, "zmax": span, "colorscale": _gain_colorscale(colours),
              "showscale": False, "hoverinfo": "skip", "xgap": 0.5, "ygap": 0.5}  # fmt: skip
     answering = {
         "type": "scatter", "x": [place[0] for place in places], "y": [place[1] for place in places], "mode": "markers",
@@ -131,7 +135,7 @@ def _pixels(
     return [drawn, answering]
 
 
-def _scale(colours: Palette) -> list[list[float | str]]:
+def _gain_colorscale(colours: Palette) -> list[list[float | str]]:
     stops = colours.diverging
     return [[index / (len(stops) - 1), colour] for index, colour in enumerate(stops)]
 
@@ -141,10 +145,11 @@ def _colour_bar(span: float, colours: Palette, against: str, narrow: bool) -> di
     return {
         "type": "scatter", "x": [None], "y": [None], "mode": "markers", "hoverinfo": "skip",
         "marker": {
-            "color": [0], "cmin": -span, "cmax": span, "colorscale": _scale(colours), "showscale": True,
+            "color": [0], "cmin": -span, "cmax": span, "colorscale": _gain_colorscale(colours), "showscale": True,
             "colorbar": {
                 "thickness": 8, "outlinewidth": 0, "len": 0.98, "xpad": 8, "ypad": 0, "tickvals": ticks,
-                "ticktext": [_label(tick) for tick in ticks], "tickfont": {"size": TICK_SIZE, "color": colours.muted},
+                "ticktext": [_gain_label(tick) for tick in ticks],
+                "tickfont": {"size": TICK_SIZE, "color": colours.muted},
                 "title": {"text": f"% against the {against}", "side": "top" if narrow else "right",
                           "font": {"size": TICK_SIZE, "color": colours.muted}},
                 **({"orientation": "h", "y": 1.0, "yanchor": "bottom", "xpad": 0} if narrow else {}),
@@ -153,7 +158,7 @@ def _colour_bar(span: float, colours: Palette, against: str, narrow: bool) -> di
     }  # fmt: skip
 
 
-def _frame(place: Any, dash: str, colours: Palette) -> dict[str, Any]:
+def _spot_frame(place: Any, dash: str, colours: Palette) -> dict[str, Any]:
     column, row = place
     return {
         "type": "rect", "x0": column - 0.485, "x1": column + 0.485, "y0": row - 0.485, "y1": row + 0.485,
@@ -161,7 +166,7 @@ def _frame(place: Any, dash: str, colours: Palette) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _axis(side: Side, most: int) -> dict[str, Any]:
+def _side_axis(side: Side, most: int) -> dict[str, Any]:
     """Returns the axis's title, and ticks at some of the values, the base's among them where it is one."""
     every = max(1, math.ceil(len(side.values) / most))
     start = list(side.values).index(side.at_base) % every if side.at_base in side.values else 0
@@ -170,20 +175,20 @@ def _axis(side: Side, most: int) -> dict[str, Any]:
             "title": {"text": f"{side.label}, {side.unit}"}}  # fmt: skip
 
 
-def _label(gain: float) -> str:
+def _gain_label(gain: float) -> str:
     if not math.isfinite(gain):
         return "–"
     return signed_quantity(gain).number
 
 
-def _hover(spot: Spot, gain: float, x: Side, y: Side) -> str:
+def _spot_hover_text(spot: Spot, gain: float, x: Side, y: Side) -> str:
     lines = [f"<b>{x.label} {plain(spot.x)} {x.unit}</b>", f"<b>{y.label} {plain(spot.y)} {y.unit}</b>"]
     if not math.isfinite(gain):
         return "<br>".join([*lines, "nothing runs"])
     return "<br>".join([*lines, f"{format_value(_RATE, spot.rate)}, {signed_percent(gain)}", spot.name])
 
 
-def _finding(spots: Sequence[Spot], gains: Sequence[float], x: Side, y: Side, against: str) -> str:
+def _summarize_gains(spots: Sequence[Spot], gains: Sequence[float], x: Side, y: Side, against: str) -> str:
     known = [(gain, index) for index, gain in enumerate(gains) if math.isfinite(gain)]
     if not known:
         return f"{x.label} by {y.label}: nothing runs anywhere."

@@ -56,9 +56,9 @@ def sweep_line(
     rates += [whatif[1]] if whatif is not None and math.isfinite(whatif[1]) else []
     scale = scale_for(RATE, rates)
     place = math.log10 if logarithmic else float
-    bands = _bands(shown)
+    bands = _execution_bands(shown)
     shapes, notes = _draw_bands(bands, colours, logarithmic)
-    traces = [_line(shown, which, scale.factor, colours) for which in ("kept", "best")]
+    traces = [_rate_line(shown, which, scale.factor, colours) for which in ("kept", "best")]
     low, high = min(rates), max(rates)
     pad = 0.08 * (high - low or high)
     bottom = 0.0 if low < 0.25 * high else low - pad
@@ -84,22 +84,22 @@ def sweep_line(
                  for end in (0, 1) for anchor, shift in sides]  # fmt: skip
         notes.append(noted("base", colours, **annotation(room.put("base", spots))))
     if whatif is not None and ringed:
-        traces.append(_ring(whatif, scale.factor, colours))
+        traces.append(_whatif_ring(whatif, scale.factor, colours))
         notes.append(_ring_name(whatif[1] / scale.factor, place(whatif[0]), room, colours))
-    notes += _names(shown, scale.factor, place, room, colours)
+    notes += _line_names(shown, scale.factor, place, room, colours)
     figure = written(colours, HEIGHT, traces, {
         "margin": {"t": _TOP}, "shapes": shapes, "annotations": notes,
         "xaxis": {"type": "log" if logarithmic else "linear", "range": list(across),
-                  "title": {"text": f"{label}, {unit}"}, **_ticks(shown, logarithmic)},
+                  "title": {"text": f"{label}, {unit}"}, **_axis_ticks(shown, logarithmic)},
         "yaxis": {"range": list(up), "title": {"text": scale.unit}, "showgrid": True, **tick_texts(*up)},
     })  # fmt: skip
-    return Chart(figure, _finding(shown, label, unit, bands))
+    return Chart(figure, _summarize_sweep(shown, label, unit, bands))
 
 
-def _line(shown: Sequence[Stop], which: str, factor: float, colours: Palette) -> dict[str, Any]:
+def _rate_line(shown: Sequence[Stop], which: str, factor: float, colours: Palette) -> dict[str, Any]:
     best = which == "best"
     rates = [float(getattr(stop, which)) for stop in shown]
-    told = {"hovertext": [_hover(stop) for stop in shown], "hovertemplate": "%{hovertext}<extra></extra>"}
+    told = {"hovertext": [_stop_hover_text(stop) for stop in shown], "hovertemplate": "%{hovertext}<extra></extra>"}
     return {
         "type": "scatter",
         "x": [stop.value for stop in shown],
@@ -113,7 +113,7 @@ def _line(shown: Sequence[Stop], which: str, factor: float, colours: Palette) ->
     }  # fmt: skip
 
 
-def _hover(stop: Stop) -> str:
+def _stop_hover_text(stop: Stop) -> str:
     if not math.isfinite(stop.best):
         return f"<b>{plain(stop.value)}</b><br>nothing runs"
     kept = f"the {FIXED} does not run"
@@ -123,7 +123,7 @@ def _hover(stop: Stop) -> str:
     return f"<b>{plain(stop.value)}</b><br>{format_value(RATE, stop.best)} re-optimised<br>{kept}{words}"
 
 
-def _bands(shown: Sequence[Stop]) -> list[tuple[float, float, str]]:
+def _execution_bands(shown: Sequence[Stop]) -> list[tuple[float, float, str]]:
     """(from, to, name) of the stretches in which the same kind of execution is best."""
     known = [stop for stop in shown if math.isfinite(stop.best)]
     bands: list[tuple[float, float, str]] = []
@@ -161,7 +161,7 @@ def _draw_bands(
     return shapes, notes
 
 
-def _ticks(shown: Sequence[Stop], logarithmic: bool) -> dict[str, Any]:
+def _axis_ticks(shown: Sequence[Stop], logarithmic: bool) -> dict[str, Any]:
     """Ticks at values that were computed, not at powers of ten."""
     if not logarithmic:
         return {"nticks": 6}
@@ -175,7 +175,7 @@ def _ticks(shown: Sequence[Stop], logarithmic: bool) -> dict[str, Any]:
     return {"tickvals": chosen, "ticktext": [plain(value) for value in chosen]}
 
 
-def _ring(whatif: tuple[float, float], factor: float, colours: Palette) -> dict[str, Any]:
+def _whatif_ring(whatif: tuple[float, float], factor: float, colours: Palette) -> dict[str, Any]:
     """Return the ring of the what-if."""
     return {
         "type": "scatter", "x": [whatif[0]], "y": [whatif[1] / factor], "mode": "markers", "hoverinfo": "skip",
@@ -194,7 +194,7 @@ def _ring_name(rate: float, place: float, room: Room, colours: Palette) -> dict[
     return noted("what-if", colours, colour=colours.text, **annotation(room.put("what-if", spots)))
 
 
-def _names(shown: Sequence[Stop], factor: float, place: Any, room: Room, colours: Palette) -> list[dict[str, Any]]:
+def _line_names(shown: Sequence[Stop], factor: float, place: Any, room: Room, colours: Palette) -> list[dict[str, Any]]:
     """Return the names of both lines, where the lines are as far apart as can be without a name covering anything."""
     both = [stop for stop in shown if math.isfinite(stop.best) and math.isfinite(stop.kept)]
     if not both:
@@ -217,9 +217,7 @@ def _names(shown: Sequence[Stop], factor: float, place: Any, room: Room, colours
     ]
 
 
-def _finding(
-    shown: Sequence[Stop], label: str, unit: str, bands: Sequence[tuple[float, float, str]]
-) -> str:
+def _summarize_sweep(shown: Sequence[Stop], label: str, unit: str, bands: Sequence[tuple[float, float, str]]) -> str:
     known = [stop for stop in shown if math.isfinite(stop.best)]
     low, high = known[0], known[-1]
     changes = len(bands) - 1

@@ -1,4 +1,4 @@
-"""Which parameter matters: per parameter, how far the best work per second moves when it is changed either way."""
+"""Sensitivity to each parameter: how far the best work per second moves when the parameter changes either way."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _TICK: Final = 0.74
 
 
 class Swing(NamedTuple):
-    """What one parameter does: gains as fractions of the base's best, NaN where nothing runs, None where not tried."""
+    """Effect of one parameter: gains as fractions of the base's best, NaN if nothing runs, None if not tried."""
 
     name: str
     label: str
@@ -27,7 +27,7 @@ class Swing(NamedTuple):
     """Gain with the base's best execution left as it is."""
     up_kept: float | None
     group: str = ""
-    """What the parameter is about, such as "Hardware": those of a group stand together under its name."""
+    """Subject of the parameter, such as "Hardware"; parameters of a group are drawn together under its name."""
 
     @property
     def known(self) -> list[float]:
@@ -44,7 +44,7 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
     """
     colours = palette(mode)
     groups = list(dict.fromkeys(swing.group for swing in swings))
-    shown = sorted(swings, key=lambda swing: (groups.index(swing.group), -_span(swing)))
+    shown = sorted(swings, key=lambda swing: (groups.index(swing.group), -_swing_width(swing)))
     if not shown:
         return empty(colours, 160, "Nothing has been computed yet.")
     if not any(swing.known for swing in shown):
@@ -59,17 +59,17 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
     low, high = min(0.0, *known), max(0.0, *known)
     reach = max(high - low, 0.01)
     # Down below up: where both go the same way, the longer is drawn first so that the shorter stays visible.
-    bars = [_bars(shown, places, step, pick, colours) for step, pick in ((steps[0], 2), (steps[1], 3)) if step]
+    bars = [_bar_trace(shown, places, step, pick, colours) for step, pick in ((steps[0], 2), (steps[1], 3)) if step]
     ticks: list[dict[str, Any]] = []
-    notes = [_legend(steps, colours)]
+    notes = [_legend_note(steps, colours)]
     for row, swing in zip(places, shown, strict=True):
         ticks += [
-            _upright(100 * kept, row - _TICK / 2, row + _TICK / 2, colours.text, 2)
+            _vertical_line(100 * kept, row - _TICK / 2, row + _TICK / 2, colours.text, 2)
             for kept in (swing.down_kept, swing.up_kept)
             if kept is not None and math.isfinite(kept)
         ]
-        notes += _labels(swing, row, reach, colours)
-    ticks.append(_upright(0, -0.6, rows - 0.4, colours.muted, 1))
+        notes += _gain_labels(swing, row, reach, colours)
+    ticks.append(_vertical_line(0, -0.6, rows - 0.4, colours.muted, 1))
     # Room for the numbers beyond the bars; where there are two, for both.
     left, right = (0.36 if any(" | " in note["text"] and note["xanchor"] == side for note in notes) else 0.2
                    for side in ("right", "left"))  # fmt: skip
@@ -81,12 +81,10 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
         "yaxis": {"tickvals": [*places, *heads], "ticktext": [*(swing.label for swing in shown), *heads.values()],
                   "range": [-0.6, rows - 0.4], "tickfont": {"size": 12, "color": colours.text}},
     })  # fmt: skip
-    return Chart(figure, _finding(shown, steps), rows=True)
+    return Chart(figure, _summarize_swings(shown, steps), rows=True)
 
 
-def _bars(
-    shown: Sequence[Swing], places: Sequence[int], step: str, pick: int, colours: Palette
-) -> dict[str, Any]:
+def _bar_trace(shown: Sequence[Swing], places: Sequence[int], step: str, pick: int, colours: Palette) -> dict[str, Any]:
     gains = [swing.down if pick == 2 else swing.up for swing in shown]
     kept = [swing.down_kept if pick == 2 else swing.up_kept for swing in shown]
     return {
@@ -95,10 +93,10 @@ def _bars(
         "y": list(places),
         "orientation": "h",
         "width": _THICK,
-        "marker": {"color": _colour(colours, pick), "line": {"width": 0}},
+        "marker": {"color": _step_colour(colours, pick), "line": {"width": 0}},
         "hovertext": [
             f"<b>{swing.label} {step}</b><br>" + ("not computed" if gain is None or same is None else
-            f"{_told(gain)} re-optimised<br>{_told(same)} with a {FIXED}")
+            f"{_describe_gain(gain)} re-optimised<br>{_describe_gain(same)} with a {FIXED}")
             for swing, gain, same in zip(shown, gains, kept, strict=True)
         ],
         "hovertemplate": "%{hovertext}<extra></extra>",
@@ -106,20 +104,20 @@ def _bars(
     }  # fmt: skip
 
 
-def _colour(colours: Palette, pick: int) -> str:
+def _step_colour(colours: Palette, pick: int) -> str:
     return colours.diverge(-0.5 if pick == 2 else 0.5)
 
 
-def _told(gain: float) -> str:
+def _describe_gain(gain: float) -> str:
     return signed_percent(gain) if math.isfinite(gain) else "nothing runs"
 
 
-def _upright(x: float, low: float, high: float, colour: str, width: int) -> dict[str, Any]:
+def _vertical_line(x: float, low: float, high: float, colour: str, width: int) -> dict[str, Any]:
     return {"type": "line", "x0": x, "x1": x, "y0": low, "y1": high, "layer": "above",
             "line": {"color": colour, "width": width}}  # fmt: skip
 
 
-def _labels(swing: Swing, row: int, reach: float, colours: Palette) -> list[dict[str, Any]]:
+def _gain_labels(swing: Swing, row: int, reach: float, colours: Palette) -> list[dict[str, Any]]:
     """Return each bar's gain, to write beyond its end and beyond its tick."""
     ends = swing.known
     left, right = min([0.0, *ends]), max([0.0, *ends])
@@ -135,24 +133,24 @@ def _labels(swing: Swing, row: int, reach: float, colours: Palette) -> list[dict
         if any(other < gain if worse else other > gain for other in both):
             continue  # the longer bar on this side has the label
         place = left - gap if worse else right + gap
-        label = _number(gain)
+        label = _gain_number(gain)
         kept = swing.down_kept if gain == swing.down else swing.up_kept
         # The line of the fixed layout is between the bar and the number, which would be taken for the line's.
         beyond = kept is not None and math.isfinite(kept) and (kept < gain if worse else kept > gain)
-        if kept is not None and beyond and _number(kept) != label:
-            label = f"{_number(kept)} | {label}" if worse else f"{label} | {_number(kept)}"
+        if kept is not None and beyond and _gain_number(kept) != label:
+            label = f"{_gain_number(kept)} | {label}" if worse else f"{label} | {_gain_number(kept)}"
         notes.append(noted(label, colours, x=100 * place, y=row, colour=colours.text,
                            xanchor="right" if worse else "left"))  # fmt: skip
     return notes
 
 
-def _number(gain: float) -> str:
+def _gain_number(gain: float) -> str:
     return signed_quantity(gain).number
 
 
-def _legend(steps: tuple[str, str], colours: Palette) -> dict[str, Any]:
+def _legend_note(steps: tuple[str, str], colours: Palette) -> dict[str, Any]:
     parts = [
-        f'<span style="color:{_colour(colours, pick)}">■</span> {step}'
+        f'<span style="color:{_step_colour(colours, pick)}">■</span> {step}'
         for step, pick in zip(steps, (2, 3), strict=True)
         if step
     ]
@@ -161,19 +159,19 @@ def _legend(steps: tuple[str, str], colours: Palette) -> dict[str, Any]:
                  yanchor="bottom", yshift=4)  # fmt: skip
 
 
-def _span(swing: Swing) -> float:
+def _swing_width(swing: Swing) -> float:
     gains = [abs(gain) for gain in (swing.down, swing.up) if gain is not None and math.isfinite(gain)]
     return sum(gains) if gains else -1.0
 
 
-def _finding(shown: Sequence[Swing], steps: tuple[str, str]) -> str:
-    first = max(shown, key=_span)
+def _summarize_swings(shown: Sequence[Swing], steps: tuple[str, str]) -> str:
+    first = max(shown, key=_swing_width)
     told = " and ".join(
         f"{signed_percent(gain)} at {step}"
         for gain, step in ((first.down, steps[0]), (first.up, steps[1]))
         if step and gain is not None and math.isfinite(gain)
     )
-    quiet = sum(_span(swing) < 1e-3 for swing in shown)
+    quiet = sum(_swing_width(swing) < 1e-3 for swing in shown)
     return (
         f"Best work per second when one parameter changes: {first.label} matters most, "
         f"{told or 'with nothing that runs'}; {quiet} of {len(shown)} parameters change nothing."

@@ -35,30 +35,31 @@ def notice(scenario: Scenario) -> None:
     cost_model = cost_model_of(scenario)
     if not cost_model.reference or scenario.system.cost_model != cost_model.name:
         return
-    if scenario.key not in _examples():
+    if scenario.key not in _example_keys():
         return
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="cost_notice"):
         st.caption(f"Cost model: {cost_model.reference}. For realistic numbers use the calibrated model.",
                    width="content")  # fmt: skip
-        st.button("Switch to the calibrated model", type="tertiary", key="cost_switch", on_click=_predict)
+        st.button("Switch to the calibrated model", type="tertiary", key="cost_switch", on_click=_use_calibrated_model)
 
 
 @lru_cache(maxsize=1)
-def _examples() -> frozenset[str]:
+def _example_keys() -> frozenset[str]:
     """The scenarios that visitors are offered to start with."""
     return frozenset(scenario_parameters.read_scenario(each.parameters).scenario.key
                      for each in EXAMPLES if each.page == START)  # fmt: skip
 
 
-def _predict() -> None:
-    _put(lambda now: altered(now, system=system_of(_ACCELERATOR)))
+def _use_calibrated_model() -> None:
+    _set_scenario(lambda now: altered(now, system=system_of(_ACCELERATOR)))
 
 
 def slot(scenario: Scenario) -> None:
     """Draws the widgets with which the cost model and its calibration are chosen."""
     key = key_for("sentence_cost", scenario.cost_model)
     st.radio(
-        "Cost model", list(COST_MODELS), list(COST_MODELS).index(scenario.cost_model), key=key, on_change=_changed,
+        "Cost model", list(COST_MODELS), list(COST_MODELS).index(scenario.cost_model), key=key,
+        on_change=_change_cost_model,
         args=(key,),
         format_func=lambda name: f"{name}: {COST_MODELS[name].summary}",
         help="\n\n".join(each.description for each in COST_MODELS.values() if each.description),
@@ -69,24 +70,24 @@ def slot(scenario: Scenario) -> None:
             its = f"{cost_model.reference.split()[0]}'s"
             st.caption(f"This system is {its} own description, whose efficiencies are meant for {its} model.")
         return
-    found = _calibrations(scenario)
+    found = _usable_calibrations(scenario)
     now = scenario.calibration.name if scenario.calibration is not None else _LIBRARY
     key = key_for("sentence_calibration", now)
     st.selectbox(
-        "Calibration", list(found), list(found).index(now), key=key, on_change=_recalibrated, args=(key,),
-        format_func=lambda name: literal(name) if name else f"{_library(scenario).name}, the library's",
+        "Calibration", list(found), list(found).index(now), key=key, on_change=_change_calibration, args=(key,),
+        format_func=lambda name: literal(name) if name else f"{_library_calibration(scenario).name}, the library's",
         help="Whose values the cost model uses. The page Calibrate fits one to your own runs.",
     )  # fmt: skip
     used = scenario.used_calibration
-    st.caption(literal(f"{used.title or used.name}, of {used.date}. {_error(used)}"))
+    st.caption(literal(f"{used.title or used.name}, of {used.date}. {_error_sentence(used)}"))
 
 
-def _library(scenario: Scenario) -> Calibration:
+def _library_calibration(scenario: Scenario) -> Calibration:
     """The calibration that is used where a scenario names none."""
     return replace(scenario, calibration=None).used_calibration
 
 
-def _error(calibration: Calibration) -> str:
+def _error_sentence(calibration: Calibration) -> str:
     """How far it is off on rows that had no part in the fit."""
     unseen = [error for error in calibration.errors if error.held_out and not error.accelerator]
     if not unseen:
@@ -94,18 +95,18 @@ def _error(calibration: Calibration) -> str:
     return f"Mean error on {unseen[0].rows:,} unseen runs: {percent(unseen[0].mean_absolute_percent / 100)}."
 
 
-def _calibrations(scenario: Scenario) -> dict[str, Calibration | None]:
+def _usable_calibrations(scenario: Scenario) -> dict[str, Calibration | None]:
     """The calibrations that the scenario can be evaluated with, by name; the library's own under the empty one."""
     found: dict[str, Calibration | None] = {_LIBRARY: None}
-    named = [name for name in hardware.calibration_names() if name != _library(scenario).name]
+    named = [name for name in hardware.calibration_names() if name != _library_calibration(scenario).name]
     kept = [*(hardware.load_calibration(name) for name in named), *user_files().calibrations().values()]
-    found |= {each.name: each for each in kept if _fits(each, scenario)}
+    found |= {each.name: each for each in kept if _is_applicable(each, scenario)}
     if scenario.calibration is not None:
         found.setdefault(scenario.calibration.name, scenario.calibration)
     return found
 
 
-def _fits(calibration: Calibration, scenario: Scenario) -> bool:
+def _is_applicable(calibration: Calibration, scenario: Scenario) -> bool:
     """Whether a calibration is for all systems, or for one with the scenario's accelerator."""
     if calibration.system in ("", scenario.system.name):
         return True
@@ -115,21 +116,21 @@ def _fits(calibration: Calibration, scenario: Scenario) -> bool:
         return False
 
 
-def _changed(widget: str) -> None:
+def _change_cost_model(widget: str) -> None:
     chosen = str(given(widget))
-    _put(lambda now: switch(now, chosen))
+    _set_scenario(lambda now: switch(now, chosen))
 
 
-def _recalibrated(widget: str) -> None:
+def _change_calibration(widget: str) -> None:
     chosen = given(widget)
 
     def made(now: Scenario) -> Scenario:
-        return altered(now, calibration=_calibrations(now).get(chosen))
+        return altered(now, calibration=_usable_calibrations(now).get(chosen))
 
-    _put(made)
+    _set_scenario(made)
 
 
-def _put(make: Callable[[Scenario], Scenario]) -> None:
+def _set_scenario(make: Callable[[Scenario], Scenario]) -> None:
     now = state.current_scenario()
     try:
         changed = make(now)

@@ -40,12 +40,12 @@ def _dialog() -> None:
     tried = "Leave empty to try all that the question mark names" if cost_model.covered else "Leave empty to try all"
     st.markdown(f":small[{tried}. What you choose becomes part of the scenario and of its link.]")
     chosen: dict[str, Any] = {}
-    for place, groups in zip(st.columns(len(_COLUMNS) + 1, gap="medium"), _placed(scenario), strict=True):
+    for place, groups in zip(st.columns(len(_COLUMNS) + 1, gap="medium"), _fields_by_column(scenario), strict=True):
         with place:
             for title, fields in groups.items():
                 st.markdown(f"**{title}**")
                 for column in fields:
-                    limit = _field(scenario, column)
+                    limit = _draw_field(scenario, column)
                     if limit is not None:
                         chosen[column.name] = limit
                 if title == "Parallelism" and cost_model.even_pipelines:
@@ -55,10 +55,10 @@ def _dialog() -> None:
                     )  # fmt: skip
                     if uneven:
                         chosen["uneven_pipelines"] = True
-    _apply(scenario, chosen)
+    _draw_dialog_foot(scenario, chosen)
 
 
-def _placed(scenario: Scenario) -> list[dict[str, list[Column]]]:
+def _fields_by_column(scenario: Scenario) -> list[dict[str, list[Column]]]:
     """Returns the fields of the dialog by group, for each of its columns: those that can make a difference in the
     scenario, and those that are limited all the same."""
     found: list[dict[str, list[Column]]] = [{} for _ in range(len(_COLUMNS) + 1)]
@@ -69,7 +69,7 @@ def _placed(scenario: Scenario) -> list[dict[str, list[Column]]]:
     return found
 
 
-def _apply(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
+def _draw_dialog_foot(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
     """The foot of the dialog: how many executions are left, and the buttons."""
     problem, total = "", 0
     changed = scenario
@@ -90,22 +90,22 @@ def _apply(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
         st.rerun()
 
 
-def _field(scenario: Scenario, column: Column) -> Any:
+def _draw_field(scenario: Scenario, column: Column) -> Any:
     """The widget of one field; returns its limit, None where everything is allowed."""
     limit = scenario.limits.get(column.name)
-    options = _options(scenario, column)
+    options = _field_options(scenario, column)
     text = f"{column.description} {_unless_given(scenario, column.name)}".strip()
-    now = _selected(limit, options)
+    now = _allowed_values(limit, options)
     if column.name == "batch_size" or not options:
-        return _typed(column, limit, text)
+        return _draw_typed_field(column, limit, text)
     options = [*options, *(value for value in now if value not in options)]
     label = f"{column.label} ({column.short})" if column.short.isupper() and len(column.short) == 2 else column.label
     if column.open is not None:
-        return _open(column, options, now, label, text)
+        return _draw_open_field(column, options, now, label, text)
     widget = st.pills if len(options) <= _MOST_PILLS else st.multiselect
     more: dict[str, Any] = {"selection_mode": "multi", "wrap": True} if widget is st.pills else {"placeholder": "any"}
     picked = widget(
-        label, options, default=now, format_func=lambda value: _shown(column, value, scenario), help=text,
+        label, options, default=now, format_func=lambda value: _option_text(column, value, scenario), help=text,
         key=f"limit_{column.name}", **more,
     )  # fmt: skip
     if isinstance(limit, Mapping) and sorted(picked) == sorted(now):
@@ -113,7 +113,7 @@ def _field(scenario: Scenario, column: Column) -> Any:
     return list(picked) or None
 
 
-def _open(column: Column, options: list[Any], now: list[Any], label: str, text: str) -> Any:
+def _draw_open_field(column: Column, options: list[Any], now: list[Any], label: str, text: str) -> Any:
     """The widget of a field with more words than its choices: others are typed."""
     picked = st.multiselect(
         label, options, default=now, format_func=lambda value: choice_label(column, value), key=f"limit_{column.name}",
@@ -130,7 +130,7 @@ def _unless_given(scenario: Scenario, name: str) -> str:
     return f"Unless given: {covered}." if covered else ""
 
 
-def _typed(column: Column, limit: Any, text: str) -> Any:
+def _draw_typed_field(column: Column, limit: Any, text: str) -> Any:
     """A field whose values are typed: "512, 1024" or "256..512"."""
     if isinstance(limit, Mapping):
         now = f"{limit['min']}..{limit['max']}"
@@ -149,7 +149,7 @@ def _typed(column: Column, limit: Any, text: str) -> Any:
     return [int(value) if value.isdecimal() and len(value) < 12 else value for value in typed.split(",") if value]
 
 
-def _options(scenario: Scenario, column: Column) -> list[Any]:
+def _field_options(scenario: Scenario, column: Column) -> list[Any]:
     """The values that a field can have."""
     name, sizes = column.name, dimensions(scenario.model)
     blocks, experts = sizes.num_blocks, sizes.experts
@@ -164,7 +164,7 @@ def _options(scenario: Scenario, column: Column) -> list[Any]:
         return list(column.numbers)
     if name == "pipeline_interleaving":
         even = divisors(blocks) if even_only else {*divisors(blocks), *divisors(blocks + 2)}
-        return _upto(sorted(even), blocks)
+        return _values_up_to(sorted(even), blocks)
     if name == "microbatch_size":
         powers = {2**power for power in range(scenario.max_batch_size.bit_length())}
         return sorted(powers | set(range(1, min(8, scenario.max_batch_size) + 1)))
@@ -177,21 +177,21 @@ def _options(scenario: Scenario, column: Column) -> list[Any]:
         return list(divisors(experts)) if experts else [1]
     if name == "context_par":
         return [n for n in degrees if n == 1 or scenario.model.seq_size % (2 * n) == 0]
-    return _upto(degrees, scenario.max_batch_size)
+    return _values_up_to(degrees, scenario.max_batch_size)
 
 
-def _upto(values: Iterable[int], most: int) -> list[int]:
+def _values_up_to(values: Iterable[int], most: int) -> list[int]:
     return [value for value in values if value <= most]
 
 
-def _selected(limit: Any, options: list[Any]) -> list[Any]:
+def _allowed_values(limit: Any, options: list[Any]) -> list[Any]:
     """The values that a limit allows, as the widget shows them chosen."""
     if isinstance(limit, Mapping):
         return [value for value in options if limit["min"] <= value <= limit["max"]]
     return list(limit or ())
 
 
-def _shown(column: Column, value: Any, scenario: Scenario) -> str:
+def _option_text(column: Column, value: Any, scenario: Scenario) -> str:
     if column.of_network:
         return choice_label(column, value, network_names(scenario.system))
     return f"{value:,}" if column.dtype == "int64" else choice_label(column, value)

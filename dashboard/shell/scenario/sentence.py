@@ -39,30 +39,30 @@ def show() -> Place:
     model, system = scenario.model, scenario.system
     bar = st.container(horizontal=True, gap="xsmall", key="bar", vertical_alignment="center")
     with bar.container(horizontal=True, gap="xxsmall", key="sentence", vertical_alignment="center"):
-        _word("Train")
-        with _slot("Model", model.title or model.name, "What is trained."):
-            _choose("model", "Model", _of_family(model), model.name, lambda name: _title(model_of(name)))
+        _draw_word("Train")
+        with _draw_slot("Model", model.title or model.name, "What is trained."):
+            _draw_choice("model", "Model", _of_family(model), model.name, lambda name: _model_title(model_of(name)))
             st.caption(_model_line(model))
-        _word("on")
-        with _slot("GPUs", f"{scenario.num_procs:,}", by_name("num_procs").description):
-            _number("procs", "GPUs", PROCESSORS, scenario.num_procs)
-        _word("×")
-        with _slot("System", _short(system), "Which GPUs, and how they are connected."):
-            _choose("system", "System", systems(), system.name, lambda name: system_name(system_of(name)))
+        _draw_word("on")
+        with _draw_slot("GPUs", f"{scenario.num_procs:,}", by_name("num_procs").description):
+            _draw_number("procs", "GPUs", PROCESSORS, scenario.num_procs)
+        _draw_word("×")
+        with _draw_slot("System", _short_system_name(system), "Which GPUs, and how they are connected."):
+            _draw_choice("system", "System", systems(), system.name, lambda name: system_name(system_of(name)))
             st.caption(_system_line(system))
-        _word("in")
-        with _slot("Datatype", choice_label("datatype", scenario.datatype), by_name("datatype").description):
+        _draw_word("in")
+        with _draw_slot("Datatype", choice_label("datatype", scenario.datatype), by_name("datatype").description):
             options = {name: choice_label("datatype", name) for name in scenario_edits.datatypes_of(scenario)}
-            _choose("type", "Datatype", list(options), scenario.datatype, lambda name: options.get(name, name))
-        _word("with a batch of")
+            _draw_choice("type", "Datatype", list(options), scenario.datatype, lambda name: options.get(name, name))
+        _draw_word("with a batch of")
         batch = f"{scenario.max_batch_size:,} × {model.seq_size:,} tokens"
-        with _slot("Batch", batch, by_name("batch_size").description):
-            _number("batch", "Sequences per step, at most", BATCHES, scenario.max_batch_size)
+        with _draw_slot("Batch", batch, by_name("batch_size").description):
+            _draw_number("batch", "Sequences per step, at most", BATCHES, scenario.max_batch_size)
             st.caption("Each data parallel degree uses its largest multiple that is not above this.")
-        _word("·")
+        _draw_word("·")
         limits_editor.opener(limits.describe(scenario.limits, system))
-        _word("·")
-        with _slot("Cost model", scenarios.in_words(scenario), "What times and memory are computed with."):
+        _draw_word("·")
+        with _draw_slot("Cost model", scenarios.in_words(scenario), "What times and memory are computed with."):
             cost_model.slot(scenario)
     with bar.container(horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content",
                        wrap=False):  # fmt: skip
@@ -85,16 +85,16 @@ def tell_size(place: Place) -> None:
     place.markdown(f":gray[{literal(text)}]", width="content")
 
 
-def _word(text: str) -> None:
+def _draw_word(text: str) -> None:
     st.markdown(text, width="content")
 
 
-def _slot(name: str, text: str, tooltip: str) -> Place:
+def _draw_slot(name: str, text: str, tooltip: str) -> Place:
     """A word of the sentence. name: what it says, which is heard and not seen."""
     return st.popover(f":gray[{name}:] :blue[**{literal(text)}**]", type="tertiary", help=tooltip)
 
 
-def _short(system: hardware.System) -> str:
+def _short_system_name(system: hardware.System) -> str:
     """A system in the sentence: its accelerator, and that it is an edited copy where it is one."""
     return system_name(system).partition(", ")[0] + (", edited" if system.derived_from else "")
 
@@ -109,7 +109,7 @@ def _of_family(now: models.Model) -> list[str]:
     return [name for name in every if (model_of(name).family or _OWN) == chosen or name == now.name]
 
 
-def _title(model: models.Model) -> str:
+def _model_title(model: models.Model) -> str:
     return model.title or model.name
 
 
@@ -129,27 +129,27 @@ def _system_line(system: hardware.System) -> str:
     return literal(f"{capacity_words(system.mem1.capacity_gib)} HBM{host} · networks: {tiers}")
 
 
-def _choose(name: str, label: str, options: list[str], value: str, shown: Callable[[str], str]) -> None:
+def _draw_choice(name: str, label: str, options: list[str], value: str, shown: Callable[[str], str]) -> None:
     here = options if value in options else [value, *options]
     key = key_for(f"sentence_{name}", value)
     st.selectbox(
-        label, here, here.index(value), key=key, format_func=shown if value in options else str, on_change=_changed,
+        label, here, here.index(value), key=key, format_func=shown if value in options else str, on_change=_change_slot,
         args=(name, key),
     )  # fmt: skip
 
 
-def _number(name: str, label: str, suggestions: tuple[int, ...], value: int) -> None:
+def _draw_number(name: str, label: str, suggestions: tuple[int, ...], value: int) -> None:
     key = key_for(f"sentence_{name}", float(value))
-    whole_field(label, 1, LARGEST, value, key, on_change=_changed, args=(name, key))
+    whole_field(label, 1, LARGEST, value, key, on_change=_change_slot, args=(name, key))
     suggested = value if value in suggestions else None
     key = key_for(f"sentence_{name}_pick", suggested)
     st.pills(
         "Suggestions", suggestions, default=suggested, key=key, format_func=lambda number: f"{number:,}",
-        on_change=_changed, args=(name, key), label_visibility="collapsed", width=300,
+        on_change=_change_slot, args=(name, key), label_visibility="collapsed", width=300,
     )  # fmt: skip
 
 
-def _changed(name: str, widget: str) -> None:
+def _change_slot(name: str, widget: str) -> None:
     """Takes over one changed slot. widget: key of the widget it was changed with."""
     value = given(widget)
     if value is None:

@@ -28,10 +28,10 @@ def line(filters: Sequence[Filter], page: str, within: InForce, left: tuple[int,
 def words_of(
     filters: Sequence[Filter], beginning: str, page: str, within: InForce, left: tuple[int, int] | None
 ) -> None:
-    """Draws filters as the end of a sentence whose words are buttons that take them back; nothing without filters.
+    """Draws filters as the end of a sentence whose words are buttons that remove them; nothing without filters.
 
-    beginning: what stands before the first. page: begins the keys of the buttons. left: (executions that meet them,
-    executions that run), told at the end.
+    beginning: text before the first filter. page: begins the keys of the buttons. left: (executions that meet them,
+    feasible executions), shown at the end.
     """
     for number, one in enumerate(filters):
         st.markdown("and" if number else beginning, width="content")

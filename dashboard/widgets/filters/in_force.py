@@ -1,6 +1,6 @@
-"""Which filters are in force, and changing them: those of the link, and on some pages the selected cell among them.
+"""Active filters and changes to them: the filters of the link, and on some pages the selected cell too.
 
-They are the same on every page, under one parameter of the link, so that they go from page to page.
+They are the same on every page, under one parameter of the link, so that they carry over from page to page.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ _DEGREES: Final = ("tensor_par", "pipeline_par")
 
 
 def in_link() -> list[Filter]:
-    """Returns the filters of the link; those that cannot be read are told above the page."""
+    """Returns the filters of the link; unreadable ones are reported above the page."""
     scenario = state.current_scenario()
-    filters, problems = parse(
-        state.url_value(_NAME, "", PATTERN), derived_of(scenario), network_names(scenario.system)
-    )
+    filters, problems = parse(state.url_value(_NAME, "", PATTERN), derived_of(scenario), network_names(scenario.system))
     if problems:
         state.complain(_NAME, " ".join(problems))
     return filters
@@ -66,7 +64,7 @@ class InForce:
     """The filters that are in force on a page. Its methods but `now` are for callbacks."""
 
     with_cell: bool = False
-    """Whether the selected cell is a filter, too."""
+    """True if the selected cell is a filter too."""
 
     def now(self) -> list[Filter]:
         """Returns the filters in force; one of the link goes before that of the cell on the same field."""
@@ -94,7 +92,7 @@ class InForce:
                  + ([] if there else added))  # fmt: skip
 
     def add(self, new: Sequence[Filter]) -> None:
-        """Adds filters to those in force, in the place of any on the same columns; the selected cell is none of
+        """Adds filters to the active ones, in the place of any on the same columns; the selected cell is not among
         them."""
         names = {one.column.name for one in new}
         with state.one_step():

@@ -41,29 +41,32 @@ def matching(_exploration: Exploration, key: str, where: Where) -> int:
 
 
 def bar(exploration: Exploration, filters: Sequence[Filter], within: InForce = OF_LINK) -> None:
-    """Draws the button that opens the filters. within: what they are of."""
+    """Draws the button that opens the filters.
+
+    within: source of the filters.
+    """
     label = f"Filter · {len(filters)}" if filters else "Filter"
     with st.popover(label, icon=":material/filter_list:", key="explore_filter_open",
                     help="Filter executions"):  # fmt: skip
         if filled("filter"):
             ranges(exploration, filters, within)
-            _choices(exploration, filters, within)
+            _draw_choices(exploration, filters, within)
 
 
 def relaxations(
     exploration: Exploration, filters: Sequence[Filter], fixed: Where = (), within: InForce = OF_LINK
 ) -> None:
-    """Draws what to do when no execution meets the filters: the ones that bind, and the nearest value that they would
-    allow.
+    """Draws remedies if no execution meets the filters: the binding filters, and the nearest value that each would
+    need.
 
-    fixed: conditions that are no filters, such as those of a cell. within: what the filters are of.
+    fixed: conditions that are not filters, such as the selected cell. within: source of the filters.
     """
     binding = []
     for one in filters:
         others = (*where_of([other for other in filters if other is not one]), *fixed)
         left = matching(exploration, exploration.key, others)
         if left:
-            binding.append((left, one, _nearest(exploration, exploration.key, one, others)))
+            binding.append((left, one, _nearest_filter(exploration, exploration.key, one, others)))
     if not binding:
         st.markdown("No execution meets these filters, and dropping a single one is not enough.")
     else:
@@ -85,9 +88,8 @@ def relaxations(
 
 
 @remembered(128)
-def _nearest(_exploration: Exploration, key: str, one: Filter, others: Where) -> Filter | None:
-    """A range moved just so far that an execution meets it; None for other filters, or where there is no finite value.
-    """
+def _nearest_filter(_exploration: Exploration, key: str, one: Filter, others: Where) -> Filter | None:
+    """Return a range moved just far enough for one execution; None for other filters, or without a finite value."""
     if one.values or (one.low is not None and one.high is not None and one.low > one.high):
         return None
     span = _exploration.rows.value_range(one.stored, where=others)
@@ -103,7 +105,7 @@ def _nearest(_exploration: Exploration, key: str, one: Filter, others: Where) ->
     return None  # it lies in a gap between values
 
 
-def _choices(exploration: Exploration, filters: Sequence[Filter], within: InForce) -> None:
+def _draw_choices(exploration: Exploration, filters: Sequence[Filter], within: InForce) -> None:
     """Every choice as pills; none chosen means that it does not matter."""
     values = {one.column.name: one.values for one in filters}
     networks = network_names(exploration.scenario.system)
@@ -116,11 +118,11 @@ def _choices(exploration: Exploration, filters: Sequence[Filter], within: InForc
         key = key_for(f"_explore_pick_{name}", shown)
         halves[number % 2].pills(
             column.label, options, default=shown, selection_mode="multi", key=key, help=literal(column.description),
-            on_change=_picked, args=(name, key, len(options), within), wrap=True,
+            on_change=_apply_picks, args=(name, key, len(options), within), wrap=True,
             format_func=partial(choice_label, column, networks=networks),
         )  # fmt: skip
 
 
-def _picked(name: str, key: str, number: int, within: InForce) -> None:
+def _apply_picks(name: str, key: str, number: int, within: InForce) -> None:
     picked = tuple(given(key) or ())
     within.put_one(name, Filter(FILTERABLE[name], picked) if 0 < len(picked) < number else None)

@@ -32,7 +32,7 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], within: InForce)
 
     within: what the filters are of.
     """
-    offered = _offered(exploration)
+    offered = _offered_ranges(exploration)
     inside = {one.column.name: one for one in filters if not one.values and one.column.name in offered}
     opened = [name for name in st.session_state.get(_OPEN, () if inside else _FIRST) if name in offered]
     shown = list(dict.fromkeys([*opened, *inside]))
@@ -52,11 +52,11 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], within: InForce)
         f"of them, and fields that are numbers. {ABOUT}",
     )  # fmt: skip
     for name in shown:
-        _row(exploration, shown, inside.get(name, offered[name]), within)
+        _draw_range(exploration, shown, inside.get(name, offered[name]), within)
 
 
-def _offered(exploration: Exploration) -> dict[str, Filter]:
-    """What a range may be on, as filters that are open at both ends; results first."""
+def _offered_ranges(exploration: Exploration) -> dict[str, Filter]:
+    """Return the columns that can have a range, as filters that are open at both ends; results first."""
     results = (*SHARES, *headline_of(exploration.scenario.cost_model))
     found = {column.name: Filter(column) for column in reversed(results)}
     for name, metric in derived_of(exploration.scenario).items():
@@ -65,7 +65,7 @@ def _offered(exploration: Exploration) -> dict[str, Filter]:
     return {**found, **{name: Filter(column) for name, column in fields.items() if column.dtype == "int64"}}
 
 
-def _row(exploration: Exploration, shown: Sequence[str], now: Filter, within: InForce) -> None:
+def _draw_range(exploration: Exploration, shown: Sequence[str], now: Filter, within: InForce) -> None:
     """One range, in the unit that suits it; an end that is left empty is open.
 
     shown: names of all rows, which stay when one of them becomes a filter.

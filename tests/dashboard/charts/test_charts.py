@@ -332,7 +332,7 @@ def test_what_a_page_draws_of_what_does_not_change_is_drawn_once_for_all_session
     found = exploration()
     first = run(page, found)
     drawn: list[str] = []
-    monkeypatch.setattr(template, "_house", lambda *_: drawn.append("a chart"))
+    monkeypatch.setattr(template, "_house_layout", lambda *_: drawn.append("a chart"))
     monkeypatch.setattr(BasePlotlyType, "update", lambda *_, **__: drawn.append("a trace"))
     second = run(page, found)
     assert drawn == []

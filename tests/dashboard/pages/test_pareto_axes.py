@@ -269,7 +269,7 @@ def test_it_can_be_stopped_and_started_again(server: UnstoredStatistics) -> None
 def test_what_was_stopped_is_told_only_to_who_asked_for_it(server: UnstoredStatistics) -> None:
     found, slow = fresh(), Slow()
     together = ("act_space", "weight_grad_space")
-    with patch.object(module, "evaluate", slow), patch.object(module, "_every", lambda _: together):
+    with patch.object(module, "evaluate", slow), patch.object(module, "_missing_statistics", lambda _: together):
         job = waiting(server, found, ME)
         assert waiting(server, found, OTHER, "weight_grad_space") is job  # evaluated on the way
         job.watched.pop(OTHER)
