@@ -50,9 +50,9 @@ def everything() -> list[SearchTarget]:
                 "saved scenario",
                 saved.title,
                 page_links.START,
-                change=lambda scenario=scenario: state.open_scenario(scenario, {}),
+                change=lambda scenario=scenario: state.open_scenario(scenario, {}),  # type: ignore[misc]
             )
-        )  # type: ignore[misc]
+        )
     found += [SearchTarget("co-design study", study.title, "codesign", kept_parameters(study.ident))
               for study in user_files().studies()]  # fmt: skip
     found += [

@@ -1,9 +1,9 @@
 """Commands of the validation: report, fit, accept, refresh.
 
-python -m engine.validation report [--runs FILE] [--out FILE] python -m engine.validation fit [--save]      fit on all
-rows, two-fold errors; --save writes the calibration python -m engine.validation accept            store predictions,
-errors, intervals and measured kinds (one minute) python -m engine.validation refresh           fit --save and then
-accept: everything stored, from the present code
+python -m engine.validation report [--runs FILE] [--out FILE]
+python -m engine.validation fit [--save]      fit on all rows, two-fold errors; --save writes the calibration
+python -m engine.validation accept            store predictions, errors, intervals and measured kinds (one minute)
+python -m engine.validation refresh           fit --save and then accept: everything stored, from the present code
 """
 
 from __future__ import annotations
