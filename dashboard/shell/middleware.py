@@ -25,6 +25,9 @@ HEADERS: Final = {
 }  # fmt: skip
 """With every answer: no page of another site may show ours within its own, where clicks could be led astray; nothing is
 taken for another type than it has; and no other site learns the address of a page, which holds its scenario."""
+REDIRECT_REFERRER: Final = "strict-origin-when-cross-origin"
+"""Referrer policy of redirects. The login page has to know that its visitor comes from the identity provider, and the
+policy of a redirect replaces the provider's: the origin is passed on, the address with its scenario is not."""
 _METRICS: Final = "/_stcore/metrics"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _EVERY: Final = ("", "0.0.0.0", "::")
@@ -54,6 +57,8 @@ class Framed:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
+                if 300 <= message["status"] < 400:
+                    headers["Referrer-Policy"] = REDIRECT_REFERRER
                 if headers.get("Content-Type", "").startswith("text/html"):
                     headers["Link"] = front_end.first_parts()
             await send(message)

@@ -128,7 +128,7 @@ def test_every_page_opens_without_undefined_numbers(page: str, found: Any) -> No
 def test_a_cell_is_a_pair_of_tensor_and_pipeline_degrees(found: Any) -> None:
     """Also where the engine's cells are finer, by context and expert parallel degrees."""
     rows = found().rows.table(["tensor_par", "pipeline_par"]).to_pandas().drop_duplicates()
-    assert re.search(rf"\b{len(rows)} cells (that )?fit", words(opened("explore", found)))
+    assert re.search(rf"\b{len(rows)} layouts", words(opened("explore", found)))
 
 
 @BOTH
@@ -177,7 +177,7 @@ def test_ranks_talk_to_those_that_the_cost_model_places_them_beside() -> None:
     four = system_with((8, 450.0), (64, 100.0), (1024, 50.0), (65536, 25.0))
     wide = {group.name: group.tiers for group in innermost_first(ranked(tensor_par=8, data_par=128), four)}
     assert wide == {"TP": (0,), "DP": (1, 2), "PP": (0,)}
-    assert networks_of(four, wide["DP"]) == "network 2 and network 3"
+    assert networks_of(four, wide["DP"]) == "InfiniBand and spine"
 
 
 def test_the_formula_of_a_calibrated_figure_leads_on_to_those_of_its_parts() -> None:

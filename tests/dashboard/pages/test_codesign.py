@@ -242,10 +242,10 @@ def test_every_part_of_the_sentence_can_be_written_and_read() -> None:
     assert [each.weight for each in study.document.models] == [3.0, 1.0]
     assert (study.document.follow[0].exponent, study.document.constraints[1].at_most) == (0.5, 50_000)
     for name, text, told in (
-        ("models", "", "models"), ("sizes", "8, x", "'x' is no number"), ("systems", "h100", "h100"),
-        ("edits", "hbm_capacity 80", "is no change; write one such as"), ("edits", "hbm: 1", "no What-if parameter"),
-        ("constraints", "usd below 5", "is no constraint; write"), ("batches", "many", "is no number"),
-        ("edits", "hbm_capacity: 20 to x in 3", "is no number"), ("sizes", "é" * 500, "is no number"),
+        ("models", "", "models"), ("sizes", "8, x", "'x' is not a number"), ("systems", "h100", "h100"),
+        ("edits", "hbm_capacity 80", "is not a change; write one such as"), ("edits", "hbm: 1", "What-if parameter"),
+        ("constraints", "usd below 5", "is not a constraint; write"), ("batches", "many", "is not a number"),
+        ("edits", "hbm_capacity: 20 to x in 3", "is not a number"), ("sizes", "é" * 500, "is not a number"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=told) as refused:
             changed(study, name, text)
@@ -446,4 +446,4 @@ def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_e
     # What follows from inputs alone is not off, and every design of this study can be looked at.
     assert error_told(found, int(best["design"]), codesign.QUANTITIES["processors"], codesign.MIX) == ""
     looked_at = run({"codesign_study": "own", "codesign_design": str(skipped["design"].iloc[0])}, document_of(study))
-    assert "bounds prove that it loses" in html(looked_at)
+    assert "bounds prove it is not best" in html(looked_at)

@@ -88,7 +88,7 @@ def test_two_scenarios_are_compared() -> None:
     for axis in ("xaxis", "yaxis"):
         assert maps[0]["layout"][axis]["ticktext"] == maps[1]["layout"][axis]["ticktext"]
     assert len(figure(app, "compare_difference")["data"][0]["customdata"]) == len(exploration().by_cell())
-    assert "every hidden choice, in samples/s." in text
+    assert "setting with this TP and PP" in text
     assert "Colours from ≤ 40 to 100 % of best" in text
 
 

@@ -91,7 +91,7 @@ def test_a_link_asks_for_too_much() -> None:
     some = ("1f1b", "interleaved", "zb-h1", "zbv", "v-half", "dualpipev")  # of each family one
     with patch.object(questions, "OFFERED", some):
         app = run(NUMBERS | {"schedules_ranks": "9999", "schedules_microbatches": "9999", "schedules_memory": "3"})
-    assert any("Replayed are 64 of 4,096 microbatches" in each.value for each in app.caption)
+    assert any("64 of 4,096 microbatches are replayed" in each.value for each in app.caption)
 
 
 def test_all_schedules_are_compared_at_equal_work() -> None:

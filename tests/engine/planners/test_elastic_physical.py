@@ -95,7 +95,7 @@ def test_cards_without_a_model_or_with_too_large_nodes_are_told() -> None:
 def run(*words: str) -> str:
     result = CliRunner().invoke(app, ["plan", "elastic", *words])
     assert result.exit_code == 0, result.output
-    return result.output
+    return result.stdout
 
 
 def test_the_notebook_prints_its_lines_again() -> None:
