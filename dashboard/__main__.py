@@ -1,6 +1,6 @@
 """The process of the dashboard's server: Streamlit's command, which ends with our exit code after Ctrl-C.
 
-    python -m dashboard run app.py --server.port=8501
+python -m dashboard run app.py --server.port=8501
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Machines as data: schema, loaders, and a library of systems with the source of every number.
 
-    >>> import hardware
-    >>> hardware.load("h100_80g_nvl8").mem1.capacity_gib
-    80.0
-    >>> hardware.load("a100_80g_sxm@50g").network_spanning(16).bandwidth_gb_per_s
-    6.25
-    >>> hardware.load_calibration("global").parameters["sustained_hopper"].kind
-    'fitted'
+>>> import hardware
+>>> hardware.load("h100_80g_nvl8").mem1.capacity_gib
+80.0
+>>> hardware.load("a100_80g_sxm@50g").network_spanning(16).bandwidth_gb_per_s
+6.25
+>>> hardware.load_calibration("global").parameters["sustained_hopper"].kind
+'fitted'
 """
 
 from hardware.calibration import (

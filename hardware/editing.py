@@ -54,9 +54,7 @@ def edited(system: System, changes: Mapping[str, Any], *, name: str | None = Non
         for field in system.unverified_fields
         for path in _unreplaced_parts(system, marked(field), paths)
     )
-    return copied.model_copy(
-        update={"changes": since, "assumptions": assumptions, "unverified_fields": unverified}
-    )
+    return copied.model_copy(update={"changes": since, "assumptions": assumptions, "unverified_fields": unverified})
 
 
 def _full_document(system: System) -> dict[str, Any]:

@@ -9,9 +9,16 @@ from hardware.schema import System
 __all__ = ["network_names", "network_words"]
 
 _INNER: Final = {
-    "volta": "NVLink", "ampere": "NVLink", "hopper": "NVLink", "blackwell": "NVLink", "ada": "PCIe",
-    "cdna": "Infinity Fabric", "tpu": "ICI", "trainium": "NeuronLink", "gaudi": "Gaudi links",
-}  # fmt: skip
+    "volta": "NVLink",
+    "ampere": "NVLink",
+    "hopper": "NVLink",
+    "blackwell": "NVLink",
+    "ada": "PCIe",
+    "cdna": "Infinity Fabric",
+    "tpu": "ICI",
+    "trainium": "NeuronLink",
+    "gaudi": "Gaudi links",
+}
 """Beginning of a generation's name -> the network within a node, an NVLink domain or a torus."""
 _NVIDIA: Final = ("volta", "ampere", "hopper", "blackwell", "ada")
 

@@ -16,7 +16,7 @@ from models.documents import Text, parse_json, sentence
 SEPARATOR = "@"
 
 
-class Variant(BaseModel):
+class SystemVariant(BaseModel):
     """Variant of a system: its changes and their source."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -43,15 +43,15 @@ class Variant(BaseModel):
 
 
 @functools.cache
-def variants() -> Mapping[str, Mapping[str, Variant]]:
+def variants() -> Mapping[str, Mapping[str, SystemVariant]]:
     """Returns all variants of library systems, by system and by the part of the name after the @."""
     file = resources.files("hardware") / "variants.json"
     content = parse_json(file.read_bytes(), file.name, "variant", SystemFileError)
     assert isinstance(content, dict)
     try:
         return {
-            system: {short: Variant.model_validate(each) for short, each in entries.items()}
+            system: {short: SystemVariant.model_validate(each) for short, each in entries.items()}
             for system, entries in content.items()
         }
     except ValidationError as problem:
-        raise SystemFileError(sentence(problem, Variant, file.name)) from None
+        raise SystemFileError(sentence(problem, SystemVariant, file.name)) from None

@@ -1,8 +1,8 @@
 """Neural networks as data: schema, loaders, and a library of published models.
 
-    >>> import models
-    >>> models.load("gpt3-175B").hidden
-    12288
+>>> import models
+>>> models.load("gpt3-175B").hidden
+12288
 """
 
 from models.architecture import Architecture, Experts, LatentAttention, SparseAttention

@@ -12,12 +12,12 @@ from models import hugging_face_experts as experts
 from models import hugging_face_families as families
 from models.architecture import Architecture
 from models.documents import name_from_stem, sentence, shown
-from models.hugging_face_config import Config
+from models.hugging_face_config import HuggingFaceConfig
 from models.hugging_face_families import Fields
 from models.parameters import parameters
 from models.schema import Model, ModelFileError
 
-FAMILIES: dict[str, tuple[str, Callable[[Config], Fields]]] = {
+FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
     "bloom": ("BLOOM", families.bloom),
     "dbrx": ("DBRX", experts.dbrx),
     "deepseek_v2": ("DeepSeek", experts.deepseek),
@@ -61,10 +61,26 @@ FAMILIES: dict[str, tuple[str, Callable[[Config], Fields]]] = {
 """By `model_type`: the name of the family here, and the function that reads its config.json."""
 
 STATE_SPACE = (
-    "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "kimi_linear", "lfm2", "mamba", "mamba2",
-    "minimax", "minimax_m1", "nemotron_h", "qwen3_5", "qwen3_5_moe", "qwen3_next", "recurrent_gemma", "rwkv",
-    "zamba", "zamba2",
-)  # fmt: skip
+    "bamba",
+    "falcon_h1",
+    "falcon_mamba",
+    "granitemoehybrid",
+    "jamba",
+    "kimi_linear",
+    "lfm2",
+    "mamba",
+    "mamba2",
+    "minimax",
+    "minimax_m1",
+    "nemotron_h",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "qwen3_next",
+    "recurrent_gemma",
+    "rwkv",
+    "zamba",
+    "zamba2",
+)
 """Model types with layers that are no attention: state spaces, linear attention, recurrences."""
 
 COMPRESSED = ("deepseek_v4",)
@@ -145,17 +161,17 @@ def _seq_size(architecture: Architecture, wanted: int | None) -> tuple[int, str]
     return 4096, f"Assumed; its configuration states only the longest context, {longest:,} tokens."
 
 
-def _language_model(document: Mapping[str, Any], where: str) -> Config:
+def _language_model(document: Mapping[str, Any], where: str) -> HuggingFaceConfig:
     """Returns the keys of the language model: the whole file, or `text_config` where it is one part of several."""
     inner = document.get("text_config")
     if inner is None:
-        config = Config(document, where, _model_type(document, where))
+        config = HuggingFaceConfig(document, where, _model_type(document, where))
     else:
-        whole = Config(document, where, str(document.get("model_type")))
+        whole = HuggingFaceConfig(document, where, str(document.get("model_type")))
         content = dict(whole.part("text_config").content)
         content.setdefault("tie_word_embeddings", document.get("tie_word_embeddings"))
         named = {key: content[key] for key in ("model_type",) if content.get(key) is not None} or document
-        config = Config(content, where, _model_type(named, where), "text_config")
+        config = HuggingFaceConfig(content, where, _model_type(named, where), "text_config")
     if inner is not None or any(document.get(key) is not None for key in ("vision_config", "audio_config")):
         config.left_out.append("Only the language model is counted: what reads images or sound is left out.")
     return config

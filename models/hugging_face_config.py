@@ -27,7 +27,7 @@ LARGEST = 2**40
 
 
 @dataclass(frozen=True)
-class Config:
+class HuggingFaceConfig:
     """A config.json, or an object inside one. `null` counts as absent, as it does for its authors.
 
     `notes` collects what a reader of the model should know, such as values taken from defaults; `left_out` parts of the
@@ -65,8 +65,10 @@ class Config:
         for alias in _ALIASES_OF.get(self._present(keys) or "", ()):
             if self.content.get(alias) not in (None, value):
                 one, other = self._path(self._present(keys) or keys[0]), self._path(alias)
-                raise self.refuse(f"'{one}' is {shown(value)} but '{other}', which means the same, is "
-                                  f"{shown(self.content[alias])}; keep one of them")  # fmt: skip
+                raise self.refuse(
+                    f"'{one}' is {shown(value)} but '{other}', which means the same, is "
+                    f"{shown(self.content[alias])}; keep one of them"
+                )
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
             key = self._path(self._present(keys) or keys[0])
             raise self.refuse(f"'{key}' is {shown(value)}; it must be a whole number from 0 to {LARGEST:,}")
@@ -98,12 +100,12 @@ class Config:
             raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be a number")
         return value
 
-    def part(self, key: str) -> Config:
+    def part(self, key: str) -> HuggingFaceConfig:
         """Returns the object under a key; an empty one if missing."""
         value = self.content.get(key)
         if value is not None and not isinstance(value, Mapping):
             raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be an object with named keys")
-        return Config(value or {}, self.where, self.model_type, self._path(key), self.notes, self.left_out)
+        return HuggingFaceConfig(value or {}, self.where, self.model_type, self._path(key), self.notes, self.left_out)
 
     def items(self, key: str) -> list[Any] | None:
         """The list under a key, else `None`."""
@@ -129,8 +131,10 @@ class Config:
         if len(kinds) != layers:
             raise self.refuse(f"'{self._path(key)}' has {len(kinds)} entries for {layers} layers")
         if any(kind != then for kind in kinds[count:]):
-            raise self.refuse(f"'{self._path(key)}' has other than '{first}' followed by '{then}', the only pattern "
-                              "that can be represented")  # fmt: skip
+            raise self.refuse(
+                f"'{self._path(key)}' has other than '{first}' followed by '{then}', the only pattern "
+                "that can be represented"
+            )
         return count
 
     def head_dim(self, hidden: int, heads: int) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from models.documents import shown
-from models.hugging_face_config import Config
+from models.hugging_face_config import HuggingFaceConfig
 from models.hugging_face_families import Fields, decoder, qwen2, qwen3, window
 
 
-def mixtral(config: Config) -> Fields:
+def mixtral(config: HuggingFaceConfig) -> Fields:
     """Mixtral: every layer has experts, of the given width."""
     fields = decoder(config, tied=False)
     fields.update(config.windows(fields["layers"], window(config)))
@@ -15,7 +15,7 @@ def mixtral(config: Config) -> Fields:
     return {**fields, "experts": {"routed": routed, "top_k": top_k, "ffn": fields["ffn"]}}
 
 
-def _qwen_experts(config: Config, layers: int, *, shared: bool) -> Fields:
+def _qwen_experts(config: HuggingFaceConfig, layers: int, *, shared: bool) -> Fields:
     experts: Fields = {
         "routed": config.whole("num_experts"),
         "top_k": config.whole("num_experts_per_tok"),
@@ -31,19 +31,19 @@ def _qwen_experts(config: Config, layers: int, *, shared: bool) -> Fields:
     return experts
 
 
-def qwen2_moe(config: Config) -> Fields:
+def qwen2_moe(config: HuggingFaceConfig) -> Fields:
     """Qwen2 with experts, one of them shared."""
     fields = qwen2(config)
     return {**fields, "experts": _qwen_experts(config, fields["layers"], shared=True)}
 
 
-def qwen3_moe(config: Config) -> Fields:
+def qwen3_moe(config: HuggingFaceConfig) -> Fields:
     """Qwen3 with experts, none shared."""
     fields = qwen3(config)
     return {**fields, "experts": _qwen_experts(config, fields["layers"], shared=False)}
 
 
-def deepseek(config: Config) -> Fields:
+def deepseek(config: HuggingFaceConfig) -> Fields:
     """DeepSeek-V2, V3, V3.2 and models of the same form: Kimi K2, GLM-5 and 5.2."""
     nope, rope = config.whole("qk_nope_head_dim"), config.whole("qk_rope_head_dim")
     heads, vocab = config.whole("num_attention_heads"), config.whole("vocab_size")
@@ -85,13 +85,15 @@ def deepseek(config: Config) -> Fields:
     return fields
 
 
-def _grouped_experts(config: Config, layers: int) -> Fields:
+def _grouped_experts(config: HuggingFaceConfig, layers: int) -> Fields:
     """Experts by DeepSeek's keys: shared ones, groups, and first layers that have none."""
     dense = config.leading("mlp_layer_types", "dense", "sparse", layers)  # version 5 has both it and the number
     stated = config.whole("first_k_dense_replace", default=0 if dense is None else dense)
     if dense not in (None, min(stated, layers)):
-        raise config.refuse(f"'first_k_dense_replace' is {stated} but 'mlp_layer_types' begins with {dense} dense "
-                            "layers; they must agree")  # fmt: skip
+        raise config.refuse(
+            f"'first_k_dense_replace' is {stated} but 'mlp_layer_types' begins with {dense} dense "
+            "layers; they must agree"
+        )
     experts: Fields = {
         "routed": config.whole("n_routed_experts"),
         "top_k": config.whole("num_experts_per_tok"),
@@ -105,7 +107,7 @@ def _grouped_experts(config: Config, layers: int) -> Fields:
     return experts
 
 
-def _indexer_layers(config: Config, layers: int) -> int | None:
+def _indexer_layers(config: HuggingFaceConfig, layers: int) -> int | None:
     """Layers with an indexer of their own; the others share the tokens that the one before them picked."""
     kinds = config.items("indexer_types")
     if kinds is None:
@@ -121,7 +123,7 @@ def _indexer_layers(config: Config, layers: int) -> int | None:
     return None if own == layers else own
 
 
-def glm4_moe(config: Config) -> Fields:
+def glm4_moe(config: HuggingFaceConfig) -> Fields:
     """GLM-4.5 and 4.6: attention of its own width, biases of queries, keys and values only, DeepSeek's experts."""
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     head_dim = config.whole("head_dim") if config.has("head_dim") else hidden // max(heads, 1)
@@ -133,7 +135,7 @@ def glm4_moe(config: Config) -> Fields:
     return {**fields, "experts": _grouped_experts(config, fields["layers"])}
 
 
-def minimax_m2(config: Config) -> Fields:
+def minimax_m2(config: HuggingFaceConfig) -> Fields:
     """MiniMax-M2: experts in every layer, queries and keys normalised over all heads together."""
     fields = decoder(config, tied=False)
     if config.whole("shared_intermediate_size", default=0):
@@ -151,7 +153,7 @@ def minimax_m2(config: Config) -> Fields:
     return {**fields, "qk_norm": config.flag("use_qk_norm", True), "qk_norm_over": "heads", "experts": experts}
 
 
-def gpt_oss(config: Config) -> Fields:
+def gpt_oss(config: HuggingFaceConfig) -> Fields:
     """gpt-oss: experts in every layer, biases everywhere, every second layer without window."""
     fields = decoder(config, tied=False)
     experts = {
@@ -164,7 +166,7 @@ def gpt_oss(config: Config) -> Fields:
     return {**fields, **windows}
 
 
-def llama4(text: Config) -> Fields:
+def llama4(text: HuggingFaceConfig) -> Fields:
     """Llama 4, the language model: attention in chunks but for the layers without rotation, one shared expert."""
     fields = decoder(text, tied=False)
     layers = fields["layers"]
@@ -191,7 +193,7 @@ def llama4(text: Config) -> Fields:
     return {**fields, **windows}
 
 
-def dbrx(config: Config) -> Fields:
+def dbrx(config: HuggingFaceConfig) -> Fields:
     """DBRX."""
     attention, mlp = config.part("attn_config"), config.part("ffn_config")
     hidden, heads, vocab = config.whole("d_model"), config.whole("n_heads"), config.whole("vocab_size")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from models.hugging_face_config import Config
+from models.hugging_face_config import HuggingFaceConfig
 
 Fields = dict[str, Any]
 
 
-def decoder(config: Config, *, tied: bool, norm: str = "RMSNorm", head_dim: int | None = None) -> Fields:
+def decoder(config: HuggingFaceConfig, *, tied: bool, norm: str = "RMSNorm", head_dim: int | None = None) -> Fields:
     """The keys that most families share; `tied` is the family's default, `head_dim` its own rule."""
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     vocab = config.whole("vocab_size")
@@ -37,12 +37,12 @@ def decoder(config: Config, *, tied: bool, norm: str = "RMSNorm", head_dim: int 
     }
 
 
-def window(config: Config) -> int | None:
+def window(config: HuggingFaceConfig) -> int | None:
     """The sliding window [tokens], if there is one."""
     return config.whole("sliding_window") if config.has("sliding_window") else None
 
 
-def llama(config: Config) -> Fields:
+def llama(config: HuggingFaceConfig) -> Fields:
     """LLaMA and models of the same form: SmolLM2, TinyLlama, Falcon 3, CodeLlama."""
     fields = decoder(config, tied=False)
     if config.flag("mlp_bias", False):
@@ -50,32 +50,32 @@ def llama(config: Config) -> Fields:
     return fields
 
 
-def smollm3(config: Config) -> Fields:
+def smollm3(config: HuggingFaceConfig) -> Fields:
     """SmolLM3: as LLaMA, with tied embeddings; every fourth layer leaves out the rotation."""
     fields = decoder(config, tied=True)
     return {**fields, **config.windows(fields["layers"], window(config), 0)}
 
 
-def mistral(config: Config) -> Fields:
+def mistral(config: HuggingFaceConfig) -> Fields:
     """Mistral: as LLaMA, with a window in all layers unless it is null."""
     fields = decoder(config, tied=False)
     seen = window(config) if "sliding_window" in config.content else config.usual("sliding_window", 4096)
     return {**fields, **config.windows(fields["layers"], seen)}
 
 
-def qwen2(config: Config) -> Fields:
+def qwen2(config: HuggingFaceConfig) -> Fields:
     """Qwen2 and 2.5: biases on query, key and value."""
     fields = decoder(config, tied=False)
     return {**fields, "qkv_bias": True, **_qwen_windows(config, fields["layers"])}
 
 
-def qwen3(config: Config) -> Fields:
+def qwen3(config: HuggingFaceConfig) -> Fields:
     """Qwen3: norms on query and key."""
     fields = decoder(config, tied=False)
     return {**fields, "qk_norm": True, **_qwen_windows(config, fields["layers"])}
 
 
-def _qwen_windows(config: Config, layers: int) -> Fields:
+def _qwen_windows(config: HuggingFaceConfig, layers: int) -> Fields:
     if not config.flag("use_sliding_window", False):
         return {}
     first = config.whole("max_window_layers", default=layers)
@@ -86,18 +86,18 @@ def _qwen_windows(config: Config, layers: int) -> Fields:
     return config.windows(layers, window(config), None if first == 0 else 0)
 
 
-def gemma(config: Config) -> Fields:
+def gemma(config: HuggingFaceConfig) -> Fields:
     """Gemma 1."""
     return decoder(config, tied=True)
 
 
-def gemma2(config: Config) -> Fields:
+def gemma2(config: HuggingFaceConfig) -> Fields:
     """Gemma 2: norms before and after attention and MLP, every second layer without window."""
     fields = decoder(config, tied=True)
     return {**fields, "norms_per_block": 4, **config.windows(fields["layers"], window(config), 2)}
 
 
-def gemma3(text: Config) -> Fields:
+def gemma3(text: HuggingFaceConfig) -> Fields:
     """Gemma 3, the language model: five windowed layers to one that sees everything.
 
     Files of its multimodal sizes leave out what equals the default of `Gemma3TextConfig`.
@@ -128,20 +128,20 @@ def gemma3(text: Config) -> Fields:
     }
 
 
-def phi(config: Config) -> Fields:
+def phi(config: HuggingFaceConfig) -> Fields:
     """Phi-1, 1.5 and 2: biases everywhere, one norm before attention and MLP side by side."""
     fields = decoder(config, tied=False, norm="LayerNorm")
     fixed = {"gated_mlp": False, "qkv_bias": True, "linear_bias": True, "parallel_residual": True, "norms_per_block": 1}
     return {**fields, **fixed, "qk_norm": config.flag("qk_layernorm", False)}
 
 
-def phi3(config: Config) -> Fields:
+def phi3(config: HuggingFaceConfig) -> Fields:
     """Phi-3 and Phi-4: as LLaMA, with a window in all layers where one is given."""
     fields = decoder(config, tied=False)
     return {**fields, **config.windows(fields["layers"], window(config))}
 
 
-def falcon(config: Config) -> Fields:
+def falcon(config: HuggingFaceConfig) -> Fields:
     """Falcon 7B, 40B and 180B."""
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads", "n_head")
     vocab = config.whole("vocab_size")
@@ -173,7 +173,7 @@ def falcon(config: Config) -> Fields:
     }
 
 
-def _gpt2_like(config: Config, **keys: Any) -> Fields:
+def _gpt2_like(config: HuggingFaceConfig, **keys: Any) -> Fields:
     """GPT-2's descendants: two-matrix MLP, biases, LayerNorm, as many key as query heads unless `keys` says so."""
     fields = {
         "kv_heads": keys["heads"],
@@ -189,7 +189,7 @@ def _gpt2_like(config: Config, **keys: Any) -> Fields:
     return {**fields, **keys}
 
 
-def gpt2(config: Config) -> Fields:
+def gpt2(config: HuggingFaceConfig) -> Fields:
     """GPT-2."""
     hidden = config.whole("n_embd", "hidden_size")
     return _gpt2_like(
@@ -204,13 +204,13 @@ def gpt2(config: Config) -> Fields:
     )
 
 
-def gpt_bigcode(config: Config) -> Fields:
+def gpt_bigcode(config: HuggingFaceConfig) -> Fields:
     """StarCoder: GPT-2 with one key and value head."""
     fields = gpt2(config)
     return {**fields, "kv_heads": 1 if config.flag("multi_query", True) else fields["heads"]}
 
 
-def gpt_neox(config: Config) -> Fields:
+def gpt_neox(config: HuggingFaceConfig) -> Fields:
     """GPT-NeoX and Pythia."""
     fields = decoder(config, tied=False, norm="LayerNorm")
     theta = config.rope_theta()
@@ -224,7 +224,7 @@ def gpt_neox(config: Config) -> Fields:
     }
 
 
-def opt(config: Config) -> Fields:
+def opt(config: HuggingFaceConfig) -> Fields:
     """OPT; its table of positions has two rows more than positions, which are left out here."""
     hidden = config.whole("hidden_size")
     projected = config.whole("word_embed_proj_dim", default=hidden)
@@ -245,7 +245,7 @@ def opt(config: Config) -> Fields:
     )
 
 
-def bloom(config: Config) -> Fields:
+def bloom(config: HuggingFaceConfig) -> Fields:
     """BLOOM."""
     hidden = config.whole("hidden_size", "n_embed")
     return _gpt2_like(
@@ -260,7 +260,7 @@ def bloom(config: Config) -> Fields:
     )
 
 
-def mpt(config: Config) -> Fields:
+def mpt(config: HuggingFaceConfig) -> Fields:
     """MPT."""
     hidden, heads = config.whole("d_model"), config.whole("n_heads")
     attention = config.part("attn_config")
@@ -281,7 +281,7 @@ def mpt(config: Config) -> Fields:
     )
 
 
-def starcoder2(config: Config) -> Fields:
+def starcoder2(config: HuggingFaceConfig) -> Fields:
     """StarCoder 2."""
     fields = decoder(config, tied=True, norm="LayerNorm")
     bias = config.flag("use_bias", True)
@@ -289,18 +289,18 @@ def starcoder2(config: Config) -> Fields:
     return {**fields, "gated_mlp": False, "qkv_bias": bias, "linear_bias": bias, **windows}
 
 
-def nemotron(config: Config) -> Fields:
+def nemotron(config: HuggingFaceConfig) -> Fields:
     """Nemotron-4: squared ReLU, so two matrices."""
     fields = decoder(config, tied=False, norm="LayerNorm")
     return {**fields, "gated_mlp": False}
 
 
-def olmo(config: Config) -> Fields:
+def olmo(config: HuggingFaceConfig) -> Fields:
     """OLMo 1; its norms have no weights."""
     return decoder(config, tied=False, norm="LayerNorm")
 
 
-def olmo2(config: Config) -> Fields:
+def olmo2(config: HuggingFaceConfig) -> Fields:
     """OLMo 2 and 3: norms after attention and MLP, and on query and key; OLMo 3 with windows but every fourth layer."""
     fields = decoder(config, tied=False)
     windows = config.windows(fields["layers"], window(config), 4)

@@ -101,7 +101,7 @@ def load_document(document: object, where: str = "the document", name: str | Non
     except ValidationError as problem:
         hint = ""
         if schema is BlockShape:
-            hint = f" (read as a Calculon model; our own format has \"format\": \"{FORMAT}\")"
+            hint = f' (read as a Calculon model; our own format has "format": "{FORMAT}")'
         raise ModelFileError(sentence(problem, schema, where, hint=hint)) from None
 
 
@@ -170,9 +170,7 @@ NOT_REPRESENTABLE = {
 }
 """Published models that the library leaves out, and the features that no block recipe here represents."""
 
-_LIBRARY: Library[Model] = Library(
-    "models", "model", ModelFileError, load_document, allows_infinity=is_hugging_face
-)
+_LIBRARY: Library[Model] = Library("models", "model", ModelFileError, load_document, allows_infinity=is_hugging_face)
 
 
 def names() -> list[str]:

@@ -107,8 +107,14 @@ def predicted() -> pd.DataFrame:
 def of_set(name: str, *, tau: bool = True, theirs: bool = True, rows: bool = False) -> list[str]:
     """The row of a set in the table of errors."""
     row = errors().loc[name]
-    found = [whole(row["rows"]), one(row["mean"]), one(row["median"]), one(row["p90"]), signed(row["bias"]),
-             whole(row["within_10"])]  # fmt: skip
+    found = [
+        whole(row["rows"]),
+        one(row["mean"]),
+        one(row["median"]),
+        one(row["p90"]),
+        signed(row["bias"]),
+        whole(row["within_10"]),
+    ]
     found += [f"{row['tau']:.2f}"] if tau else []
     found += [one(row["calculon_mean"])] if theirs else []
     found += [whole(row["calculon_rows"])] if rows else []
@@ -162,11 +168,18 @@ def tensor_two() -> list[str]:
 def memory() -> list[str]:
     """Errors of memory by source, with numbers of runs."""
     table = stored_memory_errors().set_index("name")
-    names = ("SimuMax B200 release v1.2", "torchtitan benchmarks", "BigScience tr11 prequel",
-             "chenyaofo DeepSpeed ZeRO gist")  # fmt: skip
+    names = (
+        "SimuMax B200 release v1.2",
+        "torchtitan benchmarks",
+        "BigScience tr11 prequel",
+        "chenyaofo DeepSpeed ZeRO gist",
+    )
     forms = (one, one, one, whole)
-    return [text for name, form in zip(names, forms, strict=True)
-            for text in (form(table.loc[name, "mean"]), whole(table.loc[name, "rows"]))]  # fmt: skip
+    return [
+        text
+        for name, form in zip(names, forms, strict=True)
+        for text in (form(table.loc[name, "mean"]), whole(table.loc[name, "rows"]))
+    ]
 
 
 def memory_intervals() -> list[str]:
@@ -207,8 +220,20 @@ def best_row(rank: int) -> list[str]:
 
     best = explored().top(3)
     row = best.join(derived_columns(explored().scenario, best)).iloc[rank]
-    names = ("id", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "pipeline_interleaving", "sample_rate",
-             "tokens_per_gpu", "tflops_per_gpu", "mfu", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")  # fmt: skip
+    names = (
+        "id",
+        "tensor_par",
+        "pipeline_par",
+        "data_par",
+        "microbatch_size",
+        "pipeline_interleaving",
+        "sample_rate",
+        "tokens_per_gpu",
+        "tflops_per_gpu",
+        "mfu",
+        "proc_mem_tier1_cap_req",
+        "proc_mem_tier2_cap_req",
+    )
     return [format_quantity(by_name(name), row[name]) for name in names]
 
 
@@ -249,8 +274,13 @@ BEST = "{} {} {} {} {} {} %s {} {} {} {} ... {} {}"
 @cache
 def asked() -> dict[str, Any]:
     """What the chapter about programs asks."""
-    scenario = {"model": "llama-3-70B", "system": "h100_80g_sxm", "num_procs": 64, "max_batch_size": 128,
-                "datatype": "bfloat16"}  # fmt: skip
+    scenario = {
+        "model": "llama-3-70B",
+        "system": "h100_80g_sxm",
+        "num_procs": 64,
+        "max_batch_size": 128,
+        "datatype": "bfloat16",
+    }
     changed = {"scenario": scenario, "changes": {"hbm_capacity": 141}}
     return answer("best", {"scenario": scenario}) | {"gain": answer("what_if", changed)["gain"]}
 
@@ -263,8 +293,11 @@ def same_answer() -> list[str]:
 
 
 STATED: tuple[Stated, ...] = (
-    Stated("of {} executions {} are feasible, and the best reaches {} samples/s, proven after {} were evaluated. "
-           "With 141 GiB of memory instead of 80 the best is {} % faster.", same_answer),
+    Stated(
+        "of {} executions {} are feasible, and the best reaches {} samples/s, proven after {} were evaluated. "
+        "With 141 GiB of memory instead of 80 the best is {} % faster.",
+        same_answer,
+    ),
     Stated("512 H100s: {} executions, each one either", lambda: [whole(explored().total)]),
     Stated("{} executions, {} of them feasible", lambda: [whole(explored().total), whole(explored().feasible)]),
     Stated("Network tier too small {} Out of HBM {} Out of host memory {}", reasons),
@@ -276,42 +309,65 @@ STATED: tuple[Stated, ...] = (
     Stated("outputs of 2,048 tokens | {} | {} to {} % too fast", lambda: serving("long")),
     Stated("first token of prompts of 2,048 tokens | {} | {} to {} % |", lambda: serving("2048")),
     Stated("first token of prompts of 128 tokens | {} | {} to {} % too fast", lambda: serving("128")),
-    Stated("| published, dense | {} | {} | {} | {} | {} | {} % | {} | {} ({} runs) | {} |",
-           lambda: of_set("published runs, dense", rows=True)),
-    Stated("| published, mixtures of experts | {} | {} | {} | {} | {} | {} % |",
-           lambda: of_set("published runs, mixtures of experts", tau=False, theirs=False)),
-    Stated("| vTrain, one A100 node | {} | {} | {} | {} | {} | {} % | {} | {} | {} |",
-           lambda: of_set("vTrain single node")),
+    Stated(
+        "| published, dense | {} | {} | {} | {} | {} | {} % | {} | {} ({} runs) | {} |",
+        lambda: of_set("published runs, dense", rows=True),
+    ),
+    Stated(
+        "| published, mixtures of experts | {} | {} | {} | {} | {} | {} % |",
+        lambda: of_set("published runs, mixtures of experts", tau=False, theirs=False),
+    ),
+    Stated(
+        "| vTrain, one A100 node | {} | {} | {} | {} | {} | {} % | {} | {} | {} |", lambda: of_set("vTrain single node")
+    ),
     Stated("| vTrain, 512 A100s | {} | {} | {} | {} | {} | {} % | {} | {} | {} |", lambda: of_set("vTrain multi node")),
-    Stated("defective | {} | {} | {} | {} | {} | {} % | {} | {} ({} runs) | {} |",
-           lambda: of_set("all rows", rows=True)),
+    Stated(
+        "defective | {} | {} | {} | {} | {} | {} % | {} | {} ({} runs) | {} |", lambda: of_set("all rows", rows=True)
+    ),
     Stated("mean errors are {} (dense), {} (experts), {} (one node) and {} (512 A100s)", lambda: unseen("halves")),
     Stated("on sources that it did not see {}, {}, {} and {}.", lambda: unseen("sources")),
-    Stated("Of {} runs in the package {} are not predicted: a field is missing ({}), the model is not a transformer "
-           "({}), the accelerator has no measured kernel rates ({}), and {} for other reasons", unsupported),
+    Stated(
+        "Of {} runs in the package {} are not predicted: a field is missing ({}), the model is not a transformer "
+        "({}), the accelerator has no measured kernel rates ({}), and {} for other reasons",
+        unsupported,
+    ),
     Stated("Hugging Face models, A800 | {} | {} |", lambda: bad("chenyaofo DeepSpeed ZeRO gist, A800-80GB-SXM")),
-    Stated("| Megatron-Bridge on B200 | {} | {} | mostly too slow; one mixture of experts by {} |",
-           lambda: [*bad("Megatron-Bridge perf summary, B200"), whole(bridge()["error"].max())]),
+    Stated(
+        "| Megatron-Bridge on B200 | {} | {} | mostly too slow; one mixture of experts by {} |",
+        lambda: [*bad("Megatron-Bridge perf summary, B200"), whole(bridge()["error"].max())],
+    ),
     Stated("| MT-NLG, A100 | {} | {} |", lambda: bad("MT-NLG, A100-80GB-SXM")),
-    Stated("HBM2e; A100 | {}; {} | {}; {} |",
-           lambda: both("torchtitan benchmarks, H100-96GB-HBM2e-500W", "torchtitan benchmarks, A100-80GB-SXM")),
-    Stated("on B300; GB300 | {}; {} | {}; {} |",
-           lambda: both("Megatron-Bridge perf summary, B300", "Megatron-Bridge perf summary, GB300-NVL72")),
+    Stated(
+        "HBM2e; A100 | {}; {} | {}; {} |",
+        lambda: both("torchtitan benchmarks, H100-96GB-HBM2e-500W", "torchtitan benchmarks, A100-80GB-SXM"),
+    ),
+    Stated(
+        "on B300; GB300 | {}; {} | {}; {} |",
+        lambda: both("Megatron-Bridge perf summary, B300", "Megatron-Bridge perf summary, GB300-NVL72"),
+    ),
     Stated("| GPT-OSS-120B, all accelerators | {} | {} | six too fast by {} to {}, one too slow by {} |", gpt_oss),
     Stated("with tensor parallel 2 | {} | {} | too fast by {} to {} |", tensor_two),
-    Stated("off by {} (SimuMax, {} runs), {} (torchtitan, {}), {} (BigScience, {}) and {} (DeepSpeed ZeRO, {} runs",
-           memory),
+    Stated(
+        "off by {} (SimuMax, {} runs), {} (torchtitan, {}), {} (BigScience, {}) and {} (DeepSpeed ZeRO, {} runs", memory
+    ),
     Stated("Tau of {} means", lambda: [f"{errors().loc['published runs, dense', 'tau']:.2f}"]),
     Stated("torchtitan's is {}.", lambda: [f"{errors().loc['torchtitan benchmarks', 'tau']:.2f}"]),
-    Stated("80 % intervals hold {} % of {} runs, between {} and {} % of each kind. Every source counted once it is "
-           "{} %", coverage),
-    Stated("which has no part in them, they hold {} %",
-           lambda: [whole(validation.stored_coverage()["covered_80"].iloc[-1])]),
-    Stated("from {} runs whose memory was measured. Dense models on Hopper take {} to {} times the memory predicted, "
-           "in four fifths of {} dense runs from {} sources on all generations, because those on Hopper alone are "
-           "too few; on Ampere {} to {} times, in {} runs from {} sources. These sources are few: of "
-           "BigScience's {} runs {} lie", memory_intervals),
-)  # fmt: skip
+    Stated(
+        "80 % intervals hold {} % of {} runs, between {} and {} % of each kind. Every source counted once it is {} %",
+        coverage,
+    ),
+    Stated(
+        "which has no part in them, they hold {} %",
+        lambda: [whole(validation.stored_coverage()["covered_80"].iloc[-1])],
+    ),
+    Stated(
+        "from {} runs whose memory was measured. Dense models on Hopper take {} to {} times the memory predicted, "
+        "in four fifths of {} dense runs from {} sources on all generations, because those on Hopper alone are "
+        "too few; on Ampere {} to {} times, in {} runs from {} sources. These sources are few: of "
+        "BigScience's {} runs {} lie",
+        memory_intervals,
+    ),
+)
 
 
 def both(first: str, second: str) -> list[str]:

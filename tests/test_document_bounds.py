@@ -83,20 +83,37 @@ def test_a_body_of_the_api_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_question_says_it_too() -> None:
     with pytest.raises(questions.QuestionError, match="num_procs"):
-        questions.answer("best", {"scenario": {"model": "llama-3-8B", "system": "h100_80g_sxm", "num_procs": 10**4_000,
-                                               "max_batch_size": 8, "datatype": "bfloat16"}})  # fmt: skip
+        questions.answer(
+            "best",
+            {
+                "scenario": {
+                    "model": "llama-3-8B",
+                    "system": "h100_80g_sxm",
+                    "num_procs": 10**4_000,
+                    "max_batch_size": 8,
+                    "datatype": "bfloat16",
+                }
+            },
+        )
 
 
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("a." * 49 + "a = 1", 0), ("a." * 50 + "a = 1", 51), ('"a.b" . ' * 60 + "a = 1", 61),
-        ("[" + "a." * 20_000 + "a]", 20_001), ("x = {" + "a." * 60 + "a = 1}", 61),
-        ("x = \"" + "a." * 100 + "\"", 0), ("# " + "a." * 100, 0), ("x = [" + "1.5, " * 100 + "1.5]", 0),
-        ('x = """\n' + "a." * 100 + '\n"""', 0), ('x = {a = """q"""", ' + "b." * 60 + "b = 1}", 61),
-        ("x = '''\n\"\"\"'''\n" + "a." * 60 + "a = 1", 61), ("x = 'a\\'\n" + "a." * 60 + "a = 1", 61),
+        ("a." * 49 + "a = 1", 0),
+        ("a." * 50 + "a = 1", 51),
+        ('"a.b" . ' * 60 + "a = 1", 61),
+        ("[" + "a." * 20_000 + "a]", 20_001),
+        ("x = {" + "a." * 60 + "a = 1}", 61),
+        ('x = "' + "a." * 100 + '"', 0),
+        ("# " + "a." * 100, 0),
+        ("x = [" + "1.5, " * 100 + "1.5]", 0),
+        ('x = """\n' + "a." * 100 + '\n"""', 0),
+        ('x = {a = """q"""", ' + "b." * 60 + "b = 1}", 61),
+        ("x = '''\n\"\"\"'''\n" + "a." * 60 + "a = 1", 61),
+        ("x = 'a\\'\n" + "a." * 60 + "a = 1", 61),
     ],
-)  # fmt: skip
+)
 def test_dotted_keys_are_counted_as_toml_counts_them(text: str, parts: int) -> None:
     if not parts:
         check_toml_keys(text, "a.toml", DocumentError)
@@ -107,10 +124,19 @@ def test_dotted_keys_are_counted_as_toml_counts_them(text: str, parts: int) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["a." * 10**6, '"""\\' * 500_000, "'''a" * 500_000, '"' * 2_000_000, "9_" * 400 + "x" * 10**6, "12:" * 10**6,
-     "0x" * 10**6, "x9" * 10**6, "_" * 2_000_000],
+    [
+        "a." * 10**6,
+        '"""\\' * 500_000,
+        "'''a" * 500_000,
+        '"' * 2_000_000,
+        "9_" * 400 + "x" * 10**6,
+        "12:" * 10**6,
+        "0x" * 10**6,
+        "x9" * 10**6,
+        "_" * 2_000_000,
+    ],
     ids=lambda text: text[:5],
-)  # fmt: skip
+)
 def test_the_time_is_linear(text: str) -> None:
     started = time.perf_counter()
     for check in (check_toml_keys, check_numbers):

@@ -20,7 +20,11 @@ ACCURACY = (GUIDE / "accuracy.md").read_text(encoding="utf-8")
 ACCURACY = ACCURACY.split("## The calibrated model")[1].split("## Calibrating by your own runs")[0]
 NOT_COMPUTED = {
     # "within 10 %", degrees of parallelism, and the GPUs of a set of runs
-    "10", "2", "4", "8", "512",
+    "10",
+    "2",
+    "4",
+    "8",
+    "512",
 }
 
 

@@ -21,17 +21,39 @@ PINS = ("serve", "test", "lint", "measure")
 """Lists of pinned versions in `.ci`, each of which includes the one before it."""
 
 DEPENDENCIES = {
-    "streamlit", "plotly", "pandas", "numpy", "duckdb", "pydantic", "pyarrow", "typer", "scipy", "pyyaml",
-    "tree-sitter", "tree-sitter-bash", "xlsxwriter",
-}  # fmt: skip
+    "streamlit",
+    "plotly",
+    "pandas",
+    "numpy",
+    "duckdb",
+    "pydantic",
+    "pyarrow",
+    "typer",
+    "scipy",
+    "pyyaml",
+    "tree-sitter",
+    "tree-sitter-bash",
+    "xlsxwriter",
+}
 MODULES = {"pyyaml": "yaml", "tree-sitter": "tree_sitter", "tree-sitter-bash": "tree_sitter_bash"}
 """What is imported where it is not called as the package is."""
 OPTIONAL = {"engine/measure/": "measure", "engine/codesign/": "cluster", "engine/cli/mcp_server.py": "mcp"}
 """Extras by the places that may import what they bring."""
 TOP_LEVEL = {
-    "pyproject.toml", "app.py", "dashboard", "engine", "hardware", "models", "tests", "static",
-    "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
-}  # fmt: skip
+    "pyproject.toml",
+    "app.py",
+    "dashboard",
+    "engine",
+    "hardware",
+    "models",
+    "tests",
+    "static",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+}
 
 
 @cache
@@ -94,10 +116,16 @@ def test_no_file_tells_where_it_was_made():
     # Put together here, so that this file does not contain them.
     forbidden = re.compile(
         r"|".join(
-            [r"(?<![\w./])/" + r"(?:home|root|Users|work|workspace|mnt)/\w", "--index" + "-url", "--find" + "-links",
-             "//pypi" + r"\.", r"files\.python" + "hosted", r"\.\./" + "shared"]
+            [
+                r"(?<![\w./])/" + r"(?:home|root|Users|work|workspace|mnt)/\w",
+                "--index" + "-url",
+                "--find" + "-links",
+                "//pypi" + r"\.",
+                r"files\.python" + "hosted",
+                r"\.\./" + "shared",
+            ]
         )
-    )  # fmt: skip
+    )
     found = []
     for path in tracked():
         if path.suffix in (".woff2", ".parquet", ".png", ".gz", ".zip"):
@@ -147,8 +175,9 @@ def test_every_dependency_is_pinned_with_hashes():
     wanted = {
         "serve": [*PROJECT["project"]["dependencies"], *PROJECT["build-system"]["requires"]],
         "test": [*extras["test"], *extras["mcp"], *extras["cluster"]],
-        "lint": extras["lint"], "measure": [],
-    }  # fmt: skip
+        "lint": extras["lint"],
+        "measure": [],
+    }
     there: set[str] = set()
     for name in PINS:
         there |= {_name(pin) for pin in lists[name]}

@@ -36,10 +36,16 @@ MEMORY: Final[tuple[Kind, ...]] = tuple(
 """The parts of a serving processor's memory: kept keys and values look like what training keeps."""
 
 _STEP: Final[Mapping[str, str | None]] = {
-    "step_linear": "forward", "step_attention": "forward", "step_elementwise": "forward", "step_tensor": "tensor",
-    "step_experts": "expert", "step_ends": "forward", "step_launch": "forward", "step_pipeline": "pipeline",
+    "step_linear": "forward",
+    "step_attention": "forward",
+    "step_elementwise": "forward",
+    "step_tensor": "tensor",
+    "step_experts": "expert",
+    "step_ends": "forward",
+    "step_launch": "forward",
+    "step_pipeline": "pipeline",
     "step_host": "overhead",
-}  # fmt: skip
+}
 """Part of a decode step -> the kind of time whose colour it has: the model's own work, communication, the host."""
 
 
@@ -68,8 +74,10 @@ def serving_frontier(
     figure = base(colours, HEIGHT)
     selected = None if chosen is None else int(chosen["id"])
     aside = chosen if chosen is not None and selected not in set(curves["id"]) else None
-    every = {column.name: [*map(float, curves[column.name]), *([] if aside is None else [float(aside[column.name])])]
-             for column in (_USER, _PROCESSOR)}  # fmt: skip
+    every = {
+        column.name: [*map(float, curves[column.name]), *([] if aside is None else [float(aside[column.name])])]
+        for column in (_USER, _PROCESSOR)
+    }
     x_scale, y_scale = (scale_for(column, every[column.name]) for column in (_USER, _PROCESSOR))
     degrees = sorted(int(value) for value in curves["tensor_par"].unique())
     lines: dict[int, list[tuple[float, float]]] = {}
@@ -82,37 +90,53 @@ def serving_frontier(
         figure.add_trace(
             trace(
                 "scatter",
-                x=x.tolist(), y=y.tolist(), mode="lines+markers", line={"color": tone, "width": 1.4},
+                x=x.tolist(),
+                y=y.tolist(),
+                mode="lines+markers",
+                line={"color": tone, "width": 1.4},
                 marker={
-                    "size": [14 if r else 9 if b else 4 for r, b in zip(ring, best, strict=True)], "color": tone,
+                    "size": [14 if r else 9 if b else 4 for r, b in zip(ring, best, strict=True)],
+                    "color": tone,
                     "opacity": 1,
-                    "line": {"width": [2.5 if r else 1 for r in ring],
-                             "color": [colours.text if r else colours.background for r in ring]},
+                    "line": {
+                        "width": [2.5 if r else 1 for r in ring],
+                        "color": [colours.text if r else colours.background for r in ring],
+                    },
                 },
-                customdata=[[int(value)] for value in part["id"]], hovertext=_deployment_hover_texts(part),
-                hovertemplate="%{hovertext}<extra></extra>", name=f"TP {degree}",
+                customdata=[[int(value)] for value in part["id"]],
+                hovertext=_deployment_hover_texts(part),
+                hovertemplate="%{hovertext}<extra></extra>",
+                name=f"TP {degree}",
             )
-        )  # fmt: skip
+        )
         lines[degree] = [(math.log10(a), math.log10(b)) for a, b in zip(x, y, strict=True)]
     if aside is not None:
         figure.add_trace(
             trace(
                 "scatter",
-                x=[float(aside[_USER.name]) / x_scale.factor], y=[float(aside[_PROCESSOR.name]) / y_scale.factor],
-                mode="markers", customdata=[[selected]], hovertext=_deployment_hover_texts(pd.DataFrame([dict(aside)])),
-                hovertemplate="%{hovertext}<extra></extra>", name="chosen",
+                x=[float(aside[_USER.name]) / x_scale.factor],
+                y=[float(aside[_PROCESSOR.name]) / y_scale.factor],
+                mode="markers",
+                customdata=[[selected]],
+                hovertext=_deployment_hover_texts(pd.DataFrame([dict(aside)])),
+                hovertemplate="%{hovertext}<extra></extra>",
+                name="chosen",
                 marker={"size": 14, "color": colours.background, "line": {"width": 2.5, "color": colours.text}},
             )
-        )  # fmt: skip
+        )
     ranges: list[tuple[float, float]] = []
     for update, column, scale in ((figure.update_xaxes, _USER, x_scale), (figure.update_yaxes, _PROCESSOR, y_scale)):
         low, high = (math.log10(edge / scale.factor) for edge in (min(every[column.name]), max(every[column.name])))
         air = 0.05 * (high - low) or 0.1
         ranges.append((low - air, high + 2 * air))
         update(
-            title=scale.title(f"{column.label}, modelled"), showgrid=True, fixedrange=False, type="log",
-            range=ranges[-1], **log_ticks(10 ** ranges[-1][0], 10 ** ranges[-1][1]),
-        )  # fmt: skip
+            title=scale.title(f"{column.label}, modelled"),
+            showgrid=True,
+            fixedrange=False,
+            type="log",
+            range=ranges[-1],
+            **log_ticks(10 ** ranges[-1][0], 10 ** ranges[-1][1]),
+        )
     for degree, spot in _curve_name_places(lines, ranges, narrow).items():
         note(figure, f"TP {degree}", colours, colour=colours.text, **annotation(spot))
     return Chart(figure, _summarize_curves(curves))
@@ -137,14 +161,19 @@ def _curve_name_places(
         found[degree] = room.put(
             f"TP {degree}",
             [
-                Place(x, y, "left", xshift=7.0), Place(x, y, yanchor="top", yshift=-7.0),
-                Place(x, y, "right", xshift=-8.0), Place(x, y, "left", "top", 5.0, -4.0),
-                Place(x, y, "right", "top", -5.0, -4.0), Place(x, y, "left", "bottom", 5.0, 4.0),
-                Place(start, top, "right", xshift=-8.0), Place(start, top, "right", "bottom", -2.0, 4.0),
+                Place(x, y, "left", xshift=7.0),
+                Place(x, y, yanchor="top", yshift=-7.0),
+                Place(x, y, "right", xshift=-8.0),
+                Place(x, y, "left", "top", 5.0, -4.0),
+                Place(x, y, "right", "top", -5.0, -4.0),
+                Place(x, y, "left", "bottom", 5.0, 4.0),
+                Place(start, top, "right", xshift=-8.0),
+                Place(start, top, "right", "bottom", -2.0, 4.0),
                 Place(start, top, "right", "top", -2.0, -4.0),
-                Place(x, y, "left", xshift=24.0), Place(x, y, "right", xshift=-24.0),
+                Place(x, y, "left", xshift=24.0),
+                Place(x, y, "right", xshift=-24.0),
             ],
-        )  # fmt: skip
+        )
     return found
 
 
@@ -177,18 +206,26 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
         figure.add_trace(
             trace(
                 "bar",
-                x=(sizes / scale.factor).tolist(), y=places, orientation="h", width=0.62, name=kind.name,
+                x=(sizes / scale.factor).tolist(),
+                y=places,
+                orientation="h",
+                width=0.62,
+                name=kind.name,
                 marker={"color": kind.colour(colours), "line": {"color": colours.background, "width": 1}},
-                text=[scale.number(size) if size > 0.07 * reach else "" for size in sizes], textposition="inside",
-                insidetextanchor="middle", textangle=0, constraintext="none",
+                text=[scale.number(size) if size > 0.07 * reach else "" for size in sizes],
+                textposition="inside",
+                insidetextanchor="middle",
+                textangle=0,
+                constraintext="none",
                 insidetextfont={"color": kind.label(colours), "size": 11},
                 hovertext=[
                     f"<b>{label}</b><br>{kind.name} {gibibytes(size)}"
                     for label, size in zip(rows["label"], sizes, strict=True)
                 ],
-                hovertemplate="%{hovertext}<extra></extra>", customdata=[[int(value)] for value in rows["id"]],
+                hovertemplate="%{hovertext}<extra></extra>",
+                customdata=[[int(value)] for value in rows["id"]],
             )
-        )  # fmt: skip
+        )
     notes = []
     for place, total in zip(places, rows["memory_total"], strict=True):
         tone = colours.worse if total > capacity else colours.text
@@ -197,18 +234,41 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
         told = f"<b>{gibibytes(total)}</b> · {percent(total / capacity, decimals)}"
         notes.append(noted(told, colours, x=1, xref="paper", xanchor="right", xshift=112, y=place, colour=tone))
     edge = capacity / scale.factor
-    figure.add_shape(type="line", x0=edge, x1=edge, y0=-0.5, y1=len(rows) - 0.5, layer="above",
-                     line={"color": colours.worse, "width": 2})  # fmt: skip
-    notes.append(noted(f"HBM {gibibytes(capacity)}", colours, x=edge, y=len(rows) - 0.5, yanchor="bottom", yshift=1,
-                       xanchor="right", colour=colours.worse))  # fmt: skip
-    figure.update_layout(barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"t": 24, "r": 116},
-                         annotations=notes)  # fmt: skip
+    figure.add_shape(
+        type="line",
+        x0=edge,
+        x1=edge,
+        y0=-0.5,
+        y1=len(rows) - 0.5,
+        layer="above",
+        line={"color": colours.worse, "width": 2},
+    )
+    notes.append(
+        noted(
+            f"HBM {gibibytes(capacity)}",
+            colours,
+            x=edge,
+            y=len(rows) - 0.5,
+            yanchor="bottom",
+            yshift=1,
+            xanchor="right",
+            colour=colours.worse,
+        )
+    )
+    figure.update_layout(
+        barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"t": 24, "r": 116}, annotations=notes
+    )
     figure.update_xaxes(range=[0, reach / scale.factor], ticksuffix=scale.suffix, nticks=6, tickformat=",~g")
-    figure.update_yaxes(range=[-0.5, len(rows) - 0.5], tickvals=places, ticktext=rows["label"].tolist(),
-                        tickfont={"size": 12, "color": colours.text})  # fmt: skip
+    figure.update_yaxes(
+        range=[-0.5, len(rows) - 0.5],
+        tickvals=places,
+        ticktext=rows["label"].tolist(),
+        tickfont={"size": 12, "color": colours.text},
+    )
     over = int((rows["memory_total"] > capacity).sum())
-    return Chart(figure, f"Memory of {len(rows)} deployments; {over} need more than the {gibibytes(capacity)} of HBM.",
-                 rows=True)  # fmt: skip
+    return Chart(
+        figure, f"Memory of {len(rows)} deployments; {over} need more than the {gibibytes(capacity)} of HBM.", rows=True
+    )
 
 
 def decode_step(row: Mapping[Any, Any], mode: str = "light", narrow: bool = False) -> Chart:
@@ -242,20 +302,32 @@ def _draw_time_parts(
     figure.add_trace(
         trace(
             "bar",
-            x=[seconds for _, seconds, _, _ in bars], y=list(range(len(bars))), orientation="h", width=0.62,
+            x=[seconds for _, seconds, _, _ in bars],
+            y=list(range(len(bars))),
+            orientation="h",
+            width=0.62,
             marker={"color": [_kind_colour(kind, colours) for _, _, kind, _ in bars]},
-            hovertext=[told for _, _, _, told in bars], hovertemplate="%{hovertext}<extra></extra>",
+            hovertext=[told for _, _, _, told in bars],
+            hovertemplate="%{hovertext}<extra></extra>",
         )
-    )  # fmt: skip
+    )
     labels = [
-        noted(f"{format_value(time, seconds)} · {percent(seconds / total)}", colours, x=seconds, y=position,
-              xanchor="left", xshift=4, colour=colours.text)
+        noted(
+            f"{format_value(time, seconds)} · {percent(seconds / total)}",
+            colours,
+            x=seconds,
+            y=position,
+            xanchor="left",
+            xshift=4,
+            colour=colours.text,
+        )
         for position, (_, seconds, _, _) in enumerate(bars)
-    ]  # fmt: skip
+    ]
     figure.update_layout(annotations=labels)
     figure.update_xaxes(range=[0, (2.3 if narrow else 1.5) * max(seconds for _, seconds, _, _ in bars)], visible=False)
-    figure.update_yaxes(tickvals=list(range(len(bars))), ticktext=[name for name, _, _, _ in bars],
-                        autorange="reversed")  # fmt: skip
+    figure.update_yaxes(
+        tickvals=list(range(len(bars))), ticktext=[name for name, _, _, _ in bars], autorange="reversed"
+    )
     largest = max(bars, key=lambda bar: bar[1])
     share = percent(largest[1] / total, 0)
     return Chart(figure, f"{what} takes {format_value(time, total)}, modelled; {share} of it: {largest[0]}.")

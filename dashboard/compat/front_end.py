@@ -17,9 +17,18 @@ from typing import Final
 import streamlit
 
 __all__ = [
-    "DATA_GRID", "DRAWN", "FOLDER", "IN_USE", "LINE", "MAIN", "SCRIPT", "first_parts", "marked_in_navigation", "rows",
+    "DATA_GRID",
+    "DRAWN",
+    "FOLDER",
+    "IN_USE",
+    "LINE",
+    "MAIN",
+    "SCRIPT",
+    "first_parts",
+    "marked_in_navigation",
+    "rows",
     "styles",
-]  # fmt: skip
+]
 
 FOLDER: Final = Path(streamlit.__file__).parent / "static"
 """Where the front end is installed."""
@@ -37,11 +46,28 @@ _FIRST: Final = ("BidiComponent", "Button", "ButtonGroup", "Html", "PageLink")
 """Parts of the front end that every page is made of, and that it reads only when a page has them."""
 
 IN_USE: Final = (
-    "stAppViewContainer", "stCaptionContainer", "stColumn", "stDataFrame", "stElementContainer",
-    "stExpandSidebarButton", "stHorizontalBlock", "stLayoutWrapper", "stMain", "stMainBlockContainer", "stMarkdown",
-    "stPopover", "stPopoverBody", "stPopoverButton", "stSelectbox", "stSelectboxVirtualDropdown", "stTopNav",
-    "stTooltipContent", "stTopNavSection", "stVerticalBlock", "stWidgetLabel",
-)  # fmt: skip
+    "stAppViewContainer",
+    "stCaptionContainer",
+    "stColumn",
+    "stDataFrame",
+    "stElementContainer",
+    "stExpandSidebarButton",
+    "stHorizontalBlock",
+    "stLayoutWrapper",
+    "stMain",
+    "stMainBlockContainer",
+    "stMarkdown",
+    "stPopover",
+    "stPopoverBody",
+    "stPopoverButton",
+    "stSelectbox",
+    "stSelectboxVirtualDropdown",
+    "stTopNav",
+    "stTooltipContent",
+    "stTopNavSection",
+    "stVerticalBlock",
+    "stWidgetLabel",
+)
 """Names of elements (`data-testid`) that the dashboard's styles and scripts look for."""
 
 LINE: Final = 31

@@ -42,8 +42,12 @@ def _pack_arrays(part: Any) -> Any:
     so that a list of numbers or texts is left as it is.
     """
     if isinstance(part, Mapping):
-        return {name: _bytes_of(name, value) if isinstance(value, np.ndarray | pd.Series | pd.Index | pd.DataFrame)
-                else _pack_arrays(value) for name, value in part.items()}  # fmt: skip
+        return {
+            name: _bytes_of(name, value)
+            if isinstance(value, np.ndarray | pd.Series | pd.Index | pd.DataFrame)
+            else _pack_arrays(value)
+            for name, value in part.items()
+        }
     if isinstance(part, list | tuple) and part and isinstance(part[0], Mapping | list | tuple):
         return [_pack_arrays(each) for each in part]
     return part

@@ -24,14 +24,14 @@ from dashboard.words.studies import binding_sentences, refused_words
 from engine.codesign import QUANTITIES, BindingReport, Constraint, Quantity, Results, Study, breakdown
 from engine.codesign.answers import At, in_words
 
-__all__ = ["Question", "binding_table", "build", "titles_of", "with_errors"]
+__all__ = ["DesignReportQuestion", "binding_table", "build", "titles_of", "with_errors"]
 
 SHOWN: Final = 200
 """Rows of a table at most; the files of the page have all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DesignReportQuestion:
     """What is asked of the designs: what is best, against what, of which model or the mix, at which end of the prices;
     `names` are the choices that differ between designs, with what they are called.
 
@@ -55,10 +55,15 @@ class Question:
     def told(self, study: Study) -> dict[str, str]:
         """Returns the stretches in force in words, by what they are about."""
         return {
-            name: stretch_told(name, ends, self.names.get(name) or QUANTITIES[name].label,
-                               "" if name in self.names else QUANTITIES[name].unit, study)
+            name: stretch_told(
+                name,
+                ends,
+                self.names.get(name) or QUANTITIES[name].label,
+                "" if name in self.names else QUANTITIES[name].unit,
+                study,
+            )
             for name, ends in self.stretches.items()
-        }  # fmt: skip
+        }
 
     def designs(self, found: Results) -> pd.DataFrame:
         """Returns all designs; where there are constraints, with those that refuse each in a column `refused`."""
@@ -84,8 +89,9 @@ class Question:
         best = found.best(self.up.name, of=self.of, at=self.at)
         return found.designs(self.of, self.at).iloc[:0] if best is None else pd.DataFrame([best])
 
-    def picture(self, found: Results, designs: pd.DataFrame, front: pd.DataFrame, chosen: int | None,
-                mode: str) -> Chart:  # fmt: skip
+    def picture(
+        self, found: Results, designs: pd.DataFrame, front: pd.DataFrame, chosen: int | None, mode: str
+    ) -> Chart:
         """Draws the designs over what they cost; where only the best is asked for, over one of the choices.
 
         Args:
@@ -100,29 +106,40 @@ class Question:
         limits = _constraint_limits(found)
         if self.across is not None:
             words = design_words(designs, self.names, (self.up, self.across))
-            return designs_scatter(designs, front["design"].tolist(), self.across, self.up, words, chosen, mode,
-                                   self.stretches, limits)  # fmt: skip
+            return designs_scatter(
+                designs, front["design"].tolist(), self.across, self.up, words, chosen, mode, self.stretches, limits
+            )
         skipped = found.skipped(self.of, self.at)
         if self.stretches:
             skipped = skipped.assign(kept=keeps(found.study, skipped, self.stretches))
         words, bounds = (design_words(table, self.names, (self.up,)) for table in (designs, skipped))
         name = self.choice
-        return best_of_choice(designs.assign(words=words), skipped.assign(words=bounds),
-                              (name, self.names.get(name, name)), self.up, chosen, mode, self.stretches,
-                              limits)  # fmt: skip
+        return best_of_choice(
+            designs.assign(words=words),
+            skipped.assign(words=bounds),
+            (name, self.names.get(name, name)),
+            self.up,
+            chosen,
+            mode,
+            self.stretches,
+            limits,
+        )
 
     def parallel(self, found: Results, designs: pd.DataFrame, mode: str) -> Chart:
         """Draws all choices of every design, brushed where stretches are in force, and none that lies outside of one
         that is on no axis. Arguments as for `picture`."""
-        axes = {one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label
-                for one in (self.across, self.up) if one is not None}  # fmt: skip
+        axes = {
+            one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label
+            for one in (self.across, self.up)
+            if one is not None
+        }
         axes = {**self.names, **axes}
         beside = {name: ends for name, ends in self.stretches.items() if name not in axes}
         designs = designs[keeps(found.study, designs, beside)]
         return parallel_choices(designs, axes, self.up, mode, words_of(found.study), self.stretches)
 
 
-def build(found: Results, asked: Question, told: str, chosen: int | None, address: str = "") -> bytes:
+def build(found: Results, asked: DesignReportQuestion, told: str, chosen: int | None, address: str = "") -> bytes:
     """Returns the report of a study as a UTF-8 HTML document.
 
     Args:
@@ -137,17 +154,28 @@ def build(found: Results, asked: Question, told: str, chosen: int | None, addres
     front = asked.front(found)
     against = asked.names.get(asked.choice, "") if across is None else across.label.lower()
     title = "Front" if across is not None else "The best design"
-    sections, data = drawn([
-        Figure("front", title, f"{up.label.lower()} against {against}",
-               lambda mode: asked.picture(found, designs, front, chosen, mode)),
-        Figure("choices", "All choices", "every allowed design as a line",
-               lambda mode: asked.parallel(found, designs, mode)),
-    ])  # fmt: skip
+    sections, data = drawn(
+        [
+            Figure(
+                "front",
+                title,
+                f"{up.label.lower()} against {against}",
+                lambda mode: asked.picture(found, designs, front, chosen, mode),
+            ),
+            Figure(
+                "choices",
+                "All choices",
+                "every allowed design as a line",
+                lambda mode: asked.parallel(found, designs, mode),
+            ),
+        ]
+    )
     name = study.document.name or "Study"
     counts = [
         ("points", f"{len(found.rows):,} of {study.points:,}"),
-        ("designs that run", f"{int((designs['status'] == 'ok').sum()):,}"), ("on the front", f"{len(front):,}"),
-    ]  # fmt: skip
+        ("designs that run", f"{int((designs['status'] == 'ok').sum()):,}"),
+        ("on the front", f"{len(front):,}"),
+    ]
     binding = asked.binding(found)
     if binding is not None:
         counts.append(("allowed", f"{binding.allowed:,} of {binding.running:,}; {refused_words(found, binding)}"))
@@ -166,7 +194,7 @@ def build(found: Results, asked: Question, told: str, chosen: int | None, addres
     return page(name, body, data).encode("utf-8", "replace")
 
 
-def titles_of(asked: Question) -> dict[str, str]:
+def titles_of(asked: DesignReportQuestion) -> dict[str, str]:
     """Returns what columns of what is asked are called.
 
     Args:
@@ -175,12 +203,14 @@ def titles_of(asked: Question) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in (asked.up, asked.across):
         if one is not None:
-            found |= {one.name: f"{one.label} [{one.unit}]" if one.unit else one.label,
-                      f"{one.name} may be off": f"{one.label} may be off"}  # fmt: skip
+            found |= {
+                one.name: f"{one.label} [{one.unit}]" if one.unit else one.label,
+                f"{one.name} may be off": f"{one.label} may be off",
+            }
     return found
 
 
-def with_errors(found: Results, table: pd.DataFrame, asked: Question) -> pd.DataFrame:
+def with_errors(found: Results, table: pd.DataFrame, asked: DesignReportQuestion) -> pd.DataFrame:
     """Returns a table of designs with how far their figures may be off behind them, where anything is known of that.
 
     Args:
@@ -197,7 +227,7 @@ def with_errors(found: Results, table: pd.DataFrame, asked: Question) -> pd.Data
     return table.assign(**more)
 
 
-def _budget_section(found: Results, asked: Question, columns: Sequence[str]) -> str:
+def _budget_section(found: Results, asked: DesignReportQuestion, columns: Sequence[str]) -> str:
     if asked.across is None or asked.across.better != "lower" or asked.up.better != "higher":
         return ""
     steps = found.best_per_budget(budget=asked.across.name, objective=asked.up.name, of=asked.of, at=asked.at)
@@ -205,7 +235,7 @@ def _budget_section(found: Results, asked: Question, columns: Sequence[str]) -> 
     return f"<h2>Best design per budget</h2>{_table_markup(with_errors(found, steps, asked), asked)}"
 
 
-def _constraint_section(found: Results, asked: Question) -> str:
+def _constraint_section(found: Results, asked: DesignReportQuestion) -> str:
     report = asked.binding(found)
     if report is None:
         return ""
@@ -221,28 +251,29 @@ def binding_table(report: BindingReport, up: Quantity) -> pd.DataFrame:
         up: the quantity that is to be best.
     """
     table = report.table
-    return pd.DataFrame({
-        "Constraint": table["constraint"],
-        "Slack of the best": table["slack"],
-        "Slack [%]": 100 * table["slack_share"],
-        "Refuses": table["refuses"],
-        "Refuses alone": table["refuses_alone"],
-        f"Best without it [{up.unit}]" if up.unit else "Best without it": table["without"],
-        "Gain without it [%]": 100 * table["gain"],
-        "Binds alone": table["binds"],
-        "Best design without it": table["design"],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "Constraint": table["constraint"],
+            "Slack of the best": table["slack"],
+            "Slack [%]": 100 * table["slack_share"],
+            "Refuses": table["refuses"],
+            "Refuses alone": table["refuses_alone"],
+            f"Best without it [{up.unit}]" if up.unit else "Best without it": table["without"],
+            "Gain without it [%]": 100 * table["gain"],
+            "Binds alone": table["binds"],
+            "Best design without it": table["design"],
+        }
+    )
 
 
 def _constraint_limits(found: Results) -> list[Limit]:
     """The bounds of the study's constraints, each in words."""
     return [
-        Limit(each.quantity, value, in_words(Constraint(quantity=each.quantity, **{side: value})),
-              side == "at_most")
+        Limit(each.quantity, value, in_words(Constraint(quantity=each.quantity, **{side: value})), side == "at_most")
         for each in found.study.document.constraints
         for side, value in (("at_least", each.at_least), ("at_most", each.at_most))
         if value is not None
-    ]  # fmt: skip
+    ]
 
 
 def _cost_section(found: Results, chosen: int | None) -> str:
@@ -258,7 +289,7 @@ def _cost_section(found: Results, chosen: int | None) -> str:
     return f"{items}<h2>Unit prices</h2><pre>{escape(json.dumps(said, indent=1))}</pre>{sources}"
 
 
-def _assumption_section(found: Results, asked: Question) -> str:
+def _assumption_section(found: Results, asked: DesignReportQuestion) -> str:
     study = found.study
     physics = dict.fromkeys(study.scenario(0, system, 0, 0, 0).physics for system in range(len(study.systems)))
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -266,16 +297,22 @@ def _assumption_section(found: Results, asked: Question) -> str:
         f"Each point is one proven optimum over its whole space of executions. Cost model {', '.join(physics)}.",
         f"Prices at their {asked.at} value; "
         + " ".join(f"{one.label}: {one.description}" for one in (asked.up, asked.across) if one is not None),
-        *(["Designs that bounds prove to lose were not searched; no answer here misses one of them."]
-          if study.document.prune else []),
-        *([] if found.complete else
-          [f"Answers are about the {counted(len(found.rows), 'point')} of {study.points:,} that were there."]),
+        *(
+            ["Designs that bounds prove to lose were not searched; no answer here misses one of them."]
+            if study.document.prune
+            else []
+        ),
+        *(
+            []
+            if found.complete
+            else [f"Answers are about the {counted(len(found.rows), 'point')} of {study.points:,} that were there."]
+        ),
         f"Shardscape {version()}, report of {made}; study {study.key}.",
-    ]  # fmt: skip
+    ]
     return "".join(f"<li>{escape(line)}</li>" for line in lines)
 
 
-def _table_markup(frame: pd.DataFrame, asked: Question | None) -> str:
+def _table_markup(frame: pd.DataFrame, asked: DesignReportQuestion | None) -> str:
     titles = {"design": "Design", "budget": "Budget"}
     if asked is not None:
         titles |= asked.names

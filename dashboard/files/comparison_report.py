@@ -39,8 +39,10 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
     """
     sides = sides_of(LETTERS[: len(explorations)], explorations)
     first = sides[0].scenario
-    words = {side.letter: told(Member(side.letter, "", side.scenario, comparison.changes.get(side.letter, {})), first)
-             for side in sides}  # fmt: skip
+    words = {
+        side.letter: told(Member(side.letter, "", side.scenario, comparison.changes.get(side.letter, {})), first)
+        for side in sides
+    }
     names = {letter: name for letter, (name, _) in words.items()}
     metric = {side.letter: metrics(side.scenario)["sample_rate"] for side in sides}
     tables = {side.letter: cells_of(side.exploration, metric[side.letter]) for side in sides}
@@ -51,22 +53,36 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
     figures = []
     if known:
         kinds = {kind.key for side, _ in known for kind in kinds_of(MEMORY_KINDS, side.scenario.cost_model)}
-        sizes = [(side.scenario.system.mem1.capacity_gib * GIB, side.scenario.system.mem2.capacity_gib * GIB)
-                 for side, _ in known]  # fmt: skip
+        sizes = [
+            (side.scenario.system.mem1.capacity_gib * GIB, side.scenario.system.mem2.capacity_gib * GIB)
+            for side, _ in known
+        ]
         figures += [
-            Figure("time", "Where the time goes", "a step of each best execution, on equal axes",
-                   lambda mode: aligned_steps([best for _, best in known], [side.letter for side, _ in known], mode)),
-            Figure("memory", "Where the memory goes", "of each best execution, per GPU at its peak, on equal axes",
-                   lambda mode: aligned_memory([(side.letter, best) for side, best in known], sizes, mode),
-                   legend(kind for kind in MEMORY_KINDS if kind.key in kinds)),
-        ]  # fmt: skip
+            Figure(
+                "time",
+                "Where the time goes",
+                "a step of each best execution, on equal axes",
+                lambda mode: aligned_steps([best for _, best in known], [side.letter for side, _ in known], mode),
+            ),
+            Figure(
+                "memory",
+                "Where the memory goes",
+                "of each best execution, per GPU at its peak, on equal axes",
+                lambda mode: aligned_memory([(side.letter, best) for side, best in known], sizes, mode),
+                legend(kind for kind in MEMORY_KINDS if kind.key in kinds),
+            ),
+        ]
     for side in sides:
         column = metric[side.letter].column
-        figures.append(Figure(
-            f"map-{side.letter}", f"{side.letter}: the whole space", "best throughput of every pair of degrees",
-            partial(_draw_map, tables[side.letter], column, axes, among),
-            map_legend(side.scenario.num_procs, scale_for(column, among).unit, runs=side.best is not None),
-        ))  # fmt: skip
+        figures.append(
+            Figure(
+                f"map-{side.letter}",
+                f"{side.letter}: the whole space",
+                "best throughput of every pair of degrees",
+                partial(_draw_map, tables[side.letter], column, axes, among),
+                map_legend(side.scenario.num_procs, scale_for(column, among).unit, runs=side.best is not None),
+            )
+        )
     sections, data = drawn(figures)
     heads = "".join(
         f"<section><h2>{side.letter}: {escape(names[side.letter])}</h2>"

@@ -23,8 +23,13 @@ from engine.economics import derived_of
 __all__ = ["Side", "best_table", "differing", "file", "sides_of"]
 
 _STATISTICS: Final = (
-    "sample_rate", "total_time", "total_efficiency", "bubble_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
-)  # fmt: skip
+    "sample_rate",
+    "total_time",
+    "total_efficiency",
+    "bubble_time",
+    "proc_mem_tier1_cap_req",
+    "proc_mem_tier2_cap_req",
+)
 
 _RATES: Final = (*BESIDE_RATE, "tokens_per_usd")
 """What follows from the throughput and is told beside it."""
@@ -58,16 +63,23 @@ def best_table(sides: Sequence[Side]) -> pd.DataFrame:
     known = [side.best for side in sides if side.best is not None]
     rows = [[column_of(name).label, *(_best_value(side, name) for side in sides)] for name in _STATISTICS]
     rows[1:1] = [
-        [by_name(name).label, *(ABSENT if side.best is None
-                                else told(side.scenario, name, float(side.best["sample_rate"])) for side in sides)]
+        [
+            by_name(name).label,
+            *(
+                ABSENT if side.best is None else told(side.scenario, name, float(side.best["sample_rate"]))
+                for side in sides
+            ),
+        ]
         for name in _RATES
-    ]  # fmt: skip
+    ]
     rows.append(["Executions that run", *(count(side.exploration.feasible) for side in sides)])
     for column in ALL_FIELDS:
         if any(column.name not in best for best in known):
             continue  # not every cost model knows it
-        values = [ABSENT if side.best is None else field_in_words(side.best, column.name, side.scenario.system)
-                  for side in sides]  # fmt: skip
+        values = [
+            ABSENT if side.best is None else field_in_words(side.best, column.name, side.scenario.system)
+            for side in sides
+        ]
         if len({value for side, value in zip(sides, values, strict=True) if side.best is not None}) > 1:
             rows.append([column.label, *values])
     return pd.DataFrame(rows, columns=["", *(side.letter for side in sides)])
@@ -83,31 +95,45 @@ def file(sides: Sequence[Side], metric: Metric) -> bytes:
 
     metric: what the cells are told by.
     """
-    names = {side.letter: [c.name for c in (*fields_of(side.scenario.cost_model),
-                                            *headline_of(side.scenario.cost_model))] for side in sides}  # fmt: skip
+    names = {
+        side.letter: [c.name for c in (*fields_of(side.scenario.cost_model), *headline_of(side.scenario.cost_model))]
+        for side in sides
+    }
     every = list(dict.fromkeys(name for of_side in names.values() for name in of_side))
     account = {
         "format": "shardscape-compared-tables/1",
         "software": f"shardscape {exports.version()}",
-        "scenarios": {side.letter: {"title": name_of(side.scenario), **exports.of_scenario(side.scenario)}
-                      for side in sides},
+        "scenarios": {
+            side.letter: {"title": name_of(side.scenario), **exports.of_scenario(side.scenario)} for side in sides
+        },
         "files": {
             "differences.csv": "Fields in which the scenarios differ, in words.",
             "best.csv": "The best execution of each scenario; of those that tie, the simplest.",
             "cells.csv": f"The best of every cell by {metric.column.label.lower()}, and what nothing-fits cells lack.",
         },
         "columns": [exports.described(column) for column in (*(by_name(name) for name in every), *DERIVED)],
-    }  # fmt: skip
-    best = [{"scenario": side.letter,
-             **{exports.heading(by_name(name)): side.best[name] for name in names[side.letter]},
-             **{exports.heading(one.column): one.of(np.array(float(side.best["sample_rate"]))).item()
-                for one in derived_of(side.scenario).values()}}
-            for side in sides if side.best is not None]  # fmt: skip
+    }
+    best = [
+        {
+            "scenario": side.letter,
+            **{exports.heading(by_name(name)): side.best[name] for name in names[side.letter]},
+            **{
+                exports.heading(one.column): one.of(np.array(float(side.best["sample_rate"]))).item()
+                for one in derived_of(side.scenario).values()
+            },
+        }
+        for side in sides
+        if side.best is not None
+    ]
     headings = ["scenario", *(exports.heading(by_name(name)) for name in (*every, *(one.name for one in DERIVED)))]
-    return exports.archive(account, {
-        "differences": differing(sides), "best": pd.DataFrame(best, columns=headings),
-        "cells": pd.concat([_best_cells(side, metric) for side in sides], ignore_index=True),
-    })  # fmt: skip
+    return exports.archive(
+        account,
+        {
+            "differences": differing(sides),
+            "best": pd.DataFrame(best, columns=headings),
+            "cells": pd.concat([_best_cells(side, metric) for side in sides], ignore_index=True),
+        },
+    )
 
 
 def _best_cells(side: Side, metric: Metric) -> pd.DataFrame:

@@ -91,9 +91,15 @@ def button(
             st.html(f'<a class="ss-download" href="download/{offer(given, content)}" download>{words}</a>')
         return
     st.download_button(
-        label, cast("Any", lambda: _complete_file(given)), given.name, given.mime, key=key, on_click="ignore",
-        disabled=disabled, **more,
-    )  # fmt: skip
+        label,
+        cast("Any", lambda: _complete_file(given)),
+        given.name,
+        given.mime,
+        key=key,
+        on_click="ignore",
+        disabled=disabled,
+        **more,
+    )
 
 
 def offer(given: Offer, content: str) -> str:

@@ -31,12 +31,25 @@ from dashboard.queries.accuracy import label_of
 from engine import Exploration, Scenario
 from engine.columns import DERIVED, Column, by_name, stored_of
 from engine.economics import derived_columns
-from engine.store import Condition
+from engine.store import StoreCondition
 
 __all__ = [
-    "FORMATS", "MOST_ROWS", "Format", "about", "archive", "described", "file_name", "heading", "is_large", "json_rows",
-    "of_frame", "of_rows", "of_scenario", "too_many", "version",
-]  # fmt: skip
+    "FORMATS",
+    "MOST_ROWS",
+    "Format",
+    "about",
+    "archive",
+    "described",
+    "file_name",
+    "heading",
+    "is_large",
+    "json_rows",
+    "of_frame",
+    "of_rows",
+    "of_scenario",
+    "too_many",
+    "version",
+]
 
 _BATCH: Final = 32_768
 _WIDEST: Final = {
@@ -64,10 +77,13 @@ FORMATS: Final[dict[str, Format]] = {
     "parquet": Format("Parquet", "application/vnd.apache.parquet", ".parquet", "scenario in the metadata"),
     "json": Format("JSON", "application/gzip", ".json.gz", "packed with gzip; scenario first"),
     "excel": Format(
-        "Excel", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".xlsx",
-        "scenario on the second sheet", MOST_ROWS,
+        "Excel",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        ".xlsx",
+        "scenario on the second sheet",
+        MOST_ROWS,
     ),
-}  # fmt: skip
+}
 
 
 class Described(Protocol):
@@ -143,8 +159,12 @@ def _describe_calibration(scenario: Scenario) -> dict[str, Any] | None:
     if scenario.calibration_name is None:
         return None
     used = scenario.used_calibration
-    return {"name": used.name, "date": used.date, "fitted_on": used.fitted_on,
-            "errors": [error.model_dump() for error in used.errors if error.held_out]}  # fmt: skip
+    return {
+        "name": used.name,
+        "date": used.date,
+        "fitted_on": used.fitted_on,
+        "errors": [error.model_dump() for error in used.errors if error.held_out],
+    }
 
 
 def of_frame(exploration: Exploration, frame: pd.DataFrame, kind: str, selection: str) -> Callable[[], bytes]:
@@ -165,7 +185,7 @@ def of_rows(
     kind: str,
     *,
     names: Sequence[str],
-    where: Sequence[Condition] = (),
+    where: Sequence[StoreCondition] = (),
     order_by: Sequence[tuple[str, Any]] = (),
     selection: Sequence[str] = (),
     tell: Callable[[float], None] | None = None,
@@ -207,7 +227,7 @@ def _report_progress(
 
 
 def _rows(
-    exploration: Exploration, names: Sequence[str], where: Sequence[Condition], order_by: Sequence[tuple[str, Any]]
+    exploration: Exploration, names: Sequence[str], where: Sequence[StoreCondition], order_by: Sequence[tuple[str, Any]]
 ) -> Generator[pa.Table, None, None]:
     """The rows batch by batch. They wait in a file, so that whoever takes them slowly holds up no query."""
     known = {column.name for column in stored_of(exploration.scenario.cost_model)}
@@ -235,9 +255,14 @@ def _rows(
 
 
 def _write_tables(
-    target: IO[bytes], kind: str, tables: Iterator[pa.Table], names: list[str], account: dict[str, Any], *,
+    target: IO[bytes],
+    kind: str,
+    tables: Iterator[pa.Table],
+    names: list[str],
+    account: dict[str, Any],
+    *,
     large: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """large: whether the rows as text may need more than a plain zip archive can hold."""
     columns = [by_name(name) for name in names]
     tables = (_plain_types(table, columns) for table in tables)

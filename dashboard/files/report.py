@@ -245,9 +245,10 @@ def _basis_items(scenario: Scenario, best: Mapping[str, Any] | None) -> str:
     said += f"<li>The best: {escape(unknown)}</li>" if unknown else ""
     used = scenario.used_calibration
     errors = "; ".join(
-        f"{error.described}: {error.mean_absolute_percent:.1f} % mean, {error.rows:,} rows" for error in used.errors
+        f"{error.described}: {error.mean_absolute_percent:.1f} % mean, {error.rows:,} rows"
+        for error in used.errors
         if error.held_out
-    )  # fmt: skip
+    )
     rates = "; ".join(
         f"{rate.name} {100 * rate.share:.0f} % of its peak ({rate.provenance})"
         for rate in cost_model_of(scenario).sustained_rates(scenario.system, used)

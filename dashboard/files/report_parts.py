@@ -45,8 +45,12 @@ TOP: Final = 20
 FRONTIER: Final = ("proc_mem_tier1_cap_req", "sample_rate")
 _DEGREES: Final = ("id", "tensor_par", "pipeline_par", "data_par")
 _RESULTS: Final = (
-    "sample_rate", "total_time", "total_efficiency", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req",
-)  # fmt: skip
+    "sample_rate",
+    "total_time",
+    "total_efficiency",
+    "proc_mem_tier1_cap_req",
+    "proc_mem_tier2_cap_req",
+)
 _TOLD: Final = "selective_recompute"
 """A choice that another column of the table tells."""
 
@@ -65,9 +69,12 @@ class Figure(NamedTuple):
 def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Tile]:
     """Returns the headline figures of the best execution and of the space."""
     scenario = exploration.scenario
-    space = Tile("Feasible", count(exploration.feasible),
-                 f"{percent(exploration.feasible / exploration.total if exploration.total else 0)} of "
-                 f"{count(exploration.total)}")  # fmt: skip
+    space = Tile(
+        "Feasible",
+        count(exploration.feasible),
+        f"{percent(exploration.feasible / exploration.total if exploration.total else 0)} of "
+        f"{count(exploration.total)}",
+    )
     if best is None:
         return [Tile("Best throughput", "–", "nothing fits"), space]
     rate = float(best["sample_rate"])
@@ -80,7 +87,7 @@ def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[T
         Tile("1 T tokens take", days(days_for(scenario, rate)), "at this rate, no failures"),
         Tile("HBM per GPU", format_value("proc_mem_tier1_cap_req", memory), share_of(memory, capacity)),
         space,
-    ]  # fmt: skip
+    ]
     return accuracy.marked(tiles, scenario, best)
 
 
@@ -91,10 +98,14 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
     cells = explorations.cells_of(exploration, metric)
     unit = scale_for(metric.column, cells["value"]).unit
     found = [
-        Figure("map", "The whole space", "best throughput of every pair of degrees",
-               lambda mode: degree_map(cells, metric.column, mode),
-               map_legend(scenario.num_procs, unit, runs=best is not None))
-    ]  # fmt: skip
+        Figure(
+            "map",
+            "The whole space",
+            "best throughput of every pair of degrees",
+            lambda mode: degree_map(cells, metric.column, mode),
+            map_legend(scenario.num_procs, unit, runs=best is not None),
+        )
+    ]
     if best is not None:
         capacities = (scenario.system.mem1.capacity_gib * GIB, scenario.system.mem2.capacity_gib * GIB)
         # A report is built in a thread of the server, outside any session, where Streamlit's cache does not belong.
@@ -103,35 +114,64 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
         front = exploration.frontier(*FRONTIER)
         rows = exploration.evaluate_ids(front["id"].to_numpy())
         found += [
-            Figure("time", "Where the time goes", f"one step of {execution_name(best)}",
-                   lambda mode: waterfall(best, mode)),
-            Figure("memory", "Where the memory goes", "per GPU, peak",
-                   lambda mode: memory_bars([("", best)], capacities, mode),
-                   legend(kinds_of(MEMORY_KINDS, scenario.cost_model))),
-            Figure("choices", "What each choice costs", "best throughput with the choice fixed, everything else free",
-                   lambda mode: choices_chart(costs, metric.column, mode, networks=networks)),
-            Figure("frontier", "Throughput against memory", "the executions that no other beats in both",
-                   lambda mode: pareto(rows, *FRONTIER, mode)),
-        ]  # fmt: skip
+            Figure(
+                "time", "Where the time goes", f"one step of {execution_name(best)}", lambda mode: waterfall(best, mode)
+            ),
+            Figure(
+                "memory",
+                "Where the memory goes",
+                "per GPU, peak",
+                lambda mode: memory_bars([("", best)], capacities, mode),
+                legend(kinds_of(MEMORY_KINDS, scenario.cost_model)),
+            ),
+            Figure(
+                "choices",
+                "What each choice costs",
+                "best throughput with the choice fixed, everything else free",
+                lambda mode: choices_chart(costs, metric.column, mode, networks=networks),
+            ),
+            Figure(
+                "frontier",
+                "Throughput against memory",
+                "the executions that no other beats in both",
+                lambda mode: pareto(rows, *FRONTIER, mode),
+            ),
+        ]
     if exploration.feasible < exploration.total:
         missing = f"{count(exploration.total - exploration.feasible)} of {count(exploration.total)}"
-        found.append(Figure("reasons", "Why executions are infeasible", missing,
-                            lambda mode: reasons(exploration.infeasible_by_reason, mode)))  # fmt: skip
+        found.append(
+            Figure(
+                "reasons",
+                "Why executions are infeasible",
+                missing,
+                lambda mode: reasons(exploration.infeasible_by_reason, mode),
+            )
+        )
     if not cost_model_of(scenario).reads_efficiencies:
         return found
     system = scenario.system
-    compute = [(f"{kind} {choice_label('datatype', name)}", engine.gflops_efficiency)
-               for kind, engines in (("matrix", system.matrix), ("vector", system.vector))
-               for name, engine in engines.items() if name == scenario.datatype]  # fmt: skip
+    compute = [
+        (f"{kind} {choice_label('datatype', name)}", engine.gflops_efficiency)
+        for kind, engines in (("matrix", system.matrix), ("vector", system.vector))
+        for name, engine in engines.items()
+        if name == scenario.datatype
+    ]
     memory = [("HBM", system.mem1.mb_efficiency)]
     memory += [("host memory", system.mem2.mb_efficiency)] if system.mem2.capacity_gib else []
     found += [
-        Figure("compute", "How much of the peak operations reach",
-               f"{choice_label('datatype', scenario.datatype)}, by size in GFLOP",
-               lambda mode: efficiency_curve(compute, "GFLOP", mode)),
-        Figure("traffic", "How much of the bandwidth transfers reach", "by size in MB",
-               lambda mode: efficiency_curve(memory, "MB", mode)),
-    ]  # fmt: skip
+        Figure(
+            "compute",
+            "How much of the peak operations reach",
+            f"{choice_label('datatype', scenario.datatype)}, by size in GFLOP",
+            lambda mode: efficiency_curve(compute, "GFLOP", mode),
+        ),
+        Figure(
+            "traffic",
+            "How much of the bandwidth transfers reach",
+            "by size in MB",
+            lambda mode: efficiency_curve(memory, "MB", mode),
+        ),
+    ]
     return found
 
 
@@ -148,9 +188,10 @@ def top_table(exploration: Exploration) -> str:
     frame = frame.assign(activation_recompute=[recomputed(row, brief=True) for row in frame.to_dict("records")])
     cost_model = exploration.scenario.cost_model
     choices_made = [
-        column.name for column in fields_of(cost_model)
+        column.name
+        for column in fields_of(cost_model)
         if column.name not in (*_DEGREES, _TOLD, *named(cost_model).implied) and frame[column.name].nunique() > 1
-    ]  # fmt: skip
+    ]
     columns = [_column_cells(name, frame[name]) for name in (*_DEGREES, *choices_made, *_RESULTS)]
     heads = "".join(f'<th title="{escape(why)}">{escape(name)}</th>' for name, why, _ in columns)
     rows = "".join(

@@ -23,10 +23,28 @@ __all__ = ["CHAPTERS", "Chapter", "Picture", "anchor", "chapter"]
 _FOLDER: Final = Path(__file__).parent
 _GLOSSARY: Final = "glossary"
 _ORDER: Final = (
-    "quick-start", "reading-the-map", "recipes", "cost-models", "formulas", "not-modelled", "accuracy", "launch",
-    "serving", "schedules", "layer-wise", "elastic", "intra-operator", "codesign", "measuring", "command-line",
-    "python", "programs", "running-a-server", "speed", _GLOSSARY,
-)  # fmt: skip
+    "quick-start",
+    "reading-the-map",
+    "recipes",
+    "cost-models",
+    "formulas",
+    "not-modelled",
+    "accuracy",
+    "launch",
+    "serving",
+    "schedules",
+    "layer-wise",
+    "elastic",
+    "intra-operator",
+    "codesign",
+    "measuring",
+    "command-line",
+    "python",
+    "programs",
+    "running-a-server",
+    "speed",
+    _GLOSSARY,
+)
 _FENCE: Final = re.compile(r"^(```.*?^```)$", re.DOTALL | re.MULTILINE)
 _HEADING: Final = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 _PICTURE: Final = re.compile(r"^!\[([^]]*)\]\(([^)]+)\)$", re.MULTILINE)

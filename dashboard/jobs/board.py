@@ -17,11 +17,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-from dashboard.jobs.job import Job, Kind, State
+from dashboard.jobs.job import Job, JobKind, State
 from engine import ExplorationCancelled
 from engine.exploration.workers import WorkerError
 
-__all__ = ["Board", "BoardFull"]
+__all__ = ["BoardFull", "JobBoard"]
 
 LOG: Final = logging.getLogger("shardscape.jobs")
 PATIENCE: Final = 0.4
@@ -51,13 +51,13 @@ class _Lane:
         return [job for job in self.jobs if job not in self.current]
 
 
-class Board:
+class JobBoard:
     """Waiting, running and ended jobs of a server, with their watchers."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.RLock())
-        self._jobs: OrderedDict[tuple[Kind, str], Job] = OrderedDict()
-        self._lanes: dict[tuple[Kind, str], _Lane] = {}
+        self._jobs: OrderedDict[tuple[JobKind, str], Job] = OrderedDict()
+        self._lanes: dict[tuple[JobKind, str], _Lane] = {}
         self._closed = False
 
     def post(self, job: Job, watcher: str = "") -> Job:
@@ -78,18 +78,18 @@ class Board:
             self._forget(job.kind)
             return job
 
-    def seen(self, kind: Kind, key: str, watcher: str = "") -> Job | None:
+    def seen(self, kind: JobKind, key: str, watcher: str = "") -> Job | None:
         """Returns the job of a key if there is one that need not be restarted; a paused job continues."""
         with self._changed:
             job = self._jobs.get((kind, key))
             return job if job is not None and self._met(job, watcher) else None
 
-    def find(self, kind: Kind, key: str) -> Job | None:
+    def find(self, kind: JobKind, key: str) -> Job | None:
         """Returns the job of a key, if there is one."""
         with self._changed:
             return self._jobs.get((kind, key))
 
-    def jobs(self, kind: Kind) -> list[Any]:
+    def jobs(self, kind: JobKind) -> list[Any]:
         """Returns all jobs of a kind, those asked for longest ago first."""
         with self._changed:
             return [job for job in self._jobs.values() if job.kind is kind]
@@ -157,7 +157,7 @@ class Board:
             for job in [job for lane in self._lanes.values() for job in lane.jobs]:
                 self._give_up(job)
 
-    def close(self, kind: Kind | None = None) -> None:
+    def close(self, kind: JobKind | None = None) -> None:
         """Stops and forgets all jobs, or the jobs of a kind, and ends their threads."""
         with self._changed:
             self._closed = self._closed or kind is None
@@ -239,7 +239,7 @@ class Board:
         if not job.kind.in_parts:
             self.forget(job)
 
-    def _forget(self, kind: Kind) -> None:
+    def _forget(self, kind: JobKind) -> None:
         """Drops the jobs not asked for longest, beyond the number, weight and time allowed."""
         ended = [job for job in self.jobs(kind) if job.ended]
         weight, surplus, now = sum(job.weight for job in ended), len(ended) - kind.most_kept, time.monotonic()
@@ -264,7 +264,7 @@ class Board:
 
         return sorted(waiting, key=turn)
 
-    def _next(self, lane: _Lane, first: Kind | None) -> Job | None:
+    def _next(self, lane: _Lane, first: JobKind | None) -> Job | None:
         """The job whose turn it is; waits for one. None when closed. first: the kind that it gives way to."""
         waited = False
         with self._changed:
@@ -287,14 +287,14 @@ class Board:
                     return job
             return None
 
-    def _under_way(self, kind: Kind) -> bool:
+    def _under_way(self, kind: JobKind) -> bool:
         return any(lane.jobs for (which, _), lane in self._lanes.items() if which is kind)
 
-    def _work(self, lane: _Lane, first: Kind | None) -> None:
+    def _work(self, lane: _Lane, first: JobKind | None) -> None:
         while self._take_turn(lane, first):
             pass
 
-    def _take_turn(self, lane: _Lane, first: Kind | None) -> bool:
+    def _take_turn(self, lane: _Lane, first: JobKind | None) -> bool:
         """Works on one job, or on a part of it; returns whether to go on. A method of its own, so that nothing
         outlives it. first: see `_next`."""
         job = self._next(lane, first)

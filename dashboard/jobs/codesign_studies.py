@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.worker import Task, Worker
 from dashboard.settings import Settings
 from engine import ExplorationCancelled
@@ -72,7 +72,9 @@ def found_points(task: Task, study: Study, folder: str, point_seconds: float | N
 class CodesignJob(Job):
     """One study on its way."""
 
-    def __init__(self, kind: Kind, study: Study, folder: str, about: str, point_seconds: float | None = None) -> None:
+    def __init__(
+        self, kind: JobKind, study: Study, folder: str, about: str, point_seconds: float | None = None
+    ) -> None:
         super().__init__(kind, study.key, "Searching the designs", about)
         self.study, self.folder, self.point_seconds = study, folder, point_seconds
 
@@ -93,7 +95,7 @@ def found_times(task: Task, study: Study) -> tuple[PointTime, ...]:
 class StudyTimesJob(Job):
     """Timing of a few points of one study."""
 
-    def __init__(self, kind: Kind, study: Study) -> None:
+    def __init__(self, kind: JobKind, study: Study) -> None:
         super().__init__(kind, study.key, "Timing a few points", study.document.name)
         self.study = study
         self.times: tuple[PointTime, ...] = ()
@@ -104,11 +106,11 @@ class StudyTimesJob(Job):
         return False
 
 
-def study_times(worker: Worker) -> Kind:
+def study_times(worker: Worker) -> JobKind:
     """Returns the kind of jobs that time points, worked on by a worker."""
-    return Kind(name="timing", doing="Timing", unit="point", most_kept=MOST_KEPT, workers={"": worker})
+    return JobKind(name="timing", doing="Timing", unit="point", most_kept=MOST_KEPT, workers={"": worker})
 
 
-def codesign_studies(worker: Worker) -> Kind:
+def codesign_studies(worker: Worker) -> JobKind:
     """Returns the kind of such jobs, worked on by a worker."""
-    return Kind(name="co-design study", doing="Searching", unit="point", most_kept=MOST_KEPT, workers={"": worker})
+    return JobKind(name="co-design study", doing="Searching", unit="point", most_kept=MOST_KEPT, workers={"": worker})

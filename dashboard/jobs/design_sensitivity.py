@@ -8,7 +8,7 @@ from typing import Final
 
 import pandas as pd
 
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.worker import Task, Worker
 from dashboard.link.own_studies import document_of
 from engine import ExplorationCancelled
@@ -52,7 +52,7 @@ class SensitivityJob(Job):
 
     worth: pd.DataFrame | None
 
-    def __init__(self, kind: Kind, question: SensitivityQuestion) -> None:
+    def __init__(self, kind: JobKind, question: SensitivityQuestion) -> None:
         super().__init__(kind, question.key, "Searching around the design", f"Design {question.design:,}")
         self.question, self.worth = question, None
 
@@ -62,6 +62,6 @@ class SensitivityJob(Job):
         return False
 
 
-def design_sensitivity(worker: Worker) -> Kind:
+def design_sensitivity(worker: Worker) -> JobKind:
     """Returns the kind of such jobs, worked on by a worker."""
-    return Kind(name="sensitivity", doing="Searching", unit="design", most_kept=MOST_KEPT, workers={"": worker})
+    return JobKind(name="sensitivity", doing="Searching", unit="design", most_kept=MOST_KEPT, workers={"": worker})

@@ -10,7 +10,7 @@ from typing import Final
 
 import pandas as pd
 
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.worker import Task, Worker
 from engine import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
@@ -19,15 +19,23 @@ from engine.planners.elastic.cards import Environment
 from engine.planners.elastic.cluster import ReplayResult, compared, library_applications
 from engine.planners.elastic.cluster.applications import applications
 from engine.planners.elastic.cluster.cluster import cluster_of
-from engine.planners.elastic.fitting import Fit, fit_parameters, held_out
+from engine.planners.elastic.fitting import CardFit, fit_parameters, held_out
 from engine.planners.elastic.measured.profiles import profile_names, profile_of, profile_table
 from hardware import System
 from models import Model
 
 __all__ = [
-    "ElasticJob", "FitQuestion", "Fitted", "ModelCurves", "ModelCurvesQuestion", "Question", "ReplayQuestion",
-    "SharedCluster", "SharedClusterQuestion", "elastic_plans",
-]  # fmt: skip
+    "ElasticJob",
+    "FitQuestion",
+    "Fitted",
+    "ModelCurves",
+    "ModelCurvesQuestion",
+    "Question",
+    "ReplayQuestion",
+    "SharedCluster",
+    "SharedClusterQuestion",
+    "elastic_plans",
+]
 
 MOST_KEPT: Final = 32
 """Plans that are remembered."""
@@ -104,7 +112,7 @@ class FitQuestion:
 class Fitted:
     """The seven parameters, errors with each run left out in turn, and notes on the profile."""
 
-    fit: Fit
+    fit: CardFit
     held_out: pd.DataFrame
     notes: tuple[str, ...]
 
@@ -150,13 +158,21 @@ def found_answer(task: Task, question: Question) -> Answer:
 
 def _compute_curves(task: Task, asked: ModelCurvesQuestion) -> ModelCurves:
     curve = model_curve(
-        asked.model, asked.system, batch=asked.batch, gpus=asked.sizes, progress=_progress_reporter(task, 0.6),
+        asked.model,
+        asked.system,
+        batch=asked.batch,
+        gpus=asked.sizes,
+        progress=_progress_reporter(task, 0.6),
         cancel=task.stops,
-    )  # fmt: skip
+    )
     phases = model_phases(
-        asked.model, asked.system, asked.phases, batch=asked.batch, progress=_progress_reporter(task, 0.3, 0.6),
+        asked.model,
+        asked.system,
+        asked.phases,
+        batch=asked.batch,
+        progress=_progress_reporter(task, 0.3, 0.6),
         cancel=task.stops,
-    )  # fmt: skip
+    )
     failure, why_not = None, ""
     placement = str(curve["placement"].iloc[-1])
     nodes = math.ceil(max(asked.sizes) / asked.system.node_size)
@@ -166,9 +182,14 @@ def _compute_curves(task: Task, asked: ModelCurvesQuestion) -> ModelCurves:
         why_not = "Nothing runs on all GPUs, so nothing can be lost."
     else:
         failure = after_failure(
-            asked.model, asked.system, placement=placement, batch=asked.batch, lost=min(asked.lost, nodes),
-            spares=asked.spares, repair_s=asked.repair_s,
-        )  # fmt: skip
+            asked.model,
+            asked.system,
+            placement=placement,
+            batch=asked.batch,
+            lost=min(asked.lost, nodes),
+            spares=asked.spares,
+            repair_s=asked.repair_s,
+        )
     return ModelCurves(curve, failure, phases, why_not)
 
 
@@ -176,11 +197,17 @@ def _split_cluster(task: Task, asked: SharedClusterQuestion) -> SharedCluster:
     share = 1 / len(asked.jobs)
     jobs = [
         model_job(
-            model, asked.system, batch=batch, gpus=asked.gpus, guarantee=guarantee, name=name,
-            progress=_progress_reporter(task, share, at * share), cancel=task.stops,
+            model,
+            asked.system,
+            batch=batch,
+            gpus=asked.gpus,
+            guarantee=guarantee,
+            name=name,
+            progress=_progress_reporter(task, share, at * share),
+            cancel=task.stops,
         )
         for at, (name, model, batch, guarantee) in enumerate(asked.jobs)
-    ]  # fmt: skip
+    ]
     return SharedCluster(split(jobs, asked.gpus, basis="predicted"))
 
 
@@ -194,9 +221,14 @@ def _replay_workload(task: Task, asked: ReplayQuestion) -> Mapping[str, ReplayRe
         cancel=task.stops,
     )
     return compared(
-        asked.workload, asked.cluster, asked.policies, pause=asked.pause, models={**applications(), **known},
-        progress=_progress_reporter(task, 1 - share, share), cancel=task.stops,
-    )  # fmt: skip
+        asked.workload,
+        asked.cluster,
+        asked.policies,
+        pause=asked.pause,
+        models={**applications(), **known},
+        progress=_progress_reporter(task, 1 - share, share),
+        cancel=task.stops,
+    )
 
 
 def _fit_profile(task: Task, asked: FitQuestion) -> Fitted:
@@ -213,7 +245,7 @@ def _fit_profile(task: Task, asked: FitQuestion) -> Fitted:
 class ElasticJob(Job):
     """One question on its way."""
 
-    def __init__(self, kind: Kind, key: str, question: Question, title: str, about: str) -> None:
+    def __init__(self, kind: JobKind, key: str, question: Question, title: str, about: str) -> None:
         super().__init__(kind, key, title, about)
         self.question, self.answer = question, None
 
@@ -225,6 +257,6 @@ class ElasticJob(Job):
         return False
 
 
-def elastic_plans(worker: Worker) -> Kind:
+def elastic_plans(worker: Worker) -> JobKind:
     """Returns the kind of such jobs, worked on by a worker."""
-    return Kind(name="elastic plan", doing="Planning", unit="step", most_kept=MOST_KEPT, workers={"": worker})
+    return JobKind(name="elastic plan", doing="Planning", unit="step", most_kept=MOST_KEPT, workers={"": worker})

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from dashboard.jobs.board import Board
+from dashboard.jobs.board import JobBoard
 from dashboard.jobs.exploration_rows import explore_into_store
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.worker import Workers
 from dashboard.settings import Settings
 from dashboard.words.numbers import counted
@@ -113,7 +113,7 @@ class ExplorationJob(Job):
 class Explorations:
     """Explorations of one small and one large scenario at a time, with their results."""
 
-    def __init__(self, settings: Settings, board: Board | None = None, workers: Workers | None = None) -> None:
+    def __init__(self, settings: Settings, board: JobBoard | None = None, workers: Workers | None = None) -> None:
         """board, workers: board and workers of the jobs; by default a board of its own, and this process.
 
         Without a store, scenarios are always explored in this process, which keeps their rows.
@@ -123,12 +123,16 @@ class Explorations:
         """Warnings about the server, for every page to show."""
         self.store: Store | None = self._open(settings.store)
         workers = workers or Workers(apart=False)
-        self.board = board or Board()
-        self.kind = Kind(
-            name="exploration", doing="Exploring", most_waiting=settings.queue, most_of_one=PER_SESSION,
-            most_kept=settings.kept, most_weight=ROWS_IN_MEMORY,
+        self.board = board or JobBoard()
+        self.kind = JobKind(
+            name="exploration",
+            doing="Exploring",
+            most_waiting=settings.queue,
+            most_of_one=PER_SESSION,
+            most_kept=settings.kept,
+            most_weight=ROWS_IN_MEMORY,
             workers={"": workers.small, "large": workers.large},
-        )  # fmt: skip
+        )
 
     def request(self, scenario: Scenario, watcher: str = "") -> ExplorationJob:
         """Returns the job of a scenario: the one there is, or a new one. Raises `BoardFull`."""

@@ -22,7 +22,7 @@ from engine.executions.execution_names import execution_name
 from engine.exploration.run import from_store
 from engine.store import Record, Store, StoreError
 
-__all__ = ["OUTDATED", "Best", "Entry", "age", "best_of", "entries", "searched", "size"]
+__all__ = ["OUTDATED", "BestExecution", "Entry", "age", "best_of", "entries", "searched", "size"]
 
 
 OUTDATED: Final = (
@@ -63,7 +63,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestExecution:
     """Result of an exploration: its size and its best execution."""
 
     total: int
@@ -125,8 +125,10 @@ def searched(found: Iterable[Entry], text: str) -> list[Entry]:
     def content(entry: Entry) -> str:
         if entry.study is not None:
             study = entry.study.study
-            things = [*(f"{each.name} {each.title}" for each in study.models),
-                      *(f"{each.name} {each.title}" for each in study.systems)]  # fmt: skip
+            things = [
+                *(f"{each.name} {each.title}" for each in study.models),
+                *(f"{each.name} {each.title}" for each in study.systems),
+            ]
             return " ".join((entry.title, told_of(study), *things)).lower()
         names = () if entry.scenario is None else (entry.scenario.model.name, entry.scenario.system.name)
         more = "" if entry.scenario is None else f"{name_of(entry.scenario)} {sentence_of(entry.scenario)}"
@@ -135,7 +137,7 @@ def searched(found: Iterable[Entry], text: str) -> list[Entry]:
     return [entry for entry in found if all(word in content(entry) for word in words)]
 
 
-def best_of(entry: Entry, explorations: Explorations) -> Best | None:
+def best_of(entry: Entry, explorations: Explorations) -> BestExecution | None:
     """Returns the best of an entry's exploration; None where it was not explored, or its results cannot be read."""
     job = entry.job
     if job is not None and job.exploration is not None:
@@ -143,7 +145,7 @@ def best_of(entry: Entry, explorations: Explorations) -> Best | None:
     if entry.record is None or entry.scenario is None or entry.problem or explorations.store is None:
         return None
     found = _stored_best(explorations.store, entry.scenario, entry.key)
-    return None if found is None else Best(**found)
+    return None if found is None else BestExecution(**found)
 
 
 @remembered(2_048)
@@ -158,12 +160,12 @@ def _stored_best(_store: Store, _scenario: Scenario, key: str) -> dict[str, Any]
     return {"total": best.total, "feasible": best.feasible, "rate": best.rate, "name": best.name, "id": best.id}
 
 
-def _best_of(exploration: Exploration) -> Best:
+def _best_of(exploration: Exploration) -> BestExecution:
     found = exploration.reductions.best()
     if found is None:
-        return Best(exploration.total, exploration.feasible, None)
+        return BestExecution(exploration.total, exploration.feasible, None)
     row = exploration.scenario.space.table([found[0]]).iloc[0]
-    return Best(exploration.total, exploration.feasible, found[1], execution_name(row.to_dict()), found[0])
+    return BestExecution(exploration.total, exploration.feasible, found[1], execution_name(row.to_dict()), found[0])
 
 
 def age(seconds: float, now: float | None = None) -> str:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from dashboard.jobs.worker import Task, Worker
 
 if TYPE_CHECKING:
-    from dashboard.jobs.board import Board
+    from dashboard.jobs.board import JobBoard
 
-__all__ = ["Job", "Kind", "Progress", "State"]
+__all__ = ["Job", "JobKind", "JobProgress", "State"]
 
 R = TypeVar("R")
 
 State = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
 
 
-class Progress(Protocol):
+class JobProgress(Protocol):
     """Progress of a job."""
 
     @property
@@ -42,7 +42,7 @@ class Progress(Protocol):
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class Kind:
+class JobKind:
     """Common settings of the jobs of a kind, above all their bounds."""
 
     name: str
@@ -55,7 +55,7 @@ class Kind:
     """True if the work comes in parts. A stopped job keeps its parts, and can continue with the rest."""
     at_once: int = 1
     """Jobs of a lane that are worked on beside each other."""
-    gives_way_to: Kind | None = None
+    gives_way_to: JobKind | None = None
     """Kind whose jobs come first: a visitor waits for each of them."""
     most_waiting: int = 64
     """Jobs that may wait. One more is refused; with work in parts, the one looked at longest ago is paused for it."""
@@ -78,10 +78,10 @@ class Kind:
 class Job:
     """Work on its way, or how it ended. Only its board and its own methods change it."""
 
-    board: Board
+    board: JobBoard
     """Board of the job; set when it is posted."""
 
-    def __init__(self, kind: Kind, key: str, title: str = "", about: str = "", *, lane: str = "", priority: int = 0):
+    def __init__(self, kind: JobKind, key: str, title: str = "", about: str = "", *, lane: str = "", priority: int = 0):
         """title, about: of its card: the work, and its subject. lane: lane of the kind; lanes work in parallel.
         priority: jobs of a higher one come first in their lane."""
         self.kind, self.key, self.title, self.about = kind, key, title, about
@@ -101,7 +101,7 @@ class Job:
         """When it was queued, or went on."""
         self.spent = self.behind = 0.0
         """Time that was spent on it; time that counts as spent before, so that it does not make others wait [s]."""
-        self._told: Progress | None = None
+        self._told: JobProgress | None = None
         self._stop = threading.Event()
         self._ended = threading.Event()
 
@@ -139,11 +139,11 @@ class Job:
         return self.key == other.key
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> JobProgress | None:
         """Progress so far; None before the first report."""
         return self._told
 
-    def tell(self, progress: Progress) -> None:
+    def tell(self, progress: JobProgress) -> None:
         """Takes note of how far it is."""
         self._told = progress
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import pandas as pd
 
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.worker import Task, Worker
 from engine import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError, PlanError
@@ -90,7 +90,7 @@ def _of_model(question: ModelQuestion) -> Planned:
 class LayerPlanJob(Job):
     """One plan on its way."""
 
-    def __init__(self, kind: Kind, key: str, question: LayerwiseProblem | ModelQuestion, about: str) -> None:
+    def __init__(self, kind: JobKind, key: str, question: LayerwiseProblem | ModelQuestion, about: str) -> None:
         super().__init__(kind, key, "Planning", about)
         self.question, self.planned = question, None
 
@@ -102,6 +102,6 @@ class LayerPlanJob(Job):
         return False
 
 
-def layer_plans(worker: Worker) -> Kind:
+def layer_plans(worker: Worker) -> JobKind:
     """Returns the kind of such jobs, worked on by a worker."""
-    return Kind(name="layer_plan", doing="Planning", unit="plan", most_kept=MOST_KEPT, workers={"": worker})
+    return JobKind(name="layer_plan", doing="Planning", unit="plan", most_kept=MOST_KEPT, workers={"": worker})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.worker import Task, Worker
 from engine import ExplorationCancelled
 from engine.planners.intra_operator import IntraOperatorPlan, Mesh, search
@@ -37,16 +37,20 @@ def found_plan(task: Task, question: OperatorQuestion) -> tuple[IntraOperatorPla
         raise ExplorationCancelled
     begun = time.thread_time()
     plan = search(
-        question.model, question.mesh, memory_limit=question.memory_limit, batch=question.batch,
-        layers=question.layers, **question.counted,
-    )  # fmt: skip
+        question.model,
+        question.mesh,
+        memory_limit=question.memory_limit,
+        batch=question.batch,
+        layers=question.layers,
+        **question.counted,
+    )
     return plan, time.thread_time() - begun
 
 
 class OperatorPlanJob(Job):
     """One search on its way."""
 
-    def __init__(self, kind: Kind, key: str, question: OperatorQuestion, about: str) -> None:
+    def __init__(self, kind: JobKind, key: str, question: OperatorQuestion, about: str) -> None:
         super().__init__(kind, key, "Searching", about)
         self.question, self.planned = question, None
 
@@ -58,6 +62,8 @@ class OperatorPlanJob(Job):
         return False
 
 
-def operator_plans(worker: Worker) -> Kind:
+def operator_plans(worker: Worker) -> JobKind:
     """Returns the kind of such jobs, worked on by a worker."""
-    return Kind(name="intra-operator plan", doing="Searching", unit="plan", most_kept=MOST_KEPT, workers={"": worker})
+    return JobKind(
+        name="intra-operator plan", doing="Searching", unit="plan", most_kept=MOST_KEPT, workers={"": worker}
+    )

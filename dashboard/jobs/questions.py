@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
-from dashboard.jobs.board import Board, BoardFull
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.board import BoardFull, JobBoard
+from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.turns import turns
 from dashboard.jobs.whatif_answers import answer, light
 from dashboard.jobs.worker import Worker
@@ -38,7 +38,7 @@ class Unanswered(Exception):  # noqa: N818 - reads as a sentence where it is rai
 class QuestionJob(Job):
     """One question on its way. A search that has begun cannot be stopped."""
 
-    def __init__(self, kind: Kind, scenario: Scenario, changes: Mapping[str, float]) -> None:
+    def __init__(self, kind: JobKind, scenario: Scenario, changes: Mapping[str, float]) -> None:
         super().__init__(kind, f"{scenario.key} {text_of(changes)}", "Searching")
         self.answer: Answer | None = None
         self._scenario, self._changes = light(scenario), dict(changes)  # without its space: many are remembered
@@ -57,13 +57,16 @@ class QuestionJob(Job):
 class Questions:
     """Answers questions."""
 
-    def __init__(self, board: Board | None = None, worker: Worker | None = None) -> None:
+    def __init__(self, board: JobBoard | None = None, worker: Worker | None = None) -> None:
         """board, worker: where its jobs are and are done; without, a board of its own, and this process."""
-        self.board = board or Board()
-        self.kind = Kind(
-            name="search", doing="Searching", at_once=AT_ONCE, most_kept=MOST_KEPT,
+        self.board = board or JobBoard()
+        self.kind = JobKind(
+            name="search",
+            doing="Searching",
+            at_once=AT_ONCE,
+            most_kept=MOST_KEPT,
             workers={"": worker or Worker(apart=False)},
-        )  # fmt: skip
+        )
 
     def ask(self, scenario: Scenario, changes: Mapping[str, float], watcher: str = "") -> Answer:
         """Returns the answer to a change, once it is there.

@@ -9,7 +9,7 @@ from typing import Final
 
 import streamlit as st
 
-from dashboard.jobs.board import Board
+from dashboard.jobs.board import JobBoard
 from dashboard.jobs.codesign_studies import codesign_studies, study_times
 from dashboard.jobs.design_sensitivity import design_sensitivity
 from dashboard.jobs.elastic_plans import elastic_plans
@@ -36,7 +36,7 @@ class Server:
         """Starts the workers, so that who comes first does not wait for it, unless the settings are against it."""
         self.workers = Workers(apart=settings.process)
         self.workers.start()
-        self.board = Board()
+        self.board = JobBoard()
         self.explorations = Explorations(settings, self.board, self.workers)
         self.unstored_statistics = UnstoredStatistics(self.board, self.workers.answers)
         self.questions = Questions(self.board, self.workers.answers)

@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dashboard.jobs.board import Board
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.board import JobBoard
+from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.whatif_answers import StudyName, study_in
 from dashboard.jobs.worker import Worker
 from dashboard.words.numbers import counted
-from engine.whatif import Study
+from engine.whatif import PointSequence
 
 __all__ = ["Studies", "StudyJob"]
 
@@ -51,7 +51,7 @@ class _Points:
 class StudyJob(Job):
     """One study on its way, whose parts are its points."""
 
-    def __init__(self, kind: Kind, key: str, make: Callable[[], Study[Any]]) -> None:
+    def __init__(self, kind: JobKind, key: str, make: Callable[[], PointSequence[Any]]) -> None:
         super().__init__(kind, key)
         self.total = 0
         self._make = make
@@ -114,22 +114,28 @@ class Studies:
     """
 
     def __init__(
-        self, board: Board | None = None, worker: Worker | None = None, gives_way_to: Kind | None = None
+        self, board: JobBoard | None = None, worker: Worker | None = None, gives_way_to: JobKind | None = None
     ) -> None:
         """board, worker: where its jobs are and points are found; without, a board of its own, and this process.
         gives_way_to: a kind of the board whose jobs come first."""
-        self.board = board or Board()
+        self.board = board or JobBoard()
         self._worker = worker or Worker(apart=False)
-        self.kind = Kind(
-            name="study", doing="Searching", unit="point", in_parts=True, most_waiting=MOST_RUNNING,
-            most_kept=MOST_KEPT, unwatched=UNWATCHED, gives_way_to=gives_way_to,
-        )  # fmt: skip
+        self.kind = JobKind(
+            name="study",
+            doing="Searching",
+            unit="point",
+            in_parts=True,
+            most_waiting=MOST_RUNNING,
+            most_kept=MOST_KEPT,
+            unwatched=UNWATCHED,
+            gives_way_to=gives_way_to,
+        )
 
-    def made(self, name: StudyName, *arguments: Any, largest: float) -> Study[Any]:
+    def made(self, name: StudyName, *arguments: Any, largest: float) -> PointSequence[Any]:
         """Returns a study of `engine.whatif`, to be asked for. See `dashboard.jobs.whatif_answers.study_in`."""
         return study_in(self._worker, name, *arguments, largest=largest)
 
-    def request(self, key: str, make: Callable[[], Study[Any]]) -> StudyJob:
+    def request(self, key: str, make: Callable[[], PointSequence[Any]]) -> StudyJob:
         """Returns the study of a key: the present one, which continues if it was paused, or a new one."""
         job = self.board.seen(self.kind, key) or self.board.post(StudyJob(self.kind, key, make))
         assert isinstance(job, StudyJob)

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from dashboard.jobs.board import Board
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.board import JobBoard
+from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.scratch_folders import scratch_folder
 from dashboard.jobs.statistics_rows import IDS, evaluate
 from dashboard.jobs.turns import turns
@@ -52,9 +52,11 @@ class EvaluationJob(Job):
         scenario = exploration.scenario
         model = f"{scenario.model.title or scenario.model.name} on {counted(scenario.num_procs, 'GPU')}"
         super().__init__(
-            server.kind, " ".join((exploration.key, *names)), f"Evaluating {self.figures(first=False)}",
+            server.kind,
+            " ".join((exploration.key, *names)),
+            f"Evaluating {self.figures(first=False)}",
             f"{counted(exploration.feasible, 'execution')} · {model}",
-        )  # fmt: skip
+        )
         self._key, self._cost_model, self._server = exploration.key, scenario.cost_model, server
         self._exploration: Exploration | None = exploration
 
@@ -74,8 +76,10 @@ class EvaluationJob(Job):
         """Reason for the missing statistics."""
         if self.problem:
             return f"{self.figures()} cannot be shown. {self.problem}"
-        return (f"Stopped before {self.figures(first=False)} of all executions were known; nothing was kept. Stored "
-                "figures are there at once.")  # fmt: skip
+        return (
+            f"Stopped before {self.figures(first=False)} of all executions were known; nothing was kept. Stored "
+            "figures are there at once."
+        )
 
     def work(self) -> bool:
         """Evaluates."""
@@ -111,12 +115,12 @@ class EvaluationJob(Job):
 class UnstoredStatistics:
     """Evaluates statistics that are not stored, one question after the other."""
 
-    def __init__(self, board: Board | None = None, worker: Worker | None = None) -> None:
+    def __init__(self, board: JobBoard | None = None, worker: Worker | None = None) -> None:
         """board, worker: where its jobs are and are done; without, a board of its own, and this process."""
         self.rates: dict[str, float] = {}
         """Executions that the latest evaluation by each cost model did per second."""
-        self.board = board or Board()
-        self.kind = Kind(
+        self.board = board or JobBoard()
+        self.kind = JobKind(
             name="evaluation",
             doing="Evaluating",
             remembered=REMEMBERED,

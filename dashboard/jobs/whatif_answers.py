@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from dashboard.jobs.worker import Task, Worker
 from dashboard.queries.tie_order import plainest_of
 from engine import Scenario, whatif
-from engine.whatif import Answer, Study
+from engine.whatif import Answer, PointSequence
 
 __all__ = ["StudyName", "answer", "light", "study_in"]
 
@@ -30,7 +30,7 @@ def answer(_: Task, scenario: Scenario, changes: Mapping[str, float]) -> Answer:
     return replace(found, scenario=light(found.scenario))
 
 
-def study_in(worker: Worker, name: StudyName, *arguments: Any, largest: float) -> Study[Any]:
+def study_in(worker: Worker, name: StudyName, *arguments: Any, largest: float) -> PointSequence[Any]:
     """Returns a study whose points a worker finds. arguments, largest: of the function of that name."""
     total = len(_make_study(name, arguments, largest))
     about = pickle.dumps((name, tuple(map(light, arguments)), largest), pickle.HIGHEST_PROTOCOL)
@@ -39,7 +39,7 @@ def study_in(worker: Worker, name: StudyName, *arguments: Any, largest: float) -
         for number in range(done, total):
             yield worker.run(_compute_point, about, number, doing="searching")
 
-    return Study(total, after)
+    return PointSequence(total, after)
 
 
 def light(value: Any) -> Any:
@@ -47,15 +47,15 @@ def light(value: Any) -> Any:
     return replace(value) if isinstance(value, Scenario) else value
 
 
-def _make_study(name: StudyName, arguments: tuple[Any, ...], largest: float) -> Study[Any]:
+def _make_study(name: StudyName, arguments: tuple[Any, ...], largest: float) -> PointSequence[Any]:
     """Returns a study of the engine; the plainest stands for all that tie where it asks which."""
-    make: Callable[..., Study[Any]] = getattr(whatif, name)
+    make: Callable[..., PointSequence[Any]] = getattr(whatif, name)
     choice = {} if name == "sizes" else {"choose": plainest_of}
     return make(*arguments, **choice, largest=largest)
 
 
 @lru_cache(maxsize=STUDIES_READ)
-def _unpickle_study(about: bytes) -> Study[Any]:
+def _unpickle_study(about: bytes) -> PointSequence[Any]:
     return _make_study(*pickle.loads(about))
 
 

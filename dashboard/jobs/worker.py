@@ -48,8 +48,11 @@ from dashboard.jobs.worker_process import serve_functions
 serve_functions(pickle.load(sys.stdin.buffer), pickle.load(sys.stdin.buffer))
 """
 _ENDS: Final[Mapping[str, type[Exception]]] = {
-    "cancelled": ExplorationCancelled, "refused": ValueError, "memory": MemoryError, "failed": RuntimeError,
-}  # fmt: skip
+    "cancelled": ExplorationCancelled,
+    "refused": ValueError,
+    "memory": MemoryError,
+    "failed": RuntimeError,
+}
 """Exceptions for functions that ended without a result, by the word in the message."""
 
 R = TypeVar("R")

@@ -70,9 +70,11 @@ def _run_function(work: _Work, number: int, described: bytes, send: Callable[[in
     try:
         function, arguments = pickle.loads(described)
         task = Task(
-            tell=lambda progress: send(number, "progress", progress), give=lambda part: send(number, "part", part),
-            stops=work.stops[number].is_set, owns=work.owns,
-        )  # fmt: skip
+            tell=lambda progress: send(number, "progress", progress),
+            give=lambda part: send(number, "part", part),
+            stops=work.stops[number].is_set,
+            owns=work.owns,
+        )
         send(number, "found", function(task, *arguments))
     except ExplorationCancelled as problem:
         send(number, "cancelled", str(problem))

@@ -30,8 +30,9 @@ _LONGEST_VALUE: Final = 200
 _Parameter = Annotated[str | None, Text(_LONGEST_VALUE, shortest=1)]
 _Changes = Annotated[
     dict[Annotated[str, Text(40, shortest=1)], Annotated[float, Number(0, 1e30)]],
-    Field(min_length=1, max_length=40), Accepts("changes to A such as {\"procs\": 64}"),
-]  # fmt: skip
+    Field(min_length=1, max_length=40),
+    Accepts('changes to A such as {"procs": 64}'),
+]
 
 
 class ComparisonError(DocumentError):
@@ -61,9 +62,7 @@ class _View(_Strict):
 
 
 class _Document(_Strict):
-    scenarios: Annotated[
-        list[Any], Accepts("a list of 2 to 4 scenarios"), Field(min_length=2, max_length=len(LETTERS))
-    ]  # fmt: skip
+    scenarios: Annotated[list[Any], Accepts("a list of 2 to 4 scenarios"), Field(min_length=2, max_length=len(LETTERS))]
     changes: _Others = _Others()
     view: _View = _View()
 

@@ -21,9 +21,20 @@ from models.documents import DocumentError, parse_json, shown
 from models.hugging_face import is_hugging_face
 
 __all__ = [
-    "LONGEST_TITLE", "MOST_BYTES", "MOST_MEGABYTES", "Refused", "checked", "checked_study", "checked_title",
-    "comparison_of", "kind_of", "parse", "read", "scenario_of", "sentence",
-]  # fmt: skip
+    "LONGEST_TITLE",
+    "MOST_BYTES",
+    "MOST_MEGABYTES",
+    "Refused",
+    "checked",
+    "checked_study",
+    "checked_title",
+    "comparison_of",
+    "kind_of",
+    "parse",
+    "read",
+    "scenario_of",
+    "sentence",
+]
 
 MOST_BYTES: Final = 1_000_000
 MOST_MEGABYTES: Final = MOST_BYTES // 1_000_000
@@ -37,9 +48,15 @@ LONGEST_TITLE: Final = 120
 Kind = Literal["scenario", "comparison", "model", "system", "study"]
 
 PROBLEMS: Final = (
-    DocumentError, LimitError, ScenarioError, SpaceError, StudyError, CostModelError, models.ModelFileError,
+    DocumentError,
+    LimitError,
+    ScenarioError,
+    SpaceError,
+    StudyError,
+    CostModelError,
+    models.ModelFileError,
     hardware.SystemFileError,
-)  # fmt: skip
+)
 """Everything that reading a document may raise, each with a sentence."""
 
 _SYSTEM_KEYS: Final = frozenset({"matrix", "vector", "mem1", "mem2", "networks", "processing_mode"})
@@ -84,9 +101,10 @@ def kind_of(document: object, where: str) -> Kind:
     """Returns the kind of a parsed document: by its format, else by its keys. Raises `Refused` for other documents."""
     if not isinstance(document, Mapping):
         raise Refused(
-            sentence(f"{where} is {shown(document)}; it must be a JSON object that describes a model, system or "
-                     "scenario")
-        )  # fmt: skip
+            sentence(
+                f"{where} is {shown(document)}; it must be a JSON object that describes a model, system or scenario"
+            )
+        )
     given = document.get("format")
     if isinstance(given, str):
         kinds: tuple[Kind, ...] = ("scenario", "comparison", "model", "system", "study")

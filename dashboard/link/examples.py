@@ -34,26 +34,42 @@ def _scenario_parameters(
 
 EXAMPLES: Final = (
     Example(
-        "dense", "Dense model", "Llama 3.1 70B on 512 H100s",
-        "BF16, sequences of 8,192 tokens, no offload; calibrated by measured runs.", "explore",
+        "dense",
+        "Dense model",
+        "Llama 3.1 70B on 512 H100s",
+        "BF16, sequences of 8,192 tokens, no offload; calibrated by measured runs.",
+        "explore",
         _scenario_parameters("llama-3.1-70B", "h100_80g_sxm", 512, 1024, "bfloat16", _NO_OFFLOAD),
     ),
     Example(
-        "experts", "Mixture of experts", "Mixtral 8x22B on 128 H100s",
-        "Expert parallelism beside tensor, pipeline and data parallelism.", "explore",
+        "experts",
+        "Mixture of experts",
+        "Mixtral 8x22B on 128 H100s",
+        "Expert parallelism beside tensor, pipeline and data parallelism.",
+        "explore",
         _scenario_parameters("mixtral-8x22B", "h100_80g_sxm", 128, 1024, "bfloat16", _NO_OFFLOAD),
     ),
     Example(
-        "codesign", "Co-design", "GPT-3 175B on Calculon's H100s",
-        "Calculon's own system and model, to the last digit; then move the hardware under What-if.", "explore",
+        "codesign",
+        "Co-design",
+        "GPT-3 175B on Calculon's H100s",
+        "Calculon's own system and model, to the last digit; then move the hardware under What-if.",
+        "explore",
         _scenario_parameters("gpt3-175B", "h100_80g_nvl8", 512, 512, "float16"),
     ),
     Example(
-        "serving", "Serving", "Llama 3.1 70B on 8 H100s",
-        "Latency, throughput and cost of answering users.", "serving",
-        MappingProxyType({
-            "serving_model": "llama-3.1-70B", "serving_system": "h100_80g_sxm", "serving_procs": "8",
-        }),
+        "serving",
+        "Serving",
+        "Llama 3.1 70B on 8 H100s",
+        "Latency, throughput and cost of answering users.",
+        "serving",
+        MappingProxyType(
+            {
+                "serving_model": "llama-3.1-70B",
+                "serving_system": "h100_80g_sxm",
+                "serving_procs": "8",
+            }
+        ),
     ),
-)  # fmt: skip
+)
 """Scenarios to start from. They do not offload, as no measured run did."""

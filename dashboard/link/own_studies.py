@@ -13,9 +13,18 @@ from engine.codesign import FORMAT, Study, said_of
 from models.documents import shown
 
 __all__ = [
-    "KEPT", "OWN", "OWN_TEXT", "SavedStudy", "document_of", "kept_document", "kept_parameters", "packed_study",
-    "saved_study_of", "study_of", "unpacked_study",
-]  # fmt: skip
+    "KEPT",
+    "OWN",
+    "OWN_TEXT",
+    "SavedStudy",
+    "document_of",
+    "kept_document",
+    "kept_parameters",
+    "packed_study",
+    "saved_study_of",
+    "study_of",
+    "unpacked_study",
+]
 
 OWN: Final = "own"
 """Link value for a study of one's own, whose document is in another parameter."""
@@ -75,8 +84,12 @@ def unpacked_study(text: str) -> Study:
 
 def kept_document(saved: SavedStudy) -> dict[str, Any]:
     """Returns a kept study as a JSON document, which `saved_study_of` reads."""
-    return {"format": SAVED_FORMAT, "title": saved.title, "saved_at": saved.saved_at,
-            "study": json.loads(document_of(saved.study))}  # fmt: skip
+    return {
+        "format": SAVED_FORMAT,
+        "title": saved.title,
+        "saved_at": saved.saved_at,
+        "study": json.loads(document_of(saved.study)),
+    }
 
 
 def saved_study_of(document: object, where: str) -> SavedStudy:

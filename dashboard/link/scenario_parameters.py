@@ -30,7 +30,7 @@ __all__ = [
     "DEFAULT",
     "NAMES",
     "LinkError",
-    "Reading",
+    "LinkReading",
     "carried",
     "limits_from_text",
     "limits_to_text",
@@ -54,9 +54,12 @@ LONGEST_LIMITS: Final = 4_000
 """Characters of limits that are looked at."""
 
 _INSTEAD: Final[Mapping[str, str]] = {
-    "procs": DEFAULT["procs"], "batch": DEFAULT["batch"], "limits": "every choice",
-    "cost": "the cost model of the system", "calibration": "the library's calibration",
-}  # fmt: skip
+    "procs": DEFAULT["procs"],
+    "batch": DEFAULT["batch"],
+    "limits": "every choice",
+    "cost": "the cost model of the system",
+    "calibration": "the library's calibration",
+}
 """Replacements of unreadable parts, in words; a model and a system by their titles."""
 _MOST_TOLD: Final = 3
 """Most unreadable limits that are listed one by one."""
@@ -74,21 +77,21 @@ class LinkError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LinkReading:
     """Content of a link: the scenario, and a sentence per part that was replaced."""
 
     scenario: Scenario
     problems: tuple[str, ...] = ()
 
 
-def read_scenario(parameters: Mapping[str, str]) -> Reading:
+def read_scenario(parameters: Mapping[str, str]) -> LinkReading:
     """Returns the scenario of a link; parts that cannot be read are the default's, and `problems` says so. Never
     raises."""
     return _read_parameters(tuple(sorted((name, parameters[name]) for name in NAMES if parameters.get(name))))
 
 
 @lru_cache(maxsize=256)
-def _read_parameters(given: tuple[tuple[str, str], ...]) -> Reading:
+def _read_parameters(given: tuple[tuple[str, str], ...]) -> LinkReading:
     parameters = dict(given or EXAMPLES[0].parameters)
     problems: list[str] = []
 
@@ -97,8 +100,12 @@ def _read_parameters(given: tuple[tuple[str, str], ...]) -> Reading:
         try:
             return read(text)
         except (
-            LinkError, LimitError, models.ModelFileError, hardware.SystemFileError, hardware.CalibrationFileError,
-        ) as problem:  # fmt: skip
+            LinkError,
+            LimitError,
+            models.ModelFileError,
+            hardware.SystemFileError,
+            hardware.CalibrationFileError,
+        ) as problem:
             default = read(DEFAULT[name])
             instead = _INSTEAD.get(name) or getattr(default, "title", "") or DEFAULT[name]
             problems.append(f"{sentence(problem)} Showing {instead} instead.")
@@ -107,7 +114,7 @@ def _read_parameters(given: tuple[tuple[str, str], ...]) -> Reading:
     try:
         if "scenario" in parameters:
             found = unpacked(parameters["scenario"])
-            return Reading(found.scenario, (found.problem,) if found.problem else ())
+            return LinkReading(found.scenario, (found.problem,) if found.problem else ())
         model, system = part("model", _load_model), part("system", _load_system)
         calibration = part("calibration", _load_calibration)
         asked = part("cost", _cost_model)
@@ -148,13 +155,19 @@ def _read_parameters(given: tuple[tuple[str, str], ...]) -> Reading:
                 cost_model=cost_model,
                 calibration=calibration,
             )
-        return Reading(checked(scenario), tuple(problems))
+        return LinkReading(checked(scenario), tuple(problems))
     except (
-        LinkError, Refused, LimitError, SpaceError, ScenarioError, CostModelError, models.ModelFileError,
+        LinkError,
+        Refused,
+        LimitError,
+        SpaceError,
+        ScenarioError,
+        CostModelError,
+        models.ModelFileError,
         hardware.SystemFileError,
-    ) as problem:  # fmt: skip
+    ) as problem:
         problems.append(f"{sentence(problem)} Showing the default scenario instead.")
-        return Reading(_default_scenario(), tuple(problems))
+        return LinkReading(_default_scenario(), tuple(problems))
 
 
 @lru_cache(maxsize=1)

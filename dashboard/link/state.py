@@ -24,10 +24,30 @@ from dashboard.link import scenario_parameters, vocabulary
 from engine import Scenario
 
 __all__ = [
-    "before_switching", "begin", "complain", "current_scenario", "link_parameters", "one_step", "open_scenario",
-    "own_id", "page", "problems", "rerun_page", "reset_selection", "select", "select_cell", "selected_cell",
-    "selected_id", "set_scenario", "set_url_value", "set_url_values", "settle", "theme_mode", "url_value", "watcher",
-]  # fmt: skip
+    "before_switching",
+    "begin",
+    "complain",
+    "current_scenario",
+    "link_parameters",
+    "one_step",
+    "open_scenario",
+    "own_id",
+    "page",
+    "problems",
+    "rerun_page",
+    "reset_selection",
+    "select",
+    "select_cell",
+    "selected_cell",
+    "selected_id",
+    "set_scenario",
+    "set_url_value",
+    "set_url_values",
+    "settle",
+    "theme_mode",
+    "url_value",
+    "watcher",
+]
 
 _SHARED: Final = (*scenario_parameters.NAMES, "cell", "id", "own")
 """Parameters that every page carries on."""
@@ -289,7 +309,7 @@ def watcher() -> str:
     return identifier() or str(st.session_state.setdefault("_watcher", secrets.token_hex(8)))
 
 
-def _read_link() -> scenario_parameters.Reading:
+def _read_link() -> scenario_parameters.LinkReading:
     return scenario_parameters.read_scenario(_url_copy())
 
 

@@ -18,18 +18,36 @@ _FEW: Final = 5
 _MOST_TOLD: Final = 3
 _SHOWN: Final = 40
 
-_WORDS: Final = {**{name: name for name in scenario_parameters.NAMES}, "cell": "cell", "id": "execution",
-                 "own": "your execution"}  # fmt: skip
+_WORDS: Final = {
+    **{name: name for name in scenario_parameters.NAMES},
+    "cell": "cell",
+    "id": "execution",
+    "own": "your execution",
+}
 WORDS: Final[Mapping[str, str]] = MappingProxyType(_WORDS)
 """Every parameter that some page reads -> its description: the common ones, and the ones registered by `learn`."""
 
 _MEANT: Final[Mapping[str, Sequence[str]]] = {
-    "axes": ("map_x", "map_y"), "axis": ("map_x", "map_y"), "x": ("map_x",), "y": ("map_y",),
-    "facet": ("map_facet",), "filter": ("results_where",), "filters": ("results_where",),
-    "where": ("results_where",), "sort": ("results_sort",), "order": ("results_order",), "page": ("results_page",),
-    "columns": ("results_columns",), "gpus": ("procs",), "num_procs": ("procs",), "datatype": ("type",),
-    "dtype": ("type",), "batch_size": ("batch",), "max_batch_size": ("batch",), "cost_model": ("cost",),
-}  # fmt: skip
+    "axes": ("map_x", "map_y"),
+    "axis": ("map_x", "map_y"),
+    "x": ("map_x",),
+    "y": ("map_y",),
+    "facet": ("map_facet",),
+    "filter": ("results_where",),
+    "filters": ("results_where",),
+    "where": ("results_where",),
+    "sort": ("results_sort",),
+    "order": ("results_order",),
+    "page": ("results_page",),
+    "columns": ("results_columns",),
+    "gpus": ("procs",),
+    "num_procs": ("procs",),
+    "datatype": ("type",),
+    "dtype": ("type",),
+    "batch_size": ("batch",),
+    "max_batch_size": ("batch",),
+    "cost_model": ("cost",),
+}
 """Likely spellings of users -> our names of the parameters."""
 
 
@@ -73,8 +91,10 @@ def about(name: str, text: str) -> str:
 def unknown(names: Collection[str]) -> dict[str, str]:
     """Returns a sentence per name of a parameter that no page reads."""
     strange = [name for name in names if name not in WORDS]
-    told = {name: f"The link's {name[:_SHOWN]!r} means nothing here and is ignored{_suggest_names(name)}."
-            for name in strange[:_MOST_TOLD]}  # fmt: skip
+    told = {
+        name: f"The link's {name[:_SHOWN]!r} means nothing here and is ignored{_suggest_names(name)}."
+        for name in strange[:_MOST_TOLD]
+    }
     if len(strange) > _MOST_TOLD:
         told[strange[_MOST_TOLD]] = f"{len(strange) - _MOST_TOLD:,} further names in the link mean nothing here."
     return told

@@ -8,12 +8,12 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
-__all__ = ["Group", "Needs", "Page", "View"]
+__all__ = ["NavigationGroup", "Needs", "Page", "View"]
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
 
 
-class Group(StrEnum):
+class NavigationGroup(StrEnum):
     """Section of the navigation; sections appear in this order."""
 
     EXPLORE = "Explore"
@@ -54,7 +54,7 @@ class Page:
     name: str
     """Name of its package in `dashboard/pages` and, but for the first page, its address `/<name>`."""
     title: str
-    group: Group
+    group: NavigationGroup
     place: int = 100
     """Position in its section, lowest first; equal positions are sorted by name."""
     help: str

@@ -15,7 +15,7 @@ from typing import Final
 
 from dashboard import pages
 from dashboard.link import vocabulary
-from dashboard.pages.contract import Group, Page
+from dashboard.pages.contract import NavigationGroup, Page
 
 __all__ = ["PAGES", "page", "sections"]
 
@@ -24,7 +24,7 @@ def _load_pages() -> tuple[Page, ...]:
     """Return the page of every package in this folder, section after section."""
     names = [each.name for each in iter_modules(pages.__path__) if each.ispkg]
     found: list[Page] = [import_module(f"{pages.__name__}.{name}").PAGE for name in names]
-    sections = list(Group)
+    sections = list(NavigationGroup)
     return tuple(sorted(found, key=lambda each: (sections.index(each.group), each.place, each.name)))
 
 
@@ -45,6 +45,6 @@ def page(name: str) -> Page:
     return _BY_NAME[name] if name else PAGES[0]
 
 
-def sections() -> dict[Group, tuple[Page, ...]]:
+def sections() -> dict[NavigationGroup, tuple[Page, ...]]:
     """Returns the pages of each section of the navigation, both in their order."""
     return {group: tuple(each) for group, each in groupby(PAGES, lambda each: each.group)}

@@ -30,9 +30,26 @@ from engine.validation.uncertainty import (
 )
 
 __all__ = [
-    "EXACT", "EXPLAINED", "FITTED", "MODELLED", "ErrorOf", "basis", "beside", "beside_figure", "error_of", "founded",
-    "is_tied", "label_of", "marked", "never_measured", "origin_of", "rate_error", "span", "ties", "within",
-]  # fmt: skip
+    "EXACT",
+    "EXPLAINED",
+    "FITTED",
+    "MODELLED",
+    "ErrorOf",
+    "basis",
+    "beside",
+    "beside_figure",
+    "error_of",
+    "founded",
+    "is_tied",
+    "label_of",
+    "marked",
+    "never_measured",
+    "origin_of",
+    "rate_error",
+    "span",
+    "ties",
+    "within",
+]
 
 _TIMES: Final = ("Step time", "1 T tokens take")
 _RATES: Final = ("Best throughput", "Throughput", "MFU")
@@ -99,9 +116,14 @@ def marked(tiles: Iterable[Tile], scenario: Scenario, execution: Mapping[Any, An
     found = []
     for tile in tiles:
         known = (
-            time if tile.label in _TIMES else rate if tile.label in _RATES
-            else counted | _memory_marks(scenario, execution, tile.label) if tile.label in _MEMORY else {}
-        )  # fmt: skip
+            time
+            if tile.label in _TIMES
+            else rate
+            if tile.label in _RATES
+            else counted | _memory_marks(scenario, execution, tile.label)
+            if tile.label in _MEMORY
+            else {}
+        )
         found.append(tile._replace(**known))
     return found
 

@@ -49,13 +49,21 @@ def error_told(found: Results, design: int, quantity: Quantity, of: str) -> str:
         quantity: the figure.
         of: the mix, or the name of a model.
     """
-    return _error_words(found.study.key, tuple(each.weight for each in found.study.document.models), design,
-                        quantity.name, of, found, quantity)  # fmt: skip
+    return _error_words(
+        found.study.key,
+        tuple(each.weight for each in found.study.document.models),
+        design,
+        quantity.name,
+        of,
+        found,
+        quantity,
+    )
 
 
 @remembered(entries=8_192)
-def _error_words(study: str, weights: tuple[float, ...], design: int, name: str, of: str, _found: Results,
-          _quantity: Quantity) -> str:  # fmt: skip
+def _error_words(
+    study: str, weights: tuple[float, ...], design: int, name: str, of: str, _found: Results, _quantity: Quantity
+) -> str:
     models = [model.name for model in _found.study.models]
     which = [models.index(of)] if of in models else range(len(models))
     there = [one for model in which if (one := optimum(_found, design, model)) is not None]

@@ -64,9 +64,7 @@ def keeps(study: Study, designs: pd.DataFrame, stretches: Stretches) -> Flags:
     return kept
 
 
-def brushed(
-    study: Study, column: pd.Series, least: float, most: float, *, choice: bool
-) -> tuple[float, float] | None:  # fmt: skip
+def brushed(study: Study, column: pd.Series, least: float, most: float, *, choice: bool) -> tuple[float, float] | None:
     """Returns what was brushed on an axis as a stretch, open where the brush reaches beyond all designs; None where all
     of them, or none, are in it.
 
@@ -88,9 +86,7 @@ def brushed(
     return (-math.inf if least <= values.min() else low, math.inf if most >= values.max() else high)
 
 
-def stretch_told(
-    name: str, stretch: tuple[float, float], called: str, unit: str, study: Study
-) -> str:  # fmt: skip
+def stretch_told(name: str, stretch: tuple[float, float], called: str, unit: str, study: Study) -> str:
     """Returns a stretch in words.
 
     Args:

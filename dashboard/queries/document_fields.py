@@ -18,8 +18,11 @@ __all__ = ["Field", "Mark", "fields_of", "marks_of", "model_fields", "system_fie
 Kind = Literal["number", "whole", "switch", "choice", "table", "text"]
 
 OPERATION_NAMES: Final = {
-    "p2p": "Point to point", "reduce_scatter": "Reduce-scatter", "all_gather": "All-gather", "all_reduce": "All-reduce",
-}  # fmt: skip
+    "p2p": "Point to point",
+    "reduce_scatter": "Reduce-scatter",
+    "all_gather": "All-gather",
+    "all_reduce": "All-reduce",
+}
 
 _REACHED: Final = "How much of the peak an operation reaches: from this many GFLOP on, this share."
 _VOLUME: Final = "Bytes moved = size · factor · (1 + offset ÷ GPUs)."
@@ -107,8 +110,15 @@ def system_fields(system: System) -> Iterator[Field]:
     """Yields the fields of a system."""
     yield from _compute_fields(system)
     mode = "Whether computing and moving data within an operation overlap, so that the longer counts, or add up."
-    yield Field("processing_mode", "Compute and memory traffic", "Compute", "", mode, "choice",
-                options=("roofline", "no_overlap"))  # fmt: skip
+    yield Field(
+        "processing_mode",
+        "Compute and memory traffic",
+        "Compute",
+        "",
+        mode,
+        "choice",
+        options=("roofline", "no_overlap"),
+    )
     yield from _memory_fields("mem1", "Memory, HBM", "HBM", "The memory beside each GPU.")
     yield from _memory_fields("mem2", "Memory, host", "Host memory", "The memory to offload to, per GPU; 0 for none.")
     for tier, name in enumerate(network_names(system)):
@@ -119,44 +129,88 @@ def system_fields(system: System) -> Iterator[Field]:
 def _compute_fields(system: System) -> Iterator[Field]:
     for name in system.matrix:
         told = choice_label("datatype", name)
-        yield Field(f"matrix.{name}.tflops", f"Matrix peak, {told}", "Compute", "TFLOP/s",
-                    "Dense peak rate of matrix multiplications on one GPU.")  # fmt: skip
-        yield Field(f"matrix.{name}.gflops_efficiency", f"Matrix efficiency, {told}", "Compute", "GFLOP: share",
-                    _REACHED, "table")  # fmt: skip
+        yield Field(
+            f"matrix.{name}.tflops",
+            f"Matrix peak, {told}",
+            "Compute",
+            "TFLOP/s",
+            "Dense peak rate of matrix multiplications on one GPU.",
+        )
+        yield Field(
+            f"matrix.{name}.gflops_efficiency",
+            f"Matrix efficiency, {told}",
+            "Compute",
+            "GFLOP: share",
+            _REACHED,
+            "table",
+        )
     for name in system.vector:
         told = choice_label("datatype", name)
-        yield Field(f"vector.{name}.tflops", f"Vector peak, {told}", "Compute", "TFLOP/s",
-                    "Peak rate of everything that is no matrix multiplication.")  # fmt: skip
-        yield Field(f"vector.{name}.gflops_efficiency", f"Vector efficiency, {told}", "Compute", "GFLOP: share",
-                    _REACHED, "table")  # fmt: skip
+        yield Field(
+            f"vector.{name}.tflops",
+            f"Vector peak, {told}",
+            "Compute",
+            "TFLOP/s",
+            "Peak rate of everything that is no matrix multiplication.",
+        )
+        yield Field(
+            f"vector.{name}.gflops_efficiency",
+            f"Vector efficiency, {told}",
+            "Compute",
+            "GFLOP: share",
+            _REACHED,
+            "table",
+        )
 
 
 def _memory_fields(name: str, section: str, word: str, what: str) -> Iterator[Field]:
     yield Field(f"{name}.capacity_gib", f"{word} capacity", section, "GiB", what)
-    yield Field(f"{name}.bandwidth_gb_per_s", f"{word} bandwidth", section, "GB/s",
-                "Peak rate, for host memory that of the link per direction.")  # fmt: skip
-    yield Field(f"{name}.mb_efficiency", f"{word} efficiency", section, "MB: share",
-                "How much of the bandwidth a transfer reaches: from this many MB on, this share.", "table")  # fmt: skip
+    yield Field(
+        f"{name}.bandwidth_gb_per_s",
+        f"{word} bandwidth",
+        section,
+        "GB/s",
+        "Peak rate, for host memory that of the link per direction.",
+    )
+    yield Field(
+        f"{name}.mb_efficiency",
+        f"{word} efficiency",
+        section,
+        "MB: share",
+        "How much of the bandwidth a transfer reaches: from this many MB on, this share.",
+        "table",
+    )
 
 
 def _network_fields(tier: int, section: str) -> Iterator[Field]:
     path = f"networks.{tier}"
-    yield Field(f"{path}.size", "GPUs within it", section, "",
-                "How many GPUs one such network links at equal rates.", "whole")  # fmt: skip
+    yield Field(
+        f"{path}.size", "GPUs within it", section, "", "How many GPUs one such network links at equal rates.", "whole"
+    )
     yield Field(f"{path}.bandwidth_gb_per_s", "Bandwidth", section, "GB/s", "Rate per GPU and direction.")
     yield Field(f"{path}.efficiency", "Efficiency", section, "", "Share of the bandwidth that collectives reach.")
-    yield Field(f"{path}.latency_s", "Latency", section, "µs", "Time before the first byte of any operation.",
-                factor=1e-6)  # fmt: skip
-    yield Field(f"{path}.must_be_filled", "Group must be full", section, "",
-                "Whether the parallelism placed here has to divide the size.", "switch")  # fmt: skip
-    yield Field(f"{path}.processor_usage", "GPU share while overlapping", section, "",
-                "Share of the compute that communication takes while it overlaps with computation.")  # fmt: skip
+    yield Field(
+        f"{path}.latency_s", "Latency", section, "µs", "Time before the first byte of any operation.", factor=1e-6
+    )
+    yield Field(
+        f"{path}.must_be_filled",
+        "Group must be full",
+        section,
+        "",
+        "Whether the parallelism placed here has to divide the size.",
+        "switch",
+    )
+    yield Field(
+        f"{path}.processor_usage",
+        "GPU share while overlapping",
+        section,
+        "",
+        "Share of the compute that communication takes while it overlaps with computation.",
+    )
     for name, word in OPERATION_NAMES.items():
         at = f"{path}.operations.{name}"
-        yield Field(f"{at}.scalar", f"{word}, factor", section, "",
-                    _VOLUME)  # fmt: skip
-        yield Field(f"{at}.offset", f"{word}, offset", section, "",
-                    f"{_VOLUME} None counts as 0.", optional=True)  # fmt: skip
+        yield Field(f"{at}.scalar", f"{word}, factor", section, "", _VOLUME)
+        yield Field(f"{at}.offset", f"{word}, offset", section, "", f"{_VOLUME} None counts as 0.", optional=True)
 
 
 def _fact_fields(system: System) -> Iterator[Field]:
@@ -164,11 +218,14 @@ def _fact_fields(system: System) -> Iterator[Field]:
         return
     section = "Facts that the calculon cost model does not read"
     for name, label, unit, kind in (
-        ("name", "Accelerator", "", "text"), ("generation", "Generation", "", "text"),
-        ("tdp_w", "Design power", "W", "number"), ("tfloat32_tflops", "Matrix peak, TF32", "TFLOP/s", "number"),
-        ("multiprocessors", "Multiprocessors", "", "whole"), ("clock_ghz", "Boost clock", "GHz", "number"),
+        ("name", "Accelerator", "", "text"),
+        ("generation", "Generation", "", "text"),
+        ("tdp_w", "Design power", "W", "number"),
+        ("tfloat32_tflops", "Matrix peak, TF32", "TFLOP/s", "number"),
+        ("multiprocessors", "Multiprocessors", "", "whole"),
+        ("clock_ghz", "Boost clock", "GHz", "number"),
         ("usd_per_h", "Cloud price", "USD/h", "text"),
-    ):  # fmt: skip
+    ):
         if value_at(system, f"accelerator.{name}") is not None:
             yield Field(f"accelerator.{name}", label, section, unit, kind=kind, editable=False)  # type: ignore[arg-type]
 
@@ -181,9 +238,11 @@ _BLOCK: Final = (
     ("num_blocks", "Blocks", "", "Transformer blocks."),
 )
 MIRRORED: Final = {
-    "hidden": "architecture.hidden", "attn_heads": "architecture.heads", "attn_size": "architecture.head_dim",
+    "hidden": "architecture.hidden",
+    "attn_heads": "architecture.heads",
+    "attn_size": "architecture.head_dim",
     "num_blocks": "architecture.layers",
-}  # fmt: skip
+}
 """Block numbers that a recorded architecture states too; an edit changes both."""
 
 _ARCHITECTURE: Final = {
@@ -231,19 +290,25 @@ _PART_FIELDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "experts.groups_per_token": ("Groups per token", "", "Groups that hold all experts of one token."),
     "latent_attention.q_rank": ("Compressed query", "elements", "Width of the latent that queries come from."),
     "latent_attention.kv_rank": (
-        "Compressed keys and values", "elements", "Width of the latent that keys and values come from.",
+        "Compressed keys and values",
+        "elements",
+        "Width of the latent that keys and values come from.",
     ),
     "latent_attention.nope_head_dim": (
-        "Head width without position", "elements", "Part of a query or key head that is not rotated.",
+        "Head width without position",
+        "elements",
+        "Part of a query or key head that is not rotated.",
     ),
     "latent_attention.rope_head_dim": (
-        "Head width with position", "elements", "Part of a query head that is rotated; all heads share one such key.",
+        "Head width with position",
+        "elements",
+        "Part of a query head that is rotated; all heads share one such key.",
     ),
     "latent_attention.v_head_dim": ("Head width of values", "elements", "Width of a value head."),
     "sparse_attention.heads": ("Heads of the indexer", "", "They score which tokens a query attends to."),
     "sparse_attention.head_dim": ("Head width of the indexer", "elements", "Width of one of its heads."),
     "sparse_attention.top_k": ("Tokens attended to", "tokens", "How many tokens the indexer picks per query."),
-}  # fmt: skip
+}
 _PARTS: Final = {
     "experts": "Mixture of experts",
     "latent_attention": "Latent attention",
@@ -268,8 +333,15 @@ def model_fields(model: Model) -> Iterator[Field]:
             continue  # a default that says nothing
         if value is not None:
             editable = free or f"architecture.{name}" not in MIRRORED.values()
-            yield Field(f"architecture.{name}", label, "Published architecture", unit, text, _kind_of_value(value),
-                        editable=editable and not isinstance(value, str))  # fmt: skip
+            yield Field(
+                f"architecture.{name}",
+                label,
+                "Published architecture",
+                unit,
+                text,
+                _kind_of_value(value),
+                editable=editable and not isinstance(value, str),
+            )
     for part, title in _PARTS.items():
         inner = getattr(architecture, part)
         for name in type(inner).model_fields if inner is not None else ():

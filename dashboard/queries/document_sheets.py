@@ -16,9 +16,15 @@ from hardware import System, network_names
 from models import Model
 
 __all__ = [
-    "MORE_THAN_CALCULON", "changes_in_words", "key_facts", "lineage", "not_represented", "representation", "sheet",
+    "MORE_THAN_CALCULON",
+    "changes_in_words",
+    "key_facts",
+    "lineage",
+    "not_represented",
+    "representation",
+    "sheet",
     "shown_value",
-]  # fmt: skip
+]
 
 _WORDS: Final = {"assumed": "assumed", "unverified": "not verified", "changed": "edited"}
 MORE_THAN_CALCULON: Final = (
@@ -144,8 +150,11 @@ def key_facts(thing: Model | System) -> list[tuple[str, str]]:
         found.append(("used by a token", count(thing.active_parameters)))
     if thing.block is not None:
         block = thing.block
-        found += [("blocks", f"{block.num_blocks:,}"), ("hidden", f"{block.hidden:,}"),
-                  ("heads", f"{block.attn_heads:,} × {block.attn_size:,}")]  # fmt: skip
+        found += [
+            ("blocks", f"{block.num_blocks:,}"),
+            ("hidden", f"{block.hidden:,}"),
+            ("heads", f"{block.attn_heads:,} × {block.attn_size:,}"),
+        ]
     return [*found, ("sequence", f"{thing.seq_size:,} tokens")]
 
 

@@ -35,7 +35,7 @@ __all__ = [
     "told",
     "unstored_metrics",
     "utilisation",
-]  # fmt: skip
+]
 
 QUICK: Final = ("sample_rate", "mfu", "total_time", "proc_mem_tier1_cap_req")
 """Metrics that are offered first."""

@@ -13,7 +13,7 @@ from engine import Exploration
 from engine.columns import fields_of, statistics_of
 from engine.exploration.result import first_row
 from engine.launch.standing import SAME_RATE
-from engine.store import Condition
+from engine.store import StoreCondition
 
 __all__ = ["Faster", "evaluated", "faster_than", "several"]
 
@@ -45,7 +45,7 @@ def faster_than(_exploration: Exploration, key: str, rate: float) -> Faster:
     key: of the exploration. rate: throughput of a feasible execution [samples/s].
     """
     best = _exploration.reductions.best("sample_rate")
-    above = Condition("sample_rate", ">", rate * (1 + SAME_RATE))
+    above = StoreCondition("sample_rate", ">", rate * (1 + SAME_RATE))
     return Faster(_exploration.rows.count([above]), rate if best is None else best[1])
 
 

@@ -19,13 +19,32 @@ from engine.columns import ALL_FIELDS, SHARES, by_name, fields_of, in_order, sta
 from engine.cost_models.registry import cost_model_of
 from engine.executions import reasons
 from engine.executions.codes import NETWORKS
-from engine.store import Condition
+from engine.store import StoreCondition
 
 __all__ = [
-    "CHOICES", "OF_THE_MAP", "TABLE_ROWS", "Group", "Spread", "Where", "bests_of_choices", "cells_of", "choice_costs",
-    "columns_of", "frozen", "in_cell", "least_demanding", "near_best", "options_of", "reasons_in_cell", "span_of",
-    "spread_of", "spread_over", "top_of", "values_of", "varying",
-]  # fmt: skip
+    "CHOICES",
+    "OF_THE_MAP",
+    "TABLE_ROWS",
+    "Group",
+    "Spread",
+    "Where",
+    "bests_of_choices",
+    "cells_of",
+    "choice_costs",
+    "columns_of",
+    "frozen",
+    "in_cell",
+    "least_demanding",
+    "near_best",
+    "options_of",
+    "reasons_in_cell",
+    "span_of",
+    "spread_of",
+    "spread_over",
+    "top_of",
+    "values_of",
+    "varying",
+]
 
 TABLE_ROWS: Final = 60
 BINS: Final = 48
@@ -33,11 +52,18 @@ _NEAR: Final = 32
 """Executions nearest to the best one that are looked at first."""
 
 _OF_CELLS: Final = {
-    "tensor_par": "tensor_par", "pipeline_par": "pipeline_par", "data_par": "data_par", "batch_size": "batch_size",
-    "microbatch_size": "microbatches", "pipeline_interleaving": "interleavings", "context_par": "context_par",
-    "expert_par": "expert_par", "expert_tensor_par": "expert_tensor_par", "schedule": "schedules",
+    "tensor_par": "tensor_par",
+    "pipeline_par": "pipeline_par",
+    "data_par": "data_par",
+    "batch_size": "batch_size",
+    "microbatch_size": "microbatches",
+    "pipeline_interleaving": "interleavings",
+    "context_par": "context_par",
+    "expert_par": "expert_par",
+    "expert_tensor_par": "expert_tensor_par",
+    "schedule": "schedules",
     "stage_layout": "layouts",
-}  # fmt: skip
+}
 """Fields that the cells of a space tell -> the attribute that holds them."""
 OF_THE_MAP: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size")
 """The fields that the map shows, or that differ from cell to cell of it."""
@@ -57,7 +83,7 @@ class Spread(NamedTuple):
     """[s]"""
 
 
-Where = tuple[Condition, ...]
+Where = tuple[StoreCondition, ...]
 """Conditions as a key of a cache."""
 
 
@@ -78,17 +104,17 @@ class Group(NamedTuple):
     """The same as filters, where they make up no such pair."""
 
 
-def frozen(where: Sequence[Condition]) -> Where:
+def frozen(where: Sequence[StoreCondition]) -> Where:
     """Conditions with values that can be hashed."""
     return tuple(
-        Condition(one.column, one.operator, tuple(one.value) if isinstance(one.value, list) else one.value)
+        StoreCondition(one.column, one.operator, tuple(one.value) if isinstance(one.value, list) else one.value)
         for one in where
     )
 
 
 def in_cell(cell: tuple[int, int]) -> Where:
     """Returns the conditions that make up a cell."""
-    return Condition("tensor_par", "=", cell[0]), Condition("pipeline_par", "=", cell[1])
+    return StoreCondition("tensor_par", "=", cell[0]), StoreCondition("pipeline_par", "=", cell[1])
 
 
 def columns_of(exploration: Exploration, names: Sequence[str]) -> list[str]:
@@ -135,7 +161,7 @@ def near_best(
     _exploration: Exploration, key: str, rate: float, share: float = 0.95, where: Where = ()
 ) -> tuple[int, int]:
     """Returns (executions, cells) that reach a share of the best throughput [samples/s]."""
-    near = [*where, Condition("sample_rate", ">=", share * rate)]
+    near = [*where, StoreCondition("sample_rate", ">=", share * rate)]
     groups = _exploration.rows.best_by(["tensor_par", "pipeline_par"], "sample_rate", where=near)
     return int(np.sum(groups["rows"].to_numpy())), groups.num_rows
 

@@ -20,7 +20,7 @@ from dashboard.words.numbers import format_value
 from engine import Scenario
 from engine.columns import SHARES, STORED_OF_ANY, Column, choice_label
 from engine.executions.table import DATATYPES
-from engine.store import Condition
+from engine.store import StoreCondition
 
 __all__ = ["FILTERABLE", "PATTERN", "Filter", "asked_of", "conditions", "derived_of", "parse", "text"]
 
@@ -62,16 +62,16 @@ class Filter:
         return first, last
 
     @property
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[StoreCondition]:
         """The filter as conditions of a query."""
         name = self.stored
         if self.values:
             if self.column.dtype == "bool":  # a switch is on, off, or does not matter
-                return [Condition(name, "=", self.values[0])] if len(set(self.values)) == 1 else []
-            return [Condition(name, "in", list(self.values))]
+                return [StoreCondition(name, "=", self.values[0])] if len(set(self.values)) == 1 else []
+            return [StoreCondition(name, "in", list(self.values))]
         low, high = self._stored_ends()
-        found = [Condition(name, ">=", low)] if low is not None else []
-        return [*found, Condition(name, "<=", high)] if high is not None else found
+        found = [StoreCondition(name, ">=", low)] if low is not None else []
+        return [*found, StoreCondition(name, "<=", high)] if high is not None else found
 
     def _stored_ends(self) -> tuple[float | None, float | None]:
         """The range in terms of the stored column."""
@@ -101,12 +101,14 @@ class Filter:
             listed = ("on" if v is True else "off" if v is False else str(v) for v in self.values)
             return f"{self.column.name}:{','.join(listed)}"
         whole = self.column.dtype == "int64"
-        ends = ("" if end is None else repr(int(end)) if whole and abs(end) < 1e15 and end == int(end) else repr(end)
-                for end in (self.low, self.high))  # fmt: skip
+        ends = (
+            "" if end is None else repr(int(end)) if whole and abs(end) < 1e15 and end == int(end) else repr(end)
+            for end in (self.low, self.high)
+        )
         return f"{self.column.name}:{'..'.join(ends)}"
 
 
-def conditions(filters: Sequence[Filter]) -> list[Condition]:
+def conditions(filters: Sequence[Filter]) -> list[StoreCondition]:
     """Returns the conditions of several filters, which hold together."""
     return [condition for one in filters for condition in one.conditions]
 

@@ -71,9 +71,11 @@ def short_of(exploration: Exploration) -> str:
 
 def lacking(row: Mapping[Any, Any] | pd.Series[Any]) -> str:
     """Returns what the nearest execution of a row of `Exploration.by_pair` lacks of each memory, and in all."""
-    parts = [f"{gibibytes(row[name])} of {kind}"
-             for name, kind in (("shortfall_hbm_bytes", "HBM"), ("shortfall_host_bytes", "host memory"))
-             if row[name] > 0]  # fmt: skip
+    parts = [
+        f"{gibibytes(row[name])} of {kind}"
+        for name, kind in (("shortfall_hbm_bytes", "HBM"), ("shortfall_host_bytes", "host memory"))
+        if row[name] > 0
+    ]
     return " and ".join(parts) + (f", {gibibytes(row['shortfall_bytes'])} in all" if len(parts) > 1 else "")
 
 

@@ -64,10 +64,12 @@ def machine_of(scenario: Scenario, revision: str) -> Machine:
     sizes = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
     network = system.network_between_nodes(scenario.num_procs)
     return Machine(
-        revision=revision, bandwidth_gbps=8.0 * network.bandwidth_gb_per_s,
-        flops=1e12 * system.matrix[datatype].tflops, dram_bandwidth=1e9 * system.mem1.bandwidth_gb_per_s,
+        revision=revision,
+        bandwidth_gbps=8.0 * network.bandwidth_gb_per_s,
+        flops=1e12 * system.matrix[datatype].tflops,
+        dram_bandwidth=1e9 * system.mem1.bandwidth_gb_per_s,
         datatype_bytes=sizes.get(datatype),
-    )  # fmt: skip
+    )
 
 
 @remembered(32)
@@ -85,10 +87,16 @@ def grid_of(
     """
     numbers = [2**power for power in range(devices.bit_length())]
     table = grid(
-        configurations(numbers, batch=stack.batch), revision=machine.revision, width=stack.width, layers=stack.layers,
-        batch=stack.batch, bandwidth_gbps=machine.bandwidth_gbps, memory_limit=memory_limit, filtered=placed,
+        configurations(numbers, batch=stack.batch),
+        revision=machine.revision,
+        width=stack.width,
+        layers=stack.layers,
+        batch=stack.batch,
+        bandwidth_gbps=machine.bandwidth_gbps,
+        memory_limit=memory_limit,
+        filtered=placed,
         **machine.arguments(),
-    )  # fmt: skip
+    )
     degrees = zip(table["D"], table["H"], table["P"], strict=True)
     alone = table.loc[(table["D"] * table["H"] * table["P"]) == 1, "throughput"]
     return with_speedup(table.assign(style=[style(*each) for each in degrees]), float(alone.iloc[0]))
@@ -99,7 +107,13 @@ def curves(stack: Stack, machine: Machine, devices: int) -> pd.DataFrame:
     """Returns speedups of data and pipeline parallelism alone, a curve per batch and per number of microbatches."""
     batches = [stack.batch // 8 * part for part in (1, 2, 4, 8)] if stack.batch >= 8 else [stack.batch]
     return over_devices(
-        revision=machine.revision, width=stack.width, layers=stack.layers, batch=stack.batch,
-        bandwidth_gbps=machine.bandwidth_gbps, devices=[2**power for power in range(1, devices.bit_length())],
-        batches=batches, microbatches=SERIES, **machine.arguments(),
-    )  # fmt: skip
+        revision=machine.revision,
+        width=stack.width,
+        layers=stack.layers,
+        batch=stack.batch,
+        bandwidth_gbps=machine.bandwidth_gbps,
+        devices=[2**power for power in range(1, devices.bit_length())],
+        batches=batches,
+        microbatches=SERIES,
+        **machine.arguments(),
+    )

@@ -43,9 +43,17 @@ def advice(
     found = recommend(_exploration, headroom=headroom, offload=offload, unmeasured=unmeasured)
     mechanisms = () if found.execution is None else tuple(mechanisms_of(found.execution).values())
     return Advice(
-        found.execution, found.fastest, found.difference, mechanisms, found.takes, found.why, found.close, found.terms,
-        found.waived, found.contenders,
-    )  # fmt: skip
+        found.execution,
+        found.fastest,
+        found.difference,
+        mechanisms,
+        found.takes,
+        found.why,
+        found.close,
+        found.terms,
+        found.waived,
+        found.contenders,
+    )
 
 
 def memory_error(scenario: Scenario) -> Interval | None:

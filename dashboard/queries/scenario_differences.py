@@ -18,35 +18,59 @@ from engine.cost_models.registry import cost_model_of
 __all__ = ["ABSENT", "differences"]
 
 _MODEL: Final = {
-    "hidden": "Hidden size", "feedforward": "Feedforward width", "seq_size": "Sequence length, tokens",
-    "attn_heads": "Attention heads", "attn_size": "Head size", "num_blocks": "Blocks",
-}  # fmt: skip
+    "hidden": "Hidden size",
+    "feedforward": "Feedforward width",
+    "seq_size": "Sequence length, tokens",
+    "attn_heads": "Attention heads",
+    "attn_size": "Head size",
+    "num_blocks": "Blocks",
+}
 _ARCHITECTURE: Final = {
-    "hidden": "Hidden size", "ffn": "Feedforward width", "layers": "Blocks", "heads": "Attention heads",
-    "kv_heads": "Key-value heads", "head_dim": "Head size", "vocab": "Vocabulary", "vocab_padded": "Padded vocabulary",
-    "gated_mlp": "Gated feedforward", "norm": "Normalisation", "tied_embeddings": "Embeddings tied",
-    "experts.routed": "Experts", "experts.top_k": "Experts of a token", "experts.ffn": "Width of an expert",
-    "experts.shared": "Shared experts", "experts.leading_dense_layers": "Leading blocks without experts",
-    "experts.groups": "Groups of experts", "experts.groups_per_token": "Groups of a token",
+    "hidden": "Hidden size",
+    "ffn": "Feedforward width",
+    "layers": "Blocks",
+    "heads": "Attention heads",
+    "kv_heads": "Key-value heads",
+    "head_dim": "Head size",
+    "vocab": "Vocabulary",
+    "vocab_padded": "Padded vocabulary",
+    "gated_mlp": "Gated feedforward",
+    "norm": "Normalisation",
+    "tied_embeddings": "Embeddings tied",
+    "experts.routed": "Experts",
+    "experts.top_k": "Experts of a token",
+    "experts.ffn": "Width of an expert",
+    "experts.shared": "Shared experts",
+    "experts.leading_dense_layers": "Leading blocks without experts",
+    "experts.groups": "Groups of experts",
+    "experts.groups_per_token": "Groups of a token",
     "prediction_layers": "Prediction layers",
-    "trained_prediction_layers": "Prediction layers trained", "qk_norm": "Norm of queries and keys",
+    "trained_prediction_layers": "Prediction layers trained",
+    "qk_norm": "Norm of queries and keys",
     "qkv_bias": "Biases of queries, keys and values",
-}  # fmt: skip
+}
 _SILENT: Final = ("params_published_b", "params_active_published_b", "rope_theta", "max_seq", "positions")
 """Parts of an architecture that no result depends on."""
 _ENGINE: Final = re.compile(r"(matrix|vector)\.([^.]+)\.(tflops|gflops_efficiency)")
 _NETWORK: Final = re.compile(r"networks\.(\d+)\.(\w+)(?:\.(.+))?")
 _NETWORK_WORDS: Final = {
-    "bandwidth_gb_per_s": "bandwidth, GB/s", "efficiency": "efficiency", "size": "size, GPUs",
+    "bandwidth_gb_per_s": "bandwidth, GB/s",
+    "efficiency": "efficiency",
+    "size": "size, GPUs",
     "latency_s": "latency, µs",
-    "must_be_filled": "must be filled", "processor_usage": "share of compute used", "operations": "traffic of",
-}  # fmt: skip
+    "must_be_filled": "must be filled",
+    "processor_usage": "share of compute used",
+    "operations": "traffic of",
+}
 _MEMORY: Final = {
-    "mem1.capacity_gib": "HBM capacity, GiB", "mem1.bandwidth_gb_per_s": "HBM bandwidth, GB/s",
-    "mem1.mb_efficiency": "HBM efficiency by size", "mem2.capacity_gib": "Host memory, GiB",
-    "mem2.bandwidth_gb_per_s": "Host bandwidth, GB/s", "mem2.mb_efficiency": "Host efficiency by size",
+    "mem1.capacity_gib": "HBM capacity, GiB",
+    "mem1.bandwidth_gb_per_s": "HBM bandwidth, GB/s",
+    "mem1.mb_efficiency": "HBM efficiency by size",
+    "mem2.capacity_gib": "Host memory, GiB",
+    "mem2.bandwidth_gb_per_s": "Host bandwidth, GB/s",
+    "mem2.mb_efficiency": "Host efficiency by size",
     "processing_mode": "Compute and memory overlap",
-}  # fmt: skip
+}
 
 
 def differences(scenarios: Sequence[Scenario]) -> list[tuple[str, str, list[str]]]:

@@ -18,7 +18,7 @@ from dashboard.queries.executions import evaluated
 from dashboard.queries.explorations import Where, in_cell
 from dashboard.queries.tie_order import CELL, COLUMNS, from_plain
 from engine import Exploration
-from engine.store import Condition
+from engine.store import StoreCondition
 
 __all__ = ["Tie", "best_of", "plainest", "plainest_of_cells", "ties_of_best"]
 
@@ -72,7 +72,7 @@ def _of_cells(_exploration: Exploration, key: str, statistic: str) -> dict[int, 
     bests = _exploration.by_cell(statistic).dropna(subset="value")
     if not len(bests):
         return {}
-    where = Condition(statistic, "in", sorted(set(bests["value"].tolist())))
+    where = StoreCondition(statistic, "in", sorted(set(bests["value"].tolist())))
     if not 0 < _exploration.rows.count([where]) <= _MOST:
         return {}
     equal = _exploration.rows.table([*COLUMNS, statistic], where=[where])
@@ -82,8 +82,10 @@ def _of_cells(_exploration: Exploration, key: str, statistic: str) -> dict[int, 
     starts = np.flatnonzero(np.append(True, (groups[:, 1:] != groups[:, :-1]).any(axis=0)))
     numbers = np.diff(np.append(starts, len(order)))
     ids = equal["id"].to_numpy()[order[starts]]
-    first = {tuple(group): (int(one), int(number))
-             for group, one, number in zip(groups[:, starts].T.tolist(), ids, numbers, strict=True)}  # fmt: skip
+    first = {
+        tuple(group): (int(one), int(number))
+        for group, one, number in zip(groups[:, starts].T.tolist(), ids, numbers, strict=True)
+    }
     every = dict(zip(*(part.tolist() for part in np.unique(groups[-1], return_counts=True)), strict=True))
     found = {}
     for row in bests.to_dict("records"):
@@ -99,7 +101,7 @@ def _search_tie(_exploration: Exploration, key: str, execution: int, statistic: 
     """See `plainest`."""
     rows = _exploration.rows
     row = rows.fetch([execution], [*CELL, statistic]).to_pylist()[0]
-    equal = rows.table(COLUMNS, where=(*where, Condition(statistic, "=", row[statistic])))
+    equal = rows.table(COLUMNS, where=(*where, StoreCondition(statistic, "=", row[statistic])))
     here = equal.filter(pc.and_(*(pc.equal(equal[name], row[name]) for name in CELL)))
     if here.num_rows < 2:
         return Tie(execution, max(1, equal.num_rows))

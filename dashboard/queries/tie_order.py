@@ -19,10 +19,16 @@ from engine.executions.codes import OFFLOADS
 __all__ = ["CELL", "COLUMNS", "from_plain", "plainest_of"]
 
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
-    "tensor_par_overlap": ("none", "pipe", "ring"), "data_par_overlap": (),
-    "activation_recompute": ("none", "attn_only", "full"), "seq_par_ag_redo": (), "optimizer_sharding": (),
-    "pipeline_interleaving": (), "tensor_par_net": (), "pipeline_par_net": (), "data_par_net": (),
-}  # fmt: skip
+    "tensor_par_overlap": ("none", "pipe", "ring"),
+    "data_par_overlap": (),
+    "activation_recompute": ("none", "attn_only", "full"),
+    "seq_par_ag_redo": (),
+    "optimizer_sharding": (),
+    "pipeline_interleaving": (),
+    "tensor_par_net": (),
+    "pipeline_par_net": (),
+    "data_par_net": (),
+}
 """Further fields, the most telling first -> their options from plain to involved; numbers and switches speak for
 themselves."""
 CELL: Final = ("tensor_par", "pipeline_par")
@@ -36,10 +42,12 @@ def plainest_of(executions: pd.DataFrame) -> int:
     executions: columns `id` and the fields, in order of id.
     """
     here = executions[(executions[list(CELL)] == executions[list(CELL)].iloc[0]).all(axis=1)]
-    table = pa.table({
-        name: pa.array(here[name]).dictionary_encode() if _ORDER.get(name) else pa.array(here[name])
-        for name in COLUMNS
-    })  # fmt: skip
+    table = pa.table(
+        {
+            name: pa.array(here[name]).dictionary_encode() if _ORDER.get(name) else pa.array(here[name])
+            for name in COLUMNS
+        }
+    )
     return int(here["id"].iloc[int(from_plain(table)[0])])
 
 

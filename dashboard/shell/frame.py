@@ -73,9 +73,12 @@ def open_page(static: Path, page: Any) -> Above:
     if page_links.exists("guide") and entry.name != "guide":
         with st.container(key="guide_link"):
             st.page_link(
-                page_links.target("guide"), label="Guide", icon=":material/menu_book:",
-                help=f"In the guide: {chapter(entry.guide).title}", query_params={"chapter": entry.guide},
-            )  # fmt: skip
+                page_links.target("guide"),
+                label="Guide",
+                icon=":material/menu_book:",
+                help=f"In the guide: {chapter(entry.guide).title}",
+                query_params={"chapter": entry.guide},
+            )
     if page_links.exists("guide"):
         search.opener()
     place = sentence.show() if entry.about_scenario else None

@@ -223,11 +223,13 @@ def description() -> dict[str, Any]:
         takes, returns = places[verb.asks, "validation"], places[verb.answers, "validation"]
         paths[f"/api/{verb.name}"] = {
             "post": {
-                "operationId": verb.name, "summary": verb.title, "description": verb.about,
+                "operationId": verb.name,
+                "summary": verb.title,
+                "description": verb.about,
                 "requestBody": {"required": True, "content": {"application/json": {"schema": takes}}},
                 "responses": {"200": _describe_response("The answer.", returns), **refused},
             }
-        }  # fmt: skip
+        }
     return {
         "openapi": "3.1.0",
         "info": {"title": "Shardscape", "version": "1", "description": "Questions as the pages ask them."},

@@ -20,9 +20,11 @@ from dashboard.compat.memory_allocator import spared
 __all__ = ["HEADERS", "Framed", "greeting"]
 
 HEADERS: Final = {
-    "Content-Security-Policy": "frame-ancestors 'self'", "X-Frame-Options": "SAMEORIGIN",
-    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
-}  # fmt: skip
+    "Content-Security-Policy": "frame-ancestors 'self'",
+    "X-Frame-Options": "SAMEORIGIN",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
 """With every answer: no page of another site may show ours within its own, where clicks could be led astray; nothing is
 taken for another type than it has; and no other site learns the address of a page, which holds its scenario."""
 REDIRECT_REFERRER: Final = "strict-origin-when-cross-origin"

@@ -53,8 +53,10 @@ def everything() -> list[SearchTarget]:
                 change=lambda scenario=scenario: state.open_scenario(scenario, {}),  # type: ignore[misc]
             )
         )
-    found += [SearchTarget("co-design study", study.title, "codesign", kept_parameters(study.ident))
-              for study in user_files().studies()]  # fmt: skip
+    found += [
+        SearchTarget("co-design study", study.title, "codesign", kept_parameters(study.ident))
+        for study in user_files().studies()
+    ]
     found += [
         SearchTarget("chapter of the guide", chapter(name).title, "guide", {"chapter": name}) for name in CHAPTERS
     ]
@@ -63,11 +65,17 @@ def everything() -> list[SearchTarget]:
     for name in usable_models():
         model = model_of(name)
         family = "" if model.title.startswith(model.family) else f", {model.family}"
-        found.append(SearchTarget(f"model{family}", model.title or name, "library",
-                           {"library_kind": "models", "library_item": name}))  # fmt: skip
+        found.append(
+            SearchTarget(
+                f"model{family}", model.title or name, "library", {"library_kind": "models", "library_item": name}
+            )
+        )
     for name in systems():
-        found.append(SearchTarget("system", system_name(system_of(name)), "library",
-                           {"library_kind": "systems", "library_item": name}))  # fmt: skip
+        found.append(
+            SearchTarget(
+                "system", system_name(system_of(name)), "library", {"library_kind": "systems", "library_item": name}
+            )
+        )
     return found
 
 
@@ -75,9 +83,14 @@ def opener() -> None:
     """Draws the button that opens the search; so does Ctrl-K."""
     with st.container(key="search_link"):
         narrow = is_narrow()
-        if st.button(":material/search:" if narrow else "Search", icon=None if narrow else ":material/search:",
-                     type="tertiary", key="search_open", shortcut=None if narrow else SHORTCUT,
-                     help="Search pages, models, systems, terms, saved scenarios"):  # fmt: skip
+        if st.button(
+            ":material/search:" if narrow else "Search",
+            icon=None if narrow else ":material/search:",
+            type="tertiary",
+            key="search_open",
+            shortcut=None if narrow else SHORTCUT,
+            help="Search pages, models, systems, terms, saved scenarios",
+        ):
             _show_search_dialog()
 
 
@@ -85,9 +98,13 @@ def opener() -> None:
 def _show_search_dialog() -> None:
     found = everything()
     chosen = st.selectbox(
-        "Pages, chapters, terms, models, systems, saved scenarios and studies", range(len(found)), None,
-        key="search_field", format_func=lambda place: found[place].words, placeholder="Type a few letters",
-    )  # fmt: skip
+        "Pages, chapters, terms, models, systems, saved scenarios and studies",
+        range(len(found)),
+        None,
+        key="search_field",
+        format_func=lambda place: found[place].words,
+        placeholder="Type a few letters",
+    )
     if chosen is None:
         return
     target = found[chosen]

@@ -28,9 +28,14 @@ _HEIGHT: Final = 450
 
 
 def show(
-    chart: Chart, key: str, *, on_click: Callable[[], None] | None = None, config: dict[str, Any] | None = None,
-    on_brush: Callable[[], None] | None = None, brushes: Mapping[str, str] | None = None,
-) -> None:  # fmt: skip
+    chart: Chart,
+    key: str,
+    *,
+    on_click: Callable[[], None] | None = None,
+    config: dict[str, Any] | None = None,
+    on_brush: Callable[[], None] | None = None,
+    brushes: Mapping[str, str] | None = None,
+) -> None:
     """Shows a chart of `dashboard.charts` with its finding as alternative text.
 
     Args:
@@ -47,13 +52,22 @@ def show(
         drawing.update_layout(dragmode="select")
     named = {"toImageButtonOptions": CONFIG["toImageButtonOptions"] | {"filename": f"shardscape_{key}"}}
     told = {
-        "figure": drawing.to_json(), "alt": chart.alt, "config": {**CONFIG, **named, **(config or {})},
-        "height": drawing.layout.get("height") or _HEIGHT, "clickable": on_click is not None,
-        "brushes": None if on_brush is None else dict(brushes or {}), "script": front_end.SCRIPT,
+        "figure": drawing.to_json(),
+        "alt": chart.alt,
+        "config": {**CONFIG, **named, **(config or {})},
+        "height": drawing.layout.get("height") or _HEIGHT,
+        "clickable": on_click is not None,
+        "brushes": None if on_brush is None else dict(brushes or {}),
+        "script": front_end.SCRIPT,
         "library": plotly_figures.address(each["type"] for each in drawing.traces),
-    }  # fmt: skip
-    _CHART(key=key, data=told, height="content", on_clicked_change=on_click or _do_nothing,
-           on_brushed_change=on_brush or _do_nothing)  # fmt: skip
+    }
+    _CHART(
+        key=key,
+        data=told,
+        height="content",
+        on_clicked_change=on_click or _do_nothing,
+        on_brushed_change=on_brush or _do_nothing,
+    )
 
 
 def clicked(key: str) -> list[Any]:

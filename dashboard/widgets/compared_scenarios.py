@@ -20,9 +20,21 @@ from dashboard.words.changes import text_of
 from engine import Exploration, Scenario, whatif
 
 __all__ = [
-    "SLOTS", "Slots", "add", "add_changes", "copy", "explored", "forget", "free_slot", "members", "members_of",
-    "parameters_of", "put", "remove", "whole",
-]  # fmt: skip
+    "SLOTS",
+    "Slots",
+    "add",
+    "add_changes",
+    "copy",
+    "explored",
+    "forget",
+    "free_slot",
+    "members",
+    "members_of",
+    "parameters_of",
+    "put",
+    "remove",
+    "whole",
+]
 
 Slots = tuple[str, ...]
 """Parameters of the link, one per scenario."""

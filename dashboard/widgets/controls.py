@@ -10,8 +10,17 @@ import streamlit as st
 from dashboard.link import state
 
 __all__ = [
-    "choose", "given", "key_for", "menu_key", "segments", "shut", "switch", "whole", "whole_field", "whole_number",
-]  # fmt: skip
+    "choose",
+    "given",
+    "key_for",
+    "menu_key",
+    "segments",
+    "shut",
+    "switch",
+    "whole",
+    "whole_field",
+    "whole_number",
+]
 
 _SHUT: Final = "_times_shut_"
 """Begins the key of how often a menu was shut by what was clicked in it."""
@@ -106,9 +115,14 @@ def _prepare_widget(
 
 
 def segments(
-    label: str, options: Mapping[str, str], name: str, *, default: str | None = None, gone: Collection[str] = (),
+    label: str,
+    options: Mapping[str, str],
+    name: str,
+    *,
+    default: str | None = None,
+    gone: Collection[str] = (),
     then: Callable[[], None] | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Shows a few alternatives side by side; returns the chosen one.
 
     options: value in the link -> text on screen; the first is the default if none is given. name: parameter of the
@@ -123,9 +137,15 @@ def segments(
             then()
 
     st.segmented_control(
-        label, list(options), format_func=lambda each: options[each], default=value, key=key, on_change=chosen,
-        required=True, label_visibility="collapsed",
-    )  # fmt: skip
+        label,
+        list(options),
+        format_func=lambda each: options[each],
+        default=value,
+        key=key,
+        on_change=chosen,
+        required=True,
+        label_visibility="collapsed",
+    )
     return value
 
 
@@ -143,9 +163,15 @@ def choose(
     known = list(options)
     value, key, changed = _prepare_widget(name, default or known[0], known, gone)
     st.selectbox(
-        label, known, known.index(value), format_func=lambda each: options[each], key=key, on_change=changed, help=help,
+        label,
+        known,
+        known.index(value),
+        format_func=lambda each: options[each],
+        key=key,
+        on_change=changed,
+        help=help,
         width=width,
-    )  # fmt: skip
+    )
     return value
 
 
@@ -180,18 +206,32 @@ def whole_number(label: str, low: int, high: int, name: str, *, default: int, st
 
 
 def whole_field(
-    label: str, low: int | None, high: int | None, value: float | None, key: str, *,
-    on_change: Callable[..., None] | None = None, args: tuple[Any, ...] = (), **more: Any,
-) -> float | None:  # fmt: skip
+    label: str,
+    low: int | None,
+    high: int | None,
+    value: float | None,
+    key: str,
+    *,
+    on_change: Callable[..., None] | None = None,
+    args: tuple[Any, ...] = (),
+    **more: Any,
+) -> float | None:
     """Shows a field for a whole number; returns its value, which `whole` turns into the number.
 
     It is a field of decimals: in one of integers, Streamlit takes "1e12" for 1 and "2e3" for 2.
     """
     found = st.number_input(
-        label, None if low is None else float(low), None if high is None else float(high),
-        None if value is None else float(value), key=key, step=1.0, format="%.0f", on_change=on_change, args=args,
+        label,
+        None if low is None else float(low),
+        None if high is None else float(high),
+        None if value is None else float(value),
+        key=key,
+        step=1.0,
+        format="%.0f",
+        on_change=on_change,
+        args=args,
         **more,
-    )  # fmt: skip
+    )
     return None if found is None else float(found)
 
 

@@ -62,12 +62,22 @@ def _draw_card(example: Example, *, shown: bool) -> None:
     if shown:
         st.markdown(":small[Shown below]")
     elif example.page == page_links.START:
-        st.button("Open", icon=":material/arrow_forward:", type="tertiary", key=f"example_{example.name}",
-                  on_click=_open_example, args=(example,), help=f"{example.kind}: {example.title}")  # fmt: skip
+        st.button(
+            "Open",
+            icon=":material/arrow_forward:",
+            type="tertiary",
+            key=f"example_{example.name}",
+            on_click=_open_example,
+            args=(example,),
+            help=f"{example.kind}: {example.title}",
+        )
     elif page_links.exists(example.page) and st.button(
-        "Open", icon=":material/arrow_forward:", type="tertiary", key=f"example_{example.name}",
+        "Open",
+        icon=":material/arrow_forward:",
+        type="tertiary",
+        key=f"example_{example.name}",
         help=f"{example.kind}: {example.title}",
-    ):  # fmt: skip
+    ):
         found = state.before_switching(lambda: state.set_url_values(example.parameters), list(example.parameters))
         st.switch_page(page_links.target(example.page), query_params=found)
 
@@ -83,5 +93,11 @@ def _draw_dismiss_button(*, bare: bool = False) -> None:
         st.session_state[_DISMISSED] = True
 
     words = "Dismiss the examples"
-    st.button(":material/close:" if bare else words, icon=None if bare else ":material/close:", type="tertiary",
-              key="examples_dismiss", on_click=dismissed, help=words if bare else None)  # fmt: skip
+    st.button(
+        ":material/close:" if bare else words,
+        icon=None if bare else ":material/close:",
+        type="tertiary",
+        key="examples_dismiss",
+        on_click=dismissed,
+        help=words if bare else None,
+    )

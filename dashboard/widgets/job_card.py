@@ -95,8 +95,15 @@ def job_card(job: Job, watcher: str = "", mark: str = "") -> None:
     elif job.state == "cancelled" and job.kind.in_parts:
         text, button = st.columns([4, 1], vertical_alignment="center")
         text.caption(job.account)
-        button.button("Go on", type="tertiary", key=f"job_on_{name}", on_click=job.board.resume,
-                      args=(job, watcher), width="stretch", help="Does the parts that are missing.")  # fmt: skip
+        button.button(
+            "Go on",
+            type="tertiary",
+            key=f"job_on_{name}",
+            on_click=job.board.resume,
+            args=(job, watcher),
+            width="stretch",
+            help="Does the parts that are missing.",
+        )
     elif job.state == "cancelled":
         st.info(literal(job.account), icon=":material/cancel:")
         _draw_restart_button("Start again", job, name)
@@ -123,9 +130,15 @@ def _draw_stop_button(place: st.delta_generator.DeltaGenerator, job: Job, watche
         vain = not job.ended and not job.board.cancel(job, watcher, is_active)
         st.session_state[_OTHERS] = (job.kind.name, job.key) if vain else ()
 
-    place.button("Stop", icon=None if job.kind.in_parts else ":material/close:", type="tertiary", on_click=stop,
-                 key=f"job_stop_{name}", help="What was found stays." if job.kind.in_parts else None,
-                 width="stretch")  # fmt: skip
+    place.button(
+        "Stop",
+        icon=None if job.kind.in_parts else ":material/close:",
+        type="tertiary",
+        on_click=stop,
+        key=f"job_stop_{name}",
+        help="What was found stays." if job.kind.in_parts else None,
+        width="stretch",
+    )
 
 
 def _draw_restart_button(label: str, job: Job, name: str) -> None:

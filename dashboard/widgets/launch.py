@@ -39,8 +39,14 @@ def popover(
 
     key: of the button, and of the widgets in it. label: on the button. plain: whether it stands among links.
     """
-    menu = st.popover(label, icon=":material/rocket_launch:", key=key, help=_HELP, on_change="rerun",
-                      type="tertiary" if plain else "secondary")  # fmt: skip
+    menu = st.popover(
+        label,
+        icon=":material/rocket_launch:",
+        key=key,
+        help=_HELP,
+        on_change="rerun",
+        type="tertiary" if plain else "secondary",
+    )
     if menu.open:
         with menu:
             _draw_configuration(scenario, execution, key)
@@ -65,9 +71,14 @@ def _draw_configuration(scenario: Scenario, execution: Mapping[Any, Any], key: s
         language = None if file.language == "bash" else file.language
         st.code(file.text, language=language, height=330, wrap_lines=is_narrow())
         st.download_button(
-            f"Download {file.name}", file.text, file.name, "text/plain", key=f"{key}_download_{number}",
-            on_click="ignore", icon=":material/download:",
-        )  # fmt: skip
+            f"Download {file.name}",
+            file.text,
+            file.name,
+            "text/plain",
+            key=f"{key}_download_{number}",
+            on_click="ignore",
+            icon=":material/download:",
+        )
     with st.container(horizontal=not is_narrow(), gap="medium", key=f"{key}_lists"):
         _draw_list("Not expressible there", made.not_expressible, "Everything that is modelled is said.")
         _draw_list("Set there, not modelled here", made.not_modelled, "Nothing beyond the execution is set.")
@@ -90,8 +101,14 @@ def _choose_framework(key: str) -> str:
     def changed() -> None:
         st.session_state[_CHOSEN] = st.session_state[widget]
 
-    chosen = st.selectbox("Framework", names, key=widget, on_change=changed, width=280,
-                          format_func=lambda name: launch.FRAMEWORKS[name].title)  # fmt: skip
+    chosen = st.selectbox(
+        "Framework",
+        names,
+        key=widget,
+        on_change=changed,
+        width=280,
+        format_func=lambda name: launch.FRAMEWORKS[name].title,
+    )
     return str(chosen)
 
 

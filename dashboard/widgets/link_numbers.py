@@ -18,9 +18,15 @@ DECIMAL: Final = re.compile(r"(?!0+(\.0+)?$)\d{1,7}(\.\d{1,4})?")
 
 
 def whole_in_link(
-    parameter: str, label: str, default: int, most: int, help: str, *, width: int = 104,
+    parameter: str,
+    label: str,
+    default: int,
+    most: int,
+    help: str,
+    *,
+    width: int = 104,
     put: Callable[[str, str | None], None] = state.set_url_value,
-) -> int:  # fmt: skip
+) -> int:
     """Draws a field for a whole number; returns the number. A link with a larger number gets the largest and a message.
 
     Args:

@@ -89,10 +89,12 @@ def offer(exploration: Exploration, name: str) -> bool:
         watch(job, watcher, name)
     else:
         st.button(
-            f"Evaluate {literal(in_sentence(by_name(name).label))} · {cost_words(exploration)}", on_click=start,
-            key=f"evaluate_{name}", icon=":material/calculate:",
+            f"Evaluate {literal(in_sentence(by_name(name).label))} · {cost_words(exploration)}",
+            on_click=start,
+            key=f"evaluate_{name}",
+            icon=":material/calculate:",
             help="Not stored: every execution that runs is evaluated again, after which it is as quick as any other.",
-        )  # fmt: skip
+        )
     return False
 
 
@@ -106,10 +108,11 @@ def names_of(exploration: Exploration, known: Mapping[str, Metric]) -> dict[str,
     missing = set(exploration.rows.missing(list(unstored))) if unstored and exploration.feasible else set()
     cost = f" · {cost_words(exploration)}" if missing else ""
     return {
-        key: metric.column.label if metric.statistic not in unstored
+        key: metric.column.label
+        if metric.statistic not in unstored
         else f"{metric.column.label} · {metric.column.group}{cost if metric.statistic in missing else ''}"
         for key, metric in known.items()
-    }  # fmt: skip
+    }
 
 
 def cost_words(exploration: Exploration) -> str:
@@ -128,4 +131,4 @@ def _too_many(problem: TooManyValuesError) -> None:
         f"{count(problem.most // problem.names)} can be evaluated again: limit the scenario{more}, or choose figures "
         "that are stored.",
         icon=":material/filter_list:",
-    )  # fmt: skip
+    )

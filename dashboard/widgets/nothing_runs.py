@@ -30,8 +30,13 @@ def nothing_runs(exploration: Exploration, here: str) -> None:
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             found = ways(scenario, scenario.key)
             for number, (words, changes) in enumerate(found.items()):
-                st.button(words, icon=":material/arrow_forward:", key=f"nothing_runs_{number}",
-                          on_click=state.set_scenario, args=(altered(scenario, **changes),))  # fmt: skip
+                st.button(
+                    words,
+                    icon=":material/arrow_forward:",
+                    key=f"nothing_runs_{number}",
+                    on_click=state.set_scenario,
+                    args=(altered(scenario, **changes),),
+                )
             for name, words, icon in _ONWARD:
                 if name != here and page_links.exists(name):
                     st.page_link(page_links.target(name), label=words, icon=icon, width="content")

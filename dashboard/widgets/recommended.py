@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.charts.elements.advice import Side, rows_table, sides
+from dashboard.charts.elements.advice import ExecutionSide, rows_table, sides
 from dashboard.charts.elements.markup import head
 from dashboard.compat.types import Place
 from dashboard.link import state
@@ -49,12 +49,29 @@ def band(exploration: Exploration, key: str, again: Callable[[], None] = lambda:
         st.html(sides(_make_sides(scenario, found, state.selected_id())))
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             if found.execution is not None:
-                st.button("Show recommended", icon=":material/verified:", type="tertiary", key=f"{key}_take",
-                          on_click=_select_execution, args=(int(found.execution["id"]), again))  # fmt: skip
-            st.button("Show fastest", icon=":material/star:", type="tertiary", key=f"{key}_fastest",
-                      on_click=_select_execution, args=(None, again))  # fmt: skip
-            with st.popover("Why not the others", icon=":material/format_list_numbered:", type="tertiary",
-                            key=f"{key}_why", help="The ten best, and why each is not recommended."):  # fmt: skip
+                st.button(
+                    "Show recommended",
+                    icon=":material/verified:",
+                    type="tertiary",
+                    key=f"{key}_take",
+                    on_click=_select_execution,
+                    args=(int(found.execution["id"]), again),
+                )
+            st.button(
+                "Show fastest",
+                icon=":material/star:",
+                type="tertiary",
+                key=f"{key}_fastest",
+                on_click=_select_execution,
+                args=(None, again),
+            )
+            with st.popover(
+                "Why not the others",
+                icon=":material/format_list_numbered:",
+                type="tertiary",
+                key=f"{key}_why",
+                help="The ten best, and why each is not recommended.",
+            ):
                 if filled(f"{key}_why"):
                     _draw_contenders(scenario, found, key)
 
@@ -84,7 +101,7 @@ def _recommendation_line(found: Advice) -> str:
     return f":small[{name} **{literal(execution_name(shown))}** · {literal(rate)}]"
 
 
-def _make_sides(scenario: Scenario, found: Advice, selected: int | None) -> list[Side]:
+def _make_sides(scenario: Scenario, found: Advice, selected: int | None) -> list[ExecutionSide]:
     own, fastest = found.execution, found.fastest
     assert fastest is not None
     if own is None:
@@ -104,12 +121,14 @@ def _make_sides(scenario: Scenario, found: Advice, selected: int | None) -> list
     ]
 
 
-def _make_side(scenario: Scenario, name: str, row: Mapping[str, Any], note: str, selected: int | None) -> Side:
+def _make_side(scenario: Scenario, name: str, row: Mapping[str, Any], note: str, selected: int | None) -> ExecutionSide:
     error, needed = memory_error(scenario), float(row[_HBM])
     span = "" if error is None else f" ({needed * error.low / GIB:.0f} to {needed * error.high / GIB:.0f})"
     memory = f"{gibibytes(needed)}{span} of {gibibytes(scenario.system.mem1.capacity_gib * GIB)} HBM"
     shown = " · shown" if selected == int(row["id"]) else ""
-    return Side(f"{name}{shown}", execution_name(row), format_value("sample_rate", row["sample_rate"]), memory, note)
+    return ExecutionSide(
+        f"{name}{shown}", execution_name(row), format_value("sample_rate", row["sample_rate"]), memory, note
+    )
 
 
 def _draw_contenders(scenario: Scenario, found: Advice, key: str) -> None:
@@ -118,21 +137,33 @@ def _draw_contenders(scenario: Scenario, found: Advice, key: str) -> None:
     st.html(head("Why not the others", "the best of different layouts, fastest first"))
     rates = scale_for("sample_rate", [one.execution["sample_rate"] for one in found.contenders])
     headers = ("Layout", rates.unit, "HBM [GiB]", "Why not")
-    st.html(rows_table(headers, [
-        (execution_name(one.execution), rates.number(one.execution["sample_rate"]),
-         f"{float(one.execution[_HBM]) / GIB:.1f}", one.reason or "recommended")
-        for one in found.contenders
-    ], texts=(0, 3)))  # fmt: skip
+    st.html(
+        rows_table(
+            headers,
+            [
+                (
+                    execution_name(one.execution),
+                    rates.number(one.execution["sample_rate"]),
+                    f"{float(one.execution[_HBM]) / GIB:.1f}",
+                    one.reason or "recommended",
+                )
+                for one in found.contenders
+            ],
+            texts=(0, 3),
+        )
+    )
     st.html(head("On these terms"))
     basis = "stated, as no measured run tells"
     if terms.time is not None:
         basis = f"half the width of the interval of {terms.time.rests_on}"
     st.markdown(literal(f"Too close to call: within {percent(terms.error)}, {basis}."))
     if terms.memory is not None:
-        st.markdown(literal(
-            f"Memory: {terms.memory.rests_on} took {terms.memory.low:.2f} to {terms.memory.high:.2f} times what is "
-            f"predicted ({percent(terms.memory.share, 0)} of them)."
-        ))  # fmt: skip
+        st.markdown(
+            literal(
+                f"Memory: {terms.memory.rests_on} took {terms.memory.low:.2f} to {terms.memory.high:.2f} times what is "
+                f"predicted ({percent(terms.memory.share, 0)} of them)."
+            )
+        )
     if found.waived:
         st.markdown(literal(f"Never measured, whatever the execution: {_list_briefly(found.waived)}."))
     value = round(100.0 * terms.headroom, 1)
@@ -142,8 +173,17 @@ def _draw_contenders(scenario: Scenario, found: Advice, key: str) -> None:
         new = given(field)
         state.set_url_value("recommended_headroom", None if new is None else f"{new:g}")
 
-    st.number_input("Memory kept free, % of what is predicted", 0.0, 200.0, value, 1.0, format="%.1f", key=field,
-                    on_change=changed, width=280)  # fmt: skip
+    st.number_input(
+        "Memory kept free, % of what is predicted",
+        0.0,
+        200.0,
+        value,
+        1.0,
+        format="%.1f",
+        key=field,
+        on_change=changed,
+        width=280,
+    )
     switch("Offload may be recommended", "recommended_offload")
     switch("What was never measured may be recommended", "recommended_unmeasured")
 

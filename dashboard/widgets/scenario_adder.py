@@ -52,22 +52,33 @@ def suggestions(first: Scenario, slots: Slots = SLOTS) -> None:
         _draw_remedies(first, slots)
         return
     now = {which.name: which for which in whatif.parameters(first)}
-    doubled = [(f"{2 * first.num_procs:,} GPUs", "procs"), ("Twice the HBM bandwidth", "hbm_bandwidth"),
-               ("Half the batch", "batch")]  # fmt: skip
+    doubled = [
+        (f"{2 * first.num_procs:,} GPUs", "procs"),
+        ("Twice the HBM bandwidth", "hbm_bandwidth"),
+        ("Half the batch", "batch"),
+    ]
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="compare_suggestions"):
         st.markdown(":gray[Compare A with]", width="content")
         for words, name in doubled:
             value = now[name].value * (0.5 if name == "batch" else 2)
             if now[name].lowest <= value <= now[name].highest and float(value).is_integer():
-                st.button(words, icon=":material/add:", key=f"compare_suggest_{name}", on_click=add_changes,
-                          args=({name: float(value)}, slots))  # fmt: skip
+                st.button(
+                    words,
+                    icon=":material/add:",
+                    key=f"compare_suggest_{name}",
+                    on_click=add_changes,
+                    args=({name: float(value)}, slots),
+                )
         others = (each for each in COST_MODELS.values() if each is not cost_model_of(first))
         other = next((each for each in others if not each.unsupported(first.model)), None)
         if other is not None:
-            st.button(f"{other.reference.split()[0]}'s cost model" if other.reference
-                      else f"The {other.name} cost model",
-                      icon=":material/add:", key="compare_suggest_cost_model", on_click=_add_variant,
-                      args=(first, "cost_model", "_compare_suggested", slots, other.name))  # fmt: skip
+            st.button(
+                f"{other.reference.split()[0]}'s cost model" if other.reference else f"The {other.name} cost model",
+                icon=":material/add:",
+                key="compare_suggest_cost_model",
+                on_click=_add_variant,
+                args=(first, "cost_model", "_compare_suggested", slots, other.name),
+            )
 
 
 def _draw_remedies(first: Scenario, slots: Slots) -> None:
@@ -77,20 +88,36 @@ def _draw_remedies(first: Scenario, slots: Slots) -> None:
         if found:
             st.markdown(":gray[Something would run with]", width="content")
         for name, value, words in found:
-            st.button(words, icon=":material/add:", key=f"compare_suggest_{name}", on_click=add_changes,
-                      args=({name: value}, slots))  # fmt: skip
+            st.button(
+                words,
+                icon=":material/add:",
+                key=f"compare_suggest_{name}",
+                on_click=add_changes,
+                args=({name: value}, slots),
+            )
         if first.limits and fits(first, limits={}):
-            st.button("No limits", icon=":material/add:", key="compare_suggest_limits", on_click=add,
-                      args=(altered(first, limits={}), slots))  # fmt: skip
+            st.button(
+                "No limits",
+                icon=":material/add:",
+                key="compare_suggest_limits",
+                on_click=add,
+                args=(altered(first, limits={}), slots),
+            )
 
 
 def _draw_whatif(first: Scenario, slots: Slots) -> None:
     changes, _ = current(first)
     if not changes:
         return
-    st.button("The what-if", key="compare_add_whatif", icon=":material/tune:", width="stretch",
-              help=", ".join(described(first, changes)), on_click=_add_and_close,
-              args=(add_changes, changes, slots))  # fmt: skip
+    st.button(
+        "The what-if",
+        key="compare_add_whatif",
+        icon=":material/tune:",
+        width="stretch",
+        help=", ".join(described(first, changes)),
+        on_click=_add_and_close,
+        args=(add_changes, changes, slots),
+    )
 
 
 def _draw_variant(first: Scenario, slots: Slots) -> None:
@@ -102,19 +129,38 @@ def _draw_variant(first: Scenario, slots: Slots) -> None:
     key = "compare_value"
     if what == "system":
         others = [name for name in systems() if name != first.system.name]
-        st.selectbox("System", others, format_func=lambda name: system_name(system_of(name)),
-                     key=f"{key}_system", label_visibility="collapsed")  # fmt: skip
+        st.selectbox(
+            "System",
+            others,
+            format_func=lambda name: system_name(system_of(name)),
+            key=f"{key}_system",
+            label_visibility="collapsed",
+        )
     elif what == "model":
         others = [name for name in usable_models() if name != first.model.name]
-        st.selectbox("Model", others, format_func=lambda name: model_of(name).title or name,
-                     key=f"{key}_model", label_visibility="collapsed")  # fmt: skip
+        st.selectbox(
+            "Model",
+            others,
+            format_func=lambda name: model_of(name).title or name,
+            key=f"{key}_model",
+            label_visibility="collapsed",
+        )
     elif what == "datatype":
-        st.selectbox("Datatype", [name for name in first.system.matrix if name != first.datatype],
-                     key=f"{key}_datatype", format_func=lambda name: choice_label("datatype", name),
-                     label_visibility="collapsed")  # fmt: skip
+        st.selectbox(
+            "Datatype",
+            [name for name in first.system.matrix if name != first.datatype],
+            key=f"{key}_datatype",
+            format_func=lambda name: choice_label("datatype", name),
+            label_visibility="collapsed",
+        )
     elif what == "cost_model":
-        st.selectbox("Cost model", [name for name in COST_MODELS if name != first.cost_model], key=f"{key}_cost_model",
-                     format_func=str.capitalize, label_visibility="collapsed")  # fmt: skip
+        st.selectbox(
+            "Cost model",
+            [name for name in COST_MODELS if name != first.cost_model],
+            key=f"{key}_cost_model",
+            format_func=str.capitalize,
+            label_visibility="collapsed",
+        )
     else:
         which = every[what]
         label, low = f"{which.label} [{which.unit}]", 0.0 if which.can_be_off else which.lowest
@@ -123,8 +169,14 @@ def _draw_variant(first: Scenario, slots: Slots) -> None:
             whole_field(label, int(low), int(which.highest), start, shown, label_visibility="collapsed")
         else:
             st.number_input(label, low, which.highest, start, key=shown, label_visibility="collapsed")
-    st.button("Add", key="compare_add_variant", type="primary", width="stretch", on_click=_add_variant,
-              args=(first, what, f"{key}_{what}", slots))  # fmt: skip
+    st.button(
+        "Add",
+        key="compare_add_variant",
+        type="primary",
+        width="stretch",
+        on_click=_add_variant,
+        args=(first, what, f"{key}_{what}", slots),
+    )
 
 
 def _add_and_close(how: Callable[[Any, Slots], None], what: Any, slots: Slots) -> None:
@@ -181,10 +233,21 @@ def _draw_kept_scenarios(first: Scenario, slots: Slots) -> None:
         # What tells it from others first: the list is not wide.
         return f"{sentence_of(entry.scenario)} · {name_of(entry.scenario)}"
 
-    st.selectbox("Saved or explored before", list(found), format_func=shown, key="compare_entry", index=None,
-                 placeholder="Choose one")  # fmt: skip
+    st.selectbox(
+        "Saved or explored before",
+        list(found),
+        format_func=shown,
+        key="compare_entry",
+        index=None,
+        placeholder="Choose one",
+    )
     chosen = st.session_state.get("compare_entry")
     scenario = found[chosen].scenario if chosen in found else None
     if scenario is not None:
-        st.button("Add this one", key="compare_add_entry", width="stretch", on_click=_add_and_close,
-                  args=(add, scenario, slots))  # fmt: skip
+        st.button(
+            "Add this one",
+            key="compare_add_entry",
+            width="stretch",
+            on_click=_add_and_close,
+            args=(add, scenario, slots),
+        )

@@ -35,7 +35,7 @@ __all__ = [
     "link_to",
     "offer_link",
     "opener",
-]  # fmt: skip
+]
 
 LONGEST: Final = 2_000
 """Characters of a link that every browser, proxy and chat program passes on."""
@@ -59,8 +59,14 @@ def opener() -> None:
             st.caption(
                 "It appears on the Scenarios page, for everybody who uses this server, with the view you see now."
             )
-            st.form_submit_button("Save", key="save_now", type="primary", on_click=_save_scenario, args=(key,),
-                                  icon=":material/bookmark_add:")  # fmt: skip
+            st.form_submit_button(
+                "Save",
+                key="save_now",
+                type="primary",
+                on_click=_save_scenario,
+                args=(key,),
+                icon=":material/bookmark_add:",
+            )
 
 
 @st.fragment
@@ -165,21 +171,30 @@ def _draw_file_buttons(scenario: Scenario, found: Comparison | None, key: str) -
     if found is not None:
         comparison_file(found, f"{key}_comparison")
     st.download_button(
-        "Scenario file" if found is None else "Scenario file of A", lambda: document(scenario),
-        file_name(scenario, ".json"), "application/json", key=key, on_click="ignore", icon=":material/data_object:",
+        "Scenario file" if found is None else "Scenario file of A",
+        lambda: document(scenario),
+        file_name(scenario, ".json"),
+        "application/json",
+        key=key,
+        on_click="ignore",
+        icon=":material/data_object:",
         help="Model, system and limits whole, as JSON; the Scenarios page of any Shardscape opens it.",
-    )  # fmt: skip
+    )
 
 
 def comparison_file(found: Comparison, key: str) -> None:
     """Draws the button for the file of a whole comparison."""
     st.download_button(
-        "Comparison file", lambda: _json_bytes(found.to_document()),
-        file_name(found.scenarios[0], f"_and_{len(found.scenarios) - 1}_more.json"), "application/json", key=key,
-        on_click="ignore", icon=":material/compare:",
+        "Comparison file",
+        lambda: _json_bytes(found.to_document()),
+        file_name(found.scenarios[0], f"_and_{len(found.scenarios) - 1}_more.json"),
+        "application/json",
+        key=key,
+        on_click="ignore",
+        icon=":material/compare:",
         help=f"All {len(found.scenarios)} scenarios whole and how they are shown, as JSON; the Scenarios page of any "
         "Shardscape opens it.",
-    )  # fmt: skip
+    )
 
 
 def _report(scenario: Scenario, found: Comparison | None) -> None:
@@ -199,10 +214,15 @@ def _report(scenario: Scenario, found: Comparison | None) -> None:
 
     what = "the scenario" if found is None else f"all {len(found.scenarios)} scenarios"
     st.download_button(
-        "Report", build, file_name(scenario, ".html" if found is None else "_compared.html"), "text/html",
-        key="share_report", on_click="ignore", icon=":material/description:",
+        "Report",
+        build,
+        file_name(scenario, ".html" if found is None else "_compared.html"),
+        "text/html",
+        key="share_report",
+        on_click="ignore",
+        icon=":material/description:",
         help=f"Figures, tables, assumptions and {what} in one HTML file that opens offline.",
-    )  # fmt: skip
+    )
 
 
 def _save_scenario(key: str) -> None:

@@ -72,10 +72,18 @@ def refusal(exploration: Exploration, chosen: Subject) -> None:
     cells = exploration.by_cell()
     own = [cells[name] == chosen.row[name] for name in ("tensor_par", "pipeline_par")]
     here.button(
-        "Best of its cell", on_click=state.select, args=(None,), key="subject_cell", width="stretch",
+        "Best of its cell",
+        on_click=state.select,
+        args=(None,),
+        key="subject_cell",
+        width="stretch",
         disabled=not (cells.loc[own[0] & own[1], "feasible"] > 0).any(),
-    )  # fmt: skip
+    )
     button.button(
-        "Best of all", icon=":material/star:", on_click=state.reset_selection, key="subject_best", width="stretch",
+        "Best of all",
+        icon=":material/star:",
+        on_click=state.reset_selection,
+        key="subject_best",
+        width="stretch",
         disabled=exploration.feasible == 0,
-    )  # fmt: skip
+    )

@@ -112,9 +112,11 @@ def _arrange_column(column: Column, values: pd.Series[Any], networks: Sequence[s
     decimals = decimals_for(numbers, scale, digits=4)
     text = header(column, scale)
     return numbers / scale.factor, st.column_config.NumberColumn(
-        text, help=f"{help_text} Unit: {scale.unit or 'none'}.", format=f"%,.{decimals}f",
+        text,
+        help=f"{help_text} Unit: {scale.unit or 'none'}.",
+        format=f"%,.{decimals}f",
         width=max(width, 8 * len(text) + 26),
-    )  # fmt: skip
+    )
 
 
 def grouped(frame: pd.DataFrame, decimals: Mapping[str, int]) -> StyledTable:
@@ -146,6 +148,14 @@ def table(
     shown, settings = arranged(frame, networks)
     more: dict[str, Any] = {} if on_select is None else {"on_select": on_select, "selection_mode": "single-row"}
     st.dataframe(
-        shown, hide_index=True, height=height, row_height=ROW, column_config=settings, column_order=order, key=key,
-        placeholder=ABSENT, alt=alt, **more,
-    )  # fmt: skip
+        shown,
+        hide_index=True,
+        height=height,
+        row_height=ROW,
+        column_config=settings,
+        column_order=order,
+        key=key,
+        placeholder=ABSENT,
+        alt=alt,
+        **more,
+    )

@@ -27,8 +27,13 @@ def popover(
     """
     label, error = label_of(scenario, execution), error_of(scenario, execution)
     told = f"{label}, {span(error.most.low, error.most.high)}" if error else beside(scenario, execution) or label
-    with st.popover(f":gray[How sure:] {told}", icon=":material/straighten:", type="tertiary", key=key,
-                    help="How sure these figures are"):  # fmt: skip
+    with st.popover(
+        f":gray[How sure:] {told}",
+        icon=":material/straighten:",
+        type="tertiary",
+        key=key,
+        help="How sure these figures are",
+    ):
         if not filled(key):
             return
         unknown = told_not_measured(scenario.not_measured(execution))

@@ -19,9 +19,14 @@ R = TypeVar("R")
 
 
 def file_field(
-    label: str, types: str | Sequence[str], key: str, megabytes: int, *, help: str | None = None,
+    label: str,
+    types: str | Sequence[str],
+    key: str,
+    megabytes: int,
+    *,
+    help: str | None = None,
     on_change: Callable[[], None] | None = None,
-) -> UploadedFile | None:  # fmt: skip
+) -> UploadedFile | None:
     """Draws the field for one file; returns it, or None without one. Only `read_file` reads its content.
 
     Args:

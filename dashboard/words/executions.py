@@ -21,31 +21,52 @@ from hardware import System, network_names
 from models import dimensions
 
 OFFLOADS: Final[Mapping[str, str]] = {
-    "weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer",
-}  # fmt: skip
+    "weight_offload": "weights",
+    "activations_offload": "activations",
+    "optimizer_offload": "optimizer",
+}
 """Offloaded tensors in words, by the field of the offload."""
-_NETWORKS: Final = (("TP", "tensor_par", "tensor_par_net"), ("PP", "pipeline_par", "pipeline_par_net"),
-                    ("DP", "data_par", "data_par_net"))  # fmt: skip
+_NETWORKS: Final = (
+    ("TP", "tensor_par", "tensor_par_net"),
+    ("PP", "pipeline_par", "pipeline_par_net"),
+    ("DP", "data_par", "data_par_net"),
+)
 _ZERO: Final = ("0, nothing shared", "1, optimizer state", "2, gradients too", "3, weights too (FSDP)")
 _BRIEFLY: Final = {"modules": "norms", "half": "half"}
 """Short words for selective recomputation, for tables without room for the full label."""
 _CALLED: Final = {
-    "expert_tensor_par": "expert TP", "tensor_par_comm_type": "TP comm.", "optimizer_sharding": "optimizer",
-    "zero_stage": "ZeRO", "gradient_datatype": "gradients", "fused_activation": "activation", "training": "step",
-    "seq_par_ag_redo": "repeat all-gather", "launch": "launch",
-}  # fmt: skip
+    "expert_tensor_par": "expert TP",
+    "tensor_par_comm_type": "TP comm.",
+    "optimizer_sharding": "optimizer",
+    "zero_stage": "ZeRO",
+    "gradient_datatype": "gradients",
+    "fused_activation": "activation",
+    "training": "step",
+    "seq_par_ag_redo": "repeat all-gather",
+    "launch": "launch",
+}
 """Fields whose name among the choices of an execution is not that of the register."""
 _WORDS: Final[Mapping[str, Mapping[Any, str]]] = {
-    "optimizer_sharding": {True: "sharded", False: "whole"}, "fused_activation": {False: "not fused"},
-    "training": {False: "inference"}, "zero_stage": dict(enumerate(_ZERO)),
-}  # fmt: skip
+    "optimizer_sharding": {True: "sharded", False: "whole"},
+    "fused_activation": {False: "not fused"},
+    "training": {False: "inference"},
+    "zero_stage": dict(enumerate(_ZERO)),
+}
 """Words for values of a field that say more than the register's: field name -> value -> word."""
 _USUAL: Final = {"attention_kernel": "native", "zero_stage": None, "seq_par_ag_redo": False}
 """Usual values that need no mention, if they differ from the register's default."""
 _APART: Final = {
-    "tensor_par", "pipeline_par", "data_par", "batch_size", "microbatch_size", "pipeline_interleaving",
-    "activation_recompute", "selective_recompute", *OFFLOADS, *(net for _, _, net in _NETWORKS),
-}  # fmt: skip
+    "tensor_par",
+    "pipeline_par",
+    "data_par",
+    "batch_size",
+    "microbatch_size",
+    "pipeline_interleaving",
+    "activation_recompute",
+    "selective_recompute",
+    *OFFLOADS,
+    *(net for _, _, net in _NETWORKS),
+}
 """Fields that `title` and the sentences of `choices` tell together with others."""
 
 

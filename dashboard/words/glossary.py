@@ -11,9 +11,14 @@ __all__ = ["flags", "words"]
 
 
 _NAMES: Final = (
-    "tensor_par", "pipeline_par", "data_par", "microbatch_size", "activation_recompute", "pipeline_interleaving",
+    "tensor_par",
+    "pipeline_par",
+    "data_par",
+    "microbatch_size",
+    "activation_recompute",
+    "pipeline_interleaving",
     "tensor_par_comm_type",
-)  # fmt: skip
+)
 _FURTHER: Final = ("expert_par", "context_par", "zero_stage", "optimizer_sharding")
 """Fields explained if the cost model has them and they follow from nothing else."""
 _WORDS: Final = (

@@ -12,10 +12,14 @@ _SHORT: Final = (
     ("fully sharded data parallel (FSDP)", "FSDP"),
     ("Megatron tensor and sequence parallel, experts split", "Megatron + EP"),
     ("Megatron tensor and sequence parallel", "Megatron + SP"),
-    ("Megatron tensor parallel", "Megatron"), ("data and expert parallel", "data + EP"),
-    ("tensor and expert parallel", "tensor + EP"), (" and expert parallel", " + EP"),
-    ("data parallel", "data"), (" outside, ", " × "), (" inside", ""),
-)  # fmt: skip
+    ("Megatron tensor parallel", "Megatron"),
+    ("data and expert parallel", "data + EP"),
+    ("tensor and expert parallel", "tensor + EP"),
+    (" and expert parallel", " + EP"),
+    ("data parallel", "data"),
+    (" outside, ", " × "),
+    (" inside", ""),
+)
 """Words of a solution's name -> shorter ones."""
 
 

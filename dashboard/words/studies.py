@@ -29,8 +29,10 @@ def refused_words(found: Results, report: BindingReport) -> str:
         return ""
     labels = [QUANTITIES[each.quantity].label.lower() for each in found.study.document.constraints]
     # Where two constraints bound one quantity, each is said whole.
-    words = [text if labels.count(label) > 1 else label
-             for label, text in zip(labels, report.table["constraint"], strict=True)]  # fmt: skip
+    words = [
+        text if labels.count(label) > 1 else label
+        for label, text in zip(labels, report.table["constraint"], strict=True)
+    ]
     counts = sorted(zip(report.table["refuses"], words, strict=True), key=lambda each: -each[0])
     return f"{report.refused:,} refused: {', '.join(f'{word} {count:,}' for count, word in counts if count)}"
 

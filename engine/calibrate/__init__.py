@@ -10,10 +10,10 @@
 from engine.calibrate.choice import MOST as MOST_PARAMETERS
 from engine.calibrate.choice import Adjustable, CalibrateError, adjustable
 from engine.calibrate.document import checked_name, document
-from engine.calibrate.fit import Estimate, Outcome, calibrate
+from engine.calibrate.fit import CalibrationOutcome, ParameterEstimate, calibrate
 from engine.calibrate.ranking import Reranked, recalibrated, rerank
-from engine.calibrate.reading import MOST_BYTES, MOST_RUNS, Measured, parse_given, read_contents, read_paths
-from engine.calibrate.rows import Checked, check
+from engine.calibrate.reading import MOST_BYTES, MOST_RUNS, MeasuredRuns, parse_given, read_contents, read_paths
+from engine.calibrate.rows import CheckedRuns, check
 from engine.calibrate.template import FIELDS, template
 from engine.cost_models.calibrated import Parameters, calibrated, parameters_of, system_named
 
@@ -24,10 +24,10 @@ __all__ = [
     "MOST_RUNS",
     "Adjustable",
     "CalibrateError",
-    "Checked",
-    "Estimate",
-    "Measured",
-    "Outcome",
+    "CalibrationOutcome",
+    "CheckedRuns",
+    "MeasuredRuns",
+    "ParameterEstimate",
     "Parameters",
     "Reranked",
     "adjustable",

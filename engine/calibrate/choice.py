@@ -74,11 +74,13 @@ _KNOWN = (
     Adjustable("memory", "Memory bandwidth", "", 0.08, "Share of the memory bandwidth that kernels reach"),
     Adjustable("straggler", "Stragglers", "", 0.70, "Slowness per doubling of processors above 8"),
     Adjustable("step_constant", "Fixed per step", "s", 0.70, "Host work once per step"),
-)  # fmt: skip
+)
 _OF_GENERATION = {
-    "sustained_ampere": "ampere", "sustained_hopper": "hopper", "sustained_blackwell": "blackwell",
+    "sustained_ampere": "ampere",
+    "sustained_hopper": "hopper",
+    "sustained_blackwell": "blackwell",
     "sustained_other": "other",
-}  # fmt: skip
+}
 
 
 def adjustable(system: System, start: Parameters) -> dict[str, Adjustable]:

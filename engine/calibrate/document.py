@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import hardware
 from engine.calibrate.choice import CalibrateError
-from engine.calibrate.fit import Outcome
+from engine.calibrate.fit import CalibrationOutcome
 from engine.validation.fitting import HUBER
 from hardware import CalibratedValue, Calibration, CalibrationFileError, FitError
 
@@ -35,7 +35,7 @@ def checked_name(name: str, base: Calibration) -> str:
     return found
 
 
-def document(outcome: Outcome, name: str = "", day: datetime.date | None = None) -> Calibration:
+def document(outcome: CalibrationOutcome, name: str = "", day: datetime.date | None = None) -> Calibration:
     """Returns the calibration that a fit found, of the system that it is for.
 
     Args:
@@ -56,9 +56,11 @@ def document(outcome: Outcome, name: str = "", day: datetime.date | None = None)
         "date": today,
         "derived_from": outcome.base.name,
         "notes": _list_notes(outcome),
-        "errors": [error.model_dump(mode="json", exclude_defaults=True) | {"held_out": error.held_out}
-                   for error in _list_errors(outcome)],
-    }  # fmt: skip
+        "errors": [
+            error.model_dump(mode="json", exclude_defaults=True) | {"held_out": error.held_out}
+            for error in _list_errors(outcome)
+        ],
+    }
     values = dict(content["parameters"])
     for item in outcome.estimates:
         values[item.about.name] = _build_value(item.value, item.value_range, outcome, item.about.unit)
@@ -77,13 +79,13 @@ def _count_runs(many: int) -> str:
     return "1 run" if many == 1 else f"{many:,} runs"
 
 
-def _build_name(outcome: Outcome) -> str:
+def _build_name(outcome: CalibrationOutcome) -> str:
     """Names differ where the fitted values do."""
     values = ",".join(f"{item.about.name}={item.value:.6g}" for item in outcome.estimates)
     return f"{outcome.checked.system.name}-{hashlib.sha256(values.encode()).hexdigest()[:6]}"
 
 
-def _fitted_on(outcome: Outcome) -> str:
+def _fitted_on(outcome: CalibrationOutcome) -> str:
     checked = outcome.checked
     refused = len(checked.labels) - outcome.rows
     left_out = f"; {_count_runs(refused)} refused" if refused else ""
@@ -96,7 +98,7 @@ def _fitted_on(outcome: Outcome) -> str:
     return opening + ", ".join(idents) + (f" and {more:,} more" if more else "")
 
 
-def _list_notes(outcome: Outcome) -> list[str]:
+def _list_notes(outcome: CalibrationOutcome) -> list[str]:
     widths = ", ".join(f"{item.about.name} {100 * item.about.spread:.0f} %" for item in outcome.estimates)
     return [
         f"Most probable values under normal priors of the logarithms around {outcome.base.name!r}, standard "
@@ -105,17 +107,20 @@ def _list_notes(outcome: Outcome) -> list[str]:
     ]
 
 
-def _build_value(value: float, around: tuple[float, float], outcome: Outcome, unit: str) -> dict[str, Any]:
+def _build_value(value: float, around: tuple[float, float], outcome: CalibrationOutcome, unit: str) -> dict[str, Any]:
     rounded = float(f"{value:.{DIGITS}g}")
     found = CalibratedValue(
-        value=rounded, unit=unit, kind="fitted",
+        value=rounded,
+        unit=unit,
+        kind="fitted",
         source=f"Fit to {_count_runs(outcome.rows)} on {outcome.checked.system.name}; the range holds it at 90 %",
-        low=min(float(f"{around[0]:.{DIGITS}g}"), rounded), high=max(float(f"{around[1]:.{DIGITS}g}"), rounded),
-    )  # fmt: skip
+        low=min(float(f"{around[0]:.{DIGITS}g}"), rounded),
+        high=max(float(f"{around[1]:.{DIGITS}g}"), rounded),
+    )
     return found.model_dump(mode="json", exclude_defaults=True)
 
 
-def _list_errors(outcome: Outcome) -> list[FitError]:
+def _list_errors(outcome: CalibrationOutcome) -> list[FitError]:
     base = f"{outcome.base.name!r}, before the fit"
     found = [_build_error(outcome.errors_before, f"the runs, by {base}", not outcome.known)]
     if outcome.errors_unseen is not None:
@@ -127,7 +132,10 @@ def _list_errors(outcome: Outcome) -> list[FitError]:
 
 def _build_error(errors: Mapping[str, float], described: str, held_out: bool) -> FitError:
     return FitError(
-        rows=int(errors["rows"]), described=described, held_out=held_out,
-        mean_absolute_percent=round(errors["mean"], 2), median_absolute_percent=round(errors["median"], 2),
+        rows=int(errors["rows"]),
+        described=described,
+        held_out=held_out,
+        mean_absolute_percent=round(errors["mean"], 2),
+        median_absolute_percent=round(errors["median"], 2),
         bias_percent=round(errors["bias"], 2),
-    )  # fmt: skip
+    )

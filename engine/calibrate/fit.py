@@ -20,7 +20,7 @@ import pandas as pd
 import hardware
 from engine.calibrate.choice import Adjustable, CalibrateError, adjustable, checked_names, influence, suggest_names
 from engine.calibrate.folds import HeldOut, held_out, kin_of, row_weights
-from engine.calibrate.rows import Checked
+from engine.calibrate.rows import CheckedRuns
 from engine.cost_models.calibrated import Parameters, largest, library_calibration, parameters_of, step_times
 from engine.executions.arrays import Floats
 from engine.validation.error_tables import error_statistics
@@ -28,7 +28,7 @@ from engine.validation.fitting import fit_parameters
 from engine.validation.ranking import layout_groups
 from engine.validation.reading import library_runs
 
-__all__ = ["Estimate", "Outcome", "calibrate", "seen_before"]
+__all__ = ["CalibrationOutcome", "ParameterEstimate", "calibrate", "seen_before"]
 
 INTERVAL: Final = 1.645
 """Standard deviations around a value that hold 90 % of a normal distribution."""
@@ -38,7 +38,7 @@ MOST_RANKED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ParameterEstimate:
     """A parameter before and after a fit, with ranges that hold it with 90 % probability."""
 
     about: Adjustable
@@ -51,7 +51,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CalibrationOutcome:
     """A calibration of a system by measured runs; arrays are [rows of `checked`], NaN where a row is not accepted.
 
     `before`, `after`: parameters. `predicted_before`, `predicted_after`: step times [s]; `predicted_unseen` the step
@@ -60,11 +60,11 @@ class Outcome:
     held out. `known`: accepted rows that the library's calibration was fitted on itself.
     """
 
-    checked: Checked
+    checked: CheckedRuns
     base: hardware.Calibration
     before: Parameters
     after: Parameters
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[ParameterEstimate, ...]
     influence: Mapping[str, float]
     configurations: int
     predicted_before: Floats
@@ -116,8 +116,8 @@ class Outcome:
 
 
 def calibrate(
-    checked: Checked, names: Sequence[str] | None = None, base: hardware.Calibration | None = None
-) -> Outcome:
+    checked: CheckedRuns, names: Sequence[str] | None = None, base: hardware.Calibration | None = None
+) -> CalibrationOutcome:
     """Fits parameters to the accepted rows.
 
     Args:
@@ -159,7 +159,7 @@ def calibrate(
         unseen[left_out] = step_times(case.take(np.flatnonzero(left_out)), fitted(~left_out)[0]).step
     old, new = step_times(case, before).step, step_times(case, after).step
     errors_of = _build_error_function(checked)
-    return Outcome(
+    return CalibrationOutcome(
         checked=checked,
         base=base,
         before=before,
@@ -178,7 +178,7 @@ def calibrate(
     )
 
 
-def _describe_first_refusal(checked: Checked) -> str:
+def _describe_first_refusal(checked: CheckedRuns) -> str:
     """The first refused row and its sentence."""
     refused = np.flatnonzero(~checked.accepted)
     return f" {checked.labels[refused[0]].capitalize()}: {checked.reason_text[refused[0]]}" if len(refused) else ""
@@ -190,7 +190,7 @@ def _expand_rows(accepted: npt.NDArray[np.bool_], values: Floats) -> Floats:
     return found
 
 
-def _build_error_function(checked: Checked) -> Callable[[Floats], dict[str, float]]:
+def _build_error_function(checked: CheckedRuns) -> Callable[[Floats], dict[str, float]]:
     """Return a function that computes the errors of predictions of the accepted rows."""
     accepted = checked.accepted
     table = checked.table[accepted].reset_index(drop=True)
@@ -200,7 +200,7 @@ def _build_error_function(checked: Checked) -> Callable[[Floats], dict[str, floa
     return lambda predicted: error_statistics(predicted, measured, groups, batch)
 
 
-def _build_estimate(about: Adjustable, before: Parameters, after: Parameters, deviation: float) -> Estimate:
+def _build_estimate(about: Adjustable, before: Parameters, after: Parameters, deviation: float) -> ParameterEstimate:
     prior, value = float(getattr(before, about.name)), float(getattr(after, about.name))
     limit = largest(about.name)
 
@@ -209,10 +209,10 @@ def _build_estimate(about: Adjustable, before: Parameters, after: Parameters, de
         return centre / reach, min(centre * reach, limit)
 
     learned = 1.0 - min((deviation / about.spread) ** 2, 1.0)
-    return Estimate(about, prior, value, around(prior, about.spread), around(value, deviation), learned)
+    return ParameterEstimate(about, prior, value, around(prior, about.spread), around(value, deviation), learned)
 
 
-def seen_before(checked: Checked) -> int:
+def seen_before(checked: CheckedRuns) -> int:
     """Return the number of accepted rows that are in the package, whose calibration was fitted on them.
 
     Args:

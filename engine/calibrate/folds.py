@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrate.rows import Checked
+from engine.calibrate.rows import CheckedRuns
 from engine.executions.arrays import Floats, Ints
 
 __all__ = ["HeldOut", "Kin", "held_out", "kin_of", "row_weights"]
@@ -60,7 +60,7 @@ class HeldOut:
     described: str
 
 
-def kin_of(checked: Checked) -> Kin:
+def kin_of(checked: CheckedRuns) -> Kin:
     """Return the configurations and groups of the accepted rows.
 
     Args:
@@ -122,10 +122,11 @@ def held_out(kin: Kin) -> HeldOut:
         return HeldOut(_assign_folds(kin.configuration, folds), folds, description)
     few = "1 configuration" if many == 1 else f"{many} configurations"
     return HeldOut(
-        np.full(len(kin.group), -1, np.int64), 0,
+        np.full(len(kin.group), -1, np.int64),
+        0,
         f"{few} of {models} {'is' if many == 1 else 'are'} too few to leave any out; it takes {FEWEST_CONFIGURATIONS} "
         f"configurations or {FEWEST_GROUPS} models",
-    )  # fmt: skip
+    )
 
 
 def _number_rows(rows: npt.NDArray[np.generic]) -> Ints:

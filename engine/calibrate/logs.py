@@ -50,9 +50,11 @@ _BATCH = re.compile(r"global batch size: +(\d+)|global_batch_size: (\d+)")
 _MEGABYTES = re.compile(r"max allocated: " + _NUMBER)
 _GIBIBYTES = re.compile(r"\bmemory: +" + _NUMBER + r"GiB")
 _FRAMEWORKS = (
-    (r"train_step_timing|nemo", "NeMo"), (r"Step Time ?:", "Megatron-Bridge"), (r"\btps: ?\d", "torchtitan"),
+    (r"train_step_timing|nemo", "NeMo"),
+    (r"Step Time ?:", "Megatron-Bridge"),
+    (r"\btps: ?\d", "torchtitan"),
     (r"elapsed time per iteration", "Megatron-LM"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,13 @@ def read_log(text: str, name: str) -> Log:
             value = _parse_float(number)
             progress.append(value if unit == "s/it" or value == 0 else 1.0 / value)
         batches += [first or second for first, second in _BATCH.findall(line)] if step else []
-        memory = max([memory, *(_parse_float(found) / 1024.0 for found in _MEGABYTES.findall(line)),
-                      *(_parse_float(found) for found in _GIBIBYTES.findall(line))])  # fmt: skip
+        memory = max(
+            [
+                memory,
+                *(_parse_float(found) / 1024.0 for found in _MEGABYTES.findall(line)),
+                *(_parse_float(found) for found in _GIBIBYTES.findall(line)),
+            ]
+        )
         if not step:
             _read_arguments(line, given)
     fields = fields_of(given)

@@ -21,8 +21,14 @@ __all__ = ["Reranked", "recalibrated", "rerank"]
 COMPARED = 500
 """Best executions by either calibration that are ranked by both."""
 DEGREES = (
-    "tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "microbatch_size", "batch_size",
-)  # fmt: skip
+    "tensor_par",
+    "pipeline_par",
+    "data_par",
+    "context_par",
+    "expert_par",
+    "microbatch_size",
+    "batch_size",
+)
 
 
 @dataclass(frozen=True, slots=True)

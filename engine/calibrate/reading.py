@@ -19,7 +19,7 @@ from engine.executions.csv_tables import file_content, header_of, parsed, text_o
 from engine.validation.reading import ONCE, Runs, RunsFileError, runs_of
 from models.documents import shown
 
-__all__ = ["MOST_BYTES", "MOST_FILES", "MOST_RUNS", "Measured", "parse_given", "read_contents", "read_paths"]
+__all__ = ["MOST_BYTES", "MOST_FILES", "MOST_RUNS", "MeasuredRuns", "parse_given", "read_contents", "read_paths"]
 
 MOST_RUNS: Final = 5_000
 """Runs that a fit takes; a cluster has tens."""
@@ -29,7 +29,7 @@ MOST_FILES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRuns:
     """Runs, and for each where it comes from and what was remarked on reading it [rows]."""
 
     runs: Runs
@@ -57,7 +57,7 @@ def parse_given(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def read_paths(paths: Sequence[str | os.PathLike[str]], given: Mapping[str, str] | None = None) -> Measured:
+def read_paths(paths: Sequence[str | os.PathLike[str]], given: Mapping[str, str] | None = None) -> MeasuredRuns:
     """Returns the runs of files: one table, or logs of one run each.
 
     Args:
@@ -73,7 +73,7 @@ def read_paths(paths: Sequence[str | os.PathLike[str]], given: Mapping[str, str]
     return read_contents(contents, given)
 
 
-def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None = None) -> Measured:
+def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None = None) -> MeasuredRuns:
     """Returns the runs of files by name: tables, or logs of one run each; rows keep their order.
 
     Args:
@@ -111,7 +111,7 @@ def read_contents(contents: Mapping[str, bytes], given: Mapping[str, str] | None
             )
         if len(labels) > MOST_RUNS:
             raise CalibrateError(f"There are more than {MOST_RUNS:,} runs; a fit takes up to {MOST_RUNS:,}.")
-    return Measured(_merge_runs(tables, given or {}), tuple(labels), tuple(remarks))
+    return MeasuredRuns(_merge_runs(tables, given or {}), tuple(labels), tuple(remarks))
 
 
 def _is_table(text: str) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.calibrate.reading import Measured
+from engine.calibrate.reading import MeasuredRuns
 from engine.calibrate.template import EXAMPLE
 from engine.cost_models.calibrated import Case, Parameters, step_times, system_named
 from engine.executions.arrays import Floats
@@ -24,7 +24,7 @@ from engine.validation.predict import measured_seconds
 from engine.validation.reading import Runs
 from hardware import System
 
-__all__ = ["FURTHER_REASONS", "Checked", "check"]
+__all__ = ["FURTHER_REASONS", "CheckedRuns", "check"]
 
 FURTHER_REASONS: Final = {
     "example_row": "The row is the template's example.",
@@ -42,7 +42,7 @@ CONTRADICTION: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedRuns:
     """Measured runs, sorted into accepted and refused; arrays and tuples are [rows].
 
     `measured`: seconds per step, NaN where not known. `expected`: predicted by the calibration that a fit starts from,
@@ -75,7 +75,7 @@ class Checked:
         return self.mapped.case.take(np.flatnonzero(self.accepted))
 
 
-def check(measured: Measured, system: System, start: Parameters) -> Checked:
+def check(measured: MeasuredRuns, system: System, start: Parameters) -> CheckedRuns:
     """Check runs for a fit on a system. Never raises because of a cell's content.
 
     Args:
@@ -118,7 +118,7 @@ def check(measured: Measured, system: System, start: Parameters) -> Checked:
         lambda row: _wrong_unit(float(seconds[row]), float(expected[row]), bool(np.isnan(given_time[row]))),
         over=("", "implausible_measurement"),
     )
-    return Checked(
+    return CheckedRuns(
         system, mapped, measured.labels, measured.remarks, seconds, expected, reason, text, _list_missing(table)
     )
 
@@ -152,9 +152,11 @@ def _refuse_failed(status: str) -> str:
 
 
 def _refuse_unmeasured(remark: str) -> str:
-    return f"{remark}." if remark.startswith("The log has no line") else (
-        "Not given: step_time_s, nor tokens_per_s_per_gpu."
-    )  # fmt: skip
+    return (
+        f"{remark}."
+        if remark.startswith("The log has no line")
+        else ("Not given: step_time_s, nor tokens_per_s_per_gpu.")
+    )
 
 
 def _refuse_contradiction(seconds: float, by_rate: float) -> str:

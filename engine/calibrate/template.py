@@ -71,13 +71,35 @@ FIELDS: Final[Mapping[str, str]] = {**NEEDED, **OPTIONAL}
 
 _EXAMPLES: Final = (
     {
-        "id": f"{EXAMPLE}: delete this row", "framework": "Megatron-LM", "model": "Llama-3 8B", "hidden": "4096",
-        "ffn": "14336", "layers": "32", "heads": "32", "kv_heads": "8", "vocab": "128256", "seq_len": "8192",
-        "gated_mlp": "True", "tied_embeddings": "False", "num_gpus": "64", "tp": "2", "pp": "2", "dp": "16", "cp": "1",
-        "vpp": "1", "mbs": "1", "gbs": "256", "recompute": "none", "zero_stage": "1", "fsdp": "False", "dtype": "bf16",
-        "step_time_s": "4.3", "overlap_data": "1", "seq_parallel": "True",
+        "id": f"{EXAMPLE}: delete this row",
+        "framework": "Megatron-LM",
+        "model": "Llama-3 8B",
+        "hidden": "4096",
+        "ffn": "14336",
+        "layers": "32",
+        "heads": "32",
+        "kv_heads": "8",
+        "vocab": "128256",
+        "seq_len": "8192",
+        "gated_mlp": "True",
+        "tied_embeddings": "False",
+        "num_gpus": "64",
+        "tp": "2",
+        "pp": "2",
+        "dp": "16",
+        "cp": "1",
+        "vpp": "1",
+        "mbs": "1",
+        "gbs": "256",
+        "recompute": "none",
+        "zero_stage": "1",
+        "fsdp": "False",
+        "dtype": "bf16",
+        "step_time_s": "4.3",
+        "overlap_data": "1",
+        "seq_parallel": "True",
     },
-)  # fmt: skip
+)
 
 
 def template() -> str:

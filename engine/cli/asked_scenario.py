@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from models import Model
 
 __all__ = [
-    "scenario_of", "write_error", "write_reasons", "write_scenario", "write_stages", "write_unrepresented",
-]  # fmt: skip
+    "scenario_of",
+    "write_error",
+    "write_reasons",
+    "write_scenario",
+    "write_stages",
+    "write_unrepresented",
+]
 
 
 def scenario_of(
@@ -37,12 +42,22 @@ def scenario_of(
 
     said = {} if document is None else _read_scenario_document(document)
     given = {
-        "model": model, "system": system, "num_procs": procs, "max_batch_size": max_batch, "datatype": datatype,
-        "cost_model": cost_model, "calibration": calibration_of(calibration),
-    }  # fmt: skip
+        "model": model,
+        "system": system,
+        "num_procs": procs,
+        "max_batch_size": max_batch,
+        "datatype": datatype,
+        "cost_model": cost_model,
+        "calibration": calibration_of(calibration),
+    }
     asked = {**said, **{name: value for name, value in given.items() if value is not None}}
-    words = {"model": "MODEL", "system": "SYSTEM", "num_procs": "--procs", "max_batch_size": "--max-batch",
-             "datatype": "--datatype"}  # fmt: skip
+    words = {
+        "model": "MODEL",
+        "system": "SYSTEM",
+        "num_procs": "--procs",
+        "max_batch_size": "--max-batch",
+        "datatype": "--datatype",
+    }
     if missing := [word for name, word in words.items() if name not in asked]:
         lacks = f"Without {', '.join(missing)} there is no scenario"
         raise engine.ScenarioError(f"{lacks}; give all of them, or a saved scenario with --scenario FILE.")
@@ -59,9 +74,19 @@ def _read_scenario_document(file: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ScenarioError(f"{file} holds no scenario; it must be a JSON object.")
     found = scenario_in(document, str(file))
-    return {name: getattr(found, name) for name in (
-        "model", "system", "num_procs", "max_batch_size", "datatype", "limits", "cost_model", "calibration",
-    )}  # fmt: skip
+    return {
+        name: getattr(found, name)
+        for name in (
+            "model",
+            "system",
+            "num_procs",
+            "max_batch_size",
+            "datatype",
+            "limits",
+            "cost_model",
+            "calibration",
+        )
+    }
 
 
 def write_scenario(scenario: Scenario) -> None:

@@ -67,9 +67,13 @@ def server_of(answerer: Answerer) -> Server[Any]:
             calls -= 1
 
     return Server(
-        "shardscape", version=_package_version(), title="Shardscape", instructions=INSTRUCTIONS, on_list_tools=tools,
+        "shardscape",
+        version=_package_version(),
+        title="Shardscape",
+        instructions=INSTRUCTIONS,
+        on_list_tools=tools,
         on_call_tool=call,
-    )  # fmt: skip
+    )
 
 
 async def serve_stdio(answerer: Answerer) -> None:
@@ -91,10 +95,13 @@ def _start_answerer(answerer: Answerer) -> None:
 def _build_tool(name: str) -> Tool:
     verb = VERBS[name]
     return Tool(
-        name=name, title=verb.title, description=verb.about, input_schema=verb.question_schema(),
+        name=name,
+        title=verb.title,
+        description=verb.about,
+        input_schema=verb.question_schema(),
         output_schema=verb.answer_schema(),
         annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
-    )  # fmt: skip
+    )
 
 
 async def _call_verb(

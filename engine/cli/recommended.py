@@ -52,14 +52,28 @@ def _candidates_table(found: Recommendation, rows: list[Mapping[str, Any]], reas
     from engine.economics import derived_columns
 
     beside = derived_columns(found.scenario, pd.DataFrame({"sample_rate": [row["sample_rate"] for row in rows]}))
-    rows = [{**row, **{str(name): value for name, value in more.items()}}
-            for row, more in zip(rows, beside.to_dict("records"), strict=True)]  # fmt: skip
-    names = ["id", "tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "microbatch_size",
-             "pipeline_interleaving", "sample_rate", *BESIDE_RATE[:2], "total_time",
-             "proc_mem_tier1_cap_req"]  # fmt: skip
+    rows = [
+        {**row, **{str(name): value for name, value in more.items()}}
+        for row, more in zip(rows, beside.to_dict("records"), strict=True)
+    ]
+    names = [
+        "id",
+        "tensor_par",
+        "pipeline_par",
+        "data_par",
+        "context_par",
+        "expert_par",
+        "microbatch_size",
+        "pipeline_interleaving",
+        "sample_rate",
+        *BESIDE_RATE[:2],
+        "total_time",
+        "proc_mem_tier1_cap_req",
+    ]
     columns = [by_name(name) for name in names if name in rows[0]]
-    header = [column.short + (f" [{unit_of(column)}]" if column.unit not in ("", "samples/s") else "")
-              for column in columns]  # fmt: skip
+    header = [
+        column.short + (f" [{unit_of(column)}]" if column.unit not in ("", "samples/s") else "") for column in columns
+    ]
     cells = [[format_quantity(column, row[column.name]) for column in columns] for row in rows]
     if any(reasons):
         header.append("why not")

@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     from engine.simulate import Replay
 
 __all__ = [
-    "CsvOption", "GroupOption", "MemoryLimitOption", "SendModeOption", "TorchOption", "TraceOption", "print_replay",
-]  # fmt: skip
+    "CsvOption",
+    "GroupOption",
+    "MemoryLimitOption",
+    "SendModeOption",
+    "TorchOption",
+    "TraceOption",
+    "print_replay",
+]
 
 SendModeOption = Annotated[
     str, typer.Option("--send-mode", metavar="MODE", help="What a send does: none, overlap or block.")
@@ -82,16 +88,25 @@ def _replay_document(found: Replay) -> dict[str, Any]:
     spent = (idle["end"] - idle["start"]).groupby(idle["cause"]).sum()
     told = _published_value(found)
     return {
-        "schedule": found.rule.name if found.rule else None, "title": found.rule.title if found.rule else "own order",
-        "stages": found.order.ranks, "microbatches": found.order.empty_from, "chunks": found.order.chunks,
-        "makespan": found.makespan, "longest_span": found.longest_span, "bubble_fraction": found.bubble_fraction,
-        "busy": found.busy.tolist(), "peak_activations": found.peak_activations,
-        "peak_if_freed_at_B": found.peak_if_freed_at_B, "peak_pending_W": found.peak_pending_W,
-        "messages_sent": found.messages_sent, "idle": {str(cause): float(value) for cause, value in spent.items()},
+        "schedule": found.rule.name if found.rule else None,
+        "title": found.rule.title if found.rule else "own order",
+        "stages": found.order.ranks,
+        "microbatches": found.order.empty_from,
+        "chunks": found.order.chunks,
+        "makespan": found.makespan,
+        "longest_span": found.longest_span,
+        "bubble_fraction": found.bubble_fraction,
+        "busy": found.busy.tolist(),
+        "peak_activations": found.peak_activations,
+        "peak_if_freed_at_B": found.peak_if_freed_at_B,
+        "peak_pending_W": found.peak_pending_W,
+        "messages_sent": found.messages_sent,
+        "idle": {str(cause): float(value) for cause, value in spent.items()},
         "critical_path": found.critical_path.counts,
         "closed_form": None if told is None else {"words": told[0], "makespan": told[1]},
-        "remarks": list(found.remarks), "ranks": found.ranks,
-    }  # fmt: skip
+        "remarks": list(found.remarks),
+        "ranks": found.ranks,
+    }
 
 
 def _print_summary(found: Replay) -> None:
@@ -101,11 +116,18 @@ def _print_summary(found: Replay) -> None:
     write_line(f"makespan {found.makespan:.6g} s, longest span {found.longest_span:.6g} s")
     write_line()
     rows = [
-        (str(rank), f"{found.busy[rank]:.6g}", f"{found.makespan - found.busy[rank]:.6g}",
-         f"{100 * found.bubble_fraction[rank]:.2f}", str(found.peak_activations[rank]),
-         str(found.peak_if_freed_at_B[rank]), str(found.peak_pending_W[rank]), str(found.messages_sent[rank]))
+        (
+            str(rank),
+            f"{found.busy[rank]:.6g}",
+            f"{found.makespan - found.busy[rank]:.6g}",
+            f"{100 * found.bubble_fraction[rank]:.2f}",
+            str(found.peak_activations[rank]),
+            str(found.peak_if_freed_at_B[rank]),
+            str(found.peak_pending_W[rank]),
+            str(found.messages_sent[rank]),
+        )
         for rank in range(found.order.ranks)
-    ]  # fmt: skip
+    ]
     headers = ("rank", "busy [s]", "idle [s]", "bubble [%]", "activations", "freed at B", "pending W", "messages")
     write_line(text_table(headers, rows, left=()))
     write_line()

@@ -149,8 +149,9 @@ class Results:
         broken = np.reshape([~self.meets(table, each) & runs for each in bounds], (len(bounds), len(table)))
         # Few sets of constraints are violated by many designs: the words of each are made once.
         sets, which = np.unique(broken.astype(bool), axis=1, return_inverse=True)
-        words = [", ".join(dict.fromkeys(name for name, flag in zip(names, flags, strict=True) if flag))
-                 for flags in sets.T]  # fmt: skip
+        words = [
+            ", ".join(dict.fromkeys(name for name, flag in zip(names, flags, strict=True) if flag)) for flags in sets.T
+        ]
         return [words[place] for place in which.ravel().tolist()]
 
     def front(
@@ -260,11 +261,15 @@ class Results:
         slacks = [slack_of(self._values(table, each.quantity), each.at_least, each.at_most) for each in bounds]
         shape = len(bounds), len(table)
         return binding_report(
-            quantity(asked), values, table["design"].to_numpy(),
+            quantity(asked),
+            values,
+            table["design"].to_numpy(),
             np.reshape([self.meets(table, each) for each in bounds], shape).astype(bool),
-            [in_words(each) for each in bounds], np.reshape([one for one, _ in slacks], shape),
-            np.reshape([one for _, one in slacks], shape), self._plainest(table, (asked,)),
-        )  # fmt: skip
+            [in_words(each) for each in bounds],
+            np.reshape([one for one, _ in slacks], shape),
+            np.reshape([one for _, one in slacks], shape),
+            self._plainest(table, (asked,)),
+        )
 
     def scenario(self, point: int) -> Scenario:
         """Returns the scenario of a point, to open anywhere else."""
@@ -363,9 +368,10 @@ class Results:
         number. So what ties in one question is the design that is better in the others, searched for or not."""
         basic = axes_of(self.study.document)
         names = [
-            *first, *("tokens_per_s",) * ("rate" in basic),
+            *first,
+            *("tokens_per_s",) * ("rate" in basic),
             *(name for name in ("usd", "watts", "usd_per_h", "processors") if name in basic),
-        ]  # fmt: skip
+        ]
         keys = [self._values(table, name) * (-1.0 if quantity(name).better == "higher" else 1.0) for name in names]
         return np.lexsort((table["design"].to_numpy(), *reversed(keys)))
 

@@ -63,19 +63,36 @@ class BindingReport:
     def as_json(self) -> dict[str, Any]:
         """Returns the report as a JSON document, without its table."""
         return {
-            "objective": self.objective, "running": self.running, "allowed": self.allowed, "refused": self.refused,
-            "best": self.best, "design": self.design,
-            "without_all": {"value": self.without_all, "gain": self.without_all_gain,
-                            "design": self.without_all_design},
-            "smallest_set": {"constraints": list(self.smallest_set_words), "value": self.smallest_set_value,
-                             "gain": self.smallest_set_gain, "design": self.smallest_set_design},
-        }  # fmt: skip
+            "objective": self.objective,
+            "running": self.running,
+            "allowed": self.allowed,
+            "refused": self.refused,
+            "best": self.best,
+            "design": self.design,
+            "without_all": {
+                "value": self.without_all,
+                "gain": self.without_all_gain,
+                "design": self.without_all_design,
+            },
+            "smallest_set": {
+                "constraints": list(self.smallest_set_words),
+                "value": self.smallest_set_value,
+                "gain": self.smallest_set_gain,
+                "design": self.smallest_set_design,
+            },
+        }
 
 
 def binding_report(
-    objective: Quantity, values: Floats, designs: Ints, met: Flags, words: list[str], slack: Floats,
-    share: Floats, order: npt.NDArray[np.intp],
-) -> BindingReport:  # fmt: skip
+    objective: Quantity,
+    values: Floats,
+    designs: Ints,
+    met: Flags,
+    words: list[str],
+    slack: Floats,
+    share: Floats,
+    order: npt.NDArray[np.intp],
+) -> BindingReport:
     """Returns what constraints refuse and what lifting them is worth.
 
     Args:
@@ -113,23 +130,49 @@ def binding_report(
         free = best_of((violated == 0) | ((violated == 1) & ~met[number]))
         then, gain, design = found(free)
         binds = free is not None and bool(scores[free] > score)
-        rows.append((
-            text, float("nan") if base is None else float(slack[number, base]),
-            float("nan") if base is None else float(share[number, base]), int((~met[number]).sum()),
-            int((~met[number] & (violated == 1)).sum()), now, then, gain, binds, design,
-        ))  # fmt: skip
+        rows.append(
+            (
+                text,
+                float("nan") if base is None else float(slack[number, base]),
+                float("nan") if base is None else float(share[number, base]),
+                int((~met[number]).sum()),
+                int((~met[number] & (violated == 1)).sum()),
+                now,
+                then,
+                gain,
+                binds,
+                design,
+            )
+        )
     better = (violated > 0) & (scores > score)
     smallest: tuple[int, ...] = ()
     chosen = None
     if better.any():
         chosen = best_of(better & (violated == violated[better].min()))  # the gain decides between sets of one size
         smallest = tuple(np.flatnonzero(~met[:, chosen]).tolist())
-    names = ["constraint", "slack", "slack_share", "refuses", "refuses_alone", "best", "without", "gain", "binds",
-             "design"]  # fmt: skip
+    names = [
+        "constraint",
+        "slack",
+        "slack_share",
+        "refuses",
+        "refuses_alone",
+        "best",
+        "without",
+        "gain",
+        "binds",
+        "design",
+    ]
     return BindingReport(
-        objective.name, pd.DataFrame(rows, columns=names), count, int((violated == 0).sum()), now, found(base)[2],
-        *found(best_of(np.ones(count, bool))), smallest, *found(chosen),
-    )  # fmt: skip
+        objective.name,
+        pd.DataFrame(rows, columns=names),
+        count,
+        int((violated == 0).sum()),
+        now,
+        found(base)[2],
+        *found(best_of(np.ones(count, bool))),
+        smallest,
+        *found(chosen),
+    )
 
 
 def slack_of(values: Floats, at_least: float | None, at_most: float | None) -> tuple[Floats, Floats]:

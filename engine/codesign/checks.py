@@ -172,10 +172,13 @@ def _check_counts(study: Study) -> None:
     points = len(study.models) * others * edited
     if points > MOST_POINTS:
         axes = {
-            "models": len(study.models), "systems": len(study.systems), "sizes": len(said.sizes),
-            "datatypes": len(said.datatypes), "batches": len(said.batches),
+            "models": len(study.models),
+            "systems": len(study.systems),
+            "sizes": len(said.sizes),
+            "datatypes": len(said.datatypes),
+            "batches": len(said.batches),
             **{f"values of {' and '.join(edit.names)}": len(edit.rows) for edit in said.edits},
-        }  # fmt: skip
+        }
         longest = sorted(axes.items(), key=lambda item: -item[1])[:3]
         longest_axes = ", ".join(f"{count:,} {name}" for name, count in longest)
         raise StudyError(

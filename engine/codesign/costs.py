@@ -96,8 +96,11 @@ def filled_in(costs: Costs, where: str) -> Costs:
         return found
 
     said = dict(given_fields(costs)) | {"usd": items("usd"), "watts": items("watts")}
-    own = {*costs.model_fields_set, *(f"usd.{name}" for name in given_fields(costs.usd)),
-           *(f"watts.{name}" for name in given_fields(costs.watts))}  # fmt: skip
+    own = {
+        *costs.model_fields_set,
+        *(f"usd.{name}" for name in given_fields(costs.usd)),
+        *(f"watts.{name}" for name in given_fields(costs.watts)),
+    }
     sources = {path: text for path, text in base.sources.items() if path not in own} | costs.sources
     return base.model_copy(update=said | {"sources": sources})
 
@@ -143,13 +146,15 @@ def count_amounts(study: Study, numbers: Ints) -> pd.DataFrame:
         {
             "processor": processors,
             # A machine has no larger domain than itself.
-            **{name: processors * (np.minimum(each, processors) if name.startswith("network_size") else each)
-               for name, each in per_processor.items()},
+            **{
+                name: processors * (np.minimum(each, processors) if name.startswith("network_size") else each)
+                for name, each in per_processor.items()
+            },
             "host": np.ceil(processors / study.document.costs.processors_per_host),
             "switch": np.ceil(processors / study.document.costs.processors_per_switch),
             "tdp": power * processors,
         }
-    )  # fmt: skip
+    )
 
 
 def _per_processor(study: Study, numbers: Ints) -> dict[str, Floats]:
@@ -187,8 +192,16 @@ def _per_processor(study: Study, numbers: Ints) -> dict[str, Floats]:
 
 
 def _priced_parameters(tiers: int) -> tuple[str, ...]:
-    return ("compute", "matrix", "power", "hbm_capacity", "hbm_bandwidth", "host_capacity", "host_bandwidth",
-            *(f"net{tier}_{what}" for tier in range(tiers) for what in ("bandwidth", "size")))  # fmt: skip
+    return (
+        "compute",
+        "matrix",
+        "power",
+        "hbm_capacity",
+        "hbm_bandwidth",
+        "host_capacity",
+        "host_bandwidth",
+        *(f"net{tier}_{what}" for tier in range(tiers) for what in ("bandwidth", "size")),
+    )
 
 
 def _sixteen_bit(system: System, datatype: str) -> float:

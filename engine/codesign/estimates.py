@@ -198,10 +198,16 @@ def estimate(study: Study, workers: int = 1, times: Sequence[PointTime] = ()) ->
     share = len(study.models) / len(sizes) / workers
     least = LEAST_SEARCHED if study.document.prune else 1.0
     return Estimate(
-        study.points, study.designs, len(study.models), float(np.mean(sizes)), workers,
-        seconds * share, low * share * least, high * share,
+        study.points,
+        study.designs,
+        len(study.models),
+        float(np.mean(sizes)),
+        workers,
+        seconds * share,
+        low * share * least,
+        high * share,
         sum(each.points for each in times),
-    )  # fmt: skip
+    )
 
 
 def _list_layouts(study: Study) -> tuple[list[Ints], list[Floats]]:

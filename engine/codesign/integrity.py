@@ -35,16 +35,27 @@ class FolderCheck:
     def sentence(self) -> str:
         """The result in words."""
         states = list(self.files.values())
-        counts = [f"{states.count(state):,} {words}" for state, words in (
-            ("verified", "verified by checksum"),
-            ("no checksum", "readable but without a checksum, as earlier versions write them"), ("damaged", "damaged"),
-        ) if state in states]  # fmt: skip
+        counts = [
+            f"{states.count(state):,} {words}"
+            for state, words in (
+                ("verified", "verified by checksum"),
+                ("no checksum", "readable but without a checksum, as earlier versions write them"),
+                ("damaged", "damaged"),
+            )
+            if state in states
+        ]
         return f"{len(states):,} file{'s' if len(states) != 1 else ''}: {', '.join(counts)}."
 
     def as_json(self) -> dict[str, Any]:
         """Returns the result as a JSON document."""
-        return {"folder": self.place, "sound": self.is_sound, "files": self.files, "problems": self.problems,
-                "points": self.points, "total": self.total}  # fmt: skip
+        return {
+            "folder": self.place,
+            "sound": self.is_sound,
+            "files": self.files,
+            "problems": self.problems,
+            "points": self.points,
+            "total": self.total,
+        }
 
 
 def check_folder(folder: str | os.PathLike[str]) -> FolderCheck:

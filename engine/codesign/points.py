@@ -30,8 +30,13 @@ LARGEST_SEARCHED: Final = 2_000_000_000
 """Executions of the space of a point beyond which it is a problem: some minutes of work."""
 
 FIELDS_KEPT: Final = (
-    "tensor_par", "pipeline_par", "data_par", "batch_size", "microbatch_size", "pipeline_interleaving",
-)  # fmt: skip
+    "tensor_par",
+    "pipeline_par",
+    "data_par",
+    "batch_size",
+    "microbatch_size",
+    "pipeline_interleaving",
+)
 """Fields of the best execution that stand in a row; its id says the others."""
 
 EXPLORED: Final = ("executions", "median_samples_per_s", "p90_samples_per_s", "no_offload_samples_per_s")
@@ -56,20 +61,28 @@ def row_schema(study: Study) -> pa.Schema:
     """
     return pa.schema(
         [
-            ("point", pa.int64()), ("status", pa.dictionary(pa.int8(), pa.string())), ("samples_per_s", pa.float64()),
-            ("id", pa.int64()), ("feasible", pa.int64()), ("bound", pa.float64()), ("problem", pa.string()),
+            ("point", pa.int64()),
+            ("status", pa.dictionary(pa.int8(), pa.string())),
+            ("samples_per_s", pa.float64()),
+            ("id", pa.int64()),
+            ("feasible", pa.int64()),
+            ("bound", pa.float64()),
+            ("problem", pa.string()),
             *((name, pa.int32()) for name in FIELDS_KEPT),
             *((name, pa.float64()) for name in study.document.statistics),
             *((name, pa.float64()) for name in EXPLORED if study.document.evaluate == "exploration"),
         ],
         metadata={"study": study.key},
-    )  # fmt: skip
+    )
 
 
 def rows_of(
-    study: Study, numbers: Ints, skipped: Mapping[int, float] | None = None,
-    cancel: Callable[[], bool] | None = None, models: Iterable[int] | None = None,
-) -> pa.Table:  # fmt: skip
+    study: Study,
+    numbers: Ints,
+    skipped: Mapping[int, float] | None = None,
+    cancel: Callable[[], bool] | None = None,
+    models: Iterable[int] | None = None,
+) -> pa.Table:
     """Returns the rows of designs, in order of their points' models and then of the designs.
 
     Args:

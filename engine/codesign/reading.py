@@ -104,11 +104,12 @@ def part_rows(place: ResultFolder, study: Study, name: str, first: int, count: i
     points = rows["point"].to_numpy()
     status = rows["status"].cast(pa.string())
     if (
-        len(rows) != designs * len(study.models) or len(np.unique(points)) < len(points)
+        len(rows) != designs * len(study.models)
+        or len(np.unique(points)) < len(points)
         or (len(points) and not 0 <= points.min() <= points.max() < study.points)
         or not pc.all(pc.is_in(status, pa.array(STATUSES)), min_count=0).as_py()
         or rows.filter(pc.equal(status, "ok"))["samples_per_s"].null_count
-    ):  # fmt: skip
+    ):
         raise place.damage(name, "its rows are not those of its points")
     return rows
 

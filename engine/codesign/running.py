@@ -18,7 +18,7 @@ from engine.codesign.merging import find_merges, merge_parts
 from engine.codesign.pruning import Pruner
 from engine.codesign.reading import results, study_in
 from engine.codesign.study import Study
-from engine.codesign.tasks import Done, Task, compute_task
+from engine.codesign.tasks import Done, StudyTask, compute_task
 from engine.codesign.versions import version
 from engine.exploration.workers import cores
 from models.documents import shown
@@ -285,14 +285,14 @@ class _StudyRun:
                 self._tell(last=False)
             self._place.sweep()
 
-    def _tasks(self, gaps: list[tuple[int, int]]) -> Iterator[Task]:
+    def _tasks(self, gaps: list[tuple[int, int]]) -> Iterator[StudyTask]:
         """The missing places as tasks; how many one takes is decided when it goes out."""
         place, key, ours = self._place.shared, self._study.key, version()
         for start, end in gaps:
             while start < end:
                 count = min(end - start, self._places())
                 lost = {} if self._pruner is None else self._pruner.lost(self._study.designs_at(start, count))
-                yield Task(place, key, start, count, ours, lost)
+                yield StudyTask(place, key, start, count, ours, lost)
                 start += count
 
     def _places(self) -> int:
@@ -307,9 +307,14 @@ class _StudyRun:
         self._pace = pace if self._pace is None else 0.7 * self._pace + 0.3 * pace
         at = self._at
         self._at = replace(
-            at, done=at.done + done.points, found=at.found + done.found, problems=at.problems + done.problems,
-            skipped=at.skipped + done.skipped, tasks=at.tasks + 1, bytes=at.bytes + done.size,
-        )  # fmt: skip
+            at,
+            done=at.done + done.points,
+            found=at.found + done.found,
+            problems=at.problems + done.problems,
+            skipped=at.skipped + done.skipped,
+            tasks=at.tasks + 1,
+            bytes=at.bytes + done.size,
+        )
 
     def _tell(self, *, last: bool) -> None:
         seconds = time.perf_counter() - self._start

@@ -17,9 +17,18 @@ from pydantic_core import PydanticCustomError
 from models.documents import Accepts, Number, Text, Whole, shown
 
 __all__ = [
-    "FORMAT", "NEW_COST_ITEMS", "BatchRule", "Constraint", "CostItems", "Costs", "Edit", "Follow", "MixedModel",
-    "StudyDocument", "middle_of",
-]  # fmt: skip
+    "FORMAT",
+    "NEW_COST_ITEMS",
+    "BatchRule",
+    "Constraint",
+    "CostItems",
+    "Costs",
+    "Edit",
+    "Follow",
+    "MixedModel",
+    "StudyDocument",
+    "middle_of",
+]
 
 FORMAT: Final = "shardscape-study/1"
 
@@ -32,7 +41,7 @@ Positive = Annotated[float, Number(1e-12, 1e18)]
 Amount = Annotated[float, Number(0, 1e12)]
 
 
-class _Entity(BaseModel):
+class _StudyEntity(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, serialize_by_alias=True
     )
@@ -83,7 +92,7 @@ def _as_object(value: Any) -> Any:
     return {"model": value} if isinstance(value, str) else value
 
 
-class MixedModel(_Entity):
+class MixedModel(_StudyEntity):
     """A model of the mix."""
 
     model: Annotated[Document, Accepts("the name or path of a model, or its whole document")]
@@ -91,7 +100,7 @@ class MixedModel(_Entity):
     """Its share of the tokens that the machine is to train, over the sum of all weights."""
 
 
-class Edit(_Entity):
+class Edit(_StudyEntity):
     """One axis of the product: values of one What-if parameter, or of several that change together.
 
     Either `values`, or `from`, `to` and `count` with a `scale`; `relative` ones are multiples of what each system has.
@@ -176,7 +185,7 @@ class Edit(_Entity):
         return tuple((float(f"{value:.12g}"),) for value in (low, *found[1:-1], high))
 
 
-class Follow(_Entity):
+class Follow(_StudyEntity):
     """A parameter that follows another one: its own value times (the other's value / the other's own) ** exponent."""
 
     parameter: Name
@@ -184,7 +193,7 @@ class Follow(_Entity):
     exponent: Annotated[float, Number(-8, 8)] = 1.0
 
 
-class BatchRule(_Entity):
+class BatchRule(_StudyEntity):
     """Largest size of a step: a number of samples, or samples per processor."""
 
     samples: Annotated[int, Whole(1, 2**40)] | None = None
@@ -208,7 +217,7 @@ def _as_rule(value: Any) -> Any:
     return {"samples": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class CostItems(_Entity):
+class CostItems(_StudyEntity):
     """Costs of the parts of a machine in one unit, money [USD] or power [W]; each has a low, middle and high value."""
 
     processor: Range | None = None
@@ -244,7 +253,7 @@ NEW_COST_ITEMS: Final = ("tflops_16_bit", "network_size")
 """Items that studies of earlier versions do not have; unset, they are no part of a study's key."""
 
 
-class Costs(_Entity):
+class Costs(_StudyEntity):
     """The inputs from which price and power of a design follow, each visible and editable."""
 
     preset: Annotated[str, Text(100)] = ""
@@ -264,7 +273,7 @@ class Costs(_Entity):
     """Source of each value, by its path in this document."""
 
 
-class Constraint(_Entity):
+class Constraint(_StudyEntity):
     """A bound on a quantity: no answer may be below `at_least` or above `at_most`."""
 
     quantity: Name
@@ -278,7 +287,7 @@ class Constraint(_Entity):
         return self
 
 
-class StudyDocument(_Entity):
+class StudyDocument(_StudyEntity):
     """A study: a product of models, systems, edits of them, sizes, datatypes and batches, and its questions."""
 
     name: Annotated[str, Text(200)] = ""

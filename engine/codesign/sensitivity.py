@@ -56,18 +56,25 @@ def sensitivity(
     chosen = study.design(design)
     base = [study.scenario_at(chosen, model) for model in range(len(study.models))]
     moved = [
-        each for each in parameters(base[0])
+        each
+        for each in parameters(base[0])
         if each.about == "system" and not each.layout and not each.part_of and each.value > 0
-    ]  # fmt: skip
+    ]
     lower_is_more = {each.name for each in moved if each.name.endswith("_latency")}
     values = {each.name: each.value / factor if each.name in lower_is_more else each.value * factor for each in moved}
     systems = [base[0].system, *(changed(base[0], {name: value}).system for name, value in values.items())]
-    around = Study.from_document(_build_document(study, chosen.datatype, base[0].num_procs, base[0].max_batch_size) | {
-        "models": [{"model": models.to_document(each.model), "weight": mixed.weight}
-                   for each, mixed in zip(base, study.document.models, strict=True)],
-        "systems": [hardware.to_document(system) for system in systems],
-        "objectives": [asked.name],
-    }, "the designs around this one")  # fmt: skip
+    around = Study.from_document(
+        _build_document(study, chosen.datatype, base[0].num_procs, base[0].max_batch_size)
+        | {
+            "models": [
+                {"model": models.to_document(each.model), "weight": mixed.weight}
+                for each, mixed in zip(base, study.document.models, strict=True)
+            ],
+            "systems": [hardware.to_document(system) for system in systems],
+            "objectives": [asked.name],
+        },
+        "the designs around this one",
+    )
     rows = rows_of(around, np.arange(around.designs), cancel=cancel).to_pandas()
     rows = rows.sort_values("point").reset_index(drop=True)
     table = Results(around, rows).designs(of, at)

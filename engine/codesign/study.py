@@ -105,11 +105,16 @@ class Study:
                 _load_entity(each, hardware.load, hardware.load_document, f"{where}, systems[{number}]", files)
                 for number, each in enumerate(said.systems)
             ),
-            calibration=None if said.calibration is None else _load_entity(
-                said.calibration, hardware.load_calibration, hardware.load_calibration_document,
-                f"{where}, calibration", files,
+            calibration=None
+            if said.calibration is None
+            else _load_entity(
+                said.calibration,
+                hardware.load_calibration,
+                hardware.load_calibration_document,
+                f"{where}, calibration",
+                files,
             ),
-        )  # fmt: skip
+        )
         check_study(found, where)
         return found
 
@@ -142,9 +147,12 @@ class Study:
         layout, other edits."""
         said = self.document
         return (
-            len(self.systems), len(said.datatypes), len(said.sizes), len(said.batches),
+            len(self.systems),
+            len(said.datatypes),
+            len(said.sizes),
+            len(said.batches),
             *(len(said.edits[number].rows) for number in self._edit_order),
-        )  # fmt: skip
+        )
 
     @cached_property
     def _edit_order(self) -> tuple[int, ...]:

@@ -17,11 +17,11 @@ from engine.codesign.points import rows_of
 from engine.codesign.study import Study
 from engine.codesign.versions import version
 
-__all__ = ["Done", "Task", "compute_task"]
+__all__ = ["Done", "StudyTask", "compute_task"]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class StudyTask:
     """Places `first` to `first + count` of the order of a study; `version` is the caller's Shardscape."""
 
     place: str
@@ -62,7 +62,7 @@ def _open_study(place: str, key: str) -> tuple[ResultFolder, Study]:
     return folder, study
 
 
-def compute_task(task: Task) -> Done:
+def compute_task(task: StudyTask) -> Done:
     """Computes a task and writes its part; returns how it went.
 
     Writing a part twice leaves it there once, so a task may run again after its worker was lost.
@@ -80,13 +80,22 @@ def compute_task(task: Task) -> Done:
     folder, study = _open_study(task.place, task.key)
     rows = rows_of(study, study.designs_at(task.first, task.count), task.skipped)
     size = folder.keep(task.first, task.count, rows)
-    counts = dict(zip(*(each.to_pylist() for each in pc.value_counts(rows["status"].cast("string")).flatten()),
-                      strict=True)) if len(rows) else {}  # fmt: skip
+    counts = (
+        dict(zip(*(each.to_pylist() for each in pc.value_counts(rows["status"].cast("string")).flatten()), strict=True))
+        if len(rows)
+        else {}
+    )
     return Done(
-        task.first, task.count, len(rows), counts.get("ok", 0), counts.get("problem", 0),
+        task.first,
+        task.count,
+        len(rows),
+        counts.get("ok", 0),
+        counts.get("problem", 0),
         counts.get("skipped", 0),
-        time.perf_counter() - start, size, _list_rates(rows) if study.document.prune else (),
-    )  # fmt: skip
+        time.perf_counter() - start,
+        size,
+        _list_rates(rows) if study.document.prune else (),
+    )
 
 
 def _list_rates(rows: pa.Table) -> tuple[tuple[int, float, float], ...]:

@@ -14,7 +14,7 @@ import pandas as pd
 from engine.columns.derived import DERIVED_ROWS
 from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, GROUPS, NETWORKS, SCENARIO, FieldRow
 from engine.columns.open_words import OpenWords
-from engine.columns.rules import Condition, holds
+from engine.columns.rules import FieldCondition, holds
 from engine.columns.stage_layouts import LAYOUTS, canonical
 from engine.columns.statistics import EXTENSION_STATISTIC_ROWS, HEADLINE_NAMES, SHARE_ROWS, STATISTIC_ROWS
 from models.documents import near_matches, shown
@@ -55,7 +55,7 @@ class Column:
     default: int | bool | str | None = None
     """Value of a field that an execution does not give, and the only value that a space tries unless its cost model
     tries more. None for fields that every execution gives."""
-    applies: tuple[Condition, ...] = ()
+    applies: tuple[FieldCondition, ...] = ()
     """Conditions under which the field has an effect: all must hold; see `applies`."""
     after: str = ""
     """Name of the field behind which lists show this one, where that is not its place in the register."""
@@ -125,9 +125,22 @@ _OPEN: Final = {"stage_layout": OpenWords(LAYOUTS, canonical)}
 
 def _build_field_column(row: FieldRow) -> Column:
     return Column(
-        row.name, row.label, row.short, "", "field", row.dtype, row.group, None, row.description, row.choices,
-        default=row.default, applies=row.applies, after=row.after, numbers=row.numbers, open=_OPEN.get(row.name),
-    )  # fmt: skip
+        row.name,
+        row.label,
+        row.short,
+        "",
+        "field",
+        row.dtype,
+        row.group,
+        None,
+        row.description,
+        row.choices,
+        default=row.default,
+        applies=row.applies,
+        after=row.after,
+        numbers=row.numbers,
+        open=_OPEN.get(row.name),
+    )
 
 
 FIELDS: Final[tuple[Column, ...]] = tuple(map(_build_field_column, FIELD_ROWS))
@@ -145,20 +158,41 @@ NEUTRAL_EXTENSIONS: Final = {column.name: column.default for column in EXTENSION
 
 OUTCOME: Final[tuple[Column, ...]] = (
     Column(
-        "status", "Status", "status", "", "outcome", "str", "Outcome", None,
+        "status",
+        "Status",
+        "status",
+        "",
+        "outcome",
+        "str",
+        "Outcome",
+        None,
         "Whether the execution runs (ok), is well formed but cannot run on this system (infeasible), or makes no sense "
         "as written (invalid).",
         ("ok", "infeasible", "invalid"),
     ),
     Column(
-        "reason", "Reason", "reason", "", "outcome", "str", "Outcome", None,
+        "reason",
+        "Reason",
+        "reason",
+        "",
+        "outcome",
+        "str",
+        "Outcome",
+        None,
         "Stable code of the first rule that the execution breaks; empty when it runs.",
     ),
     Column(
-        "reason_text", "Reason in words", "why", "", "outcome", "str", "Outcome", None,
+        "reason_text",
+        "Reason in words",
+        "why",
+        "",
+        "outcome",
+        "str",
+        "Outcome",
+        None,
         "Sentence with the numbers that make the execution infeasible or invalid; empty when it runs.",
     ),
-)  # fmt: skip
+)
 """Status, reason and reason in words of an execution."""
 
 STATISTICS: Final[tuple[Column, ...]] = tuple(
@@ -166,7 +200,7 @@ STATISTICS: Final[tuple[Column, ...]] = tuple(
         name, label, short, unit, "statistic", "float64", group, better, description, headline=name in HEADLINE_NAMES
     )
     for name, label, short, unit, group, better, description in STATISTIC_ROWS
-)  # fmt: skip
+)
 """The 96 results of an execution that runs."""
 
 EXTENSION_STATISTICS: Final[tuple[Column, ...]] = tuple(

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-__all__ = ["EXPERTS", "SECOND_TIER", "Condition", "among", "holds", "more_than"]
+__all__ = ["EXPERTS", "SECOND_TIER", "FieldCondition", "among", "holds", "more_than"]
 
 EXPERTS: Final = "experts"
 """Name under which rules ask for the number of routed experts of the model."""
@@ -18,7 +18,7 @@ SECOND_TIER: Final = "second_tier"
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class FieldCondition:
     """A condition that holds where any of some quantities exceeds `above`, or is one of `words` if there are such.
 
     `names` are fields of an execution, `EXPERTS` or `SECOND_TIER`.
@@ -29,27 +29,27 @@ class Condition:
     words: tuple[str, ...] = ()
 
 
-def more_than(above: float, *names: str) -> Condition:
+def more_than(above: float, *names: str) -> FieldCondition:
     """Returns the condition that any of some quantities exceeds a number.
 
     Args:
         above: number that a quantity must exceed [unit of the quantities].
         names: of the quantities.
     """
-    return Condition(names, above=above)
+    return FieldCondition(names, above=above)
 
 
-def among(name: str, *words: str) -> Condition:
+def among(name: str, *words: str) -> FieldCondition:
     """Returns the condition that a field is one of some words.
 
     Args:
         name: of a field.
         words: of which the field must be one.
     """
-    return Condition((name,), words=words)
+    return FieldCondition((name,), words=words)
 
 
-def holds(conditions: tuple[Condition, ...], known: Mapping[Any, Any] | pd.DataFrame) -> Any:
+def holds(conditions: tuple[FieldCondition, ...], known: Mapping[Any, Any] | pd.DataFrame) -> Any:
     """Return whether all conditions hold: a truth value, or an array [rows] if `known` has columns of a table.
 
     A condition on unknown values counts as met.

@@ -20,9 +20,18 @@ from typing import Final
 from models.documents import did_you_mean, shown
 
 __all__ = [
-    "BALANCED", "BOTH_COUNTED", "EMBEDDING_COUNTED", "EVEN", "LAYOUTS", "LOSS_COUNTED", "StageLayout",
-    "StageLayoutError", "canonical", "layout_of_word", "list_of_layers",
-]  # fmt: skip
+    "BALANCED",
+    "BOTH_COUNTED",
+    "EMBEDDING_COUNTED",
+    "EVEN",
+    "LAYOUTS",
+    "LOSS_COUNTED",
+    "StageLayout",
+    "StageLayoutError",
+    "canonical",
+    "layout_of_word",
+    "list_of_layers",
+]
 
 LAYOUTS: Final = ("even", "embedding_counted", "loss_counted", "both_counted", "balanced")
 """The rules by name; a rule is a position here."""

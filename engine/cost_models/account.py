@@ -11,9 +11,18 @@ from engine.columns import Column
 from engine.cost_models.formulas import Expression, Untold
 
 __all__ = [
-    "Account", "BlockAccount", "Communication", "LinkTime", "ModelStage", "RankGroup", "Roofs", "Shown", "StageHeld",
-    "StagePart", "StepPart",
-]  # fmt: skip
+    "BlockAccount",
+    "ExecutionAccount",
+    "ExecutionCommunication",
+    "LinkTime",
+    "ModelStage",
+    "RankGroup",
+    "Roofs",
+    "Shown",
+    "StageHeld",
+    "StagePart",
+    "StepPart",
+]
 
 
 class StepPart(NamedTuple):
@@ -52,7 +61,7 @@ class LinkTime(NamedTuple):
     exposed: float
 
 
-class Communication(NamedTuple):
+class ExecutionCommunication(NamedTuple):
     """Groups of communicating GPUs and their times; `placed` and `counted` are notes on the placement and on the
     times."""
 
@@ -150,7 +159,7 @@ class ModelStage(NamedTuple):
         return self.forward + self.input_gradient + self.weight_gradient
 
 
-class Account:
+class ExecutionAccount:
     """Derivation of the figures of one execution. Empty by default."""
 
     expressions: Set[str] = frozenset()
@@ -161,7 +170,7 @@ class Account:
         Empty where the statistics tell all parts."""
         return ()
 
-    def communication(self) -> Communication | None:
+    def communication(self) -> ExecutionCommunication | None:
         """Return the groups of communicating GPUs, or None if the cost model does not place ranks."""
         return None
 

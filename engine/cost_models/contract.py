@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from engine.columns import ColumnSet
-from engine.cost_models.account import Account
+from engine.cost_models.account import ExecutionAccount
 from engine.cost_models.protocols import (
     MODELLED,
     PROVENANCES,
@@ -22,13 +22,13 @@ from engine.cost_models.protocols import (
     Candidates,
     KernelTimes,
     LaidOut,
-    Prepared,
+    PreparedCells,
     Sheet,
     SustainedRate,
 )
 from engine.executions.arrays import Floats
 from engine.executions.layer_splits import StageCut, stage_cut
-from engine.space.rows import Group, RowChunk
+from engine.space.rows import RowChunk, RowGroup
 from engine.space.space import Space
 from hardware import Calibration, System
 from models import Model, dimensions
@@ -44,11 +44,11 @@ __all__ = [
     "KernelTimes",
     "LaidOut",
     "LayerError",
-    "Prepared",
+    "PreparedCells",
     "Sheet",
     "SustainedRate",
     "told_not_measured",
-]  # fmt: skip
+]
 
 
 class CostModelError(ValueError):
@@ -133,7 +133,7 @@ class CostModel(ABC):
         """
 
     @abstractmethod
-    def prepare(self, space: Any, numbers: range, *, rows: bool = True) -> Prepared:
+    def prepare(self, space: Any, numbers: range, *, rows: bool = True) -> PreparedCells:
         """Prepares cells of a space.
 
         Args:
@@ -143,7 +143,7 @@ class CostModel(ABC):
         """
 
     @abstractmethod
-    def evaluate_rows(self, prepared: Any, group: Group, part: slice) -> RowChunk:
+    def evaluate_rows(self, prepared: Any, group: RowGroup, part: slice) -> RowChunk:
         """Returns the headline figures of all executions of a chunk of rows.
 
         Args:
@@ -305,7 +305,7 @@ class CostModel(ABC):
         """
         return False
 
-    def reach(self, prepared: Any, group: Group, part: slice) -> Floats:
+    def reach(self, prepared: Any, group: RowGroup, part: slice) -> Floats:
         """Returns the sample rate that no execution of a chunk of rows exceeds [samples/s] [rows], neither on this
         system nor on any that `rises_with` puts below it; endless where nothing is known. Not asked where
         `slower_on_worse`.
@@ -340,7 +340,7 @@ class CostModel(ABC):
 
     def account(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
-    ) -> Account:
+    ) -> ExecutionAccount:
         """Returns how the figures of an execution come about.
 
         Args:
@@ -349,7 +349,7 @@ class CostModel(ABC):
             execution: its fields and statistics by name.
             calibration: values to use; None for the library's, or where it takes none.
         """
-        return Account()
+        return ExecutionAccount()
 
     def stage_cut(self, model: Model, ranks: int, chunks: int, layout: str) -> StageCut:
         """Returns the layers of every stage of the model under a stage layout.

@@ -79,8 +79,11 @@ def symbols_in(text: str) -> list[str]:
 
 
 _OPERATORS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 
 
 def evaluate_text(text: str, values: Mapping[str, float]) -> float:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from engine.executions.arrays import Flags, Floats, Ints
 from engine.space.rejection import MemoryRequirements, Rejected
-from engine.space.rows import Group
+from engine.space.rows import RowGroup
 from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes
 from hardware import System
 
@@ -22,10 +22,10 @@ __all__ = [
     "Candidates",
     "KernelTimes",
     "LaidOut",
-    "Prepared",
+    "PreparedCells",
     "Sheet",
     "SustainedRate",
-]  # fmt: skip
+]
 
 
 class Sheet(NamedTuple):
@@ -78,7 +78,7 @@ class Candidates(Protocol):
     cell: Ints
 
 
-class Prepared(Protocol):
+class PreparedCells(Protocol):
     """Prepared cells of a space: executions that cannot run are rejected and counted, the others are grouped into rows.
 
     `fits` [memory modes, schedule points] is True where memory suffices, `feasible` counts feasible executions.
@@ -86,7 +86,7 @@ class Prepared(Protocol):
 
     space: Any
     fits: Flags
-    groups: list[Group]
+    groups: list[RowGroup]
     rejected: Rejected
     feasible: int
 
@@ -110,7 +110,7 @@ class LaidOut(Protocol):
     """Cells laid out once for many systems that differ in rates and capacities only."""
 
     def prepared(self, system: System) -> tuple[Any, Any]:
-        """Returns the cells prepared for a system, as `Prepared`, and their `Candidates`."""
+        """Returns the cells prepared for a system, as `PreparedCells`, and their `Candidates`."""
 
 
 class BoundSearch(Protocol):
@@ -137,7 +137,7 @@ class BoundSearch(Protocol):
         parts, the most promising first. Each part omits points that cannot reach `least()` or are `known`."""
 
     def prepare(self, space: Any, point: Ints, mode: Ints | None = None) -> tuple[Any, Any]:
-        """Prepares these schedule points with these block modes, or all: `Prepared`, and its `Candidates`."""
+        """Prepares these schedule points with these block modes, or all: `PreparedCells`, and its `Candidates`."""
 
     def point_of(self, execution: int) -> Ints:
         """Returns the schedule point of an execution, an array of one; empty where the execution is of other cells."""

@@ -5,7 +5,7 @@ Every formula stands here once, with its unit and its source; pages and commands
 
 from engine.economics.checkpoints import daly_interval, expected_seconds, young_interval
 from engine.economics.derived import TRILLION, Derived, derived_columns, derived_of, flops_of
-from engine.economics.inputs import INPUTS, DerivedError, Input, RunInputs
+from engine.economics.inputs import INPUTS, DerivedError, RunInput, RunInputs
 from engine.economics.quantities import (
     HFU_FORMULA,
     MFU_FORMULA,
@@ -39,8 +39,8 @@ __all__ = [
     "TRILLION",
     "Derived",
     "DerivedError",
-    "Input",
     "Output",
+    "RunInput",
     "RunInputs",
     "TokenFlops",
     "TrainingRun",

@@ -71,12 +71,15 @@ def derived_of(scenario: Scenario) -> dict[str, Derived]:
     found = [
         Derived(by_name("tokens"), tokens, "throughput · sequence length"),
         Derived(by_name("tokens_per_gpu"), tokens / procs, "throughput · sequence length ÷ GPUs"),
-        Derived(by_name("tflops_per_gpu"), work.model("full") * tokens / procs,
-                f"throughput · model FLOP per sample ÷ GPUs; {CONVENTIONS['full']}"),
+        Derived(
+            by_name("tflops_per_gpu"),
+            work.model("full") * tokens / procs,
+            f"throughput · model FLOP per sample ÷ GPUs; {CONVENTIONS['full']}",
+        ),
         Derived(by_name("mfu"), used("full"), f"{MFU_FORMULA}; {CONVENTIONS['full']}"),
         Derived(by_name("mfu_causal"), used("causal"), f"{MFU_FORMULA}; {CONVENTIONS['causal']}"),
         *_of_tokens(scenario),
-    ]  # fmt: skip
+    ]
     return {one.column.name: one for one in found}
 
 
@@ -93,15 +96,24 @@ def _of_tokens(scenario: Scenario) -> list[Derived]:
         told = f"{price:g} USD per GPU-hour, the middle of {seen}"
         found.append(Derived(by_name("usd"), hours * price, f"{held} · {told}", inverse=True))
         if price > 0:
-            found.append(Derived(by_name("tokens_per_usd"), TRILLION / (hours * price),
-                                 f"throughput · sequence length ÷ (GPUs · {told})"))  # fmt: skip
+            found.append(
+                Derived(
+                    by_name("tokens_per_usd"),
+                    TRILLION / (hours * price),
+                    f"throughput · sequence length ÷ (GPUs · {told})",
+                )
+            )
     if inputs.power_w is not None:
         energy = energy_kwh(procs, seconds, inputs.power_w, inputs.power_share, inputs.pue)
-        found.append(Derived(
-            by_name("energy"), energy,
-            f"{held} · {inputs.power_w:g} W · {inputs.power_share:g} (draw with server over design power) · "
-            f"{inputs.pue:g} (PUE)", inverse=True,
-        ))  # fmt: skip
+        found.append(
+            Derived(
+                by_name("energy"),
+                energy,
+                f"{held} · {inputs.power_w:g} W · {inputs.power_share:g} (draw with server over design power) · "
+                f"{inputs.pue:g} (PUE)",
+                inverse=True,
+            )
+        )
     return found
 
 

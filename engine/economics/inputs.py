@@ -8,7 +8,7 @@ from typing import Any, Final
 from hardware import System
 from models.documents import shown
 
-__all__ = ["INPUTS", "DerivedError", "Input", "RunInputs"]
+__all__ = ["INPUTS", "DerivedError", "RunInput", "RunInputs"]
 
 
 class DerivedError(ValueError):
@@ -16,7 +16,7 @@ class DerivedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class RunInput:
     """One number that a person may change."""
 
     name: str
@@ -37,64 +37,122 @@ class Input:
 
 _LLAMA_GPUS, _LLAMA_DAYS, _LLAMA_INTERRUPTIONS = 16_384, 54, 419
 
-INPUTS: Final[dict[str, Input]] = {
+INPUTS: Final[dict[str, RunInput]] = {
     one.name: one
     for one in (
-        Input(
-            "tokens", "Tokens to train", "tokens", 1e12, 1.0, 1e18, "Length of the training run.",
+        RunInput(
+            "tokens",
+            "Tokens to train",
+            "tokens",
+            1e12,
+            1.0,
+            1e18,
+            "Length of the training run.",
             "a round number",
         ),
-        Input(
-            "usd_low", "Price from", "USD/processor-hour", None, 0.0, 1e6,
-            "Lowest price of one processor for an hour.", "range of cloud prices recorded with the system",
+        RunInput(
+            "usd_low",
+            "Price from",
+            "USD/processor-hour",
+            None,
+            0.0,
+            1e6,
+            "Lowest price of one processor for an hour.",
+            "range of cloud prices recorded with the system",
         ),
-        Input(
-            "usd_high", "Price to", "USD/processor-hour", None, 0.0, 1e6,
-            "Highest price of one processor for an hour.", "range of cloud prices recorded with the system",
+        RunInput(
+            "usd_high",
+            "Price to",
+            "USD/processor-hour",
+            None,
+            0.0,
+            1e6,
+            "Highest price of one processor for an hour.",
+            "range of cloud prices recorded with the system",
         ),
-        Input(
-            "power_w", "Design power", "W", None, 1e-3, 1e6,
-            "Power that one processor is designed for (TDP).", "datasheet value of the system",
+        RunInput(
+            "power_w",
+            "Design power",
+            "W",
+            None,
+            1e-3,
+            1e6,
+            "Power that one processor is designed for (TDP).",
+            "datasheet value of the system",
         ),
-        Input(
-            "power_share", "Server power / GPU power", "", 1.5, 0.01, 10.0,
+        RunInput(
+            "power_share",
+            "Server power / GPU power",
+            "",
+            1.5,
+            0.01,
+            10.0,
             "Average draw of a processor with its share of the server, over the processor's design power.",
             "8.4 kW at most of a server with eight H100 of 700 W in training (arXiv:2412.08602)",
         ),
-        Input(
-            "pue", "Power usage effectiveness", "", 1.1, 1.0, 10.0,
+        RunInput(
+            "pue",
+            "Power usage effectiveness",
+            "",
+            1.1,
+            1.0,
+            10.0,
             "Draw of the building, cooling included, over that of its computers.",
             "assumed; Patterson et al. (arXiv:2104.10350) give 1.1 for large data centres",
         ),
-        Input(
-            "mtbf_h", "Time between failures, per processor", "h",
-            float(round(_LLAMA_GPUS * _LLAMA_DAYS * 24 / _LLAMA_INTERRUPTIONS)), 1e-3, 1e12,
+        RunInput(
+            "mtbf_h",
+            "Time between failures, per processor",
+            "h",
+            float(round(_LLAMA_GPUS * _LLAMA_DAYS * 24 / _LLAMA_INTERRUPTIONS)),
+            1e-3,
+            1e12,
             "Mean time between interruptions of the run, times the processors that it uses.",
             f"Llama 3 405B: {_LLAMA_GPUS:,} GPUs · {_LLAMA_DAYS} days ÷ {_LLAMA_INTERRUPTIONS} unexpected "
             "interruptions (arXiv:2407.21783, section 3.3.4)",
         ),
-        Input(
-            "bytes_per_parameter", "Checkpoint per parameter", "bytes", 14.0, 1e-3, 1e3,
+        RunInput(
+            "bytes_per_parameter",
+            "Checkpoint per parameter",
+            "bytes",
+            14.0,
+            1e-3,
+            1e3,
             "Bytes of a checkpoint per parameter of the model.",
             "16-bit weight, and 32-bit weight and two moments of Adam: 2 + 3 · 4",
         ),
-        Input(
-            "storage_gb_per_s", "Storage bandwidth per processor", "GB/s",
-            round(2000 / 24_000, 3), 1e-6, 1e6,
+        RunInput(
+            "storage_gb_per_s",
+            "Storage bandwidth per processor",
+            "GB/s",
+            round(2000 / 24_000, 3),
+            1e-6,
+            1e6,
             "Rate at which a processor's part of a checkpoint is written while the run waits.",
             "Llama 3: 2 TB/s sustained for a cluster of 24,000 GPUs (arXiv:2407.21783, section 3.3.1)",
         ),
-        Input(
-            "restart_s", "Restart", "s", 600.0, 0.0, 1e7,
+        RunInput(
+            "restart_s",
+            "Restart",
+            "s",
+            600.0,
+            0.0,
+            1e7,
             "Time from a failure until the run computes again: noticing, replacing, starting, reading the checkpoint.",
             "assumed; the examples of Daly 2006 take ten minutes",
         ),
-        Input(
-            "interval_s", "Checkpoint interval", "s", None, 1e-3, 1e10,
-            "Computing time between two checkpoints.", "the optimum (Daly 2006, equation 37)",
+        RunInput(
+            "interval_s",
+            "Checkpoint interval",
+            "s",
+            None,
+            1e-3,
+            1e10,
+            "Computing time between two checkpoints.",
+            "the optimum (Daly 2006, equation 37)",
         ),
     )
-}  # fmt: skip
+}
 """Every input by name, in the order in which people are asked for them."""
 
 
@@ -157,7 +215,7 @@ class RunInputs:
         return cls(**{**known, **{name: value for name, value in values.items() if value is not None}})
 
 
-def _check_value(one: Input, value: Any, *, optional: bool) -> None:
+def _check_value(one: RunInput, value: Any, *, optional: bool) -> None:
     if value is None and optional:
         return
     if not one.accepts(value):

@@ -35,26 +35,48 @@ OUTPUTS: Final[dict[str, Output]] = {
     one.name: one
     for one in (
         Output("compute_s", "Without failures", "s", "tokens ÷ throughput"),
-        Output("system_mtbf_s", "Time between failures of the run", "s",
-               "time between failures per processor ÷ processors", "independent failures, each of which stops the run"),
-        Output("checkpoint_bytes", "Checkpoint per processor", "bytes",
-               "parameters · bytes per parameter ÷ processors", "state written once, divided among all processors"),
-        Output("checkpoint_s", "Writing a checkpoint", "s",
-               "checkpoint per processor ÷ storage bandwidth per processor"),
+        Output(
+            "system_mtbf_s",
+            "Time between failures of the run",
+            "s",
+            "time between failures per processor ÷ processors",
+            "independent failures, each of which stops the run",
+        ),
+        Output(
+            "checkpoint_bytes",
+            "Checkpoint per processor",
+            "bytes",
+            "parameters · bytes per parameter ÷ processors",
+            "state written once, divided among all processors",
+        ),
+        Output(
+            "checkpoint_s", "Writing a checkpoint", "s", "checkpoint per processor ÷ storage bandwidth per processor"
+        ),
         Output("young_s", "Optimal interval, first order", "s", "√(2 · δ · M)", "Young 1974"),
-        Output("daly_s", "Optimal interval", "s", "√(2 · δ · M) · (1 + √(δ ÷ 2M) ÷ 3 + δ ÷ 18M) − δ",
-               "Daly 2006, equation 37"),
+        Output(
+            "daly_s",
+            "Optimal interval",
+            "s",
+            "√(2 · δ · M) · (1 + √(δ ÷ 2M) ÷ 3 + δ ÷ 18M) − δ",
+            "Daly 2006, equation 37",
+        ),
         Output("interval_s", "Interval taken", "s", "the optimal interval unless one is given; at most the whole run"),
         Output("failures", "Failures expected", "", "wall-clock time ÷ M"),
-        Output("wall_s", "Wall-clock time", "s", "M · exp(R ÷ M) · (exp((τ + δ) ÷ M) − 1) · time without failures ÷ τ",
-               "Daly 2006, equation 20"),
+        Output(
+            "wall_s",
+            "Wall-clock time",
+            "s",
+            "M · exp(R ÷ M) · (exp((τ + δ) ÷ M) − 1) · time without failures ÷ τ",
+            "Daly 2006, equation 20",
+        ),
         Output("goodput", "Goodput", "fraction", "time without failures ÷ wall-clock time"),
         Output("proc_hours", "Processor-hours", "h", "processors · wall-clock time"),
         Output("usd", "Cost", "USD", "processor-hours · price"),
-        Output("energy_kwh", "Energy", "kWh",
-               "processors · wall-clock time · design power · draw over design power · PUE"),
+        Output(
+            "energy_kwh", "Energy", "kWh", "processors · wall-clock time · design power · draw over design power · PUE"
+        ),
     )
-}  # fmt: skip
+}
 """Every figure with its formula: δ writing a checkpoint, M time between failures of the run, R restart, τ interval."""
 
 
@@ -121,8 +143,11 @@ def training_run(inputs: RunInputs, *, tokens_per_s: float, num_procs: int, para
     Raises `DerivedError` for a rate, a number of processors or of parameters that cannot be, and where failures come so
     fast that the run would all but never end.
     """
-    for name, value, low in (("tokens_per_s", tokens_per_s, 0.0), ("parameters", parameters, 0.0),
-                             ("num_procs", num_procs, 0.0)):  # fmt: skip
+    for name, value, low in (
+        ("tokens_per_s", tokens_per_s, 0.0),
+        ("parameters", parameters, 0.0),
+        ("num_procs", num_procs, 0.0),
+    ):
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (number and low < value <= 1e18):
             raise DerivedError(f"{name} is {shown(value)}; it must be a number above {low:g} and at most 1e+18.")

@@ -5,9 +5,18 @@ from __future__ import annotations
 from engine.columns import by_name
 
 __all__ = [
-    "ALL_REDUCE", "ATTENTION_ONLY", "FULL", "NETWORKS", "NONE", "NO_OVERLAP", "OFFLOADS", "P2P_RS_AG",
-    "PIPE", "RING", "RS_AG",
-]  # fmt: skip
+    "ALL_REDUCE",
+    "ATTENTION_ONLY",
+    "FULL",
+    "NETWORKS",
+    "NONE",
+    "NO_OVERLAP",
+    "OFFLOADS",
+    "P2P_RS_AG",
+    "PIPE",
+    "RING",
+    "RS_AG",
+]
 
 OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 """Fields that say what lives in the second memory tier."""

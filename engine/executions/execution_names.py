@@ -9,9 +9,13 @@ from typing import Any, Final
 __all__ = ["DEGREES", "execution_name"]
 
 DEGREES: Final[Mapping[str, str]] = {
-    "tensor_par": "TP", "pipeline_par": "PP", "data_par": "DP", "context_par": "CP", "expert_par": "EP",
+    "tensor_par": "TP",
+    "pipeline_par": "PP",
+    "data_par": "DP",
+    "context_par": "CP",
+    "expert_par": "EP",
     "expert_tensor_par": "ETP",
-}  # fmt: skip
+}
 """Degrees of parallelism by field, as names have them."""
 _ALWAYS: Final = ("tensor_par", "pipeline_par", "data_par")
 _INSIDE: Final = ("expert_par", "expert_tensor_par")

@@ -21,9 +21,21 @@ import pandas as pd
 from models.documents import shown
 
 __all__ = [
-    "MISSING", "Fault", "column_names", "convert", "distinct", "flag", "number_in", "objects", "quoted",
-    "to_flag", "to_open_word", "to_whole", "to_word", "whole_number",
-]  # fmt: skip
+    "MISSING",
+    "Fault",
+    "column_names",
+    "convert",
+    "distinct",
+    "flag",
+    "number_in",
+    "objects",
+    "quoted",
+    "to_flag",
+    "to_open_word",
+    "to_whole",
+    "to_word",
+    "whole_number",
+]
 
 Codes = npt.NDArray[np.intp]
 
@@ -31,8 +43,17 @@ MISSING: Final = "missing_value"
 """Fault code of a row without a value."""
 
 _PLAIN: Final = (
-    bool, np.bool_, float, np.floating, complex, np.complexfloating, Decimal, Fraction, np.datetime64, np.timedelta64,
-)  # fmt: skip
+    bool,
+    np.bool_,
+    float,
+    np.floating,
+    complex,
+    np.complexfloating,
+    Decimal,
+    Fraction,
+    np.datetime64,
+    np.timedelta64,
+)
 """Types whose values are shown as they print themselves."""
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 _EXACT: Final = "biuf"

@@ -11,9 +11,15 @@ from typing import NamedTuple
 from engine.columns.stage_layouts import BALANCED, EVEN, LAYOUTS, StageLayout, layout_of_word, list_of_layers
 
 __all__ = [
-    "LayerSplitError", "StageCut", "even_cut", "even_split", "megatron_split", "split_of", "stage_cut",
+    "LayerSplitError",
+    "StageCut",
+    "even_cut",
+    "even_split",
+    "megatron_split",
+    "split_of",
+    "stage_cut",
     "torchtitan_split",
-]  # fmt: skip
+]
 
 COUNTED = {"embedding_counted": (True, False), "loss_counted": (False, True), "both_counted": (True, True)}
 """Rules that count embedding and loss as layers."""
@@ -121,9 +127,15 @@ def even_split(layers: int, stages: int) -> list[int]:
 
 
 def megatron_split(
-    layers: int, ranks: int, *, virtual: int = 1, first: int | None = None, last: int | None = None,
-    account_for_embedding: bool = False, account_for_loss: bool = False,
-) -> list[int]:  # fmt: skip
+    layers: int,
+    ranks: int,
+    *,
+    virtual: int = 1,
+    first: int | None = None,
+    last: int | None = None,
+    account_for_embedding: bool = False,
+    account_for_loss: bool = False,
+) -> list[int]:
     """Returns layers per stage of the model in the order of the loop, as Megatron cuts them.
 
     Args:

@@ -21,8 +21,15 @@ import pyarrow as pa
 from engine.executions.sentences import filled, pieces
 
 __all__ = [
-    "BY_CODE", "FITS", "REASONS", "Reason", "code_of", "number_of", "placeholders", "sentence",
-]  # fmt: skip
+    "BY_CODE",
+    "FITS",
+    "REASONS",
+    "Reason",
+    "code_of",
+    "number_of",
+    "placeholders",
+    "sentence",
+]
 
 
 @dataclass(frozen=True, slots=True)

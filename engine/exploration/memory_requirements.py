@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.contract import Prepared
+from engine.cost_models.contract import PreparedCells
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Floats
 from engine.exploration.run import slabs
@@ -46,7 +46,7 @@ def least_memory(space: Space, tier: int = 1) -> pd.DataFrame:
     return result
 
 
-def _of_prepared(prepared: Prepared, tier: int) -> pd.DataFrame:
+def _of_prepared(prepared: PreparedCells, tier: int) -> pd.DataFrame:
     """The least demanding execution of each of these prepared cells."""
     points, modes, cells = prepared.points, prepared.modes, prepared.cells
     exists = np.maximum(modes.position[0], modes.position[1])  # [kinds of cells, modes]
@@ -66,8 +66,11 @@ def _of_prepared(prepared: Prepared, tier: int) -> pd.DataFrame:
     which = need.argmin(axis=1)
     least = need[np.arange(len(which)), which]
     mode = mode_of[points.kind, which]
-    place = np.where(modes.position[0][points.kind, mode] >= 0, modes.position[0][points.kind, mode],
-                     modes.position[1][points.kind, mode])  # fmt: skip
+    place = np.where(
+        modes.position[0][points.kind, mode] >= 0,
+        modes.position[0][points.kind, mode],
+        modes.position[1][points.kind, mode],
+    )
     ids = points.first + place * points.stride + _an_assignment(prepared)
     here = np.isfinite(least)
     found = pd.DataFrame(
@@ -83,7 +86,7 @@ def _of_prepared(prepared: Prepared, tier: int) -> pd.DataFrame:
     return result
 
 
-def _an_assignment(prepared: Prepared) -> npt.NDArray[np.int64]:
+def _an_assignment(prepared: PreparedCells) -> npt.NDArray[np.int64]:
     """A network assignment that fits, by position, for every schedule point."""
     result = np.zeros(len(prepared.points.cell), np.int64)
     for group in prepared.groups:

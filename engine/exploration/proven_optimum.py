@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.contract import BoundSearch, Candidates, Prepared
+from engine.cost_models.contract import BoundSearch, Candidates, PreparedCells
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Floats, Ints
 from engine.exploration.run import Cancel, Progress, Watch, slabs
 from engine.scenarios.scenario import Scenario
-from engine.space.rows import ROWS_PER_CHUNK, Group, fitting, pairs_by_point
+from engine.space.rows import ROWS_PER_CHUNK, RowGroup, fitting, pairs_by_point
 from engine.space.space import Space
 from hardware import Calibration, SystemLike
 from models import ModelLike
@@ -118,9 +118,15 @@ def best(
     `k` below 1.
     """
     scenario = Scenario.of(
-        model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits,
-        cost_model=cost_model, calibration=calibration,
-    )  # fmt: skip
+        model,
+        system,
+        num_procs=num_procs,
+        max_batch_size=max_batch_size,
+        datatype=datatype,
+        limits=limits,
+        cost_model=cost_model,
+        calibration=calibration,
+    )
     return best_of(scenario, k=k, by_cell=by_cell, progress=progress, cancel=cancel)
 
 
@@ -164,9 +170,14 @@ def best_of(
         first = int(top["id"].iloc[0])
         found = {"id": first} | cost_model.row(space, first, scenario.calibration)
     return Optimum(
-        found, scenario=scenario, feasible=search.feasible if counted else None, evaluated=search.evaluated,
-        tied=search.tied(), top=top, by_cell=cells,
-    )  # fmt: skip
+        found,
+        scenario=scenario,
+        feasible=search.feasible if counted else None,
+        evaluated=search.evaluated,
+        tied=search.tied(),
+        top=top,
+        by_cell=cells,
+    )
 
 
 def _count_feasible(scenario: Scenario) -> int:
@@ -214,7 +225,7 @@ class Search:
         executions that are not evaluated have a bound below the best, and such bounds hold on worse systems too."""
         self.watched = False
 
-    def look(self, prepared: Prepared, rows: Candidates, hints: Ints | None = None) -> None:
+    def look(self, prepared: PreparedCells, rows: Candidates, hints: Ints | None = None) -> None:
         """Finds what the prepared cells have to offer. `hints` are positions among the candidates to try first."""
         if not len(rows.group):
             return
@@ -283,7 +294,7 @@ class Search:
     def _first_look(self) -> int:
         return FIRST_LOOK * max(1, self.k // FIRST_LOOK)
 
-    def _evaluate(self, prepared: Prepared, owner: Ints, place: Ints, time: Ints) -> None:
+    def _evaluate(self, prepared: PreparedCells, owner: Ints, place: Ints, time: Ints) -> None:
         cost_model = cost_model_of(self.space)
         for number in np.unique(owner).tolist():
             here = owner == number
@@ -374,7 +385,7 @@ def _find_largest(values: Floats, count: int) -> npt.NDArray[np.intp]:
     return np.argpartition(values, len(values) - count)[len(values) - count :]
 
 
-def _select_rows(prepared: Prepared, group: Group, place: Ints, time: Ints) -> list[Group]:
+def _select_rows(prepared: PreparedCells, group: RowGroup, place: Ints, time: Ints) -> list[RowGroup]:
     """Return the group restricted to the rows of these places and block times, in chunks."""
     wanted, which = np.unique(place, return_inverse=True)
     chosen = np.zeros((len(prepared.modes.time_modes["training"]), len(wanted)), bool)

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns import HEADLINE_OF_ANY, by_name, headline_of
-from engine.cost_models.contract import Prepared
+from engine.cost_models.contract import PreparedCells
 from engine.executions import reasons
 from engine.executions.arrays import Floats, Ints
 from engine.executions.sentences import excess
@@ -68,13 +68,13 @@ class Reductions:
             spread=np.zeros(2 * _OCTAVES * BINS_PER_OCTAVE, np.int64),
         )
 
-    def reject(self, prepared: Prepared) -> None:
+    def reject(self, prepared: PreparedCells) -> None:
         """Counts what was rejected when cells were prepared."""
         numbers = prepared.cells.number
         self.rejected[numbers] += prepared.rejected.counts
         self.measure(prepared)
 
-    def measure(self, prepared: Prepared) -> None:
+    def measure(self, prepared: PreparedCells) -> None:
         """Takes over what the nearest executions of prepared cells lack."""
         found = (*prepared.rejected.lacking, *prepared.rejected.alone)
         for kept, new in zip((*self.lacking, *self.alone), found, strict=True):
@@ -85,7 +85,7 @@ class Reductions:
         """Cells of which it is not known what their nearest execution lacks [cells]; an older store did not keep it."""
         return np.isnan(self.lacking[0]) | np.isnan(self.alone[0])
 
-    def add(self, prepared: Prepared, rows: RowChunk) -> None:
+    def add(self, prepared: PreparedCells, rows: RowChunk) -> None:
         """Takes in the executions of evaluated rows."""
         if not len(rows.cell):
             return
@@ -239,8 +239,10 @@ class Reductions:
         hbm, host = (merged[f"shortfall_{name}_bytes"].to_numpy(float) for name in ("hbm", "host"))
         most = np.where(merged["feasible"] > 0, 0, np.argmax(rejected[:, 1:], axis=1) + 1)
         memory = merged["shortfall_bytes"] > 0
-        codes = [code if short else reasons.code_of(number)
-                 for code, short, number in zip(merged["reason"], memory, most.tolist(), strict=True)]  # fmt: skip
+        codes = [
+            code if short else reasons.code_of(number)
+            for code, short, number in zip(merged["reason"], memory, most.tolist(), strict=True)
+        ]
         merged["reason"] = pd.array(codes, dtype="str")
         merged["reason_text"] = pd.array(self._obstacle_texts(codes, hbm, host, rejected), dtype="str")
         return merged

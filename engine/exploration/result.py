@@ -22,7 +22,7 @@ from engine.exploration.reductions import PRIMARY, Reductions
 from engine.scenarios.scenario import Scenario
 from engine.store import Rows
 from engine.store.added_columns import AddedArrays
-from engine.store.conditions import Condition, source_of_table
+from engine.store.conditions import StoreCondition, source_of_table
 
 __all__ = ["ArrowRows", "Exploration", "first_row"]
 
@@ -104,7 +104,7 @@ class Exploration:
         y: str,
         z: str | None = None,
         *,
-        where: Sequence[Condition] = (),
+        where: Sequence[StoreCondition] = (),
         better: Mapping[str, str] = _NOTHING,
     ) -> pd.DataFrame:
         """Returns the exact Pareto frontier over all feasible executions in two or three statistics or shares.

@@ -27,9 +27,18 @@ from hardware import Calibration, SystemLike
 from models import ModelLike
 
 __all__ = [
-    "ExplorationCancelled", "ExplorationTooLarge", "Progress", "RowWriter", "Watch", "explore", "explore_into",
-    "explore_scenario", "from_store", "record_of", "slabs",
-]  # fmt: skip
+    "ExplorationCancelled",
+    "ExplorationTooLarge",
+    "Progress",
+    "RowWriter",
+    "Watch",
+    "explore",
+    "explore_into",
+    "explore_scenario",
+    "from_store",
+    "record_of",
+    "slabs",
+]
 
 POINTS_PREPARED_TOGETHER = 4096
 """(cell, interleaving, microbatch) combinations prepared at a time: bounds the memory of prepared rows to some tens of
@@ -145,9 +154,15 @@ def explore(
     Warns with `engine.store.StoreLossWarning` about explorations that the store at a path has lost.
     """
     scenario = Scenario.of(
-        model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits,
-        cost_model=cost_model, calibration=calibration,
-    )  # fmt: skip
+        model,
+        system,
+        num_procs=num_procs,
+        max_batch_size=max_batch_size,
+        datatype=datatype,
+        limits=limits,
+        cost_model=cost_model,
+        calibration=calibration,
+    )
     return explore_scenario(scenario, store=store, progress=progress, cancel=cancel, workers=workers)
 
 
@@ -222,9 +237,7 @@ def record_of(scenario: Scenario) -> dict[str, Any]:
         scenario: the scenario to explore.
     """
     total = _check_size(scenario).total
-    return {
-        "key": scenario.key, "scenario": scenario.to_document(), "total": total, "engine_version": scenario.physics
-    }  # fmt: skip
+    return {"key": scenario.key, "scenario": scenario.to_document(), "total": total, "engine_version": scenario.physics}
 
 
 def explore_into(

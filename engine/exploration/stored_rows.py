@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.columns import Column, fields_of, headline_of, headline_schema
-from engine.cost_models.contract import Prepared
+from engine.cost_models.contract import PreparedCells
 from engine.executions.arrays import distinct
-from engine.space.rows import RowChunk, Variant
+from engine.space.rows import ExchangeVariant, RowChunk
 
 __all__ = ["schema_for", "to_arrow"]
 
@@ -30,7 +30,7 @@ def schema_for(cost_model: str) -> pa.Schema:
 """Arrow schema of a stored row by cost model."""
 
 
-def to_arrow(prepared: Prepared, rows: RowChunk) -> pa.Table:
+def to_arrow(prepared: PreparedCells, rows: RowChunk) -> pa.Table:
     """Returns the executions of evaluated rows, one stored row each, variant after variant.
 
     Args:
@@ -42,7 +42,7 @@ def to_arrow(prepared: Prepared, rows: RowChunk) -> pa.Table:
     return pa.Table.from_batches(batches, schema_for(prepared.space.cost_model))
 
 
-def _build_fields(prepared: Prepared, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
+def _build_fields(prepared: PreparedCells, rows: RowChunk) -> dict[str, npt.NDArray[Any]]:
     """Fields that all variants share [rows]; words as positions."""
     cell = rows.cell
     fields: dict[str, npt.NDArray[Any]] = {
@@ -63,7 +63,7 @@ def _build_fields(prepared: Prepared, rows: RowChunk) -> dict[str, npt.NDArray[A
 
 
 def _build_variant(
-    prepared: Prepared, rows: RowChunk, variant: Variant, shared: dict[str, npt.NDArray[Any]]
+    prepared: PreparedCells, rows: RowChunk, variant: ExchangeVariant, shared: dict[str, npt.NDArray[Any]]
 ) -> pa.RecordBatch:
     count = len(variant.ids)
     constant = {

@@ -13,10 +13,10 @@ from engine.launch.contract import (
     Framework,
     LaunchError,
     LaunchFile,
+    LaunchReading,
     OnlyModelError,
     OpenFieldsError,
     Origin,
-    Reading,
     UnknownValue,
     Written,
 )
@@ -26,21 +26,21 @@ from engine.launch.origin_rows import assumed_sentence, origin_rows
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
 from engine.launch.stage_options import megatron_options, stage_options
-from engine.launch.standing import Change, Standing, Step, standing
+from engine.launch.standing import ImprovementStep, Standing, StandingChange, standing
 
 __all__ = [
     "FRAMEWORKS",
-    "Change",
     "FlagChange",
     "Framework",
+    "ImprovementStep",
     "LaunchError",
     "LaunchFile",
+    "LaunchReading",
     "OnlyModelError",
     "OpenFieldsError",
     "Origin",
-    "Reading",
     "Standing",
-    "Step",
+    "StandingChange",
     "UnknownValue",
     "Written",
     "assumed_sentence",

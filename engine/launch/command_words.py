@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.launch.contract import Found, Origin, UnknownValue
+from engine.launch.contract import FileContents, Origin, UnknownValue
 from engine.launch.launchers import launch_of
 from engine.launch.shell import Word
 
@@ -38,7 +38,7 @@ class CommandLaunch:
 
     def found(
         self, flags: Mapping[str, Any], words: CommandWords, *, remarks: Iterable[str] = (), is_certain: bool = True
-    ) -> Found:
+    ) -> FileContents:
         """Return the contents of the command.
 
         Args:
@@ -51,8 +51,9 @@ class CommandLaunch:
         if self.gpus_origin is not None:
             origins["gpus"] = self.gpus_origin
         told = (*self.missing_files, *self.remarks, *remarks)
-        return Found(flags, self.gpus, self.environment, tuple(words.unread), tuple(dict.fromkeys(told)), origins,
-                     is_certain)  # fmt: skip
+        return FileContents(
+            flags, self.gpus, self.environment, tuple(words.unread), tuple(dict.fromkeys(told)), origins, is_certain
+        )
 
 
 def launch_in(text: str, marks: Iterable[str], name: str) -> CommandLaunch | None:

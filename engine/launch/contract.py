@@ -1,6 +1,6 @@
 """Contract of a framework: its methods, their inputs and their results.
 
-A framework is one object in `engine.launch.registry`: it writes an `Order` and reads flags. Names of
+A framework is one object in `engine.launch.registry`: it writes an `LaunchOrder` and reads flags. Names of
 flags by field are data (`Framework.terms`), so that pages, guide and remarks agree.
 """
 
@@ -14,19 +14,19 @@ from engine.executions.layer_splits import StageCut
 from models import Model
 
 __all__ = [
-    "Found",
+    "FileContents",
     "Framework",
     "LaunchError",
     "LaunchFile",
     "LaunchInputs",
+    "LaunchOrder",
+    "LaunchReading",
     "OnlyModelError",
     "OpenFieldsError",
-    "Order",
     "Origin",
-    "Reading",
     "UnknownValue",
     "Written",
-]  # fmt: skip
+]
 
 
 class LaunchError(ValueError):
@@ -82,7 +82,7 @@ class LaunchFile:
 
 
 @dataclass(frozen=True)
-class Order:
+class LaunchOrder:
     """Execution and model to write as a configuration.
 
     `execution` has every field of the register: absent ones have their default, except `attention_kernel`,
@@ -139,7 +139,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Reading:
+class LaunchReading:
     """Execution and model of a configuration. Fields that it does not set are absent; nothing is invented.
 
     `execution` and `model` are by field name; the fields of the model are listed in `engine.launch.shapes`.
@@ -183,7 +183,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Found:
+class FileContents:
     """Contents of a framework's file before interpretation: its flags, and the settings of its launcher."""
 
     flags: Mapping[str, Any]
@@ -243,7 +243,7 @@ class Framework(Protocol):
         """Returns, by field of an execution, the flags that say it, as one shows them; fields that the framework has
         no word for are absent."""
 
-    def write(self, order: Order) -> Written:
+    def write(self, order: LaunchOrder) -> Written:
         """Returns the configuration.
 
         Args:
@@ -252,7 +252,7 @@ class Framework(Protocol):
         Raises `LaunchError` where the framework would refuse the execution, with its reason.
         """
 
-    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
         """Returns what a file holds, None where it is not one of this framework's.
 
         Args:
@@ -263,7 +263,7 @@ class Framework(Protocol):
         Raises `LaunchError` for a file of this framework that cannot be read.
         """
 
-    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
         """Returns what flags say.
 
         Args:

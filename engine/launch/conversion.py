@@ -15,15 +15,15 @@ from engine.cost_models.registry import cost_model_with
 from engine.executions.field_values import flag, whole_number
 from engine.executions.layer_splits import LayerSplitError, StageCut
 from engine.launch.contract import (
-    Found,
+    FileContents,
     Framework,
     LaunchError,
     LaunchInputs,
+    LaunchOrder,
+    LaunchReading,
     OnlyModelError,
     OpenFieldsError,
-    Order,
     Origin,
-    Reading,
     Written,
 )
 from engine.launch.file_kinds import foreign_program, is_model_config, name_by_kind, possible_frameworks
@@ -33,8 +33,16 @@ from models import Model, ModelLike, edited, model_of, unrepresented
 from models.documents import check_numbers, near_matches, shown
 
 __all__ = [
-    "MOST_BYTES", "complete", "evaluable", "network_of", "read", "read_flags", "read_text", "settle", "write",
-]  # fmt: skip
+    "MOST_BYTES",
+    "complete",
+    "evaluable",
+    "network_of",
+    "read",
+    "read_flags",
+    "read_text",
+    "settle",
+    "write",
+]
 
 MOST_BYTES: Final = 2_000_000
 """Largest file that is read [bytes]; published scripts have some ten thousand."""
@@ -71,7 +79,7 @@ def write(
     elif isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1 or gpus % nodes:
         raise LaunchError(f"{gpus} GPUs cannot be spread over {shown(nodes)} nodes; give a divisor of {gpus}.")
     made = chosen.write(
-        Order(fields, network, shape_of(network), nodes, gpus // nodes, _cut_stages(network, fields), note)
+        LaunchOrder(fields, network, shape_of(network), nodes, gpus // nodes, _cut_stages(network, fields), note)
     )
     left_out = tuple(f"Not represented in figures of {network.name}: {each}" for each in unrepresented(network))
     return replace(made, remarks=(*made.remarks, *left_out))
@@ -147,14 +155,17 @@ def complete(execution: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _ASSUMED: Final[Mapping[str, Any]] = {
-    "attention_kernel": None, "launch": "fused", "activation_recompute": "none", "selective_recompute": "attention",
+    "attention_kernel": None,
+    "launch": "fused",
+    "activation_recompute": "none",
+    "selective_recompute": "attention",
     "gradient_datatype": "float32",
-}  # fmt: skip
+}
 """Fields that some files never state, because code or the system does, with what counts until the user states them;
 None: the system's default."""
 
 
-def settle(reading: Reading) -> tuple[dict[str, Any], dict[str, Any]]:
+def settle(reading: LaunchReading) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the execution of a reading with every field, and which of its values nothing states: assumptions, to be
     said wherever figures of it are.
 
@@ -192,7 +203,7 @@ def settle(reading: Reading) -> tuple[dict[str, Any], dict[str, Any]]:
     return complete({**execution, **{name: value for name, value in assumed.items() if value is not None}}), assumed
 
 
-def network_of(reading: Reading, model: ModelLike | None, name: str = "imported") -> Model:
+def network_of(reading: LaunchReading, model: ModelLike | None, name: str = "imported") -> Model:
     """Returns the model that a configuration trains, at its sequence length.
 
     Args:
@@ -211,18 +222,18 @@ def network_of(reading: Reading, model: ModelLike | None, name: str = "imported"
     return edited(network, {"seq_size": int(sequence)})
 
 
-def evaluable(execution: Mapping[str, Any] | Reading) -> dict[str, Any]:
+def evaluable(execution: Mapping[str, Any] | LaunchReading) -> dict[str, Any]:
     """Return an execution with every stated field, as cost models accept it.
 
     Configurations may contain settings without effect, which cost models refuse as contradictions: repeated gathers
     with full recomputation, and sharding or overlap among replicas with a single replica.
 
     Args:
-        execution: values by field name, or a `Reading`, whose open fields are not filled in.
+        execution: values by field name, or a `LaunchReading`, whose open fields are not filled in.
 
     Raises `LaunchError` as `complete` does, and `OpenFieldsError` as `settle` does.
     """
-    whole = settle(execution)[0] if isinstance(execution, Reading) else complete(execution)
+    whole = settle(execution)[0] if isinstance(execution, LaunchReading) else complete(execution)
     fields = {name: value for name, value in whole.items() if value is not None}
     if fields["activation_recompute"] == "full" or fields["tensor_par_comm_type"] != "rs_ag":
         fields["seq_par_ag_redo"] = False
@@ -234,8 +245,11 @@ def evaluable(execution: Mapping[str, Any] | Reading) -> dict[str, Any]:
 
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
-    "datatype": "bfloat16", "activation_recompute": "none", "tensor_par_comm_type": "ar", "tensor_par_overlap": "none",
-}  # fmt: skip
+    "datatype": "bfloat16",
+    "activation_recompute": "none",
+    "tensor_par_comm_type": "ar",
+    "tensor_par_overlap": "none",
+}
 
 
 def _default_value(column: Column) -> Any:
@@ -273,9 +287,14 @@ def _convert_value(column: Column, value: Any) -> Any:
 
 
 def read_flags(
-    framework: str, flags: Mapping[str, Any] | Sequence[str], *, gpus: int | None = None,
-    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None, takes_defaults: bool = False,
-) -> Reading:  # fmt: skip
+    framework: str,
+    flags: Mapping[str, Any] | Sequence[str],
+    *,
+    gpus: int | None = None,
+    stated: Mapping[str, Any] | None = None,
+    model: ModelLike | None = None,
+    takes_defaults: bool = False,
+) -> LaunchReading:
     """Return the execution and model that flags of a framework describe.
 
     Args:
@@ -296,7 +315,7 @@ def read_flags(
     if len(flags) > MOST_FLAGS:
         raise LaunchError(f"There are {len(flags):,} flags; at most {MOST_FLAGS:,} are read.")
     if not isinstance(flags, Mapping):
-        found = chosen.find(" ".join(_quote_word(str(word)) for word in flags), "") or Found({})
+        found = chosen.find(" ".join(_quote_word(str(word)) for word in flags), "") or FileContents({})
         return _read_found(chosen, found, asked)
     return chosen.read_flags({str(name): value for name, value in flags.items()}, asked)
 
@@ -329,16 +348,18 @@ def _check_inputs(gpus: int | None, stated: Mapping[str, Any] | None, model: Mod
     return LaunchInputs(gpus, origin, {}, values, shape)
 
 
-def _read_found(framework: Framework, found: Found, asked: LaunchInputs) -> Reading:
+def _read_found(framework: Framework, found: FileContents, asked: LaunchInputs) -> LaunchReading:
     """Return the reading of a file's contents, with the origin of each flag."""
     gpus, origin = (
         (asked.gpus, asked.gpus_origin) if asked.gpus is not None else (found.gpus, found.origins.get("gpus"))
     )
     reading = framework.read_flags(found.flags, replace(asked, gpus=gpus, gpus_origin=origin, origins=found.origins))
     return replace(
-        reading, unread=tuple(dict.fromkeys((*found.unread, *reading.unread))),
-        remarks=tuple(dict.fromkeys((*found.remarks, *reading.remarks))), recipes=found.recipes,
-    )  # fmt: skip
+        reading,
+        unread=tuple(dict.fromkeys((*found.unread, *reading.unread))),
+        remarks=tuple(dict.fromkeys((*found.remarks, *reading.remarks))),
+        recipes=found.recipes,
+    )
 
 
 def _quote_word(word: str) -> str:
@@ -346,9 +367,15 @@ def _quote_word(word: str) -> str:
 
 
 def read(
-    path: str | os.PathLike[str], *, framework: str | None = None, gpus: int | None = None, recipe: str | None = None,
-    stated: Mapping[str, Any] | None = None, model: ModelLike | None = None, takes_defaults: bool = False,
-) -> Reading:  # fmt: skip
+    path: str | os.PathLike[str],
+    *,
+    framework: str | None = None,
+    gpus: int | None = None,
+    recipe: str | None = None,
+    stated: Mapping[str, Any] | None = None,
+    model: ModelLike | None = None,
+    takes_defaults: bool = False,
+) -> LaunchReading:
     """Returns what a launch configuration in a file says: a script or command line, a recipe, YAML, TOML or JSON.
 
     Args:
@@ -378,15 +405,29 @@ def read(
             raise
         told = (getattr(problem, "strerror", None) or type(problem).__name__).lower()
         raise LaunchError(f"{name} cannot be read ({told}); name a launch configuration.") from None
-    return read_text(content, os.path.basename(os.fspath(path)), framework=framework, gpus=gpus,
-                     recipe=recipe, stated=stated, model=model, takes_defaults=takes_defaults)  # fmt: skip
+    return read_text(
+        content,
+        os.path.basename(os.fspath(path)),
+        framework=framework,
+        gpus=gpus,
+        recipe=recipe,
+        stated=stated,
+        model=model,
+        takes_defaults=takes_defaults,
+    )
 
 
 def read_text(
-    content: bytes | str, name: str, *, framework: str | None = None, gpus: int | None = None,
-    recipe: str | None = None, stated: Mapping[str, Any] | None = None, model: ModelLike | None = None,
+    content: bytes | str,
+    name: str,
+    *,
+    framework: str | None = None,
+    gpus: int | None = None,
+    recipe: str | None = None,
+    stated: Mapping[str, Any] | None = None,
+    model: ModelLike | None = None,
     takes_defaults: bool = False,
-) -> Reading:  # fmt: skip
+) -> LaunchReading:
     """Return the execution and model that the text of a launch configuration describes.
 
     Args:
@@ -424,7 +465,7 @@ def read_text(
         raise LaunchError(
             f"{shown(name)[1:-1]} is a configuration of {foreign}, which is not read here; read are those of {titles}."
         )
-    guess: tuple[Framework, Found] | None = None
+    guess: tuple[Framework, FileContents] | None = None
     problem: LaunchError | None = None
     for each in possible_frameworks(content, name, known):
         try:

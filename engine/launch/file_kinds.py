@@ -35,7 +35,7 @@ _FOREIGN: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("ColossalAI", ("plugin", "tp_size")),
     ("Kubernetes", ("apiVersion", "kind")),
     ("Docker Compose", ("services",)),
-)  # fmt: skip
+)
 """Programs whose configurations are not read, by keys that they have, two levels deep."""
 _LOOKS_LIKE_YAML: Final = re.compile(
     r"(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\n)*[A-Za-z_][A-Za-z0-9_]{0,60}:(?:[ \t][^\n]*)?\n"

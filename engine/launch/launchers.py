@@ -7,29 +7,64 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from engine.launch.contract import Order
+from engine.launch.contract import LaunchOrder
 from engine.launch.shell import Call, MissingFile, Script, Word, read_script, slurm
 
-__all__ = ["Launch", "comment_text", "launch_of", "script_header", "torchrun_command"]
+__all__ = ["ScriptLaunch", "comment_text", "launch_of", "script_header", "torchrun_command"]
 
 _TORCHRUN: Final = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
 _MPI: Final = frozenset({"mpirun", "mpiexec", "orterun", "prun"})
-_OTHERS: Final = frozenset({
-    "deepspeed", "accelerate", "python", "python3", "singularity", "apptainer", "docker", "podman", "enroot", "shifter",
-    "env", "nsys", "ncu", "numactl", "bash", "sh", "uv", "exec", "nohup", "time", "sudo", "ssh", "pdsh",
-})  # fmt: skip
+_OTHERS: Final = frozenset(
+    {
+        "deepspeed",
+        "accelerate",
+        "python",
+        "python3",
+        "singularity",
+        "apptainer",
+        "docker",
+        "podman",
+        "enroot",
+        "shifter",
+        "env",
+        "nsys",
+        "ncu",
+        "numactl",
+        "bash",
+        "sh",
+        "uv",
+        "exec",
+        "nohup",
+        "time",
+        "sudo",
+        "ssh",
+        "pdsh",
+    }
+)
 """Programs whose options do not belong to the launcher before them."""
-_BARE: Final = frozenset({
-    "--standalone", "--no_python", "--no-python", "--use_env", "--use-env", "-u", "--no_local_rank", "--run_path",
-    "--run-path", "-B", "-O", "--exclusive",
-})  # fmt: skip
+_BARE: Final = frozenset(
+    {
+        "--standalone",
+        "--no_python",
+        "--no-python",
+        "--use_env",
+        "--use-env",
+        "-u",
+        "--no_local_rank",
+        "--run_path",
+        "--run-path",
+        "-B",
+        "-O",
+        "--exclusive",
+    }
+)
 """Options of launchers without a value."""
 _WRITING: Final = frozenset({"echo", "printf", "cat", "tee", "grep", "sed", "awk", "exec_log", "log"})
 _MOST_GPUS: Final = 10**7
 
 
 @dataclass(frozen=True)
-class Launch:
+class ScriptLaunch:
     """The command that starts a training program, with the number of GPUs that its launchers say."""
 
     words: tuple[Word, ...]
@@ -101,7 +136,9 @@ def _cached_script(text: str, name: str, files: tuple[tuple[str, str], ...]) -> 
     return read_script(text, name, dict(files))
 
 
-def launch_of(text: str, marks: Sequence[str], name: str = "", files: Mapping[str, str] | None = None) -> Launch | None:
+def launch_of(
+    text: str, marks: Sequence[str], name: str = "", files: Mapping[str, str] | None = None
+) -> ScriptLaunch | None:
     """Returns the command of a script that has most words beginning like one of `marks`, None where none has.
 
     Commands in quotes behind `bash -c`, here-documents, and variables that hold a command, are looked into.
@@ -139,13 +176,19 @@ def launch_of(text: str, marks: Sequence[str], name: str = "", files: Mapping[st
     others = [each for each in equals if _has_different_words(each, call)]
     if others:
         lines = ", ".join(str(each.words[0].line) for each in others[:6])
-        remarks.append(f"The script has other commands of this kind (line {lines}); the one of line "
-                       f"{call.words[0].line} is read.")  # fmt: skip
-    return Launch(
-        tuple(call.words[start:]), None if gpus is None else gpus.gpus, dict(script.exported),
-        tuple(call.words[:start]), tuple(comment_text(each) for each in remarks), "" if gpus is None else gpus.words,
-        0 if gpus is None else gpus.line, tuple(script.missing_files),
-    )  # fmt: skip
+        remarks.append(
+            f"The script has other commands of this kind (line {lines}); the one of line {call.words[0].line} is read."
+        )
+    return ScriptLaunch(
+        tuple(call.words[start:]),
+        None if gpus is None else gpus.gpus,
+        dict(script.exported),
+        tuple(call.words[:start]),
+        tuple(comment_text(each) for each in remarks),
+        "" if gpus is None else gpus.words,
+        0 if gpus is None else gpus.line,
+        tuple(script.missing_files),
+    )
 
 
 def _has_different_words(one: Call, other: Call) -> bool:
@@ -155,8 +198,10 @@ def _has_different_words(one: Call, other: Call) -> bool:
 def _script_remarks(script: Script) -> list[str]:
     found = [str(each) for each in script.missing_files[:20]]
     if script.not_understood:
-        found.append(f"Line {script.not_understood[0]} of the script is not understood as shell syntax; words there "
-                     "are read one by one.")  # fmt: skip
+        found.append(
+            f"Line {script.not_understood[0]} of the script is not understood as shell syntax; words there "
+            "are read one by one."
+        )
     if script.outside:
         named = ", ".join([*script.outside][:8])
         found.append(f"Conditions of the script ask for {named}, which nothing there sets; they count as empty.")
@@ -210,8 +255,10 @@ def _count_gpus(launchers: Sequence[Word], call: Call, script: Script, remarks: 
 
 def _remark_contradiction(one: _Statement, other: _Statement | None, remarks: list[str]) -> None:
     if other is not None and one.gpus != other.gpus:
-        remarks.append(f"{one.words} (line {one.line}) gives {one.gpus:,} GPUs, {other.words} (line {other.line}) "
-                       f"{other.gpus:,}; {one.gpus:,} are taken.")  # fmt: skip
+        remarks.append(
+            f"{one.words} (line {one.line}) gives {one.gpus:,} GPUs, {other.words} (line {other.line}) "
+            f"{other.gpus:,}; {one.gpus:,} are taken."
+        )
 
 
 def _format_options(options: Mapping[str, Word], of_lines: set[str], *names: str) -> str:
@@ -344,7 +391,7 @@ def comment_text(text: str) -> str:
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
-def torchrun_command(order: Order) -> str:
+def torchrun_command(order: LaunchOrder) -> str:
     """Return the beginning of a command that starts a program on every GPU of every node.
 
     Args:
@@ -360,7 +407,7 @@ def torchrun_command(order: Order) -> str:
 EVERY_NODE: Final = "Start it on every node, with NODE_RANK from 0 and MASTER_ADDR set to the first one."
 
 
-def script_header(title: str, order: Order, lists: Mapping[str, Sequence[str]], start: str = EVERY_NODE) -> str:
+def script_header(title: str, order: LaunchOrder, lists: Mapping[str, Sequence[str]], start: str = EVERY_NODE) -> str:
     """Return the comment at the top of a script: contents of the run, and remarks.
 
     Args:

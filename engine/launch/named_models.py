@@ -15,9 +15,23 @@ from engine.launch.shapes import shape_of
 __all__ = ["library_shape", "same_blocks"]
 
 _TOLD: Final = (
-    "layers", "hidden", "heads", "kv_heads", "gated_mlp", "tied_embeddings", "experts", "top_k", "expert_ffn",
-    "shared_ffn", "moe_layer_freq", "q_rank", "kv_rank", "nope_head_dim", "rope_head_dim", "v_head_dim",
-)  # fmt: skip
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "gated_mlp",
+    "tied_embeddings",
+    "experts",
+    "top_k",
+    "expert_ffn",
+    "shared_ffn",
+    "moe_layer_freq",
+    "q_rank",
+    "kv_rank",
+    "nope_head_dim",
+    "rope_head_dim",
+    "v_head_dim",
+)
 _VOCABULARY: Final = 1_024
 """Vocabularies that differ by less count as one: some are counted without special tokens, others padded."""
 

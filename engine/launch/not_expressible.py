@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from engine.launch.contract import Order
+from engine.launch.contract import LaunchOrder
 from engine.launch.report import Report
 
 __all__ = ["without_predictions"]
 
 
-def without_predictions(order: Order, report: Report) -> None:
+def without_predictions(order: LaunchOrder, report: Report) -> None:
     """Notes that a configuration trains no layers for multi-token prediction, where the model trains some.
 
     Args:

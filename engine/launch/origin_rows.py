@@ -7,13 +7,13 @@ from typing import Any
 
 from engine.columns import ALL_FIELDS, by_name, choice_label
 from engine.columns.fields import CHOICE_LABELS
-from engine.launch.contract import Reading
+from engine.launch.contract import LaunchReading
 from engine.launch.registry import FRAMEWORKS
 
 __all__ = ["assumed_sentence", "origin_rows"]
 
 
-def origin_rows(found: Reading, file: str) -> list[tuple[str, str, str]]:
+def origin_rows(found: LaunchReading, file: str) -> list[tuple[str, str, str]]:
     """Returns label, value and source of every field of an execution; "open" where it is.
 
     Args:
@@ -46,7 +46,7 @@ def assumed_sentence(assumed: Mapping[str, Any]) -> str:
     return f"Assumed, as nothing says it: {'; '.join(told)}." if told else ""
 
 
-def _said_by(found: Reading, name: str, file: str, term: str) -> str:
+def _said_by(found: LaunchReading, name: str, file: str, term: str) -> str:
     """The flag and line that state a value, the framework whose default it is, or why it is open."""
     origin = found.origins.get(name)
     if origin is None:

@@ -1,7 +1,7 @@
 """Collects the results of reading or writing a configuration, with the source of every value.
 
-A value gets into a `Reading` only through `Report.say` and `Report.describe`, which run a rule and record its inputs:
-flags from `Arguments` and `Settings`, and fields that were read before. They give the origin of the value. A rule with
+A value gets into a `LaunchReading` only through `Report.say` and `Report.describe`, which run a rule and record its
+inputs: flags from `Arguments` and `Settings`, and fields that were read before. They give the origin of the value. A rule with
 an unknown value or an open field among its inputs leaves its own field open; it cannot fill it in.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from engine.launch.contract import LaunchError, LaunchInputs, Origin, Reading, UnknownValue
+from engine.launch.contract import LaunchError, LaunchInputs, LaunchReading, Origin, UnknownValue
 from engine.launch.shapes import SHAPE_WORDS
 from models.documents import shown
 
@@ -108,7 +108,7 @@ class WatchedFields(Mapping[str, Any]):
 
 
 class Report:
-    """Results so far: fields, model, and the lists of a `Reading` or `Written`, each entry once."""
+    """Results so far: fields, model, and the lists of a `LaunchReading` or `Written`, each entry once."""
 
     def __init__(self, title: str = "the framework", asked: LaunchInputs | None = None) -> None:
         self.title = title
@@ -278,8 +278,10 @@ class Report:
                 pass
             else:
                 if value is not OPEN and value is not None and origin.kind == "stated" and known not in (value, None):
-                    self.remark(f"{origin.words} says {SHAPE_WORDS.get(name, name)} {shown(value)}; the model that is "
-                                f"named has {shown(known)}, which counts.")  # fmt: skip
+                    self.remark(
+                        f"{origin.words} says {SHAPE_WORDS.get(name, name)} {shown(value)}; the model that is "
+                        f"named has {shown(known)}, which counts."
+                    )
                 return
         before = fields.origins.get(name)
         if fields is self.model and (
@@ -345,8 +347,8 @@ class Report:
         """Returns a list, in the order in which it was noted."""
         return tuple(self.lists.get(which, ()))
 
-    def reading(self, framework: str, version: str, flags: Mapping[str, Any]) -> Reading:
-        """Returns everything as a `Reading`.
+    def reading(self, framework: str, version: str, flags: Mapping[str, Any]) -> LaunchReading:
+        """Returns everything as a `LaunchReading`.
 
         Args:
             framework: name of it.
@@ -365,8 +367,19 @@ class Report:
         if self.asked.model:
             for each in (MODEL_SHAPE, "model shape"):
                 self.lists.get("left", {}).pop(each, None)
-        return Reading(
-            framework, version, execution, model, execution.get("num_procs"), self.listed("not_modelled"),
-            self.listed("unread"), self.listed("remarks"), self.listed("left"), self.refused, dict(flags),
-            {**self.model.origins, **self.execution.origins}, self.listed("without_effect"), title=self.title,
-        )  # fmt: skip
+        return LaunchReading(
+            framework,
+            version,
+            execution,
+            model,
+            execution.get("num_procs"),
+            self.listed("not_modelled"),
+            self.listed("unread"),
+            self.listed("remarks"),
+            self.listed("left"),
+            self.refused,
+            dict(flags),
+            {**self.model.origins, **self.execution.origins},
+            self.listed("without_effect"),
+            title=self.title,
+        )

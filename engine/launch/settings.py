@@ -14,7 +14,7 @@ from engine.launch.contract import LaunchError, UnknownValue
 from engine.launch.report import Report
 from models.documents import shown
 
-__all__ = ["LARGEST", "Settings", "is_hidden"]
+__all__ = ["LARGEST", "LaunchSettings", "is_hidden"]
 
 LARGEST = 2**53
 """No number of a configuration is larger; beyond it floats skip whole numbers."""
@@ -32,7 +32,7 @@ def is_hidden(key: str, value: Any) -> bool:
     return isinstance(value, UnknownValue) and key == value.expression
 
 
-class Settings:
+class LaunchSettings:
     """The keys and values of one launch configuration, and which of them have been asked for.
 
     Asking for a value that is not known raises the signal of `engine.launch.report` that leaves a field open.
@@ -62,7 +62,7 @@ class Settings:
         """Returns a value as it is given, None where the key is absent or empty."""
         return self._value(name)
 
-    def section(self, name: str) -> Settings:
+    def section(self, name: str) -> LaunchSettings:
         """Returns a section of a nested document; an absent one is empty, and `true` stands for an enabled one.
 
         Raises LaunchError where something else stands there.
@@ -75,7 +75,7 @@ class Settings:
             found = {"enabled": found, "stage": int(found)}
         if found is not None and not isinstance(found, Mapping):
             raise LaunchError(f"{self._prefix}{self._prefix}{name} is {shown(found)}; it must be a table in braces.")
-        return Settings(found or {}, self._report, f"{self._prefix}{name}.")
+        return LaunchSettings(found or {}, self._report, f"{self._prefix}{name}.")
 
     def _value(self, name: str) -> Any:
         self.asked.add(name)

@@ -23,25 +23,57 @@ from models import Model
 __all__ = ["SHAPE_WORDS", "model_of_shape", "named_shape", "shape_of"]
 
 SHAPE_WORDS: Final[Mapping[str, str]] = {
-    "layers": "blocks", "hidden": "width of the residual stream", "ffn": "width of an ordinary MLP",
-    "heads": "query heads", "kv_heads": "key and value heads", "head_dim": "width of a head",
-    "seq": "tokens of a sequence", "vocab": "tokens of the vocabulary", "gated_mlp": "whether the MLP is gated",
-    "tied_embeddings": "whether the head is the embedding", "norm": "kind of norm", "positions": "kind of positions",
-    "rope_theta": "base of rotary positions", "linear_bias": "whether products have biases",
-    "qk_norm": "whether queries and keys are normalised", "experts": "routed experts of a layer",
-    "top_k": "experts that a token visits", "expert_ffn": "width of an expert",
-    "shared_ffn": "width of the shared experts together", "moe_layer_freq": "which layers have experts",
-    "q_rank": "width of the compressed query", "kv_rank": "width of the compressed key and value",
-    "nope_head_dim": "width of a head without position", "rope_head_dim": "width of its rotated part",
-    "v_head_dim": "width of a value head", "index_heads": "heads of the indexer of sparse attention",
-    "index_head_dim": "width of such a head", "index_top_k": "tokens that a query attends to",
-    "index_layers": "layers with an indexer of their own", "mtp_layers": "layers for multi-token prediction",
-}  # fmt: skip
+    "layers": "blocks",
+    "hidden": "width of the residual stream",
+    "ffn": "width of an ordinary MLP",
+    "heads": "query heads",
+    "kv_heads": "key and value heads",
+    "head_dim": "width of a head",
+    "seq": "tokens of a sequence",
+    "vocab": "tokens of the vocabulary",
+    "gated_mlp": "whether the MLP is gated",
+    "tied_embeddings": "whether the head is the embedding",
+    "norm": "kind of norm",
+    "positions": "kind of positions",
+    "rope_theta": "base of rotary positions",
+    "linear_bias": "whether products have biases",
+    "qk_norm": "whether queries and keys are normalised",
+    "experts": "routed experts of a layer",
+    "top_k": "experts that a token visits",
+    "expert_ffn": "width of an expert",
+    "shared_ffn": "width of the shared experts together",
+    "moe_layer_freq": "which layers have experts",
+    "q_rank": "width of the compressed query",
+    "kv_rank": "width of the compressed key and value",
+    "nope_head_dim": "width of a head without position",
+    "rope_head_dim": "width of its rotated part",
+    "v_head_dim": "width of a value head",
+    "index_heads": "heads of the indexer of sparse attention",
+    "index_head_dim": "width of such a head",
+    "index_top_k": "tokens that a query attends to",
+    "index_layers": "layers with an indexer of their own",
+    "mtp_layers": "layers for multi-token prediction",
+}
 """Words of a shape, with their meaning."""
 
 _NEEDED: Final = ("layers", "hidden", "ffn", "heads", "seq")
-_TOLD: Final = ("layers", "hidden", "ffn", "heads", "kv_heads", "experts", "top_k", "expert_ffn", "shared_ffn",
-                "kv_rank", "gated_mlp", "index_heads", "index_head_dim", "index_top_k", "index_layers")  # fmt: skip
+_TOLD: Final = (
+    "layers",
+    "hidden",
+    "ffn",
+    "heads",
+    "kv_heads",
+    "experts",
+    "top_k",
+    "expert_ffn",
+    "shared_ffn",
+    "kv_rank",
+    "gated_mlp",
+    "index_heads",
+    "index_head_dim",
+    "index_top_k",
+    "index_layers",
+)
 """Words that tell models of the library apart."""
 
 
@@ -53,28 +85,46 @@ def shape_of(model: Model) -> dict[str, Any]:
     """
     a = model.architecture_or_assumed()
     shape: dict[str, Any] = {
-        "layers": a.layers, "hidden": a.hidden, "ffn": a.ffn, "heads": a.heads, "kv_heads": a.kv_heads,
-        "head_dim": a.head_dim, "seq": model.seq_size, "vocab": a.vocab_padded, "gated_mlp": a.gated_mlp,
-        "tied_embeddings": a.tied_embeddings, "norm": a.norm, "positions": a.positions, "rope_theta": a.rope_theta,
-        "linear_bias": a.linear_bias, "qk_norm": a.qk_norm,
-    }  # fmt: skip
+        "layers": a.layers,
+        "hidden": a.hidden,
+        "ffn": a.ffn,
+        "heads": a.heads,
+        "kv_heads": a.kv_heads,
+        "head_dim": a.head_dim,
+        "seq": model.seq_size,
+        "vocab": a.vocab_padded,
+        "gated_mlp": a.gated_mlp,
+        "tied_embeddings": a.tied_embeddings,
+        "norm": a.norm,
+        "positions": a.positions,
+        "rope_theta": a.rope_theta,
+        "linear_bias": a.linear_bias,
+        "qk_norm": a.qk_norm,
+    }
     if a.experts is not None:
         shape |= {
-            "experts": a.experts.routed, "top_k": a.experts.top_k, "expert_ffn": a.experts.ffn,
+            "experts": a.experts.routed,
+            "top_k": a.experts.top_k,
+            "expert_ffn": a.experts.ffn,
             "shared_ffn": a.experts.shared_width,
             "moe_layer_freq": 1 if all(a.expert_layers) else [int(each) for each in a.expert_layers],
-        }  # fmt: skip
+        }
     if (latent := a.latent_attention) is not None:
         shape |= {
-            "q_rank": latent.q_rank, "kv_rank": latent.kv_rank, "nope_head_dim": latent.nope_head_dim,
-            "rope_head_dim": latent.rope_head_dim, "v_head_dim": latent.v_head_dim,
-        }  # fmt: skip
+            "q_rank": latent.q_rank,
+            "kv_rank": latent.kv_rank,
+            "nope_head_dim": latent.nope_head_dim,
+            "rope_head_dim": latent.rope_head_dim,
+            "v_head_dim": latent.v_head_dim,
+        }
         shape["head_dim"] = latent.v_head_dim
     if (index := a.sparse_attention) is not None:
         shape |= {
-            "index_heads": index.heads, "index_head_dim": index.head_dim, "index_top_k": index.top_k,
+            "index_heads": index.heads,
+            "index_head_dim": index.head_dim,
+            "index_top_k": index.top_k,
             "index_layers": a.indexer_layers,
-        }  # fmt: skip
+        }
     if a.trained_prediction_layers:
         shape["mtp_layers"] = a.trained_prediction_layers
     return {word: value for word, value in shape.items() if value is not None}
@@ -105,44 +155,70 @@ def model_of_shape(shape: Mapping[str, Any], name: str = "imported") -> Model:
     heads = int(shape["heads"])
     vocab = int(shape.get("vocab", 51_200))
     document: dict[str, Any] = {
-        "hidden": shape["hidden"], "ffn": shape["ffn"], "layers": shape["layers"], "heads": heads,
-        "kv_heads": shape.get("kv_heads", heads), "head_dim": shape.get("head_dim", int(shape["hidden"]) // heads),
-        "gated_mlp": shape.get("gated_mlp", False), "norm": shape.get("norm"), "vocab": vocab, "vocab_padded": vocab,
-        "tied_embeddings": shape.get("tied_embeddings", True), "rope_theta": shape.get("rope_theta"),
-        "linear_bias": shape.get("linear_bias"), "qk_norm": shape.get("qk_norm"),
-        "prediction_layers": shape.get("mtp_layers", 0), "positions": shape.get("positions"),
+        "hidden": shape["hidden"],
+        "ffn": shape["ffn"],
+        "layers": shape["layers"],
+        "heads": heads,
+        "kv_heads": shape.get("kv_heads", heads),
+        "head_dim": shape.get("head_dim", int(shape["hidden"]) // heads),
+        "gated_mlp": shape.get("gated_mlp", False),
+        "norm": shape.get("norm"),
+        "vocab": vocab,
+        "vocab_padded": vocab,
+        "tied_embeddings": shape.get("tied_embeddings", True),
+        "rope_theta": shape.get("rope_theta"),
+        "linear_bias": shape.get("linear_bias"),
+        "qk_norm": shape.get("qk_norm"),
+        "prediction_layers": shape.get("mtp_layers", 0),
+        "positions": shape.get("positions"),
         "trained_prediction_layers": shape.get("mtp_layers", 0),
-    }  # fmt: skip
+    }
     if document["positions"] == "learned":
         document["max_seq"] = shape["seq"]
     if "kv_rank" in shape:
         nope, rope = int(shape.get("nope_head_dim", 128)), int(shape.get("rope_head_dim", 64))
         document |= {
-            "head_dim": nope + rope, "kv_heads": heads,
+            "head_dim": nope + rope,
+            "kv_heads": heads,
             "latent_attention": {
-                "q_rank": shape.get("q_rank"), "kv_rank": shape["kv_rank"], "nope_head_dim": nope,
-                "rope_head_dim": rope, "v_head_dim": shape.get("v_head_dim", 128),
+                "q_rank": shape.get("q_rank"),
+                "kv_rank": shape["kv_rank"],
+                "nope_head_dim": nope,
+                "rope_head_dim": rope,
+                "v_head_dim": shape.get("v_head_dim", 128),
             },
-        }  # fmt: skip
+        }
     if "index_top_k" in shape:
         document["sparse_attention"] = {
-            "heads": shape["index_heads"], "head_dim": shape["index_head_dim"], "top_k": shape["index_top_k"],
+            "heads": shape["index_heads"],
+            "head_dim": shape["index_head_dim"],
+            "top_k": shape["index_top_k"],
             "layers": shape.get("index_layers"),
-        }  # fmt: skip
+        }
     if "experts" in shape:
         document["experts"] = _expert_fields(shape)
     notes = [] if "vocab" in shape else ["The vocabulary was not stated; 51,200 tokens are assumed."]
-    return models.load_document({
-        "format": "shardscape-model/1", "name": name, "title": name, "source": "a launch configuration",
-        "seq_size": shape["seq"], "architecture": document, "notes": notes,
-    }, where=name)  # fmt: skip
+    return models.load_document(
+        {
+            "format": "shardscape-model/1",
+            "name": name,
+            "title": name,
+            "source": "a launch configuration",
+            "seq_size": shape["seq"],
+            "architecture": document,
+            "notes": notes,
+        },
+        where=name,
+    )
 
 
 def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
     shared = int(shape.get("shared_ffn", 0))
     found: dict[str, Any] = {
-        "routed": shape["experts"], "top_k": shape.get("top_k", 2), "ffn": shape.get("expert_ffn", shape["ffn"]),
-    }  # fmt: skip
+        "routed": shape["experts"],
+        "top_k": shape.get("top_k", 2),
+        "ffn": shape.get("expert_ffn", shape["ffn"]),
+    }
     if shared:
         found |= {"shared": 1, "shared_ffn": shared}
     which = shape.get("moe_layer_freq", 1)
@@ -154,8 +230,10 @@ def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
             return found
         every = dense + 1
         if [place % every == 0 for place in range(1, len(layers) + 1)] != layers:
-            raise LaunchError("The layers with experts follow no rule that is known here; every n-th, or all after the "
-                              "first few, can be evaluated.")  # fmt: skip
+            raise LaunchError(
+                "The layers with experts follow no rule that is known here; every n-th, or all after the "
+                "first few, can be evaluated."
+            )
         found["every"] = every
     elif isinstance(which, int) and which > 1:
         found["every"] = which

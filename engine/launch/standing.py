@@ -24,7 +24,7 @@ from engine.space.rows import chunks_of
 from hardware import Calibration, SystemLike
 from models import ModelLike
 
-__all__ = ["Change", "Standing", "Step", "standing"]
+__all__ = ["ImprovementStep", "Standing", "StandingChange", "standing"]
 
 ALONE: Final[tuple[tuple[str, ...], ...]] = (
     ("microbatch_size",),
@@ -48,8 +48,21 @@ ALONE: Final[tuple[tuple[str, ...], ...]] = (
 """Choices that a configuration makes with a flag or two, while its degrees stay as they are; the fields of one are
 written by the same flags."""
 TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
-    ("tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par", "batch_size",
-     "pipeline_interleaving", "schedule", "stage_layout", "microbatch_size", "optimizer_sharding", "zero_stage"),
+    (
+        "tensor_par",
+        "pipeline_par",
+        "data_par",
+        "context_par",
+        "expert_par",
+        "expert_tensor_par",
+        "batch_size",
+        "pipeline_interleaving",
+        "schedule",
+        "stage_layout",
+        "microbatch_size",
+        "optimizer_sharding",
+        "zero_stage",
+    ),
     ("pipeline_interleaving", "schedule", "stage_layout", "microbatch_size"),
     ("pipeline_interleaving", "schedule", "stage_layout"),
     ("stage_layout",),
@@ -65,10 +78,11 @@ TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
     ("optimizer_offload",),
     ("expert_overlap",),
     ("pipeline_overlap",),
-)  # fmt: skip
+)
 """Choices that change together; larger groups hold what smaller ones change alone."""
-NOT_COMPARED: Final = frozenset({"seq_par_ag_redo", "tensor_par_net", "pipeline_par_net", "data_par_net",
-                                 "fused_activation"})  # fmt: skip
+NOT_COMPARED: Final = frozenset(
+    {"seq_par_ag_redo", "tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation"}
+)
 """Fields that follow from others, or that no configuration states."""
 KEPT: Final = ("attention_kernel", "launch", "gradient_datatype", "optimizer_datatype", "pipeline_overlap")
 """Choices of software that are kept as they are, unless asked otherwise."""
@@ -81,14 +95,21 @@ _MOST_ALIKE: Final = 64
 """Executions that differ in nothing but what no configuration states; the fastest of them is taken."""
 _MOST_OF_DEGREES: Final = 3_000_000
 """Executions that are looked through for one."""
-_OF_A_CELL: Final = ("tensor_par", "pipeline_par", "data_par", "batch_size", "context_par", "expert_par",
-                     "expert_tensor_par")  # fmt: skip
+_OF_A_CELL: Final = (
+    "tensor_par",
+    "pipeline_par",
+    "data_par",
+    "batch_size",
+    "context_par",
+    "expert_par",
+    "expert_tensor_par",
+)
 LEAST_GAIN: Final = 5e-4
 """Gain in throughput below which a change does not count as a step [fraction]."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StandingChange:
     """A field that changes."""
 
     field: str
@@ -101,10 +122,10 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ImprovementStep:
     """A step towards the best: what changes together, and what an execution reaches with it [samples/s]."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[StandingChange, ...]
     rate: float
     gain: float
     """Throughput over that before the step, less 1."""
@@ -123,7 +144,7 @@ class Standing:
     faster: int | None
     """Number of faster executions of the space; None if the space is too large to evaluate all."""
     feasible: int | None
-    steps: tuple[Step, ...]
+    steps: tuple[ImprovementStep, ...]
     id: int | None = None
     """Number of the execution in its space; None where that does not try it, or it does not run."""
 
@@ -166,18 +187,31 @@ def standing(
     Raises what `evaluable` and `engine.Scenario.of` raise, and `engine.SpaceError` where there is no such space.
     """
     fields = evaluable(execution)
-    probe = Scenario.of(model, system, num_procs=fields["num_procs"], max_batch_size=fields["batch_size"],
-                        datatype=fields["datatype"], cost_model=cost_model, calibration=calibration)  # fmt: skip
+    probe = Scenario.of(
+        model,
+        system,
+        num_procs=fields["num_procs"],
+        max_batch_size=fields["batch_size"],
+        datatype=fields["datatype"],
+        cost_model=cost_model,
+        calibration=calibration,
+    )
     known = {column.name: column for column in fields_of(probe.cost_model)}
     same: dict[str, Any] = {
-        name: [fields[name]] for name in KEPT
+        name: [fields[name]]
+        for name in KEPT
         if name in known and name in fields and fields[name] != known[name].default
-    }  # fmt: skip
+    }
     scenario = Scenario.of(
-        probe.model, probe.system, num_procs=probe.num_procs, max_batch_size=probe.max_batch_size,
-        datatype=probe.datatype, limits={**same, **(limits or {})}, cost_model=probe.cost_model,
+        probe.model,
+        probe.system,
+        num_procs=probe.num_procs,
+        max_batch_size=probe.max_batch_size,
+        datatype=probe.datatype,
+        limits={**same, **(limits or {})},
+        cost_model=probe.cost_model,
         calibration=calibration,
-    )  # fmt: skip
+    )
     names = [name for name in known if name in fields]
     table = pd.DataFrame([{name: fields[name] for name in names}])
     (row,) = scenario.evaluate(table).to_dict("records")
@@ -222,9 +256,10 @@ def _number_of(scenario: Scenario, fields: Mapping[str, Any]) -> int | None:
     space = scenario.space
     firsts = [*map(int, space.first_ids), space.total]
     numbers = [
-        np.arange(firsts[place], firsts[place + 1]) for place, cell in enumerate(space.cells)
+        np.arange(firsts[place], firsts[place + 1])
+        for place, cell in enumerate(space.cells)
         if all(getattr(cell, name) == fields[name] for name in _OF_A_CELL if name in fields)
-    ]  # fmt: skip
+    ]
     if not numbers or sum(map(len, numbers)) > _MOST_OF_DEGREES:
         return None
     ids = np.concatenate(numbers)
@@ -249,22 +284,25 @@ def _format_value(name: str, value: Any) -> str:
     return choice_label(by_name(name), value) if isinstance(value, str) else f"{int(value):,}"
 
 
-def _find_steps(scenario: Scenario, row: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[Step, ...]:
+def _find_steps(scenario: Scenario, row: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[ImprovementStep, ...]:
     """The way from an execution to the best. Where the execution does not run, the first step is one that makes it."""
     names = [column.name for column in fields_of(scenario.cost_model)]
     now = {name: row[name] for name in names}
     rate = float(row["sample_rate"]) if row["status"] == "ok" else 0.0
     aim = float(best["sample_rate"])
-    steps: list[Step] = []
+    steps: list[ImprovementStep] = []
     while rate < aim * (1 - LEAST_GAIN):  # each step makes some field that of the best
         found = _find_next_change(scenario, now, best, rate)
         if found is None:
             break
         changed, reached = found
-        changes = tuple(Change(name, now[name], best[name]) for name in names
-                        if name in changed and name not in NOT_COMPARED)  # fmt: skip
+        changes = tuple(
+            StandingChange(name, now[name], best[name])
+            for name in names
+            if name in changed and name not in NOT_COMPARED
+        )
         now |= {name: best[name] for name in changed}
-        steps.append(Step(changes, reached, reached / rate - 1.0 if rate else float("inf"), dict(now)))
+        steps.append(ImprovementStep(changes, reached, reached / rate - 1.0 if rate else float("inf"), dict(now)))
         rate = reached
     return tuple(steps)
 

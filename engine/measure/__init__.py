@@ -5,13 +5,13 @@ system and a calibration of it, without PyTorch and without the machine.
 """
 
 from engine.measure.calibration import measured_calibration
-from engine.measure.collect import Progress, measure
+from engine.measure.collect import MeasurementProgress, measure
 from engine.measure.samples import MeasureError, Samples, load_samples, samples_document, samples_of
 from engine.measure.system_document import measured_system
 
 __all__ = [
     "MeasureError",
-    "Progress",
+    "MeasurementProgress",
     "Samples",
     "load_samples",
     "measure",

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
-from engine.measure.samples import Attention, Device, Launch, Product, Timing, Transfer
+from engine.measure.samples import Attention, Device, LaunchSample, Product, SampleTiming, Transfer
 from engine.measure.timing import timed
 
 __all__ = ["Benchmarks"]
@@ -143,15 +143,15 @@ class Benchmarks:
         """Gives the memory of the transfers back."""
         self._pool = None
 
-    def kernel(self, seconds: float) -> Launch:
+    def kernel(self, seconds: float) -> LaunchSample:
         """Returns the host time of the smallest operators, one after another [s]."""
         torch = self._torch
         one = torch.zeros(1, device=self._where)
         with torch.no_grad():
             time = self._host_timed(lambda: one.add_(1.0), seconds)
-        return Launch(kind="kernel", time=time)
+        return LaunchSample(kind="kernel", time=time)
 
-    def graph(self, seconds: float) -> Launch:
+    def graph(self, seconds: float) -> LaunchSample:
         """Returns the device time of the smallest kernel inside a captured graph [s]."""
         torch = self._torch
         one = torch.zeros(1, device=self._where)
@@ -163,12 +163,12 @@ class Benchmarks:
                 for _ in range(GRAPH_KERNELS):
                     one.add_(1.0)
             found = self._timed(captured.replay, seconds)
-        per_kernel = Timing(
+        per_kernel = SampleTiming(
             seconds=found.seconds / GRAPH_KERNELS, spread=found.spread, repeats=found.repeats * GRAPH_KERNELS
         )
-        return Launch(kind="graph", time=per_kernel)
+        return LaunchSample(kind="graph", time=per_kernel)
 
-    def block(self, kind: Literal["block_forward", "block"], seconds: float) -> Launch:
+    def block(self, kind: Literal["block_forward", "block"], seconds: float) -> LaunchSample:
         """Returns the host time of a tiny transformer block in plain PyTorch, forward, or forward with backward [s]."""
         torch = self._torch
         hidden, tokens, heads = TINY["hidden"], TINY["tokens"], TINY["heads"]
@@ -186,14 +186,14 @@ class Benchmarks:
             return torch.autograd.grad(forward(), inputs, gradient)
 
         time = self._host_timed(forward if kind == "block_forward" else both, seconds)
-        return Launch(kind=kind, time=time)
+        return LaunchSample(kind=kind, time=time)
 
     def _randoms(self, shape: tuple[int, ...]) -> Any:
         scale = 1.0 / math.sqrt(shape[-1])
         values = self._torch.randn(shape, generator=self._random, device=self._where, dtype=self._torch.float32)
         return (values * scale).to(self._wide)
 
-    def _host_timed(self, call: Callable[[], object], seconds: float) -> Timing:
+    def _host_timed(self, call: Callable[[], object], seconds: float) -> SampleTiming:
         """Timed with one thread: operators are begun by one, and waking others up is no part of that."""
         threads = self._torch.get_num_threads()
         self._torch.set_num_threads(1)
@@ -202,7 +202,7 @@ class Benchmarks:
         finally:
             self._torch.set_num_threads(threads)
 
-    def _timed(self, call: Callable[[], object], seconds: float) -> Timing:
+    def _timed(self, call: Callable[[], object], seconds: float) -> SampleTiming:
         if self._device.kind == "cpu":
             return timed(call, seconds=seconds)
         # Waiting for the device costs some ten microseconds, so that a sample has to be longer than on a CPU.

@@ -33,7 +33,7 @@ from engine.measure.fits import (
     product_seconds,
 )
 from engine.measure.provenance import of_device, rate_text, spread_text
-from engine.measure.samples import Attention, Launch, Samples, Timing
+from engine.measure.samples import Attention, LaunchSample, Samples, SampleTiming
 from hardware import CalibratedValue, Calibration, FitError, System
 
 __all__ = ["measured_calibration"]
@@ -75,7 +75,7 @@ class _Found:
     def missing(self, name: str, why: str) -> None:
         self.notes.append(f"{name} was not determined: {why}.")
 
-    def compare(self, described: str, predicted: Floats, timings: Sequence[Timing]) -> None:
+    def compare(self, described: str, predicted: Floats, timings: Sequence[SampleTiming]) -> None:
         """Notes how far the formulas with the new values are from the timings that the values were taken from."""
         error = 100.0 * (predicted / np.array([each.seconds for each in timings]) - 1.0)
         mean = float(np.mean(np.abs(error)))
@@ -83,14 +83,17 @@ class _Found:
             self.notes.append(_describe_doubt(described, mean, error, timings))
         self.errors.append(
             FitError(
-                rows=len(timings), described=described, held_out=False,
+                rows=len(timings),
+                described=described,
+                held_out=False,
                 mean_absolute_percent=mean,
-                median_absolute_percent=float(np.median(np.abs(error))), bias_percent=float(np.median(error)),
+                median_absolute_percent=float(np.median(np.abs(error))),
+                bias_percent=float(np.median(error)),
             )
-        )  # fmt: skip
+        )
 
 
-def _describe_doubt(described: str, mean: float, error: Floats, timings: Sequence[Timing]) -> str:
+def _describe_doubt(described: str, mean: float, error: Floats, timings: Sequence[SampleTiming]) -> str:
     """Return the sentence on a poor fit: either the timings are noisy, or the formula does not describe them."""
     spread = 100.0 * max(each.spread for each in timings)
     if spread > mean / 2.0:
@@ -167,7 +170,7 @@ def _add_launches(found: _Found) -> None:
     _host_time(found, timings["block_forward"], timings["block"])
 
 
-def _host_time(found: _Found, forward: Launch, both: Launch) -> None:
+def _host_time(found: _Found, forward: LaunchSample, both: LaunchSample) -> None:
     """The host-bound floor turned round: time of a tiny block over the kernels that the model counts for it."""
     ahead, back = block_kernels(found.facts)
     passes = [forward.time.seconds / ahead, (both.time.seconds - forward.time.seconds) / back]
@@ -316,6 +319,8 @@ def _add_age(found: _Found) -> None:
     generation = GENERATIONS[int(found.facts.generation)]
     if f"sustained_{generation}" in found.values:
         found.values["immaturity"] = CalibratedValue(
-            value=0.0, unit="1/year", kind="stated",
+            value=0.0,
+            unit="1/year",
+            kind="stated",
             source="None: the rates were measured with the software that is installed",
-        )  # fmt: skip
+        )

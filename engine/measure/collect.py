@@ -11,10 +11,10 @@ from typing import Any, Final
 from engine.measure.benchmarks import Benchmarks
 from engine.measure.devices import described, pytorch
 from engine.measure.exchanges import ExchangeError, timed_exchanges
-from engine.measure.samples import Attention, Device, Launch, MeasureError, Product, Samples, Skipped, Transfer
-from engine.measure.sizes import Plan, plan
+from engine.measure.samples import Attention, Device, LaunchSample, MeasureError, Product, Samples, Skipped, Transfer
+from engine.measure.sizes import MeasurementPlan, plan
 
-__all__ = ["MOST_RANKS", "MOST_SECONDS", "Progress", "measure"]
+__all__ = ["MOST_RANKS", "MOST_SECONDS", "MeasurementProgress", "measure"]
 
 MOST_RANKS: Final = 64
 LEAST_SECONDS: Final = 1.0
@@ -28,7 +28,7 @@ PATIENCE: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class MeasurementProgress:
     """Progress of the run: benchmarks done of all, the next one, and an upper bound of the seconds left."""
 
     done: int
@@ -37,7 +37,7 @@ class Progress:
     seconds_left: float
 
 
-Listener = Callable[[Progress], None]
+Listener = Callable[[MeasurementProgress], None]
 
 
 def measure(
@@ -79,10 +79,16 @@ def measure(
         reason = run.skipped[0].reason if run.skipped else "nothing ran"
         raise MeasureError(f"Nothing could be measured on {found.name}: {reason}.")
     return Samples(
-        device=found, quick=quick, products=tuple(run.products), attentions=tuple(run.attentions),
-        transfers=tuple(run.transfers), exchanges=tuple(run.exchanges), launches=tuple(run.launches),
-        skipped=tuple(run.skipped), remarks=remarks,
-    )  # fmt: skip
+        device=found,
+        quick=quick,
+        products=tuple(run.products),
+        attentions=tuple(run.attentions),
+        transfers=tuple(run.transfers),
+        exchanges=tuple(run.exchanges),
+        launches=tuple(run.launches),
+        skipped=tuple(run.skipped),
+        remarks=remarks,
+    )
 
 
 def _list_remarks() -> tuple[str, ...]:
@@ -109,14 +115,14 @@ def _choose_ranks(device: Device, wanted: int | None) -> int:
 class _BenchmarkRun:
     bench: Benchmarks
     device: Device
-    sizes: Plan
+    sizes: MeasurementPlan
     ranks: int
     listener: Listener | None
     products: list[Product] = field(default_factory=list)
     attentions: list[Attention] = field(default_factory=list)
     transfers: list[Transfer] = field(default_factory=list)
     exchanges: list[Any] = field(default_factory=list)
-    launches: list[Launch] = field(default_factory=list)
+    launches: list[LaunchSample] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     steps: list[tuple[str, float, float, Callable[[float], None]]] = field(default_factory=list)
 
@@ -126,7 +132,7 @@ class _BenchmarkRun:
         for done, (what, share, _, action) in enumerate(self.steps):
             if self.listener is not None:
                 left = sum(longest for _, _, longest, _ in self.steps[done:])
-                self.listener(Progress(done, len(self.steps), what, left))
+                self.listener(MeasurementProgress(done, len(self.steps), what, left))
             try:
                 with warnings.catch_warnings():
                     # PyTorch warns of every kernel that it does not take, before it raises where none is left.

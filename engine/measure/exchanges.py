@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from engine.measure.samples import Exchange
+from engine.measure.samples import ExchangeSample
 from engine.measure.timing import summary
 
 __all__ = ["ExchangeError", "timed_exchanges"]
@@ -27,7 +27,7 @@ class ExchangeError(Exception):
 
 def timed_exchanges(
     sizes: Sequence[int], *, ranks: int, backend: str, seconds: float, threads: int
-) -> tuple[Exchange, ...]:
+) -> tuple[ExchangeSample, ...]:
     """Times all-reduces and all-gathers of buffers of `sizes` [bytes] over `ranks` processes.
 
     Args:
@@ -42,9 +42,12 @@ def timed_exchanges(
     """
     whole = 4 * ranks
     common = {
-        "world": ranks, "backend": backend, "seconds": seconds, "threads": threads,
+        "world": ranks,
+        "backend": backend,
+        "seconds": seconds,
+        "threads": threads,
         "sizes": [max(size // whole, 1) * whole for size in sizes],
-    }  # fmt: skip
+    }
     environment = dict(os.environ)
     if backend == "gloo" and Path("/sys/class/net/lo").exists():
         # Ranks of one machine meet over the loopback, independent of the machine's name.
@@ -59,9 +62,13 @@ def timed_exchanges(
                         subprocess.Popen(
                             # -P: the folder of the program is no place to import from.
                             [sys.executable, "-P", str(Path(__file__).with_name("ranks.py")), argument],
-                            stdin=subprocess.PIPE, stdout=out, stderr=err, env=environment, start_new_session=True,
+                            stdin=subprocess.PIPE,
+                            stdout=out,
+                            stderr=err,
+                            env=environment,
+                            start_new_session=True,
                         )
-                    )  # fmt: skip
+                    )
             _wait_for_ranks(started, time.monotonic() + START + 4.0 * seconds, Path(folder))
             answer = (Path(folder) / "0.out").read_text(encoding="utf-8")
         finally:
@@ -77,7 +84,8 @@ def timed_exchanges(
     except (IndexError, ValueError):
         raise ExchangeError("the ranks gave no timings") from None
     return tuple(
-        Exchange(kind=kind, ranks=ranks, size=size, time=summary(samples, batch)) for kind, size, batch, samples in rows
+        ExchangeSample(kind=kind, ranks=ranks, size=size, time=summary(samples, batch))
+        for kind, size, batch, samples in rows
     )
 
 

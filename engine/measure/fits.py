@@ -32,12 +32,22 @@ from engine.cost_models.calibrated import (
     sustained_rates,
 )
 from engine.executions.arrays import Floats
-from engine.measure.samples import Attention, Exchange, Product
+from engine.measure.samples import Attention, ExchangeSample, Product
 
 __all__ = [
-    "ExchangeFit", "ProductFit", "attention_seconds", "attention_shares", "block_kernels", "exchange_seconds",
-    "fit_exchanges", "fit_products", "product_rates", "product_seconds", "solve_reciprocal", "weighted_median",
-]  # fmt: skip
+    "ExchangeFit",
+    "ProductFit",
+    "attention_seconds",
+    "attention_shares",
+    "block_kernels",
+    "exchange_seconds",
+    "fit_exchanges",
+    "fit_products",
+    "product_rates",
+    "product_seconds",
+    "solve_reciprocal",
+    "weighted_median",
+]
 
 BYTES: Final = {"float8": (1.0, 2.0), "bfloat16": (2.0, 2.0), "float16": (2.0, 2.0), "float32": (4.0, 4.0)}
 """Bytes per element of the factors and of the result."""
@@ -224,14 +234,20 @@ def _fit_shape(products: Sequence[Product], sms: float, p: Parameters) -> tuple[
 
 
 def _attention_case(attentions: Sequence[Attention], accelerator: Accelerators) -> Case:
-    column = {name: np.array([getattr(each, name) for each in attentions], np.float64) for name in
-              ("heads", "head_size", "batch", "sequence")}  # fmt: skip
+    column = {
+        name: np.array([getattr(each, name) for each in attentions], np.float64)
+        for name in ("heads", "head_size", "batch", "sequence")
+    }
     kernels = np.array([ATTENTION_KERNELS.index(each.kernel) for each in attentions], np.float64)
     shapes = dict.fromkeys(ModelShapes.__dataclass_fields__, 0.0)
     layout = dict.fromkeys(Layout.__dataclass_fields__, 1.0)
     software = dict.fromkeys(Software.__dataclass_fields__, 0.0)
-    model = {"attn_heads": column["heads"], "attn_size": column["head_size"], "value_size": column["head_size"],
-             "seq_size": column["sequence"]}  # fmt: skip
+    model = {
+        "attn_heads": column["heads"],
+        "attn_size": column["head_size"],
+        "value_size": column["head_size"],
+        "seq_size": column["sequence"],
+    }
     return Case(
         ModelShapes.of({**shapes, **model}),
         accelerator,
@@ -267,9 +283,10 @@ def attention_shares(
     """
     measured = np.array([each.both.seconds for each in attentions])
     return solve_reciprocal(
-        lambda value: attention_seconds(attentions, accelerator, p.model_copy(update={name: value})), measured,
+        lambda value: attention_seconds(attentions, accelerator, p.model_copy(update={name: value})),
+        measured,
         at=LOW_SHARE,
-    )  # fmt: skip
+    )
 
 
 def block_kernels(accelerator: Accelerators) -> tuple[float, float]:
@@ -295,7 +312,7 @@ class ExchangeFit:
     latency: float
 
 
-def exchange_seconds(exchanges: Sequence[Exchange], accelerator: Accelerators, p: Parameters) -> Floats:
+def exchange_seconds(exchanges: Sequence[ExchangeSample], accelerator: Accelerators, p: Parameters) -> Floats:
     """Returns the model's time of collectives inside the scale-up domain [s].
 
     Args:
@@ -311,7 +328,7 @@ def exchange_seconds(exchanges: Sequence[Exchange], accelerator: Accelerators, p
     return np.array(found)
 
 
-def fit_exchanges(exchanges: Sequence[Exchange], accelerator: Accelerators, p: Parameters) -> ExchangeFit | None:
+def fit_exchanges(exchanges: Sequence[ExchangeSample], accelerator: Accelerators, p: Parameters) -> ExchangeFit | None:
     """Returns the rate and latency that explain the collectives best, by relative error; None where the rate does not
     show.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.measure.samples import Device, Samples, Timing
+from engine.measure.samples import Device, Samples, SampleTiming
 
 __all__ = ["of_device", "rate_text", "spread_text"]
 
@@ -31,7 +31,7 @@ def rate_text(per_second: float, unit: str) -> str:
     return f"{per_second:.3g} {unit}"
 
 
-def spread_text(samples: Samples, timings: Sequence[Timing]) -> str:
+def spread_text(samples: Samples, timings: Sequence[SampleTiming]) -> str:
     """Return the number of repeats, and the deviation of single repeats from their median.
 
     Args:

@@ -38,9 +38,13 @@ def main() -> None:
         torch.cuda.set_device(device)
     wait: Callable[[], object] = torch.cuda.synchronize if accelerated else (lambda: None)
     dist.init_process_group(
-        given["backend"], init_method=f"file://{given['file']}", rank=given["rank"], world_size=given["world"],
-        timeout=PATIENCE, device_id=device if accelerated else None,
-    )  # fmt: skip
+        given["backend"],
+        init_method=f"file://{given['file']}",
+        rank=given["rank"],
+        world_size=given["world"],
+        timeout=PATIENCE,
+        device_id=device if accelerated else None,
+    )
     share = given["seconds"] / (len(KINDS) * len(given["sizes"]))
     found = [
         [

@@ -14,9 +14,21 @@ from pydantic import BaseModel, ConfigDict, Field
 from models.documents import Accepts, DocumentError, Number, Text, Whole, load_versioned, read_json, shown
 
 __all__ = [
-    "FORMAT", "Attention", "Device", "Exchange", "Launch", "MeasureError", "Product", "Samples", "Skipped", "Timing",
-    "Transfer", "load_samples", "samples_document", "samples_of",
-]  # fmt: skip
+    "FORMAT",
+    "Attention",
+    "Device",
+    "ExchangeSample",
+    "LaunchSample",
+    "MeasureError",
+    "Product",
+    "SampleTiming",
+    "Samples",
+    "Skipped",
+    "Transfer",
+    "load_samples",
+    "samples_document",
+    "samples_of",
+]
 
 FORMAT = "shardscape-samples/1"
 
@@ -31,11 +43,11 @@ class MeasureError(DocumentError):
     """A measurement that cannot be made or used: no PyTorch, no such device, or a file that holds no samples."""
 
 
-class _Entity(BaseModel):
+class _SampleEntity(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class Timing(_Entity):
+class SampleTiming(_SampleEntity):
     """One operation, timed often."""
 
     seconds: Annotated[float, Number(1e-12, 1e6)]
@@ -46,7 +58,7 @@ class Timing(_Entity):
     """Number of runs of the operation after the warm-up."""
 
 
-class Device(_Entity):
+class Device(_SampleEntity):
     """The accelerator that was measured, and with what."""
 
     kind: Literal["cpu", "cuda", "rocm"]
@@ -65,14 +77,14 @@ class Device(_Entity):
     date: Annotated[str, Field(pattern=r"^[0-9]{4}-[01][0-9]-[0-3][0-9]$"), Accepts("a day such as 2026-11-20")]
 
 
-class Product(_Entity):
+class Product(_SampleEntity):
     """A product of [m, k] by [k, n]."""
 
     datatype: Literal["bfloat16", "float16", "float32", "float8"]
     m: Count
     n: Count
     k: Count
-    time: Timing
+    time: SampleTiming
 
     @property
     def operations(self) -> float:
@@ -85,7 +97,7 @@ class Product(_Entity):
         return self.operations / self.time.seconds
 
 
-class Attention(_Entity):
+class Attention(_SampleEntity):
     """Causal attention of `batch` sequences, forward, and forward with backward."""
 
     kernel: Literal["flash2", "native"]
@@ -95,18 +107,18 @@ class Attention(_Entity):
     batch: Count
     sequence: Count
     """Tokens."""
-    forward: Timing
-    both: Timing
+    forward: SampleTiming
+    both: SampleTiming
     """Forward and backward pass together."""
 
 
-class Transfer(_Entity):
+class Transfer(_SampleEntity):
     """A pass over memory: a copy, or the triad a = b + 3 c."""
 
     kind: Literal["copy", "triad"]
     moved: Count
     """Bytes read and written [bytes]."""
-    time: Timing
+    time: SampleTiming
 
     @property
     def rate(self) -> float:
@@ -114,14 +126,14 @@ class Transfer(_Entity):
         return self.moved / self.time.seconds
 
 
-class Exchange(_Entity):
+class ExchangeSample(_SampleEntity):
     """A collective of a full buffer of `size` bytes among the accelerators of one machine."""
 
     kind: Literal["all_reduce", "all_gather"]
     ranks: Annotated[int, Whole(2, 2**20)]
     size: Count
     """Bytes of the whole buffer [bytes]."""
-    time: Timing
+    time: SampleTiming
 
     @property
     def passes(self) -> float:
@@ -129,7 +141,7 @@ class Exchange(_Entity):
         return 2.0 if self.kind == "all_reduce" else 1.0
 
 
-class Launch(_Entity):
+class LaunchSample(_SampleEntity):
     """Time of operations too small to matter by themselves.
 
     `kernel`: host time per operator, one after another. `graph`: device time per kernel inside a captured graph.
@@ -137,17 +149,17 @@ class Launch(_Entity):
     """
 
     kind: Literal["kernel", "graph", "block_forward", "block"]
-    time: Timing
+    time: SampleTiming
 
 
-class Skipped(_Entity):
+class Skipped(_SampleEntity):
     """Something that was not measured."""
 
     what: Line
     reason: Line
 
 
-class Samples(_Entity):
+class Samples(_SampleEntity):
     """Everything that one run of the benchmarks found."""
 
     device: Device
@@ -156,8 +168,8 @@ class Samples(_Entity):
     products: Many[Product] = ()
     attentions: Many[Attention] = ()
     transfers: Many[Transfer] = ()
-    exchanges: Many[Exchange] = ()
-    launches: Many[Launch] = ()
+    exchanges: Many[ExchangeSample] = ()
+    launches: Many[LaunchSample] = ()
     skipped: Many[Skipped] = ()
     remarks: Many[Line] = ()
     """Reasons to doubt the timings, such as other work on the machine."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Plan", "plan"]
+__all__ = ["MeasurementPlan", "plan"]
 
 QUICK_SECONDS: Final = 8.0
 FULL_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MeasurementPlan:
     """Sizes, smallest first, and the time for each kind of benchmark.
 
     `products` are (m, n, k); `attentions` (batch, sequence) with `heads` of `head_size`; `transfers` bytes moved;
@@ -33,7 +33,7 @@ class Plan:
         return {"transfers": 0.15, "launches": 0.1, "products": 0.4, "attentions": 0.2, "exchanges": 0.15}
 
 
-def plan(kind: str, *, quick: bool, seconds: float | None = None) -> Plan:
+def plan(kind: str, *, quick: bool, seconds: float | None = None) -> MeasurementPlan:
     """Return the operations to measure on a device of a kind ("cpu", "cuda", "rocm").
 
     Products are squares, shallow ones (small k, for `depth`) and ones of few tiles (for `wave`), as transformer
@@ -50,11 +50,11 @@ def plan(kind: str, *, quick: bool, seconds: float | None = None) -> Plan:
     return _plan_accelerator(quick, time)
 
 
-def _plan_cpu(quick: bool, seconds: float) -> Plan:
+def _plan_cpu(quick: bool, seconds: float) -> MeasurementPlan:
     products = [(128, 128, 128), (512, 512, 64), (256, 256, 256), (512, 512, 128), (512, 512, 512), (1024, 1024, 1024)]
     if not quick:
         products += [(1024, 1024, 128), (256, 2048, 1024), (128, 4096, 1024), (1024, 1024, 256), (2048, 2048, 2048)]
-    return Plan(
+    return MeasurementPlan(
         products=_sort_products(products),
         attentions=((1, 256), (1, 512)) if quick else ((4, 256), (2, 512), (1, 1024), (1, 2048)),
         heads=4,
@@ -65,12 +65,12 @@ def _plan_cpu(quick: bool, seconds: float) -> Plan:
     )
 
 
-def _plan_accelerator(quick: bool, seconds: float) -> Plan:
+def _plan_accelerator(quick: bool, seconds: float) -> MeasurementPlan:
     products = [(2048, 2048, 2048), (4096, 4096, 1024), (4096, 4096, 4096), (8192, 8192, 8192)]
     if not quick:
         products += [(1024, 1024, 1024), (8192, 8192, 512), (8192, 8192, 1024), (8192, 8192, 2048), (2048, 8192, 8192)]
         products += [(8192, 1024, 8192), (8192, 28672, 8192), (1024, 8192, 8192), (16384, 16384, 8192)]
-    return Plan(
+    return MeasurementPlan(
         products=_sort_products(products),
         attentions=((4, 4096), (2, 8192)) if quick else ((16, 1024), (8, 2048), (4, 4096), (2, 8192), (1, 16384)),
         heads=16,

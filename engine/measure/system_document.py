@@ -13,7 +13,7 @@ import hardware
 from engine.cost_models.calibrated import Accelerators, accelerator_of, library_calibration, parameters_of
 from engine.measure.fits import ExchangeFit, exchange_seconds, fit_exchanges
 from engine.measure.provenance import of_device, rate_text
-from engine.measure.samples import Exchange, MeasureError, Product, Samples, Transfer
+from engine.measure.samples import ExchangeSample, MeasureError, Product, Samples, Transfer
 from hardware import System
 
 __all__ = ["SIXTEEN_BIT", "measured_system", "resembling"]
@@ -110,26 +110,28 @@ def _list_notes(samples: Samples) -> list[str]:
     types = _measured_types(samples)
     notes = [
         _build_note(
-            f"matrix.{each}", f"{len(_products_of_type(samples, each))} products, the fastest at "
-            f"{rate_text(_best_rate(_products_of_type(samples, each)), 'FLOP/s')}", samples
+            f"matrix.{each}",
+            f"{len(_products_of_type(samples, each))} products, the fastest at "
+            f"{rate_text(_best_rate(_products_of_type(samples, each)), 'FLOP/s')}",
+            samples,
         )
         for each in types
-    ]  # fmt: skip
+    ]
     rate = rate_text(_best_rate(_select_long(samples.transfers)), "B/s")
     notes.append(_build_note("mem1", f"copies and triads, long ones at up to {rate}", samples))
     return [*notes, *(f"Not measured: {each.what}: {each.reason}." for each in samples.skipped), *samples.remarks]
 
 
-def _exchange_fit(exchanges: Sequence[Exchange], system: System) -> ExchangeFit | None:
+def _exchange_fit(exchanges: Sequence[ExchangeSample], system: System) -> ExchangeFit | None:
     facts = Accelerators.of(accelerator_of(system))
     return fit_exchanges(exchanges, facts, parameters_of(library_calibration()))
 
 
-def _reduction_latency(fit: ExchangeFit, exchanges: Sequence[Exchange], system: System) -> float:
+def _reduction_latency(fit: ExchangeFit, exchanges: Sequence[ExchangeSample], system: System) -> float:
     """Time of an all-reduce of nothing [s], which Calculon's model adds to every collective."""
     facts = Accelerators.of(accelerator_of(system))
     p = parameters_of(library_calibration()).model_copy(update={"latency": fit.latency})
-    nothing = Exchange.model_construct(kind="all_reduce", ranks=exchanges[0].ranks, size=0)
+    nothing = ExchangeSample.model_construct(kind="all_reduce", ranks=exchanges[0].ranks, size=0)
     return float(exchange_seconds([nothing], facts, p)[0])
 
 
@@ -212,9 +214,14 @@ def _build_from_measurements(samples: Samples, name: str) -> System:
     )
     bandwidth = _best_rate(_select_long(samples.transfers))
     network = {
-        "bandwidth_gb_per_s": 1.0, "efficiency": 1.0, "size": device.count, "latency_s": 0.0,
-        "operations": OPERATIONS, "must_be_filled": False, "processor_usage": 0.0,
-    }  # fmt: skip
+        "bandwidth_gb_per_s": 1.0,
+        "efficiency": 1.0,
+        "size": device.count,
+        "latency_s": 0.0,
+        "operations": OPERATIONS,
+        "must_be_filled": False,
+        "processor_usage": 0.0,
+    }
     assumed = [
         ("vector.*.tflops", basis),
         ("vector.*.gflops_efficiency", "The whole rate at every size; not measured."),
@@ -224,11 +231,13 @@ def _build_from_measurements(samples: Samples, name: str) -> System:
         ("networks.0.processor_usage", "None: not measured."),
         ("networks.0.must_be_filled", "No: not measured."),
         ("networks.0.size", "Every accelerator of this machine; its links to other machines were not measured."),
-    ]  # fmt: skip
+    ]
     facts = {
-        "name": device.name[:100], "generation": device.generation, "multiprocessors": device.multiprocessors,
+        "name": device.name[:100],
+        "generation": device.generation,
+        "multiprocessors": device.multiprocessors,
         "clock_ghz": None if device.clock_hz is None else device.clock_hz / GIGA,
-    }  # fmt: skip
+    }
     document: dict[str, Any] = {
         "format": "shardscape-system/1",
         "name": name,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.measure.samples import Timing
+from engine.measure.samples import SampleTiming
 
 __all__ = ["STABLE", "steady", "summary", "timed"]
 
@@ -31,7 +31,7 @@ def timed(
     sample_seconds: float = 2e-3,
     warm_seconds: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
-) -> Timing:
+) -> SampleTiming:
     """Returns the time of one `call` [s], within about `seconds` after `warm_seconds`.
 
     Args:
@@ -104,7 +104,7 @@ def steady(found: Sequence[float]) -> bool:
     return 1.2533 * deviation / math.sqrt(len(found)) <= STABLE * middle
 
 
-def summary(found: Sequence[float], batch: int) -> Timing:
+def summary(found: Sequence[float], batch: int) -> SampleTiming:
     """Returns the median and spread of samples, each the mean of `batch` calls [s].
 
     Args:
@@ -114,6 +114,6 @@ def summary(found: Sequence[float], batch: int) -> Timing:
     middle = statistics.median(found)
     lower, _, upper = statistics.quantiles(found, n=4, method="inclusive")
     tiny = 1e-12  # a clock too coarse to see anything
-    return Timing(
+    return SampleTiming(
         seconds=max(middle, tiny), spread=(upper - lower) / 2.0 / max(middle, tiny), repeats=len(found) * batch
     )

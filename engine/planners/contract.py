@@ -14,11 +14,11 @@ from typing import Any, Protocol, TypeVar
 __all__ = [
     "Alternative",
     "Cancel",
-    "Figure",
     "Placement",
     "Plan",
     "PlanCancelledError",
     "PlanError",
+    "PlanFigure",
     "Planner",
     "Problem",
     "Progress",
@@ -58,7 +58,7 @@ def never() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PlanFigure:
     """One figure of a plan: its name in links and files, its value, its unit (empty where it has none), and its
     title."""
 
@@ -89,7 +89,7 @@ class Stage:
     start: int
     stop: int
     placement: Placement
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[PlanFigure, ...] = ()
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -116,13 +116,13 @@ class Plan:
     version: str
     problem: Problem
     stages: Sequence[Stage]
-    figures: tuple[Figure, ...]
+    figures: tuple[PlanFigure, ...]
     objective: str
     alternatives: Sequence[Alternative] = ()
     notes: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def figure(self, name: str) -> Figure:
+    def figure(self, name: str) -> PlanFigure:
         """Returns the figure of that name. Raises `KeyError`."""
         for each in self.figures:
             if each.name == name:

@@ -78,7 +78,7 @@ class WhatIfAnswer(ScenarioSummary):
     seconds: float
 
 
-class SensitivityQuestion(Document):
+class HardwareSensitivityQuestion(Document):
     """Question for the value of each part of the hardware."""
 
     scenario: ScenarioDocument
@@ -112,10 +112,16 @@ class SensitivityAnswer(ScenarioSummary):
 
 def _parameter_row(which: Parameter) -> dict[str, Any]:
     return {
-        "name": which.name, "label": which.label, "unit": which.unit, "value": which.value, "lowest": which.lowest,
-        "highest": which.highest, "description": which.description, "whole": which.discrete,
+        "name": which.name,
+        "label": which.label,
+        "unit": which.unit,
+        "value": which.value,
+        "lowest": which.lowest,
+        "highest": which.highest,
+        "description": which.description,
+        "whole": which.discrete,
         "can_be_off": which.can_be_off,
-    }  # fmt: skip
+    }
 
 
 def _answer_parameters(asked: ParametersQuestion, context: Context) -> dict[str, Any]:
@@ -137,14 +143,22 @@ def _what_if(asked: WhatIfQuestion, context: Context) -> dict[str, Any]:
         return rows_of(pd.DataFrame([dict(execution)]), scenario.cost_model, statistics)[0]
 
     return {
-        **summary_of(scenario), "changes": changes, "gain": plain(found.gain), "kept_gain": plain(found.kept_gain),
-        "base": row(found.base), "best": row(found.best), "kept": row(found.kept), "total": found.total,
-        "feasible": found.feasible, "base_feasible": found.base_feasible, "units": units_of(statistics),
+        **summary_of(scenario),
+        "changes": changes,
+        "gain": plain(found.gain),
+        "kept_gain": plain(found.kept_gain),
+        "base": row(found.base),
+        "best": row(found.best),
+        "kept": row(found.kept),
+        "total": found.total,
+        "feasible": found.feasible,
+        "base_feasible": found.base_feasible,
+        "units": units_of(statistics),
         "seconds": found.seconds,
-    }  # fmt: skip
+    }
 
 
-def _answer_sensitivity(asked: SensitivityQuestion, context: Context) -> dict[str, Any]:
+def _answer_sensitivity(asked: HardwareSensitivityQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
     scenario = context.bounds.searchable(scenario_of(asked.scenario))
     base = reoptimise(scenario, {}).base
@@ -155,28 +169,46 @@ def _answer_sensitivity(asked: SensitivityQuestion, context: Context) -> dict[st
         if context.stops():
             raise ExplorationCancelled("The study was stopped.")
         context.tell(number / len(study), which.label)
-        gains.append({
-            "parameter": which.name, "factor": factor, "value": which.value * factor, "unit": which.unit,
-            "gain": None if rate is None else plain(point.rate / rate - 1),
-            "kept_gain": None if rate is None else plain(point.kept / rate - 1), "problem": point.problem,
-        })  # fmt: skip
+        gains.append(
+            {
+                "parameter": which.name,
+                "factor": factor,
+                "value": which.value * factor,
+                "unit": which.unit,
+                "gain": None if rate is None else plain(point.rate / rate - 1),
+                "kept_gain": None if rate is None else plain(point.kept / rate - 1),
+                "problem": point.problem,
+            }
+        )
     return {
-        **summary_of(scenario), "sample_rate": rate, "gains": gains, "seconds": time.perf_counter() - start,
-    }  # fmt: skip
+        **summary_of(scenario),
+        "sample_rate": rate,
+        "gains": gains,
+        "seconds": time.perf_counter() - start,
+    }
 
 
 LIST_PARAMETERS = Verb(
-    "list_parameters", "List what can be changed",
+    "list_parameters",
+    "List what can be changed",
     "Lists the numbers of a scenario that `what_if` can change, with values, units and bounds.",
-    ParametersQuestion, ParametersAnswer, _answer_parameters,
-)  # fmt: skip
+    ParametersQuestion,
+    ParametersAnswer,
+    _answer_parameters,
+)
 WHAT_IF = Verb(
-    "what_if", "What if",
+    "what_if",
+    "What if",
     "Changes hardware, model or size of a scenario and searches the whole space anew: the gain, and what becomes best.",
-    WhatIfQuestion, WhatIfAnswer, _what_if,
-)  # fmt: skip
+    WhatIfQuestion,
+    WhatIfAnswer,
+    _what_if,
+)
 SENSITIVITY = Verb(
-    "sensitivity", "What each part is worth",
+    "sensitivity",
+    "What each part is worth",
     "Changes each number of the hardware by some factors, one at a time, and says what the best execution gains.",
-    SensitivityQuestion, SensitivityAnswer, _answer_sensitivity,
-)  # fmt: skip
+    HardwareSensitivityQuestion,
+    SensitivityAnswer,
+    _answer_sensitivity,
+)

@@ -11,7 +11,7 @@ import pandas as pd
 from pydantic import Field
 
 from engine.planners import elastic
-from engine.planners.elastic import Job, Measurements, ModelCard
+from engine.planners.elastic import Measurements, ModelCard, SplitJob
 from engine.planners.elastic.cards import sent_card
 from engine.planners.elastic.cluster import asked_models, compared, library_applications, summaries, workload_from
 from engine.planners.elastic.cluster.applications import applications
@@ -156,9 +156,10 @@ class PhasesQuestion(Document):
         default=None, min_length=1, max_length=1_000, description="Those of figure 7 where null."
     )
     strategies: list[Annotated[str, Text(200, shortest=1)]] | None = Field(
-        default=None, max_length=16,
+        default=None,
+        max_length=16,
         description=f"Static ones: {'; '.join(STATIC)}; or rules such as n/g, g, 1. All named ones where null.",
-    )  # fmt: skip
+    )
     measurements: Trace = None
     basis: Basis = None
     pause_s: Annotated[float, Number(0, 1e6)] = Field(default=0.0, description="Standstill at each change [s].")
@@ -210,7 +211,7 @@ class SplitAnswer(Document):
     notes: list[str]
 
 
-class ReplayQuestion(Document):
+class WorkloadReplayQuestion(Document):
     """A workload of jobs on a cluster over time."""
 
     workload: Annotated[str, Text(LONGEST_TABLE, shortest=1)] = Field(
@@ -263,12 +264,17 @@ def _answer_list(asked: CardsQuestion, context: Context) -> dict[str, Any]:
     cards = [elastic.load_card(name) for name in elastic.card_names()]
     return {
         "cards": [
-            {"name": each.name, "title": each.title, "global_batch": each.global_batch,
-             "parameters": each.parameters_mi * 2**20, "measured": each.name in traces,
-             "physical": each.library_model is not None}
+            {
+                "name": each.name,
+                "title": each.title,
+                "global_batch": each.global_batch,
+                "parameters": each.parameters_mi * 2**20,
+                "measured": each.name in traces,
+                "physical": each.library_model is not None,
+            }
             for each in cards
         ]
-    }  # fmt: skip
+    }
 
 
 def _answer_plan(asked: CardQuestion, context: Context) -> dict[str, Any]:
@@ -278,9 +284,13 @@ def _answer_plan(asked: CardQuestion, context: Context) -> dict[str, Any]:
     for number, limit in enumerate(asked.limits):
         context.tell(number / len(asked.limits), f"Plans on {limit.placement[:40]}")
         table = elastic.plans_table(
-            card, placement=limit.placement, cpu_threads=limit.cpu_threads, bandwidth=limit.bandwidth,
-            variant=asked.variant, restricted=False if asked.every_plan else None,
-        )  # fmt: skip
+            card,
+            placement=limit.placement,
+            cpu_threads=limit.cpu_threads,
+            bandwidth=limit.bandwidth,
+            variant=asked.variant,
+            restricted=False if asked.every_plan else None,
+        )
         runs = len(table) > 0 and bool(table["feasible"].iloc[0])
         best = table.iloc[0] if runs else None
         seconds = None
@@ -306,10 +316,16 @@ def _answer_curve(asked: CurveQuestion, context: Context) -> dict[str, Any]:
     card = _load_card(asked.card)
     values = None if asked.values is None else [int(each) if each.is_integer() else each for each in asked.values]
     table = elastic.curve(
-        card, over=asked.over, values=values, placement=asked.placement, gpus=asked.gpus,
-        gpus_per_node=asked.gpus_per_node, cpu_threads=asked.cpu_threads, bandwidth=asked.bandwidth,
+        card,
+        over=asked.over,
+        values=values,
+        placement=asked.placement,
+        gpus=asked.gpus,
+        gpus_per_node=asked.gpus_per_node,
+        cpu_threads=asked.cpu_threads,
+        bandwidth=asked.bandwidth,
         variant=asked.variant,
-    )  # fmt: skip
+    )
     return {"card": card.name, "points": _table_rows(table)}
 
 
@@ -332,12 +348,12 @@ def _answer_phases(asked: PhasesQuestion, context: Context) -> dict[str, Any]:
     }
 
 
-def _build_job(given: JobDocument, asked: SplitQuestion, context: Context) -> Job:
+def _build_job(given: JobDocument, asked: SplitQuestion, context: Context) -> SplitJob:
     if (given.card is None) == (given.model is None):
         raise QuestionError("A job has a card, or a model of the library.")
     if given.card is not None:
         card = _load_card(given.card)
-        return Job(given.name or card.name, card, _load_measurements(card, given.measurements), given.guarantee)
+        return SplitJob(given.name or card.name, card, _load_measurements(card, given.measurements), given.guarantee)
     assert given.model is not None
     model = found_model(given.model)
     if asked.system is None or given.global_batch is None:
@@ -345,25 +361,39 @@ def _build_job(given: JobDocument, asked: SplitQuestion, context: Context) -> Jo
     system = found_system(asked.system)
     datatype = "bfloat16" if "bfloat16" in system.matrix else next(iter(system.matrix))
     context.bounds.searchable(
-        Scenario.of(model, system, num_procs=asked.gpus, max_batch_size=given.global_batch, datatype=datatype,
-                    limits={"batch_size": [given.global_batch]})
-    )  # fmt: skip
+        Scenario.of(
+            model,
+            system,
+            num_procs=asked.gpus,
+            max_batch_size=given.global_batch,
+            datatype=datatype,
+            limits={"batch_size": [given.global_batch]},
+        )
+    )
     return elastic.model_job(
-        model, system, batch=given.global_batch, gpus=asked.gpus, guarantee=given.guarantee, name=given.name,
-        progress=context.tell, cancel=context.stops,
-    )  # fmt: skip
+        model,
+        system,
+        batch=given.global_batch,
+        gpus=asked.gpus,
+        guarantee=given.guarantee,
+        name=given.name,
+        progress=context.tell,
+        cancel=context.stops,
+    )
 
 
 def _answer_split(asked: SplitQuestion, context: Context) -> dict[str, Any]:
     jobs = [_build_job(each, asked, context) for each in asked.jobs]
     found = elastic.split(jobs, asked.gpus, basis=asked.basis, cpu_threads=asked.cpu_threads, variant=asked.variant)
     return {
-        "basis": found.basis, "totals": plain(found.totals().to_dict()), "ways": _table_rows(found.table),
+        "basis": found.basis,
+        "totals": plain(found.totals().to_dict()),
+        "ways": _table_rows(found.table),
         "notes": list(found.notes),
-    }  # fmt: skip
+    }
 
 
-def _answer_replay(asked: ReplayQuestion, context: Context) -> dict[str, Any]:
+def _answer_replay(asked: WorkloadReplayQuestion, context: Context) -> dict[str, Any]:
     known = workload_names()
     if asked.workload not in known and "\n" not in asked.workload:
         raise QuestionError(f"There is no workload {shown(asked.workload)}; give one of {', '.join(known)}, or a CSV.")
@@ -373,47 +403,73 @@ def _answer_replay(asked: ReplayQuestion, context: Context) -> dict[str, Any]:
     if models:
         if asked.system is None:
             raise QuestionError(f"{next(iter(models))} is a model of the library; give the system it runs on.")
-        own = library_applications(models, found_system(asked.system), cluster, progress=context.tell,
-                                   cancel=context.stops)  # fmt: skip
+        own = library_applications(
+            models, found_system(asked.system), cluster, progress=context.tell, cancel=context.stops
+        )
     found = compared(
-        made, cluster, asked.policies or tuple(POLICIES), pause=asked.pause_s, models={**applications(), **own},
-        progress=context.tell, cancel=context.stops,
-    )  # fmt: skip
+        made,
+        cluster,
+        asked.policies or tuple(POLICIES),
+        pause=asked.pause_s,
+        models={**applications(), **own},
+        progress=context.tell,
+        cancel=context.stops,
+    )
     jobs = [each.jobs.assign(policy=name) for name, each in found.items()] if asked.jobs else []
     return {
-        "gpus": cluster.gpus, "policies": _table_rows(summaries(found)),
+        "gpus": cluster.gpus,
+        "policies": _table_rows(summaries(found)),
         "jobs": _table_rows(pd.concat(jobs, ignore_index=True)) if jobs else [],
         "notes": [f"{name}: {note}" for name, each in found.items() for note in each.notes],
-    }  # fmt: skip
+    }
 
 
 LIST_CARDS = Verb(
-    "list_cards", "List model cards", "Lists the model cards of elastic plans that come with it.",
-    CardsQuestion, CardsAnswer, _answer_list,
-)  # fmt: skip
+    "list_cards",
+    "List model cards",
+    "Lists the model cards of elastic plans that come with it.",
+    CardsQuestion,
+    CardsAnswer,
+    _answer_list,
+)
 PLAN_CARD = Verb(
-    "plan_card", "Plan a model card",
+    "plan_card",
+    "Plan a model card",
     "Finds the best plan of a model card under each limit of GPUs, CPU threads and bandwidth (Rubick), with runners-up "
     "and why every other plan is rejected.",
-    CardQuestion, CardAnswer, _answer_plan,
-)  # fmt: skip
+    CardQuestion,
+    CardAnswer,
+    _answer_plan,
+)
 CARD_CURVE = Verb(
-    "card_curve", "Sensitivity of a model card",
+    "card_curve",
+    "Sensitivity of a model card",
     "Gives the best throughput of a model card against GPUs, CPU threads or bandwidth, and what each unit brings.",
-    CurveQuestion, CurveAnswer, _answer_curve,
-)  # fmt: skip
+    CurveQuestion,
+    CurveAnswer,
+    _answer_curve,
+)
 CARD_PHASES = Verb(
-    "card_phases", "A job through phases",
+    "card_phases",
+    "A job through phases",
     "Takes a model card through phases of changing resources, under the planner and under static strategies.",
-    PhasesQuestion, PhasesAnswer, _answer_phases,
-)  # fmt: skip
+    PhasesQuestion,
+    PhasesAnswer,
+    _answer_phases,
+)
 SPLIT_GPUS = Verb(
-    "split_gpus", "Split GPUs among jobs",
+    "split_gpus",
+    "Split GPUs among jobs",
     "Splits GPUs among jobs of model cards or of models: equally, as the published scheduler, and at best.",
-    SplitQuestion, SplitAnswer, _answer_split,
-)  # fmt: skip
+    SplitQuestion,
+    SplitAnswer,
+    _answer_split,
+)
 REPLAY_WORKLOAD = Verb(
-    "replay_workload", "Replay a workload",
+    "replay_workload",
+    "Replay a workload",
     "Replays jobs that come and go on a cluster under several policies: completion times, makespan, GPUs in use.",
-    ReplayQuestion, ReplayAnswer, _answer_replay,
-)  # fmt: skip
+    WorkloadReplayQuestion,
+    ReplayAnswer,
+    _answer_replay,
+)

@@ -89,9 +89,10 @@ class ImportQuestion(Document):
     )
     recipe: str | None = Field(default=None, description="Which recipe of a Python file that has several.")
     stated: Annotated[dict[str, Any], Accepts("an object with values by field name")] = Field(
-        default_factory=dict, description="Values of fields that the text leaves open.",
+        default_factory=dict,
+        description="Values of fields that the text leaves open.",
         json_schema_extra={"additionalProperties": True},
-    )  # fmt: skip
+    )
 
 
 class ImportAnswer(Document):
@@ -124,8 +125,10 @@ class ImportAnswer(Document):
 
 def _answer_evaluate(asked: EvaluateQuestion, context: Context) -> dict[str, Any]:
     model, system, calibration = (
-        found_model(asked.model), found_system(asked.system), found_calibration(asked.calibration)
-    )  # fmt: skip
+        found_model(asked.model),
+        found_system(asked.system),
+        found_calibration(asked.calibration),
+    )
     table = pd.DataFrame(asked.executions, dtype=object)
     found = evaluate(model, system, table, cost_model=asked.cost_model, calibration=calibration)
     cost_model = str(found.attrs["cost_model"])
@@ -133,14 +136,17 @@ def _answer_evaluate(asked: EvaluateQuestion, context: Context) -> dict[str, Any
     known = {column.name for column in fields_of(cost_model)}
     rows = rows_of(found[[name for name in found if name != "id"]], cost_model, statistics)
     return {
-        "model": model.name, "system": system.name, "cost_model": cost_model,
-        "calibration": found.attrs.get("calibration"), "not_represented": list(unrepresented(model)),
+        "model": model.name,
+        "system": system.name,
+        "cost_model": cost_model,
+        "calibration": found.attrs.get("calibration"),
+        "not_represented": list(unrepresented(model)),
         "ok": int((found["status"] == "ok").sum()),
         "executions": [
             {name: value for name, value in row.items() if name not in known or name in table} for row in rows
         ],
         "units": units_of(statistics),
-    }  # fmt: skip
+    }
 
 
 def written_document(made: Written) -> dict[str, Any]:
@@ -150,10 +156,14 @@ def written_document(made: Written) -> dict[str, Any]:
         made: what `engine.launch.write` returned.
     """
     return {
-        "framework": made.framework, "version": made.version, "files": made.texts, "flags": dict(made.flags),
-        "not_expressible": list(made.not_expressible), "not_modelled": list(made.not_modelled),
+        "framework": made.framework,
+        "version": made.version,
+        "files": made.texts,
+        "flags": dict(made.flags),
+        "not_expressible": list(made.not_expressible),
+        "not_modelled": list(made.not_modelled),
         "remarks": list(made.remarks),
-    }  # fmt: skip
+    }
 
 
 def _answer_export(asked: ExportQuestion, context: Context) -> dict[str, Any]:
@@ -162,8 +172,14 @@ def _answer_export(asked: ExportQuestion, context: Context) -> dict[str, Any]:
 
 
 def _answer_import(asked: ImportQuestion, context: Context) -> dict[str, Any]:
-    found = read_text(asked.text, asked.name, framework=asked.framework, gpus=asked.num_procs, recipe=asked.recipe,
-                      stated=asked.stated)  # fmt: skip
+    found = read_text(
+        asked.text,
+        asked.name,
+        framework=asked.framework,
+        gpus=asked.num_procs,
+        recipe=asked.recipe,
+        stated=asked.stated,
+    )
     complete, assumed = None, {}
     with suppress(ValueError):  # `left` and `origins` say what is open
         complete, assumed = plain(evaluable(found)), plain(settle(found)[1])
@@ -174,17 +190,26 @@ def _answer_import(asked: ImportQuestion, context: Context) -> dict[str, Any]:
 
 
 EVALUATE = Verb(
-    "evaluate", "Evaluate executions",
+    "evaluate",
+    "Evaluate executions",
     "Predicts step time, throughput, memory and other figures of given executions, or says why they cannot run.",
-    EvaluateQuestion, EvaluateAnswer, _answer_evaluate,
-)  # fmt: skip
+    EvaluateQuestion,
+    EvaluateAnswer,
+    _answer_evaluate,
+)
 EXPORT_LAUNCH = Verb(
-    "export_launch", "Export a launch configuration",
+    "export_launch",
+    "Export a launch configuration",
     f"Writes an execution as a complete configuration with all flags that a framework starts with: {FRAMEWORK_NAMES}.",
-    ExportQuestion, ExportAnswer, _answer_export,
-)  # fmt: skip
+    ExportQuestion,
+    ExportAnswer,
+    _answer_export,
+)
 IMPORT_LAUNCH = Verb(
-    "import_launch", "Read a launch configuration",
+    "import_launch",
+    "Read a launch configuration",
     f"Reads a launch script or configuration ({FRAMEWORK_NAMES}) as a model and an execution, naming what is unread.",
-    ImportQuestion, ImportAnswer, _answer_import,
-)  # fmt: skip
+    ImportQuestion,
+    ImportAnswer,
+    _answer_import,
+)

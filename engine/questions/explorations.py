@@ -120,8 +120,15 @@ def prediction_confidence(scenario: Scenario, execution: Mapping[Any, Any] | Non
     told = None
     if found is not None:
         step = float(execution["total_time"])
-        told = {"low": step * found.low, "high": step * found.high, "share": found.share, "rows": found.rows,
-                "sources": found.sources, "runs": found.described, "few_sources": found.is_weak}  # fmt: skip
+        told = {
+            "low": step * found.low,
+            "high": step * found.high,
+            "share": found.share,
+            "rows": found.rows,
+            "sources": found.sources,
+            "runs": found.described,
+            "few_sources": found.is_weak,
+        }
     return {"step_time_interval": told, "not_measured": list(scenario.not_measured(execution))}
 
 
@@ -133,9 +140,12 @@ def best_document(found: Optimum, table: pd.DataFrame) -> dict[str, Any]:
         table: its best executions, evaluated [rows].
     """
     return {
-        **summary_of(found.scenario), "total": found.total, "feasible": found.feasible, "evaluated": found.evaluated,
+        **summary_of(found.scenario),
+        "total": found.total,
+        "feasible": found.feasible,
+        "evaluated": found.evaluated,
         **prediction_confidence(found.scenario, table.iloc[0].to_dict() if len(table) else None),
-    }  # fmt: skip
+    }
 
 
 def exploration_document(found: Exploration) -> dict[str, Any]:
@@ -145,9 +155,12 @@ def exploration_document(found: Exploration) -> dict[str, Any]:
         found: the exploration.
     """
     return {
-        **summary_of(found.scenario), "total": found.total, "feasible": found.feasible,
-        "infeasible_by_reason": found.infeasible_by_reason, **prediction_confidence(found.scenario, found.best),
-    }  # fmt: skip
+        **summary_of(found.scenario),
+        "total": found.total,
+        "feasible": found.feasible,
+        "infeasible_by_reason": found.infeasible_by_reason,
+        **prediction_confidence(found.scenario, found.best),
+    }
 
 
 def best_table(found: Optimum) -> pd.DataFrame:
@@ -169,9 +182,11 @@ def _answer_best(asked: BestQuestion, context: Context) -> dict[str, Any]:
     found = best_of(scenario, k=asked.top, progress=context.progress, cancel=context.stops)
     table = best_table(found)
     return {
-        **best_document(found, table), "top": rows_of(table, scenario.cost_model, statistics),
-        "units": units_of(statistics), "seconds": time.perf_counter() - start,
-    }  # fmt: skip
+        **best_document(found, table),
+        "top": rows_of(table, scenario.cost_model, statistics),
+        "units": units_of(statistics),
+        "seconds": time.perf_counter() - start,
+    }
 
 
 def _answer_explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
@@ -213,12 +228,18 @@ def _top_executions(found: Exploration, top: int, by: str, context: Context) -> 
 
 
 BEST = Verb(
-    "best", "Best executions",
+    "best",
+    "Best executions",
     "Finds the executions with the highest throughput of a model on a system, proven, without evaluating all.",
-    BestQuestion, BestAnswer, _answer_best,
-)  # fmt: skip
+    BestQuestion,
+    BestAnswer,
+    _answer_best,
+)
 EXPLORE = Verb(
-    "explore", "Explore a space",
+    "explore",
+    "Explore a space",
     "Evaluates every execution of a model on a system: how many run, why others do not, the best by a headline figure.",
-    ExploreQuestion, ExploreAnswer, _answer_explore,
-)  # fmt: skip
+    ExploreQuestion,
+    ExploreAnswer,
+    _answer_explore,
+)

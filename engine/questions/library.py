@@ -155,10 +155,12 @@ def _answer_columns(asked: Columns, context: Context) -> dict[str, Any]:
         if name not in known:
             raise QuestionError(f"There is no column {shown(name)}{did_you_mean(name, list(known))}.")
     chosen = [
-        column for column in known.values()
-        if (wanted is None or column.name in wanted) and asked.kind in (None, column.kind)
+        column
+        for column in known.values()
+        if (wanted is None or column.name in wanted)
+        and asked.kind in (None, column.kind)
         and (asked.cost_model is None or _has_cost_model(column, asked.cost_model))
-    ]  # fmt: skip
+    ]
     return {"columns": [_column_row(column) for column in chosen]}
 
 
@@ -175,22 +177,36 @@ def _cost_models(column: Column) -> list[str]:
 
 def _column_row(column: Column) -> dict[str, Any]:
     return {
-        "name": column.name, "label": column.label, "kind": column.kind, "group": column.group, "unit": column.unit,
-        "type": column.dtype, "description": column.description,
-        "choices": list(column.choices) or list(column.numbers), "default": plain(column.default),
-        "better": column.better, "cost_models": _cost_models(column),
-    }  # fmt: skip
+        "name": column.name,
+        "label": column.label,
+        "kind": column.kind,
+        "group": column.group,
+        "unit": column.unit,
+        "type": column.dtype,
+        "description": column.description,
+        "choices": list(column.choices) or list(column.numbers),
+        "default": plain(column.default),
+        "better": column.better,
+        "cost_models": _cost_models(column),
+    }
 
 
 LIST_MODELS = Verb(
     "list_models", "List models", "Lists the models of the library with their sizes.", Listing, Models, _answer_models
 )
 LIST_SYSTEMS = Verb(
-    "list_systems", "List systems", "Lists the systems (GPUs with memory and networks) of the library.", Listing,
-    Systems, _answer_systems,
-)  # fmt: skip
+    "list_systems",
+    "List systems",
+    "Lists the systems (GPUs with memory and networks) of the library.",
+    Listing,
+    Systems,
+    _answer_systems,
+)
 LIST_COLUMNS = Verb(
-    "list_columns", "List columns",
+    "list_columns",
+    "List columns",
     "Explains the fields and statistics of executions: unit, meaning, accepted values. For limits and to read rows.",
-    Columns, ColumnRows, _answer_columns,
-)  # fmt: skip
+    Columns,
+    ColumnRows,
+    _answer_columns,
+)

@@ -65,9 +65,11 @@ class LayersQuestion(Document):
         default=None, description=f"Of a profile: a cluster of the DAPPLE paper, {', '.join(PRESETS)}; A by default."
     )
     machines: list[Gpus] | None = Field(
-        default=None, min_length=1, max_length=1024,
+        default=None,
+        min_length=1,
+        max_length=1024,
         description="Of a profile, instead: where device numbers end; [8, 16] are two machines of eight.",
-    )  # fmt: skip
+    )
     microbatch: Batch = Field(default=1, description="Of a profile: microbatch [samples].")
     mode: Literal["paper", "released"] = Field(
         default="paper", description="Of a profile: the paper's latency, or the searches of HPGO 0.9.2."
@@ -250,19 +252,27 @@ def _answer_layers(asked: LayersQuestion, context: Context) -> dict[str, Any]:
         plan = _of_profile(asked, context)
     else:
         systems = [(found_system(each.system), each.num_procs) for each in asked.systems or ()]
-        made = plan_model(found_model(asked.model), systems, global_batch=asked.global_batch,
-                          tensor_par=asked.tensor_par, datatype=asked.datatype)  # fmt: skip
+        made = plan_model(
+            found_model(asked.model),
+            systems,
+            global_batch=asked.global_batch,
+            tensor_par=asked.tensor_par,
+            datatype=asked.datatype,
+        )
         plan, execution = made.plan, made.execution
     return {
-        "speedup": plan.speedup, "step_time": plan.figure("step_time").value,
-        "sample_rate": plan.figure("sample_rate").value, "microbatches": plan.microbatches,
-        "strategy": plain(strategy(plan)), "execution": None if execution is None else plain(execution),
+        "speedup": plan.speedup,
+        "step_time": plan.figure("step_time").value,
+        "sample_rate": plan.figure("sample_rate").value,
+        "microbatches": plan.microbatches,
+        "strategy": plain(strategy(plan)),
+        "execution": None if execution is None else plain(execution),
         "candidates": [
             {"found_by": each.name, "speedup": plain(each.value), "stages": stages_text(each), "why_not": each.reason}
             for each in plan.candidates
         ],
         "notes": list(plan.notes),
-    }  # fmt: skip
+    }
 
 
 def _of_profile(asked: LayersQuestion, context: Context) -> LayerwisePlan:
@@ -294,22 +304,39 @@ def _answer_elastic(asked: ElasticQuestion, context: Context) -> dict[str, Any]:
     model, system = found_model(asked.model), found_system(asked.system)
     sizes = asked.gpus or [2**power for power in range(7)]
     context.bounds.searchable(
-        Scenario.of(model, system, num_procs=max(sizes), max_batch_size=asked.global_batch, datatype=asked.datatype,
-                    limits={"batch_size": [asked.global_batch], **asked.limits})
-    )  # fmt: skip
-    table = model_curve(model, system, batch=asked.global_batch, gpus=sizes, datatype=asked.datatype,
-                        limits=asked.limits, progress=context.tell, cancel=context.stops)  # fmt: skip
+        Scenario.of(
+            model,
+            system,
+            num_procs=max(sizes),
+            max_batch_size=asked.global_batch,
+            datatype=asked.datatype,
+            limits={"batch_size": [asked.global_batch], **asked.limits},
+        )
+    )
+    table = model_curve(
+        model,
+        system,
+        batch=asked.global_batch,
+        gpus=sizes,
+        datatype=asked.datatype,
+        limits=asked.limits,
+        progress=context.tell,
+        cancel=context.stops,
+    )
     return {
-        "model": model.name, "system": system.name, "global_batch": asked.global_batch,
+        "model": model.name,
+        "system": system.name,
+        "global_batch": asked.global_batch,
         "sizes": plain(table.to_dict("records")),
-    }  # fmt: skip
+    }
 
 
 def _answer_operators(asked: OperatorsQuestion, context: Context) -> dict[str, Any]:
     mesh: dict[str, Any] = {
-        "devices": asked.devices, "matrix_rate": asked.matrix_rate_tflops * 1e12,
+        "devices": asked.devices,
+        "matrix_rate": asked.matrix_rate_tflops * 1e12,
         **_network_rates(asked.bandwidth_gb_per_s, asked.all_to_all_gb_per_s, asked.alpha_s),
-    }  # fmt: skip
+    }
     if asked.outer is not None:
         mesh["outer"] = asked.outer.rates()
     if asked.system is not None:
@@ -321,12 +348,20 @@ def _answer_operators(asked: OperatorsQuestion, context: Context) -> dict[str, A
         raise QuestionError("tiers are those of a system; without one give the outer axis.")
     of_suite = isinstance(asked.model, str) and is_suite(asked.model)
     found = search(
-        str(asked.model) if of_suite else found_model(asked.model), mesh,
-        memory_limit=None if asked.memory_limit_gib is None else asked.memory_limit_gib * 2**30, batch=asked.batch,
-        layers=asked.layers, element_bytes=asked.element_bytes, state_bytes=asked.state_bytes, zero=asked.zero,
-        fsdp=asked.fsdp, sequence_parallel=asked.sequence_parallel, gradient_bytes=asked.gradient_bytes,
-        recompute=asked.recompute, accumulation=asked.accumulation,
-    )  # fmt: skip
+        str(asked.model) if of_suite else found_model(asked.model),
+        mesh,
+        memory_limit=None if asked.memory_limit_gib is None else asked.memory_limit_gib * 2**30,
+        batch=asked.batch,
+        layers=asked.layers,
+        element_bytes=asked.element_bytes,
+        state_bytes=asked.state_bytes,
+        zero=asked.zero,
+        fsdp=asked.fsdp,
+        sequence_parallel=asked.sequence_parallel,
+        gradient_bytes=asked.gradient_bytes,
+        recompute=asked.recompute,
+        accumulation=asked.accumulation,
+    )
     best = found.vectors.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable").head(asked.top)
     document = operators_document(found, best)
     if asked.annotations and found.chosen is not None:
@@ -357,17 +392,26 @@ def operators_document(found: IntraOperatorPlan, vectors: pd.DataFrame) -> dict[
 
 
 PLAN_LAYERS = Verb(
-    "plan_layers", "Plan layers",
+    "plan_layers",
+    "Plan layers",
     "Divides layers into pipeline stages with replicas on devices (DAPPLE), also over GPUs of several kinds.",
-    LayersQuestion, LayersAnswer, _answer_layers,
-)  # fmt: skip
+    LayersQuestion,
+    LayersAnswer,
+    _answer_layers,
+)
 PLAN_ELASTIC = Verb(
-    "plan_elastic", "Plan elastic training",
+    "plan_elastic",
+    "Plan elastic training",
     "Finds the proven best plan of a model at each number of GPUs, what each GPU brings, and what moves between sizes.",
-    ElasticQuestion, ElasticAnswer, _answer_elastic,
-)  # fmt: skip
+    ElasticQuestion,
+    ElasticAnswer,
+    _answer_elastic,
+)
 PLAN_OPERATORS = Verb(
-    "plan_operators", "Plan operators",
+    "plan_operators",
+    "Plan operators",
     "Splits the contractions inside layers over one network or two (CFP, Alpa), the best under a memory limit.",
-    OperatorsQuestion, OperatorsAnswer, _answer_operators,
-)  # fmt: skip
+    OperatorsQuestion,
+    OperatorsAnswer,
+    _answer_operators,
+)

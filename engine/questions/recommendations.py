@@ -118,14 +118,22 @@ def _answer_recommend(asked: RecommendQuestion, context: Context) -> dict[str, A
     own = found.execution
     same = ("error", "headroom", "close", "fastest_takes", "fastest_faster_by", "fastest_loses_because", "contenders")
     return {
-        **summary_of(scenario), **{name: plain(document[name]) for name in same}, "recommended": row(own),
-        "fastest": row(found.fastest), "mechanisms": [] if own is None else list(mechanisms_of(own).values()),
-        "memory": plain(_memory_interval(found)), "units": units_of(statistics), "seconds": time.perf_counter() - start,
-    }  # fmt: skip
+        **summary_of(scenario),
+        **{name: plain(document[name]) for name in same},
+        "recommended": row(own),
+        "fastest": row(found.fastest),
+        "mechanisms": [] if own is None else list(mechanisms_of(own).values()),
+        "memory": plain(_memory_interval(found)),
+        "units": units_of(statistics),
+        "seconds": time.perf_counter() - start,
+    }
 
 
 RECOMMEND = Verb(
-    "recommend", "Recommended execution",
+    "recommend",
+    "Recommended execution",
     "Says which execution to run: the simplest whose throughput cannot be told from the best, with memory to spare.",
-    RecommendQuestion, RecommendAnswer, _answer_recommend,
-)  # fmt: skip
+    RecommendQuestion,
+    RecommendAnswer,
+    _answer_recommend,
+)

@@ -35,11 +35,30 @@ __all__ = ["VERBS", "answer", "verb_of"]
 VERBS: Final[Mapping[str, Verb]] = {
     each.name: each
     for each in (
-        LIST_MODELS, LIST_SYSTEMS, LIST_COLUMNS, EXPLORE, BEST, RECOMMEND, EVALUATE, LIST_PARAMETERS, WHAT_IF,
-        SENSITIVITY, PLAN_LAYERS, PLAN_ELASTIC, PLAN_OPERATORS, LIST_CARDS, PLAN_CARD, CARD_CURVE, CARD_PHASES,
-        SPLIT_GPUS, REPLAY_WORKLOAD, EXPORT_LAUNCH, IMPORT_LAUNCH, STANDING,
+        LIST_MODELS,
+        LIST_SYSTEMS,
+        LIST_COLUMNS,
+        EXPLORE,
+        BEST,
+        RECOMMEND,
+        EVALUATE,
+        LIST_PARAMETERS,
+        WHAT_IF,
+        SENSITIVITY,
+        PLAN_LAYERS,
+        PLAN_ELASTIC,
+        PLAN_OPERATORS,
+        LIST_CARDS,
+        PLAN_CARD,
+        CARD_CURVE,
+        CARD_PHASES,
+        SPLIT_GPUS,
+        REPLAY_WORKLOAD,
+        EXPORT_LAUNCH,
+        IMPORT_LAUNCH,
+        STANDING,
     )
-}  # fmt: skip
+}
 """Verbs in the order in which they are offered."""
 
 

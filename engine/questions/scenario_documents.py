@@ -19,9 +19,15 @@ from models import Model
 from models.documents import Accepts, Whole
 
 __all__ = [
-    "ScenarioDocument", "ScenarioSummary", "found_calibration", "found_model", "found_system", "own_model_document",
-    "scenario_of", "summary_of",
-]  # fmt: skip
+    "ScenarioDocument",
+    "ScenarioSummary",
+    "found_calibration",
+    "found_model",
+    "found_system",
+    "own_model_document",
+    "scenario_of",
+    "summary_of",
+]
 
 LIMITED = [column.name for column in ALL_FIELDS if not column.of_scenario]
 
@@ -31,11 +37,15 @@ LIMITS_SCHEMA: dict[str, Any] = {
         "anyOf": [
             {"type": ["boolean", "integer", "string"]},
             {"type": "array", "items": {"type": ["boolean", "integer", "string"]}, "minItems": 1},
-            {"type": "object", "properties": {"min": {"type": "integer"}, "max": {"type": "integer"}},
-             "additionalProperties": False, "minProperties": 1},
+            {
+                "type": "object",
+                "properties": {"min": {"type": "integer"}, "max": {"type": "integer"}},
+                "additionalProperties": False,
+                "minProperties": 1,
+            },
         ]
     },
-}  # fmt: skip
+}
 
 
 class ScenarioDocument(Document):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from engine.launch import FRAMEWORKS, Reading, Standing, flag_changes, framework_of, standing
+from engine.launch import FRAMEWORKS, LaunchReading, Standing, flag_changes, framework_of, standing
 from engine.launch.conversion import evaluable
 from engine.questions.bounds import Context
 from engine.questions.plain import Statistics, chosen_statistics, plain
@@ -33,9 +33,10 @@ class StandingQuestion(Document):
     model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
     system: Named = Field(description="System: a name that `list_systems` has, or a whole system document.")
     limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
-        default_factory=dict, description="On the executions that it is compared with, as in a scenario.",
+        default_factory=dict,
+        description="On the executions that it is compared with, as in a scenario.",
         json_schema_extra=LIMITS_SCHEMA,
-    )  # fmt: skip
+    )
     cost_model: str | None = Field(default=None, description="calibrated or calculon; null as for a scenario.")
     calibration: Named | None = Field(default=None, description="Values for the cost model calibrated.")
     framework: str = Field(
@@ -84,7 +85,7 @@ class StandingAnswer(ScenarioSummary):
     best: Row | None
 
 
-def reading_document(found: Reading, named: str | None, left_out: Sequence[str] = ()) -> dict[str, Any]:
+def reading_document(found: LaunchReading, named: str | None, left_out: Sequence[str] = ()) -> dict[str, Any]:
     """Return the reading of a launch configuration as a document, with the origin of every value.
 
     Args:
@@ -93,16 +94,25 @@ def reading_document(found: Reading, named: str | None, left_out: Sequence[str] 
         left_out: parts of the model that figures leave out or approximate, a sentence each.
     """
     return {
-        "framework": found.framework, "version": found.version, "num_procs": found.num_procs, "model_name": named,
-        "model": dict(found.model), "execution": dict(found.execution),
+        "framework": found.framework,
+        "version": found.version,
+        "num_procs": found.num_procs,
+        "model_name": named,
+        "model": dict(found.model),
+        "execution": dict(found.execution),
         "origins": {
             name: {"kind": each.kind, "words": each.words, "file": each.file, "line": each.line}
             for name, each in found.origins.items()
         },
-        "left": list(found.left), "not_modelled": list(found.not_modelled),
-        "without_effect": list(found.without_effect), "unread": list(found.unread), "remarks": list(found.remarks),
-        "recipes": list(found.recipes), "not_represented": list(left_out), "refused": found.refused,
-    }  # fmt: skip
+        "left": list(found.left),
+        "not_modelled": list(found.not_modelled),
+        "without_effect": list(found.without_effect),
+        "unread": list(found.unread),
+        "remarks": list(found.remarks),
+        "recipes": list(found.recipes),
+        "not_represented": list(left_out),
+        "refused": found.refused,
+    }
 
 
 def standing_document(stands: Standing, framework: str) -> dict[str, Any]:
@@ -114,28 +124,45 @@ def standing_document(stands: Standing, framework: str) -> dict[str, Any]:
     """
     rate = float(stands.row["sample_rate"]) if stands.runs else None
     return {
-        "runs": stands.runs, "reason_text": str(stands.row["reason_text"] or ""), "sample_rate": rate,
+        "runs": stands.runs,
+        "reason_text": str(stands.row["reason_text"] or ""),
+        "sample_rate": rate,
         "best_sample_rate": None if stands.best is None else float(stands.best["sample_rate"]),
-        "faster": stands.faster, "feasible": stands.feasible, "total": stands.total,
+        "faster": stands.faster,
+        "feasible": stands.feasible,
+        "total": stands.total,
         "steps": [
-            {"changes": [{"field": each.field, "old": each.old, "new": each.new} for each in step.changes],
-             "flags": [{"flag": each.flag, "old": each.old, "new": each.new} for each in flags],
-             "sample_rate": step.rate, "gain": step.gain if step.gain < float("inf") else None}
+            {
+                "changes": [{"field": each.field, "old": each.old, "new": each.new} for each in step.changes],
+                "flags": [{"flag": each.flag, "old": each.old, "new": each.new} for each in flags],
+                "sample_rate": step.rate,
+                "gain": step.gain if step.gain < float("inf") else None,
+            }
             for step, flags in zip(stands.steps, flag_changes(stands, framework=framework), strict=True)
         ],
-        "execution": dict(stands.row), "best": None if stands.best is None else dict(stands.best),
-    }  # fmt: skip
+        "execution": dict(stands.row),
+        "best": None if stands.best is None else dict(stands.best),
+    }
 
 
 def _answer_standing(asked: StandingQuestion, context: Context) -> dict[str, Any]:
     model, system, calibration = (
-        found_model(asked.model), found_system(asked.system), found_calibration(asked.calibration)
-    )  # fmt: skip
+        found_model(asked.model),
+        found_system(asked.system),
+        found_calibration(asked.calibration),
+    )
     framework = framework_of(asked.framework).name
     fields = evaluable(asked.execution)
-    whole = Scenario.of(model, system, num_procs=fields["num_procs"], max_batch_size=fields["batch_size"],
-                        datatype=fields["datatype"], limits=asked.limits, cost_model=asked.cost_model,
-                        calibration=calibration)  # fmt: skip
+    whole = Scenario.of(
+        model,
+        system,
+        num_procs=fields["num_procs"],
+        max_batch_size=fields["batch_size"],
+        datatype=fields["datatype"],
+        limits=asked.limits,
+        cost_model=asked.cost_model,
+        calibration=calibration,
+    )
     statistics = set(chosen_statistics(context.bounds.searchable(whole).cost_model, asked.statistics))
     stands = standing(fields, model, system, limits=asked.limits, cost_model=asked.cost_model, calibration=calibration)
     document = plain(standing_document(stands, framework))
@@ -147,8 +174,11 @@ def _answer_standing(asked: StandingQuestion, context: Context) -> dict[str, Any
 
 
 STANDING = Verb(
-    "standing", "Where an execution stands",
+    "standing",
+    "Where an execution stands",
     "Says what an execution that somebody runs is worth: its rank, how much faster the best is, and which flags lead "
     "there.",
-    StandingQuestion, StandingAnswer, _answer_standing,
-)  # fmt: skip
+    StandingQuestion,
+    StandingAnswer,
+    _answer_standing,
+)

@@ -16,7 +16,7 @@ from engine.executions.codes import OFFLOADS
 from engine.exploration.proven_optimum import best_of, executions_above
 from engine.exploration.result import Exploration
 from engine.scenarios.scenario import Scenario
-from engine.store import Condition
+from engine.store import StoreCondition
 
 __all__ = ["LAYOUT", "Contender", "Explored", "Searched", "Sought", "has_offloading"]
 
@@ -82,11 +82,11 @@ class Explored:
         Args:
             sought: which.
         """
-        where = [Condition("sample_rate", ">=", sought.rate)]
-        where += [Condition(name, "=", False) for name in OFFLOADS if sought.plain]
+        where = [StoreCondition("sample_rate", ">=", sought.rate)]
+        where += [StoreCondition(name, "=", False) for name in OFFLOADS if sought.plain]
         for name, most in zip(MEMORY, (sought.first, sought.second), strict=True):
             if math.isfinite(most):
-                where.append(Condition(name, "<=", most))
+                where.append(StoreCondition(name, "<=", most))
         names = ["id", *_field_names(self.scenario), *FIGURES]
         found: pd.DataFrame = self._rows.table(names, where=where).to_pandas()
         for words in found.select_dtypes("category"):

@@ -19,14 +19,29 @@ from engine.executions.arrays import Flags, Ints
 __all__ = ["PLAIN", "mechanisms", "mechanisms_of", "more_than", "number_of_mechanisms"]
 
 PLAIN: Final[Mapping[str, tuple[Any, ...]]] = {
-    "tensor_par": (1,), "pipeline_par": (1,), "context_par": (1,), "expert_par": (1,), "expert_tensor_par": (1,),
-    "pipeline_interleaving": (1,), "schedule": ("1f1b", "interleaved"), "stage_layout": ("even",),
-    "optimizer_sharding": (False,), "zero_stage": (0, 1), "activation_recompute": ("none",),
-    "tensor_par_comm_type": ("ar",), "tensor_par_overlap": ("none",), "seq_par_ag_redo": (False,),
-    "data_par_overlap": (False,), "expert_overlap": (False,), "pipeline_overlap": (False,),
-    "gradient_datatype": ("float32",), "optimizer_datatype": ("float32",), "weight_offload": (False,),
-    "activations_offload": (False,), "optimizer_offload": (False,),
-}  # fmt: skip
+    "tensor_par": (1,),
+    "pipeline_par": (1,),
+    "context_par": (1,),
+    "expert_par": (1,),
+    "expert_tensor_par": (1,),
+    "pipeline_interleaving": (1,),
+    "schedule": ("1f1b", "interleaved"),
+    "stage_layout": ("even",),
+    "optimizer_sharding": (False,),
+    "zero_stage": (0, 1),
+    "activation_recompute": ("none",),
+    "tensor_par_comm_type": ("ar",),
+    "tensor_par_overlap": ("none",),
+    "seq_par_ag_redo": (False,),
+    "data_par_overlap": (False,),
+    "expert_overlap": (False,),
+    "pipeline_overlap": (False,),
+    "gradient_datatype": ("float32",),
+    "optimizer_datatype": ("float32",),
+    "weight_offload": (False,),
+    "activations_offload": (False,),
+    "optimizer_offload": (False,),
+}
 """Fields that may be mechanisms -> their plain options. The interleaved schedule is part of interleaving, the first
 stage of ZeRO is optimizer sharding, and the choice of selective recomputation is not a second mechanism."""
 

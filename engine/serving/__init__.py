@@ -13,7 +13,7 @@ from engine.serving.assumptions import Assumptions
 from engine.serving.columns import FIELDS, FIGURES, HEADLINE, MEMORY_PARTS, STEP_PARTS, by_name
 from engine.serving.deployments import DeploymentTableError
 from engine.serving.evaluation import WorkloadError, evaluate
-from engine.serving.exploration import Found, explore
+from engine.serving.exploration import ServingExploration, explore
 from engine.serving.reasons import REASONS
 from engine.serving.shapes import not_represented
 from engine.serving.space import DeploymentSpace, ServingLimitError, SpaceTooLarge
@@ -28,7 +28,7 @@ __all__ = [
     "Assumptions",
     "DeploymentSpace",
     "DeploymentTableError",
-    "Found",
+    "ServingExploration",
     "ServingLimitError",
     "SpaceTooLarge",
     "WorkloadError",

@@ -13,7 +13,7 @@ from engine.executions.rules import undivided
 from engine.executions.sentences import excess
 from engine.serving.columns import FIELDS
 from engine.serving.deployments import Deployments, expert_layout
-from engine.serving.figures import Subject
+from engine.serving.figures import ServingSubject
 from engine.serving.reasons import FITS, code_of, number_of, sentence
 from hardware import GIB
 
@@ -22,7 +22,7 @@ __all__ = ["BITS", "limit_reasons", "reason_text", "shape_reasons"]
 BITS = (16, 8, 4)
 
 
-def shape_reasons(subject: Subject, d: Deployments) -> Ints:
+def shape_reasons(subject: ServingSubject, d: Deployments) -> Ints:
     """Returns the number of the first rule that each deployment breaks by its shape alone; 0 for none [rows].
 
     Args:
@@ -64,9 +64,7 @@ def shape_reasons(subject: Subject, d: Deployments) -> Ints:
     return found
 
 
-def limit_reasons(
-    first_token: Floats, per_token: Floats, ttft_limit: float | None, tpot_limit: float | None
-) -> Ints:
+def limit_reasons(first_token: Floats, per_token: Floats, ttft_limit: float | None, tpot_limit: float | None) -> Ints:
     """Returns the number of the first limit that each deployment misses; 0 for none [rows].
 
     Args:
@@ -84,9 +82,12 @@ def limit_reasons(
 
 
 def reason_text(
-    subject: Subject, number: int, row: Mapping[str, Any], ttft_limit: float | None = None,
+    subject: ServingSubject,
+    number: int,
+    row: Mapping[str, Any],
+    ttft_limit: float | None = None,
     tpot_limit: float | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Returns the sentence on the reason why one deployment does not run.
 
     Args:
@@ -100,17 +101,23 @@ def reason_text(
         return ""
     model, architecture = subject.shapes, subject.model.architecture
     quantities: dict[str, Any] = {column.name: row[column.name] for column in FIELDS} | {
-        "heads": int(model.attn_heads), "kv_heads": int(model.key_value_heads), "feedforward": int(model.feedforward),
-        "blocks": len(subject.pattern.experts), "experts": int(model.experts),
-        "expert_feedforward": int(model.expert_feedforward), "length": int(row["prompt"]) + int(row["output"]),
+        "heads": int(model.attn_heads),
+        "kv_heads": int(model.key_value_heads),
+        "feedforward": int(model.feedforward),
+        "blocks": len(subject.pattern.experts),
+        "experts": int(model.experts),
+        "expert_feedforward": int(model.expert_feedforward),
+        "length": int(row["prompt"]) + int(row["output"]),
         "tensor_replicas": int(row["tensor_par"]) * int(row["replicas"]),
         "slices": max(int(row["tensor_par"]) // max(int(row["expert_par"]), 1), 1),
         "context": architecture.max_seq if architecture is not None else None,
         "reach": max(int(row["tensor_par"]), int(row["expert_par"])) * int(row["pipeline_par"]),
         "connected": farthest(subject.system),
-        "ttft": 1e3 * row.get("time_to_first_token", 0.0), "ttft_limit": 1e3 * (ttft_limit or 0.0),
-        "tpot": 1e3 * row.get("time_per_output_token", 0.0), "tpot_limit": 1e3 * (tpot_limit or 0.0),
-    }  # fmt: skip
+        "ttft": 1e3 * row.get("time_to_first_token", 0.0),
+        "ttft_limit": 1e3 * (ttft_limit or 0.0),
+        "tpot": 1e3 * row.get("time_per_output_token", 0.0),
+        "tpot_limit": 1e3 * (tpot_limit or 0.0),
+    }
     if "memory_total" in row:
         quantities |= excess(float(row["memory_total"]) / GIB, float(subject.accelerator.capacity) / GIB)
     return sentence(code_of(number), quantities)

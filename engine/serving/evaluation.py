@@ -15,7 +15,7 @@ from engine.serving.assumptions import Assumptions
 from engine.serving.checks import limit_reasons, reason_text, shape_reasons
 from engine.serving.columns import FIELDS, FIGURES
 from engine.serving.deployments import LAUNCHES, Deployments, deployments_of, frame_of
-from engine.serving.figures import Subject, figures, grouped
+from engine.serving.figures import ServingSubject, figures, grouped
 from engine.serving.reasons import FITS, REASONS, code_of, number_of
 from hardware import Calibration, SystemLike, system_of
 from models import ModelLike, model_of
@@ -23,8 +23,16 @@ from models.documents import shown
 
 __all__ = ["WorkloadError", "evaluate", "positive", "subject_of"]
 
-MEMORY_FIGURES = ("memory_total", "memory_weights", "memory_kv_cache", "memory_activations", "memory_reserve",
-                  "memory_capacity", "largest_batch", "kv_bytes_per_token")  # fmt: skip
+MEMORY_FIGURES = (
+    "memory_total",
+    "memory_weights",
+    "memory_kv_cache",
+    "memory_activations",
+    "memory_reserve",
+    "memory_capacity",
+    "largest_batch",
+    "kv_bytes_per_token",
+)
 """Figures that a deployment that does not fit has too."""
 
 
@@ -33,9 +41,13 @@ class WorkloadError(ValueError):
 
 
 def subject_of(
-    model: ModelLike, system: SystemLike, *, price: float | None = None, calibration: Calibration | None = None,
+    model: ModelLike,
+    system: SystemLike,
+    *,
+    price: float | None = None,
+    calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
-) -> Subject:  # fmt: skip
+) -> ServingSubject:
     """Returns the subject of an evaluation: model, system, price and assumptions. The default price is the middle of
     the system's recorded prices.
 
@@ -55,7 +67,7 @@ def subject_of(
     elif isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price <= 1e6:
         raise WorkloadError(f"price is {shown(price)}; it must be from 0 to 1,000,000 USD per processor and hour.")
     p = parameters_of(calibration or library_calibration())
-    return Subject(model_of(model), found, p, assumptions or Assumptions(), float(price))
+    return ServingSubject(model_of(model), found, p, assumptions or Assumptions(), float(price))
 
 
 def positive(name: str, value: float | None) -> float | None:
@@ -104,8 +116,10 @@ def evaluate(
             is not a whole number (for launch, a word); the message names column and row.
         WorkloadError: a limit or the price is invalid.
     """
-    limits = positive("time_to_first_token", time_to_first_token), positive("time_per_output_token",
-                                                                            time_per_output_token)  # fmt: skip
+    limits = (
+        positive("time_to_first_token", time_to_first_token),
+        positive("time_per_output_token", time_per_output_token),
+    )
     subject = subject_of(model, system, price=price, calibration=calibration, assumptions=assumptions)
     frame = frame_of(table)
     d = deployments_of(frame)
@@ -131,9 +145,13 @@ def _launch_words(frame: pd.DataFrame, d: Deployments) -> list[str]:
 
 
 def _build_result_table(
-    subject: Subject, d: Deployments, words: list[str], reason: Any, values: Mapping[str, Any],
+    subject: ServingSubject,
+    d: Deployments,
+    words: list[str],
+    reason: Any,
+    values: Mapping[str, Any],
     limits: tuple[float | None, float | None],
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     columns: dict[str, Any] = {
         column.name: getattr(d, column.name).astype(np.int64) for column in FIELDS if column.dtype == "int64"
     }

@@ -19,27 +19,28 @@ from engine.serving.checks import limit_reasons, shape_reasons
 from engine.serving.columns import FIELDS, FIGURES, HEADLINE, by_name
 from engine.serving.deployments import LAUNCHES, Deployments
 from engine.serving.evaluation import evaluate, positive, subject_of
-from engine.serving.figures import Subject, figures, grouped, memory_of
+from engine.serving.figures import ServingSubject, figures, grouped, memory_of
 from engine.serving.reasons import FITS, REASONS, by_code, number_of
 from engine.serving.space import DeploymentSpace
 from hardware import Calibration, System, SystemLike
 from models import Model, ModelLike
 
-__all__ = ["AXES", "BEST_BY", "Found", "explore"]
+__all__ = ["AXES", "BEST_BY", "ServingExploration", "explore"]
 
 AXES = ("tokens_per_s_per_user", "tokens_per_s_per_processor")
 """The figures of the frontier."""
 BEST_BY = "tokens_per_s_per_processor"
 KEPT = tuple(column.name for column in HEADLINE if column.name != "memory_capacity")
 NEAREST: Mapping[str, str] = {
-    "memory": "memory_total", "time_to_first_token": "time_to_first_token",
+    "memory": "memory_total",
+    "time_to_first_token": "time_to_first_token",
     "time_per_output_token": "time_per_output_token",
-}  # fmt: skip
+}
 """Reason -> the figure that is nearest to passing where it is lowest."""
 
 
 @dataclass(frozen=True)
-class Found:
+class ServingExploration:
     """The deployments of a space. `table` has the deployments within the limits, by id, with all headline figures.
 
     `rejected` counts the others by reason; `nearest` is, for memory and for either limit, the id of the deployment
@@ -120,10 +121,15 @@ class Found:
         columns = {column.name: getattr(d, column.name) for column in FIELDS if column.dtype == "int64"}
         columns["launch"] = [LAUNCHES[int(number)] for number in d.launch]
         found = evaluate(
-            self.model, self.system, columns, time_to_first_token=self.time_to_first_token,
-            time_per_output_token=self.time_per_output_token, price=self.price, calibration=self.calibration,
+            self.model,
+            self.system,
+            columns,
+            time_to_first_token=self.time_to_first_token,
+            time_per_output_token=self.time_per_output_token,
+            price=self.price,
+            calibration=self.calibration,
             assumptions=self.assumptions,
-        )  # fmt: skip
+        )
         found.insert(0, "id", np.asarray(ids, np.int64))
         return found
 
@@ -141,7 +147,7 @@ def explore(
     price: float | None = None,
     calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
-) -> Found:
+) -> ServingExploration:
     """Evaluates every deployment of a model on a number of processors; everything is modelled.
 
     Args:
@@ -157,23 +163,37 @@ def explore(
         ServingLimitError, WorkloadError: an invalid argument. SpaceTooLarge: limit more.
     """
     start = time.perf_counter()
-    bounds = positive("time_to_first_token", time_to_first_token), positive("time_per_output_token",
-                                                                            time_per_output_token)  # fmt: skip
+    bounds = (
+        positive("time_to_first_token", time_to_first_token),
+        positive("time_per_output_token", time_per_output_token),
+    )
     subject = subject_of(model, system, price=price, calibration=calibration, assumptions=assumptions)
     space = DeploymentSpace.of(num_procs, prompt, output, limits, mixture=any(subject.pattern.experts))
     sweep = _Sweep(subject, space, bounds)
     sweep.run()
     rejected = {reason.code: int(n) for reason, n in zip(REASONS, sweep.counts[1:], strict=True) if n}
-    return Found(
-        subject.model, subject.system, space, bounds[0], bounds[1], price, sweep.table(), rejected,
-        {code: each[1] for code, each in sweep.nearest.items()}, time.perf_counter() - start, calibration, assumptions,
-    )  # fmt: skip
+    return ServingExploration(
+        subject.model,
+        subject.system,
+        space,
+        bounds[0],
+        bounds[1],
+        price,
+        sweep.table(),
+        rejected,
+        {code: each[1] for code, each in sweep.nearest.items()},
+        time.perf_counter() - start,
+        calibration,
+        assumptions,
+    )
 
 
 class _Sweep:
     """One pass over a space, cheapest checks first: shape by layout, then memory, then time."""
 
-    def __init__(self, subject: Subject, space: DeploymentSpace, bounds: tuple[float | None, float | None]) -> None:
+    def __init__(
+        self, subject: ServingSubject, space: DeploymentSpace, bounds: tuple[float | None, float | None]
+    ) -> None:
         self.subject, self.space, self.bounds = subject, space, bounds
         self.counts = np.zeros(len(REASONS) + 1, np.int64)
         self.nearest: dict[str, tuple[float, int]] = {}

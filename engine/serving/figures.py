@@ -34,13 +34,13 @@ from engine.executions.arrays import Floats
 from engine.serving.assumptions import Assumptions
 from engine.serving.columns import FIGURES
 from engine.serving.deployments import LAUNCHES, Deployments
-from engine.serving.memory import MemoryUse, kv_bytes_per_token, memory_use
-from engine.serving.passes import Blocks, Pass, Work, block_times
-from engine.serving.shapes import Pattern, Stage, pattern_of, stages
+from engine.serving.memory import ServingMemoryUse, kv_bytes_per_token, memory_use
+from engine.serving.passes import Blocks, Pass, PassWork, block_times
+from engine.serving.shapes import BlockPattern, ServingStage, pattern_of, stages
 from hardware import System
 from models import Model
 
-__all__ = ["CHUNK", "Subject", "figures", "grouped"]
+__all__ = ["CHUNK", "ServingSubject", "figures", "grouped"]
 
 CHUNK = 8192
 """Rows that are computed together; they stay in cache."""
@@ -49,7 +49,7 @@ MILLION = 1e6
 
 
 @dataclass(frozen=True)
-class Subject:
+class ServingSubject:
     """Model, system and assumptions that all deployments have in common.
 
     `price` of a processor [USD per hour], not a number where it is not known.
@@ -72,7 +72,7 @@ class Subject:
         return Accelerators.of(accelerator_of(self.system))
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> BlockPattern:
         """The kinds of the model's blocks."""
         return pattern_of(self.model)
 
@@ -102,7 +102,7 @@ def grouped(d: Deployments) -> Iterator[npt.NDArray[np.intp]]:
             yield order[first : min(first + CHUNK, int(end))]
 
 
-def memory_of(subject: Subject, d: Deployments) -> MemoryUse:
+def memory_of(subject: ServingSubject, d: Deployments) -> ServingMemoryUse:
     """Returns the memory of deployments with one number of stages and one launch mode [bytes].
 
     Args:
@@ -119,7 +119,7 @@ def memory_of(subject: Subject, d: Deployments) -> MemoryUse:
     )
 
 
-def figures(subject: Subject, d: Deployments) -> dict[str, Floats]:
+def figures(subject: ServingSubject, d: Deployments) -> dict[str, Floats]:
     """Returns all figures of deployments with one number of stages and one launch mode, by name; arrays [rows].
 
     Args:
@@ -159,21 +159,28 @@ def figures(subject: Subject, d: Deployments) -> dict[str, Floats]:
     return {column.name: np.broadcast_to(found[column.name], (len(d),)) for column in FIGURES}
 
 
-def _pipeline_stages(subject: Subject, d: Deployments) -> tuple[Stage, ...]:
+def _pipeline_stages(subject: ServingSubject, d: Deployments) -> tuple[ServingStage, ...]:
     return stages(subject.pattern, int(d.pipeline_par[0]))
 
 
-def _case_of_pass(subject: Subject, d: Deployments, tokens: Floats) -> Case:
+def _case_of_pass(subject: ServingSubject, d: Deployments, tokens: Floats) -> Case:
     """The case of a pass: one "sequence" of one token for every token."""
     case = case_of(
         subject.model,
         subject.system,
         {
-            "tensor_par": d.tensor_par, "pipeline_par": d.pipeline_par, "data_par": 1.0, "microbatch_size": tokens,
-            "batch_size": tokens, "expert_par": d.expert_par, "expert_tensor_par": d.slices, "sequence_par": 0.0,
-            "linear_bits": subject.product_bits(d), "launch": LAUNCHES[int(d.launch[0])],
+            "tensor_par": d.tensor_par,
+            "pipeline_par": d.pipeline_par,
+            "data_par": 1.0,
+            "microbatch_size": tokens,
+            "batch_size": tokens,
+            "expert_par": d.expert_par,
+            "expert_tensor_par": d.slices,
+            "sequence_par": 0.0,
+            "linear_bits": subject.product_bits(d),
+            "launch": LAUNCHES[int(d.launch[0])],
         },
-    )  # fmt: skip
+    )
     return replace(case, model=replace(case.model, seq_size=np.ones(())))
 
 
@@ -183,16 +190,16 @@ class _Stages:
 
     slowest: Floats
     total: Floats
-    work: Work
+    work: PassWork
 
 
-def _run_stages(layout: tuple[Stage, ...], blocks: Blocks, *, floor: bool) -> _Stages:
+def _run_stages(layout: tuple[ServingStage, ...], blocks: Blocks, *, floor: bool) -> _Stages:
     """A pass through all stages; with `floor`, no stage is faster than its launches."""
     slowest: Floats = np.zeros(())
     total: Floats = np.zeros(())
-    everything = Work.of()
+    everything = PassWork.of()
     for stage in layout:
-        work = Work.of().plus(blocks.full, stage.full).plus(blocks.windowed, stage.windowed)
+        work = PassWork.of().plus(blocks.full, stage.full).plus(blocks.windowed, stage.windowed)
         work = work.plus(blocks.dense, stage.dense).plus(blocks.sparse, stage.sparse)
         work = work.plus(blocks.embedding, float(stage.embedding)).plus(blocks.head, float(stage.head))
         time = work.total
@@ -204,7 +211,7 @@ def _run_stages(layout: tuple[Stage, ...], blocks: Blocks, *, floor: bool) -> _S
     return _Stages(slowest, total, everything)
 
 
-def _decode_step(subject: Subject, d: Deployments) -> tuple[Floats, dict[str, Floats]]:
+def _decode_step(subject: ServingSubject, d: Deployments) -> tuple[Floats, dict[str, Floats]]:
     """Seconds of a decode step [s], and its parts."""
     captured = int(d.launch[0]) == LAUNCHES.index("graphs")
     p = subject.assumptions.parameters(subject.p, captured=captured)
@@ -220,15 +227,20 @@ def _decode_step(subject: Subject, d: Deployments) -> tuple[Floats, dict[str, Fl
     cycle = np.maximum(run.total + messages, microbatches * run.slowest)
     host = np.asarray(subject.assumptions.step_host)
     parts = {
-        "step_linear": run.work.linear, "step_attention": run.work.attention,
-        "step_elementwise": run.work.elementwise, "step_tensor": run.work.tensor, "step_experts": run.work.experts,
-        "step_ends": run.work.ends, "step_launch": run.total - run.work.total, "step_pipeline": cycle - run.total,
+        "step_linear": run.work.linear,
+        "step_attention": run.work.attention,
+        "step_elementwise": run.work.elementwise,
+        "step_tensor": run.work.tensor,
+        "step_experts": run.work.experts,
+        "step_ends": run.work.ends,
+        "step_launch": run.total - run.work.total,
+        "step_pipeline": cycle - run.total,
         "step_host": host,
-    }  # fmt: skip
+    }
     return cycle + host, parts
 
 
-def _prefill_of_distinct(subject: Subject, d: Deployments) -> tuple[Floats, Floats]:
+def _prefill_of_distinct(subject: ServingSubject, d: Deployments) -> tuple[Floats, Floats]:
     """Return `_prefill_times`, computed once for equal inputs: most deployments differ in batch or KV cache only."""
     together = np.clip(np.floor(subject.assumptions.prefill_chunk / d.prompt), 1.0, d.batch)
     keys = np.stack([d.tensor_par, d.expert_par, d.weight_bits, d.prompt, together])
@@ -239,7 +251,7 @@ def _prefill_of_distinct(subject: Subject, d: Deployments) -> tuple[Floats, Floa
     return np.broadcast_to(alone, first.shape)[inverse], np.broadcast_to(packed, first.shape)[inverse]
 
 
-def _prefill_times(subject: Subject, d: Deployments) -> tuple[Floats, Floats]:
+def _prefill_times(subject: ServingSubject, d: Deployments) -> tuple[Floats, Floats]:
     """Seconds until the first token of a request, and for which its prompt keeps the replica busy [s].
 
     A prompt longer than a chunk passes in equal chunks, which follow each other through the pipeline. Shorter prompts
@@ -256,7 +268,7 @@ def _prefill_times(subject: Subject, d: Deployments) -> tuple[Floats, Floats]:
     return first, chunks * packed.slowest / together
 
 
-def _prefill_pass(subject: Subject, d: Deployments, chunks: Floats, prompts: Floats) -> tuple[_Stages, Floats]:
+def _prefill_pass(subject: ServingSubject, d: Deployments, chunks: Floats, prompts: Floats) -> tuple[_Stages, Floats]:
     """One pass of `prompts` prompts, or of one chunk of a long one; and the messages between its stages [s]."""
     p = subject.assumptions.parameters(subject.p, captured=False)
     tokens = prompts * d.prompt / chunks

@@ -16,9 +16,9 @@ from engine.cost_models.calibrated import Accelerators, ModelShapes
 from engine.executions.arrays import Floats
 from engine.serving.assumptions import Assumptions
 from engine.serving.deployments import LAUNCHES, Deployments
-from engine.serving.shapes import Stage, cached_elements, held_weights, key_value_heads
+from engine.serving.shapes import ServingStage, cached_elements, held_weights, key_value_heads
 
-__all__ = ["MemoryUse", "kv_bytes_per_token", "memory_use"]
+__all__ = ["ServingMemoryUse", "kv_bytes_per_token", "memory_use"]
 
 WIDE = 2.0
 """Bytes per element of embedding, LM head, router and activations."""
@@ -26,7 +26,7 @@ LOGIT = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryUse:
+class ServingMemoryUse:
     """Bytes on the processor that holds most, arrays [rows]; the four parts add up to `total` [bytes].
 
     `largest_batch` is how many requests a replica could hold.
@@ -52,9 +52,13 @@ def kv_bytes_per_token(model: ModelShapes, blocks: int, kv_bits: Floats) -> Floa
 
 
 def memory_use(
-    model: ModelShapes, accelerator: Accelerators, d: Deployments, layout: Sequence[Stage], weight_bytes: Floats,
+    model: ModelShapes,
+    accelerator: Accelerators,
+    d: Deployments,
+    layout: Sequence[ServingStage],
+    weight_bytes: Floats,
     a: Assumptions,
-) -> MemoryUse:  # fmt: skip
+) -> ServingMemoryUse:
     """Returns the memory of deployments with one number of stages and one launch mode [bytes].
 
     Args:
@@ -99,7 +103,7 @@ def memory_use(
         np.broadcast_to(reserve, totals[0].shape),
     )
     largest = np.maximum(np.floor(np.min(np.stack(np.broadcast_arrays(*batches)), axis=0)), 0.0)
-    return MemoryUse(parts[0] + parts[1] + parts[2] + parts[3], *parts, largest)
+    return ServingMemoryUse(parts[0] + parts[1] + parts[2] + parts[3], *parts, largest)
 
 
 def _token_bytes(model: ModelShapes, d: Deployments, *, dense: bool, sparse: bool) -> Floats:

@@ -25,10 +25,10 @@ from engine.cost_models.calibrated import (
     LOGIT_FORWARD,
     PERMUTE_BYTES,
     Case,
-    Layer,
+    LinearLayer,
     MatrixUnit,
     Parameters,
-    Rates,
+    SustainedRates,
     activation,
     active_width,
     attention_core,
@@ -52,7 +52,7 @@ from engine.serving.deployments import Deployments
 from engine.serving.products import product, products
 from engine.serving.shapes import cached_elements, key_value_heads
 
-__all__ = ["Blocks", "Pass", "Work", "block_times"]
+__all__ = ["Blocks", "Pass", "PassWork", "block_times"]
 
 CONTEXT_TILE = 128.0
 MATRIX_ROWS = 16.0
@@ -62,7 +62,7 @@ WIDE_BYTES = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PassWork:
     """Seconds by kind [s], arrays [rows]."""
 
     linear: Floats
@@ -73,13 +73,13 @@ class Work:
     ends: Floats
 
     @classmethod
-    def of(cls, **parts: Floats) -> Work:
+    def of(cls, **parts: Floats) -> PassWork:
         """Returns the work of the parts given; the others are 0."""
         return cls(**{field.name: parts.get(field.name, np.zeros(())) for field in fields(cls)})
 
-    def plus(self, other: Work, times: float = 1.0) -> Work:
+    def plus(self, other: PassWork, times: float = 1.0) -> PassWork:
         """Returns this and `times` the other."""
-        return Work(*(getattr(self, f.name) + times * getattr(other, f.name) for f in fields(self)))
+        return PassWork(*(getattr(self, f.name) + times * getattr(other, f.name) for f in fields(self)))
 
     @property
     def total(self) -> Floats:
@@ -106,17 +106,19 @@ class Pass:
 class Blocks:
     """Work of the halves of a block and of the ends [s], and host time that their launches take [s]."""
 
-    full: Work
-    windowed: Work
-    dense: Work
-    sparse: Work
-    embedding: Work
-    head: Work
+    full: PassWork
+    windowed: PassWork
+    dense: PassWork
+    sparse: PassWork
+    embedding: PassWork
+    head: PassWork
     dense_launch: Floats
     sparse_launch: Floats
 
 
-def block_times(case: Case, d: Deployments, work: Pass, rates: Rates, p: Parameters, weight_bytes: Floats) -> Blocks:
+def block_times(
+    case: Case, d: Deployments, work: Pass, rates: SustainedRates, p: Parameters, weight_bytes: Floats
+) -> Blocks:
     """Returns the work of every half of a block of every row [s].
 
     `case` has one "sequence" per token of the pass (microbatch_size = tokens, seq_size = 1), so that its token counts
@@ -134,22 +136,24 @@ def block_times(case: Case, d: Deployments, work: Pass, rates: Rates, p: Paramet
     unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
     wide = unit._replace(rate=rates.matrix16)
     reduce = tensor_exchange(case, rates, p)
-    around = Work.of(
+    around = PassWork.of(
         linear=_projection_seconds(case, unit, weight_bytes), elementwise=norms(case, rates, p).forward, tensor=reduce
     )
     host = launch_time(case, p)
     launches = block_launches(case)[0]
     routed = bool(np.any(model.experts > 0))
     windowed = bool(np.any(model.window > 0))
-    full = around.plus(Work.of(attention=_attention_seconds(case, d, work, rates, p, np.asarray(np.inf))))
+    full = around.plus(PassWork.of(attention=_attention_seconds(case, d, work, rates, p, np.asarray(np.inf))))
     dense = _dense_work(case, unit, weight_bytes, rates, p, reduce)
     return Blocks(
         full,
-        around.plus(Work.of(attention=_attention_seconds(case, d, work, rates, p, model.window))) if windowed else full,
+        around.plus(PassWork.of(attention=_attention_seconds(case, d, work, rates, p, model.window)))
+        if windowed
+        else full,
         dense,
         _expert_work(case, d, unit, wide, weight_bytes, rates, p, reduce) if routed else dense,
-        Work.of(ends=EMBEDDING_FORWARD * work.tokens * model.hidden / rates.memory + reduce),
-        Work.of(ends=_head_seconds(case, work.requests, wide, rates, p)),
+        PassWork.of(ends=EMBEDDING_FORWARD * work.tokens * model.hidden / rates.memory + reduce),
+        PassWork.of(ends=_head_seconds(case, work.requests, wide, rates, p)),
         launches * host,
         (launches + expert_launches(case)[0]) * host,
     )
@@ -160,7 +164,9 @@ def _projection_seconds(case: Case, unit: MatrixUnit, weight_bytes: Floats) -> F
     return products(attention_layers(case).values(), unit, weight_bytes)
 
 
-def _attention_seconds(case: Case, d: Deployments, work: Pass, rates: Rates, p: Parameters, window: Floats) -> Floats:
+def _attention_seconds(
+    case: Case, d: Deployments, work: Pass, rates: SustainedRates, p: Parameters, window: Floats
+) -> Floats:
     """Attention between projections of one block [s]; `window` is infinite where it sees everything."""
     if work.prompt is not None:
         # Whole tiles of the prompt, or a token more could make the kernel faster by filling its last wave.
@@ -176,28 +182,32 @@ def _attention_seconds(case: Case, d: Deployments, work: Pass, rates: Rates, p: 
     read = positions * cached_elements(model, heads) * d.kv_bits / 8.0 / rates.memory
     latent = model.latent > 0
     rows = np.where(latent, model.attn_heads / t, heads * np.maximum(model.attn_heads / t / heads, MATRIX_ROWS))
-    widths = np.where(
-        latent, 2.0 * model.key_value_rank + model.rope_size, model.attn_size + model.value_size
-    )
+    widths = np.where(latent, 2.0 * model.key_value_rank + model.rope_size, model.attn_size + model.value_size)
     computed = 2.0 * positions * np.maximum(rows, MATRIX_ROWS) * widths / kernel_rate(case, p)
     # The kernel over parts of the context, and the one that joins the parts.
     return np.maximum(read, computed) + 2.0 * p.kernel_start
 
 
 def _dense_work(
-    case: Case, unit: MatrixUnit, weight_bytes: Floats, rates: Rates, p: Parameters, reduce: Floats
-) -> Work:
+    case: Case, unit: MatrixUnit, weight_bytes: Floats, rates: SustainedRates, p: Parameters, reduce: Floats
+) -> PassWork:
     """A plain or gated MLP."""
     width = case.model.feedforward
     linear = products(feedforward_layers(case).values(), unit, weight_bytes)
     acted = activation(case, width / case.layout.tensor_par, case.tokens, rates, p)
-    return Work.of(linear=linear, elementwise=acted.forward + casts(case, width, rates).forward, tensor=reduce)
+    return PassWork.of(linear=linear, elementwise=acted.forward + casts(case, width, rates).forward, tensor=reduce)
 
 
 def _expert_work(
-    case: Case, d: Deployments, unit: MatrixUnit, wide: MatrixUnit, weight_bytes: Floats, rates: Rates, p: Parameters,
+    case: Case,
+    d: Deployments,
+    unit: MatrixUnit,
+    wide: MatrixUnit,
+    weight_bytes: Floats,
+    rates: SustainedRates,
+    p: Parameters,
     reduce: Floats,
-) -> Work:  # fmt: skip
+) -> PassWork:
     """A mixture of experts.
 
     Routing is uniform: of E experts with k per token, N tokens visit E (1 - (1 - k/E)^N) distinct ones, whose weights
@@ -212,7 +222,7 @@ def _expert_work(
     layers = dict(expert_layers(case))
     for name in ("experts_up", "experts_down"):
         layers[name] = replace(layers[name], m=each, count=touched)
-    router = product(Layer(tokens, model.experts, model.hidden), wide, WIDE_BYTES)
+    router = product(LinearLayer(tokens, model.experts, model.hidden), wide, WIDE_BYTES)
     active = active_width(case)
     routed = group * model.experts_per_token / d.expert_par
     traffic = activation(case, active / t, tokens, rates, p).forward + casts(case, active, rates).forward
@@ -220,13 +230,15 @@ def _expert_work(
     exchanged = d.expert_par > t
     sent = replace(case, layout=replace(case.layout, sequence_par=np.ones(())))
     moved = np.where(exchanged, 2.0 * exchange(sent, rates, p), 0.0)
-    return Work.of(
-        linear=products(layers.values(), unit, weight_bytes, router), elementwise=traffic,
-        tensor=np.where(exchanged, reduce / 2.0, reduce), experts=moved,
-    )  # fmt: skip
+    return PassWork.of(
+        linear=products(layers.values(), unit, weight_bytes, router),
+        elementwise=traffic,
+        tensor=np.where(exchanged, reduce / 2.0, reduce),
+        experts=moved,
+    )
 
 
-def _head_seconds(case: Case, requests: Floats, unit: MatrixUnit, rates: Rates, p: Parameters) -> Floats:
+def _head_seconds(case: Case, requests: Floats, unit: MatrixUnit, rates: SustainedRates, p: Parameters) -> Floats:
     """LM head, softmax, and gathering of the logits over the tensor-parallel group [s]."""
     model, t = case.model, case.layout.tensor_par
     logits = product(replace(head_layer(case), m=requests), unit, WIDE_BYTES)

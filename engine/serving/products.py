@@ -13,7 +13,7 @@ from functools import reduce
 
 import numpy as np
 
-from engine.cost_models.calibrated import TILE, Layer, MatrixUnit, computing
+from engine.cost_models.calibrated import TILE, LinearLayer, MatrixUnit, computing
 from engine.executions.arrays import Floats
 
 __all__ = ["product", "products"]
@@ -24,7 +24,7 @@ PARTIAL_BYTES = 8.0
 ACTIVATION_BYTES = 2.0
 
 
-def product(layer: Layer, unit: MatrixUnit, weight_bytes: Floats | float) -> Floats:
+def product(layer: LinearLayer, unit: MatrixUnit, weight_bytes: Floats | float) -> Floats:
     """Returns the seconds of the forward product of a layer, all of a group in one launch [s]; broadcasts.
 
     The longer of computing and moving (weights once, activations in 16 bits); never falls with the rows.
@@ -44,7 +44,7 @@ def product(layer: Layer, unit: MatrixUnit, weight_bytes: Floats | float) -> Flo
     return np.minimum(whole, split) + p.kernel_start
 
 
-def products(layers: Iterable[Layer], unit: MatrixUnit, weight_bytes: Floats | float, *others: Floats) -> Floats:
+def products(layers: Iterable[LinearLayer], unit: MatrixUnit, weight_bytes: Floats | float, *others: Floats) -> Floats:
     """Returns the seconds of the forward products of layers that run one after the other, after `others` [s]; see
     `product`.
 

@@ -20,20 +20,27 @@ from engine.executions.arrays import Floats
 from models import Model, unrepresented
 
 __all__ = [
-    "Pattern", "Stage", "Weights", "cached_elements", "held_weights", "key_value_heads", "not_represented",
-    "pattern_of", "stages",
-]  # fmt: skip
+    "BlockPattern",
+    "ServingStage",
+    "Weights",
+    "cached_elements",
+    "held_weights",
+    "key_value_heads",
+    "not_represented",
+    "pattern_of",
+    "stages",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class BlockPattern:
     """Windows and experts of each block, from the first: True if its attention has a window, True if it has experts."""
 
     windowed: tuple[bool, ...]
     experts: tuple[bool, ...]
 
 
-class Stage(NamedTuple):
+class ServingStage(NamedTuple):
     """Stages of one kind: how many there are, blocks of each kind of half, and whether the ends are there."""
 
     stages: int
@@ -45,7 +52,7 @@ class Stage(NamedTuple):
     head: bool
 
 
-def pattern_of(model: Model) -> Pattern:
+def pattern_of(model: Model) -> BlockPattern:
     """Returns the blocks of a model; one known by Calculon's six numbers has full attention and plain MLPs.
 
     Args:
@@ -53,11 +60,11 @@ def pattern_of(model: Model) -> Pattern:
     """
     found = model.architecture
     if found is None:
-        return Pattern((False,) * model.num_blocks, (False,) * model.num_blocks)
-    return Pattern(tuple(window is not None for window in found.windows), found.expert_layers)
+        return BlockPattern((False,) * model.num_blocks, (False,) * model.num_blocks)
+    return BlockPattern(tuple(window is not None for window in found.windows), found.expert_layers)
 
 
-def stages(pattern: Pattern, pipeline_par: int) -> tuple[Stage, ...]:
+def stages(pattern: BlockPattern, pipeline_par: int) -> tuple[ServingStage, ...]:
     """Returns the stages of a pipeline, equal ones together. The first stages hold one block more where blocks do not
     divide.
 
@@ -77,7 +84,7 @@ def stages(pattern: Pattern, pipeline_par: int) -> tuple[Stage, ...]:
         kind = (end - start - windowed, windowed, end - start - sparse, sparse, start == 0, end == blocks)
         counted[kind] = counted.get(kind, 0) + 1
         start = end
-    return tuple(Stage(number, *kind) for kind, number in counted.items())
+    return tuple(ServingStage(number, *kind) for kind, number in counted.items())
 
 
 def key_value_heads(model: ModelShapes, tensor_par: Floats) -> Floats:

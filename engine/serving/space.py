@@ -30,11 +30,15 @@ BATCHES: Final = tuple(sorted({2**power for power in range(13)} | {3 * 2**power 
 
 LIMITED: Final = ("tensor_par", "pipeline_par", "expert_par", "replicas", "batch", "weight_bits", "kv_bits", "launch")
 CHOICES: Final[Mapping[str, tuple[Any, ...]]] = {
-    "weight_bits": (16, 8, 4), "kv_bits": (16, 8, 4), "launch": LAUNCHES,
-}  # fmt: skip
+    "weight_bits": (16, 8, 4),
+    "kv_bits": (16, 8, 4),
+    "launch": LAUNCHES,
+}
 DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "weight_bits": (16, 8), "kv_bits": (16, 8), "launch": ("eager", "graphs"),
-}  # fmt: skip
+    "weight_bits": (16, 8),
+    "kv_bits": (16, 8),
+    "launch": ("eager", "graphs"),
+}
 """Values tried without a limit; a limit may name others."""
 MOST: Final = 20_000_000
 """Deployments of the largest space."""
@@ -66,8 +70,11 @@ class DeploymentSpace:
         cls, num_procs: int, prompt: int, output: int, limits: Mapping[str, Any] | None, *, mixture: bool
     ) -> DeploymentSpace:
         """Returns a checked space. Raises `ServingLimitError`, or `SpaceTooLarge`."""
-        for name, value, most in (("num_procs", num_procs, MOST_PROCESSORS), ("prompt", prompt, 2**30),
-                                  ("output", output, 2**30)):  # fmt: skip
+        for name, value, most in (
+            ("num_procs", num_procs, MOST_PROCESSORS),
+            ("prompt", prompt, 2**30),
+            ("output", output, 2**30),
+        ):
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
                 raise ServingLimitError(f"{name} is {shown(value)}; it must be a whole number from 1 to {most:,}.")
         space = cls(int(num_procs), int(prompt), int(output), _normalise_limits(limits), mixture)
@@ -126,8 +133,18 @@ class DeploymentSpace:
         sizes = (len(self.layouts), len(self.batches), len(options[0]), len(options[1]), len(launches))
         layout, batch, weight, cache, launch = np.unravel_index(ids, sizes)
         t, p, e, replicas = self.layouts[layout].T.astype(np.float64)
-        columns = (t, p, e, replicas, self.batches[batch], options[0][weight], options[1][cache], launches[launch],
-                   np.full(len(ids), self.prompt), np.full(len(ids), self.output))  # fmt: skip
+        columns = (
+            t,
+            p,
+            e,
+            replicas,
+            self.batches[batch],
+            options[0][weight],
+            options[1][cache],
+            launches[launch],
+            np.full(len(ids), self.prompt),
+            np.full(len(ids), self.output),
+        )
         return Deployments(*(np.asarray(column, np.float64) for column in columns))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from engine.simulate.events import Mode
 from engine.simulate.replay import Replay
-from engine.simulate.schedules.contract import Shape
+from engine.simulate.schedules.contract import ScheduleShape
 
 __all__ = ["ClosedForm", "Numbers", "closed_form", "published"]
 
@@ -28,7 +28,7 @@ __all__ = ["ClosedForm", "Numbers", "closed_form", "published"]
 class Numbers:
     """Inputs of a formula: durations of a chunk and of a send [s]."""
 
-    shape: Shape
+    shape: ScheduleShape
     forward: float
     input_gradient: float
     weight_gradient: float
@@ -226,63 +226,97 @@ _CLOSED: Final = {
     "1f1b": ClosedForm(
         "T = (M + P − 1)(f + x) + 2c[(P − 1) + ⌊(P − 1)(M − 1)/P⌋]", _ANY, _one_chunk, _is_always_valid, _round_trips
     ),
-    "distir-1f1b": ClosedForm("T = (M + P − 1)(f + x)", "f = x, any M", _one_chunk,
-                              lambda n: n.forward == n.backward, _no_extra_time),
+    "distir-1f1b": ClosedForm(
+        "T = (M + P − 1)(f + x)", "f = x, any M", _one_chunk, lambda n: n.forward == n.backward, _no_extra_time
+    ),
     "eager-1f1b": ClosedForm(
         "T = (M + P − 1)(f + x) + 2(P − 1)c", "c up to (f + x)/2", _one_chunk, _is_always_valid, _eager_sends
     ),
     "1f1b-overlap": ClosedForm(
-        "T = P(f + x) + (M − 1)FB", "M from 2P − 1, FB from max(f, x)", _overlapped_pairs_makespan,
-        lambda n: _twice_full(n) and n.pairs_hold, _no_extra_time,
+        "T = P(f + x) + (M − 1)FB",
+        "M from 2P − 1, FB from max(f, x)",
+        _overlapped_pairs_makespan,
+        lambda n: _twice_full(n) and n.pairs_hold,
+        _no_extra_time,
     ),
     "interleaved": ClosedForm(
-        "T = (Mv + P − 1)(f + x) + 2(vP − 1)c", "g dividing M; with g = 2P sends take 2(P − 1)c; c up to min(f, x)",
-        _one_f_one_b_makespan, _whole_groups, _interleaved_sends,
+        "T = (Mv + P − 1)(f + x) + 2(vP − 1)c",
+        "g dividing M; with g = 2P sends take 2(P − 1)c; c up to min(f, x)",
+        _one_f_one_b_makespan,
+        _whole_groups,
+        _interleaved_sends,
     ),
     "calculon-1f1b": ClosedForm(
-        "T = (Mv + P − 1)(f + x), and (v − 1)(f + x) for each slot that the last group lacks", _ANY,
-        _calculon_makespan, _is_always_valid, _no_extra_time,
+        "T = (Mv + P − 1)(f + x), and (v − 1)(f + x) for each slot that the last group lacks",
+        _ANY,
+        _calculon_makespan,
+        _is_always_valid,
+        _no_extra_time,
     ),
     "interleaved-ep-overlap": ClosedForm(
         "T = (P − 1 + K)(f + x) + (Mv − K)FB + [v(M + P) + P − 4]c, K = (v − 1)g + 1",
-        "g dividing M, FB from max(f, x); with sends g = P even, c up to min(f, x)", _expert_pairs,
-        lambda n: _is_full(n) and _whole_groups(n) and n.pairs_hold, _expert_sends,
+        "g dividing M, FB from max(f, x); with sends g = P even, c up to min(f, x)",
+        _expert_pairs,
+        lambda n: _is_full(n) and _whole_groups(n) and n.pairs_hold,
+        _expert_sends,
     ),
     "interleaved-zb": ClosedForm(
-        "T = Mv(f + x) + (P − 1)f", "f = b = w, P dividing M", _split_chunks,
-        lambda n: n.equal and n.shape.microbatches % n.shape.ranks == 0 and not n.shape.group, _no_extra_time,
+        "T = Mv(f + x) + (P − 1)f",
+        "f = b = w, P dividing M",
+        _split_chunks,
+        lambda n: n.equal and n.shape.microbatches % n.shape.ranks == 0 and not n.shape.group,
+        _no_extra_time,
     ),
     "looped-bfs": ClosedForm(
-        "T = (Mv + P − 1)(f + x) + 2(P − 1)c", "M from P, c up to (M − P) min(f, x)/P", _one_f_one_b_makespan, _is_full,
+        "T = (Mv + P − 1)(f + x) + 2(P − 1)c",
+        "M from P, c up to (M − P) min(f, x)/P",
+        _one_f_one_b_makespan,
+        _is_full,
         _breadth_first_sends,
     ),
     "zb-h1": ClosedForm(
         "T = M(f + x) + (P − 1) max(f, b, f + b − w) + 4(P − 1)c",
-        "M from P; with sends f = b = w, M > P, c up to 0.3f", _zb_h1, _is_full, _zb_h1_sends,
+        "M from P; with sends f = b = w, M > P, c up to 0.3f",
+        _zb_h1,
+        _is_full,
+        _zb_h1_sends,
     ),
     "zb-h2": ClosedForm(
-        "T = M(f + x) + (P − 1) max(f, f + b − 2w, b − f) + (P − 1)c", "M from 2P − 1; with sends f = b = w, c up to f",
-        _zb_h2, _twice_full, _when_equal(1.0, lambda p: p - 1),
+        "T = M(f + x) + (P − 1) max(f, f + b − 2w, b − f) + (P − 1)c",
+        "M from 2P − 1; with sends f = b = w, c up to f",
+        _zb_h2,
+        _twice_full,
+        _when_equal(1.0, lambda p: p - 1),
     ),
     "zbv": ClosedForm(
-        "T = 2M(f + x) + (P − 1)f + (5P − 7)c", "f = b = w, M from 2P − 1, c up to 0.3f", _split_chunks,
-        lambda n: n.equal and _twice_full(n) and n.shape.ranks > 1, _when_equal(0.3, lambda p: 5 * p - 7),
+        "T = 2M(f + x) + (P − 1)f + (5P − 7)c",
+        "f = b = w, M from 2P − 1, c up to 0.3f",
+        _split_chunks,
+        lambda n: n.equal and _twice_full(n) and n.shape.ranks > 1,
+        _when_equal(0.3, lambda p: 5 * p - 7),
     ),
     "dualpipe": ClosedForm(
         "T = M(f + x) − (M − P − 1)(f + x − FB) + (P/2 − 1)(FB + f − w − min(b, w)) + max(0, (P/2 − 1)(b − f) − f)",
-        "P from 4, M from 2P, FB from max(f, x)", lambda n: _dualpipe_makespan(n, n.shape.ranks // 2, 1),
-        lambda n: n.shape.ranks >= 4 and n.pairs_hold, _no_extra_time,
+        "P from 4, M from 2P, FB from max(f, x)",
+        lambda n: _dualpipe_makespan(n, n.shape.ranks // 2, 1),
+        lambda n: n.shape.ranks >= 4 and n.pairs_hold,
+        _no_extra_time,
     ),
     "dualpipev": ClosedForm(
         "T = 2M(f + x) − (2M − 2P − 1)(f + x − FB) + (P − 1)(FB + f − w − min(b, w)) + max(0, (P − 1)(b − f) − f)",
-        "P from 2, M from 2P, FB from max(f, x)", lambda n: _dualpipe_makespan(n, n.shape.ranks, 2),
-        lambda n: n.shape.ranks >= 2 and n.pairs_hold, _no_extra_time,
+        "P from 2, M from 2P, FB from max(f, x)",
+        lambda n: _dualpipe_makespan(n, n.shape.ranks, 2),
+        lambda n: n.shape.ranks >= 2 and n.pairs_hold,
+        _no_extra_time,
     ),
     "chimera": ClosedForm(
-        "T = M(f + x) + (P − 2)[max(f, x) + (M/P − 1)|x − f|]", "M = P or 2P",
-        _chimera_makespan, _is_always_valid, _no_extra_time,
+        "T = M(f + x) + (P − 2)[max(f, x) + (M/P − 1)|x − f|]",
+        "M = P or 2P",
+        _chimera_makespan,
+        _is_always_valid,
+        _no_extra_time,
     ),
-}  # fmt: skip
+}
 
 
 def closed_form(schedule: str) -> ClosedForm | None:
@@ -311,7 +345,11 @@ def published(found: Replay) -> tuple[str, float | None] | None:
     if any(float(np.ptp(each)) > 0 for each in every) or (sends.mode is Mode.BLOCK and sends.time):
         return form.words, None
     numbers = Numbers(
-        found.shape, float(every[0][0]), float(every[1][0]), float(every[2][0]),
-        None if times.pair is None else float(times.pair[0]), 0.0 if sends.mode is Mode.NONE else float(sends.time),
-    )  # fmt: skip
+        found.shape,
+        float(every[0][0]),
+        float(every[1][0]),
+        float(every[2][0]),
+        None if times.pair is None else float(times.pair[0]),
+        0.0 if sends.mode is Mode.NONE else float(sends.time),
+    )
     return form.words, form.value(numbers)

@@ -20,10 +20,10 @@ from typing import Any, Final
 import numpy as np
 
 from engine.executions.arrays import Floats, Ints
-from engine.simulate.order import Order
+from engine.simulate.order import ScheduleOrder
 from engine.simulate.schedules.contract import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, ScheduleError
 
-__all__ = ["Durations", "Mode", "Sends", "Timing", "durations_from", "replayed", "sends_from"]
+__all__ = ["ActionDurations", "Mode", "ReplayTiming", "Sends", "durations_from", "replayed", "sends_from"]
 
 LONGEST: Final = 1e15
 """Longest duration that is taken: beyond it sums of thousands lose their last digits."""
@@ -49,7 +49,7 @@ class Sends:
 
 
 @dataclass(frozen=True, slots=True)
-class Durations:
+class ActionDurations:
     """Seconds by stage of the model, and by execution where there is a second axis."""
 
     forward: Floats
@@ -65,7 +65,7 @@ class Durations:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class ReplayTiming:
     """Start, end and duration of every entry [s]; `free` is when its rank can go on."""
 
     start: Floats
@@ -74,7 +74,7 @@ class Timing:
     duration: Floats
 
 
-def replayed(order: Order, durations: Durations, sends: Sends = Sends()) -> Timing:
+def replayed(order: ScheduleOrder, durations: ActionDurations, sends: Sends = Sends()) -> ReplayTiming:
     """Returns when every entry of an order starts and ends.
 
     Args:
@@ -104,10 +104,10 @@ def replayed(order: Order, durations: Durations, sends: Sends = Sends()) -> Timi
         start[first:last] = begins
         arrived[first:last] = begins + length[first:last] + latency
         free[first:last] = begins + busy[first:last]
-    return Timing(start, start + length, free[:total], length)
+    return ReplayTiming(start, start + length, free[:total], length)
 
 
-def entry_durations(order: Order, durations: Durations) -> Floats:
+def entry_durations(order: ScheduleOrder, durations: ActionDurations) -> Floats:
     """Returns how long every entry takes [s].
 
     Args:
@@ -117,8 +117,12 @@ def entry_durations(order: Order, durations: Durations) -> Floats:
     kind, stage = order.kind[:, 0], order.stage[:, 0]
     wide = durations.forward.shape[1:]
     found = np.zeros((len(order), *wide))
-    for each, times in ((FORWARD, durations.forward), (INPUT_GRADIENT, durations.input_gradient),
-                        (WEIGHT_GRADIENT, durations.weight_gradient), (BACKWARD, durations.backward)):  # fmt: skip
+    for each, times in (
+        (FORWARD, durations.forward),
+        (INPUT_GRADIENT, durations.input_gradient),
+        (WEIGHT_GRADIENT, durations.weight_gradient),
+        (BACKWARD, durations.backward),
+    ):
         rows = kind == each
         found[rows] = times[stage[rows]]
     paired = order.kind[:, 1] >= 0
@@ -134,14 +138,14 @@ def entry_durations(order: Order, durations: Durations) -> Floats:
     return found
 
 
-def _pair_durations(durations: Durations, alone: Floats, first: Ints, second: Ints) -> Floats:
+def _pair_durations(durations: ActionDurations, alone: Floats, first: Ints, second: Ints) -> Floats:
     """Seconds of pairs of a forward at one stage and a backward at another; `alone` where all stages have the same."""
     hidden = durations.forward + durations.backward - alone
     apart = durations.forward[first] + durations.backward[second] - (hidden[first] + hidden[second]) / 2.0
     return np.where((alone == alone[:1]).all(axis=0), alone[first], apart)
 
 
-def durations_from(times: Mapping[str, Any], stages: int) -> Durations:
+def durations_from(times: Mapping[str, Any], stages: int) -> ActionDurations:
     """Returns durations from a mapping: `F`, `B`, `W`, and where given `BW` (else B + W) and `FB` (else F + BW).
 
     Args:
@@ -170,7 +174,7 @@ def durations_from(times: Mapping[str, Any], stages: int) -> Durations:
             if wide.shape[1] not in (1, count):
                 raise ScheduleError(f"{name} is of {wide.shape[1]} executions, others of {count}.")
             given[name] = np.ascontiguousarray(np.broadcast_to(wide, (stages, count)))
-    return Durations(given["F"], given["B"], given["W"], given["BW"], given.get("FB"))
+    return ActionDurations(given["F"], given["B"], given["W"], given["BW"], given.get("FB"))
 
 
 def _add_durations(first: Floats, second: Floats) -> Floats:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.account import Account, ModelStage, StepPart
+from engine.cost_models.account import ExecutionAccount, ModelStage, StepPart
 from engine.cost_models.chunk_times import ChunkTimes, chunk_times, microbatches_of
 from engine.cost_models.registry import cost_model_of
 from engine.executions.layer_splits import LayerSplitError
@@ -22,15 +22,23 @@ from engine.exploration.proven_optimum import best_of
 from engine.exploration.result import first_row
 from engine.scenarios.scenario import Scenario
 from engine.simulate.replay import Replay, replay
-from engine.simulate.schedules.contract import Placement, Rule, ScheduleError
+from engine.simulate.schedules.contract import ScheduleError, ScheduleRule, StagePlacement
 from engine.simulate.schedules.registry import rule
 from engine.simulate.stage_replay import besides_sentence, stage_replay, stage_times
 from models import dimensions
 
 __all__ = [
-    "Cut", "ExecutionTimes", "chunks_for", "cut_for", "cut_times", "cuts_of", "execution_times", "pipelined",
-    "replay_execution", "replay_stages",
-]  # fmt: skip
+    "Cut",
+    "ExecutionTimes",
+    "chunks_for",
+    "cut_for",
+    "cut_times",
+    "cuts_of",
+    "execution_times",
+    "pipelined",
+    "replay_execution",
+    "replay_stages",
+]
 
 PIPELINES: Final = (4, 2)
 """Fewest ranks of the pipeline that is looked for, the wanted first."""
@@ -51,7 +59,7 @@ class ExecutionTimes:
     schedule: str
     """The schedule that the execution names."""
     row: dict[str, Any]
-    account: Account
+    account: ExecutionAccount
     """Time account of the cost model, including its stages."""
     message: float
     """One message between neighbouring stages [s], 0 where that is in the times of the stages already."""
@@ -89,10 +97,18 @@ def pipelined(scenario: Scenario) -> dict[str, Any]:
     """
     for fewest in PIPELINES:
         limits = {"pipeline_par": {"min": fewest}, **scenario.limits}
-        found = best_of(Scenario.of(
-            scenario.model, scenario.system, num_procs=scenario.num_procs, max_batch_size=scenario.max_batch_size,
-            datatype=scenario.datatype, limits=limits, cost_model=scenario.cost_model, calibration=scenario.calibration,
-        ))  # fmt: skip
+        found = best_of(
+            Scenario.of(
+                scenario.model,
+                scenario.system,
+                num_procs=scenario.num_procs,
+                max_batch_size=scenario.max_batch_size,
+                datatype=scenario.datatype,
+                limits=limits,
+                cost_model=scenario.cost_model,
+                calibration=scenario.calibration,
+            )
+        )
         if found and int(found["pipeline_par"]) > 1:
             return {name: value for name, value in found.items() if name != "id"}
     raise ScheduleError("No execution of this scenario runs with a pipeline.")
@@ -121,12 +137,17 @@ def execution_times(scenario: Scenario, execution: Mapping[str, Any]) -> Executi
     chunks = int(row["pipeline_interleaving"])
     account = cost_model_of(scenario).account(model, scenario.system, row, scenario.calibration)
     return ExecutionTimes(
-        ranks=int(row["pipeline_par"]), microbatches=microbatches_of(row), chunks=chunks,
-        forward=times.forward * chunks, backward=times.backward * chunks,
+        ranks=int(row["pipeline_par"]),
+        microbatches=microbatches_of(row),
+        chunks=chunks,
+        forward=times.forward * chunks,
+        backward=times.backward * chunks,
         besides=tuple(account.besides_pipeline()) or _step_parts(times),
-        schedule=str(row.get("schedule") or ("interleaved" if chunks > 1 else "1f1b")), row=row, account=account,
+        schedule=str(row.get("schedule") or ("interleaved" if chunks > 1 else "1f1b")),
+        row=row,
+        account=account,
         message=account.message_seconds(),
-    )  # fmt: skip
+    )
 
 
 def _step_parts(times: ChunkTimes) -> tuple[StepPart, ...]:
@@ -138,7 +159,7 @@ def _step_parts(times: ChunkTimes) -> tuple[StepPart, ...]:
     return tuple(part for part in parts if part.seconds > 0)
 
 
-def cuts_of(account: Account, ranks: int, chunks: int, layout: str | None) -> tuple[Cut, ...]:
+def cuts_of(account: ExecutionAccount, ranks: int, chunks: int, layout: str | None) -> tuple[Cut, ...]:
     """Returns the model cut for every number of chunks per rank that a schedule may have; none where the cost model
     does not tell stages apart.
 
@@ -154,7 +175,7 @@ def cuts_of(account: Account, ranks: int, chunks: int, layout: str | None) -> tu
     return tuple(found) if any(each.stages for each in found) else ()
 
 
-def _cut_model(account: Account, ranks: int, chunks: int, layout: str | None) -> Cut:
+def _cut_model(account: ExecutionAccount, ranks: int, chunks: int, layout: str | None) -> Cut:
     try:
         return Cut(chunks, tuple(account.model_stages(ranks, chunks, layout)))
     except LayerSplitError as refused:
@@ -175,14 +196,14 @@ def cut_for(cuts: Sequence[Cut], chunks: int) -> Cut:
     return next(each for each in cuts if each.chunks == chunks)
 
 
-def chunks_for(known: Rule, asked: int) -> int:
+def chunks_for(known: ScheduleRule, asked: int) -> int:
     """Returns the chunks per rank of a schedule: those asked for where it is free.
 
     Args:
         known: the schedule.
         asked: chunks per rank.
     """
-    if known.placement is Placement.V:
+    if known.placement is StagePlacement.V:
         return 2
     return 1 if known.chunks is not None else asked
 
@@ -207,7 +228,7 @@ def cut_times(cut: Cut, *, shown: float = 1.0, last: tuple[float, float, float] 
     return found
 
 
-def replay_stages(known: Rule, *, times: Mapping[str, Any], apart: bool, **shape: Any) -> Replay:
+def replay_stages(known: ScheduleRule, *, times: Mapping[str, Any], apart: bool, **shape: Any) -> Replay:
     """Returns the replay of a schedule by durations of its own; one that is planned by durations is planned with their
     means where stages differ.
 
@@ -282,8 +303,14 @@ def replay_execution(
         compared = stage_replay(times.row, times.account)
         remarks += () if compared is None else (compared.sentence(),)
     found = replay_stages(
-        known, times=durations, apart=bool(cuts), stages=times.ranks, microbatches=microbatches or times.microbatches,
-        chunks=pieces, sends={"mode": send_mode, "c": times.message}, group=group if known.grouped else None,
+        known,
+        times=durations,
+        apart=bool(cuts),
+        stages=times.ranks,
+        microbatches=microbatches or times.microbatches,
+        chunks=pieces,
+        sends={"mode": send_mode, "c": times.message},
+        group=group if known.grouped else None,
         memory_limit=memory_limit if known.limited else None,
-    )  # fmt: skip
+    )
     return replace(found, remarks=(*found.remarks, *remarks))

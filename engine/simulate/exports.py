@@ -27,12 +27,15 @@ def chrome_trace(found: Replay) -> list[dict[str, Any]]:
     """
     return [
         {
-            "name": f"{task['kind']}{task['microbatch']}.{task['stage']}", "ph": "X",
-            "ts": float(task["start"]) * 1e6, "dur": float(task["end"] - task["start"]) * 1e6, "pid": 0,
+            "name": f"{task['kind']}{task['microbatch']}.{task['stage']}",
+            "ph": "X",
+            "ts": float(task["start"]) * 1e6,
+            "dur": float(task["end"] - task["start"]) * 1e6,
+            "pid": 0,
             "tid": int(task["rank"]),
         }
         for task in found.tasks.to_dict("records")
-    ]  # fmt: skip
+    ]
 
 
 def chrome_trace_json(found: Replay) -> str:

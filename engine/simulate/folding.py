@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from engine.simulate.schedules.contract import Rule, Shape
+from engine.simulate.schedules.contract import ScheduleRule, ScheduleShape
 
-__all__ = ["Folded", "kept_microbatches"]
+__all__ = ["FoldedPicture", "kept_microbatches"]
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedPicture:
     """Omitted part of a shortened picture."""
 
     microbatches: int = 0
@@ -25,7 +25,7 @@ class Folded:
     """Position on the shown axis at which the repetitions are left out [s]."""
 
 
-def kept_microbatches(rule: Rule, shape: Shape, most_actions: int) -> int:
+def kept_microbatches(rule: ScheduleRule, shape: ScheduleShape, most_actions: int) -> int:
     """Returns how many microbatches to show: all, or the fewest of the same remainder that show every phase.
 
     Args:

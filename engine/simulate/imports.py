@@ -36,17 +36,32 @@ _NAMED: Final = re.compile(
     re.IGNORECASE,
 )
 _WORDS: Final = {
-    "forward": "F", "backward": "BW", "wgrad": "W", "dgrad": "B", "backwardinput": "B", "backwardweight": "W", "f": "F",
-    "fwd": "F", "bwd": "BW", "bw": "BW", "b": "B", "i": "B", "w": "W", "inputgradient": "B", "weightgradient": "W",
-}  # fmt: skip
+    "forward": "F",
+    "backward": "BW",
+    "wgrad": "W",
+    "dgrad": "B",
+    "backwardinput": "B",
+    "backwardweight": "W",
+    "f": "F",
+    "fwd": "F",
+    "bwd": "BW",
+    "bw": "BW",
+    "b": "B",
+    "i": "B",
+    "w": "W",
+    "inputgradient": "B",
+    "weightgradient": "W",
+}
 _COLUMNS: Final = {
-    "start": ("start", "start_time", "ts", "begin"), "end": ("end", "end_time", "stop"),
-    "duration": ("dur", "duration"), "rank": ("rank", "pp_rank", "pipeline_rank", "tid", "pid", "device"),
+    "start": ("start", "start_time", "ts", "begin"),
+    "end": ("end", "end_time", "stop"),
+    "duration": ("dur", "duration"),
+    "rank": ("rank", "pp_rank", "pipeline_rank", "tid", "pid", "device"),
     "kind": ("kind", "name", "type", "op", "event"),
     "microbatch": ("microbatch", "microbatch_id", "micro_batch", "mb", "mb_id", "batch"),
     "stage": ("stage", "stage_id", "model_stage"),
     "chunk": ("chunk", "model_chunk", "chunk_id", "vp_stage", "vpp_rank"),
-}  # fmt: skip
+}
 
 
 def read_torch_csv(text: str) -> list[str]:

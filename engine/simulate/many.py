@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from engine.executions.arrays import Floats
-from engine.simulate.events import Durations, Sends, durations_from, entry_durations, replayed, sends_from
-from engine.simulate.order import Order, check_shape, order_of
+from engine.simulate.events import ActionDurations, Sends, durations_from, entry_durations, replayed, sends_from
+from engine.simulate.order import ScheduleOrder, check_shape, order_of
 from engine.simulate.replay import shape_of
 from engine.simulate.schedules.contract import ScheduleError
 from engine.simulate.schedules.registry import rule
@@ -39,9 +39,15 @@ class Many:
 
 
 def replay_many(
-    schedule: str, *, stages: int, microbatches: int, chunks: int = 1, times: Mapping[str, Any],
-    sends: Mapping[str, Any] | None = None, group: int | None = None,
-) -> Many:  # fmt: skip
+    schedule: str,
+    *,
+    stages: int,
+    microbatches: int,
+    chunks: int = 1,
+    times: Mapping[str, Any],
+    sends: Mapping[str, Any] | None = None,
+    group: int | None = None,
+) -> Many:
     """Returns the figures of a schedule for many executions.
 
     Args:
@@ -74,7 +80,7 @@ def replay_many(
     return Many(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-def _align_executions(durations: Durations, sends: Sends) -> tuple[Durations, Sends, int]:
+def _align_executions(durations: ActionDurations, sends: Sends) -> tuple[ActionDurations, Sends, int]:
     """Returns durations and sends with an axis of executions each, and its length."""
     counts = {each.shape[1] for each in _list_arrays(durations) if each.ndim > 1 and each.shape[1] > 1}
     if isinstance(sends.time, np.ndarray) and len(sends.time) > 1:
@@ -87,22 +93,22 @@ def _align_executions(durations: Durations, sends: Sends) -> tuple[Durations, Se
         for each in _list_arrays(durations)
     ]
     sent = Sends(sends.mode, np.broadcast_to(np.asarray(sends.time, dtype=np.float64), (count,)))
-    return Durations(*wide), sent, count
+    return ActionDurations(*wide), sent, count
 
 
-def _list_arrays(durations: Durations) -> list[Floats]:
+def _list_arrays(durations: ActionDurations) -> list[Floats]:
     found = [durations.forward, durations.input_gradient, durations.weight_gradient, durations.backward]
     return found if durations.pair is None else [*found, durations.pair]
 
 
-def _slice_executions(durations: Durations, sends: Sends, first: int, last: int) -> tuple[Durations, Sends]:
+def _slice_executions(durations: ActionDurations, sends: Sends, first: int, last: int) -> tuple[ActionDurations, Sends]:
     assert isinstance(sends.time, np.ndarray)
-    return Durations(*(each[:, first:last] for each in _list_arrays(durations))), Sends(
+    return ActionDurations(*(each[:, first:last] for each in _list_arrays(durations))), Sends(
         sends.mode, sends.time[first:last]
     )
 
 
-def _replay_figures(order: Order, durations: Durations, sends: Sends) -> tuple[Floats, Floats, Floats]:
+def _replay_figures(order: ScheduleOrder, durations: ActionDurations, sends: Sends) -> tuple[Floats, Floats, Floats]:
     timing = replayed(order, durations, sends)
     spent = entry_durations(order, durations)
     spent[order.microbatch[:, 0] >= order.empty_from] = 0.0

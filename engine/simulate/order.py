@@ -24,13 +24,13 @@ from engine.simulate.schedules.contract import (
     KINDS,
     WEIGHT_GRADIENT,
     Entry,
-    Placement,
-    Rule,
     ScheduleError,
-    Shape,
-)  # fmt: skip
+    ScheduleRule,
+    ScheduleShape,
+    StagePlacement,
+)
 
-__all__ = ["LARGEST", "Order", "check_shape", "format_entry", "order", "order_of", "parse_entries"]
+__all__ = ["LARGEST", "ScheduleOrder", "check_shape", "format_entry", "order", "order_of", "parse_entries"]
 
 LARGEST: Final = 500_000
 """Most actions that an order may have; a replay of more would take long and show nothing else."""
@@ -39,14 +39,14 @@ NONE: Final = -1
 
 
 @dataclass(frozen=True, slots=False, eq=False)
-class Order:
+class ScheduleOrder:
     """An order that can run. Arrays go by entry, in levels; arrays of members have two columns, -1 for no member."""
 
     ranks: int
     stages: int
     microbatches: int
     chunks: int
-    placement: Placement
+    placement: StagePlacement
     entries: list[list[Entry]]
     """Entries of every rank in turn."""
     rank: Ints
@@ -73,7 +73,7 @@ class Order:
     @cached_property
     def lines(self) -> list[str]:
         """The lists as text, such as `F0 F1 BW0`; the stage stands behind a dot unless each rank has but one."""
-        with_stages = self.placement is not Placement.LOOP or self.stages != self.ranks
+        with_stages = self.placement is not StagePlacement.LOOP or self.stages != self.ranks
         return [" ".join(format_entry(entry, stages=with_stages) for entry in each) for each in self.entries]
 
     @cached_property
@@ -84,7 +84,7 @@ class Order:
     @cached_property
     def chunk(self) -> Ints:
         """Return the chunk of each entry's first member; for bidirectional schedules its direction."""
-        if self.placement is Placement.BIDIRECTIONAL:
+        if self.placement is StagePlacement.BIDIRECTIONAL:
             return (self.microbatch[:, 0] * 2 >= self.microbatches).astype(np.int64)
         return self.stage[:, 0] // self.ranks
 
@@ -105,15 +105,19 @@ def format_entry(entry: Entry, *, stages: bool) -> str:
     return "+".join(f"{KINDS[kind]}{m}.{stage}" if stages else f"{KINDS[kind]}{m}" for kind, stage, m in entry)
 
 
-def check_shape(shape: Shape, actions: int) -> None:
+def check_shape(shape: ScheduleShape, actions: int) -> None:
     """Raises ScheduleError where numbers of ranks, microbatches or chunks make no sense, or are too large to replay.
 
     Args:
         shape: ranks, microbatches, chunks and group of a step.
         actions: number of actions that a replay has.
     """
-    for name, value in (("stages", shape.ranks), ("microbatches", shape.microbatches), ("chunks", shape.chunks),
-                        ("group", 1 if shape.group is None else shape.group)):  # fmt: skip
+    for name, value in (
+        ("stages", shape.ranks),
+        ("microbatches", shape.microbatches),
+        ("chunks", shape.chunks),
+        ("group", 1 if shape.group is None else shape.group),
+    ):
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise ScheduleError(f"{name} must be a whole number of at least 1, and is {str(value)[:40]}.")
     if actions > LARGEST:
@@ -125,7 +129,7 @@ def check_shape(shape: Shape, actions: int) -> None:
 
 
 @lru_cache(maxsize=128)
-def order_of(rule: Rule, shape: Shape) -> Order:
+def order_of(rule: ScheduleRule, shape: ScheduleShape) -> ScheduleOrder:
     """Returns the order of a schedule, built once and kept.
 
     Args:
@@ -144,9 +148,14 @@ def order_of(rule: Rule, shape: Shape) -> Order:
 
 
 def order(
-    entries: list[list[Entry]], stages: int, microbatches: int, placement: Placement, *, chunks: int,
+    entries: list[list[Entry]],
+    stages: int,
+    microbatches: int,
+    placement: StagePlacement,
+    *,
+    chunks: int,
     forward_only: bool = False,
-) -> Order:  # fmt: skip
+) -> ScheduleOrder:
     """Returns lists of actions with who waits for whom.
 
     Args:
@@ -167,7 +176,7 @@ def order(
 class _Numbered:
     """Entries with numbers, by rank and place, and who needs what."""
 
-    def __init__(self, entries: list[list[Entry]], stages: int, microbatches: int, placement: Placement) -> None:
+    def __init__(self, entries: list[list[Entry]], stages: int, microbatches: int, placement: StagePlacement) -> None:
         self.entries, self.stages, self.microbatches, self.placement = entries, stages, microbatches, placement
         self.ranks = len(entries)
         self.where: dict[tuple[int, int, int], tuple[int, int]] = {}
@@ -233,7 +242,7 @@ class _Numbered:
                 count += self.placement.rank(after, m, self.ranks, self.microbatches) != rank
         return count
 
-    def order(self, chunks: int, *, empty_from: int) -> Order:
+    def order(self, chunks: int, *, empty_from: int) -> ScheduleOrder:
         """Returns the arrays: runs every rank until it waits for another, again and again, and counts the levels."""
         starts = np.concatenate([[0], np.cumsum([len(each) for each in self.entries])]).tolist()
         total = starts[-1]
@@ -293,7 +302,7 @@ class _Numbered:
 
     def _arrays(
         self, chunks: int, empty_from: int, starts: list[int], level: list[int], outside: list[list[int]]
-    ) -> Order:
+    ) -> ScheduleOrder:
         total = len(level)
         flat = [(rank, place, entry) for rank, each in enumerate(self.entries) for place, entry in enumerate(each)]
         ordered = np.argsort(np.array(level, dtype=np.int64), kind="stable")
@@ -301,7 +310,7 @@ class _Numbered:
         number[ordered], number[total] = np.arange(total), total
         members = np.array(
             [entry + ((NONE, NONE, NONE),) * (2 - len(entry)) for _, _, entry in flat], dtype=np.int64
-        ).reshape(total, 2, 3)  # fmt: skip
+        ).reshape(total, 2, 3)
         width = max([2, *(len(each) for each in outside)])
         sources = np.array([each + [total] * (width - len(each)) for each in outside], dtype=np.int64).reshape(
             -1, width
@@ -311,14 +320,24 @@ class _Numbered:
         before = np.where(position > 0, np.arange(total) - 1, total)
         sorted_levels = np.sort(np.array(level, dtype=np.int64))
         bounds = np.searchsorted(sorted_levels, np.arange(sorted_levels[-1] + 2))
-        return Order(
-            ranks=self.ranks, stages=self.stages, microbatches=self.microbatches, chunks=chunks,
-            placement=self.placement, entries=self.entries, rank=rank[ordered], position=position[ordered],
-            kind=members[ordered, :, 0], stage=members[ordered, :, 1], microbatch=members[ordered, :, 2],
-            before=number[before[ordered]], sources=number[sources[ordered]],
+        return ScheduleOrder(
+            ranks=self.ranks,
+            stages=self.stages,
+            microbatches=self.microbatches,
+            chunks=chunks,
+            placement=self.placement,
+            entries=self.entries,
+            rank=rank[ordered],
+            position=position[ordered],
+            kind=members[ordered, :, 0],
+            stage=members[ordered, :, 1],
+            microbatch=members[ordered, :, 2],
+            before=number[before[ordered]],
+            sources=number[sources[ordered]],
             sends=np.array([self.sends(entry, rank) for rank, _, entry in flat], dtype=np.int64)[ordered],
-            levels=bounds, empty_from=empty_from,
-        )  # fmt: skip
+            levels=bounds,
+            empty_from=empty_from,
+        )
 
 
 def parse_entries(lines: Sequence[str]) -> list[list[Entry]]:

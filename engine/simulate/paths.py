@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.simulate.events import Mode, Sends, Timing
-from engine.simulate.order import Order
+from engine.simulate.events import Mode, ReplayTiming, Sends
+from engine.simulate.order import ScheduleOrder
 from engine.simulate.schedules.contract import KINDS
 
-__all__ = ["CriticalPath", "critical_path"]
+__all__ = ["ReplayCriticalPath", "critical_path"]
 
 
 @dataclass(frozen=True, slots=True)
-class CriticalPath:
+class ReplayCriticalPath:
     """Entries of the order from the first to the last, and how many there are of each kind."""
 
     entries: tuple[int, ...]
@@ -33,7 +33,7 @@ class CriticalPath:
         return iter(self.entries)
 
 
-def critical_path(order: Order, timing: Timing, sends: Sends) -> CriticalPath:
+def critical_path(order: ScheduleOrder, timing: ReplayTiming, sends: Sends) -> ReplayCriticalPath:
     """Returns a critical path; of several the one that stays on a rank as long as it can.
 
     Args:
@@ -67,4 +67,4 @@ def critical_path(order: Order, timing: Timing, sends: Sends) -> CriticalPath:
     kinds = order.kind
     for each in path:
         counts["FB" if kinds[each, 1] >= 0 else KINDS[kinds[each, 0]]] += 1
-    return CriticalPath(tuple(reversed(path)), dict(counts))
+    return ReplayCriticalPath(tuple(reversed(path)), dict(counts))

@@ -18,11 +18,19 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats
-from engine.simulate.events import Durations, Sends, Timing, durations_from, replayed, sends_from
-from engine.simulate.order import Order, check_shape, order, order_of, parse_entries
-from engine.simulate.paths import CriticalPath, critical_path
+from engine.simulate.events import ActionDurations, ReplayTiming, Sends, durations_from, replayed, sends_from
+from engine.simulate.order import ScheduleOrder, check_shape, order, order_of, parse_entries
+from engine.simulate.paths import ReplayCriticalPath, critical_path
 from engine.simulate.residence import Residence, count_residence
-from engine.simulate.schedules.contract import BACKWARD, FORWARD, KINDS, Placement, Rule, ScheduleError, Shape
+from engine.simulate.schedules.contract import (
+    BACKWARD,
+    FORWARD,
+    KINDS,
+    ScheduleError,
+    ScheduleRule,
+    ScheduleShape,
+    StagePlacement,
+)
 from engine.simulate.schedules.registry import rule
 from engine.simulate.waiting import idle_times
 
@@ -33,15 +41,15 @@ __all__ = ["Replay", "replay", "shape_of"]
 class Replay:
     """A schedule with its times."""
 
-    rule: Rule | None
+    rule: ScheduleRule | None
     """The schedule; None for an order of one's own."""
-    order: Order
-    durations: Durations
+    order: ScheduleOrder
+    durations: ActionDurations
     sends: Sends
-    timing: Timing
+    timing: ReplayTiming
     remarks: tuple[str, ...] = ()
     """Sentences about frameworks that would refuse these numbers."""
-    shape: Shape | None = None
+    shape: ScheduleShape | None = None
     """Inputs of the schedule; None for an order of the caller's own."""
 
     @property
@@ -113,7 +121,7 @@ class Replay:
         return idle_times(self.order, self.timing, self.sends)
 
     @cached_property
-    def critical_path(self) -> CriticalPath:
+    def critical_path(self) -> ReplayCriticalPath:
         """A chain of actions and sends without a gap that takes the whole makespan, with its counts."""
         return critical_path(self.order, self.timing, self.sends)
 
@@ -127,10 +135,17 @@ class Replay:
 
 
 def replay(
-    schedule: str | Sequence[str], *, stages: int, microbatches: int, chunks: int = 1, times: Mapping[str, Any],
-    sends: Mapping[str, Any] | Sends | None = None, group: int | None = None, memory_limit: float | None = None,
+    schedule: str | Sequence[str],
+    *,
+    stages: int,
+    microbatches: int,
+    chunks: int = 1,
+    times: Mapping[str, Any],
+    sends: Mapping[str, Any] | Sends | None = None,
+    group: int | None = None,
+    memory_limit: float | None = None,
     placement: str | None = None,
-) -> Replay:  # fmt: skip
+) -> Replay:
     """Returns a schedule with its times.
 
     Args:
@@ -166,9 +181,14 @@ def replay(
 
 
 def shape_of(
-    known: Rule, ranks: int, microbatches: int, chunks: int = 1, *, group: int | None = None,
+    known: ScheduleRule,
+    ranks: int,
+    microbatches: int,
+    chunks: int = 1,
+    *,
+    group: int | None = None,
     memory_limit: float | None = None,
-) -> Shape:  # fmt: skip
+) -> ScheduleShape:
     """Returns what a rule is asked for.
 
     Args:
@@ -181,14 +201,14 @@ def shape_of(
 
     Raises: ScheduleError where the schedule has no such number.
     """
-    check_shape(Shape(ranks, microbatches, chunks, group), 0)
+    check_shape(ScheduleShape(ranks, microbatches, chunks, group), 0)
     # Those of a table are small integers, which overflow when multiplied.
     ranks, microbatches, chunks = int(ranks), int(microbatches), int(chunks)
     group = None if group is None else int(group)
     fixed = known.chunks
     if fixed is not None:
         # A V has two chunks per rank and schedules from both ends two copies of one: either number means the same.
-        several = known.placement is not Placement.LOOP
+        several = known.placement is not StagePlacement.LOOP
         if chunks not in ((1, 2) if several else (1,)):
             raise ScheduleError(
                 f"{known.title} has {fixed} {'chunk' if fixed == 1 else 'chunks'} per rank, and cannot have {chunks}."
@@ -203,10 +223,12 @@ def shape_of(
             raise ScheduleError(
                 f"memory_limit must be a positive number of activations, and is {str(memory_limit)[:40]}."
             )
-    return Shape(ranks, microbatches, chunks, group, memory_limit)
+    return ScheduleShape(ranks, microbatches, chunks, group, memory_limit)
 
 
-def _with_durations(known: Rule, shape: Shape, durations: Durations, sends: Sends) -> Shape:
+def _with_durations(
+    known: ScheduleRule, shape: ScheduleShape, durations: ActionDurations, sends: Sends
+) -> ScheduleShape:
     """Returns the shape with the durations that a planned order looks at, which must be the same for all stages."""
     three = durations.forward, durations.input_gradient, durations.weight_gradient
     if any(float(np.ptp(each)) > 0 for each in three):
@@ -214,13 +236,17 @@ def _with_durations(known: Rule, shape: Shape, durations: Durations, sends: Send
             f"{known.title} plans with one duration of each kind; give numbers, or another schedule for unequal stages."
         )
     latency = 0.0 if sends.mode == "none" else float(sends.time)
-    return Shape(
-        shape.ranks, shape.microbatches, shape.chunks, shape.group, shape.memory_limit,
+    return ScheduleShape(
+        shape.ranks,
+        shape.microbatches,
+        shape.chunks,
+        shape.group,
+        shape.memory_limit,
         (float(three[0][0]), float(three[1][0]), float(three[2][0]), latency),
-    )  # fmt: skip
+    )
 
 
-def _one_execution(durations: Durations, sends: Sends) -> None:
+def _one_execution(durations: ActionDurations, sends: Sends) -> None:
     if durations.forward.ndim > 1 or isinstance(sends.time, np.ndarray):
         raise ScheduleError(
             "replay is of one execution: durations are numbers or one per stage. See replay_many for many."
@@ -228,22 +254,27 @@ def _one_execution(durations: Durations, sends: Sends) -> None:
 
 
 def _own_order(
-    lines: Sequence[str], stages: int, microbatches: int, chunks: int, times: Mapping[str, Any],
-    sends: Mapping[str, Any] | Sends | None, placement: str | None,
-) -> Replay:  # fmt: skip
+    lines: Sequence[str],
+    stages: int,
+    microbatches: int,
+    chunks: int,
+    times: Mapping[str, Any],
+    sends: Mapping[str, Any] | Sends | None,
+    placement: str | None,
+) -> Replay:
     """Return a replay of the caller's own lists of actions."""
     if isinstance(lines, Mapping) or not isinstance(lines, Sequence):
         raise ScheduleError("schedule must be a name, or what every rank does as a list of texts.")
-    placed = placement or Placement.LOOP
-    if placed not in list(Placement):
+    placed = placement or StagePlacement.LOOP
+    if placed not in list(StagePlacement):
         raise ScheduleError(f"The placement cannot be {str(placement)[:20]!r}; it is loop, v or bidir.")
-    home = Placement(placed)
-    chunks = 2 if home is Placement.V else chunks
-    shape = Shape(stages, microbatches, chunks)
+    home = StagePlacement(placed)
+    chunks = 2 if home is StagePlacement.V else chunks
+    shape = ScheduleShape(stages, microbatches, chunks)
     check_shape(shape, 2 * stages * chunks * microbatches)
     if len(lines) != stages:
         raise ScheduleError(f"The order has {len(lines)} ranks; {stages} were said.")
-    count = stages if home is Placement.BIDIRECTIONAL else stages * chunks
+    count = stages if home is StagePlacement.BIDIRECTIONAL else stages * chunks
     durations, sent = durations_from(times, count), sends_from(sends)
     _one_execution(durations, sent)
     built = order(parse_entries(lines), count, microbatches, home, chunks=chunks)
@@ -261,13 +292,22 @@ def _build_tasks(found: Replay) -> pd.DataFrame:
     for member in (0, 1):
         stage = built.stage[entries, member]
         chunk = stage // built.ranks
-        if built.placement is Placement.BIDIRECTIONAL:
+        if built.placement is StagePlacement.BIDIRECTIONAL:
             chunk = (2 * built.microbatch[entries, member] >= built.microbatches).astype(np.int64)
-        columns.append(pd.DataFrame({
-            "rank": built.rank[entries], "kind": built.kind[entries, member], "stage": stage, "chunk": chunk,
-            "microbatch": built.microbatch[entries, member], "start": timing.start[entries],
-            "end": timing.end[entries], "pair": number,
-        }))  # fmt: skip
+        columns.append(
+            pd.DataFrame(
+                {
+                    "rank": built.rank[entries],
+                    "kind": built.kind[entries, member],
+                    "stage": stage,
+                    "chunk": chunk,
+                    "microbatch": built.microbatch[entries, member],
+                    "start": timing.start[entries],
+                    "end": timing.end[entries],
+                    "pair": number,
+                }
+            )
+        )
     both: pd.DataFrame = pd.concat([columns[0], columns[1][paired]]).sort_index(kind="stable").reset_index(drop=True)
     both["kind"] = np.array(KINDS, dtype=object)[both["kind"].to_numpy()]
     return both

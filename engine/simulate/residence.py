@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats
-from engine.simulate.events import Timing
-from engine.simulate.order import Order
+from engine.simulate.events import ReplayTiming
+from engine.simulate.order import ScheduleOrder
 from engine.simulate.schedules.contract import BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT
 
 __all__ = ["Residence", "count_residence", "held_over_time", "shared_peaks", "weighted_peaks"]
@@ -30,7 +30,7 @@ class Residence:
     peaks_pending: list[int]
 
 
-def count_residence(order: Order) -> Residence:
+def count_residence(order: ScheduleOrder) -> Residence:
     """Returns the peaks of an order, which do not depend on durations.
 
     Args:
@@ -46,7 +46,7 @@ def count_residence(order: Order) -> Residence:
     return Residence(*found)
 
 
-def shared_peaks(order: Order, kept: float) -> list[float]:
+def shared_peaks(order: ScheduleOrder, kept: float) -> list[float]:
     """Returns the peaks by rank if the gradient of the input frees all but a share of an activation.
 
     Args:
@@ -58,7 +58,7 @@ def shared_peaks(order: Order, kept: float) -> list[float]:
     return [float((np.cumsum(gains[each] - freed[each]) + freed[each]).max(initial=0.0)) for each in order.by_rank]
 
 
-def weighted_peaks(order: Order, sizes: Sequence[float]) -> list[float]:
+def weighted_peaks(order: ScheduleOrder, sizes: Sequence[float]) -> list[float]:
     """Returns the peaks by rank where the activations of stages differ, in the unit of `sizes`.
 
     Args:
@@ -74,7 +74,9 @@ def weighted_peaks(order: Order, sizes: Sequence[float]) -> list[float]:
     return [float((np.cumsum(gains[each] - losses[each]) + losses[each]).max(initial=0.0)) for each in order.by_rank]
 
 
-def held_over_time(order: Order, timing: Timing, *, freed_at_input_gradient: bool = False) -> pd.DataFrame:
+def held_over_time(
+    order: ScheduleOrder, timing: ReplayTiming, *, freed_at_input_gradient: bool = False
+) -> pd.DataFrame:
     """Returns what every rank holds when: `rank`, `time` [s] and `held` from then on [chunks of microbatches].
 
     Args:
@@ -100,7 +102,7 @@ def _peak_held(gain: Floats, loss: Floats) -> int:
     return int((np.cumsum(gain - loss) + loss).max(initial=0))
 
 
-def _count_changes(order: Order) -> tuple[Floats, Floats, Floats, Floats]:
+def _count_changes(order: ScheduleOrder) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the units that each entry takes, frees at its end, would free at the gradient of the input, and leaves
     pending.
     """

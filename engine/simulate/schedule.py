@@ -23,11 +23,11 @@ import pandas as pd
 from engine.cost_models.account import ModelStage
 from engine.cost_models.chunk_times import ChunkTimes, chunk_times, microbatches_of, tells_blocks_apart
 from engine.executions.arrays import Floats
-from engine.simulate.events import Durations, Sends, replayed
+from engine.simulate.events import ActionDurations, Sends, replayed
 from engine.simulate.folding import kept_microbatches
-from engine.simulate.order import Order, order, order_of
+from engine.simulate.order import ScheduleOrder, order, order_of
 from engine.simulate.replay import Replay, shape_of
-from engine.simulate.schedules.contract import FORWARD, Rule, Shape
+from engine.simulate.schedules.contract import FORWARD, ScheduleRule, ScheduleShape
 from engine.simulate.schedules.registry import rule
 
 __all__ = ["Schedule", "drawn", "schedule"]
@@ -167,12 +167,17 @@ def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: in
     """
     step = found.makespan if whole is None else whole
     return Schedule(
-        stages=found.order.ranks, chunks=found.order.chunks,
+        stages=found.order.ranks,
+        chunks=found.order.chunks,
         microbatches=found.order.empty_from + skipped_microbatches,
-        tasks=_name_tasks(found), step_time=step, cut=found.makespan / 2.0 if skipped_microbatches else math.inf,
-        skipped=step - found.makespan, skipped_microbatches=skipped_microbatches,
-        title=found.rule.title if found.rule else "Own order", causes=found.idle,
-    )  # fmt: skip
+        tasks=_name_tasks(found),
+        step_time=step,
+        cut=found.makespan / 2.0 if skipped_microbatches else math.inf,
+        skipped=step - found.makespan,
+        skipped_microbatches=skipped_microbatches,
+        title=found.rule.title if found.rule else "Own order",
+        causes=found.idle,
+    )
 
 
 def _explain_gaps(gaps: pd.DataFrame, waits: pd.DataFrame, reached: float) -> pd.DataFrame:
@@ -189,13 +194,13 @@ def _explain_gaps(gaps: pd.DataFrame, waits: pd.DataFrame, reached: float) -> pd
     return pd.DataFrame(rows, columns=["rank", "start", "end", "cause", "of"])
 
 
-def _schedule_title(known: Rule, chunks: int) -> str:
+def _schedule_title(known: ScheduleRule, chunks: int) -> str:
     if known.name == "calculon-1f1b":
         return "interleaved 1F1B" if chunks > 1 else "1F1B"
     return known.title
 
 
-def _build_order(known: Rule, shape: Shape, *, forward_only: bool) -> Order:
+def _build_order(known: ScheduleRule, shape: ScheduleShape, *, forward_only: bool) -> ScheduleOrder:
     """Return the order, without backwards for inference."""
     if not forward_only:
         return order_of(known, shape)
@@ -206,7 +211,7 @@ def _build_order(known: Rule, shape: Shape, *, forward_only: bool) -> Order:
     return replace(built, empty_from=shape.microbatches)
 
 
-def _stage_durations(times: ChunkTimes, shape: Shape, shares: Sequence[float] | None) -> Durations:
+def _stage_durations(times: ChunkTimes, shape: ScheduleShape, shares: Sequence[float] | None) -> ActionDurations:
     """Returns durations by stage of the model; a backward splits in two halves where the schedule does."""
     stage = np.arange(shape.ranks * shape.chunks)
     short = (stage % shape.ranks >= shape.ranks - times.short_stages) & (stage // shape.ranks == shape.chunks - 1)
@@ -214,10 +219,10 @@ def _stage_durations(times: ChunkTimes, shape: Shape, shares: Sequence[float] | 
     if shares is not None:
         share = np.asarray(shares, np.float64)
     backward = times.backward * share
-    return Durations(times.forward * share, backward / 2.0, backward / 2.0, backward)
+    return ActionDurations(times.forward * share, backward / 2.0, backward / 2.0, backward)
 
 
-def _own_durations(stages: Sequence[ModelStage], execution: Mapping[Any, Any], known: Rule) -> Durations:
+def _own_durations(stages: Sequence[ModelStage], execution: Mapping[Any, Any], known: ScheduleRule) -> ActionDurations:
     """Return durations of the cost model's stages; exposed messages are shared by both passes."""
     passes = 2.0 * microbatches_of(execution) * int(execution["pipeline_interleaving"])
     late = float(execution.get("pp_comm_exposed_time") or 0.0) / passes
@@ -226,16 +231,23 @@ def _own_durations(stages: Sequence[ModelStage], execution: Mapping[Any, Any], k
         for name in ("forward", "input_gradient", "weight_gradient", "pair")
     )
     together = pair + 2.0 * late if known.pairs else None
-    return Durations(forward + late, first + late, second, first + second + late, together)
+    return ActionDurations(forward + late, first + late, second, first + second + late, together)
 
 
 def _name_tasks(found: Replay) -> pd.DataFrame:
     """Returns the tasks of a replay in the words of pictures."""
     tasks = found.tasks
-    return pd.DataFrame({
-        "stage": tasks["rank"], "kind": tasks["kind"].map(WORK), "chunk": tasks["chunk"],
-        "microbatch": tasks["microbatch"], "start": tasks["start"], "end": tasks["end"], "pair": tasks["pair"],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "stage": tasks["rank"],
+            "kind": tasks["kind"].map(WORK),
+            "chunk": tasks["chunk"],
+            "microbatch": tasks["microbatch"],
+            "start": tasks["start"],
+            "end": tasks["end"],
+            "pair": tasks["pair"],
+        }
+    )
 
 
 def _build_endings(tasks: pd.DataFrame, times: ChunkTimes) -> pd.DataFrame:

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.cost_models.account import Account, ModelStage, StepPart
+from engine.cost_models.account import ExecutionAccount, ModelStage, StepPart
 from engine.cost_models.chunk_times import microbatches_of, tells_blocks_apart
 from engine.simulate.folding import kept_microbatches
 from engine.simulate.replay import replay, shape_of
-from engine.simulate.schedules.contract import Rule, ScheduleError
+from engine.simulate.schedules.contract import ScheduleError, ScheduleRule
 from engine.simulate.schedules.registry import rule
 
 __all__ = ["StageReplay", "besides_sentence", "stage_replay", "stage_times", "whole_makespan"]
@@ -65,9 +65,13 @@ class StageReplay:
         change = self.total / self.step - 1.0
         if abs(change) < ALIKE:
             return f"The step takes {self.total:.4g} s by the cost model's closed form and by replay of its stages."
-        shares = [(name, 100.0 * each / self.step) for name, each in (
-            ("stages", self.stated - self.replayed), ("messages", self.stated_messages - self.messages),
-        )]  # fmt: skip
+        shares = [
+            (name, 100.0 * each / self.step)
+            for name, each in (
+                ("stages", self.stated - self.replayed),
+                ("messages", self.stated_messages - self.messages),
+            )
+        ]
         why = " and ".join(f"{name} {each:+.2g} %" for name, each in shares if abs(each) > 100.0 * ALIKE)
         return (
             f"The step takes {self.total:.4g} s by the cost model's closed form, which all pages show, and "
@@ -81,12 +85,13 @@ def besides_sentence(parts: Sequence[StepPart]) -> str:
     Args:
         parts: of the step, at least one [s].
     """
-    each = ", ".join(f"{part.name if part.name[1:2].isupper() else part.name.lower()} {part.seconds:.3g} s"
-                     for part in parts)  # fmt: skip
+    each = ", ".join(
+        f"{part.name if part.name[1:2].isupper() else part.name.lower()} {part.seconds:.3g} s" for part in parts
+    )
     return f"Besides the pipeline a step takes {sum(part.seconds for part in parts):.4g} s: {each}."
 
 
-def stage_replay(execution: Mapping[Any, Any], account: Account) -> StageReplay | None:
+def stage_replay(execution: Mapping[Any, Any], account: ExecutionAccount) -> StageReplay | None:
     """Returns an execution's step by replay and by closed form; None without a pipeline, and where the cost model does
     not tell stages apart or has a replay's figures anyway.
 
@@ -120,14 +125,15 @@ def stage_times(stages: Sequence[ModelStage], *, pairs: bool) -> dict[str, list[
         pairs: whether overlapped pairs are among them.
     """
     times = {
-        "F": [stage.forward for stage in stages], "B": [stage.input_gradient for stage in stages],
+        "F": [stage.forward for stage in stages],
+        "B": [stage.input_gradient for stage in stages],
         "W": [stage.weight_gradient for stage in stages],
-    }  # fmt: skip
+    }
     return times | {"FB": [stage.pair for stage in stages]} if pairs else times
 
 
 def whole_makespan(
-    known: Rule, ranks: int, microbatches: int, chunks: int, times: Mapping[str, Any], message: float = 0.0
+    known: ScheduleRule, ranks: int, microbatches: int, chunks: int, times: Mapping[str, Any], message: float = 0.0
 ) -> float:
     """Return the time of all microbatches through a pipeline [s]; long schedules are extrapolated from their steady
     state.

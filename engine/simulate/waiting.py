@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats
-from engine.simulate.events import Mode, Sends, Timing
-from engine.simulate.order import Order
+from engine.simulate.events import Mode, ReplayTiming, Sends
+from engine.simulate.order import ScheduleOrder
 from engine.simulate.schedules.contract import FORWARD
 
 __all__ = ["Cause", "idle_times"]
@@ -37,7 +37,7 @@ class Cause(StrEnum):
     """It has nothing left to do."""
 
 
-def idle_times(order: Order, timing: Timing, sends: Sends) -> pd.DataFrame:
+def idle_times(order: ScheduleOrder, timing: ReplayTiming, sends: Sends) -> pd.DataFrame:
     """Returns the gaps: `rank`, `start`, `end` [s], `cause` and `of`, the rank waited for, or -1.
 
     Args:
@@ -56,7 +56,7 @@ def idle_times(order: Order, timing: Timing, sends: Sends) -> pd.DataFrame:
 
 
 def _list_gaps(
-    order: Order, timing: Timing, sends: Sends, entries: list[int], whole: float
+    order: ScheduleOrder, timing: ReplayTiming, sends: Sends, entries: list[int], whole: float
 ) -> Iterator[tuple[float, float, Cause, int]]:
     """Yield the gaps of one rank, including gaps of zero length."""
     reached, begun = 0.0, False
@@ -69,8 +69,11 @@ def _list_gaps(
             if not begun:
                 yield reached, at, Cause.FILL, -1 if source is None else int(order.rank[source])
             elif source is not None:
-                cause = Cause.FORWARD if order.kind[source, 0] == FORWARD and _is_forward(order, entry, source) else (
-                    Cause.GRADIENT)  # fmt: skip
+                cause = (
+                    Cause.FORWARD
+                    if order.kind[source, 0] == FORWARD and _is_forward(order, entry, source)
+                    else (Cause.GRADIENT)
+                )
                 of = int(order.rank[source])
                 done = min(max(reached, at - latency), at)
                 yield reached, done, cause, of
@@ -83,13 +86,13 @@ def _list_gaps(
     yield reached, whole, Cause.DRAIN if begun else Cause.FILL, -1
 
 
-def _find_last_source(order: Order, end: Floats, entry: int) -> int | None:
+def _find_last_source(order: ScheduleOrder, end: Floats, entry: int) -> int | None:
     """Returns the entry on another rank that ended last of those waited for."""
     sources = [int(each) for each in order.sources[entry] if each < len(order)]
     return max(sources, key=lambda each: float(end[each]), default=None)
 
 
-def _is_forward(order: Order, entry: int, source: int) -> bool:
+def _is_forward(order: ScheduleOrder, entry: int, source: int) -> bool:
     """Returns whether what an entry needs of a source is its forward: of a pair it may be either."""
     for stage, m, kind in zip(order.stage[entry], order.microbatch[entry], order.kind[entry], strict=True):
         if kind == FORWARD and (stage - 1, m) == (order.stage[source, 0], order.microbatch[source, 0]):

@@ -10,14 +10,14 @@ import numpy as np
 from engine.executions.arrays import Flags, Floats, Ints, Positions
 from engine.space.schedule_points import SchedulePoints, StepModes
 
-__all__ = ["ROWS_PER_CHUNK", "Group", "RowChunk", "Variant", "chunks_of", "fitting", "pairs_by_point"]
+__all__ = ["ROWS_PER_CHUNK", "ExchangeVariant", "RowChunk", "RowGroup", "chunks_of", "fitting", "pairs_by_point"]
 
 ROWS_PER_CHUNK = 8192
 """Rows at a time: intermediate arrays stay in cache (measured: 7 times faster than whole arrays)."""
 
 
 @dataclass(slots=True)
-class Group:
+class RowGroup:
     """Rows with the same networks for tensor parallelism, pipeline and data-parallel exchange.
 
     `point` [places] are the schedule points here, `block` [places] where a schedule point's block figures start (add a
@@ -37,7 +37,7 @@ class Group:
 
 
 @dataclass(slots=True)
-class Variant:
+class ExchangeVariant:
     """One way of exchanging gradients: `rows` it exists for (None: all), their ids [executions], and
     headline figures that depend on the exchange [executions]."""
 
@@ -53,19 +53,19 @@ class RowChunk:
     """Evaluated rows of one group: `point` and `mode` [rows], the headline figures that all variants of a row share
     [rows], and the variants."""
 
-    group: Group
+    group: RowGroup
     point: Ints
     mode: Ints
     cell: Ints
     metrics: dict[str, Floats]
-    variants: list[Variant]
+    variants: list[ExchangeVariant]
 
     def executions(self) -> int:
         """Counts the executions that the rows stand for."""
         return sum(len(variant.ids) for variant in self.variants)
 
 
-def chunks_of(groups: Sequence[Group]) -> Iterator[tuple[Group, slice]]:
+def chunks_of(groups: Sequence[RowGroup]) -> Iterator[tuple[RowGroup, slice]]:
     """Yields the rows of these groups in chunks; schedule points, and so cells, ascend within a group.
 
     Args:

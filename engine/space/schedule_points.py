@@ -21,9 +21,16 @@ from engine.executions.codes import NO_OVERLAP, OFFLOADS
 from engine.space.space import Modes, Space
 
 __all__ = [
-    "CellColumns", "Grains", "SchedulePoints", "StepModes", "cell_columns", "executions_of",
-    "mode_counts", "points_of", "step_modes",
-]  # fmt: skip
+    "CellColumns",
+    "Grains",
+    "SchedulePoints",
+    "StepModes",
+    "cell_columns",
+    "executions_of",
+    "mode_counts",
+    "points_of",
+    "step_modes",
+]
 
 
 @dataclass(slots=True)

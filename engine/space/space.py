@@ -32,8 +32,15 @@ from models import Model
 from models.documents import shown
 
 __all__ = [
-    "MODE_FIELDS", "MOST_CELLS", "Cell", "Modes", "Space", "SpaceError", "checked_size", "divisors",
-]  # fmt: skip
+    "MODE_FIELDS",
+    "MOST_CELLS",
+    "Cell",
+    "Modes",
+    "Space",
+    "SpaceError",
+    "checked_size",
+    "divisors",
+]
 
 
 LARGEST_SPACE = 2**62
@@ -51,10 +58,19 @@ class SpaceError(ValueError):
 
 
 MODE_FIELDS: tuple[str, ...] = (
-    "activation_recompute", "optimizer_sharding", "tensor_par_comm_type", "seq_par_ag_redo", "data_par_overlap",
-    "tensor_par_overlap", "weight_offload", "activations_offload", "optimizer_offload", "fused_activation",
-    "attention_type", "training",
-)  # fmt: skip
+    "activation_recompute",
+    "optimizer_sharding",
+    "tensor_par_comm_type",
+    "seq_par_ag_redo",
+    "data_par_overlap",
+    "tensor_par_overlap",
+    "weight_offload",
+    "activations_offload",
+    "optimizer_offload",
+    "fused_activation",
+    "attention_type",
+    "training",
+)
 """Fields that a mode decides, in enumeration order."""
 
 

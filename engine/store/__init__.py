@@ -1,7 +1,7 @@
 """The result store: one DuckDB file, and Parquet beside it, that remember every exploration."""
 
 from engine.store.catalogue import Record
-from engine.store.conditions import Condition
+from engine.store.conditions import StoreCondition
 from engine.store.errors import (
     NotEvaluatedError,
     StoreAccessError,
@@ -21,7 +21,6 @@ from engine.store.result_store import Store
 from engine.store.writer import Writer
 
 __all__ = [
-    "Condition",
     "Histogram",
     "KeyedTable",
     "NotEvaluatedError",
@@ -29,6 +28,7 @@ __all__ = [
     "Rows",
     "Store",
     "StoreAccessError",
+    "StoreCondition",
     "StoreCorruptError",
     "StoreError",
     "StoreInterruptedError",

@@ -9,9 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "DAMAGED", "LOCKED", "LOG_BEGINS", "LOG_SUFFIX", "NOT_A_DATABASE", "NO_ROOM", "OPENED_OTHERWISE", "OTHER_VERSION",
-    "SPILLED", "STOPPED",
-]  # fmt: skip
+    "DAMAGED",
+    "LOCKED",
+    "LOG_BEGINS",
+    "LOG_SUFFIX",
+    "NOT_A_DATABASE",
+    "NO_ROOM",
+    "OPENED_OTHERWISE",
+    "OTHER_VERSION",
+    "SPILLED",
+    "STOPPED",
+]
 
 # Words of messages, in lower case.
 LOCKED: Final = "could not set lock"
@@ -27,9 +35,15 @@ STOPPED: Final = "database has been invalidated"
 NO_ROOM: Final = ("no space left", "quota exceeded", "file too large")
 """The file cannot grow; the system's own words, for ENOSPC, EDQUOT and EFBIG."""
 DAMAGED: Final = (
-    "corrupt", "could not read enough bytes", "no magic bytes", "too small to be a parquet", "parquet footer",
-    "checksum", "failed to deserialize", "invalid parquet",
-)  # fmt: skip
+    "corrupt",
+    "could not read enough bytes",
+    "no magic bytes",
+    "too small to be a parquet",
+    "parquet footer",
+    "checksum",
+    "failed to deserialize",
+    "invalid parquet",
+)
 """Messages for a database or a Parquet file with invalid content."""
 
 LOG_SUFFIX: Final = ".wal"

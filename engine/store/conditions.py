@@ -25,7 +25,7 @@ Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "not in"]
 Direction = Literal["ascending", "descending"]
 
 
-class Condition(NamedTuple):
+class StoreCondition(NamedTuple):
     """One condition on a stored column; several hold together."""
 
     column: str
@@ -35,7 +35,7 @@ class Condition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowSource:
     """Location of an exploration's rows."""
 
     scan: str
@@ -59,10 +59,10 @@ class Source:
 class Query:
     """The FROM and WHERE part of a query, with its parameters."""
 
-    def __init__(self, source: Source, where: Sequence[Condition] = (), names: Iterable[str] = ()) -> None:
+    def __init__(self, source: RowSource, where: Sequence[StoreCondition] = (), names: Iterable[str] = ()) -> None:
         """`names` are the columns that the query asks for in addition to the columns of its conditions."""
         self.parameters: dict[str, Any] = {} if source.files is None else {"files": source.files}
-        wanted = [Condition(*condition) for condition in where]
+        wanted = [StoreCondition(*condition) for condition in where]
         conditions = [self._condition(number, condition) for number, condition in enumerate(wanted)]
         used = dict.fromkeys([*(condition.column for condition in wanted), *names])
         self.added = [name for name in used if name not in STORED]
@@ -70,7 +70,7 @@ class Query:
         rows = source.clause((name for name in used if name in STORED), self.added)
         self.rows = f"{rows} WHERE {' AND '.join(conditions)}" if conditions else rows
 
-    def _condition(self, number: int, condition: Condition) -> str:
+    def _condition(self, number: int, condition: StoreCondition) -> str:
         """Return the SQL of one condition and add its values to the parameters."""
         column = askable_column(condition.column)
         several = condition.operator in ("in", "not in")
@@ -91,7 +91,7 @@ class Query:
         return f"{quote_identifier(column.name)} {condition.operator.upper()} {right}"
 
 
-def source_of_shards(cost_model: str, files: list[str], there: Collection[str] | None = None) -> Source:
+def source_of_shards(cost_model: str, files: list[str], there: Collection[str] | None = None) -> RowSource:
     """Returns how shards are read, with the types of a table of rows.
 
     Args:
@@ -108,12 +108,12 @@ def source_of_shards(cost_model: str, files: list[str], there: Collection[str] |
         else quote_identifier(column.name)
         for column in columns.stored_of(cost_model)
     }
-    return Source("read_parquet($files)", selected | _build_missing_columns(cost_model), files)
+    return RowSource("read_parquet($files)", selected | _build_missing_columns(cost_model), files)
 
 
 def source_of_table(
     table: str, cost_model: str, *, there: Collection[str] | None = None, beside: bool = True
-) -> Source:
+) -> RowSource:
     """Returns how a table of rows is read.
 
     Args:
@@ -127,7 +127,7 @@ def source_of_table(
         column.name: _neutral_column(column) if _is_missing(column, there) else quote_identifier(column.name)
         for column in columns.stored_of(cost_model)
     }
-    return Source(table, selected | _build_missing_columns(cost_model), beside=beside)
+    return RowSource(table, selected | _build_missing_columns(cost_model), beside=beside)
 
 
 def _build_missing_columns(cost_model: str) -> dict[str, str]:

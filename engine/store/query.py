@@ -25,10 +25,10 @@ from engine.store.catalogue import catalogued
 from engine.store.conditions import (
     ASKABLE,
     STORED,
-    Condition,
     Direction,
     Query,
-    Source,
+    RowSource,
+    StoreCondition,
     askable_column,
     askable_names,
     numeric_column,
@@ -84,7 +84,7 @@ class Rows:
     def __init__(
         self,
         database: Database,
-        source: Source,
+        source: RowSource,
         active: set[duckdb.DuckDBPyConnection],
         cost_model: str,
         added: Added,
@@ -120,7 +120,7 @@ class Rows:
                 raise StoreError(f"The column {name} is stored: there is nothing to add.")
         return self._added.writing(self._key, list(dict.fromkeys(names)), self.count())
 
-    def count(self, where: Sequence[Condition] = ()) -> int:
+    def count(self, where: Sequence[StoreCondition] = ()) -> int:
         """Returns the number of rows that meet all conditions."""
         query = Query(self._source, where)
         return int(self._table(f"SELECT count(*) AS n FROM {query.rows}", query)["n"][0].as_py())
@@ -130,7 +130,7 @@ class Rows:
         k: int,
         by: str = "sample_rate",
         *,
-        where: Sequence[Condition] = (),
+        where: Sequence[StoreCondition] = (),
         names: Sequence[str] | None = None,
     ) -> pa.Table:
         """Returns the best `k` rows by a column, best first; of equal ones that of the lowest id comes first.
@@ -147,7 +147,7 @@ class Rows:
         limit: int,
         *,
         order_by: Sequence[tuple[str, Direction]] = (),
-        where: Sequence[Condition] = (),
+        where: Sequence[StoreCondition] = (),
         names: Sequence[str] | None = None,
     ) -> pa.Table:
         """Returns up to `limit` rows after the first `offset`, sorted.
@@ -178,7 +178,7 @@ class Rows:
             raise StoreError(f"Execution {missing} is not a stored row: ids of feasible executions are accepted.")
         return found.take(positions).select(chosen)
 
-    def table(self, names: Sequence[str] | None = None, *, where: Sequence[Condition] = ()) -> pa.Table:
+    def table(self, names: Sequence[str] | None = None, *, where: Sequence[StoreCondition] = ()) -> pa.Table:
         """Returns the whole columns of the rows that meet all conditions, in the order in which they were appended.
 
         That order is the same every time but not that of the ids: an exploration appends rows as it evaluates them.
@@ -187,7 +187,7 @@ class Rows:
         query = Query(self._source, where, chosen)
         return self._table(f"SELECT {select_list(chosen)} FROM {query.rows}", query)
 
-    def best_by(self, groups: Sequence[str], metric: str, *, where: Sequence[Condition] = ()) -> pa.Table:
+    def best_by(self, groups: Sequence[str], metric: str, *, where: Sequence[StoreCondition] = ()) -> pa.Table:
         """Returns, per combination of the group columns, its number of `rows`, best `value` and lowest `id` with it."""
         column, fields = askable_column(metric), askable_names(groups, self._cost_model)
         query = Query(self._source, where, [metric, *fields])
@@ -203,7 +203,7 @@ class Rows:
         )
         return self._table(text, query)
 
-    def value_range(self, name: str, *, where: Sequence[Condition] = ()) -> tuple[float, float] | None:
+    def value_range(self, name: str, *, where: Sequence[StoreCondition] = ()) -> tuple[float, float] | None:
         """Return the lowest and highest finite value of a numeric column; None without finite values."""
         value = numeric_column(name)
         query = Query(self._source, where, [name])
@@ -219,7 +219,7 @@ class Rows:
         bins: tuple[int, int] = (256, 256),
         x_range: tuple[float, float] | None = None,
         y_range: tuple[float, float] | None = None,
-        where: Sequence[Condition] = (),
+        where: Sequence[StoreCondition] = (),
     ) -> Histogram:
         """Counts rows in a grid over two numeric columns, by default over the range of their finite values.
 
@@ -260,7 +260,7 @@ class Rows:
         path: str | os.PathLike[str],
         *,
         names: Sequence[str] | None = None,
-        where: Sequence[Condition] = (),
+        where: Sequence[StoreCondition] = (),
         order_by: Sequence[tuple[str, Direction]] = (),
     ) -> int:
         """Writes rows to a `.csv` or `.parquet` file, replacing it; returns their number.

@@ -82,9 +82,10 @@ def error_table(table: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
     ]
     vtrain = source.str.startswith("vTrain").to_numpy(bool)
     for kind, names in (
-        ("source", source), ("hardware", hardware.where(~vtrain, "A100-80GB-SXM (vTrain)")),
+        ("source", source),
+        ("hardware", hardware.where(~vtrain, "A100-80GB-SXM (vTrain)")),
         ("source and hardware", source + ", " + hardware),
-    ):  # fmt: skip
+    ):
         parts += [(kind, str(name), (names == name).to_numpy(bool) & chosen) for name in sorted(set(names[chosen]))]
     rows = []
     for kind, name, mask in parts:

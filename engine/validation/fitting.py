@@ -16,7 +16,7 @@ import numpy as np
 from engine.cost_models.calibrated import FITTED, Case, Parameters, largest, step_times
 from engine.executions.arrays import Floats
 
-__all__ = ["Fit", "fit_parameters"]
+__all__ = ["ParameterFit", "fit_parameters"]
 
 HUBER = 0.05
 """Residual [log] from which a row counts linearly, near the spread between repeated measurements (4 %)."""
@@ -28,7 +28,7 @@ TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class ParameterFit:
     """Parameters found, the loss before and after, and the steps taken.
 
     `deviations`: standard deviation [log] of every fitted parameter around its value, by the curvature of the loss
@@ -51,7 +51,7 @@ def fit_parameters(
     names: Sequence[str] = FITTED,
     spread: Mapping[str, float] | None = None,
     predict: Callable[[Case, Parameters], Floats] | None = None,
-) -> Fit:
+) -> ParameterFit:
     """Returns the parameters `names` that bring predictions closest to `measured` step times.
 
     Args:
@@ -112,4 +112,4 @@ def fit_parameters(
     jacobian = np.asarray(found.jac, np.float64)
     spreads = HUBER * np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
     deviations = dict(zip(names, spreads.tolist(), strict=True))
-    return Fit(at(found.x), before, float(found.cost), int(found.njev or 1) - 1, deviations)
+    return ParameterFit(at(found.x), before, float(found.cost), int(found.njev or 1) - 1, deviations)

@@ -32,7 +32,7 @@ __all__ = [
     "stored_left_out_errors",
     "stored_memory_errors",
     "stored_predictions",
-]  # fmt: skip
+]
 
 TOLERANCE = 1e-4
 """Relative change of a prediction that must be accepted: 0.01 %."""

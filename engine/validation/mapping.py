@@ -188,14 +188,18 @@ def _map_hardware(
     given = np.array([bool(name) for name in names], bool)
     found.refuse(~given, "missing_field", "Not given: hardware.")
     found.refuse(
-        np.array([systems[name] is None for name in names], bool), "unknown_hardware",
+        np.array([systems[name] is None for name in names], bool),
+        "unknown_hardware",
         [f"{name[:60]!r} is not an accelerator of the library." for name in names],
-    )  # fmt: skip
+    )
     found.refuse(
-        np.array([(system := systems[name]) is not None and name not in known and not calibrated(system)
-                  for name in names], bool),
-        "hardware_not_calibrated", [f"No kernel rates were measured for {name[:60]}." for name in names],
-    )  # fmt: skip
+        np.array(
+            [(system := systems[name]) is not None and name not in known and not calibrated(system) for name in names],
+            bool,
+        ),
+        "hardware_not_calibrated",
+        [f"No kernel rates were measured for {name[:60]}." for name in names],
+    )
     return values, generation
 
 
@@ -298,16 +302,18 @@ def _map_layout(
     found.assume(np.array([text == "" for text in recompute], bool), "recompute none")
     policies = [recompute_of(text or "none", layers) for text, layers in zip(recompute, columns["layers"], strict=True)]
     found.refuse(
-        np.array([policy is None for policy in policies], bool), "unknown_recompute",
+        np.array([policy is None for policy in policies], bool),
+        "unknown_recompute",
         [f"Recomputation {text[:60]!r} is not covered." for text in recompute],
-    )  # fmt: skip
+    )
     dtype = [str(text) for text in table["dtype"]]
     bits = np.array([bits_of(text) or np.nan for text in dtype], np.float64)
     found.refuse(np.array([text == "" for text in dtype], bool), "missing_field", "Not given: dtype.")
     found.refuse(
-        np.isnan(bits), "unknown_precision",
+        np.isnan(bits),
+        "unknown_precision",
         [f"Precision {text[:40]!r} is not covered; it must be bf16, fp16, fp8, mxfp8, fp4 or nvfp4." for text in dtype],
-    )  # fmt: skip
+    )
     vpp = fill(columns["vpp"], 1.0, "vpp 1")
     chunks = np.where(p > 1, vpp, 1.0)
     schedule = _map_schedule(table, p, chunks, found)
@@ -339,17 +345,21 @@ def _map_schedule(
     """The pipeline's schedule of every row by its column, a position in `SCHEDULES`; 1F1B or interleaved where none."""
     words = [str(text).strip().lower() for text in table["schedule"]]
     found.refuse(
-        np.array([word != "" and word not in SCHEDULES for word in words], bool), "schedule_not_modelled",
+        np.array([word != "" and word not in SCHEDULES for word in words], bool),
+        "schedule_not_modelled",
         [f"Schedule {word[:40]!r} is not covered; it must be one of {', '.join(SCHEDULES)}." for word in words],
-    )  # fmt: skip
+    )
     named = np.array([SCHEDULES.index(word) if word in SCHEDULES else -1 for word in words], np.int64)
     return np.where((named < 0) | (stages <= 1), plain_schedule(chunks), interleaved_where(named, chunks)).astype(float)
 
 
 def _stage_layout(
-    table: pd.DataFrame, columns: Mapping[str, npt.NDArray[np.float64]], stages: npt.NDArray[np.float64],
-    chunks: npt.NDArray[np.float64], found: Findings,
-) -> npt.NDArray[np.float64]:  # fmt: skip
+    table: pd.DataFrame,
+    columns: Mapping[str, npt.NDArray[np.float64]],
+    stages: npt.NDArray[np.float64],
+    chunks: npt.NDArray[np.float64],
+    found: Findings,
+) -> npt.NDArray[np.float64]:
     """Return the stage layout of every row, a position among the words of the field; even if not given."""
     positions, layers = np.full(len(table), float(EVEN)), columns["layers"]
     predictions = np.nan_to_num(columns["mtp_layers"], nan=0.0)

@@ -16,8 +16,13 @@ from hardware import GIB
 __all__ = ["OUT_COLUMNS", "breakdown", "measured_seconds", "predict_runs", "validate"]
 
 OUT_COLUMNS = (
-    "id", "status", "reason", "predicted_step_time_s", "predicted_tokens_per_s_per_gpu", "predicted_mem_gib",
-)  # fmt: skip
+    "id",
+    "status",
+    "reason",
+    "predicted_step_time_s",
+    "predicted_tokens_per_s_per_gpu",
+    "predicted_mem_gib",
+)
 """The columns every table of predictions begins with."""
 DRIVER_MEMORY = r"nvidia-smi|GB max on nodes"
 """Pattern of rows whose memory was read from the driver, which counts more than tensors."""

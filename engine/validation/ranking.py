@@ -11,9 +11,20 @@ import pandas as pd
 __all__ = ["Ranking", "kendall_tau", "layout_groups", "ranking"]
 
 WORKLOAD = (
-    "source", "framework", "hardware", "model", "hidden", "layers", "heads", "ffn", "moe_experts", "seq_len", "dtype",
-    "num_gpus", "gbs",
-)  # fmt: skip
+    "source",
+    "framework",
+    "hardware",
+    "model",
+    "hidden",
+    "layers",
+    "heads",
+    "ffn",
+    "moe_experts",
+    "seq_len",
+    "dtype",
+    "num_gpus",
+    "gbs",
+)
 """Rows that agree on these run the same workload on the same machine; they differ in layout only."""
 LEAST_TIMES = 3
 

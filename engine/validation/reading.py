@@ -27,23 +27,74 @@ MOST_BYTES = 50_000_000
 MOST_RUNS = 100_000
 
 COUNTS = (
-    "hidden", "ffn", "layers", "heads", "kv_heads", "head_dim", "vocab", "seq_len", "moe_experts", "moe_topk",
-    "moe_ffn", "moe_shared", "moe_dense_layers", "moe_groups", "moe_groups_per_token",
-    "mtp_layers", "gpus_per_node", "num_gpus", "tp", "pp", "dp", "cp", "ep", "vpp",
-    "mbs", "gbs", "zero_stage", "core",
-)  # fmt: skip
+    "hidden",
+    "ffn",
+    "layers",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "vocab",
+    "seq_len",
+    "moe_experts",
+    "moe_topk",
+    "moe_ffn",
+    "moe_shared",
+    "moe_dense_layers",
+    "moe_groups",
+    "moe_groups_per_token",
+    "mtp_layers",
+    "gpus_per_node",
+    "num_gpus",
+    "tp",
+    "pp",
+    "dp",
+    "cp",
+    "ep",
+    "vpp",
+    "mbs",
+    "gbs",
+    "zero_stage",
+    "core",
+)
 """Whole numbers."""
 MEASURES = ("step_time_s", "tokens_per_s_per_gpu", "mem_gib")
 """Positive measured numbers."""
 NUMBERS = COUNTS + MEASURES
 TRUTHS = ("gated_mlp", "tied_embeddings", "seq_parallel", "fsdp")
 TEXTS = (
-    "id", "source", "date", "framework", "family", "model", "attn", "hardware", "scaleup", "scaleout", "recompute",
-    "dtype", "schedule", "layout", "mem_kind", "status", "notes", "group", "split", "completeness",
-)  # fmt: skip
-MAY_BE_ZERO = frozenset({
-    "moe_experts", "moe_topk", "moe_ffn", "moe_shared", "moe_dense_layers", "mtp_layers", "zero_stage", "core",
-})  # fmt: skip
+    "id",
+    "source",
+    "date",
+    "framework",
+    "family",
+    "model",
+    "attn",
+    "hardware",
+    "scaleup",
+    "scaleout",
+    "recompute",
+    "dtype",
+    "schedule",
+    "layout",
+    "mem_kind",
+    "status",
+    "notes",
+    "group",
+    "split",
+    "completeness",
+)
+MAY_BE_ZERO = frozenset(
+    {
+        "moe_experts",
+        "moe_topk",
+        "moe_ffn",
+        "moe_shared",
+        "moe_dense_layers",
+        "mtp_layers",
+        "zero_stage",
+        "core",
+    }
+)
 NONE_IS_ZERO = frozenset({"cp", "ep", "vpp"})
 """Degrees for which tables write 0 instead of 1."""
 LARGEST = 1e9
@@ -54,19 +105,39 @@ BLANK = frozenset(
 """Words in any letter case that mean that a cell is empty; for numbers and truths also "none"."""
 
 VTRAIN = {
-    "# GPUs": "num_gpus", "global batch": "gbs", "micro batch": "mbs", "hidden size": "hidden",
-    "attention heads": "heads", "# layers": "layers", "sequence length": "seq_len", "tensor parallelism": "tp",
-    "data parallelism": "dp", "pipeline parallelism": "pp",
-}  # fmt: skip
+    "# GPUs": "num_gpus",
+    "global batch": "gbs",
+    "micro batch": "mbs",
+    "hidden size": "hidden",
+    "attention heads": "heads",
+    "# layers": "layers",
+    "sequence length": "seq_len",
+    "tensor parallelism": "tp",
+    "data parallelism": "dp",
+    "pipeline parallelism": "pp",
+}
 VTRAIN_TIME = "iteration time (ms)"
 ONCE = (*NUMBERS, *TRUTHS, *TEXTS, *VTRAIN, VTRAIN_TIME)
 """Columns with a meaning, in any letter case."""
 VTRAIN_FACTS: dict[str, object] = {
-    "framework": "vTrain (Megatron-LM)", "family": "dense_megatron", "hardware": "A100-80GB-SXM", "vocab": 51200,
-    "gated_mlp": False, "tied_embeddings": True, "cp": 1, "vpp": 1, "recompute": "full", "seq_parallel": False,
-    "zero_stage": 0, "fsdp": False, "dtype": "fp16", "status": "ok", "split": "calibration", "core": 1,
+    "framework": "vTrain (Megatron-LM)",
+    "family": "dense_megatron",
+    "hardware": "A100-80GB-SXM",
+    "vocab": 51200,
+    "gated_mlp": False,
+    "tied_embeddings": True,
+    "cp": 1,
+    "vpp": 1,
+    "recompute": "full",
+    "seq_parallel": False,
+    "zero_stage": 0,
+    "fsdp": False,
+    "dtype": "fp16",
+    "status": "ok",
+    "split": "calibration",
+    "core": 1,
     "completeness": "full",
-}  # fmt: skip
+}
 """Settings that vTrain's paper states for all its runs: full recomputation, 1F1B, no interleaving, no overlap, 16 bits,
 A100.
 """

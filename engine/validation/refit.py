@@ -13,7 +13,7 @@ import pandas as pd
 
 import hardware
 from engine.cost_models.calibrated import FITTED, Parameters, library_calibration, parameters, step_times
-from engine.validation.fitting import Fit, fit_parameters
+from engine.validation.fitting import ParameterFit, fit_parameters
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.predict import measured_seconds
 from engine.validation.reading import Runs, library_runs
@@ -26,12 +26,18 @@ from engine.validation.selection import (
     sets_of,
     sources_of,
     two_folds,
-)  # fmt: skip
+)
 
 __all__ = [
-    "SEEDS", "TwoFold", "fit_all", "leave_one_source_out", "ratios_without_pairs", "start_parameters", "two_fold",
+    "SEEDS",
+    "TwoFold",
+    "fit_all",
+    "leave_one_source_out",
+    "ratios_without_pairs",
+    "start_parameters",
+    "two_fold",
     "updated_calibration",
-]  # fmt: skip
+]
 
 SEEDS = (0, 1, 2, 3, 4)
 """Seeds of the random halves that two-fold errors are averaged over."""
@@ -88,14 +94,14 @@ def _fit_rows(
     weights: npt.NDArray[np.float64],
     rows: npt.NDArray[np.bool_],
     names: Sequence[str],
-) -> Fit:
+) -> ParameterFit:
     index = np.flatnonzero(rows & (weights > 0))
     return fit_parameters(
         mapped.case.take(index), measured[index], start_parameters(), weights=weights[index], names=names
     )
 
 
-def fit_all(runs: Runs | None = None, names: Sequence[str] = FITTED) -> Fit:
+def fit_all(runs: Runs | None = None, names: Sequence[str] = FITTED) -> ParameterFit:
     """Returns the fit to all rows that `selection.fit_weights` lets count; what the shipped calibration holds.
 
     Args:
@@ -207,7 +213,7 @@ def _test_folds(
     return TwoFold(pd.DataFrame(rows), kept, pd.DataFrame(values))
 
 
-def updated_calibration(fit: Fit, tested: TwoFold, day: datetime.date | None = None) -> hardware.Calibration:
+def updated_calibration(fit: ParameterFit, tested: TwoFold, day: datetime.date | None = None) -> hardware.Calibration:
     """Returns the shipped calibration with the values of a fit, their range over the halves, and the two-fold
     errors.
 

@@ -18,9 +18,17 @@ import pandas as pd
 from engine.cost_models.calibrated import system_named
 
 __all__ = [
-    "accelerator_sets", "defective", "fit_weights", "fold_groups", "headline", "one_machine", "reported", "sets_of",
-    "sources_of", "two_folds",
-]  # fmt: skip
+    "accelerator_sets",
+    "defective",
+    "fit_weights",
+    "fold_groups",
+    "headline",
+    "one_machine",
+    "reported",
+    "sets_of",
+    "sources_of",
+    "two_folds",
+]
 
 Rows = npt.NDArray[np.bool_]
 

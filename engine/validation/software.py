@@ -19,7 +19,7 @@ import pandas as pd
 from engine.cost_models.calibrated import ATTENTION_KERNELS, DISPATCHERS, LAUNCHES, SOFTWARE_DEFAULTS
 from engine.validation.texts import Texts, compile_finder
 
-__all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "Rule", "infer_software", "release_year"]
+__all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "SoftwareRule", "infer_software", "release_year"]
 
 GRADIENTS_16_BIT: dict[str, float | str] = {"gradient_bytes": 2.0, "shard_gradient_bytes": 2.0}
 DEFAULTS: dict[str, float | str] = {**SOFTWARE_DEFAULTS, **GRADIENTS_16_BIT}
@@ -38,7 +38,7 @@ GENERATION_YEAR = {"hopper": 2022.8}
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SoftwareRule:
     """Facts of a family of frameworks: `pattern` is searched in "framework | source"; `why` names the evidence."""
 
     name: str
@@ -50,52 +50,67 @@ class Rule:
 EAGER: dict[str, float | str] = {"overlap_data": 1.0, "unfused_elementwise": 1.0, "launch": "eager"}
 NVIDIA: dict[str, float | str] = {"overlap_data": 1.0, "overlap_tensor": 1.0, "overlap_pipeline": 1.0}
 PYTORCH: dict[str, float | str] = {"attention_kernel": "flash2", "pytorch_native": 1.0, "shard_gradient_bytes": 4.0}
-RULES: tuple[Rule, ...] = (
-    Rule("vTrain", r"vTrain", "Megatron-LM of 2022; the paper states no overlap", {"attention_kernel": "unfused"}),
-    Rule(
-        "Megatron with DeepSpeed ZeRO-3", r"Megatron-LM ?\+ ?DeepSpeed",
+RULES: tuple[SoftwareRule, ...] = (
+    SoftwareRule(
+        "vTrain", r"vTrain", "Megatron-LM of 2022; the paper states no overlap", {"attention_kernel": "unfused"}
+    ),
+    SoftwareRule(
+        "Megatron with DeepSpeed ZeRO-3",
+        r"Megatron-LM ?\+ ?DeepSpeed",
         "ZeRO-3 of 2021 gathers tensor by tensor without prefetch: twelve tensors per block; a third of the network "
         "rate chosen on six rows",
         {"gather_calls": 12.0, "gather_efficiency": 1.0 / 3.0},
     ),
-    Rule(
-        "DeepSpeed pipeline", r"Megatron-DeepSpeed|DeepSpeed ?\+ ?Megatron|MT-NLG|BigScience",
+    SoftwareRule(
+        "DeepSpeed pipeline",
+        r"Megatron-DeepSpeed|DeepSpeed ?\+ ?Megatron|MT-NLG|BigScience",
         "the pipeline engine sends and receives whole tensors in separate, blocking steps; gradients are 32-bit",
         {"gradient_bytes": 4.0, "split_messages": 0.0, "messages": 4.0},
     ),
-    Rule("Megatron-Bridge", r"Megatron-Bridge", "performance recipes", {**NVIDIA, "gradient_bytes": 4.0}),
-    Rule("NeMo AutoModel", r"AutoModel", "PyTorch FSDP2 with Hugging Face models", {**EAGER, **PYTORCH}),
-    Rule(
+    SoftwareRule("Megatron-Bridge", r"Megatron-Bridge", "performance recipes", {**NVIDIA, "gradient_bytes": 4.0}),
+    SoftwareRule("NeMo AutoModel", r"AutoModel", "PyTorch FSDP2 with Hugging Face models", {**EAGER, **PYTORCH}),
+    SoftwareRule(
         "NeMo", r"\bNeMo\b|dgxc|PaXML", "distributed optimizer and overlap on in the performance recipes", NVIDIA
     ),
-    Rule(
-        "Composer", r"llm-foundry|Composer",
+    SoftwareRule(
+        "Composer",
+        r"llm-foundry|Composer",
         "FlashAttention of the 1.x generation: fitted alone, these rows want its rates",
         {**EAGER, "attention_kernel": "flash1"},
     ),
-    Rule(
-        "torchtitan", r"torchtitan", "FlashAttention 2 through PyTorch, 32-bit gradient reduction, compiled on request",
+    SoftwareRule(
+        "torchtitan",
+        r"torchtitan",
+        "FlashAttention 2 through PyTorch, 32-bit gradient reduction, compiled on request",
         {**EAGER, **PYTORCH},
     ),
-    Rule(
-        "Hugging Face", r"\bHF\b|Hugging ?Face|transformers|Accelerate", "plain Llama modules",
+    SoftwareRule(
+        "Hugging Face",
+        r"\bHF\b|Hugging ?Face|transformers|Accelerate",
+        "plain Llama modules",
         {**EAGER, "attention_kernel": "flash2", "unfused_elementwise": 2.0},
     ),
-    Rule(
-        "HAI-LLM", r"HAI-LLM",
+    SoftwareRule(
+        "HAI-LLM",
+        r"HAI-LLM",
         "DeepSeek-V3 (arXiv:2412.19437, sections 3.2 and 3.3): tokens are forwarded from InfiniBand to NVLink, leave "
         "in 8 bits with a 32-bit scale per 128 elements; moments in 16 bits; 8 bits kept for backward; messages "
         "between stages are hidden",
         {
-            "token_dispatcher": "deepep", "dispatch_bytes": 1.0 + 4.0 / 128.0, "kept_bytes": 1.0, "moment_bytes": 2.0,
+            "token_dispatcher": "deepep",
+            "dispatch_bytes": 1.0 + 4.0 / 128.0,
+            "kept_bytes": 1.0,
+            "moment_bytes": 2.0,
             "overlap_pipeline": 1.0,
         },
     ),
-    Rule("Megatron", r"Megatron|MegaScale|Primus", "defaults; no overlap unless notes name its options"),
-    Rule("PyTorch", r"FSDP|PyTorch", "plain modules, FlashAttention 2 through PyTorch", {**EAGER, **PYTORCH}),
-    Rule("DeepSpeed", r"DeepSpeed", "plain modules with FlashAttention 2", {**EAGER, "attention_kernel": "flash2"}),
-    Rule("JAX", r"\bJAX\b|MaxText", "compiled by XLA, with overlap", {"overlap_data": 1.0, "launch": "graphs"}),
-)  # fmt: skip
+    SoftwareRule("Megatron", r"Megatron|MegaScale|Primus", "defaults; no overlap unless notes name its options"),
+    SoftwareRule("PyTorch", r"FSDP|PyTorch", "plain modules, FlashAttention 2 through PyTorch", {**EAGER, **PYTORCH}),
+    SoftwareRule(
+        "DeepSpeed", r"DeepSpeed", "plain modules with FlashAttention 2", {**EAGER, "attention_kernel": "flash2"}
+    ),
+    SoftwareRule("JAX", r"\bJAX\b|MaxText", "compiled by XLA, with overlap", {"overlap_data": 1.0, "launch": "graphs"}),
+)
 FUSED_ATTENTION_YEAR = 2023.0
 """From when training stacks had FlashAttention: Megatron-LM and PyTorch took it up in the first months of 2023."""
 GROUPED_EXPERTS_YEAR = 2026.25

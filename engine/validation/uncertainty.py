@@ -35,10 +35,24 @@ if TYPE_CHECKING:
     from engine.scenarios.scenario import Scenario
 
 __all__ = [
-    "LEAST_ROWS", "LEAST_SOURCES", "OFFLOADS", "SHARE", "SHARES", "UNSEEN", "Interval", "coverage_of",
-    "coverage_table", "interval", "interval_of", "interval_of_kind", "is_modelled", "kinds_of", "memory_interval_of",
-    "memory_residuals", "residuals",
-]  # fmt: skip
+    "LEAST_ROWS",
+    "LEAST_SOURCES",
+    "OFFLOADS",
+    "SHARE",
+    "SHARES",
+    "UNSEEN",
+    "Interval",
+    "coverage_of",
+    "coverage_table",
+    "interval",
+    "interval_of",
+    "interval_of_kind",
+    "is_modelled",
+    "kinds_of",
+    "memory_interval_of",
+    "memory_residuals",
+    "residuals",
+]
 
 SHARE = 0.8
 """Share of comparable runs inside the intervals that are shown."""
@@ -138,9 +152,13 @@ def _interval_of_times(
 
 
 def _interval_in(
-    table: pd.DataFrame, generation: str, experts: bool, share: float, without: str,
+    table: pd.DataFrame,
+    generation: str,
+    experts: bool,
+    share: float,
+    without: str,
     conditions: Sequence[tuple[str, ...]],
-) -> Interval | None:  # fmt: skip
+) -> Interval | None:
     """`interval` from a table of errors."""
     wanted = {"generation": generation, "experts": experts}
     if generation not in set(table["generation"]):

@@ -21,10 +21,18 @@ PRECISIONS = {
 }
 """Words for the precision of the linear layers by bits; the narrowest that is named counts ("bf16 + fp8" is 8 bits)."""
 SAME_POLICY = {
-    "false": "none", "no": "none", "off": "none", "0": "none",
-    "true": "full", "yes": "full", "uniform": "full", "block": "full",
-    "attn_only": "selective", "attention": "selective", "core_attn": "selective",
-}  # fmt: skip
+    "false": "none",
+    "no": "none",
+    "off": "none",
+    "0": "none",
+    "true": "full",
+    "yes": "full",
+    "uniform": "full",
+    "block": "full",
+    "attn_only": "selective",
+    "attention": "selective",
+    "core_attn": "selective",
+}
 """Other words for recomputation policies, as the options of frameworks have them."""
 POLICY_PATTERNS = (
     (r"selective_layer", "half"),

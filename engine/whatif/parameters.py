@@ -74,14 +74,35 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
     unread = cost_model_of(scenario).unread
     found = [
         *_compute_parameters(scenario),
-        Parameter("vector", "Vector peak", "TFLOP/s", system.vector[datatype].tflops, "system",
-                  f"Peak of everything that is not a matrix product in {datatype}, per GPU.",
-                  f"vector.{datatype}.tflops"),
-        Parameter("hbm_bandwidth", "HBM bandwidth", "GB/s", system.mem1.bandwidth_gb_per_s, "system",
-                  "Rate at which a GPU reads and writes its own memory.", "mem1.bandwidth_gb_per_s"),
-        Parameter("hbm_capacity", "HBM capacity", "GiB", system.mem1.capacity_gib, "system",
-                  "Memory of a GPU.", "mem1.capacity_gib", mask=True),
-    ]  # fmt: skip
+        Parameter(
+            "vector",
+            "Vector peak",
+            "TFLOP/s",
+            system.vector[datatype].tflops,
+            "system",
+            f"Peak of everything that is not a matrix product in {datatype}, per GPU.",
+            f"vector.{datatype}.tflops",
+        ),
+        Parameter(
+            "hbm_bandwidth",
+            "HBM bandwidth",
+            "GB/s",
+            system.mem1.bandwidth_gb_per_s,
+            "system",
+            "Rate at which a GPU reads and writes its own memory.",
+            "mem1.bandwidth_gb_per_s",
+        ),
+        Parameter(
+            "hbm_capacity",
+            "HBM capacity",
+            "GiB",
+            system.mem1.capacity_gib,
+            "system",
+            "Memory of a GPU.",
+            "mem1.capacity_gib",
+            mask=True,
+        ),
+    ]
     if "vector" in unread:
         found = [which for which in found if which.name != "vector"]
     last, names, words = len(system.networks) - 1, hardware.network_names(system), hardware.network_words(system)
@@ -113,39 +134,105 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
             found.pop()
         if tier < last:
             found.append(
-                Parameter(f"net{tier}_size", f"{named} size", "GPUs", float(network.size), "system",
-                          f"How many GPUs {reach.split(',')[0]} links.", f"networks.{tier}.size", discrete=True,
-                          layout=True)
-            )  # fmt: skip
+                Parameter(
+                    f"net{tier}_size",
+                    f"{named} size",
+                    "GPUs",
+                    float(network.size),
+                    "system",
+                    f"How many GPUs {reach.split(',')[0]} links.",
+                    f"networks.{tier}.size",
+                    discrete=True,
+                    layout=True,
+                )
+            )
     if system.mem2.capacity_gib > 0:
         found += [
-            Parameter("host_bandwidth", "Host bandwidth", "GB/s", system.mem2.bandwidth_gb_per_s, "system",
-                      "Rate per direction of the link to the memory that may be offloaded to.",
-                      "mem2.bandwidth_gb_per_s"),
-            Parameter("host_capacity", "Host memory", "GiB", system.mem2.capacity_gib, "system",
-                      "Memory per GPU that may be offloaded to; 0 means that there is none.", "mem2.capacity_gib",
-                      mask=True, can_be_off=True),
-        ]  # fmt: skip
+            Parameter(
+                "host_bandwidth",
+                "Host bandwidth",
+                "GB/s",
+                system.mem2.bandwidth_gb_per_s,
+                "system",
+                "Rate per direction of the link to the memory that may be offloaded to.",
+                "mem2.bandwidth_gb_per_s",
+            ),
+            Parameter(
+                "host_capacity",
+                "Host memory",
+                "GiB",
+                system.mem2.capacity_gib,
+                "system",
+                "Memory per GPU that may be offloaded to; 0 means that there is none.",
+                "mem2.capacity_gib",
+                mask=True,
+                can_be_off=True,
+            ),
+        ]
     model = scenario.model
     shape = model.block if cost_model_of(scenario).reference or model.architecture is None else None
     found += [
-        Parameter("sequence", "Sequence length", "tokens", float(model.seq_size), "model",
-                  "Tokens of one sample.", "seq_size", discrete=True, layout=True),
-    ]  # fmt: skip
+        Parameter(
+            "sequence",
+            "Sequence length",
+            "tokens",
+            float(model.seq_size),
+            "model",
+            "Tokens of one sample.",
+            "seq_size",
+            discrete=True,
+            layout=True,
+        ),
+    ]
     if shape is not None:  # widths of a published architecture do not change one at a time
         found += [
-            Parameter("hidden", "Hidden size", "elements", float(shape.hidden), "model",
-                      "Width of the model; its feedforward and head widths follow in proportion.", "hidden",
-                      discrete=True, layout=True),
-            Parameter("blocks", "Blocks", "blocks", float(shape.num_blocks), "model",
-                      "Transformer blocks of the model.", "num_blocks", discrete=True, layout=True),
-        ]  # fmt: skip
+            Parameter(
+                "hidden",
+                "Hidden size",
+                "elements",
+                float(shape.hidden),
+                "model",
+                "Width of the model; its feedforward and head widths follow in proportion.",
+                "hidden",
+                discrete=True,
+                layout=True,
+            ),
+            Parameter(
+                "blocks",
+                "Blocks",
+                "blocks",
+                float(shape.num_blocks),
+                "model",
+                "Transformer blocks of the model.",
+                "num_blocks",
+                discrete=True,
+                layout=True,
+            ),
+        ]
     found += [
-        Parameter("procs", "GPUs", "GPUs", float(scenario.num_procs), "run",
-                  "Processors that the model runs on.", "num_procs", discrete=True, layout=True),
-        Parameter("batch", "Batch", "sequences", float(scenario.max_batch_size), "run",
-                  "Samples of a step, at most.", "max_batch_size", discrete=True, layout=True),
-    ]  # fmt: skip
+        Parameter(
+            "procs",
+            "GPUs",
+            "GPUs",
+            float(scenario.num_procs),
+            "run",
+            "Processors that the model runs on.",
+            "num_procs",
+            discrete=True,
+            layout=True,
+        ),
+        Parameter(
+            "batch",
+            "Batch",
+            "sequences",
+            float(scenario.max_batch_size),
+            "run",
+            "Samples of a step, at most.",
+            "max_batch_size",
+            discrete=True,
+            layout=True,
+        ),
+    ]
     return tuple(found)
 
 
@@ -162,17 +249,33 @@ def _compute_parameters(scenario: Scenario) -> list[Parameter]:
     if scenario.datatype in cost_model_of(scenario).one_unit and bound:
         alone += " Power bounds the clock, so a higher peak alone is not sustained and changes little or nothing."
     return [
-        Parameter("compute", "Compute and power", "TFLOP/s", peak, "system",
-                  f"More or fewer matrix units of the same kind: {text[0].lower()}{text[1:]} Peaks in other datatypes "
-                  "and the design power change in proportion, so that the energy of an operation stays what it is.",
-                  path),
+        Parameter(
+            "compute",
+            "Compute and power",
+            "TFLOP/s",
+            peak,
+            "system",
+            f"More or fewer matrix units of the same kind: {text[0].lower()}{text[1:]} Peaks in other datatypes "
+            "and the design power change in proportion, so that the energy of an operation stays what it is.",
+            path,
+        ),
         Parameter("matrix", "Matrix peak alone", "TFLOP/s", peak, "system", alone, path, part_of="compute"),
-        Parameter("power", "Design power alone", "W", float(power), "system",
-                  "Power that a GPU is built to draw, with the matrix peak as it is. "
-                  + ("It bounds the clock, and so the rate of matrix products and attention." if bound else
-                     "Nothing was measured on this generation, so its rates do not depend on it."),
-                  POWER, part_of="compute"),
-    ]  # fmt: skip
+        Parameter(
+            "power",
+            "Design power alone",
+            "W",
+            float(power),
+            "system",
+            "Power that a GPU is built to draw, with the matrix peak as it is. "
+            + (
+                "It bounds the clock, and so the rate of matrix products and attention."
+                if bound
+                else "Nothing was measured on this generation, so its rates do not depend on it."
+            ),
+            POWER,
+            part_of="compute",
+        ),
+    ]
 
 
 def _rounded_value(value: float) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from engine.cost_models.contract import BoundSearch, Candidates, Prepared
+from engine.cost_models.contract import BoundSearch, Candidates, PreparedCells
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Ints
 from engine.exploration.proven_optimum import POINTS_OF_A_SEARCH, Search
@@ -24,7 +24,16 @@ from engine.space.space import Space
 from engine.whatif.kept import Kept
 from hardware import System
 
-__all__ = ["SPACES_KEPT", "AnyReadySpace", "Found", "ReadySpace", "SearchedSpace", "layout_key", "made_ready", "ready"]
+__all__ = [
+    "SPACES_KEPT",
+    "AnyReadySpace",
+    "PreparedOptimum",
+    "ReadySpace",
+    "SearchedSpace",
+    "layout_key",
+    "made_ready",
+    "ready",
+]
 
 
 LARGEST_KEPT = 24_000_000
@@ -41,7 +50,7 @@ SPACES_KEPT = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PreparedOptimum:
     """The best execution of a space on a system: its id and sample rate [samples/s], None and NaN when nothing runs.
 
     `feasible` counts executions that run, `evaluated` those whose times were computed, the others being proven no
@@ -71,7 +80,7 @@ class ReadySpace:
         self._parts = [cost_model.laid_out(space, numbers) for numbers in slabs(space)]
         self._lock = threading.Lock()
 
-    def best(self, system: System, kept: int | None = None, *, watched: bool = False) -> Found:
+    def best(self, system: System, kept: int | None = None, *, watched: bool = False) -> PreparedOptimum:
         """Returns the proven optimum on a system, and how the execution `kept` does there.
 
         The system must have the tiers that the space was laid out for: equal `layout_key`. watched: whether to tell
@@ -101,7 +110,7 @@ class SearchedSpace:
         self._won: tuple[int, ...] = ()
         self._lock = threading.Lock()
 
-    def best(self, system: System, kept: int | None = None, *, watched: bool = False) -> Found:
+    def best(self, system: System, kept: int | None = None, *, watched: bool = False) -> PreparedOptimum:
         """Returns the proven optimum on a system, and how the execution `kept` does there; see `ReadySpace.best`."""
         space = self.space.on(system)
         search = Search(space, 1, False)
@@ -136,16 +145,23 @@ class SearchedSpace:
         return result
 
 
-def _found_best(search: Search, kept_rate: float) -> Found:
+def _found_best(search: Search, kept_rate: float) -> PreparedOptimum:
     top, _ = search.result()
     if not len(top):
-        return Found(None, float("nan"), 0, 0, kept_rate)
+        return PreparedOptimum(None, float("nan"), 0, 0, kept_rate)
     first = top.iloc[0]
-    return Found(int(first["id"]), float(first["sample_rate"]), search.feasible, search.evaluated, kept_rate,
-                 search.tied(), search.reach)  # fmt: skip
+    return PreparedOptimum(
+        int(first["id"]),
+        float(first["sample_rate"]),
+        search.feasible,
+        search.evaluated,
+        kept_rate,
+        search.tied(),
+        search.reach,
+    )
 
 
-def _locate_candidate(prepared: Prepared, rows: Candidates, execution: int) -> tuple[Ints, float] | None:
+def _locate_candidate(prepared: PreparedCells, rows: Candidates, execution: int) -> tuple[Ints, float] | None:
     """(position of the candidate of an execution, its sample rate); None where the prepared rows do not have
     it, or it does not fit."""
     points, modes = prepared.points, prepared.modes

@@ -18,7 +18,16 @@ from engine.whatif.kept import Kept
 from engine.whatif.parameters import changed
 from engine.whatif.prepared_spaces import SPACES_KEPT, AnyReadySpace, layout_key, ready
 
-__all__ = ["Best", "Choice", "Point", "Searcher", "first_enumerated", "searchable", "searcher_of", "transfer_execution"]
+__all__ = [
+    "BestExecution",
+    "Choice",
+    "Point",
+    "Searcher",
+    "first_enumerated",
+    "searchable",
+    "searcher_of",
+    "transfer_execution",
+]
 
 NAN: Final = float("nan")
 INF: Final = float("inf")
@@ -77,7 +86,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestExecution:
     """The optimum of a scenario, with the rate of the base's best execution kept [samples/s], or NaN.
 
     `total`: executions in its space. `tied`: ids of all that are exactly as good, itself among them, ascending.
@@ -163,7 +172,7 @@ class Searcher:
             self._executions[known] = fields
         return fields
 
-    def at(self, scenario: Scenario) -> Best:
+    def at(self, scenario: Scenario) -> BestExecution:
         """Returns the optimum of a scenario."""
         space = self._ready(scenario)
         if space is None:
@@ -171,14 +180,23 @@ class Searcher:
             id_, rate = best.get("id"), float(best.get("sample_rate", NAN))
             fields = fields_of(scenario.cost_model)
             execution = None if id_ is None else {column.name: best[column.name] for column in fields}
-            return Best(id_, rate, self._kept_elsewhere(scenario), execution, best.total, best.feasible, best.evaluated,
-                        best.tied)  # fmt: skip
+            return BestExecution(
+                id_,
+                rate,
+                self._kept_elsewhere(scenario),
+                execution,
+                best.total,
+                best.feasible,
+                best.evaluated,
+                best.tied,
+            )
         mine = space is self.space
         found = space.best(scenario.system, self.base_id if mine else None)
         execution = None if found.id is None else self.execution(scenario, found.id)
         kept = found.kept if mine else self._kept_elsewhere(scenario)
-        return Best(found.id, found.rate, kept, execution, space.space.total, found.feasible, found.evaluated,
-                    found.tied)  # fmt: skip
+        return BestExecution(
+            found.id, found.rate, kept, execution, space.space.total, found.feasible, found.evaluated, found.tied
+        )
 
     def _has(self, scenario: Scenario) -> bool:
         """Return whether executions of a scenario have the same ids and fields as the prepared ones of the base."""

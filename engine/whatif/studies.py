@@ -32,10 +32,28 @@ from engine.whatif.parameters import ChangeError, Parameter, changed, otherwise,
 from engine.whatif.search import INF, Choice, Point, first_enumerated, searchable, searcher_of, transfer_execution
 
 __all__ = [
-    "Answer", "ChangeError", "Choice", "Parameter", "Point", "Study", "applicable", "changed", "coarse_first",
-    "otherwise", "parameter", "parameters", "reoptimise", "sensitivity", "size_range", "sizes", "sizes_between",
-    "sweep", "sweep_two", "system_changes", "values_around",
-]  # fmt: skip
+    "Answer",
+    "ChangeError",
+    "Choice",
+    "Parameter",
+    "Point",
+    "PointSequence",
+    "applicable",
+    "changed",
+    "coarse_first",
+    "otherwise",
+    "parameter",
+    "parameters",
+    "reoptimise",
+    "sensitivity",
+    "size_range",
+    "sizes",
+    "sizes_between",
+    "sweep",
+    "sweep_two",
+    "system_changes",
+    "values_around",
+]
 
 Result = TypeVar("Result")
 NAN: Final = float("nan")
@@ -75,7 +93,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Study(Generic[Result]):
+class PointSequence(Generic[Result]):
     """Results in order, computed one by one on demand, and their number.
 
     `after` returns an iterator that skips the first results without computing them.
@@ -139,7 +157,7 @@ def sensitivity(
     names: Sequence[str] | None = None,
     choose: Choice = first_enumerated,
     largest: float = INF,
-) -> Study[tuple[Parameter, float, Point]]:
+) -> PointSequence[tuple[Parameter, float, Point]]:
     """Yields one parameter at a time by each factor, re-optimised: (parameter, factor, point).
 
     Args:
@@ -160,7 +178,7 @@ def sensitivity(
         for which, factor in pairs[done:]:
             yield which, factor, searcher.point(scenario, {which.name: which.value * factor}, largest=largest)
 
-    return Study(len(pairs), after)
+    return PointSequence(len(pairs), after)
 
 
 def applicable(which: Parameter, factor: float) -> bool:
@@ -185,7 +203,7 @@ def sweep(
     changes: Mapping[str, float] | None = None,
     choose: Choice = first_enumerated,
     largest: float = INF,
-) -> Study[Point]:
+) -> PointSequence[Point]:
     """Yield the optimum along one parameter, and the base's best execution unchanged; ends and base first.
 
     The unchanged execution is the best of the scenario without `changes`; `choose` picks one of several that tie.
@@ -205,7 +223,7 @@ def sweep(
         for index in coarse_first(len(values))[done:]:
             yield searcher.point(scenario, {**others, name: values[index]}, {name: values[index]}, largest)
 
-    return Study(len(values), after)
+    return PointSequence(len(values), after)
 
 
 def sweep_two(
@@ -217,7 +235,7 @@ def sweep_two(
     changes: Mapping[str, float] | None = None,
     choose: Choice = first_enumerated,
     largest: float = INF,
-) -> Study[Point]:
+) -> PointSequence[Point]:
     """Yields the optimum over two parameters, in whole lines of the one that is cheaper to change, spread coarsely at
     first.
 
@@ -248,7 +266,7 @@ def sweep_two(
             both = {outer: outers[a], inner: inners[b]}
             yield searcher.point(scenario, {**others, **both}, both, largest)
 
-    return Study(len(xs) * len(ys), after)
+    return PointSequence(len(xs) * len(ys), after)
 
 
 def sizes(
@@ -256,7 +274,7 @@ def sizes(
     counts: Sequence[int],
     batch: Literal["kept", "scaled"] = "kept",
     largest: float = INF,
-) -> Study[Point]:
+) -> PointSequence[Point]:
     """Return the best rate and efficiency for each number of processors.
 
     Args:
@@ -286,7 +304,7 @@ def sizes(
         )
 
     order = coarse_first(len(counts))
-    return Study(len(counts), lambda done: (at(counts[index]) for index in order[done:]))
+    return PointSequence(len(counts), lambda done: (at(counts[index]) for index in order[done:]))
 
 
 def values_around(which: Parameter, count: int = 21, reach: float = 4.0) -> list[float]:

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     pass
 
-__all__ = ["DEEPEST", "MOST_DIGITS", "MOST_KEY_PARTS", "MOST_VALUES", "check_numbers", "check_toml_keys",
-           "check_values"]  # fmt: skip
+__all__ = [
+    "DEEPEST",
+    "MOST_DIGITS",
+    "MOST_KEY_PARTS",
+    "MOST_VALUES",
+    "check_numbers",
+    "check_toml_keys",
+    "check_values",
+]
 
 MOST_DIGITS: Final = 1_000
 """Digits that one number may have; the largest float has 309."""

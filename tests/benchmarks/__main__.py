@@ -26,10 +26,16 @@ CALCULON_WITHOUT_LOGGING = 1220.0
 def main() -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("engine", "browser", "load", "codesign"), default="engine",
-                        help="what is measured")  # fmt: skip
-    parser.add_argument("--part", action="append", choices=("page", "sweep", "sessions", "memory", "trace"), default=[],
-                        help="of the dashboard, only this; may be repeated")  # fmt: skip
+    parser.add_argument(
+        "what", nargs="?", choices=("engine", "browser", "load", "codesign"), default="engine", help="what is measured"
+    )
+    parser.add_argument(
+        "--part",
+        action="append",
+        choices=("page", "sweep", "sessions", "memory", "trace"),
+        default=[],
+        help="of the dashboard, only this; may be repeated",
+    )
     parser.add_argument("--sessions", type=int, choices=(20, 50), help="of the load, only this many people at once")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the load lasts (default 60)")
     parser.add_argument("--repeats", type=int, default=7, help="runs of each case (default 7)")
@@ -110,8 +116,11 @@ def report(found: dict[str, dict[str, Any]]) -> str:
         _rate_row("calibrated, 175B on 512, as many", calibrated["total"], times["calibrated"], 10e6, "M executions/s"),
         _rate_row("  feasible ones of them", calibrated["feasible"], times["calibrated"], None, "M evaluations/s"),
         _rate_row(
-            "  what it tries without limits", calibrated["default_total"], Times(tuple(calibrated["default_seconds"])),
-            10e6, "M executions/s",
+            "  what it tries without limits",
+            calibrated["default_total"],
+            Times(tuple(calibrated["default_seconds"])),
+            10e6,
+            "M executions/s",
         ),
         _rate_row(
             "  all its statistics", calibrated["rows"], Times(tuple(calibrated["rows_seconds"])), None, "M rows/s"
@@ -141,16 +150,24 @@ def report(found: dict[str, dict[str, Any]]) -> str:
 def _rate_row(label: str, count: int, times: Times, target: float | None, unit: str) -> list[str]:
     median, best = count / times.median, count / times.best
     return [
-        label, f"{median / 1e6:.2f}", f"{best / 1e6:.2f}", f"{target / 1e6:g}" if target else "",
-        f"{median / target:.2f}" if target else "", unit,
-    ]  # fmt: skip
+        label,
+        f"{median / 1e6:.2f}",
+        f"{best / 1e6:.2f}",
+        f"{target / 1e6:g}" if target else "",
+        f"{median / target:.2f}" if target else "",
+        unit,
+    ]
 
 
 def _time_row(label: str, times: Times, target: float | None, unit: str) -> list[str]:
     return [
-        label, f"{times.median:.3f}", f"{times.best:.3f}", f"{target:g}" if target else "",
-        f"{target / times.median:.2f}" if target else "", unit,
-    ]  # fmt: skip
+        label,
+        f"{times.median:.3f}",
+        f"{times.best:.3f}",
+        f"{target:g}" if target else "",
+        f"{target / times.median:.2f}" if target else "",
+        unit,
+    ]
 
 
 def _split_row(label: str, split: dict[str, float]) -> list[str]:
@@ -165,11 +182,13 @@ def _beside_calculon(total: int, times: Times) -> str:
     rows = [
         ["Calculon's search", f"{low:.0f} to {high:.0f}", hours, "1"],
         [
-            "  without its debug logging", f"{CALCULON_WITHOUT_LOGGING:,.0f}",
-            f"{total / CALCULON_WITHOUT_LOGGING / 60:.0f} min", f"{CALCULON_WITHOUT_LOGGING / high:,.0f}",
+            "  without its debug logging",
+            f"{CALCULON_WITHOUT_LOGGING:,.0f}",
+            f"{total / CALCULON_WITHOUT_LOGGING / 60:.0f} min",
+            f"{CALCULON_WITHOUT_LOGGING / high:,.0f}",
         ],
         ["Shardscape", f"{rate:,.0f}", f"{times.median:.2f} s", f"{rate / high:,.0f}"],
-    ]  # fmt: skip
+    ]
     return text_table(("One core, the larger space", "executions/s", "takes", "times"), rows)
 
 

@@ -70,8 +70,10 @@ def run(repeats: int, file: Path | None, parts: frozenset[str]) -> None:
             notes.append(traced(server.address, repeats))
     if not parts or "memory" in parts:
         document["memory"] = _memory(notes)
-    print(f"{os.cpu_count()} cores; load average {before[0]:.1f} before, {os.getloadavg()[0]:.1f} after; "
-          f"{time.monotonic() - start:.0f} s in all\n")  # fmt: skip
+    print(
+        f"{os.cpu_count()} cores; load average {before[0]:.1f} before, {os.getloadavg()[0]:.1f} after; "
+        f"{time.monotonic() - start:.0f} s in all\n"
+    )
     print(_table(found))
     print("\n" + "\n".join(notes))
     if file is not None:
@@ -144,7 +146,14 @@ def _table(found: dict[str, list[float]]) -> str:
         judged = late if key == "sessions" else median
         verdict = "" if target is None else "met" if judged < target else "missed"
         rows.append(
-            [label, f"< {target:g}" if target else "", f"{median:.2f}", f"{late:.2f}", f"{max(times):.2f}",
-             str(len(times)), verdict]
-        )  # fmt: skip
+            [
+                label,
+                f"< {target:g}" if target else "",
+                f"{median:.2f}",
+                f"{late:.2f}",
+                f"{max(times):.2f}",
+                str(len(times)),
+                verdict,
+            ]
+        )
     return text_table(("[s]", "target", "median", "p95", "worst", "runs", ""), rows, left=(0, 6))

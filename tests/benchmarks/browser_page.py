@@ -172,8 +172,9 @@ def _pages(context: BrowserContext, address: str, repeats: int, found: Measured)
 
 def _timed(page: Page, event: str, selectors: Sequence[str], press: Callable[[], None]) -> list[float]:
     """Seconds from an event to the last change of each selection; raises if one does not change."""
-    page.evaluate("([event, selectors, longest]) => watch(event, selectors, 350, longest)",
-                  [event, list(selectors), WAIT])  # fmt: skip
+    page.evaluate(
+        "([event, selectors, longest]) => watch(event, selectors, 350, longest)", [event, list(selectors), WAIT]
+    )
     press()
     times: list[Any] = page.evaluate("outcome")
     if None in times:
@@ -190,8 +191,9 @@ def _metrics(page: Page, found: Measured) -> None:
         for number in [*range(1, count), 0]:
             label = buttons.nth(number)
             found.take(
-                name, action=lambda label=label: _timed(page, "pointerdown", [MAP], lambda: label.click())  # type: ignore[misc]
-            )  # fmt: skip
+                name,
+                action=lambda label=label: _timed(page, "pointerdown", [MAP], lambda: label.click()),  # type: ignore[misc]
+            )
 
 
 def _cells(page: Page, numbers: range, name: str, found: Measured) -> None:

@@ -55,9 +55,17 @@ def running(*options: str, variables: Mapping[str, str] | None = None) -> Iterat
             port = int(probe.getsockname()[1])
         log = Path(folder) / "log.txt"
         command = [
-            sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port),
-            "--server.address", "127.0.0.1", *options,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "streamlit",
+            "run",
+            str(ROOT / "app.py"),
+            "--server.port",
+            str(port),
+            "--server.address",
+            "127.0.0.1",
+            *options,
+        ]
         environment = {**os.environ, "SHARDSCAPE_STORE": str(Path(folder) / "results.duckdb"), **(variables or {})}
         with log.open("w") as output:
             process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)

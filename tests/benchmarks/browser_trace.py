@@ -25,9 +25,13 @@ QUIET: Final = 1_500
 STREAMLIT: Final = "Streamlit's scripts"
 """Among them what they call of the charts', until that is told apart."""
 KINDS: Final = {
-    "UpdateLayoutTree": "style, layout", "Layout": "style, layout", "PrePaint": "paint", "Paint": "paint",
-    "Layerize": "paint", "Commit": "paint",
-}  # fmt: skip
+    "UpdateLayoutTree": "style, layout",
+    "Layout": "style, layout",
+    "PrePaint": "paint",
+    "Paint": "paint",
+    "Layerize": "paint",
+    "Commit": "paint",
+}
 """Event of a trace -> what it is told as; what is neither among these nor a script is `other`."""
 SCRIPTS: Final = {"FunctionCall", "EvaluateScript", "v8.callFunction"}
 COLUMNS: Final = ("messages", "first answer", "last answer", STREAMLIT, "charts", "style, layout", "paint", "other")
@@ -88,9 +92,10 @@ def _slider(page: Page, address: str, repeats: int) -> Sequence[Callable[[], Non
 def _told(events: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What happened from the last press on, by column [ms]; nothing where there was none."""
     pressed = [
-        each for each in events
+        each
+        for each in events
         if each.get("name") == "EventDispatch" and each["args"]["data"]["type"] in {"pointerdown", "keydown"}
-    ]  # fmt: skip
+    ]
     if not pressed:
         return {}
     start, thread = pressed[-1]["ts"], (pressed[-1]["pid"], pressed[-1]["tid"])

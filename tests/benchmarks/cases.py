@@ -98,9 +98,14 @@ def calibrated(repeats: int) -> Document:
     def scenario(limits: Mapping[str, Any] | None) -> engine.Scenario:
         model, system, procs, batch, datatype = CALIBRATED
         return engine.Scenario.of(
-            model, system, num_procs=procs, max_batch_size=batch, datatype=datatype, limits=limits,
+            model,
+            system,
+            num_procs=procs,
+            max_batch_size=batch,
+            datatype=datatype,
+            limits=limits,
             cost_model="calibrated",
-        )  # fmt: skip
+        )
 
     wide, found = repeated(lambda: engine.explore_scenario(scenario(WIDE), workers=1), repeats)
     narrow, default = repeated(lambda: engine.explore_scenario(scenario(None), workers=1), repeats)

@@ -34,11 +34,17 @@ DOCUMENT: Final[dict[str, Any]] = {
     "batches": [32],
     "cost_model": "calculon",
     "costs": {
-        "usd": {"processor": 20_000, "mem1_gib": [17, 82], "mem1_gb_per_s": [1, 2], "mem2_gib": [3.84, 6],
-                "network_gb_per_s": [[2, 4], [26, 40]], "host": [32_000, 75_000]},
+        "usd": {
+            "processor": 20_000,
+            "mem1_gib": [17, 82],
+            "mem1_gb_per_s": [1, 2],
+            "mem2_gib": [3.84, 6],
+            "network_gb_per_s": [[2, 4], [26, 40]],
+            "host": [32_000, 75_000],
+        },
     },
     "objectives": ["tokens_per_s", "usd"],
-}  # fmt: skip
+}
 """10,240 designs, each with a space of 0.7 million executions."""
 
 FEW: Final = {"edits": [{**edit, **({"count": 3} if "count" in edit else {})} for edit in DOCUMENT["edits"]]}
@@ -74,8 +80,12 @@ def run(file: Path | None, *, whole: bool) -> None:
                 found["scheduler tasks per second"] = _scheduler_rate(client)
     one = found["one process"]["seconds"]
     print(f"{os.cpu_count()} cores; {few.points:,} points of the space of 710,752 executions")
-    print(text_table(("where", "s", "points/s", "against one process"),
-                     [[*row, f"{one / found[row[0]]['seconds']:.2f}"] for row in rows]))  # fmt: skip
+    print(
+        text_table(
+            ("where", "s", "points/s", "against one process"),
+            [[*row, f"{one / found[row[0]]['seconds']:.2f}"] for row in rows],
+        )
+    )
     print(f"\nA scheduler on one of these cores takes {found['scheduler tasks per second']:,.0f} tasks a second.")
     print(f"Bytes per point, one process: {found['one process']['bytes per point']:.0f}")
     found["skipping"] = _skipping(whole)
@@ -169,7 +179,7 @@ def hand_out(count: int) -> None:
     """
     from engine.codesign import running, tasks
 
-    def nothing(task: tasks.Task) -> tasks.Done:
+    def nothing(task: tasks.StudyTask) -> tasks.Done:
         return tasks.Done(task.first, task.count, task.count, task.count, 0, 0, 0.02 * task.count, 0)
 
     running.compute_task = nothing

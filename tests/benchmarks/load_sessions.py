@@ -37,21 +37,36 @@ LONGEST: Final = 120.0
 """Longest wait for a page [s]."""
 FIRST: Final = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "16", "batch": "32", "type": "float16"}
 NEW: Final = (
-    ("gpt3-6.7B", "h100_80g_nvl8", (16, 32)), ("gpt3-13B", "h100_80g_nvl8", (16, 32)),
-    ("gpt3-13B", "a100_80g", (16, 32)), ("llama-3-8B", "h100_80g_sxm", (32, 64)),
+    ("gpt3-6.7B", "h100_80g_nvl8", (16, 32)),
+    ("gpt3-13B", "h100_80g_nvl8", (16, 32)),
+    ("gpt3-13B", "a100_80g", (16, 32)),
+    ("llama-3-8B", "h100_80g_sxm", (32, 64)),
     ("llama-3-70B", "h100_80g_sxm", (32, 64)),
-)  # fmt: skip
+)
 """Models, systems and numbers of processors of new scenarios: 0.2 to 2 million executions each."""
 LARGEST: Final = {
-    "model": "deepseek-v3", "system": "h100_80g_sxm", "procs": "1024", "batch": "4096", "type": "float16",
+    "model": "deepseek-v3",
+    "system": "h100_80g_sxm",
+    "procs": "1024",
+    "batch": "4096",
+    "type": "float16",
     "limits": "expert_overlap:on,off;pipeline_overlap:on,off;launch:fused,graphs,eager;"
-              "gradient_datatype:float32,bfloat16;optimizer_datatype:float32,bfloat16",
-}  # fmt: skip
+    "gradient_datatype:float32,bfloat16;optimizer_datatype:float32,bfloat16",
+}
 """A space of 151 million executions."""
 READS: Final = (
-    ("cell", 6), ("metric", 3), ("execution", 3), ("whatif", 2), ("memory", 2), ("pareto", 2), ("results", 2),
-    ("scenarios", 1), ("library", 1), ("validation", 1), ("serving", 1),
-)  # fmt: skip
+    ("cell", 6),
+    ("metric", 3),
+    ("execution", 3),
+    ("whatif", 2),
+    ("memory", 2),
+    ("pareto", 2),
+    ("results", 2),
+    ("scenarios", 1),
+    ("library", 1),
+    ("validation", 1),
+    ("serving", 1),
+)
 """What is read, and how often: another cell or metric of the map, other pages."""
 
 
@@ -166,8 +181,18 @@ def _report(count: int, largest: bool, target: float, seen: Seen, wall: float, b
             continue
         late = _percentile(times, 0.95)
         aim = [f"< {target:g}", "met" if late < target else "missed"] if label == "reads" else ["", ""]
-        rows.append([label, aim[0], f"{statistics.median(times):.2f}", f"{_percentile(times, 0.9):.2f}", f"{late:.2f}",
-                     f"{max(times):.2f}", str(len(times)), aim[1]])  # fmt: skip
+        rows.append(
+            [
+                label,
+                aim[0],
+                f"{statistics.median(times):.2f}",
+                f"{_percentile(times, 0.9):.2f}",
+                f"{late:.2f}",
+                f"{max(times):.2f}",
+                str(len(times)),
+                aim[1],
+            ]
+        )
     if largest:
         rows.append(["the large space", "", *([""] * 3), f"{seen.seconds['largest'][0]:.2f}", "1", ""])
     return (

@@ -165,6 +165,13 @@ async def visiting(address: str, *, longest: float = 120.0, origin: str | None =
     longest: how long a page may take [s]. Raises `websockets.exceptions.InvalidStatus` when the server refuses.
     """
     there = f"ws{address.removeprefix('http')}/_stcore/stream"
-    async with connect(there, origin=origin, max_size=None, compression=None, subprotocols=["streamlit"],
-                       open_timeout=longest, proxy=None) as connection:  # fmt: skip
+    async with connect(
+        there,
+        origin=origin,
+        max_size=None,
+        compression=None,
+        subprotocols=["streamlit"],
+        open_timeout=longest,
+        proxy=None,
+    ) as connection:
         yield Visitor(connection, longest)

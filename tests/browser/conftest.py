@@ -75,8 +75,15 @@ class Server:
         self.address = f"http://127.0.0.1:{port}"
         self._log = folder / "log.txt"
         self._command = [
-            sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), "--server.port", str(port), *options,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "streamlit",
+            "run",
+            str(ROOT / "app.py"),
+            "--server.port",
+            str(port),
+            *options,
+        ]
         store = {"SHARDSCAPE_STORE": str(folder / "results.duckdb"), "SHARDSCAPE_PROCESS": "on" if apart else "off"}
         self._environment = {**os.environ, **store}
         self._process: subprocess.Popen[bytes] | None = None

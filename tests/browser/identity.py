@@ -45,12 +45,18 @@ class _Answers(BaseHTTPRequestHandler):
         asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
         address = self.server.address
         if parts.path == "/.well-known/openid-configuration":
-            self._json({
-                "issuer": address, "authorization_endpoint": f"{address}/authorize",
-                "token_endpoint": f"{address}/token", "jwks_uri": f"{address}/keys",
-                "end_session_endpoint": f"{address}/leave", "response_types_supported": ["code"],
-                "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["RS256"],
-            })  # fmt: skip
+            self._json(
+                {
+                    "issuer": address,
+                    "authorization_endpoint": f"{address}/authorize",
+                    "token_endpoint": f"{address}/token",
+                    "jwks_uri": f"{address}/keys",
+                    "end_session_endpoint": f"{address}/leave",
+                    "response_types_supported": ["code"],
+                    "subject_types_supported": ["public"],
+                    "id_token_signing_alg_values_supported": ["RS256"],
+                }
+            )
         elif parts.path == "/keys":
             self._json({"keys": [self.server.key.as_dict(private=False)]})
         elif parts.path == "/authorize":
@@ -72,9 +78,14 @@ class _Answers(BaseHTTPRequestHandler):
         asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         now = int(time.time())
         claims = {
-            "iss": self.server.address, "sub": "1", "aud": CLIENT, "iat": now, "exp": now + 600, "email": EMAIL,
+            "iss": self.server.address,
+            "sub": "1",
+            "aud": CLIENT,
+            "iat": now,
+            "exp": now + 600,
+            "email": EMAIL,
             "nonce": self.server.nonces.pop(asked["code"][0]),
-        }  # fmt: skip
+        }
         token = jwt.encode({"alg": "RS256", "kid": "one"}, claims, self.server.key)
         access = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()
         self._json({"access_token": access, "token_type": "Bearer", "expires_in": 600, "id_token": token})

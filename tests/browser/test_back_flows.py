@@ -138,8 +138,9 @@ def test_what_one_click_changes_is_one_step_back(lasting: Page, server: str) -> 
     sentence = page.locator(".ss-head").filter(has_text="feasible executions").first
     open_at(page, f"{server}/results?{SMALL}&cell=2x4&results_where=microbatch_size:1&results_page=2")
     expect(page.locator(".st-key-results_filters")).to_contain_text("Tensor parallel 2")
-    one_step(button("results_drop_tensor_par").click,
-             lambda: expect(button("results_drop_tensor_par")).to_have_count(0))
+    one_step(
+        button("results_drop_tensor_par").click, lambda: expect(button("results_drop_tensor_par")).to_have_count(0)
+    )
     one_step(button("results_clear").click, lambda: expect(sentence).to_contain_text("All"))
     open_at(page, f"{server}/?{SMALL}&cell=2x4&map_x=data_par&map_y=microbatch_size")
     expect(page.locator(".st-key-explore_pairs .barlayer path").first).to_be_visible()
@@ -156,11 +157,12 @@ def test_what_one_click_changes_is_one_step_back(lasting: Page, server: str) -> 
         page.wait_for_timeout(400)
         page.mouse.click(across, up)
 
-    one_step(lambda: click("explore_pairs"),
-             lambda: expect(page).to_have_url(re.compile("map_at=.*id=|id=.*map_at=")))  # fmt: skip
+    one_step(lambda: click("explore_pairs"), lambda: expect(page).to_have_url(re.compile("map_at=.*id=|id=.*map_at=")))
     open_at(page, f"{server}/whatif?{SMALL}&limits=microbatch_size:1;pipeline_par:1,2;tensor_par:2,4")
     expect(page.locator(".st-key-whatif_two .barlayer path")).to_have_count(64)
     settled(page)
     page.locator(".st-key-whatif_two").scroll_into_view_if_needed()
-    one_step(lambda: click("whatif_two"),  # a cell is a value of each of two parameters
-             lambda: expect(page).to_have_url(re.compile("whatif_changes=net1_bandwidth%3A12.5%3Bhbm_capacity%3A20")))
+    one_step(
+        lambda: click("whatif_two"),  # a cell is a value of each of two parameters
+        lambda: expect(page).to_have_url(re.compile("whatif_changes=net1_bandwidth%3A12.5%3Bhbm_capacity%3A20")),
+    )

@@ -72,10 +72,16 @@ def test_a_zoom_outlives_what_does_not_change_the_axes(page: Page, server: str) 
 
 
 STUDY = {
-    "format": "shardscape-study/1", "models": ["megatron-126M"], "systems": ["h100_80g_nvl8"], "sizes": [4],
-    "edits": [{"parameter": "hbm_capacity", "values": [20, 40, 80]}], "datatypes": ["float16"], "batches": [4],
-    "cost_model": "calculon", "costs": {"preset": "h100_2024"},
-}  # fmt: skip
+    "format": "shardscape-study/1",
+    "models": ["megatron-126M"],
+    "systems": ["h100_80g_nvl8"],
+    "sizes": [4],
+    "edits": [{"parameter": "hbm_capacity", "values": [20, 40, 80]}],
+    "datatypes": ["float16"],
+    "batches": [4],
+    "cost_model": "calculon",
+    "costs": {"preset": "h100_2024"},
+}
 
 
 def test_a_box_over_designs_is_a_brush_of_their_axes_and_the_other_way_round(page: Page, server: str) -> None:

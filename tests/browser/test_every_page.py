@@ -41,10 +41,15 @@ MARKUP = re.compile(r"\*\*|:[a-z-]+\[|:material|</?[a-z]+[ >]|\\[-_*\[(]")
 NAMED = {"button", "checkbox", "combobox", "heading", "link", "radio", "slider", "spinbutton", "switch", "textbox"}
 SENTENCE = ("Model:", "GPUs:", "System:", "Datatype:", "Batch:", "Limits:", "Cost model:")
 ANSWER_FIRST = {
-    "explore": (".ss-strip", ".st-key-explore_band_line", ".st-key-map_place", ".st-key-panel",
-                ".st-key-explore_choices"),
+    "explore": (
+        ".ss-strip",
+        ".st-key-explore_band_line",
+        ".st-key-map_place",
+        ".st-key-panel",
+        ".st-key-explore_choices",
+    ),
     "pareto": (".ss-strip", ".st-key-pareto_pickers", ".st-key-pareto_plot"),
-}  # fmt: skip
+}
 """What stands one below the other on a phone."""
 IN_ORDER = """order => {
   const tops = order.map((each) => document.querySelector(each)?.getBoundingClientRect().top);
@@ -116,10 +121,16 @@ def heard(page: Page) -> list[dict[str, Any]]:
     nodes = session.send("Accessibility.getFullAXTree")["nodes"]
     session.detach()
     return [
-        {"role": node.get("role", {}).get("value"), "name": node.get("name", {}).get("value", "").strip(),
-         "level": next((one["value"]["value"] for one in node.get("properties", ()) if one["name"] == "level"), None)}
-        for node in nodes if not node.get("ignored")
-    ]  # fmt: skip
+        {
+            "role": node.get("role", {}).get("value"),
+            "name": node.get("name", {}).get("value", "").strip(),
+            "level": next(
+                (one["value"]["value"] for one in node.get("properties", ()) if one["name"] == "level"), None
+            ),
+        }
+        for node in nodes
+        if not node.get("ignored")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,15 @@ from dashboard.words.executions import placed
 from engine import Scenario, best_of, launch
 from tests.browser.conftest import choose_from, open_at, settled
 
-SCENARIO = Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=8, max_batch_size=32, datatype="bfloat16",
-                       limits={"tensor_par": [1, 2], "pipeline_par": [1, 2]})  # fmt: skip
-QUERY = ("model=llama-3-8B&system=h100_80g_sxm&procs=8&batch=32&type=bfloat16"
-         "&limits=pipeline_par:1,2;tensor_par:1,2")  # fmt: skip
+SCENARIO = Scenario.of(
+    "llama-3-8B",
+    "h100_80g_sxm",
+    num_procs=8,
+    max_batch_size=32,
+    datatype="bfloat16",
+    limits={"tensor_par": [1, 2], "pipeline_par": [1, 2]},
+)
+QUERY = "model=llama-3-8B&system=h100_80g_sxm&procs=8&batch=32&type=bfloat16&limits=pipeline_par:1,2;tensor_par:1,2"
 
 
 def chosen(page: Page, framework: str) -> None:

@@ -33,9 +33,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     secrets = folder / "secrets.toml"
     with provider() as identity:
         content = {
-            "redirect_uri": "http://127.0.0.1:{port}/oauth2callback", "cookie_secret": "s" * 40, "client_id": CLIENT,
-            "client_secret": "none", "server_metadata_url": f"{identity}/.well-known/openid-configuration",
-        }  # fmt: skip
+            "redirect_uri": "http://127.0.0.1:{port}/oauth2callback",
+            "cookie_secret": "s" * 40,
+            "client_id": CLIENT,
+            "client_secret": "none",
+            "server_metadata_url": f"{identity}/.well-known/openid-configuration",
+        }
         secrets.write_text("[auth]\n" + "".join(f'{name} = "{value}"\n' for name, value in content.items()))
         with serving(folder, "--secrets.files", str(secrets), apart=False) as address:
             yield address
@@ -112,8 +115,14 @@ def test_the_last_link_survives_the_login_with_7000_characters(visitor: Page, gu
         name = "".join(letters.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(200))
         notes = tuple("".join(letters.choice("abcdefghijklmnopqrstuvwxyz ") for _ in range(180)) for _ in range(14))
         system = hardware.load("h100_80g_nvl8").model_copy(update={"name": name, "notes": notes})
-        own = Scenario.of("gpt3-13B", system, num_procs=16, max_batch_size=32, datatype="float16",
-                          limits={"tensor_par": 2, "pipeline_par": 1})  # fmt: skip
+        own = Scenario.of(
+            "gpt3-13B",
+            system,
+            num_procs=16,
+            max_batch_size=32,
+            datatype="float16",
+            limits={"tensor_par": 2, "pipeline_par": 1},
+        )
         parameters[f"compare_{slot}"] = urlencode(scenario_parameters.parameters_of(own))
     address = f"{guarded}/compare?{urlencode(parameters)}"
     assert 7_000 < len(address) < 10_000
@@ -126,9 +135,16 @@ def test_the_last_link_survives_the_login_with_7000_characters(visitor: Page, gu
 
 
 REMEMBERED = (
-    ("//evil.example/", 0), ("/\\evil.example/", 0), ("/\t/evil.example/", 0), ("https://evil.example/", 0),
-    ("javascript:alert(1)", 0), ("results", 0), ({}, 0), ("/results", 16), ("/results", None),
-)  # fmt: skip
+    ("//evil.example/", 0),
+    ("/\\evil.example/", 0),
+    ("/\t/evil.example/", 0),
+    ("https://evil.example/", 0),
+    ("javascript:alert(1)", 0),
+    ("results", 0),
+    ({}, 0),
+    ("/results", 16),
+    ("/results", None),
+)
 """Addresses that are not gone to, and how many minutes ago they were remembered."""
 RETURN = """([name, kept]) => {
   sessionStorage.setItem(name, kept);

@@ -24,7 +24,7 @@ from dashboard.pages.validation import queries as validation_data
 from dashboard.queries.economics import utilisation
 from dashboard.words.numbers import count, format_value, percent, signed_percent
 from engine import Exploration, Scenario, explore_scenario, whatif
-from engine.store import Condition
+from engine.store import StoreCondition
 from tests.browser.conftest import SMALL, choose_from, open_at
 
 LIMITS = {"tensor_par": [2, 4], "pipeline_par": [1, 2]}
@@ -93,9 +93,7 @@ def test_what_adds_a_scenario_stays_shut_once_it_did(page: Page, server: str) ->
 
 
 def test_scenarios_picked_on_their_page_open_in_compare(page: Page, server: str, direct: Exploration) -> None:
-    more = Scenario.of(
-        "gpt3-13B", "h100_80g_nvl8", num_procs=8, max_batch_size=32, datatype="float16", limits=LIMITS
-    )
+    more = Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=8, max_batch_size=32, datatype="float16", limits=LIMITS)
     for query in (LIMITED.replace("procs=16", "procs=8"), LIMITED):
         open_at(page, f"{server}/?{query}")
         expect(tile(page, "Best throughput")).to_be_visible()
@@ -148,10 +146,11 @@ def test_filtered_results_are_shared_and_downloaded_exactly(
     bound = 40 * 2.0**30
     query = f"{LIMITED}&results_where=mfu:{half!r}..;proc_mem_tier1_cap_req:..{bound!r};microbatch_size:1..4"
     where = [
-        Condition("sample_rate", ">=", half / utilisation(direct.scenario, 1.0)),
-        Condition("proc_mem_tier1_cap_req", "<=", bound),
-        Condition("microbatch_size", ">=", 1), Condition("microbatch_size", "<=", 4),
-    ]  # fmt: skip
+        StoreCondition("sample_rate", ">=", half / utilisation(direct.scenario, 1.0)),
+        StoreCondition("proc_mem_tier1_cap_req", "<=", bound),
+        StoreCondition("microbatch_size", ">=", 1),
+        StoreCondition("microbatch_size", "<=", 4),
+    ]
     expected = direct.rows.page(0, direct.feasible, order_by=[("total_time", "ascending")], where=where)
     open_at(page, f"{server}/results?{query}&results_sort=total_time")
     sentence = page.locator(".ss-head").filter(has_text="feasible executions")
@@ -175,9 +174,13 @@ def test_filtered_results_are_shared_and_downloaded_exactly(
 
 def test_a_what_if_is_answered_shared_and_taken_away_as_a_system(page: Page, stranger: Page, server: str) -> None:
     base = Scenario.of(
-        "gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16",
+        "gpt3-13B",
+        "h100_80g_nvl8",
+        num_procs=16,
+        max_batch_size=32,
+        datatype="float16",
         limits={"tensor_par": [4], "pipeline_par": [1]},
-    )  # fmt: skip
+    )
     before = rate_of(explore_scenario(base))
     rate = rate_of(explore_scenario(whatif.changed(base, {"hbm_bandwidth": 6144.0})))
     open_at(page, f"{server}/whatif?{ONE}&whatif_changes=hbm_bandwidth:6144")

@@ -20,9 +20,14 @@ def of_comparison() -> bytes:
     return comparison_report.build(Comparison(tuple(each.scenario for each in found)), found, f"http://x/?{EVIL}")
 
 
-@pytest.mark.parametrize(("build", "last", "figures"), [
-    (lambda: report.build(evil_exploration(), "http://x/", EVIL), "traffic", 7), (of_comparison, "map-B", 4),
-], ids=["scenario", "comparison"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("build", "last", "figures"),
+    [
+        (lambda: report.build(evil_exploration(), "http://x/", EVIL), "traffic", 7),
+        (of_comparison, "map-B", 4),
+    ],
+    ids=["scenario", "comparison"],
+)
 def test_the_report_draws_itself_offline(
     tmp_path: Path, browser: Browser, build: Callable[[], bytes], last: str, figures: int
 ) -> None:

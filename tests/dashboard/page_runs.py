@@ -25,8 +25,13 @@ from engine import Exploration
 
 ROOT = Path(__file__).parent.parent.parent
 SMALL: dict[str, Any] = {"num_procs": 16, "max_batch_size": 32, "datatype": "float16"}
-TIGHT = {"weight_offload": False, "activations_offload": False, "optimizer_offload": False,
-         "activation_recompute": "none", "optimizer_sharding": False}  # fmt: skip
+TIGHT = {
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+    "activation_recompute": "none",
+    "optimizer_sharding": False,
+}
 
 
 FEW: dict[str, Any] = {"activations_offload": False, "optimizer_offload": False, "data_par_overlap": True}

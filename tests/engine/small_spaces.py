@@ -90,8 +90,14 @@ def _draw(random: Random, largest: int) -> Drawn:
 
 
 def _limits(random: Random, tiers: int) -> dict[str, Any]:
-    flags = ("optimizer_sharding", "seq_par_ag_redo", "data_par_overlap", "weight_offload", "activations_offload",
-             "optimizer_offload")  # fmt: skip
+    flags = (
+        "optimizer_sharding",
+        "seq_par_ag_redo",
+        "data_par_overlap",
+        "weight_offload",
+        "activations_offload",
+        "optimizer_offload",
+    )
     options: dict[str, Sequence[Any]] = {
         "tensor_par": ([1, 2, 4], 2, {"max": 4}, {"min": 2}, [1, 3, 6], (1, 8)),
         "pipeline_par": ({"max": 2}, [1, 2, 3], {"min": 2, "max": 6}),
@@ -188,11 +194,30 @@ def listing(drawn: Drawn) -> Iterator[tuple[Any, ...]]:
                         for size in microbatches:
                             for tn, pn, dn in networks:
                                 yield (
-                                    procs, tp, pp, dp, tn, pn, dn, batch, size, drawn.datatype, mode["fused"],
-                                    mode["attention"], mode["recompute"], v, mode["sharding"], mode["comm"],
-                                    mode["tp_overlap"], mode["redo"], mode["dp_overlap"], mode["weight"],
-                                    mode["activations"], mode["optimizer"], mode["training"],
-                                )  # fmt: skip
+                                    procs,
+                                    tp,
+                                    pp,
+                                    dp,
+                                    tn,
+                                    pn,
+                                    dn,
+                                    batch,
+                                    size,
+                                    drawn.datatype,
+                                    mode["fused"],
+                                    mode["attention"],
+                                    mode["recompute"],
+                                    v,
+                                    mode["sharding"],
+                                    mode["comm"],
+                                    mode["tp_overlap"],
+                                    mode["redo"],
+                                    mode["dp_overlap"],
+                                    mode["weight"],
+                                    mode["activations"],
+                                    mode["optimizer"],
+                                    mode["training"],
+                                )
 
 
 def _modes(tp: int, dp: int, may_offload: bool, some: Any, widened: Any) -> Iterator[dict[str, Any]]:
@@ -218,9 +243,16 @@ def _modes(tp: int, dp: int, may_offload: bool, some: Any, widened: Any) -> Iter
                                                     ):
                                                         continue
                                                     yield {
-                                                        "recompute": recompute, "sharding": sharding, "comm": comm,
-                                                        "redo": redo, "dp_overlap": dp_overlap,
-                                                        "tp_overlap": tp_overlap, "weight": weight,
-                                                        "activations": activations, "optimizer": optimizer,
-                                                        "fused": fused, "attention": attention, "training": training,
-                                                    }  # fmt: skip
+                                                        "recompute": recompute,
+                                                        "sharding": sharding,
+                                                        "comm": comm,
+                                                        "redo": redo,
+                                                        "dp_overlap": dp_overlap,
+                                                        "tp_overlap": tp_overlap,
+                                                        "weight": weight,
+                                                        "activations": activations,
+                                                        "optimizer": optimizer,
+                                                        "fused": fused,
+                                                        "attention": attention,
+                                                        "training": training,
+                                                    }

@@ -32,8 +32,9 @@ def database(tmp_path: Path) -> Path:
 
 def test_a_database_held_by_another_process(database: Path) -> None:
     program = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", program, str(database)], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as holder:  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline().strip() == b"held"
         with pytest.raises(duckdb.IOException) as raised:

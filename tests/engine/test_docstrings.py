@@ -16,12 +16,26 @@ COMMANDS = "engine/cli"
 FAMILIES = "models/hugging_face"
 """Importers by family of models, of which each says what is particular to its family."""
 ARGUMENTS = (
-    "engine/calibrate/", "engine/codesign/",
-    "engine/columns/", "engine/cost_models/", "engine/economics/", "engine/executions/",
-    "engine/exploration/", "engine/measure/", "engine/planners/", "engine/questions/", "engine/scenarios/",
-    "engine/serving/", "engine/simulate/", "engine/space/", "engine/store/", "engine/validation/", "engine/whatif/",
-    "hardware/", "models/",
-)  # fmt: skip
+    "engine/calibrate/",
+    "engine/codesign/",
+    "engine/columns/",
+    "engine/cost_models/",
+    "engine/economics/",
+    "engine/executions/",
+    "engine/exploration/",
+    "engine/measure/",
+    "engine/planners/",
+    "engine/questions/",
+    "engine/scenarios/",
+    "engine/serving/",
+    "engine/simulate/",
+    "engine/space/",
+    "engine/store/",
+    "engine/validation/",
+    "engine/whatif/",
+    "hardware/",
+    "models/",
+)
 """Rooms whose public functions say what each of their arguments is."""
 
 

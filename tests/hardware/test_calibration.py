@@ -24,12 +24,17 @@ DOCUMENT: dict[str, Any] = {
     ],
     "parameters": {
         "sustained_bfloat16": {
-            "value": 641, "unit": "TFLOP/s", "kind": "fitted", "source": "the 20 fitted runs", "low": 620, "high": 660,
+            "value": 641,
+            "unit": "TFLOP/s",
+            "kind": "fitted",
+            "source": "the 20 fitted runs",
+            "low": 620,
+            "high": 660,
         },
         "launch": {"value": 2.7e-5, "unit": "s", "kind": "stated", "source": "the shipped calibration"},
     },
     "derived_from": "global",
-}  # fmt: skip
+}
 
 
 def changed(path: str, value: object) -> dict[str, Any]:

@@ -164,8 +164,11 @@ def test_one_to_eight_networks(tiers: int) -> None:
 def test_networks_have_names_whatever_the_system(tiers: int) -> None:
     document = {**changed(OURS, "networks", [OURS["networks"][0]] * tiers), "accelerator": None}
     found = hardware.load_document({key: value for key, value in document.items() if value is not None})
-    assert hardware.network_names(found) == ("inner network", *["network 2"] * (tiers == 3),
-                                             *["outer network"] * (tiers > 1))  # fmt: skip
+    assert hardware.network_names(found) == (
+        "inner network",
+        *["network 2"] * (tiers == 3),
+        *["outer network"] * (tiers > 1),
+    )
     assert hardware.network_words(found)[0] == "the inner network"
     assert hardware.network_words(hardware.load("h100_80g_sxm")) == ("NVLink", "InfiniBand")
 

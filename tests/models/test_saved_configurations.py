@@ -50,50 +50,107 @@ def test_two_names_of_one_number_must_agree() -> None:
 # layers; all and those that a token visits. Keys: zai-org's GLM-4.5-Air and GLM-5.2, MiniMax-M2.5, Qwen3-VL-8B,
 # Kimi-K2.5 and DeepSeek-V3.2 as published.
 GLM_5: dict[str, Any] = {
-    "model_type": "glm_moe_dsa", "hidden_size": 6144, "intermediate_size": 12288, "moe_intermediate_size": 2048,
-    "num_hidden_layers": 78, "num_attention_heads": 64, "q_lora_rank": 2048, "kv_lora_rank": 512,
-    "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256, "index_n_heads": 32, "index_head_dim": 128,
-    "index_topk": 2048, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 1,
-    "topk_group": 1, "first_k_dense_replace": 3, "vocab_size": 154880, "max_position_embeddings": 202752,
+    "model_type": "glm_moe_dsa",
+    "hidden_size": 6144,
+    "intermediate_size": 12288,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 78,
+    "num_attention_heads": 64,
+    "q_lora_rank": 2048,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 192,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 256,
+    "index_n_heads": 32,
+    "index_head_dim": 128,
+    "index_topk": 2048,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 3,
+    "vocab_size": 154880,
+    "max_position_embeddings": 202752,
     "num_nextn_predict_layers": 1,
-}  # fmt: skip
+}
 SHARED = ["full"] * 3 + (["shared"] * 3 + ["full"]) * 18 + ["shared"] * 3
 KIMI: dict[str, Any] = {
-    "model_type": "kimi_k2", "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048,
-    "num_hidden_layers": 61, "num_attention_heads": 64, "q_lora_rank": 1536, **MLA, "n_routed_experts": 384,
-    "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 1, "vocab_size": 163840,
+    "model_type": "kimi_k2",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 64,
+    "q_lora_rank": 1536,
+    **MLA,
+    "n_routed_experts": 384,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 1,
+    "vocab_size": 163840,
     "max_position_embeddings": 262144,
-}  # fmt: skip
+}
 GLM_45: dict[str, Any] = {
-    "model_type": "glm4_moe", **llama(4096, 10944, 46, 96, 8, 151552, 131072), "moe_intermediate_size": 1408,
-    "n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 1,
-}  # fmt: skip
+    "model_type": "glm4_moe",
+    **llama(4096, 10944, 46, 96, 8, 151552, 131072),
+    "moe_intermediate_size": 1408,
+    "n_routed_experts": 128,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 1,
+}
 COUNTS: dict[str, tuple[dict[str, Any], int, int]] = {
     "glm-5": (GLM_5, 743_911_199_232, 41_784_709_632),
     "glm-5.2": ({**GLM_5, "indexer_types": SHARED}, 743_377_000_704, 41_250_511_104),
     "glm-4.5-air": ({**GLM_45, "head_dim": 128, "attention_bias": True}, 106_852_245_504, 13_424_123_904),
     "minimax-m2.5": (
-        {"model_type": "minimax_m2", **llama(3072, 1536, 62, 48, 8, 200064, 196608), "head_dim": 128,
-         "num_local_experts": 256, "num_experts_per_tok": 8},
-        228_689_748_992, 11_030_537_216,
+        {
+            "model_type": "minimax_m2",
+            **llama(3072, 1536, 62, 48, 8, 200064, 196608),
+            "head_dim": 128,
+            "num_local_experts": 256,
+            "num_experts_per_tok": 8,
+        },
+        228_689_748_992,
+        11_030_537_216,
     ),
     "qwen3-vl-8b": (
-        {"model_type": "qwen3_vl", "text_config": {
-            "model_type": "qwen3_vl_text", **llama(4096, 12288, 36, 32, 8, 151936, 262144), "head_dim": 128}},
-        8_190_735_360, 8_190_735_360,
+        {
+            "model_type": "qwen3_vl",
+            "text_config": {
+                "model_type": "qwen3_vl_text",
+                **llama(4096, 12288, 36, 32, 8, 151936, 262144),
+                "head_dim": 128,
+            },
+        },
+        8_190_735_360,
+        8_190_735_360,
     ),
     "qwen3-vl-2b": (  # says outside only that head and embedding are one matrix
-        {"model_type": "qwen3_vl", "tie_word_embeddings": True, "vision_config": {"depth": 24}, "text_config": {
-            "model_type": "qwen3_vl_text", **llama(2048, 6144, 28, 16, 8, 151936, 262144), "head_dim": 128}},
-        1_720_574_976, 1_720_574_976,
+        {
+            "model_type": "qwen3_vl",
+            "tie_word_embeddings": True,
+            "vision_config": {"depth": 24},
+            "text_config": {
+                "model_type": "qwen3_vl_text",
+                **llama(2048, 6144, 28, 16, 8, 151936, 262144),
+                "head_dim": 128,
+            },
+        },
+        1_720_574_976,
+        1_720_574_976,
     ),
     "qwen3-vl-30b-a3b": (
-        {"model_type": "qwen3_vl_moe", "text_config": {
-            "model_type": "qwen3_vl_moe_text", **CONFIGS["qwen3-30B-A3B"][1]}},
-        30_532_122_624, 3_353_032_704,
+        {
+            "model_type": "qwen3_vl_moe",
+            "text_config": {"model_type": "qwen3_vl_moe_text", **CONFIGS["qwen3-30B-A3B"][1]},
+        },
+        30_532_122_624,
+        3_353_032_704,
     ),
     "kimi-k2.5": ({"model_type": "kimi_k25", "text_config": KIMI}, 1_026_408_209_408, 32_861_477_888),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -157,9 +214,16 @@ def test_pythons_numbers_in_a_published_file_do_not_hide_what_the_file_is(tmp_pa
 
 @pytest.mark.parametrize(
     ("model_type", "hint"),
-    [("qwen3moe", "did you mean 'qwen3_moe'"), ("GPT-OSS", "did you mean 'gpt_oss'"), ("glm4", ""), ("olmoe", ""),
-     ("gemma3n", ""), ("deepseek_v5", ""), ("llama5", "")],
-)  # fmt: skip
+    [
+        ("qwen3moe", "did you mean 'qwen3_moe'"),
+        ("GPT-OSS", "did you mean 'gpt_oss'"),
+        ("glm4", ""),
+        ("olmoe", ""),
+        ("gemma3n", ""),
+        ("deepseek_v5", ""),
+        ("llama5", ""),
+    ],
+)
 def test_only_another_way_to_write_a_family_is_a_hint(model_type: str, hint: str) -> None:
     with pytest.raises(models.ModelFileError) as refused:
         models.from_hugging_face({"model_type": model_type})

@@ -283,9 +283,18 @@ def statistics(
     exchange = gradient_exchange(block, at, counts, e, steps, chunk_backward, pb)
 
     total = (
-        fw_time + bw_time + optim_time + fw_offload + bw_offload + recompute_time + recomm_exposed + bubble
-        + tp_exposed + pp_time + exchange.exposed
-    )  # fmt: skip
+        fw_time
+        + bw_time
+        + optim_time
+        + fw_offload
+        + bw_offload
+        + recompute_time
+        + recomm_exposed
+        + bubble
+        + tp_exposed
+        + pp_time
+        + exchange.exposed
+    )
 
     fw_spare = min(steps.forward_plain[i] - block.fw.mem_time for i in PAIR)
     bw_spare = min(steps.backward_plain[i] - (block.ag.mem_time + block.wg.mem_time) for i in PAIR)

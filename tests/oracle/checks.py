@@ -13,13 +13,27 @@ from typing import Any, Literal
 from .hardware import DATATYPE_BYTES, Machine, Tier
 
 INTEGERS = (
-    "num_procs", "tensor_par", "pipeline_par", "data_par", "tensor_par_net", "pipeline_par_net", "data_par_net",
-    "batch_size", "microbatch_size", "pipeline_interleaving",
-)  # fmt: skip
+    "num_procs",
+    "tensor_par",
+    "pipeline_par",
+    "data_par",
+    "tensor_par_net",
+    "pipeline_par_net",
+    "data_par_net",
+    "batch_size",
+    "microbatch_size",
+    "pipeline_interleaving",
+)
 BOOLEANS = (
-    "fused_activation", "optimizer_sharding", "seq_par_ag_redo", "data_par_overlap", "weight_offload",
-    "activations_offload", "optimizer_offload", "training",
-)  # fmt: skip
+    "fused_activation",
+    "optimizer_sharding",
+    "seq_par_ag_redo",
+    "data_par_overlap",
+    "weight_offload",
+    "activations_offload",
+    "optimizer_offload",
+    "training",
+)
 STRINGS = ("datatype", "attention_type", "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap")
 PARALLELISMS = ("tensor_par", "pipeline_par", "data_par")
 
@@ -103,9 +117,7 @@ def check_schedule(e: Mapping[str, Any]) -> None:
             "We assume no extra AG with full recompute",
         )
     if e["data_par_overlap"]:
-        require(
-            e["training"], "data_par_overlap_needs_training", "We only perform DP comm overlap during training"
-        )
+        require(e["training"], "data_par_overlap_needs_training", "We only perform DP comm overlap during training")
         require(e["data_par"] > 1, "data_par_overlap_needs_data_par", "We perform DP comm overlap with DP > 1")
     require(
         not e["optimizer_offload"] or e["training"],

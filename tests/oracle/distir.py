@@ -107,9 +107,19 @@ class Distributed:
     """The program of one configuration; `program` is filled by the constructor."""
 
     def __init__(
-        self, revision: str, data: int, horizontal: int, stages: int, microbatches: int, *,
-        layers: int, width: int, batch: int, filtered: bool = False, allgathers: bool | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        revision: str,
+        data: int,
+        horizontal: int,
+        stages: int,
+        microbatches: int,
+        *,
+        layers: int,
+        width: int,
+        batch: int,
+        filtered: bool = False,
+        allgathers: bool | None = None,
+    ) -> None:
         self.program, self.revision, self.filtered = Program(), revision, filtered
         self.d, self.h, self.p, self.m = data, horizontal, stages, microbatches
         self.layers, self.width, self.batch = layers, width, batch

@@ -257,9 +257,7 @@ def block_layers(model: Mapping[str, int], execution: Mapping[str, Any]) -> list
         return Layer(name, "dropout", "vector", x, x, 0, x, x, x, x, **flags)
 
     def residual_add(name: str, x: int) -> Layer:
-        return Layer(
-            name, "add", "vector", x, 2 * x, 0, 2 * x, x, 2 * x, x, recompute=full, stored=False, reused=True
-        )
+        return Layer(name, "add", "vector", x, 2 * x, 0, 2 * x, x, 2 * x, x, recompute=full, stored=False, reused=True)
 
     def fork(name: str, x: int, users: int, **flags: bool) -> Layer:
         return Layer(name, "fork", "vector", 0, users * x, 0, x, 0, x, 0, users=users, **flags)
@@ -268,9 +266,19 @@ def block_layers(model: Mapping[str, int], execution: Mapping[str, Any]) -> list
         if tp == 1:
             return Layer(name, "comm", "vector", conjugate=conjugate, **flags)
         return Layer(
-            name, "comm", "vector", reduction if conjugate else 0, 0 if conjugate else reduction, 0,
-            whole, whole, whole, whole, conjugate=conjugate, **flags,
-        )  # fmt: skip
+            name,
+            "comm",
+            "vector",
+            reduction if conjugate else 0,
+            0 if conjugate else reduction,
+            0,
+            whole,
+            whole,
+            whole,
+            whole,
+            conjugate=conjugate,
+            **flags,
+        )
 
     def tiled(name: str, m: int, n: int, k: int, conjugate: bool, recomm: bool) -> Layer:
         if conjugate:
@@ -283,9 +291,22 @@ def block_layers(model: Mapping[str, int], execution: Mapping[str, Any]) -> list
         else:
             act, grad = (0, 2 * m * k) if conjugate else (m * n, 0)
         return Layer(
-            name, "overlapped", "matrix", flops, flops, flops, m * n, m * k, act, grad, n * k,
-            conjugate=conjugate, tiled=tp, recompute=full, recomm=recomm,
-        )  # fmt: skip
+            name,
+            "overlapped",
+            "matrix",
+            flops,
+            flops,
+            flops,
+            m * n,
+            m * k,
+            act,
+            grad,
+            n * k,
+            conjugate=conjugate,
+            tiled=tp,
+            recompute=full,
+            recomm=recomm,
+        )
 
     def projection(name: str, k: int) -> Layer:
         return linear(name, tokens, h, k, stored=False, reused=True)
@@ -311,12 +332,22 @@ def block_layers(model: Mapping[str, int], execution: Mapping[str, Any]) -> list
     block += [
         matmul("AttnBlock_Multihead_Key_Query", batch, s, d, s, recompute=attention, output_stored=not attention),
         Layer(
-            "AttnBlock_Multihead_SoftMax", "softmax", "vector", 5 * scores, 8 * scores, 0, scores, scores, scores,
-            scores, recompute=attention, output_stored=not attention,
+            "AttnBlock_Multihead_SoftMax",
+            "softmax",
+            "vector",
+            5 * scores,
+            8 * scores,
+            0,
+            scores,
+            scores,
+            scores,
+            scores,
+            recompute=attention,
+            output_stored=not attention,
         ),
         dropout("AttnBlock_Multihead_DropOut", scores, recompute=attention, stored=not attention),
         matmul("AttnBlock_Multihead_Attn", batch, s, s, d, recompute=full),
-    ]  # fmt: skip
+    ]
     if overlapped:
         block += [tiled("AttnBlock_MLP_RS", tokens, a * d, h, True, full)]
     else:
@@ -331,9 +362,18 @@ def block_layers(model: Mapping[str, int], execution: Mapping[str, Any]) -> list
         norm("MlpBlock_LayerNorm", residual),
     ]
     gelu = Layer(
-        "MlpBlock_GeLU", "gelu", "vector", 8 * middle, 13 * middle, 0, middle, middle,
-        0 if fused else middle, 0 if fused else middle, recompute=full,
-    )  # fmt: skip
+        "MlpBlock_GeLU",
+        "gelu",
+        "vector",
+        8 * middle,
+        13 * middle,
+        0,
+        middle,
+        middle,
+        0 if fused else middle,
+        0 if fused else middle,
+        recompute=full,
+    )
     if overlapped:
         block += [
             tiled("MlpBlock_Mlp1_AG", tokens, h, f, False, again_mlp),

@@ -106,15 +106,19 @@ def columns(number: int, word: str) -> Iterator[tuple[str, list[Any], pd.Series[
         yield f"arrow {kind}", [*words, None], _arrow([*words, None], kind)
     for kind in (pa.binary(), pa.large_binary(), pa.binary(2)):
         yield f"arrow {kind}", [b"ab", None], _arrow([b"ab", None], kind)
-    yield "arrow dictionary of numbers", [number, None, 1], pd.Series(
-        pd.arrays.ArrowExtensionArray(pa.array([number, None, 1]).dictionary_encode())
+    yield (
+        "arrow dictionary of numbers",
+        [number, None, 1],
+        pd.Series(pd.arrays.ArrowExtensionArray(pa.array([number, None, 1]).dictionary_encode())),
     )
 
     for name, cells in {"numbers": gaps, "fractions": fractions, "truths": truths, "words": [*words, None]}.items():
         yield f"category of {name}", cells, pd.Series(pd.Categorical(cells))
     several = [True, number + 1, word]
-    yield "category of a mixture", several, pd.Series(
-        pd.Categorical(several, categories=pd.Index(several, dtype=object))
+    yield (
+        "category of a mixture",
+        several,
+        pd.Series(pd.Categorical(several, categories=pd.Index(several, dtype=object))),
     )
 
     yield "sparse numbers", whole, pd.Series(pd.arrays.SparseArray(whole))
@@ -131,15 +135,24 @@ def columns(number: int, word: str) -> Iterator[tuple[str, list[Any], pd.Series[
     for kind in (pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.date32(), pa.date64()):
         yield f"arrow {kind}", [DAY, None], _arrow([DAY, None], kind)
     for kind in (pa.time32("s"), pa.duration("s"), pa.time64("us")):
-        yield f"arrow {kind}", [DAY, None], _arrow([None, None], pa.int64()) if kind is None else pd.Series(
-            pd.arrays.ArrowExtensionArray(pa.array([number, None], pa.int32() if kind.bit_width == 32 else pa.int64())
-                                          .cast(kind))
-        )  # fmt: skip
+        yield (
+            f"arrow {kind}",
+            [DAY, None],
+            _arrow([None, None], pa.int64())
+            if kind is None
+            else pd.Series(
+                pd.arrays.ArrowExtensionArray(
+                    pa.array([number, None], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+                )
+            ),
+        )
     nested: list[tuple[pa.DataType, list[Any]]] = [
-        (pa.list_(pa.int64()), [[number], None, []]), (pa.large_list(pa.int64()), [[number], None]),
-        (pa.list_(pa.int64(), 1), [[number], None]), (pa.struct([("a", pa.int64())]), [{"a": number}, None]),
+        (pa.list_(pa.int64()), [[number], None, []]),
+        (pa.large_list(pa.int64()), [[number], None]),
+        (pa.list_(pa.int64(), 1), [[number], None]),
+        (pa.struct([("a", pa.int64())]), [{"a": number}, None]),
         (pa.map_(pa.string(), pa.int64()), [[("a", number)], None]),
-    ]  # fmt: skip
+    ]
     for kind, values in nested:
         yield f"arrow {kind}", [None if cell is None else object() for cell in values], _arrow(values, kind)
     yield "arrow null", [None, None], _arrow([None, None], pa.null())
@@ -147,18 +160,88 @@ def columns(number: int, word: str) -> Iterator[tuple[str, list[Any], pd.Series[
         yield width, [complex(number), 1j], pd.Series(np.array([number, 1j], width))
 
     mixture: list[Any] = [
-        None, NAN, pd.NA, pd.NaT, INF, -INF, True, False, np.True_, number, float(number), number + 0.5, 1, 0, 1.0, 0.0,
-        Count.TWO, 2**31, -(2**31), 2**64, 10**400, 10**5000, -(10**5000), 1e300,
-        np.int8(number), np.uint64(2**64 - 1), np.float16(number), np.float16(2.5), np.float32(NAN), np.longdouble(1),
-        np.timedelta64(number, "s"), np.timedelta64(number), np.datetime64(number, "s"), np.datetime64("NaT"),
-        np.timedelta64("NaT"), np.str_(word), np.bytes_(b"2"), np.complex128(number),
-        Decimal(number), Decimal("1.5"), Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity"), Decimal("1E+9999"),
-        Decimal("1E-9999"), Fraction(number), Fraction(1, 3), complex(number), complex(NAN),
-        word, "unheard-of", str(number), "true", "", " ", "\ud800", "a\nb", "x" * 10_000, b"2", bytearray(b"2"),
-        (), (number,), [number], {}, {number}, frozenset(), np.array([number]), np.array(number), np.array([]),
-        pd.Series([number]), pd.Timestamp(0), pd.Timedelta(number), pd.Interval(0, 1), pd.Period("2024"),
-        datetime.date(2024, 1, 1), pa.scalar(number), object(), int, Unfriendly(), lambda: number, range(number),
-    ]  # fmt: skip
+        None,
+        NAN,
+        pd.NA,
+        pd.NaT,
+        INF,
+        -INF,
+        True,
+        False,
+        np.True_,
+        number,
+        float(number),
+        number + 0.5,
+        1,
+        0,
+        1.0,
+        0.0,
+        Count.TWO,
+        2**31,
+        -(2**31),
+        2**64,
+        10**400,
+        10**5000,
+        -(10**5000),
+        1e300,
+        np.int8(number),
+        np.uint64(2**64 - 1),
+        np.float16(number),
+        np.float16(2.5),
+        np.float32(NAN),
+        np.longdouble(1),
+        np.timedelta64(number, "s"),
+        np.timedelta64(number),
+        np.datetime64(number, "s"),
+        np.datetime64("NaT"),
+        np.timedelta64("NaT"),
+        np.str_(word),
+        np.bytes_(b"2"),
+        np.complex128(number),
+        Decimal(number),
+        Decimal("1.5"),
+        Decimal("NaN"),
+        Decimal("sNaN"),
+        Decimal("Infinity"),
+        Decimal("1E+9999"),
+        Decimal("1E-9999"),
+        Fraction(number),
+        Fraction(1, 3),
+        complex(number),
+        complex(NAN),
+        word,
+        "unheard-of",
+        str(number),
+        "true",
+        "",
+        " ",
+        "\ud800",
+        "a\nb",
+        "x" * 10_000,
+        b"2",
+        bytearray(b"2"),
+        (),
+        (number,),
+        [number],
+        {},
+        {number},
+        frozenset(),
+        np.array([number]),
+        np.array(number),
+        np.array([]),
+        pd.Series([number]),
+        pd.Timestamp(0),
+        pd.Timedelta(number),
+        pd.Interval(0, 1),
+        pd.Period("2024"),
+        datetime.date(2024, 1, 1),
+        pa.scalar(number),
+        object(),
+        int,
+        Unfriendly(),
+        lambda: number,
+        range(number),
+    ]
     column = np.empty(len(mixture), object)
     for row, cell in enumerate(mixture):
         column[row] = cell

@@ -17,7 +17,7 @@ import engine
 import hardware
 from dashboard.files import exports
 from dashboard.link import scenario_parameters, vocabulary
-from dashboard.pages.contract import Group
+from dashboard.pages.contract import NavigationGroup
 from dashboard.pages.registry import page, sections
 from dashboard.queries.explorations import choice_costs
 from dashboard.queries.filters import Filter, derived_of, parse, text
@@ -25,12 +25,17 @@ from dashboard.widgets.tables import arranged
 from dashboard.words.executions import choices, differences
 from engine.columns import applies, by_name, called, choices_of, headline_of
 from engine.exploration.proven_optimum import best_of
-from engine.store import Condition, Store
+from engine.store import Store, StoreCondition
 
 LIMITS: dict[str, Any] = {
-    "swift_host": [True, False], "tensor_par": [1, 2], "pipeline_par": [1, 2], "weight_offload": False,
-    "activations_offload": False, "optimizer_offload": False, "activation_recompute": "none",
-}  # fmt: skip
+    "swift_host": [True, False],
+    "tensor_par": [1, 2],
+    "pipeline_par": [1, 2],
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+    "activation_recompute": "none",
+}
 MACHINE = {"num_procs": 8, "max_batch_size": 8, "datatype": "bfloat16", "cost_model": "calibrated"}
 
 
@@ -55,7 +60,7 @@ def main(copy: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "results.duckdb") as store:
         found = engine.explore_scenario(scenario, store=store)
         assert found.feasible
-        slow = found.rows.top(1, "sample_rate", where=[Condition("swift_host", "=", False)]).to_pylist()[0]
+        slow = found.rows.top(1, "sample_rate", where=[StoreCondition("swift_host", "=", False)]).to_pylist()[0]
         best = found.best
         assert best is not None
         assert best["swift_host"]
@@ -98,7 +103,7 @@ def main(copy: Path) -> None:
     assert "gather_link_time" in [column.name for column in headline_of("calibrated")]
 
     # The page stands in its section of the navigation, behind those with a place, and its parameter has a word.
-    assert [each.name for each in sections()[Group.DECIDE]][-1] == "grown"
+    assert [each.name for each in sections()[NavigationGroup.DECIDE]][-1] == "grown"
     assert page("grown").view().parse() == "It has grown."
     assert vocabulary.WORDS["grown_by"] == "growth"
 

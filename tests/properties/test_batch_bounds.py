@@ -13,9 +13,13 @@ from engine.questions import Bounds, QuestionError, answer
 from engine.questions.bounds import Context
 
 SMALL: dict[str, Any] = {
-    "format": "shardscape-scenario/1", "model": "megatron-126M", "system": "a100_80g", "num_procs": 1,
-    "max_batch_size": 5_000, "datatype": "float16",
-}  # fmt: skip
+    "format": "shardscape-scenario/1",
+    "model": "megatron-126M",
+    "system": "a100_80g",
+    "num_procs": 1,
+    "max_batch_size": 5_000,
+    "datatype": "float16",
+}
 REFUSED = "The limits ask for 2,001 batch sizes; up to 2,000 can be tried"
 
 
@@ -23,8 +27,10 @@ REFUSED = "The limits ask for 2,001 batch sizes; up to 2,000 can be tried"
 @pytest.mark.parametrize("way", ["range", "open range", "list"])
 def test_up_to_two_thousand_batch_sizes_are_tried(way: str, number: int) -> None:
     batches: Any = {
-        "range": {"min": 7, "max": 6 + number}, "open range": {"min": 5_001 - number}, "list": [*range(1, number + 1)],
-    }[way]  # fmt: skip
+        "range": {"min": 7, "max": 6 + number},
+        "open range": {"min": 5_001 - number},
+        "list": [*range(1, number + 1)],
+    }[way]
     limits: dict[str, Any] = {"batch_size": batches, "microbatch_size": 1, "activation_recompute": "none"}
     document = {**SMALL, "limits": limits}
     # Spaces are bounded as well: what gets as far as that has passed the bound of batch sizes.

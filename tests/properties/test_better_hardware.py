@@ -35,12 +35,18 @@ def anywhere(seed: int) -> Case:
 
     inner, outer = facts.network_bandwidths
     machine = Accelerators(
-        flops16=around(facts.flops16, 2), flops8=around(facts.flops8, 2), flops4=around(facts.flops4, 2),
-        memory_bandwidth=around(facts.memory_bandwidth, 2), capacity=facts.capacity, power=around(facts.power, 2),
-        generation=facts.generation, multiprocessors=facts.multiprocessors, clock=around(facts.clock, 2),
+        flops16=around(facts.flops16, 2),
+        flops8=around(facts.flops8, 2),
+        flops4=around(facts.flops4, 2),
+        memory_bandwidth=around(facts.memory_bandwidth, 2),
+        capacity=facts.capacity,
+        power=around(facts.power, 2),
+        generation=facts.generation,
+        multiprocessors=facts.multiprocessors,
+        clock=around(facts.clock, 2),
         network_sizes=(*np.sort(draw.choice(np.array(SIZES, np.float64), (2, rows)), axis=0), facts.network_sizes[-1]),
         network_bandwidths=(around(inner, 3), around(np.sqrt(inner * outer), 4), around(outer, 3)),
-    )  # fmt: skip
+    )
     return replace(case, accelerator=machine)
 
 
@@ -76,10 +82,18 @@ def improved(case: Case, what: str, factor: float) -> Case:
 @pytest.mark.parametrize(
     "what",
     [
-        "matrix", "compute", "power", "clock", "memory_bandwidth", "network_bandwidths0", "network_bandwidths1",
-        "network_bandwidths2", "network_sizes0", "network_sizes1",
+        "matrix",
+        "compute",
+        "power",
+        "clock",
+        "memory_bandwidth",
+        "network_bandwidths0",
+        "network_bandwidths1",
+        "network_bandwidths2",
+        "network_sizes0",
+        "network_sizes1",
     ],
-)  # fmt: skip
+)
 def test_no_execution_is_slower_on_better_hardware(what: str) -> None:
     for seed, factor in enumerate(FACTORS):
         case, p = anywhere(seed), parameters()
@@ -90,11 +104,15 @@ def test_no_execution_is_slower_on_better_hardware(what: str) -> None:
 
 
 WIDE: dict[str, Any] = {
-    "attention_kernel": ["unfused", "flash2", "native"], "launch": ["eager", "fused", "graphs"],
-    "gradient_datatype": ["float32", "bfloat16"], "optimizer_datatype": ["float32", "bfloat16"],
-    "expert_overlap": [False, True], "pipeline_overlap": [False, True], "context_par": {"max": 8},
+    "attention_kernel": ["unfused", "flash2", "native"],
+    "launch": ["eager", "fused", "graphs"],
+    "gradient_datatype": ["float32", "bfloat16"],
+    "optimizer_datatype": ["float32", "bfloat16"],
+    "expert_overlap": [False, True],
+    "pipeline_overlap": [False, True],
+    "context_par": {"max": 8},
     "selective_recompute": ["attention", "modules", "half"],
-}  # fmt: skip
+}
 """Limits that widen the space; some of them are drawn for each scenario."""
 
 
@@ -129,10 +147,14 @@ def drawn(draw: np.random.Generator) -> tuple[Scenario, Optimum]:
         procs = int(draw.choice([2, 8, 12, 24, 64, 96]))
         try:
             found = Scenario.of(
-                models.load(str(draw.choice(models.names()))), system, num_procs=procs,
-                max_batch_size=procs * int(draw.choice([1, 2, 3])), datatype=str(draw.choice(known)),
-                limits={name: values for name, values in WIDE.items() if draw.random() < 0.5}, cost_model="calibrated",
-            )  # fmt: skip
+                models.load(str(draw.choice(models.names()))),
+                system,
+                num_procs=procs,
+                max_batch_size=procs * int(draw.choice([1, 2, 3])),
+                datatype=str(draw.choice(known)),
+                limits={name: values for name, values in WIDE.items() if draw.random() < 0.5},
+                cost_model="calibrated",
+            )
             if found.space.total and (best := best_of(found)):
                 return found, best
         except (SpaceError, ValueError):  # a model without room for any parallelism, a system without a datatype

@@ -14,8 +14,8 @@ from engine.cost_models.calibrated import (
     Accelerators,
     Case,
     Layout,
-    MemoryUse,
     ModelShapes,
+    ProcessorMemory,
     Software,
     StepTimes,
     accelerator_of,
@@ -66,20 +66,31 @@ def everywhere(seed: int) -> Case:
     routed = np.maximum(model["experts"], 1.0)
     data, context, microbatch = any_of(1, 2, 8, 11, 256), any_of(1, 2, 8), any_of(1, 2, 16)
     layout = {
-        "tensor_par": tensor, "pipeline_par": stages, "data_par": data, "context_par": context,
+        "tensor_par": tensor,
+        "pipeline_par": stages,
+        "data_par": data,
+        "context_par": context,
         "expert_par": common(common(any_of(1, 2, 8, 64), routed), data * context),
         "expert_tensor_par": np.where(draw.random(rows) < 0.5, tensor, 1.0),
         "pipeline_interleaving": np.where(stages > 1, np.minimum(any_of(1, 2, 4), model["num_blocks"] // stages), 1.0),
-        "microbatch_size": microbatch, "batch_size": data * microbatch * any_of(1, 3, 64), "sequence_par": any_of(0, 1),
-        "zero_stage": any_of(0, 1, 2, 3), "fully_sharded": any_of(0, 1), "linear_bits": any_of(4, 8, 16),
-        "recompute": any_of(*range(len(RECOMPUTES))), "recompute_share": any_of(0.5, 1.0),
-    }  # fmt: skip
+        "microbatch_size": microbatch,
+        "batch_size": data * microbatch * any_of(1, 3, 64),
+        "sequence_par": any_of(0, 1),
+        "zero_stage": any_of(0, 1, 2, 3),
+        "fully_sharded": any_of(0, 1),
+        "linear_bits": any_of(4, 8, 16),
+        "recompute": any_of(*range(len(RECOMPUTES))),
+        "recompute_share": any_of(0.5, 1.0),
+    }
     software = {name: value for name, value in SOFTWARE_DEFAULTS.items() if not isinstance(value, str)}
     software |= {
-        "attention_kernel": any_of(*range(len(ATTENTION_KERNELS))), "launch": any_of(*range(len(LAUNCHES))),
-        "unfused_elementwise": any_of(0, 1, 2), "age_years": any_of(0, 1, np.inf), "gather_calls": any_of(1, 12),
+        "attention_kernel": any_of(*range(len(ATTENTION_KERNELS))),
+        "launch": any_of(*range(len(LAUNCHES))),
+        "unfused_elementwise": any_of(0, 1, 2),
+        "age_years": any_of(0, 1, np.inf),
+        "gather_calls": any_of(1, 12),
         **{name: any_of(0, 1) for name in software if name.startswith("overlap") or name == "grouped_experts"},
-    }  # fmt: skip
+    }
     return Case(ModelShapes.of(model), Accelerators.of(machine), Layout.of(layout), Software.of(software))
 
 
@@ -101,7 +112,7 @@ def test_predictions_are_finite_and_positive_everywhere(seed: int) -> None:
         assert np.isfinite(part).all()
         assert (part > -1e-9 * found.step).all()
     np.testing.assert_allclose(np.sum(parts, axis=0), found.step, rtol=1e-9)
-    held = [getattr(memory, field.name) for field in fields(MemoryUse) if field.name != "peak"]
+    held = [getattr(memory, field.name) for field in fields(ProcessorMemory) if field.name != "peak"]
     assert np.isfinite(memory.peak).all()
     assert (memory.peak > 0).all()
     for part in held:

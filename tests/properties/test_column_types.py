@@ -77,8 +77,12 @@ def test_a_value_means_the_same_in_a_column_of_any_type(plain: dict[str, Any], c
     kind, turn = by_name(field).dtype, PAIRS.index((cost_model, field))
     *typed, mixture = _columns(plain, field)
     every = [*typed[turn % 2 :: 2], mixture]
-    values = {(type(value), value): value for _, cells, _ in every for cell in cells
-              if (value := meaning(kind, cell)) is not None or is_empty(cell)}  # fmt: skip
+    values = {
+        (type(value), value): value
+        for _, cells, _ in every
+        for cell in cells
+        if (value := meaning(kind, cell)) is not None or is_empty(cell)
+    }
     alone = _evaluated(_of_type(plain, field, pd.Series([*values.values()], dtype=object)), cost_model)
     known = dict(zip(values, _seen(alone), strict=True))
     results = [_evaluated(_of_type(plain, field, series), cost_model)[SEEN] for _, _, series in every]
@@ -138,9 +142,19 @@ def test_a_parquet_column_of_any_type_is_read_as_it_is(plain: dict[str, Any], fi
 @pytest.mark.parametrize("suffix", ["csv", "json"])
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("2", 2), ("2.0", 2), ("0.2e1", 2), ("2.00000000000000000001", None), ("2.5", None), ("1e400", None),
-     ("9" * 400, None), ("2e-99999999999999999999", None), ("-2", -2), ("true", None)],
-)  # fmt: skip
+    [
+        ("2", 2),
+        ("2.0", 2),
+        ("0.2e1", 2),
+        ("2.00000000000000000001", None),
+        ("2.5", None),
+        ("1e400", None),
+        ("9" * 400, None),
+        ("2e-99999999999999999999", None),
+        ("-2", -2),
+        ("true", None),
+    ],
+)
 def test_numbers_in_text_are_read_to_the_last_digit(
     plain: dict[str, Any], suffix: str, text: str, number: int | None, tmp_path: Path
 ) -> None:
@@ -197,12 +211,19 @@ def test_half_a_character_is_refused_and_written(plain: dict[str, Any], tmp_path
 
 @pytest.mark.parametrize(
     "notes",
-    [b"", b"{", b"null", b"[]", b"{}", b'{"columns": 3}', b'{"index_columns": ["tensor_par"], "columns": []}',
-     b'{"columns": [], "index_columns": [{"kind": "range"}], "column_indexes": [{}], "pandas_version": "x"}', b"\xff"],
-)  # fmt: skip
-def test_notes_for_pandas_in_a_parquet_file_change_nothing(
-    plain: dict[str, Any], notes: bytes, tmp_path: Path
-) -> None:
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"columns": 3}',
+        b'{"index_columns": ["tensor_par"], "columns": []}',
+        b'{"columns": [], "index_columns": [{"kind": "range"}], "column_indexes": [{}], "pandas_version": "x"}',
+        b"\xff",
+    ],
+)
+def test_notes_for_pandas_in_a_parquet_file_change_nothing(plain: dict[str, Any], notes: bytes, tmp_path: Path) -> None:
     table = pa.Table.from_pandas(pd.DataFrame([plain] * 3), preserve_index=False)
     pq.write_table(table.replace_schema_metadata({b"pandas": notes}), tmp_path / "executions.parquet")
     (piece,) = read_executions(tmp_path / "executions.parquet")

@@ -111,8 +111,9 @@ def test_tables_of_20_000_columns_are_soon_answered() -> None:
     best = engine.best("megatron-126M", "a100_80g", num_procs=1, max_batch_size=1, datatype="float16")
     execution = pd.DataFrame([{column.name: best[column.name] for column in FIELDS}])
     for cost_model in engine.COST_MODELS:
-        found = engine.evaluate("megatron-126M", "a100_80g", pd.concat([further, execution], axis=1),
-                                cost_model=cost_model)  # fmt: skip
+        found = engine.evaluate(
+            "megatron-126M", "a100_80g", pd.concat([further, execution], axis=1), cost_model=cost_model
+        )
         assert found.loc[0, "status"] == "ok"
     assert time.perf_counter() - began < SOON
 

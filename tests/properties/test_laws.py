@@ -138,10 +138,18 @@ def test_times_add_up(files: worlds.Files) -> None:
         found = _evaluate(files, _world(random, 120, datatype_alone=True))
         runs = found[found["status"] == "ok"]
         parts = [
-            "fw_time", "bw_time", "optim_step_time", "fw_offload_exposed_time", "bw_offload_exposed_time",
-            "recompute_time", "recomm_exposed_time", "bubble_time", "tp_comm_exposed_time", "pp_comm_exposed_time",
+            "fw_time",
+            "bw_time",
+            "optim_step_time",
+            "fw_offload_exposed_time",
+            "bw_offload_exposed_time",
+            "recompute_time",
+            "recomm_exposed_time",
+            "bubble_time",
+            "tp_comm_exposed_time",
+            "pp_comm_exposed_time",
             "dp_comm_exposed_time",
-        ]  # fmt: skip
+        ]
         exactly = {"atol": 0.0, "equal_nan": False}
         np.testing.assert_allclose(runs[parts].sum(axis=1), runs["total_time"], rtol=1e-12, **exactly)
         np.testing.assert_allclose(runs["sample_rate"], runs["batch_size"] / runs["total_time"], rtol=1e-15, **exactly)

@@ -21,10 +21,37 @@ from tests.texts import any_text
 
 BOOLEANS = [name for name in FIELDS if name not in worlds.INTEGERS and name not in worlds.WORDS]
 RUBBISH: tuple[Any, ...] = (
-    None, float("nan"), pd.NA, pd.NaT, float("inf"), -float("inf"), "", "8", "true", "false", b"8", 2.5, 1e300,
-    2**63, 2**64, -(2**63), 10**400, 1 + 2j, Decimal("3.5"), [], [1], {}, (1, 2), object(), np.float32("nan"),
-    pd.Timestamp(0), -5, "ünï", "float16\x00", " float16",
-)  # fmt: skip
+    None,
+    float("nan"),
+    pd.NA,
+    pd.NaT,
+    float("inf"),
+    -float("inf"),
+    "",
+    "8",
+    "true",
+    "false",
+    b"8",
+    2.5,
+    1e300,
+    2**63,
+    2**64,
+    -(2**63),
+    10**400,
+    1 + 2j,
+    Decimal("3.5"),
+    [],
+    [1],
+    {},
+    (1, 2),
+    object(),
+    np.float32("nan"),
+    pd.Timestamp(0),
+    -5,
+    "ünï",
+    "float16\x00",
+    " float16",
+)
 
 
 Good = tuple[str, str, list[worlds.Execution], pd.DataFrame]

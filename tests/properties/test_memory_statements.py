@@ -43,8 +43,10 @@ def test_every_stage_of_zero_divides_what_it_says(base: dict[str, Any], stage: i
     found = memory_use(case(base, zero_stage=float(stage), expert_par=float(spread)))
     outside, inside = blocks_of(base)
     for name, size, divided_from in (
-        ("weights", WEIGHT, 3), ("gradients", GRADIENT, 2), ("optimizer", MASTER + MOMENTS, 1),
-    ):  # fmt: skip
+        ("weights", WEIGHT, 3),
+        ("gradients", GRADIENT, 2),
+        ("optimizer", MASTER + MOMENTS, 1),
+    ):
         by, by_experts = (REPLICAS, EXPERT_REPLICAS) if stage >= divided_from else (1, 1)
         expected = size * (outside / by + inside / spread / by_experts)
         assert float(getattr(found, name)) == pytest.approx(expected, rel=2e-4), name
@@ -54,13 +56,30 @@ def test_every_stage_of_zero_divides_what_it_says(base: dict[str, Any], stage: i
 def test_a_stage_that_an_execution_names_is_the_one_that_is_counted(stage: int) -> None:
     """Through the door of the engine: what memory a stage saves beside the one before it, on eight replicas."""
     fields: dict[str, Any] = {
-        "num_procs": 8, "tensor_par": 1, "pipeline_par": 1, "data_par": 8, "tensor_par_net": 0, "pipeline_par_net": 0,
-        "data_par_net": 0, "batch_size": 64, "microbatch_size": 1, "datatype": "bfloat16", "fused_activation": True,
-        "attention_type": "multihead", "activation_recompute": "none", "pipeline_interleaving": 1,
-        "optimizer_sharding": stage > 0, "tensor_par_comm_type": "ar", "tensor_par_overlap": "none",
-        "seq_par_ag_redo": False, "data_par_overlap": stage > 1, "weight_offload": False, "activations_offload": False,
-        "optimizer_offload": False, "training": True,
-    }  # fmt: skip
+        "num_procs": 8,
+        "tensor_par": 1,
+        "pipeline_par": 1,
+        "data_par": 8,
+        "tensor_par_net": 0,
+        "pipeline_par_net": 0,
+        "data_par_net": 0,
+        "batch_size": 64,
+        "microbatch_size": 1,
+        "datatype": "bfloat16",
+        "fused_activation": True,
+        "attention_type": "multihead",
+        "activation_recompute": "none",
+        "pipeline_interleaving": 1,
+        "optimizer_sharding": stage > 0,
+        "tensor_par_comm_type": "ar",
+        "tensor_par_overlap": "none",
+        "seq_par_ag_redo": False,
+        "data_par_overlap": stage > 1,
+        "weight_offload": False,
+        "activations_offload": False,
+        "optimizer_offload": False,
+        "training": True,
+    }
     parameters = models.load("llama-3-8B").parameters
     assert parameters is not None
     extra = {"zero_stage": stage} if stage > 1 else {}
@@ -119,9 +138,12 @@ SHAPES = [
 def test_microbatches_in_flight_are_those_of_a_replay() -> None:
     for ranks, microbatches, chunks in dict.fromkeys(SHAPES):
         asked = case(
-            pipeline_par=float(ranks), pipeline_interleaving=float(chunks), data_par=1.0, microbatch_size=1.0,
+            pipeline_par=float(ranks),
+            pipeline_interleaving=float(chunks),
+            data_par=1.0,
+            microbatch_size=1.0,
             batch_size=float(microbatches),
-        )  # fmt: skip
+        )
         for rank in range(ranks):
             expected = peak_of(actions_of(rank, ranks, microbatches, chunks)) / chunks
             assert float(in_flight(asked, float(rank))) == pytest.approx(expected), (ranks, microbatches, chunks, rank)
@@ -135,13 +157,29 @@ def test_activations_of_the_first_stage_are_of_as_many_microbatches(ranks: int, 
     one_block = float(activation_bytes(case(**layout)).dense)
     assert float(memory_use(case(**layout)).activations) == pytest.approx(held * (32 / ranks) * one_block)
     fields = {
-        "num_procs": ranks, "tensor_par": 1, "pipeline_par": ranks, "data_par": 1, "tensor_par_net": 0,
-        "pipeline_par_net": 0, "data_par_net": 0, "microbatch_size": 1, "datatype": "float16",
-        "fused_activation": True, "attention_type": "multihead", "activation_recompute": "none",
-        "pipeline_interleaving": 1, "optimizer_sharding": False, "tensor_par_comm_type": "ar",
-        "tensor_par_overlap": "none", "seq_par_ag_redo": False, "data_par_overlap": False, "weight_offload": False,
-        "activations_offload": False, "optimizer_offload": False, "training": True,
-    }  # fmt: skip
+        "num_procs": ranks,
+        "tensor_par": 1,
+        "pipeline_par": ranks,
+        "data_par": 1,
+        "tensor_par_net": 0,
+        "pipeline_par_net": 0,
+        "data_par_net": 0,
+        "microbatch_size": 1,
+        "datatype": "float16",
+        "fused_activation": True,
+        "attention_type": "multihead",
+        "activation_recompute": "none",
+        "pipeline_interleaving": 1,
+        "optimizer_sharding": False,
+        "tensor_par_comm_type": "ar",
+        "tensor_par_overlap": "none",
+        "seq_par_ag_redo": False,
+        "data_par_overlap": False,
+        "weight_offload": False,
+        "activations_offload": False,
+        "optimizer_offload": False,
+        "training": True,
+    }
     table = pd.DataFrame([fields | {"batch_size": number} for number in (1, microbatches)])
     found = engine.evaluate("megatron-126M" if ranks < 8 else "gpt3-13B", "h100_80g_nvl8", table)
     assert (found["status"] == "ok").all()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.cost_models.calibrated.physics.pipeline import schedules
 from engine.simulate import NAMES, ScheduleError, replay
 from engine.simulate.closed_forms import Numbers, closed_form
-from engine.simulate.schedules.contract import Placement, Shape
+from engine.simulate.schedules.contract import ScheduleShape, StagePlacement
 from engine.simulate.schedules.registry import rule
 
 SEVERAL = ("interleaved", "interleaved-ep-overlap", "interleaved-zb", "looped-bfs", "calculon-1f1b")
@@ -88,9 +88,9 @@ def inputs(kind: str, stage: int, microbatch: int, stages: int, home: Any) -> li
 
 def random_order(random: Random) -> tuple[list[str], int, int, int, str]:
     """Lists that can run: actions are taken in any order in which what they need is done."""
-    placement = random.choice(list(Placement))
-    ranks = random.randint(1, 5) if placement is Placement.LOOP else 2 * random.randint(1, 2)
-    chunks = random.randint(1, 3) if placement is Placement.LOOP else 2 if placement is Placement.V else 1
+    placement = random.choice(list(StagePlacement))
+    ranks = random.randint(1, 5) if placement is StagePlacement.LOOP else 2 * random.randint(1, 2)
+    chunks = random.randint(1, 3) if placement is StagePlacement.LOOP else 2 if placement is StagePlacement.V else 1
     stages, microbatches = ranks * chunks, random.randint(1, 6)
     split = {(s, m): random.random() < 0.5 for s in range(stages) for m in range(microbatches)}
     left = {("F", s, m) for s, m in split} | {("B" if split[s, m] else "BW", s, m) for s, m in split}
@@ -117,9 +117,14 @@ def test_the_replay_is_the_longest_path_of_random_orders(random: Random) -> None
     times = {kind: [random.uniform(0.1, 2.0) for _ in range(stages)] for kind in "FBW"}
     latency, mode = random.choice((0.0, 0.2, 1.5)), random.choice(("overlap", "block"))
     found = replay(
-        lines, stages=ranks, microbatches=microbatches, chunks=chunks, times=times, sends={"mode": mode, "c": latency},
+        lines,
+        stages=ranks,
+        microbatches=microbatches,
+        chunks=chunks,
+        times=times,
+        sends={"mode": mode, "c": latency},
         placement=placement,
-    )  # fmt: skip
+    )
     whole = times | {"BW": [b + w for b, w in zip(times["B"], times["W"], strict=True)]}
     expected = longest_path(found.ranks, stages, whole, latency, block=mode == "block")
     assert found.makespan == pytest.approx(expected, rel=1e-12)
@@ -135,8 +140,14 @@ def test_schedules_are_the_longest_path_of_their_lists(name: str, random: Random
         times["FB"] = times["F"] + times["B"]
     latency, mode = random.choice((0.0, 0.25)), random.choice(("overlap", "block"))
     try:
-        found = replay(name, stages=ranks, microbatches=microbatches, chunks=chunks, times=times,
-                       sends={"mode": mode, "c": latency})  # fmt: skip
+        found = replay(
+            name,
+            stages=ranks,
+            microbatches=microbatches,
+            chunks=chunks,
+            times=times,
+            sends={"mode": mode, "c": latency},
+        )
     except ScheduleError:
         return
     if name == "calculon-1f1b" and microbatches % ranks:
@@ -161,11 +172,18 @@ def test_closed_forms_are_the_replay_where_they_hold(name: str, random: Random) 
     send = random.choice((0.0, 0.0, 0.1, 0.25, 1.0))
     times = {"F": f, "B": b, "W": w} | ({} if pair is None else {"FB": pair})
     try:
-        found = replay(name, stages=ranks, microbatches=microbatches, chunks=chunks, times=times,
-                       sends={"mode": "overlap", "c": send}, group=group)  # fmt: skip
+        found = replay(
+            name,
+            stages=ranks,
+            microbatches=microbatches,
+            chunks=chunks,
+            times=times,
+            sends={"mode": "overlap", "c": send},
+            group=group,
+        )
     except ScheduleError:
         return
-    value = form.value(Numbers(Shape(ranks, microbatches, chunks, group), f, b, w, pair, send))
+    value = form.value(Numbers(ScheduleShape(ranks, microbatches, chunks, group), f, b, w, pair, send))
     if value is not None:
         assert found.makespan == pytest.approx(value, rel=1e-12), (
             ranks,
@@ -214,9 +232,14 @@ def test_controlled_memory_has_the_published_bubbles_and_peaks(ranks: int) -> No
 
 
 PHYSICS = {
-    "1f1b": "1f1b", "interleaved": "interleaved", "zb_h1": "zb-h1", "zb_v": "zbv", "dualpipe": "dualpipe",
-    "dualpipev": "dualpipev", "combined_1f1b": "interleaved-ep-overlap",
-}  # fmt: skip
+    "1f1b": "1f1b",
+    "interleaved": "interleaved",
+    "zb_h1": "zb-h1",
+    "zb_v": "zbv",
+    "dualpipe": "dualpipe",
+    "dualpipev": "dualpipev",
+    "combined_1f1b": "interleaved-ep-overlap",
+}
 """Schedules of the calibrated cost model -> the same here."""
 
 
@@ -247,8 +270,14 @@ def test_the_cost_models_closed_forms_are_the_replay(place: int, random: Random)
     assert found.peak_activations == held.tolist()
     assert sum(found.messages_sent) == float(schedules.messages(place, ranks, microbatches, chunks))
     if f == b == w and place not in (schedules.DUALPIPE, schedules.DUALPIPE_V):
-        sent = replay(name, stages=ranks, microbatches=microbatches, chunks=chunks, times=times,
-                      sends={"mode": "overlap", "c": 0.05})  # fmt: skip
+        sent = replay(
+            name,
+            stages=ranks,
+            microbatches=microbatches,
+            chunks=chunks,
+            times=times,
+            sends={"mode": "overlap", "c": 0.05},
+        )
         if pair == f + b + w:
             hops = float(schedules.hops(place, ranks, microbatches, chunks))
             assert sent.makespan - found.makespan == pytest.approx(0.05 * hops, rel=1e-9)

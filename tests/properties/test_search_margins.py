@@ -30,7 +30,7 @@ def drawn_space(number: int) -> Callable[[], engine.Scenario]:
 SPACES: dict[str, Callable[[], engine.Scenario]] = {
     **{f"calculon {number}": drawn_space(number) for number in range(DRAWN)},
     **{f"calibrated {name}": lambda name=name: named(name) for name in ("dense", "experts", "plain", "schedules")},
-}  # fmt: skip
+}
 
 
 @cache

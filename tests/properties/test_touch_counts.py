@@ -123,8 +123,12 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     package.mkdir()
     for file in (ROOT / "tests/toy").glob("*.py"):
         source = "" if file.name == "__init__.py" else file.read_text(encoding="utf-8")
-        (package / file.name).write_text(source.replace("tests.toy", "engine.cost_models.toy").replace(
-            "from tests import toy", "from engine.cost_models import toy"), encoding="utf-8")  # fmt: skip
+        (package / file.name).write_text(
+            source.replace("tests.toy", "engine.cost_models.toy").replace(
+                "from tests import toy", "from engine.cost_models import toy"
+            ),
+            encoding="utf-8",
+        )
     for path, edit in (STATISTIC | FIELD | ACCELERATOR | COST_MODEL).items():
         file = target / path
         file.write_text(edit(file.read_text(encoding="utf-8") if file.exists() else ""), encoding="utf-8")
@@ -137,7 +141,12 @@ def test_what_one_touches_to_add_a_thing_and_that_it_shows(copy: Path) -> None:
     before, after = ((root / REGISTRY).read_text(encoding="utf-8").splitlines() for root in (ROOT, copy))
     assert len(after) - len(before) == 1
     found = subprocess.run(
-        [sys.executable, "-P", str(Path(__file__).with_name("grown.py")), str(copy)], cwd=copy, check=False,
-        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(copy)},
-    )  # fmt: skip
+        [sys.executable, "-P", str(Path(__file__).with_name("grown.py")), str(copy)],
+        cwd=copy,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(copy)},
+    )
     assert found.returncode == 0, found.stderr[-4000:]

@@ -25,9 +25,12 @@ from engine.columns import (
 from tests.engine.cost_models.calibrated import small
 
 EXACT = {
-    "num_procs": 16, "max_batch_size": 16, "datatype": "float16", "cost_model": "calculon",
+    "num_procs": 16,
+    "max_batch_size": 16,
+    "datatype": "float16",
+    "cost_model": "calculon",
     "limits": {"batch_size": 16, "weight_offload": False, "optimizer_offload": False, "activations_offload": False},
-}  # fmt: skip
+}
 READ_ALL_THE_SAME = {("calculon", "pipeline_par_net")}
 """Calculon asks whether the networks of pipeline and replicas are the same one even where there is no pipeline. Its
 spaces have no such execution: what there is none of is on the innermost network."""

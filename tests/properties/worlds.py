@@ -19,9 +19,17 @@ Execution = dict[str, Any]
 
 KNOWN_DATATYPES = ("float8", "float16", "bfloat16", "float32")
 INTEGERS = (
-    "num_procs", "tensor_par", "pipeline_par", "data_par", "tensor_par_net", "pipeline_par_net", "data_par_net",
-    "batch_size", "microbatch_size", "pipeline_interleaving",
-)  # fmt: skip
+    "num_procs",
+    "tensor_par",
+    "pipeline_par",
+    "data_par",
+    "tensor_par_net",
+    "pipeline_par_net",
+    "data_par_net",
+    "batch_size",
+    "microbatch_size",
+    "pipeline_interleaving",
+)
 WORDS = ("datatype", "attention_type", "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap")
 
 

@@ -13,16 +13,34 @@ HERE = Path(__file__).parent
 
 CALIBRATED_ONLY: frozenset[str] = frozenset(
     {
-        "extension_not_positive", "unknown_word", "training_only", "parallelism_product_with_context",
-        "zero_stage_unknown", "zero_stage_against_sharding", "sharding_needs_replicas", "selective_needs_attn_only",
-        "attention_of_the_model", "gradient_sharding_in_pipeline", "context_not_dividing_sequence",
-        "expert_par_without_experts", "expert_par_not_dividing_experts", "expert_par_not_dividing_ranks",
-        "key_value_heads_not_divisible", "stages_not_even", "pipeline_exceeds_blocks",
-        "schedule_needs_pipeline", "schedule_against_interleaving", "schedule_needs_microbatches",
-        "schedule_needs_even", "schedule_needs_whole_groups", "schedule_needs_experts", "schedule_against_recompute",
-        "layout_needs_pipeline", "layout_not_of_blocks",
+        "extension_not_positive",
+        "unknown_word",
+        "training_only",
+        "parallelism_product_with_context",
+        "zero_stage_unknown",
+        "zero_stage_against_sharding",
+        "sharding_needs_replicas",
+        "selective_needs_attn_only",
+        "attention_of_the_model",
+        "gradient_sharding_in_pipeline",
+        "context_not_dividing_sequence",
+        "expert_par_without_experts",
+        "expert_par_not_dividing_experts",
+        "expert_par_not_dividing_ranks",
+        "key_value_heads_not_divisible",
+        "stages_not_even",
+        "pipeline_exceeds_blocks",
+        "schedule_needs_pipeline",
+        "schedule_against_interleaving",
+        "schedule_needs_microbatches",
+        "schedule_needs_even",
+        "schedule_needs_whole_groups",
+        "schedule_needs_experts",
+        "schedule_against_recompute",
+        "layout_needs_pipeline",
+        "layout_not_of_blocks",
     }
-)  # fmt: skip
+)
 """Codes that `calculon` never gives."""
 
 # The line of Calculon that raised an error -> the reason this project gives.

@@ -17,7 +17,7 @@ from engine.executions.arrays import Floats
 from engine.executions.outcome import outcome_table
 from engine.executions.sentences import excesses
 from engine.executions.table import DATATYPES, FIELD_NAMES, check_fields, parse
-from engine.space.rows import Group, RowChunk
+from engine.space.rows import RowChunk, RowGroup
 from hardware import GIB, Calibration, System
 from models import Model
 from tests.toy import rows as toy_rows
@@ -40,9 +40,16 @@ class Toy(CostModel):
     datatypes = tuple(DATATYPES)
 
     def space(
-        self, model: Model, system: System, *, num_procs: int, max_batch_size: int, datatype: str,
-        limits: Mapping[str, Any] | None = None, calibration: Calibration | None = None,
-    ) -> ToySpace:  # fmt: skip
+        self,
+        model: Model,
+        system: System,
+        *,
+        num_procs: int,
+        max_batch_size: int,
+        datatype: str,
+        limits: Mapping[str, Any] | None = None,
+        calibration: Calibration | None = None,
+    ) -> ToySpace:
         """See `CostModel.space`."""
         return ToySpace(
             model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits
@@ -52,7 +59,7 @@ class Toy(CostModel):
         """See `CostModel.prepare`."""
         return toy_rows.prepare(space, numbers, rows)
 
-    def evaluate_rows(self, prepared: Any, group: Group, part: slice) -> RowChunk:
+    def evaluate_rows(self, prepared: Any, group: RowGroup, part: slice) -> RowChunk:
         """See `CostModel.evaluate_rows`."""
         return toy_rows.evaluate_rows(prepared, group, part)
 

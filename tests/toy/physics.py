@@ -16,9 +16,20 @@ from models.token_flops import parameter_count, token_flops
 __all__ = ["COMPUTED", "memory_of", "statistics_of"]
 
 COMPUTED = (
-    "fw_time", "bw_time", "recompute_time", "bubble_time", "total_time", "sample_rate", "total_efficiency",
-    "compute_efficiency", "system_efficiency", "useful_flops", "weight_space", "act_space", "proc_mem_tier1_cap_req",
-)  # fmt: skip
+    "fw_time",
+    "bw_time",
+    "recompute_time",
+    "bubble_time",
+    "total_time",
+    "sample_rate",
+    "total_efficiency",
+    "compute_efficiency",
+    "system_efficiency",
+    "useful_flops",
+    "weight_space",
+    "act_space",
+    "proc_mem_tier1_cap_req",
+)
 """The statistics that are told; all others of the headline are zero, and the rest is undefined."""
 BYTES_PER_WEIGHT = 18.0
 """Weight, gradient and optimizer state in mixed precision [bytes]."""
@@ -42,8 +53,7 @@ def statistics_of(model: Model, system: System, datatype: str, fields: Mapping[s
     """
     peak = system.matrix[datatype].tflops * 1e12
     batch, pipeline, data, micro = (
-        np.asarray(fields[name], np.float64)
-        for name in ("batch_size", "pipeline_par", "data_par", "microbatch_size")
+        np.asarray(fields[name], np.float64) for name in ("batch_size", "pipeline_par", "data_par", "microbatch_size")
     )
     processors = np.asarray(fields["tensor_par"], np.float64) * pipeline * data
     flops = token_flops(model).forward() * model.seq_size * batch / processors

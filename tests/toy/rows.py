@@ -11,7 +11,7 @@ from engine.columns import HEADLINE
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Floats, Ints
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
-from engine.space.rows import Group, RowChunk, Variant, fitting
+from engine.space.rows import ExchangeVariant, RowChunk, RowGroup, fitting
 from engine.space.schedule_points import (
     CellColumns,
     Grains,
@@ -28,9 +28,7 @@ from tests.toy.physics import memory_of, statistics_of
 
 __all__ = ["ToyCandidates", "ToyRows", "bounds", "candidates", "evaluate_rows", "prepare"]
 
-_GRAINS = Grains(
-    MODE_FIELDS, ("activation_recompute", "training"), ("training",), ("activation_recompute", "training")
-)
+_GRAINS = Grains(MODE_FIELDS, ("activation_recompute", "training"), ("training",), ("activation_recompute", "training"))
 
 
 @dataclass(slots=True)
@@ -43,7 +41,7 @@ class ToyRows:
     modes: StepModes
     need: Floats
     fits: Flags
-    groups: list[Group]
+    groups: list[RowGroup]
     rejected: Rejected
     feasible: int
 
@@ -68,8 +66,9 @@ def _fields(prepared: ToyRows | Any, point: Ints, recompute: Ints) -> dict[str, 
     cells, cell = prepared.cells, prepared.points.cell[point]
     degrees = {name: getattr(cells, name)[cell] for name in ("tensor_par", "pipeline_par", "data_par", "batch_size")}
     return degrees | {
-        "microbatch_size": prepared.points.microbatch_size[point], "activation_recompute": recompute,
-    }  # fmt: skip
+        "microbatch_size": prepared.points.microbatch_size[point],
+        "activation_recompute": recompute,
+    }
 
 
 def prepare(space: Space, numbers: range, rows: bool) -> ToyRows:
@@ -81,10 +80,12 @@ def prepare(space: Space, numbers: range, rows: bool) -> ToyRows:
     none = np.zeros(0, np.int64)
     found = ToyRows(space, cells, points, modes, np.zeros(0), np.zeros(0, bool), [], rejected, 0)
     each, kinds = np.arange(len(points.cell)), modes.memory_modes["activation_recompute"]
-    found.need = np.stack([
-        memory_of(space.model, _fields(found, each, np.full(len(each), kind)))["proc_mem_tier1_cap_req"]
-        for kind in kinds
-    ])  # fmt: skip
+    found.need = np.stack(
+        [
+            memory_of(space.model, _fields(found, each, np.full(len(each), kind)))["proc_mem_tier1_cap_req"]
+            for kind in kinds
+        ]
+    )
     capacity, count = space.system.mem1.capacity_gib * GIB, mode_counts(modes)
     listed = (count > 0).T[:, points.kind]
     found.fits = listed & (found.need <= capacity)
@@ -95,26 +96,30 @@ def prepare(space: Space, numbers: range, rows: bool) -> ToyRows:
     )
     found.feasible = int(executions_at(found.fits, count, cells, points).sum())
     outermost = space.tiers - 1
-    group = Group(outermost, outermost, (outermost,), False, each, none, {outermost: np.zeros_like(each)}, none, none)
+    group = RowGroup(
+        outermost, outermost, (outermost,), False, each, none, {outermost: np.zeros_like(each)}, none, none
+    )
     if rows:
         group.place, group.mode = np.nonzero(np.ascontiguousarray(fitting(points, modes, found.fits, each).T))
     found.groups = [group] if len(each) else []
     return found
 
 
-def evaluate_rows(prepared: ToyRows, group: Group, part: slice) -> RowChunk:
+def evaluate_rows(prepared: ToyRows, group: RowGroup, part: slice) -> RowChunk:
     """See `CostModel.evaluate_rows`."""
     space, mode, place = prepared.space, group.mode[part], group.place[part]
     point = group.point[place]
     told = statistics_of(
-        space.model, space.system, space.datatype,
+        space.model,
+        space.system,
+        space.datatype,
         _fields(prepared, point, prepared.modes.fields["activation_recompute"][mode]),
-    )  # fmt: skip
+    )
     headline = {each.name: told.get(each.name, np.zeros(len(point))) for each in HEADLINE}
     of_variant = ("sample_rate", "total_time", "total_efficiency", "system_efficiency", "dp_comm_exposed_time")
     position = prepared.modes.position[0][prepared.points.kind[point], mode]
     ids = prepared.points.first[point] + position * prepared.points.stride[point]
-    variant = Variant(group.data_nets[0], False, None, ids, {name: headline.pop(name) for name in of_variant})
+    variant = ExchangeVariant(group.data_nets[0], False, None, ids, {name: headline.pop(name) for name in of_variant})
     return RowChunk(group, point, mode, prepared.points.cell[point], headline, [variant])
 
 

@@ -33,9 +33,7 @@ class ToySpace(Space):
     def _mode_lists(self) -> tuple[Modes, ...]:
         kinds = by_name("activation_recompute").choices
         wanted = [kinds.index(kind) for kind in self._values("activation_recompute", ("full", "none"))]
-        fields = {
-            name: np.zeros(len(wanted), np.int64 if by_name(name).choices else bool) for name in MODE_FIELDS
-        }
+        fields = {name: np.zeros(len(wanted), np.int64 if by_name(name).choices else bool) for name in MODE_FIELDS}
         fields["activation_recompute"] = np.array(wanted, np.int64)
         fields["training"][:] = True
         fields["fused_activation"][:] = True

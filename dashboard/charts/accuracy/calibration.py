@@ -58,26 +58,54 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
         figure.add_trace(
             trace(
                 "scatter",
-                x=times.tolist(), y=values.tolist(), mode="markers", name=name, marker=look,
+                x=times.tolist(),
+                y=values.tolist(),
+                mode="markers",
+                name=name,
+                marker=look,
                 hovertext=[_run_hover_text(row, after) for row in shown.to_dict("records")],
-                hovertemplate="%{hovertext}<extra></extra>", customdata=[[int(row)] for row in shown["row"]],
+                hovertemplate="%{hovertext}<extra></extra>",
+                customdata=[[int(row)] for row in shown["row"]],
             )
-        )  # fmt: skip
+        )
     low, high = math.log10(times.min()), math.log10(times.max())
     air = max(0.06 * (high - low), 0.08)
     figure.update_layout(
-        showlegend=True, legend={"itemsizing": "constant"}, margin={"t": 28},
+        showlegend=True,
+        legend={"itemsizing": "constant"},
+        margin={"t": 28},
         shapes=[
-            {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": -100 * BAND, "y1": 100 * BAND, "layer": "below",
-             "fillcolor": colours.grid, "opacity": 0.6, "line": {"width": 0}},
-            {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": 0, "layer": "below",
-             "line": {"color": colours.muted, "width": 1.2}},
+            {
+                "type": "rect",
+                "xref": "paper",
+                "x0": 0,
+                "x1": 1,
+                "y0": -100 * BAND,
+                "y1": 100 * BAND,
+                "layer": "below",
+                "fillcolor": colours.grid,
+                "opacity": 0.6,
+                "line": {"width": 0},
+            },
+            {
+                "type": "line",
+                "xref": "paper",
+                "x0": 0,
+                "x1": 1,
+                "y0": 0,
+                "y1": 0,
+                "layer": "below",
+                "line": {"color": colours.muted, "width": 1.2},
+            },
         ],
-    )  # fmt: skip
+    )
     figure.update_xaxes(
-        type="log", range=[low - air, high + air], showgrid=True, title="Step time, measured, s",
+        type="log",
+        range=[low - air, high + air],
+        showgrid=True,
+        title="Step time, measured, s",
         **log_ticks(10 ** (low - air), 10 ** (high + air)),
-    )  # fmt: skip
+    )
     figure.update_yaxes(
         range=[-100 * edge, 100 * edge], ticksuffix=" %", showgrid=True, title="Predicted over measured, minus 1"
     )
@@ -96,9 +124,14 @@ def _draw_error_changes(
             y += [float(first), float(last), None]
     return trace(
         "scatter",
-        x=x, y=y, mode="lines", line={"color": colours.muted, "width": 1}, opacity=0.6, hoverinfo="skip",
+        x=x,
+        y=y,
+        mode="lines",
+        line={"color": colours.muted, "width": 1},
+        opacity=0.6,
+        hoverinfo="skip",
         showlegend=False,
-    )  # fmt: skip
+    )
 
 
 def _run_hover_text(row: Mapping[Any, Any], after: str) -> str:
@@ -135,35 +168,53 @@ def parameters_moved(moved: Sequence[Moved], mode: str = "light") -> Chart:
             x += [100 * (low - 1), 100 * (high - 1), None]
             y += [place, place, None]
         figure.add_trace(
-            trace("scatter", x=x, y=y, mode="lines", line={"color": colour, "width": width}, name=name,
-                  hoverinfo="skip")
-        )  # fmt: skip
+            trace(
+                "scatter", x=x, y=y, mode="lines", line={"color": colour, "width": width}, name=name, hoverinfo="skip"
+            )
+        )
     figure.add_trace(
         trace(
             "scatter",
-            x=[100 * (item.value - 1) for item in moved], y=places, mode="markers", showlegend=False,
+            x=[100 * (item.value - 1) for item in moved],
+            y=places,
+            mode="markers",
+            showlegend=False,
             marker={"color": colours.ramp(0.8), "size": 10, "line": {"color": colours.background, "width": 1.5}},
             hovertext=[f"<b>{escape(item.label)}</b><br>{escape(item.told)}" for item in moved],
             hovertemplate="%{hovertext}<extra></extra>",
         )
-    )  # fmt: skip
+    )
     ends = [100 * (end - 1) for item in moved for end in (*item.prior_range, *item.value_range)]
     low, high = min(ends), max(ends)
     air = 0.06 * (high - low)
     labels = [
-        noted(signed_percent(item.value - 1), colours, x=100 * (item.value - 1), y=place, yshift=13,
-              colour=colours.text)
+        noted(
+            signed_percent(item.value - 1), colours, x=100 * (item.value - 1), y=place, yshift=13, colour=colours.text
+        )
         for item, place in zip(moved, places, strict=True)
-    ]  # fmt: skip
+    ]
     figure.update_layout(
-        showlegend=True, margin={"t": 26}, annotations=labels,
-        shapes=[{"type": "line", "x0": 0, "x1": 0, "y0": -0.6, "y1": len(moved) - 0.4, "layer": "below",
-                 "line": {"color": colours.muted, "width": 1}}],
-    )  # fmt: skip
+        showlegend=True,
+        margin={"t": 26},
+        annotations=labels,
+        shapes=[
+            {
+                "type": "line",
+                "x0": 0,
+                "x1": 0,
+                "y0": -0.6,
+                "y1": len(moved) - 0.4,
+                "layer": "below",
+                "line": {"color": colours.muted, "width": 1},
+            }
+        ],
+    )
     figure.update_xaxes(range=[low - air, high + air], ticksuffix=" %", nticks=6, showgrid=True)
     figure.update_yaxes(
-        tickvals=places, ticktext=[escape(item.label) for item in moved], range=[-0.6, len(moved) - 0.3],
+        tickvals=places,
+        ticktext=[escape(item.label) for item in moved],
+        range=[-0.6, len(moved) - 0.3],
         tickfont={"size": 12, "color": colours.text},
-    )  # fmt: skip
+    )
     far = max(moved, key=lambda item: abs(math.log(item.value)))
     return Chart(figure, f"Fitted parameters over their value before; {far.label} moved most: {far.told}.")

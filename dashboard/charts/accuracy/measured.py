@@ -76,17 +76,22 @@ def measured(rows: pd.DataFrame, mode: str = "light", *, selected: int | None = 
         figure.add_trace(
             trace(
                 "scatter",
-                x=part["measured_step_time_s"].tolist(), y=part["predicted_step_time_s"].tolist(), mode="markers",
+                x=part["measured_step_time_s"].tolist(),
+                y=part["predicted_step_time_s"].tolist(),
+                mode="markers",
                 name=f"{name} ({len(part):,})",
                 marker={
-                    "size": [14 if flag else 6 for flag in ring], "color": colour, "symbol": symbol, "opacity": 0.75,
+                    "size": [14 if flag else 6 for flag in ring],
+                    "color": colour,
+                    "symbol": symbol,
+                    "opacity": 0.75,
                     "line": {"width": [2.5 if flag else 0 for flag in ring], "color": colours.text},
                 },
                 customdata=[[int(value)] for value in part["row"]],
                 hovertext=[_run_hover_text(row) for row in _row_records(part)],
                 hovertemplate="%{hovertext}<extra></extra>",
             )
-        )  # fmt: skip
+        )
     span = [math.log10(low), math.log10(high)]
     for update, told in ((figure.update_xaxes, "measured"), (figure.update_yaxes, "calibrated")):
         update(type="log", range=span, title=f"Step time, {told}, s", showgrid=True, **log_ticks(low, high))
@@ -101,14 +106,29 @@ def _row_records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 def _draw_guides(figure: Drawing, low: float, high: float, colours: Palette) -> None:
     """The band of ±10 %, the diagonal, and their names at the upper end."""
     figure.add_trace(
-        trace("scatter", x=[low, high, high, low], y=[low * (1 - BAND), high * (1 - BAND), high * (1 + BAND),
-                   low * (1 + BAND)], fill="toself", mode="lines", line={"width": 0}, fillcolor=colours.grid,
-                   hoverinfo="skip", showlegend=False)
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=[low, high, high, low],
+            y=[low * (1 - BAND), high * (1 - BAND), high * (1 + BAND), low * (1 + BAND)],
+            fill="toself",
+            mode="lines",
+            line={"width": 0},
+            fillcolor=colours.grid,
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    )
     figure.add_trace(
-        trace("scatter", x=[low, high], y=[low, high], mode="lines", line={"color": colours.muted, "width": 1.2},
-                   hoverinfo="skip", showlegend=False)
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=[low, high],
+            y=[low, high],
+            mode="lines",
+            line={"color": colours.muted, "width": 1.2},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    )
     place = math.log10(low) + 0.6 * math.log10(high / low)
     note(figure, "equal, band ±10 %", colours, x=place, y=place, xanchor="left", yanchor="top", yshift=-14, xshift=14)
 
@@ -152,27 +172,37 @@ def step_parts(parts: Mapping[str, float], taken: float, mode: str = "light") ->
     figure.add_trace(
         trace(
             "bar",
-            x=[seconds for _, seconds, _ in bars], y=list(range(len(bars))), orientation="h", width=0.62,
+            x=[seconds for _, seconds, _ in bars],
+            y=list(range(len(bars))),
+            orientation="h",
+            width=0.62,
             marker={
                 "color": [colour or colours.muted for _, _, colour in bars],
                 "pattern": colours.hatch_some([colour is None for _, _, colour in bars], 5, 0.9),
             },
             hoverinfo="skip",
         )
-    )  # fmt: skip
+    )
     longest = max(seconds for _, seconds, _ in bars)
     shares = {name: f" · {percent(seconds / step)}" for name, seconds, _ in bars[wholes:]}  # of the predicted step
     labels = [
         noted(
-            f"{format_value('total_time', seconds)}{shares.get(name, '')}", colours, x=seconds, y=position,
-            xanchor="left", xshift=4, colour=colours.text,
+            f"{format_value('total_time', seconds)}{shares.get(name, '')}",
+            colours,
+            x=seconds,
+            y=position,
+            xanchor="left",
+            xshift=4,
+            colour=colours.text,
         )
         for position, (name, seconds, _) in enumerate(bars)
-    ]  # fmt: skip
+    ]
     figure.update_layout(annotations=labels)
     figure.update_xaxes(range=[0, 1.42 * longest], visible=False)
     figure.update_yaxes(
-        tickvals=list(range(len(bars))), ticktext=[name for name, _, _ in bars], autorange="reversed",
-    )  # fmt: skip
+        tickvals=list(range(len(bars))),
+        ticktext=[name for name, _, _ in bars],
+        autorange="reversed",
+    )
     largest = max(bars[-(len(bars) - (2 if math.isfinite(taken) else 1)) :], key=lambda bar: bar[1], default=bars[0])
     return Chart(figure, f"The predicted step of {format_value('total_time', step)}; most of it is {largest[0]}.")

@@ -54,8 +54,19 @@ def residuals(
     else:
         places, groups, axis = _place_classes(values, numeric)
     bounds = _error_range(rows.loc[values.index, "error"])
-    figure.add_shape(type="rect", x0=0, x1=1, xref="x domain", y0=-100 * BAND, y1=100 * BAND, yref="y",
-                     fillcolor=colours.grid, opacity=0.6, line={"width": 0}, layer="below")  # fmt: skip
+    figure.add_shape(
+        type="rect",
+        x0=0,
+        x1=1,
+        xref="x domain",
+        y0=-100 * BAND,
+        y1=100 * BAND,
+        yref="y",
+        fillcolor=colours.grid,
+        opacity=0.6,
+        line={"width": 0},
+        layer="below",
+    )
     figure.add_hline(y=0, line={"color": colours.muted, "width": 1.2}, layer="below")
     close = (shown["error"].abs() <= BAND).to_numpy(bool)
     for which, colour, symbol in ((close, colours.ramp(0.65), "circle"), (~close, colours.worse, "diamond")):
@@ -63,7 +74,9 @@ def residuals(
         figure.add_trace(
             trace(
                 "scatter",
-                x=places.loc[part.index].tolist(), y=(100 * part["error"]).clip(*bounds).tolist(), mode="markers",
+                x=places.loc[part.index].tolist(),
+                y=(100 * part["error"]).clip(*bounds).tolist(),
+                mode="markers",
                 marker={"size": 5, "color": colour, "symbol": symbol, "opacity": 0.6},
                 customdata=part[["row"]].to_numpy(int).tolist(),
                 hovertext=[
@@ -75,7 +88,7 @@ def residuals(
                 ],
                 hovertemplate="%{hovertext}<extra></extra>",
             )
-        )  # fmt: skip
+        )
     medians = _draw_medians(
         rows.loc[values.index, "error"], groups, places, figure, colours, bounds[1], axis.get("type") == "log"
     )
@@ -111,10 +124,15 @@ def _place_classes(values: pd.Series[Any], numeric: bool) -> tuple[pd.Series[Any
     position = column.map({word: index for index, word in enumerate(kept)}).astype(np.float64)
     # Marks side by side within a column, in the order of the table, so that drawing again changes nothing.
     places = position + _SPREAD * (2 * ((column.groupby(column).cumcount() * _GOLDEN + 0.5) % 1) - 1)
-    return places, position, {
-        "tickvals": list(range(len(kept))), "ticktext": [_lines(word, 15 if len(kept) > 5 else 30) for word in kept],
-        "range": [-0.6, len(kept) - 0.4],
-    }  # fmt: skip
+    return (
+        places,
+        position,
+        {
+            "tickvals": list(range(len(kept))),
+            "ticktext": [_lines(word, 15 if len(kept) > 5 else 30) for word in kept],
+            "range": [-0.6, len(kept) - 0.4],
+        },
+    )
 
 
 def _lines(word: str, width: int) -> str:
@@ -149,9 +167,14 @@ def _place_numbers(values: pd.Series[Any]) -> tuple[pd.Series[Any], pd.Series[An
 
 
 def _draw_medians(
-    error: pd.Series[Any], groups: pd.Series[Any], places: pd.Series[Any], figure: Drawing, colours: Palette,
-    top: float, logarithmic: bool,
-) -> list[tuple[float, int]]:  # fmt: skip
+    error: pd.Series[Any],
+    groups: pd.Series[Any],
+    places: pd.Series[Any],
+    figure: Drawing,
+    colours: Palette,
+    top: float,
+    logarithmic: bool,
+) -> list[tuple[float, int]]:
     """Draw the median error of every group and print it above; returns median [fraction] and rows of each."""
     found, notes = [], []
     for index in groups.groupby(groups).groups.values():
@@ -159,13 +182,20 @@ def _draw_medians(
         found.append((median, len(index)))
         ends = [float(where.min()), float(where.max())]
         figure.add_trace(
-            trace("scatter", x=ends, y=[100 * median] * 2, mode="lines+markers", hoverinfo="skip",
-                       line={"color": colours.text, "width": 2.5}, marker={"size": 3, "color": colours.text})
-        )  # fmt: skip
+            trace(
+                "scatter",
+                x=ends,
+                y=[100 * median] * 2,
+                mode="lines+markers",
+                hoverinfo="skip",
+                line={"color": colours.text, "width": 2.5},
+                marker={"size": 3, "color": colours.text},
+            )
+        )
         middle = math.log10(ends[0] * ends[1]) / 2 if logarithmic else sum(ends) / 2
         notes.append(
             noted(f"{signed_percent(median)}<br>{count(len(index))}", colours, x=middle, y=top * 1.28, yanchor="top")
-        )  # fmt: skip
+        )
     figure.update_layout(annotations=notes)
     return found
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Side", "card_text", "rows_table", "sides"]
+__all__ = ["ExecutionSide", "card_text", "rows_table", "sides"]
 
 
-class Side(NamedTuple):
+class ExecutionSide(NamedTuple):
     """One execution: its role here, its degrees, its throughput, its memory, and a note."""
 
     name: str
@@ -19,7 +19,7 @@ class Side(NamedTuple):
     note: str
 
 
-def sides(shown: Iterable[Side]) -> str:
+def sides(shown: Iterable[ExecutionSide]) -> str:
     """Returns executions side by side, one below the other where there is no room."""
     items = "".join(
         f'<div role="listitem"><div class="ss-side-name">{escape(one.name)}</div>'

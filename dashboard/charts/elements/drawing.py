@@ -90,6 +90,8 @@ class Drawing:
 
 def merged(base: Part, more: Part) -> dict[str, Any]:
     """Returns settings with others laid over them, at any depth."""
-    both = {name: merged(base[name], value) if isinstance(value, Mapping) and isinstance(base.get(name), Mapping)
-            else value for name, value in more.items()}  # fmt: skip
+    both = {
+        name: merged(base[name], value) if isinstance(value, Mapping) and isinstance(base.get(name), Mapping) else value
+        for name, value in more.items()
+    }
     return {**base, **both}

@@ -170,8 +170,9 @@ def memory_legend(tiers: tuple[Mapping[str, float], Mapping[str, float]], kinds:
 
 def ramp(worst: str, best: str, unit: str = "") -> str:
     """Returns a legend item: the "how good" colours between the texts of the worst and the best value."""
-    stops = ",".join(f"light-dark({light},{dark})"
-                     for light, dark in zip(LIGHT.sequential, DARK.sequential, strict=True))  # fmt: skip
+    stops = ",".join(
+        f"light-dark({light},{dark})" for light, dark in zip(LIGHT.sequential, DARK.sequential, strict=True)
+    )
     last = f"{best} {unit}".strip()
     return (
         f'<span role="img" aria-label="Colours from {escape(worst)} to {escape(last)}">{escape(worst)}'
@@ -211,7 +212,7 @@ _MEANING: Final[Mapping[str, str]] = {
     **{name_of_choice(column): column.description for column in ALL_FIELDS},
     "microbatches": "A replica works through its share of the batch in so many microbatches of so many sequences.",
     "offload": "What lives in host memory and is fetched over the link to it when it is needed.",
-}  # fmt: skip
+}
 """Tooltips of chips, by their keys."""
 
 

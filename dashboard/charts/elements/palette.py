@@ -104,12 +104,30 @@ LIGHT: Final = Palette(
     panel="#F7F8FA",
     accent="#1F5FA8",
     sequential=(
-        "#E9F8F0", "#BEE4D8", "#90CFC8", "#61B9BE", "#429FB4", "#2F84A8", "#2A6999", "#284F82", "#21376A", "#162152",
+        "#E9F8F0",
+        "#BEE4D8",
+        "#90CFC8",
+        "#61B9BE",
+        "#429FB4",
+        "#2F84A8",
+        "#2A6999",
+        "#284F82",
+        "#21376A",
+        "#162152",
     ),
     diverging=(
-        "#8C3A0B", "#B95E1D", "#DB8A47", "#EFBB8B", "#F8E4D0", "#DCEBEC", "#A9D0D3", "#6AAFB7", "#33859A", "#1C5A78",
+        "#8C3A0B",
+        "#B95E1D",
+        "#DB8A47",
+        "#EFBB8B",
+        "#F8E4D0",
+        "#DCEBEC",
+        "#A9D0D3",
+        "#6AAFB7",
+        "#33859A",
+        "#1C5A78",
     ),
-)  # fmt: skip
+)
 
 DARK: Final = Palette(
     mode="dark",
@@ -120,12 +138,30 @@ DARK: Final = Palette(
     panel="#161B24",
     accent="#7FB2F0",
     sequential=(
-        "#1E2735", "#253B53", "#25536F", "#1B6C87", "#278697", "#41A0A3", "#63B8AE", "#8CCFB9", "#BAE3C5", "#E7F6DA",
+        "#1E2735",
+        "#253B53",
+        "#25536F",
+        "#1B6C87",
+        "#278697",
+        "#41A0A3",
+        "#63B8AE",
+        "#8CCFB9",
+        "#BAE3C5",
+        "#E7F6DA",
     ),
     diverging=(
-        "#F3A76B", "#D98245", "#B1622F", "#7D4726", "#43301F", "#1F333B", "#245463", "#2E7C8C", "#4BA5B3", "#86CDD6",
+        "#F3A76B",
+        "#D98245",
+        "#B1622F",
+        "#7D4726",
+        "#43301F",
+        "#1F333B",
+        "#245463",
+        "#2E7C8C",
+        "#4BA5B3",
+        "#86CDD6",
     ),
-)  # fmt: skip
+)
 
 
 def palette(mode: str) -> Palette:

@@ -11,9 +11,13 @@ from dashboard.charts.elements.drawing import Drawing, merged
 from dashboard.charts.elements.palette import Palette
 
 CONFIG: Final[dict[str, Any]] = {
-    "displayModeBar": "hover", "displaylogo": False, "modeBarButtons": [["toImage"]], "scrollZoom": False,
-    "doubleClick": False, "toImageButtonOptions": {"format": "png", "scale": 2, "filename": "shardscape"},
-}  # fmt: skip
+    "displayModeBar": "hover",
+    "displaylogo": False,
+    "modeBarButtons": [["toImage"]],
+    "scrollZoom": False,
+    "doubleClick": False,
+    "toImageButtonOptions": {"format": "png", "scale": 2, "filename": "shardscape"},
+}
 """Plotly options for every chart: of its tool bar only the picture, as PNG at twice the size; data are exported by the
 page's own menu."""
 
@@ -138,8 +142,13 @@ def stacked(figure: Drawing) -> Drawing:
         bars = [trace for trace in traces if trace["type"] == "bar" and trace.get("yaxis", "y") == reference]
         for bar in bars:
             bar["width"] /= scale
-        reach = max((max(place - round(place) for place in bar["y"]) * (row + _LINE) + bar["width"] * (row + _LINE) / 2
-                     for bar in bars), default=0.0)  # fmt: skip
+        reach = max(
+            (
+                max(place - round(place) for place in bar["y"]) * (row + _LINE) + bar["width"] * (row + _LINE) / 2
+                for bar in bars
+            ),
+            default=0.0,
+        )
         for mark in layout.get("shapes", []):  # marks of one row keep their length, as its bars do
             if mark.get("yref", "y") == reference and abs(mark["y1"] - mark["y0"]) <= 1:
                 mark.update({end: round(mark[end]) + (mark[end] - round(mark[end])) / scale for end in ("y0", "y1")})
@@ -154,10 +163,20 @@ def stacked(figure: Drawing) -> Drawing:
             if note in heads:
                 note.update(yshift=reach + _LINE / 2 + 2, **ground)
         notes += [
-            {"text": text, "x": 0, "xref": "paper", "xanchor": "left", "y": place, "yref": reference,
-             "showarrow": False, "yshift": reach + _LINE / 2 + 2, "font": axis["tickfont"], **ground}
+            {
+                "text": text,
+                "x": 0,
+                "xref": "paper",
+                "xanchor": "left",
+                "y": place,
+                "yref": reference,
+                "showarrow": False,
+                "yshift": reach + _LINE / 2 + 2,
+                "font": axis["tickfont"],
+                **ground,
+            }
             for place, text in zip(axis["tickvals"], axis["ticktext"], strict=True)
-        ]  # fmt: skip
+        ]
         axis["showticklabels"] = False
     for head in heads:
         head["xshift"] -= margin["r"]

@@ -43,14 +43,21 @@ def efficiency_curve(curves: Sequence[Curve], unit: str, mode: str = "light", *,
         figure.add_trace(
             trace(
                 "scatter",
-                x=x, y=y, mode="lines", name=label,
+                x=x,
+                y=y,
+                mode="lines",
+                name=label,
                 line={"shape": "hv", "width": 2, "color": colour, "dash": _DASHES[index % len(_DASHES)]},
                 hovertemplate=f"<b>{label}</b><br>from %{{x:.4~g}} {unit}: %{{y:.1%}}<extra></extra>",
             )
-        )  # fmt: skip
+        )
     figure.update_xaxes(type="log", range=[low, high], title=unit, dtick=1, tickformat=",~g")
-    figure.update_yaxes(range=[-0.03, 1.04], showgrid=True, tickvals=[0, 0.25, 0.5, 0.75, 1],
-                        ticktext=["0 %", "25 %", "50 %", "75 %", "100 %"])  # fmt: skip
+    figure.update_yaxes(
+        range=[-0.03, 1.04],
+        showgrid=True,
+        tickvals=[0, 0.25, 0.5, 0.75, 1],
+        ticktext=["0 %", "25 %", "50 %", "75 %", "100 %"],
+    )
     figure.update_layout(showlegend=True, margin={"t": 26})
     return Chart(figure, _summarize_efficiency(merged, unit))
 

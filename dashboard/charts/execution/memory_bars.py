@@ -24,12 +24,26 @@ _SHARE_AT: Final = 116
 """Right edges of the two columns of numbers [px right of the plot]."""
 
 COLUMNS: Final = (
-    "weight_offload", "activations_offload", "optimizer_offload", "activation_recompute", "training",
-    "weight_space", "optimizer_space", "weight_grad_space", "act_space", "act_checkpoint_size", "act_grad_space",
-    "weight_space_with_offload", "optimizer_space_with_offload", "weight_grad_space_with_offload",
-    "act_space_with_offload", "act_checkpoint_size_with_offload", "block_weight_space", "block_weight_grad_space",
+    "weight_offload",
+    "activations_offload",
+    "optimizer_offload",
+    "activation_recompute",
+    "training",
+    "weight_space",
+    "optimizer_space",
+    "weight_grad_space",
+    "act_space",
+    "act_checkpoint_size",
+    "act_grad_space",
+    "weight_space_with_offload",
+    "optimizer_space_with_offload",
+    "weight_grad_space_with_offload",
+    "act_space_with_offload",
+    "act_checkpoint_size_with_offload",
+    "block_weight_space",
+    "block_weight_grad_space",
     "proc_mem_tier2_cap_req",
-)  # fmt: skip
+)
 """Fields and statistics that `tier_pieces` reads from one execution."""
 
 Pieces = dict[str, float]
@@ -136,8 +150,7 @@ def aligned_memory(
     panels = []
     for tier, name in enumerate(("HBM", "Host")):
         own = [capacity[tier] for capacity in capacities]
-        bars = [MemoryBar(label, pieces[tier], capacity=size)
-                for (label, pieces), size in zip(split, own, strict=True)]  # fmt: skip
+        bars = [MemoryBar(label, pieces[tier], capacity=size) for (label, pieces), size in zip(split, own, strict=True)]
         if tier == 0 or any(sum(bar.pieces.values()) > 0 for bar in bars):
             panels.append((name, max(own), bars))
     return _draw_panels(panels, colours, row_height=34)
@@ -189,8 +202,9 @@ def _draw_panels(panels: list[tuple[str, float, list[MemoryBar]]], colours: Pale
         findings.append(_summarize_panel(name, capacity, bars))
         top = bottom - gap
     style_axes(figure, colours)
-    figure.update_layout(barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"l": 16, "r": _SHARE_AT + 2},
-                         annotations=notes)  # fmt: skip
+    figure.update_layout(
+        barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"l": 16, "r": _SHARE_AT + 2}, annotations=notes
+    )
     figure.update_yaxes(tickfont={"size": 12, "color": colours.text})
     return Chart(figure, " ".join(findings), rows=True)
 
@@ -232,18 +246,57 @@ def _draw_panel(
             notes.append(noted(percent(total / size, 0), colours, y=row, xshift=_SHARE_AT, colour=tone, **column))
     if bounded and len(set(own)) > 1:
         for row, size in zip(rows, own, strict=True):
-            figure.add_shape(type="line", x0=size / scale.factor, x1=size / scale.factor, y0=row - 0.42, y1=row + 0.42,
-                             layer="above", line={"color": colours.worse, "width": 2}, **axis)  # fmt: skip
+            figure.add_shape(
+                type="line",
+                x0=size / scale.factor,
+                x1=size / scale.factor,
+                y0=row - 0.42,
+                y1=row + 0.42,
+                layer="above",
+                line={"color": colours.worse, "width": 2},
+                **axis,
+            )
         told = ", ".join(f"{bar.label} {gibibytes(size)}" for bar, size in zip(bars, own, strict=True))
-        notes.append(noted(f"{name} {told}", colours, x=1, xref="paper", y=len(bars) - 0.5, yref=axis["yref"],
-                           yanchor="bottom", yshift=1, xanchor="right", colour=colours.worse))  # fmt: skip
+        notes.append(
+            noted(
+                f"{name} {told}",
+                colours,
+                x=1,
+                xref="paper",
+                y=len(bars) - 0.5,
+                yref=axis["yref"],
+                yanchor="bottom",
+                yshift=1,
+                xanchor="right",
+                colour=colours.worse,
+            )
+        )
     elif bounded:
         place = capacity / scale.factor
-        figure.add_shape(type="line", x0=place, x1=place, y0=-0.5, y1=len(bars) - 0.5, layer="above",
-                         line={"color": colours.worse, "width": 2}, **axis)  # fmt: skip
+        figure.add_shape(
+            type="line",
+            x0=place,
+            x1=place,
+            y0=-0.5,
+            y1=len(bars) - 0.5,
+            layer="above",
+            line={"color": colours.worse, "width": 2},
+            **axis,
+        )
         side = "right" if place > 0.25 * reach / scale.factor else "left"
-        notes.append(noted(f"{name} {gibibytes(capacity)}", colours, x=place, y=len(bars) - 0.5, yanchor="bottom",
-                           yshift=1, xanchor=side, colour=colours.worse, **axis))  # fmt: skip
+        notes.append(
+            noted(
+                f"{name} {gibibytes(capacity)}",
+                colours,
+                x=place,
+                y=len(bars) - 0.5,
+                yanchor="bottom",
+                yshift=1,
+                xanchor=side,
+                colour=colours.worse,
+                **axis,
+            )
+        )
     figure.update_layout(
         {
             f"xaxis{suffix}": {

@@ -26,8 +26,15 @@ def partners(
     colours = palette(mode)
     figure = base(colours, 66 + 34 * len(groups))
     if num_procs / domain <= 128:
-        band = {"type": "rect", "y0": 0, "y1": 1, "yref": "paper", "layer": "below", "line": {"width": 0},
-                "fillcolor": colours.panel}  # fmt: skip
+        band = {
+            "type": "rect",
+            "y0": 0,
+            "y1": 1,
+            "yref": "paper",
+            "layer": "below",
+            "line": {"width": 0},
+            "fillcolor": colours.panel,
+        }
         starts = range(0, num_procs, 2 * domain)
         figure.update_layout(
             shapes=[{**band, "x0": one - 0.5, "x1": min(one + domain, num_procs) - 0.5} for one in starts]
@@ -41,18 +48,27 @@ def partners(
         figure.add_trace(
             trace(
                 "scatter",
-                x=list(shown), y=[row] * len(shown), mode="markers",
-                marker={"symbol": "line-ns", "size": 17,
-                        "line": {"width": 2.5, "color": _KINDS[LOOK[group.name]].colour(colours)}},
+                x=list(shown),
+                y=[row] * len(shown),
+                mode="markers",
+                marker={
+                    "symbol": "line-ns",
+                    "size": 17,
+                    "line": {"width": 2.5, "color": _KINDS[LOOK[group.name]].colour(colours)},
+                },
                 hovertext=[f"<b>{group.name}</b><br>GPU 0 and GPU {number:,}" for number in shown],
                 hovertemplate="%{hovertext}<extra></extra>",
             )
-        )  # fmt: skip
+        )
     figure.update_yaxes(
-        range=[-0.6, len(groups) - 0.4], tickvals=rows, tickfont={"size": 12, "color": colours.text},
-        ticktext=[f"{group.name} {group.degree:,} · {where[group.name]}" if group.degree > 1 else f"{group.name} 1"
-                  for group in groups],
-    )  # fmt: skip
+        range=[-0.6, len(groups) - 0.4],
+        tickvals=rows,
+        tickfont={"size": 12, "color": colours.text},
+        ticktext=[
+            f"{group.name} {group.degree:,} · {where[group.name]}" if group.degree > 1 else f"{group.name} 1"
+            for group in groups
+        ],
+    )
     figure.update_xaxes(range=[-0.02 * num_procs, 1.01 * num_procs], nticks=9, title="GPU number", tickformat=",d")
     said = [f"{group.name} over {group.degree:,} GPUs on {where[group.name]}" for group in groups if group.degree > 1]
     return Chart(figure, f"GPU 0 exchanges data in {', '.join(said)}." if said else "No GPU talks to another.")
@@ -77,20 +93,36 @@ def traffic(rows: Sequence[LinkTime], where: Mapping[str, str], mode: str = "lig
             figure.add_trace(
                 trace(
                     "bar",
-                    x=[size / scale.factor], base=[begin / scale.factor], y=[place + 0.14], orientation="h", width=0.42,
+                    x=[size / scale.factor],
+                    base=[begin / scale.factor],
+                    y=[place + 0.14],
+                    orientation="h",
+                    width=0.42,
                     marker={"color": colour, "opacity": opacity, "line": {"width": 0}},
                     hovertext=f"<b>{row.name}, {word}</b><br>{format_value(_UNIT, size)}",
                     hovertemplate="%{hovertext}<extra></extra>",
                 )
-            )  # fmt: skip
+            )
         note(figure, where[row.group], colours, x=0, y=place - 0.27, xanchor="left")
         text = f"<b>{format_value(_UNIT, row.exposed)}</b> of {format_value(_UNIT, row.link)}"
-        note(figure, text, colours, x=1, xref="paper", xanchor="right", xshift=134, y=place + 0.14,
-             colour=colours.text, font_size=12)  # fmt: skip
+        note(
+            figure,
+            text,
+            colours,
+            x=1,
+            xref="paper",
+            xanchor="right",
+            xshift=134,
+            y=place + 0.14,
+            colour=colours.text,
+            font_size=12,
+        )
     figure.update_yaxes(
-        range=[-0.6, len(rows) - 0.4], tickvals=[place + 0.14 for place in places], ticktext=[row.name for row in rows],
+        range=[-0.6, len(rows) - 0.4],
+        tickvals=[place + 0.14 for place in places],
+        ticktext=[row.name for row in rows],
         tickfont={"size": 12, "color": colours.text},
-    )  # fmt: skip
+    )
     figure.update_xaxes(range=[0, 1.02 * longest / scale.factor], ticksuffix=scale.suffix, nticks=5)
     figure.update_layout(barmode="overlay", margin={"r": 138})
     said = ", ".join(

@@ -73,13 +73,20 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
         )
     bottom = min(min(mark["rate"] for mark in marks) / 1e12, roofs.bandwidth * left / 1e12)
     figure.update_xaxes(
-        type="log", title="Arithmetic intensity, FLOP/B", range=[math.log10(left), math.log10(right)],
-        dtick=1, tickformat=",~g",
-    )  # fmt: skip
+        type="log",
+        title="Arithmetic intensity, FLOP/B",
+        range=[math.log10(left), math.log10(right)],
+        dtick=1,
+        tickformat=",~g",
+    )
     figure.update_yaxes(
-        type="log", title="Rate reached, TFLOP/s", showgrid=True, dtick=1, tickformat=",~g",
+        type="log",
+        title="Rate reached, TFLOP/s",
+        showgrid=True,
+        dtick=1,
+        tickformat=",~g",
         range=[math.log10(bottom / 2), math.log10(roofs.matrix / 1e12 * 4)],
-    )  # fmt: skip
+    )
     figure.update_layout(showlegend=True, margin={"t": 28})
     return Chart(figure, _summarize_roofline(marks, roofs))
 
@@ -94,9 +101,15 @@ def points(layers: pd.DataFrame) -> list[dict[str, Any]]:
             seconds = float(row[f"{stage}_processing_time"])
             if flops > 0 and moved > 0 and seconds > 0:
                 found.append(
-                    {"label": row["label"], "engine": row["engine"], "stage": stage, "seconds": seconds,
-                     "intensity": flops / moved, "rate": flops / seconds}
-                )  # fmt: skip
+                    {
+                        "label": row["label"],
+                        "engine": row["engine"],
+                        "stage": stage,
+                        "seconds": seconds,
+                        "intensity": flops / moved,
+                        "rate": flops / seconds,
+                    }
+                )
     return found
 
 
@@ -106,26 +119,52 @@ def _draw_roofs(figure: Drawing, roofs: Roofs, left: float, right: float, colour
     for peak, name, dash in zip((roofs.matrix, roofs.lower), roofs.names, ("solid", "dash"), strict=True):
         knee = peak / roofs.bandwidth
         figure.add_trace(
-            trace("scatter", x=[knee, right], y=[peak / 1e12] * 2, mode="lines", hoverinfo="skip", showlegend=False,
-                       line={"color": colours.muted, "width": 1.3, "dash": dash})
-        )  # fmt: skip
+            trace(
+                "scatter",
+                x=[knee, right],
+                y=[peak / 1e12] * 2,
+                mode="lines",
+                hoverinfo="skip",
+                showlegend=False,
+                line={"color": colours.muted, "width": 1.3, "dash": dash},
+            )
+        )
         note(
-            figure, f"{name} {plain(peak / 1e12)} TFLOP/s", colours, x=math.log10(right), y=math.log10(peak / 1e12),
-            xanchor="right", yanchor="bottom", yshift=_LARGEST / 2 if close == (dash == "dash") else 0,
+            figure,
+            f"{name} {plain(peak / 1e12)} TFLOP/s",
+            colours,
+            x=math.log10(right),
+            y=math.log10(peak / 1e12),
+            xanchor="right",
+            yanchor="bottom",
+            yshift=_LARGEST / 2 if close == (dash == "dash") else 0,
             colour=colours.text,
-        )  # fmt: skip
+        )
     knee = roofs.matrix / roofs.bandwidth
     figure.add_trace(
-        trace("scatter", x=[left, knee], y=[roofs.bandwidth * left / 1e12, roofs.matrix / 1e12], mode="lines",
-                   hoverinfo="skip", showlegend=False, line={"color": colours.muted, "width": 1.3})
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=[left, knee],
+            y=[roofs.bandwidth * left / 1e12, roofs.matrix / 1e12],
+            mode="lines",
+            hoverinfo="skip",
+            showlegend=False,
+            line={"color": colours.muted, "width": 1.3},
+        )
+    )
     scale = scale_for("offload_mem_bw_req", [roofs.bandwidth])
     # In the middle of the slope, but not so far left that a phone would have it over the names of the axis.
     end = max(math.sqrt(left * roofs.lower / roofs.bandwidth), left * (right / left) ** _ROOM_FOR_NAME)
     note(
-        figure, f"HBM {scale.number(roofs.bandwidth)}{scale.suffix}", colours, x=math.log10(end),
-        y=math.log10(roofs.bandwidth * end / 1e12), xanchor="right", yanchor="bottom", colour=colours.text,
-    )  # fmt: skip
+        figure,
+        f"HBM {scale.number(roofs.bandwidth)}{scale.suffix}",
+        colours,
+        x=math.log10(end),
+        y=math.log10(roofs.bandwidth * end / 1e12),
+        xanchor="right",
+        yanchor="bottom",
+        colour=colours.text,
+    )
 
 
 def _layer_hover_text(mark: Mapping[str, Any], name: str) -> str:

@@ -74,17 +74,41 @@ def waterfall(
     steps: list[dict[str, Any]] = []
     for index in range(1, len(rows) - 1):
         end = (starts[index] + sizes[index]) / scale.factor
-        steps.append({"type": "line", "x0": end, "x1": end, "y0": places[index] + lift, "y1": places[index + 1] + lift,
-                      "layer": "below", "line": {"color": colours.muted, "width": 1, "dash": "dot"}})  # fmt: skip
-    figure = written(colours, 46 + _ROW * len(rows), bars, {
-        "shapes": steps, "annotations": _number_columns(sizes, others, places, colours, names),
-        "xaxis": {"range": [0, longest * 1.01 / scale.factor], "ticksuffix": scale.suffix, "nticks": 6,
-                  "showgrid": True},
-        "yaxis": {"tickvals": places, "ticktext": [label for label, _ in rows], "range": [-0.55, len(rows) - 0.45],
-                  "tickfont": {"size": 12, "color": colours.text}},
-        "barmode": "overlay", "margin": {"t": 26, "r": 216 if others is not None else 138},
-        "uniformtext": {"mode": False},
-    })  # fmt: skip
+        steps.append(
+            {
+                "type": "line",
+                "x0": end,
+                "x1": end,
+                "y0": places[index] + lift,
+                "y1": places[index + 1] + lift,
+                "layer": "below",
+                "line": {"color": colours.muted, "width": 1, "dash": "dot"},
+            }
+        )
+    figure = written(
+        colours,
+        46 + _ROW * len(rows),
+        bars,
+        {
+            "shapes": steps,
+            "annotations": _number_columns(sizes, others, places, colours, names),
+            "xaxis": {
+                "range": [0, longest * 1.01 / scale.factor],
+                "ticksuffix": scale.suffix,
+                "nticks": 6,
+                "showgrid": True,
+            },
+            "yaxis": {
+                "tickvals": places,
+                "ticktext": [label for label, _ in rows],
+                "range": [-0.55, len(rows) - 0.45],
+                "tickfont": {"size": 12, "color": colours.text},
+            },
+            "barmode": "overlay",
+            "margin": {"t": 26, "r": 216 if others is not None else 138},
+            "uniformtext": {"mode": False},
+        },
+    )
     return Chart(figure, _summarize_step(sizes, others, names, kinds), rows=True)
 
 
@@ -162,8 +186,17 @@ def _number_columns(
     for index, (size, row) in enumerate(zip(sizes, places, strict=True)):
         value, share = format_value(_TOTAL, size), _format_share(size, sizes[0])
         bold = ("<b>", "</b>") if index == 0 else ("", "")
-        notes.append(noted(f"{bold[0]}{value}{bold[1]}", colours, y=row, xshift=offsets[0], colour=colours.text,
-                           font_size=12, **place))  # fmt: skip
+        notes.append(
+            noted(
+                f"{bold[0]}{value}{bold[1]}",
+                colours,
+                y=row,
+                xshift=offsets[0],
+                colour=colours.text,
+                font_size=12,
+                **place,
+            )
+        )
         notes.append(noted(share, colours, y=row, xshift=offsets[1], font_size=12, **place))
         if others is not None:
             change = size - others[index]
@@ -171,8 +204,11 @@ def _number_columns(
             # Differences too small to matter to the step stay quiet.
             tone = tone if is_change(change, sizes[0]) else colours.muted
             text = change_text(_TOTAL, change, sizes[0])
-            notes.append(noted(f"{bold[0]}{text}{bold[1]}", colours, y=row, colour=tone, xshift=offsets[2],
-                               font_size=12, **place))  # fmt: skip
+            notes.append(
+                noted(
+                    f"{bold[0]}{text}{bold[1]}", colours, y=row, colour=tone, xshift=offsets[2], font_size=12, **place
+                )
+            )
     return notes
 
 

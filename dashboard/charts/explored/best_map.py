@@ -138,10 +138,18 @@ def best_map(
     best = _best_index(values, lower)
     grid, height = _panel_grid(cells, len(up), height, narrow)
     look = _Look(
-        (across, up), metric, best, math.nan if best is None else values[best],
-        ramp_for(chosen_for, lower_is_better=lower, domain=domain), scale_for(metric, chosen_for), colours,
-        grid, height, _label_size(cells, len(across), len(up), grid, height, narrow), networks,
-    )  # fmt: skip
+        (across, up),
+        metric,
+        best,
+        math.nan if best is None else values[best],
+        ramp_for(chosen_for, lower_is_better=lower, domain=domain),
+        scale_for(metric, chosen_for),
+        colours,
+        grid,
+        height,
+        _label_size(cells, len(across), len(up), grid, height, narrow),
+        networks,
+    )
     panels = _make_panels(cells.assign(best=[place == best for place in range(len(cells))]), facet, look)
     traces: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
@@ -160,8 +168,12 @@ def best_map(
         traces.append(_colour_bar_trace(drawn, colours))
     layout = {
         **_axes_layout(panels, look, (x, y), drawn, bool(any(title["text"] for title in titles))),
-        "annotations": notes, "shapes": frames, "uniformtext": {"mode": False}, "bargap": 0, "barmode": "overlay",
-    }  # fmt: skip
+        "annotations": notes,
+        "shapes": frames,
+        "uniformtext": {"mode": False},
+        "bargap": 0,
+        "barmode": "overlay",
+    }
     return Chart(written(colours, height, traces, layout), _summarize_map(cells, (y, x, facet), look))
 
 
@@ -192,15 +204,23 @@ def _label_size(cells: pd.DataFrame, across: int, up: int, grid: tuple[int, int]
 
 def _make_panels(cells: pd.DataFrame, facet: Column | None, look: _Look) -> list[_Panel]:
     across, up = ({value: place for place, value in enumerate(values)} for values in look.axes)
-    titles = {"": cells} if facet is None else {
-        f"{facet.label} {named_value(facet, value, look.networks)}": cells[cells["facet"] == value]
-        for value in _ordered_values(cells["facet"], facet)
-    }  # fmt: skip
+    titles = (
+        {"": cells}
+        if facet is None
+        else {
+            f"{facet.label} {named_value(facet, value, look.networks)}": cells[cells["facet"] == value]
+            for value in _ordered_values(cells["facet"], facet)
+        }
+    )
     return [
-        _Panel(number, part.to_dict("records"), title,
-               [(across[x], up[y]) for x, y in zip(part["x"], part["y"], strict=True)])
+        _Panel(
+            number,
+            part.to_dict("records"),
+            title,
+            [(across[x], up[y]) for x, y in zip(part["x"], part["y"], strict=True)],
+        )
         for number, (title, part) in enumerate(titles.items())
-    ]  # fmt: skip
+    ]
 
 
 def _bar_traces(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
@@ -211,33 +231,49 @@ def _bar_traces(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
     absent = {(a, b) for a in range(len(look.axes[0])) for b in range(len(look.axes[1]))} - set(places)
     traces: list[dict[str, Any]] = [
         {
-            "type": "bar", "x": [place[0] for place in places], "y": [_SIDE] * len(rows),
-            "base": [place[1] - _SIDE / 2 for place in places], "width": _SIDE,
+            "type": "bar",
+            "x": [place[0] for place in places],
+            "y": [_SIDE] * len(rows),
+            "base": [place[1] - _SIDE / 2 for place in places],
+            "width": _SIDE,
             "marker": {
                 # Where bars have a colour each, Plotly draws the hatch in that colour from the second drawing on.
-                "color": [colours.ramp(place) if place is not None else colours.muted if hatch else colours.panel
-                          for place, hatch in zip(on_ramp, hatched, strict=True)],
-                "line": {"width": 0}, "pattern": colours.hatch_some(hatched),
+                "color": [
+                    colours.ramp(place) if place is not None else colours.muted if hatch else colours.panel
+                    for place, hatch in zip(on_ramp, hatched, strict=True)
+                ],
+                "line": {"width": 0},
+                "pattern": colours.hatch_some(hatched),
             },
-            **_cell_responses(panel, look), **panel.on,
+            **_cell_responses(panel, look),
+            **panel.on,
         },
         {
-            "type": "scatter", "x": [place[0] for place in absent], "y": [place[1] for place in absent],
-            "mode": "markers", "hoverinfo": "skip",
-            "marker": {"size": 2.5, "color": colours.muted, "opacity": 0.7}, **panel.on,
+            "type": "scatter",
+            "x": [place[0] for place in absent],
+            "y": [place[1] for place in absent],
+            "mode": "markers",
+            "hoverinfo": "skip",
+            "marker": {"size": 2.5, "color": colours.muted, "opacity": 0.7},
+            **panel.on,
         },
-    ]  # fmt: skip
+    ]
     # Labels are traces of their own, one per colour: text of bars would fade on a selection whatever the settings.
     inks = [colours.text if place is None else colours.label_on_ramp(place) for place in on_ramp]
     for ink in dict.fromkeys(inks):
         mine = [index for index, other in enumerate(inks) if other == ink]
         traces.append(
             {
-                "type": "scatter", "x": [places[index][0] for index in mine], "y": [places[index][1] for index in mine],
-                "mode": "text", "text": [_cell_label(rows[index], look.scale) for index in mine], "hoverinfo": "skip",
-                "textfont": {"size": look.size, "color": ink}, **panel.on,
+                "type": "scatter",
+                "x": [places[index][0] for index in mine],
+                "y": [places[index][1] for index in mine],
+                "mode": "text",
+                "text": [_cell_label(rows[index], look.scale) for index in mine],
+                "hoverinfo": "skip",
+                "textfont": {"size": look.size, "color": ink},
+                **panel.on,
             }
-        )  # fmt: skip
+        )
     return traces
 
 
@@ -251,21 +287,36 @@ def _heatmap_traces(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
     misses = [place for row, place in zip(rows, places, strict=True) if math.isnan(row["value"]) and row["label"]]
     return [
         {
-            "type": "heatmap", "z": grid, "zmin": 0, "zmax": 1, "colorscale": colours.colorscale(), "showscale": False,
-            "hoverinfo": "skip", "xgap": 1, "ygap": 1, **panel.on,
+            "type": "heatmap",
+            "z": grid,
+            "zmin": 0,
+            "zmax": 1,
+            "colorscale": colours.colorscale(),
+            "showscale": False,
+            "hoverinfo": "skip",
+            "xgap": 1,
+            "ygap": 1,
+            **panel.on,
         },
         {
-            "type": "scatter", "x": [place[0] for place in misses], "y": [place[1] for place in misses],
-            "mode": "markers", "hoverinfo": "skip",
+            "type": "scatter",
+            "x": [place[0] for place in misses],
+            "y": [place[1] for place in misses],
+            "mode": "markers",
+            "hoverinfo": "skip",
             "marker": {"symbol": "line-ne-open", "size": 8, "color": colours.muted, "line": {"width": 1}},
             **panel.on,
         },
         {
-            "type": "scatter", "x": [place[0] for place in places], "y": [place[1] for place in places],
-            "mode": "markers", "marker": {"symbol": "square", "size": 12, "opacity": 0, "color": colours.text},
-            **_cell_responses(panel, look), **panel.on,
+            "type": "scatter",
+            "x": [place[0] for place in places],
+            "y": [place[1] for place in places],
+            "mode": "markers",
+            "marker": {"symbol": "square", "size": 12, "opacity": 0, "color": colours.text},
+            **_cell_responses(panel, look),
+            **panel.on,
         },
-    ]  # fmt: skip
+    ]
 
 
 def _cell_responses(panel: _Panel, look: _Look) -> dict[str, Any]:
@@ -287,13 +338,36 @@ def _best_cell_mark(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
     colours, on = look.colours, panel.on_notes
     if look.size:
         ink = colours.label_on_ramp(look.ramp.position(look.best_value))
-        return [noted("★", colours, x=place[0] + 0.44, y=place[1] + 0.46, colour=ink, borderpad=0, xanchor="right",
-                      yanchor="top", **on)]  # fmt: skip
+        return [
+            noted(
+                "★",
+                colours,
+                x=place[0] + 0.44,
+                y=place[1] + 0.46,
+                colour=ink,
+                borderpad=0,
+                xanchor="right",
+                yanchor="top",
+                **on,
+            )
+        ]
     return [
-        noted(f"★ {look.scale.number(look.best_value)}", colours, x=place[0], y=place[1], colour=colours.text,
-              font_size=11, borderpad=2, bgcolor=colours.background, yanchor="bottom", xshift=4, yshift=4,
-              xanchor="left" if place[0] < len(look.axes[0]) / 2 else "right", **on)
-    ]  # fmt: skip
+        noted(
+            f"★ {look.scale.number(look.best_value)}",
+            colours,
+            x=place[0],
+            y=place[1],
+            colour=colours.text,
+            font_size=11,
+            borderpad=2,
+            bgcolor=colours.background,
+            yanchor="bottom",
+            xshift=4,
+            yshift=4,
+            xanchor="left" if place[0] < len(look.axes[0]) / 2 else "right",
+            **on,
+        )
+    ]
 
 
 def _cell_frames(
@@ -304,13 +378,24 @@ def _cell_frames(
     name: "clicked" for frames that the browser moves to a cell as soon as it is clicked.
     """
     place = next((place for row, place in zip(panel.rows, panel.places, strict=True) if row["at"] == at), None)
-    return [] if place is None else [
-        {
-            "type": "rect", "x0": place[0] - half, "x1": place[0] + half, "y0": place[1] - half, "y1": place[1] + half,
-            "name": name, "layer": "above", "line": {"color": colour, "width": width, "dash": dash}, **panel.on_notes,
-        }
-        for colour, width, half, dash in lines
-    ]  # fmt: skip
+    return (
+        []
+        if place is None
+        else [
+            {
+                "type": "rect",
+                "x0": place[0] - half,
+                "x1": place[0] + half,
+                "y0": place[1] - half,
+                "y1": place[1] + half,
+                "name": name,
+                "layer": "above",
+                "line": {"color": colour, "width": width, "dash": dash},
+                **panel.on_notes,
+            }
+            for colour, width, half, dash in lines
+        ]
+    )
 
 
 def _axes_layout(
@@ -332,17 +417,27 @@ def _axes_layout(
         last = panel.number + columns >= len(panels)
         across, up = axis_style(look.colours, 10), {**axis_style(look.colours, 12), "ticklabelstandoff": 3}
         layout[f"xaxis{panel.suffix}"] = {
-            **across, **ticks[0], "ticks": "", "showticklabels": last,
-            "domain": _panel_domain(left, columns), "anchor": f"y{panel.suffix}",
+            **across,
+            **ticks[0],
+            "ticks": "",
+            "showticklabels": last,
+            "domain": _panel_domain(left, columns),
+            "anchor": f"y{panel.suffix}",
             "range": [-0.52, len(look.axes[0]) - 0.48],
-            "title": {**across["title"], "text": f"{fields[0].label} ({fields[0].short})" if last else ""}, **room,
-        }  # fmt: skip
+            "title": {**across["title"], "text": f"{fields[0].label} ({fields[0].short})" if last else ""},
+            **room,
+        }
         layout[f"yaxis{panel.suffix}"] = {
-            **up, **ticks[1], "ticks": "", "showticklabels": left == 0,
+            **up,
+            **ticks[1],
+            "ticks": "",
+            "showticklabels": left == 0,
             "domain": _panel_domain(rows - 1 - top, rows, _ABOVE / look.height if rows > 1 else 0.04 * titled),
-            "anchor": f"x{panel.suffix}", "range": [-0.52, len(look.axes[1]) - 0.48],
-            "title": {**up["title"], "text": f"{fields[1].label} ({fields[1].short})" if left == 0 else ""}, **room,
-        }  # fmt: skip
+            "anchor": f"x{panel.suffix}",
+            "range": [-0.52, len(look.axes[1]) - 0.48],
+            "title": {**up["title"], "text": f"{fields[1].label} ({fields[1].short})" if left == 0 else ""},
+            **room,
+        }
     return layout
 
 
@@ -364,9 +459,17 @@ def _panel_title(panel: _Panel, panels: int, look: _Look) -> dict[str, Any]:
         best = "no execution" if found is None else f"best {look.scale.number(values[found])}{look.scale.suffix}"
     text = " · ".join(part for part in (f"<b>{panel.title}</b>" if panel.title else "", best) if part)
     return noted(
-        text, look.colours, x=0, y=1, colour=look.colours.text, xref=f"x{panel.suffix} domain",
-        yref=f"y{panel.suffix} domain", xanchor="left", yanchor="bottom", font_size=11 if panels > 3 else 12,
-    )  # fmt: skip
+        text,
+        look.colours,
+        x=0,
+        y=1,
+        colour=look.colours.text,
+        xref=f"x{panel.suffix} domain",
+        yref=f"y{panel.suffix} domain",
+        xanchor="left",
+        yanchor="bottom",
+        font_size=11 if panels > 3 else 12,
+    )
 
 
 def _axis_ticks(values: Sequence[Any], field: Column, most: int, networks: Sequence[str]) -> dict[str, Any]:
@@ -386,8 +489,14 @@ def _ordered_values(values: pd.Series, field: Column) -> list[Any]:
 
 def _colour_bar_trace(bar: dict[str, Any], colours: Palette) -> dict[str, Any]:
     """Returns an empty trace that brings the colour bar, since cells carry colours of their own."""
-    marker = {"color": [0.5], "cmin": 0, "cmax": 1, "colorscale": colours.colorscale(), "showscale": True,
-              "colorbar": bar}  # fmt: skip
+    marker = {
+        "color": [0.5],
+        "cmin": 0,
+        "cmax": 1,
+        "colorscale": colours.colorscale(),
+        "showscale": True,
+        "colorbar": bar,
+    }
     return {"type": "scatter", "x": [None], "y": [None], "mode": "markers", "hoverinfo": "skip", "marker": marker}
 
 

@@ -91,13 +91,17 @@ def choices(
         place -= 1.0 + (_AIR if any(note["yshift"] < 0 for note in notes[before:]) else 0.0)
     layout = {
         # Labels are centred on their dots, so the one of the best reaches past the axis.
-        "margin": {"r": 38}, "shapes": rails, "annotations": notes,
+        "margin": {"r": 38},
+        "shapes": rails,
+        "annotations": notes,
         "xaxis": {"range": [start - 0.03 * width, 1 + 0.02 * width], **_percent_ticks(start)},
         "yaxis": {
-            "tickvals": list(places.values()), "ticktext": [by_name(field).label for field in fields],
-            "range": [place + 0.4, 0.6], "tickfont": {"size": 12, "color": colours.text},
+            "tickvals": list(places.values()),
+            "ticktext": [by_name(field).label for field in fields],
+            "range": [place + 0.4, 0.6],
+            "tickfont": {"size": 12, "color": colours.text},
         },
-    }  # fmt: skip
+    }
     dots = _option_dots([row for row in rows if not math.isnan(row["share"])], start, column, places, networks, colours)
     return Chart(
         written(colours, round(34 - _ROW * place), [dots], layout), _summarize_choices(column, best, costly), rows=True
@@ -121,9 +125,14 @@ def _percent_ticks(start: float) -> dict[str, Any]:
 
 def _rail_shape(row: float, shares: list[float], colours: Palette) -> dict[str, Any]:
     return {
-        "type": "line", "x0": shares[0], "x1": shares[-1], "y0": row, "y1": row, "layer": "below",
+        "type": "line",
+        "x0": shares[0],
+        "x1": shares[-1],
+        "y0": row,
+        "y1": row,
+        "layer": "below",
         "line": {"color": colours.grid, "width": 3},
-    }  # fmt: skip
+    }
 
 
 def _option_labels(

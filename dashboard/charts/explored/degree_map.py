@@ -43,25 +43,44 @@ def degree_map(
     if not len(cells):
         why = "No pair of tensor and pipeline parallel degrees divides this system."
         return empty(palette(mode), height, why)
-    columns = {name: cells[name].tolist() for name in ("tensor_par", "pipeline_par", "id", "shortfall_bytes",
-                                                       "reason_text", "feasible", "total")}  # fmt: skip
-    pairs = [(int(tensor), int(pipeline)) for tensor, pipeline in
-             zip(columns["tensor_par"], columns["pipeline_par"], strict=True)]  # fmt: skip
+    columns = {
+        name: cells[name].tolist()
+        for name in ("tensor_par", "pipeline_par", "id", "shortfall_bytes", "reason_text", "feasible", "total")
+    }
+    pairs = [
+        (int(tensor), int(pipeline))
+        for tensor, pipeline in zip(columns["tensor_par"], columns["pipeline_par"], strict=True)
+    ]
     rows = cells.filter(list(DEGREES)).to_dict("records")
     drawn = pd.DataFrame(
         {
-            "x": [pipeline for _, pipeline in pairs], "y": [tensor for tensor, _ in pairs], "facet": "",
-            "value": cells["value"].to_numpy(float), "at": pairs,
+            "x": [pipeline for _, pipeline in pairs],
+            "y": [tensor for tensor, _ in pairs],
+            "facet": "",
+            "value": cells["value"].to_numpy(float),
+            "at": pairs,
             "id": [-1 if pd.isna(number) else int(number) for number in columns["id"]],
             "name": [execution_name(row) for row in rows],
             "label": [shortfall(missing) for missing in columns["shortfall_bytes"]],
             "why": ["Nothing fits." if pd.isna(reason) else str(reason) for reason in columns["reason_text"]],
-            "tally": [f"{count(fit)} of {count(total)} executions fit"
-                      for fit, total in zip(columns["feasible"], columns["total"], strict=True)],
+            "tally": [
+                f"{count(fit)} of {count(total)} executions fit"
+                for fit, total in zip(columns["feasible"], columns["total"], strict=True)
+            ],
         }
-    )  # fmt: skip
+    )
     return best_map(
-        drawn, by_name("pipeline_par"), by_name("tensor_par"), column_of(metric), mode, selected=selected,
-        base_cell=base_cell, domain=domain, height=height, axes=(axes[1], axes[0]) if axes else None, among=among,
-        bar=bar, narrow=narrow,
-    )  # fmt: skip
+        drawn,
+        by_name("pipeline_par"),
+        by_name("tensor_par"),
+        column_of(metric),
+        mode,
+        selected=selected,
+        base_cell=base_cell,
+        domain=domain,
+        height=height,
+        axes=(axes[1], axes[0]) if axes else None,
+        among=among,
+        bar=bar,
+        narrow=narrow,
+    )

@@ -77,13 +77,17 @@ def difference_map(
             notes.append(noted(label, colours, x=x[index], y=y[index], colour=ink))
         figure.update_layout(annotations=notes)
     figure.update_xaxes(
-        tickvals=list(range(len(pipelines))), ticktext=[f"{value:,}" for value in pipelines],
-        range=[-0.52, len(pipelines) - 0.48], title="Pipeline parallel (PP)",
-    )  # fmt: skip
+        tickvals=list(range(len(pipelines))),
+        ticktext=[f"{value:,}" for value in pipelines],
+        range=[-0.52, len(pipelines) - 0.48],
+        title="Pipeline parallel (PP)",
+    )
     figure.update_yaxes(
-        tickvals=list(range(len(tensors))), ticktext=[f"{value:,}" for value in tensors],
-        range=[-0.52, len(tensors) - 0.48], title="Tensor parallel (TP)",
-    )  # fmt: skip
+        tickvals=list(range(len(tensors))),
+        ticktext=[f"{value:,}" for value in tensors],
+        range=[-0.52, len(tensors) - 0.48],
+        title="Tensor parallel (TP)",
+    )
     figure.update_layout(uniformtext={"mode": False}, bargap=0, barmode="overlay")
     return Chart(figure, _summarize_gains(gains, names, column))
 
@@ -166,15 +170,18 @@ def aligned_steps(
                 yaxis=f"y{axis if narrow else ''}",
                 orientation="h",
                 width=0.58,
-                marker={"color": [colour or colours.muted for colour in drawn], "line": {"width": 0},
-                        "pattern": colours.hatch_some([colour is None for colour in drawn], size=5, opacity=0.9)},
+                marker={
+                    "color": [colour or colours.muted for colour in drawn],
+                    "line": {"width": 0},
+                    "pattern": colours.hatch_some([colour is None for colour in drawn], size=5, opacity=0.9),
+                },
                 hovertext=[
                     f"<b>{name}: {row}</b><br>{format_value('total_time', piece)}"
                     for row, piece in zip(rows, pieces, strict=True)
                 ],
                 hovertemplate="%{hovertext}<extra></extra>",
             )
-        )  # fmt: skip
+        )
         gap = 0.03
         width = (1 - gap * (count - 1)) / count
         left = number * (width + gap)
@@ -182,30 +189,59 @@ def aligned_steps(
         figure.update_layout(
             {
                 f"xaxis{axis}": {
-                    **axis_style(colours, 10), "domain": [0, 1] if narrow else [left, min(1.0, left + width)],
-                    "range": [0, max(totals) * (1.5 if narrow else 1.28) / scale.factor], "ticksuffix": scale.suffix,
-                    "nticks": 4, "showgrid": True, "anchor": f"y{axis}" if narrow else "y",
+                    **axis_style(colours, 10),
+                    "domain": [0, 1] if narrow else [left, min(1.0, left + width)],
+                    "range": [0, max(totals) * (1.5 if narrow else 1.28) / scale.factor],
+                    "ticksuffix": scale.suffix,
+                    "nticks": 4,
+                    "showgrid": True,
+                    "anchor": f"y{axis}" if narrow else "y",
                 }
             }
-        )  # fmt: skip
+        )
         if narrow or not number:
             figure.update_layout(
                 {
                     f"yaxis{axis}": {
-                        **axis_style(colours, 12), "ticklabelstandoff": 3, "anchor": f"x{axis}",
-                        "domain": [foot, top] if narrow else [0, 1], "tickvals": places, "ticktext": rows,
-                        "range": [-0.55, len(rows) - 0.45], "tickfont": {"size": 12, "color": colours.text},
+                        **axis_style(colours, 12),
+                        "ticklabelstandoff": 3,
+                        "anchor": f"x{axis}",
+                        "domain": [foot, top] if narrow else [0, 1],
+                        "tickvals": places,
+                        "ticktext": rows,
+                        "range": [-0.55, len(rows) - 0.45],
+                        "tickfont": {"size": 12, "color": colours.text},
                     }
                 }
-            )  # fmt: skip
-        notes.append(noted(f"<b>{name}</b>", colours, x=0, xref=f"x{axis}", y=top if narrow else 1, yref="paper",
-                           xanchor="left", yanchor="bottom", colour=colours.text, font_size=12))  # fmt: skip
+            )
+        notes.append(
+            noted(
+                f"<b>{name}</b>",
+                colours,
+                x=0,
+                xref=f"x{axis}",
+                y=top if narrow else 1,
+                yref="paper",
+                xanchor="left",
+                yanchor="bottom",
+                colour=colours.text,
+                font_size=12,
+            )
+        )
         notes += [
-            noted(format_value("total_time", piece), colours, x=(start + piece) / scale.factor, xref=f"x{axis}", y=row,
-                  yref=f"y{axis if narrow else ''}", xanchor="left", xshift=3,
-                  colour=colours.text if index == 0 else None)
+            noted(
+                format_value("total_time", piece),
+                colours,
+                x=(start + piece) / scale.factor,
+                xref=f"x{axis}",
+                y=row,
+                yref=f"y{axis if narrow else ''}",
+                xanchor="left",
+                xshift=3,
+                colour=colours.text if index == 0 else None,
+            )
             for index, (piece, start, row) in enumerate(zip(pieces, starts, places, strict=True))
-        ]  # fmt: skip
+        ]
     figure.update_layout(annotations=notes, margin={"t": 24}, uniformtext={"mode": False}, bargap=0)
     told = ", ".join(f"{name} {format_value('total_time', total)}" for name, total in zip(names, totals, strict=True))
     return Chart(figure, f"Step times on one axis: {told}.")

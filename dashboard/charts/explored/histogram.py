@@ -51,17 +51,33 @@ def histogram(
     lines = []
     if marked is not None:
         place = marked / scale.factor
-        lines = [{"type": "line", "x0": place, "x1": place, "y0": 0, "y1": 1, "yref": "paper",
-                  "line": {"color": colours.text, "width": 1.6}}]  # fmt: skip
+        lines = [
+            {
+                "type": "line",
+                "x0": place,
+                "x1": place,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "line": {"color": colours.text, "width": 1.6},
+            }
+        ]
     suffix = _tick_suffix(scale)
     title = "" if suffix or height < _ROOMY else scale.unit
     layout = {
         # Room that is known beforehand: to find out Plotly would draw everything twice.
-        "bargap": 0, "margin": {"t": 2, "b": 40 if title else 22, "autoexpand": False}, "shapes": lines,
-        "xaxis": {"ticksuffix": suffix, "nticks": 6, "range": [low[0], high[-1]], "automargin": False,
-                  "title": {"text": title}},
+        "bargap": 0,
+        "margin": {"t": 2, "b": 40 if title else 22, "autoexpand": False},
+        "shapes": lines,
+        "xaxis": {
+            "ticksuffix": suffix,
+            "nticks": 6,
+            "range": [low[0], high[-1]],
+            "automargin": False,
+            "title": {"text": title},
+        },
         "yaxis": {"visible": False, "range": [0, max(counts) * 1.04]},
-    }  # fmt: skip
+    }
     return Chart(written(colours, height, [bars], layout), _summarize_histogram(counts, edges, column, total))
 
 

@@ -48,54 +48,101 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
             width=0.72,
             marker={
                 "color": [colours.muted if flag else colours.ramp(_TONE) for flag in over],
-                "line": {"color": [colours.muted if flag else colours.background for flag in over],
-                         "width": [1 if flag else 0 for flag in over]},
+                "line": {
+                    "color": [colours.muted if flag else colours.background for flag in over],
+                    "width": [1 if flag else 0 for flag in over],
+                },
                 "pattern": colours.hatch_some(over, size=5, opacity=0.9),
             },
             customdata=[[int(t), int(p)] for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
             hovertext=_cell_hover_texts(cells, capacity, name),
             hovertemplate="%{hovertext}<extra></extra>",
         )
-    )  # fmt: skip
+    )
     if bounded:
         place = capacity / scale.factor
-        figure.add_shape(type="line", x0=place, x1=place, y0=-0.5, y1=len(needs) - 0.5, layer="above",
-                         line={"color": colours.worse, "width": 2})  # fmt: skip
-        note(figure, f"{name} {gibibytes(capacity)}", colours, x=place, y=len(needs) - 0.5, yanchor="bottom", yshift=1,
-             xanchor="right" if place > 0.25 * reach / scale.factor else "left", colour=colours.worse)  # fmt: skip
+        figure.add_shape(
+            type="line",
+            x0=place,
+            x1=place,
+            y0=-0.5,
+            y1=len(needs) - 0.5,
+            layer="above",
+            line={"color": colours.worse, "width": 2},
+        )
+        note(
+            figure,
+            f"{name} {gibibytes(capacity)}",
+            colours,
+            x=place,
+            y=len(needs) - 0.5,
+            yanchor="bottom",
+            yshift=1,
+            xanchor="right" if place > 0.25 * reach / scale.factor else "left",
+            colour=colours.worse,
+        )
     cut = [row for row, need in zip(rows, needs, strict=True) if need > reach]
     for row in cut:
         note(figure, "»", colours, x=reach / scale.factor, y=row, xanchor="left", xshift=-1)
     if cut:
-        note(figure, "» longer than drawn", colours, x=1, xref="paper", y=len(needs) - 0.5, yanchor="bottom", yshift=1,
-             xanchor="right")  # fmt: skip
+        note(
+            figure,
+            "» longer than drawn",
+            colours,
+            x=1,
+            xref="paper",
+            y=len(needs) - 0.5,
+            yanchor="bottom",
+            yshift=1,
+            xanchor="right",
+        )
     _write_values(figure, needs, over, [str(word) for word in cells["remedy"]], rows, colours)
     right = 250 if cells["remedy"].any() else 74
     figure.update_layout(bargap=0, margin={"t": 24, "l": 16, "r": right}, uniformtext={"mode": False})
-    figure.update_xaxes(range=[0, reach * 1.02 / scale.factor], ticksuffix=scale.suffix, nticks=6,
-                        tickformat=",~g")  # fmt: skip
+    figure.update_xaxes(range=[0, reach * 1.02 / scale.factor], ticksuffix=scale.suffix, nticks=6, tickformat=",~g")
     figure.update_yaxes(
-        range=[-0.5, len(needs) - 0.5], tickvals=rows,
+        range=[-0.5, len(needs) - 0.5],
+        tickvals=rows,
         ticktext=[cell_name(t, p) for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
         tickfont={"size": 12, "color": colours.text},
-    )  # fmt: skip
+    )
     return Chart(figure, _summarize_needs(cells, needs, over, capacity, name), rows=True)
 
 
 def _write_values(
-    figure: Drawing, needs: Sequence[float], over: Sequence[bool], remedies: Sequence[str], rows: Sequence[int],
+    figure: Drawing,
+    needs: Sequence[float],
+    over: Sequence[bool],
+    remedies: Sequence[str],
+    rows: Sequence[int],
     colours: Palette,
-) -> None:  # fmt: skip
+) -> None:
     """Writes the need and the remedy at the right of every bar."""
     notes = figure.notes
     place: dict[str, Any] = {"x": 1, "xref": "paper", "showarrow": False}
     for need, flag, remedy, row in zip(needs, over, remedies, rows, strict=True):
         tone = colours.worse if flag else colours.text
-        notes.append({**place, "text": f"<b>{gibibytes(need)}</b>", "xanchor": "right", "xshift": 66, "y": row,
-                      "font": {"size": 12, "color": tone}})  # fmt: skip
+        notes.append(
+            {
+                **place,
+                "text": f"<b>{gibibytes(need)}</b>",
+                "xanchor": "right",
+                "xshift": 66,
+                "y": row,
+                "font": {"size": 12, "color": tone},
+            }
+        )
         if remedy:
-            notes.append({**place, "text": remedy, "xanchor": "left", "xshift": 80, "y": row,
-                          "font": {"size": 12, "color": colours.muted}})  # fmt: skip
+            notes.append(
+                {
+                    **place,
+                    "text": remedy,
+                    "xanchor": "left",
+                    "xshift": 80,
+                    "y": row,
+                    "font": {"size": 12, "color": colours.muted},
+                }
+            )
 
 
 def _cell_hover_texts(cells: pd.DataFrame, capacity: float, name: str) -> list[str]:

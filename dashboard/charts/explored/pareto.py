@@ -82,9 +82,10 @@ def pareto(
             *(float(value) for one in named for value in one.frontier[column.name] if math.isfinite(value)),
         ]
         for column, edges in (
-            (x_column, density.x_edges if density else None), (y_column, density.y_edges if density else None)
+            (x_column, density.x_edges if density else None),
+            (y_column, density.y_edges if density else None),
         )
-    )  # fmt: skip
+    )
     scales = scale_for(x_column, extents[0]), scale_for(y_column, extents[1])
     figure = base(colours, height)
     if density is not None:
@@ -126,22 +127,32 @@ def _other_frontier_trace(
     columns = [column for column in (x_column, y_column, z_column) if column is not None]
     hovers = [
         "<br>".join(
-            [f"<b>{one.letter}: {name_or_id(row)}</b>",
-             *(f"{column.label} {format_value(column, row[column.name])}" for column in columns)]
+            [
+                f"<b>{one.letter}: {name_or_id(row)}</b>",
+                *(f"{column.label} {format_value(column, row[column.name])}" for column in columns),
+            ]
         )
         for row in _named_records(rows, columns)
-    ]  # fmt: skip
+    ]
     return trace(
         "scatter",
         x=[float(value) / scales[0].factor for value in rows[x_column.name]],
         y=[float(value) / scales[1].factor for value in rows[y_column.name]],
-        mode="lines+markers" if z_column is None else "markers", name=f"{one.letter} · {one.name}", showlegend=True,
+        mode="lines+markers" if z_column is None else "markers",
+        name=f"{one.letter} · {one.name}",
+        showlegend=True,
         legendrank=1 + number,
         line={"color": colour, "width": 1.6, "dash": dash, "shape": step_shape(x_column)},
-        marker={"color": colour, "symbol": symbol, "size": 8 if len(rows) <= 60 else 5, "opacity": 1,
-                "line": {"width": 1, "color": colours.background}},
-        hovertext=hovers, hovertemplate="%{hovertext}<extra></extra>",
-    )  # fmt: skip
+        marker={
+            "color": colour,
+            "symbol": symbol,
+            "size": 8 if len(rows) <= 60 else 5,
+            "opacity": 1,
+            "line": {"width": 1, "color": colours.background},
+        },
+        hovertext=hovers,
+        hovertemplate="%{hovertext}<extra></extra>",
+    )
 
 
 def thinned(rows: pd.DataFrame, most: int = MAX_MARKS) -> pd.DataFrame:
@@ -222,10 +233,15 @@ def _frontier_trace(
             "cmax": 1,
             "colorscale": colours.colorscale(),
             "showscale": ramp.good != ramp.bad,
-            "colorbar": {**colour_bar(ramp, z_scale, colours), "title": {
-                "text": z_scale.title(z_column.label), "side": "right", "font": {"size": 11, "color": colours.muted},
-            }},
-        }  # fmt: skip
+            "colorbar": {
+                **colour_bar(ramp, z_scale, colours),
+                "title": {
+                    "text": z_scale.title(z_column.label),
+                    "side": "right",
+                    "font": {"size": 11, "color": colours.muted},
+                },
+            },
+        }
         marker["line"]["color"] = [colours.text if flag else colours.muted for flag in ring]
     return trace(
         "scatter",

@@ -56,10 +56,12 @@ def reasons(
         ],
         "xaxis": {"visible": False, "range": [0, largest]},
         "yaxis": {
-            "tickvals": places, "ticktext": [label for label, _ in rows], "range": [-0.5, len(rows) - 0.5],
+            "tickvals": places,
+            "ticktext": [label for label, _ in rows],
+            "range": [-0.5, len(rows) - 0.5],
             "tickfont": {"size": 12, "color": colours.text},
         },
-    }  # fmt: skip
+    }
     first = rows[0]
     return Chart(
         written(colours, 12 + _ROW * len(rows), [bars], layout),

@@ -39,21 +39,30 @@ def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
         figure.add_trace(
             trace(
                 "scatter",
-                x=[time / 60 for time in times], y=rates, mode="lines", name=name,
-                line={"color": SCENARIOS[colours.mode][place] if place < 4 else colours.muted,
-                      "width": 2.8 if place == 0 else 1.6, "dash": _DASHES[place % len(_DASHES)]},
+                x=[time / 60 for time in times],
+                y=rates,
+                mode="lines",
+                name=name,
+                line={
+                    "color": SCENARIOS[colours.mode][place] if place < 4 else colours.muted,
+                    "width": 2.8 if place == 0 else 1.6,
+                    "dash": _DASHES[place % len(_DASHES)],
+                },
                 hovertemplate=f"<b>{name}</b><br>%{{x:.4g}} min: %{{y:.4g}} samples/s<extra></extra>",
             )
-        )  # fmt: skip
+        )
     phases = found.table[found.table["strategy"] == names[0]].to_dict("records")
     end = phases[-1]["end_s"] / 60
     shapes, notes = _phase_shapes(phases, end, colours)
     figure.update_xaxes(title="time [min]", range=[0, end])
     figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
     figure.update_layout(
-        showlegend=True, legend=_BELOW, margin={"t": 34, "b": 104}, shapes=shapes,
+        showlegend=True,
+        legend=_BELOW,
+        margin={"t": 34, "b": 104},
+        shapes=shapes,
         annotations=notes,
-    )  # fmt: skip
+    )
     told = found.summary()
     means = "; ".join(f"{row['strategy']}: {plain(row['mean'], 3)}" for row in told.to_dict("records"))
     span = f"{plain(end, 3)} minutes in {counted(len(phases), 'phase')}"
@@ -67,11 +76,30 @@ def _phase_shapes(phases: list[dict[Any, Any]], end: float, colours: Palette) ->
     for place, phase in enumerate(phases):
         start, stop = phase["start_s"] / 60, phase["end_s"] / 60
         if place % 2:
-            shapes.append({"type": "rect", "x0": start, "x1": stop, "y0": 0, "y1": 1, "yref": "paper",
-                           "fillcolor": colours.panel, "line": {"width": 0}, "layer": "below"})  # fmt: skip
+            shapes.append(
+                {
+                    "type": "rect",
+                    "x0": start,
+                    "x1": stop,
+                    "y0": 0,
+                    "y1": 1,
+                    "yref": "paper",
+                    "fillcolor": colours.panel,
+                    "line": {"width": 0},
+                    "layer": "below",
+                }
+            )
         if stop - start > 0.12 * end:
-            notes.append(noted(str(phase["placement"]) or "none", colours, x=(start + stop) / 2, y=1.01, yref="paper",
-                               yanchor="bottom"))  # fmt: skip
+            notes.append(
+                noted(
+                    str(phase["placement"]) or "none",
+                    colours,
+                    x=(start + stop) / 2,
+                    y=1.01,
+                    yref="paper",
+                    yanchor="bottom",
+                )
+            )
     return shapes, notes
 
 
@@ -94,9 +122,16 @@ def resource_curve(
         return empty(colours, HEIGHT, "No plan runs anywhere along this resource.")
     figure = base(colours, HEIGHT)
     figure.add_trace(
-        trace("scatter", x=curve[over], y=curve["stored_best"], mode="lines", name="best up to here", hoverinfo="skip",
-                   line={"color": colours.muted, "width": 1, "shape": "hv"})
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=curve[over],
+            y=curve["stored_best"],
+            mode="lines",
+            name="best up to here",
+            hoverinfo="skip",
+            line={"color": colours.muted, "width": 1, "shape": "hv"},
+        )
+    )
     shades = SCENARIOS[colours.mode]
     ahead = runs["raw_best"] >= runs["stored_best"] * (1 - KEEP_SMALLER)
     plans = list(dict.fromkeys(runs.loc[ahead, "raw_plan"]))[-MOST_PLANS:]
@@ -108,33 +143,47 @@ def resource_curve(
         figure.add_trace(
             trace(
                 "scatter",
-                x=rest[over], y=rest["raw_best"], mode="markers", name="others",
-                marker={"size": 5, "color": colours.muted}, customdata=rest[["title"]],
+                x=rest[over],
+                y=rest["raw_best"],
+                mode="markers",
+                name="others",
+                marker={"size": 5, "color": colours.muted},
+                customdata=rest[["title"]],
                 hovertemplate=f"<b>%{{customdata[0]}}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
             )
-        )  # fmt: skip
+        )
     for place, (plan, own) in enumerate(groups):
         figure.add_trace(
             trace(
                 "scatter",
-                x=own[over], y=own["raw_best"], mode="markers", name=plan,
+                x=own[over],
+                y=own["raw_best"],
+                mode="markers",
+                name=plan,
                 marker={"size": 8, "color": shades[place % len(shades)], "symbol": place % 8},
                 customdata=own[["gain"]],
                 hovertemplate=f"<b>{plan}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s, "
                 "%{customdata[0]:+.3g} by the last<extra></extra>",
             )
-        )  # fmt: skip
+        )
     seen = ""
     if measured is not None and len(measured):
         figure.add_trace(
             trace(
                 "scatter",
-                x=measured[over], y=measured["measured"], mode="markers", name="measured",
-                marker={"size": 11, "color": colours.text, "symbol": "x-thin",
-                        "line": {"width": 2, "color": colours.text}},
+                x=measured[over],
+                y=measured["measured"],
+                mode="markers",
+                name="measured",
+                marker={
+                    "size": 11,
+                    "color": colours.text,
+                    "symbol": "x-thin",
+                    "line": {"width": 2, "color": colours.text},
+                },
                 hovertemplate=f"<b>measured</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
             )
-        )  # fmt: skip
+        )
         top = measured.sort_values("measured", kind="stable").iloc[-1]
         seen = f" Measured: {plain(float(top['measured']), 4)} samples/s at {top[over]:g}."
     figure.update_xaxes(title=label, nticks=10)
@@ -167,14 +216,24 @@ def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
         hours += [start + paused, end]
         rates += [float(row["throughput"])] * 2
     figure.add_trace(
-        trace("scatter", x=hours, y=rates, mode="lines", line={"color": SCENARIOS[colours.mode][0], "width": 2.4},
-                   hovertemplate="%{x:.3g} h: %{y:.4g} samples/s<extra></extra>")
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=hours,
+            y=rates,
+            mode="lines",
+            line={"color": SCENARIOS[colours.mode][0], "width": 2.4},
+            hovertemplate="%{x:.3g} h: %{y:.4g} samples/s<extra></extra>",
+        )
+    )
     end = float(phases["end_s"].iloc[-1]) / 3600
     shapes, notes = _phase_shapes(
-        [{**row, "start_s": row["start_s"] / 60, "end_s": row["end_s"] / 60,
-          "placement": f"{row['gpus']} GPUs"} for row in phases.to_dict("records")], end, colours,
-    )  # fmt: skip
+        [
+            {**row, "start_s": row["start_s"] / 60, "end_s": row["end_s"] / 60, "placement": f"{row['gpus']} GPUs"}
+            for row in phases.to_dict("records")
+        ],
+        end,
+        colours,
+    )
     figure.update_xaxes(title="time [h]", range=[0, end])
     figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
     figure.update_layout(margin={"t": 34}, shapes=shapes, annotations=notes)
@@ -192,37 +251,58 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
     """
     colours = palette(mode)
     known = {name: each.dropna(subset=["measured_ms", "predicted_ms"]) for name, each in rows.items()}
-    every = [float(value) / 1e3 for each in known.values() for name in ("measured_ms", "predicted_ms")
-             for value in each[name]]  # fmt: skip
+    every = [
+        float(value) / 1e3
+        for each in known.values()
+        for name in ("measured_ms", "predicted_ms")
+        for value in each[name]
+    ]
     if not every:
         return empty(colours, HEIGHT, "Nothing that was measured can be predicted.")
     figure = base(colours, HEIGHT)
     low, high = min(every) / 1.2, max(every) * 1.2
     figure.add_trace(
-        trace("scatter", x=[low, high], y=[low, high], mode="lines", name="equal", hoverinfo="skip",
-                   line={"color": colours.muted, "width": 1, "dash": "dot"})
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=[low, high],
+            y=[low, high],
+            mode="lines",
+            name="equal",
+            hoverinfo="skip",
+            line={"color": colours.muted, "width": 1, "dash": "dot"},
+        )
+    )
     told = []
     for place, (title, each) in enumerate(known.items()):
         figure.add_trace(
             trace(
                 "scatter",
-                x=each["measured_ms"] / 1e3, y=each["predicted_ms"] / 1e3, mode="markers", name=title,
-                marker={"size": 7, "color": SCENARIOS[colours.mode][place], "symbol": ("circle", "diamond")[place % 2],
-                        "opacity": 0.75},
-                customdata=each.assign(plan=plan_titles(each, "plan"))[
-                    ["plan", "placement", "error_pct"]
-                ].to_numpy(),
+                x=each["measured_ms"] / 1e3,
+                y=each["predicted_ms"] / 1e3,
+                mode="markers",
+                name=title,
+                marker={
+                    "size": 7,
+                    "color": SCENARIOS[colours.mode][place],
+                    "symbol": ("circle", "diamond")[place % 2],
+                    "opacity": 0.75,
+                },
+                customdata=each.assign(plan=plan_titles(each, "plan"))[["plan", "placement", "error_pct"]].to_numpy(),
                 hovertemplate=f"<b>{title}: %{{customdata[0]}} on %{{customdata[1]}}</b><br>measured %{{x:.4g}} s, "
                 "predicted %{y:.4g} s, %{customdata[2]:+.1f} %<extra></extra>",
             )
-        )  # fmt: skip
+        )
         error = each["error_pct"].abs()
         if len(error):
             told.append(f"{title} {plain(float(error.mean()), 3)} %, at most {plain(float(error.max()), 3)} %")
     for update, name in ((figure.update_xaxes, "measured"), (figure.update_yaxes, "predicted")):
-        update(title=f"{name} iteration [s]", type="log", range=[math.log10(low), math.log10(high)],
-               showgrid=True, **log_ticks(low, high))  # fmt: skip
+        update(
+            title=f"{name} iteration [s]",
+            type="log",
+            range=[math.log10(low), math.log10(high)],
+            showgrid=True,
+            **log_ticks(low, high),
+        )
     figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
     runs = counted(max(len(each) for each in known.values()), "run")
     return Chart(figure, f"Mean error without sign of {runs}: {'; '.join(told)}.")

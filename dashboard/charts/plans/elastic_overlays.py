@@ -35,11 +35,14 @@ def loss_curves(table: pd.DataFrame, label: str, mode: str = "light") -> Chart:
         figure.add_trace(
             trace(
                 "scatter",
-                x=table["minibatch"], y=table[run], mode="lines", name=run.replace("_", ", "),
+                x=table["minibatch"],
+                y=table[run],
+                mode="lines",
+                name=run.replace("_", ", "),
                 line={"color": shades[place % len(shades)], "width": 1.6, "dash": _DASHES[place % len(_DASHES)]},
                 hovertemplate=f"<b>{run.replace('_', ', ')}</b><br>minibatch %{{x}}: %{{y:.4g}}<extra></extra>",
             )
-        )  # fmt: skip
+        )
     figure.update_xaxes(title="minibatch")
     figure.update_yaxes(title=label, rangemode="tozero", showgrid=True)
     figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
@@ -70,9 +73,16 @@ def overlaid_sensitivities(curves: Mapping[str, pd.DataFrame], over: str, label:
         figure.add_trace(
             trace(
                 "scatter",
-                x=rows[over], y=times, mode="lines+markers", name=job,
-                line={"color": shades[place % len(shades)], "width": 1.8, "dash": _DASHES[place % len(_DASHES)],
-                      "shape": "hv"},
+                x=rows[over],
+                y=times,
+                mode="lines+markers",
+                name=job,
+                line={
+                    "color": shades[place % len(shades)],
+                    "width": 1.8,
+                    "dash": _DASHES[place % len(_DASHES)],
+                    "shape": "hv",
+                },
                 marker={"size": 5, "symbol": place % 8},
                 customdata=rows.assign(raw_plan=plan_titles(rows, "raw_plan"))[
                     ["raw_plan", "stored_best", "gain"]
@@ -80,7 +90,7 @@ def overlaid_sensitivities(curves: Mapping[str, pd.DataFrame], over: str, label:
                 hovertemplate=f"<b>{job}</b><br>{label} %{{x}}: %{{y:.3g}} times, %{{customdata[1]:.4g}} samples/s<br>"
                 "plan there %{customdata[0]}; %{customdata[2]:+.3g} by the last<extra></extra>",
             )
-        )  # fmt: skip
+        )
         low, high = rows[over].iloc[0], rows[over].iloc[-1]
         told.append(f"{job} {plain(float(times.max()), 3)} times from {low:g} to {high:g}")
     if not figure.traces:

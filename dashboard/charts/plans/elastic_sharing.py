@@ -38,15 +38,22 @@ def split_bars(table: pd.DataFrame, mode: str = "light") -> Chart:
         figure.add_trace(
             trace(
                 "bar",
-                x=own["normalised"], y=[WAYS[way] for way in own["way"]], orientation="h", name=str(job), width=0.6,
+                x=own["normalised"],
+                y=[WAYS[way] for way in own["way"]],
+                orientation="h",
+                name=str(job),
+                width=0.6,
                 marker={"color": shade, "line": {"color": colours.background, "width": 1}},
-                text=[f"{job}: {int(gpus)}" for gpus in own["gpus"]], textposition="inside", textangle=0,
-                insidetextanchor="middle", textfont={"color": ink},
+                text=[f"{job}: {int(gpus)}" for gpus in own["gpus"]],
+                textposition="inside",
+                textangle=0,
+                insidetextanchor="middle",
+                textfont={"color": ink},
                 customdata=own.assign(plan=plan_titles(own, "plan"))[["gpus", "throughput", "plan"]].to_numpy(),
                 hovertemplate=f"<b>{job}</b><br>%{{customdata[0]}} GPUs, plan %{{customdata[2]}}<br>"
                 "%{customdata[1]:.4g} samples/s, %{x:.3f} of that alone<extra></extra>",
             )
-        )  # fmt: skip
+        )
     figure.update_layout(barmode="stack")
     figure.update_xaxes(title="throughput over that alone on all GPUs, summed", showgrid=True)
     figure.update_yaxes(autorange="reversed")
@@ -76,12 +83,18 @@ def cluster_over_time(
         figure.add_trace(
             trace(
                 "scatter",
-                x=shown["time_s"] / 3600, y=shown[column], mode="lines", name=title,
-                line={"color": SCENARIOS[colours.mode][place % 4], "width": 2.4 if title == strong else 1.3,
-                      "dash": _DASHES[place % 4]},
+                x=shown["time_s"] / 3600,
+                y=shown[column],
+                mode="lines",
+                name=title,
+                line={
+                    "color": SCENARIOS[colours.mode][place % 4],
+                    "width": 2.4 if title == strong else 1.3,
+                    "dash": _DASHES[place % 4],
+                },
                 hovertemplate=f"<b>{title}</b><br>%{{x:.1f}} h: %{{y:.1f}}<extra></extra>",
             )
-        )  # fmt: skip
+        )
         end = plain(float(rows["time_s"].iloc[-1]) / 3600, 3)
         means.append(f"{title} {plain(float(rows[column].mean()), 3)} over {end} h")
     if most is not None:
@@ -89,9 +102,10 @@ def cluster_over_time(
     figure.update_xaxes(title="time [h]")
     figure.update_yaxes(title=label, rangemode="tozero", showgrid=True)
     figure.update_layout(
-        showlegend=True, margin={"t": 8, "b": 96},
+        showlegend=True,
+        margin={"t": 8, "b": 96},
         legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
-    )  # fmt: skip
+    )
     return Chart(figure, f"{label}, mean: {'; '.join(means)}.")
 
 

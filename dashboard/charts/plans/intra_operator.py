@@ -26,10 +26,12 @@ PIXELS: Final = 240
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 RESULTS: Final = {"rate": "Rate of a device", "seconds": "Step", "memory": "Memory of a device"}
 PARTS: Final = (
-    ("compute_seconds", "computation", "forward"), ("all_reduce_seconds", "all-reduce", "data"),
-    ("all_gather_seconds", "all-gather", "tensor"), ("all_to_all_seconds", "all-to-all", "offload"),
+    ("compute_seconds", "computation", "forward"),
+    ("all_reduce_seconds", "all-reduce", "data"),
+    ("all_gather_seconds", "all-gather", "tensor"),
+    ("all_to_all_seconds", "all-to-all", "offload"),
     ("reduce_scatter_seconds", "reduce-scatter", "pipeline"),
-)  # fmt: skip
+)
 """Column, word, and the kind of time whose colour it has."""
 LOOKS: Final = (("circle", "solid"), ("square", "dash"), ("diamond", "dot"), ("triangle-up", "dashdot"))
 MIXED: Final = "mixed"
@@ -44,9 +46,16 @@ class Measured(NamedTuple):
 
 
 def vector_points(
-    table: pd.DataFrame, across: str, up: str, mode: str = "light", *, chosen: Mapping[str, float],
-    frontier: pd.DataFrame | None = None, limit: float | None = None, measured: Sequence[Measured] = (),
-) -> Chart:  # fmt: skip
+    table: pd.DataFrame,
+    across: str,
+    up: str,
+    mode: str = "light",
+    *,
+    chosen: Mapping[str, float],
+    frontier: pd.DataFrame | None = None,
+    limit: float | None = None,
+    measured: Sequence[Measured] = (),
+) -> Chart:
     """Draws every valid vector as a point, named solutions with marks of their own, the chosen plan as a ring.
 
     Args:
@@ -80,24 +89,45 @@ def vector_points(
         rows = shown[shown["solution"] == name].sort_values(up).head(1)
         _draw_solution(figure, rows, across, up, (factor, scale), colour, symbol, name, colours)
     if frontier is not None and len(frontier):
-        figure.add_trace(trace(
-            "scatter",
-            x=frontier["memory"] / factor, y=frontier["seconds"] * scale, mode="lines", name="layers may differ",
-            line={"shape": "hv", "width": 2, "color": colours.accent}, showlegend=True,
-            hovertemplate=f"least step within %{{x:.4g}} GiB: %{{y:.4g}} {ticks}<extra></extra>",
-        ))  # fmt: skip
+        figure.add_trace(
+            trace(
+                "scatter",
+                x=frontier["memory"] / factor,
+                y=frontier["seconds"] * scale,
+                mode="lines",
+                name="layers may differ",
+                line={"shape": "hv", "width": 2, "color": colours.accent},
+                showlegend=True,
+                hovertemplate=f"least step within %{{x:.4g}} GiB: %{{y:.4g}} {ticks}<extra></extra>",
+            )
+        )
     shapes: list[dict[str, Any]] = []
     if limit is not None:
-        shapes.append({"type": "line", "x0": limit / factor, "x1": limit / factor, "y0": 0, "y1": 1, "yref": "paper",
-                       "line": {"color": colours.worse, "width": 1.6, "dash": "dot"}})  # fmt: skip
+        shapes.append(
+            {
+                "type": "line",
+                "x0": limit / factor,
+                "x1": limit / factor,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "line": {"color": colours.worse, "width": 1.6, "dash": "dot"},
+            }
+        )
     _draw_measured_points(figure, shown, measured, (factor, scale), colours)
     if chosen:
-        figure.add_trace(trace(
-            "scatter",
-            x=[chosen[across] / factor], y=[chosen[up] * scale], mode="markers", name="chosen", showlegend=True,
-            marker={"size": 17, "color": colours.text, "symbol": "circle-open", "line": {"width": 2.5}},
-            hovertemplate=f"chosen plan: %{{x:.4g}} {unit}, %{{y:.4g}} {ticks}<extra></extra>",
-        ))  # fmt: skip
+        figure.add_trace(
+            trace(
+                "scatter",
+                x=[chosen[across] / factor],
+                y=[chosen[up] * scale],
+                mode="markers",
+                name="chosen",
+                showlegend=True,
+                marker={"size": 17, "color": colours.text, "symbol": "circle-open", "line": {"width": 2.5}},
+                hovertemplate=f"chosen plan: %{{x:.4g}} {unit}, %{{y:.4g}} {ticks}<extra></extra>",
+            )
+        )
     figure.update_xaxes(title=f"{label}, {unit}", showgrid=True, nticks=7)
     if across == "volume":
         figure.update_xaxes(rangemode="tozero")
@@ -105,8 +135,9 @@ def vector_points(
     figure.update_layout(showlegend=True, shapes=shapes, margin={"t": 42}, legend=_legend_layout(colours))
     told = [
         f"{name} {plain(float(rows[up].min()) * scale)} {ticks}, {plain(float(rows[across].iloc[0]) / factor)} {unit}"
-        for name in named if len(rows := shown[shown["solution"] == name].sort_values(up))
-    ]  # fmt: skip
+        for name in named
+        if len(rows := shown[shown["solution"] == name].sort_values(up))
+    ]
     return Chart(figure, f"{counted(len(shown), 'vector')}; time of {title}: {'; '.join(told) or 'none has a name'}.")
 
 
@@ -129,27 +160,45 @@ def _draw_cloud(
 ) -> None:
     many = len(rows) > 200
     name = "other vectors" if (rows["solution"] != MIXED).any() else MIXED
-    figure.add_trace(trace(
-        "scatter",
-        x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=name, showlegend=True,
-        marker={"size": 3 if many else 6, "color": colours.muted, "opacity": 0.5, "line": {"width": 0}},
-        hovertext=[vector_text(each) for each in rows["vector"]],
-        hovertemplate="<b>%{hovertext}</b><br>%{x:.4g}, %{y:.4g}<extra></extra>",
-    ))  # fmt: skip
+    figure.add_trace(
+        trace(
+            "scatter",
+            x=rows[across] / scales[0],
+            y=rows[up] * scales[1],
+            mode="markers",
+            name=name,
+            showlegend=True,
+            marker={"size": 3 if many else 6, "color": colours.muted, "opacity": 0.5, "line": {"width": 0}},
+            hovertext=[vector_text(each) for each in rows["vector"]],
+            hovertemplate="<b>%{hovertext}</b><br>%{x:.4g}, %{y:.4g}<extra></extra>",
+        )
+    )
 
 
 def _draw_solution(
-    figure: Drawing, rows: pd.DataFrame, across: str, up: str, scales: tuple[float, float], colour: str,
-    symbol: str, name: str, colours: Palette,
-) -> None:  # fmt: skip
-    figure.add_trace(trace(
-        "scatter",
-        x=rows[across] / scales[0], y=rows[up] * scales[1], mode="markers", name=short_solution(name, ROOM),
-        showlegend=True,
-        marker={"size": 11, "color": colour, "symbol": symbol, "line": {"width": 1, "color": colours.background}},
-        hovertext=[vector_text(each) for each in rows["vector"]],
-        hovertemplate=f"<b>{name}, %{{hovertext}}</b><br>%{{x:.4g}}, %{{y:.4g}}<extra></extra>",
-    ))  # fmt: skip
+    figure: Drawing,
+    rows: pd.DataFrame,
+    across: str,
+    up: str,
+    scales: tuple[float, float],
+    colour: str,
+    symbol: str,
+    name: str,
+    colours: Palette,
+) -> None:
+    figure.add_trace(
+        trace(
+            "scatter",
+            x=rows[across] / scales[0],
+            y=rows[up] * scales[1],
+            mode="markers",
+            name=short_solution(name, ROOM),
+            showlegend=True,
+            marker={"size": 11, "color": colour, "symbol": symbol, "line": {"width": 1, "color": colours.background}},
+            hovertext=[vector_text(each) for each in rows["vector"]],
+            hovertemplate=f"<b>{name}, %{{hovertext}}</b><br>%{{x:.4g}}, %{{y:.4g}}<extra></extra>",
+        )
+    )
 
 
 def _draw_measured_points(
@@ -166,20 +215,33 @@ def _draw_measured_points(
         if own is not None:
             x += [float(own["volume"]) / scales[0], one.volume / scales[0], None]
             y += [float(own["communication_seconds"]) * scales[1], one.seconds * scales[1], None]
-    figure.add_trace(trace(
-        "scatter",
-        x=x, y=y, mode="lines", hoverinfo="skip", showlegend=False,
-        line={"color": colours.muted, "width": 1, "dash": "dot"},
-    ))  # fmt: skip
-    figure.add_trace(trace(
-        "scatter",
-        x=[one.volume / scales[0] for one in measured], y=[one.seconds * scales[1] for one in measured],
-        mode="markers+text", name="measured", showlegend=True, text=[one.vector for one in measured],
-        textposition=["middle left" if one.volume > 8e9 else "top center" for one in measured],
-        textfont={"size": 11, "color": colours.text}, cliponaxis=False,
-        marker={"symbol": "x", "size": 9, "color": colours.worse},
-        hovertemplate="measured %{text}: %{x:.4g} GB, %{y:.4g}<extra></extra>",
-    ))  # fmt: skip
+    figure.add_trace(
+        trace(
+            "scatter",
+            x=x,
+            y=y,
+            mode="lines",
+            hoverinfo="skip",
+            showlegend=False,
+            line={"color": colours.muted, "width": 1, "dash": "dot"},
+        )
+    )
+    figure.add_trace(
+        trace(
+            "scatter",
+            x=[one.volume / scales[0] for one in measured],
+            y=[one.seconds * scales[1] for one in measured],
+            mode="markers+text",
+            name="measured",
+            showlegend=True,
+            text=[one.vector for one in measured],
+            textposition=["middle left" if one.volume > 8e9 else "top center" for one in measured],
+            textfont={"size": 11, "color": colours.text},
+            cliponaxis=False,
+            marker={"symbol": "x", "size": 9, "color": colours.worse},
+            hovertemplate="measured %{text}: %{x:.4g} GB, %{y:.4g}<extra></extra>",
+        )
+    )
 
 
 def time_bars(rows: pd.DataFrame, mode: str = "light") -> Chart:
@@ -197,19 +259,27 @@ def time_bars(rows: pd.DataFrame, mode: str = "light") -> Chart:
     traces = [
         trace(
             "bar",
-            x=rows[column] * scale, y=places, orientation="h", width=0.62, name=word, showlegend=True,
+            x=rows[column] * scale,
+            y=places,
+            orientation="h",
+            width=0.62,
+            name=word,
+            showlegend=True,
             marker={"color": _KINDS[kind].colour(colours), "line": {"color": colours.background, "width": 0.6}},
             hovertext=list(rows["label"]),
             hovertemplate=f"<b>%{{hovertext}}</b><br>{word} %{{x:.4g}} {unit}<extra></extra>",
         )
-        for column, word, kind in PARTS if column in rows
-    ]  # fmt: skip
+        for column, word, kind in PARTS
+        if column in rows
+    ]
     figures = [f"{plain(float(each) * scale)} {unit}" for each in rows["seconds"]]
     figure = _named_rows(traces, list(rows["label"]), figures, 62, colours)
     figure.update_xaxes(
-        range=[0, float(rows["seconds"].max()) * scale * 1.01], title=f"Time of a step, {unit}", showgrid=True,
+        range=[0, float(rows["seconds"].max()) * scale * 1.01],
+        title=f"Time of a step, {unit}",
+        showgrid=True,
         nticks=6,
-    )  # fmt: skip
+    )
     figure.update_layout(barmode="stack", showlegend=True, margin={"t": 42}, legend=_legend_layout(colours))
     first = rows.iloc[0]
     label = str(first["label"])
@@ -233,9 +303,11 @@ def _named_rows(
     ]
     figure.add_trace(*traces)
     figure.update_yaxes(
-        tickvals=places, ticktext=list(names), range=[-0.55, len(names) - 0.45],
+        tickvals=places,
+        ticktext=list(names),
+        range=[-0.55, len(names) - 0.45],
         tickfont={"size": 12, "color": colours.text},
-    )  # fmt: skip
+    )
     figure.update_layout(bargap=0, annotations=notes, uniformtext={"mode": False}, margin={"t": 8, "r": room})
     return figure
 
@@ -246,8 +318,17 @@ def _time_unit(seconds: pd.Series[float]) -> tuple[float, str]:
 
 
 def _legend_layout(colours: Palette) -> dict[str, Any]:
-    return {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "xanchor": "left", "traceorder": "normal",
-            "itemclick": False, "itemdoubleclick": False, "font": {"size": 11, "color": colours.text}}  # fmt: skip
+    return {
+        "orientation": "h",
+        "y": 1.0,
+        "yanchor": "bottom",
+        "x": 0,
+        "xanchor": "left",
+        "traceorder": "normal",
+        "itemclick": False,
+        "itemdoubleclick": False,
+        "font": {"size": 11, "color": colours.text},
+    }
 
 
 def along_curves(
@@ -273,20 +354,33 @@ def along_curves(
     others = [name for name in dict.fromkeys(rows["name"]) if name != "best"][: len(LOOKS)]
     for name, colour, (symbol, dash) in zip(others, SCENARIOS[colours.mode], LOOKS, strict=False):
         own = rows[rows["name"] == name]
-        figure.add_trace(trace(
+        figure.add_trace(
+            trace(
+                "scatter",
+                x=own["value"],
+                y=own[shown] * scale,
+                mode="lines+markers",
+                name=short_solution(name, ROOM),
+                showlegend=True,
+                line={"color": colour, "dash": dash, "width": 1.6},
+                marker={"symbol": symbol, "size": 8},
+                hovertemplate=f"{name}, %{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
+            )
+        )
+    figure.add_trace(
+        trace(
             "scatter",
-            x=own["value"], y=own[shown] * scale, mode="lines+markers", name=short_solution(name, ROOM),
+            x=best["value"],
+            y=best[shown] * scale,
+            mode="lines" if steps else "lines+markers",
+            name="best plan",
             showlegend=True,
-            line={"color": colour, "dash": dash, "width": 1.6}, marker={"symbol": symbol, "size": 8},
-            hovertemplate=f"{name}, %{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
-        ))  # fmt: skip
-    figure.add_trace(trace(
-        "scatter",
-        x=best["value"], y=best[shown] * scale, mode="lines" if steps else "lines+markers", name="best plan",
-        showlegend=True, line={"color": colours.accent, "width": 2.4, "shape": "hv" if steps else "linear"},
-        marker={"size": 5}, hovertext=list(best["solution"]),
-        hovertemplate=f"<b>%{{hovertext}}</b><br>%{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
-    ))  # fmt: skip
+            line={"color": colours.accent, "width": 2.4, "shape": "hv" if steps else "linear"},
+            marker={"size": 5},
+            hovertext=list(best["solution"]),
+            hovertemplate=f"<b>%{{hovertext}}</b><br>%{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
+        )
+    )
     values = sorted(set(rows["value"]))
     if steps:
         figure.update_xaxes(title=label, nticks=8)
@@ -294,10 +388,21 @@ def along_curves(
         figure.update_xaxes(title=label, type="log", tickvals=values, ticktext=[plain(each) for each in values])
     figure.update_yaxes(title=f"{RESULTS[shown]}, {unit}", rangemode="tozero", showgrid=True, nticks=6)
     figure.update_layout(
-        showlegend=True, margin={"t": 42}, legend=_legend_layout(colours),
-        shapes=[{"type": "line", "x0": here, "x1": here, "y0": 0, "y1": 1, "yref": "paper",
-                 "line": {"color": colours.text, "width": 1, "dash": "dot"}}],
-    )  # fmt: skip
+        showlegend=True,
+        margin={"t": 42},
+        legend=_legend_layout(colours),
+        shapes=[
+            {
+                "type": "line",
+                "x0": here,
+                "x1": here,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "line": {"color": colours.text, "width": 1, "dash": "dot"},
+            }
+        ],
+    )
     return Chart(figure, _summarize_solutions(best, label))
 
 
@@ -309,8 +414,10 @@ def _summarize_solutions(best: pd.DataFrame, label: str) -> str:
             spans[-1] = (name, spans[-1][1], float(value))
         else:
             spans.append((str(name), float(value), float(value)))
-    parts = [f"{name} at {plain(low)}" if low == high else f"{name} from {plain(low)} to {plain(high)}"
-             for name, low, high in spans[:6]]  # fmt: skip
+    parts = [
+        f"{name} at {plain(low)}" if low == high else f"{name} from {plain(low)} to {plain(high)}"
+        for name, low, high in spans[:6]
+    ]
     more = f"; {counted(len(spans) - 6, 'further change')}" if len(spans) > 6 else ""
     return f"Best plan by {label[:1].lower()}{label[1:]}: {'; '.join(parts)}{more}."
 
@@ -329,19 +436,31 @@ def rate_bars(rows: pd.DataFrame, here: str, mode: str = "light") -> Chart:
     shown = rows.sort_values("rate", ascending=False, na_position="last", kind="stable")
     rates = shown["rate"].astype(float).fillna(0.0)
     deep, forward = (_KINDS[key].colour(colours) for key in ("backward", "forward"))
-    names = [f"{label} × {devices}" if devices else str(label)
-             for label, devices in zip(shown["label"], shown["devices"], strict=True)]  # fmt: skip
-    figures = [f"{plain(rate)}, {solution}" if solution else "does not fit"
-               for rate, solution in zip(rates, shown["solution"], strict=True)]  # fmt: skip
+    names = [
+        f"{label} × {devices}" if devices else str(label)
+        for label, devices in zip(shown["label"], shown["devices"], strict=True)
+    ]
+    figures = [
+        f"{plain(rate)}, {solution}" if solution else "does not fit"
+        for rate, solution in zip(rates, shown["solution"], strict=True)
+    ]
     bars = trace(
         "bar",
-        x=rates, y=list(range(len(shown)))[::-1], orientation="h", width=0.62,
+        x=rates,
+        y=list(range(len(shown)))[::-1],
+        orientation="h",
+        width=0.62,
         marker={"color": [deep if each == here else forward for each in shown["label"]], "line": {"width": 0}},
         hovertext=[f"<b>{name}</b><br>{told}" for name, told in zip(names, figures, strict=True)],
         hovertemplate="%{hovertext}<extra></extra>",
-    )  # fmt: skip
+    )
     figure = _named_rows([bars], names, figures, 8 + round(6.2 * max(map(len, figures))), colours)
     figure.update_xaxes(range=[0, max(float(rates.max()), 1e-9) * 1.01], title="TFLOP/s of a device", nticks=5)
     told = f"{names[0]} comes first with {plain(float(rates.iloc[0]))} TFLOP/s of a device"
-    return Chart(figure, f"{told}, {shown['solution'].iloc[0]}." if figures[0] != "does not fit" else
-                 "The model fits none of these systems.", rows=True)  # fmt: skip
+    return Chart(
+        figure,
+        f"{told}, {shown['solution'].iloc[0]}."
+        if figures[0] != "does not fit"
+        else "The model fits none of these systems.",
+        rows=True,
+    )

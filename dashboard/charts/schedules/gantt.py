@@ -39,18 +39,27 @@ _TASKS: Final = (
 
 
 CAUSES: Final = {
-    "fill": "the pipeline fills", "forward": "waits for a forward of rank {}",
+    "fill": "the pipeline fills",
+    "forward": "waits for a forward of rank {}",
     "gradient": "waits for a gradient of rank {}",
-    "latency": "a result of rank {} is on its way", "send": "sends", "drain": "the pipeline drains",
+    "latency": "a result of rank {} is on its way",
+    "send": "sends",
+    "drain": "the pipeline drains",
     "empty": "a slot of the last group has no microbatch",
-}  # fmt: skip
+}
 """Causes of idle ranks, in words."""
 
 
 def gantt(
-    schedule: Schedule, mode: str = "light", *, until: float | None = None, critical: pd.DataFrame | None = None,
-    row: str = "stage", zoom: bool = False, narrow: bool = False,
-) -> Chart:  # fmt: skip
+    schedule: Schedule,
+    mode: str = "light",
+    *,
+    until: float | None = None,
+    critical: pd.DataFrame | None = None,
+    row: str = "stage",
+    zoom: bool = False,
+    narrow: bool = False,
+) -> Chart:
     """Draws a schedule, one row per stage, the first on top; at most `MOST_STAGES` of them, evenly chosen.
 
     Later chunks of an interleaved pipeline are fainter. Beyond `MOST_BARS` bars, neighbours of the same kind are
@@ -86,9 +95,11 @@ def gantt(
         _draw_critical_path(figure, critical, place, scale, colours)
     _set_time_axis(figure, schedule, scale, colours, until)
     figure.update_yaxes(
-        range=[-0.55, len(stages) - 0.45], tickvals=list(place.values()), ticktext=[f"{row} {s}" for s in stages],
+        range=[-0.55, len(stages) - 0.45],
+        tickvals=list(place.values()),
+        ticktext=[f"{row} {s}" for s in stages],
         tickfont={"color": colours.text},
-    )  # fmt: skip
+    )
     figure.update_layout(barmode="overlay", bargap=0, margin={"t": 20 if schedule.skipped else 6, "r": 8})
     if zoom:
         figure.update_xaxes(fixedrange=False)
@@ -124,10 +135,15 @@ def joined(tasks: pd.DataFrame) -> pd.DataFrame:
         new |= tasks["pair"] >= 0
     grouped = tasks.groupby(new.cumsum())
     result: pd.DataFrame = grouped.agg(
-        stage=("stage", "first"), kind=("kind", "first"), chunk=("chunk", "first"), microbatch=("microbatch", "first"),
-        start=("start", "first"), end=("end", "last"), count=("stage", "size"),
+        stage=("stage", "first"),
+        kind=("kind", "first"),
+        chunk=("chunk", "first"),
+        microbatch=("microbatch", "first"),
+        start=("start", "first"),
+        end=("end", "last"),
+        count=("stage", "size"),
         **({"pair": ("pair", "first")} if "pair" in tasks else {}),
-    ).reset_index(drop=True)  # fmt: skip
+    ).reset_index(drop=True)
     return result
 
 
@@ -142,9 +158,17 @@ def true_time(schedule: Schedule, value: float) -> float:
 
 
 def _draw_bars(
-    figure: Drawing, schedule: Schedule, tasks: pd.DataFrame, place: dict[int, int], scale: Scale, name: str,
-    look: Kind, colours: Palette, word: str, least: float,
-) -> None:  # fmt: skip
+    figure: Drawing,
+    schedule: Schedule,
+    tasks: pd.DataFrame,
+    place: dict[int, int],
+    scale: Scale,
+    name: str,
+    look: Kind,
+    colours: Palette,
+    word: str,
+    least: float,
+) -> None:
     colour = look.colour(colours) or colours.muted
     paired = (tasks["pair"] >= 0).to_numpy() if "pair" in tasks else np.zeros(len(tasks), bool)
     half = np.where(paired, 0.2 if name == "Forward" else -0.2, 0.0)
@@ -197,9 +221,13 @@ def _microbatch_numbers(tasks: pd.DataFrame, counts: Any, look: Kind, colours: P
         str(int(each) + 1) if share >= least else "" for each, share in zip(tasks["microbatch"], room, strict=True)
     ]
     return {
-        "text": numbers, "textposition": "inside", "textangle": 0,
-        "insidetextanchor": "middle", "textfont": {"color": look.label(colours), "size": 11}, "constraintext": "both",
-    }  # fmt: skip
+        "text": numbers,
+        "textposition": "inside",
+        "textangle": 0,
+        "insidetextanchor": "middle",
+        "textfont": {"color": look.label(colours), "size": 11},
+        "constraintext": "both",
+    }
 
 
 def _draw_critical_path(
@@ -210,11 +238,16 @@ def _draw_critical_path(
     figure.add_trace(
         trace(
             "bar",
-            x=(shown["end"] - shown["start"]).to_numpy() / scale.factor, base=(shown["start"] / scale.factor).tolist(),
-            y=[place[int(stage)] for stage in shown["stage"]], orientation="h", width=0.84, name="Critical path",
-            marker={"color": "rgba(0,0,0,0)", "line": {"color": colours.worse, "width": 2}}, hoverinfo="skip",
+            x=(shown["end"] - shown["start"]).to_numpy() / scale.factor,
+            base=(shown["start"] / scale.factor).tolist(),
+            y=[place[int(stage)] for stage in shown["stage"]],
+            orientation="h",
+            width=0.84,
+            name="Critical path",
+            marker={"color": "rgba(0,0,0,0)", "line": {"color": colours.worse, "width": 2}},
+            hoverinfo="skip",
         )
-    )  # fmt: skip
+    )
 
 
 def _draw_idle_times(
@@ -263,15 +296,29 @@ def _set_time_axis(
     after = [value for value in nice_steps(cut + skipped, end + skipped, 3) if value > cut + skipped + 0.07 * cut]
     words = [f"{value:,g}" for value in [*before, *after]]
     figure.update_xaxes(
-        range=[0, end], tickvals=[*before, *(value - skipped for value in after)],
+        range=[0, end],
+        tickvals=[*before, *(value - skipped for value in after)],
         ticktext=[*words[:-1], *(f"{word}{scale.suffix}" for word in words[-1:])],
-    )  # fmt: skip
-    figure.add_shape(type="line", x0=cut, x1=cut, y0=0, y1=1, yref="paper",
-                     line={"color": colours.text, "width": 1.5, "dash": "dash"})  # fmt: skip
+    )
+    figure.add_shape(
+        type="line",
+        x0=cut,
+        x1=cut,
+        y0=0,
+        y1=1,
+        yref="paper",
+        line={"color": colours.text, "width": 1.5, "dash": "dash"},
+    )
     note(
-        figure, f"{schedule.skipped_microbatches:,} microbatches, {format_value(_UNIT, schedule.skipped)} of the same",
-        colours, x=cut, y=1, yref="paper", yanchor="bottom", colour=colours.text,
-    )  # fmt: skip
+        figure,
+        f"{schedule.skipped_microbatches:,} microbatches, {format_value(_UNIT, schedule.skipped)} of the same",
+        colours,
+        x=cut,
+        y=1,
+        yref="paper",
+        yanchor="bottom",
+        colour=colours.text,
+    )
 
 
 def _summarize_schedule(schedule: Schedule, stages: list[int], row: str = "stage") -> str:

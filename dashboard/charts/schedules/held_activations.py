@@ -19,9 +19,16 @@ _COLOUR: Final = next(kind for kind in MEMORY_KINDS if kind.key == "activations"
 
 
 def held_activations(
-    held: pd.DataFrame, ranks: Sequence[int], per_rank: int, end: float, mode: str = "light", *,
-    until: float | None = None, most: float | None = None, skipped: bool = False,
-) -> Chart:  # fmt: skip
+    held: pd.DataFrame,
+    ranks: Sequence[int],
+    per_rank: int,
+    end: float,
+    mode: str = "light",
+    *,
+    until: float | None = None,
+    most: float | None = None,
+    skipped: bool = False,
+) -> Chart:
     """Draws what ranks hold.
 
     Args:
@@ -46,17 +53,30 @@ def held_activations(
         row = len(ranks) - 1 - place
         x = [0.0, *(own["time"] / scale.factor), end / scale.factor]
         values = [0.0, *(own["held"] / per_rank), 0.0]
-        figure.add_trace(trace("scatter", x=[x[0], x[-1]], y=[row - 0.42, row - 0.42], mode="lines", hoverinfo="skip",
-                                    line={"width": 0.5, "color": colours.grid}))  # fmt: skip
         figure.add_trace(
             trace(
                 "scatter",
-                x=x, y=[row - 0.42 + 0.84 * value / top for value in values], mode="lines", fill="tonexty",
-                line={"shape": "hv", "width": 1, "color": colour}, fillcolor=colour, name=f"rank {rank}",
+                x=[x[0], x[-1]],
+                y=[row - 0.42, row - 0.42],
+                mode="lines",
+                hoverinfo="skip",
+                line={"width": 0.5, "color": colours.grid},
+            )
+        )
+        figure.add_trace(
+            trace(
+                "scatter",
+                x=x,
+                y=[row - 0.42 + 0.84 * value / top for value in values],
+                mode="lines",
+                fill="tonexty",
+                line={"shape": "hv", "width": 1, "color": colour},
+                fillcolor=colour,
+                name=f"rank {rank}",
                 customdata=values,
                 hovertemplate=f"<b>rank {rank}</b><br>holds %{{customdata:.4g}} activations<extra></extra>",
             )
-        )  # fmt: skip
+        )
     last = max(end, until or 0.0) / scale.factor
     figure.update_xaxes(
         range=[0, last],
@@ -67,10 +87,12 @@ def held_activations(
         showticklabels=not skipped,
     )
     figure.update_yaxes(
-        range=[-0.55, len(ranks) - 0.45], tickvals=list(range(len(ranks))), ticklabelstandoff=3,
+        range=[-0.55, len(ranks) - 0.45],
+        tickvals=list(range(len(ranks))),
+        ticklabelstandoff=3,
         ticktext=[f"rank {rank} · {plain(float(peaks.get(rank, 0.0)))}" for rank in reversed(ranks)],
         tickfont={"color": colours.text},
-    )  # fmt: skip
+    )
     figure.update_yaxes(automargin=False)
     figure.update_layout(dragmode="zoom", margin={"t": 4, "r": 8, "l": LEFT})
     told = ", ".join(f"{plain(float(peaks.get(rank, 0.0)))} on rank {rank}" for rank in list(ranks)[:4])

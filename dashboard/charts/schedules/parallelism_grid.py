@@ -23,12 +23,21 @@ HEIGHT: Final = 340
 DASHES: Final = ("solid", "dash", "dot", "dashdot")
 SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up")
 ENVELOPES: Final[Mapping[str, str]] = {
-    "D": "data (D)", "H": "horizontal (H)", "P": "pipeline (P), best m", "D=H": "as many D as H",
-}  # fmt: skip
+    "D": "data (D)",
+    "H": "horizontal (H)",
+    "P": "pipeline (P), best m",
+    "D=H": "as many D as H",
+}
 STYLES: Final[Mapping[str, tuple[int | None, str]]] = {
-    "Base": (None, "x-thin"), "D": (0, "circle"), "T": (1, "square"), "P": (2, "diamond"), "D/T": (0, "square-open"),
-    "T/P": (1, "diamond-open"), "D/P": (2, "circle-open"), "D/T/P": (3, "star"),
-}  # fmt: skip
+    "Base": (None, "x-thin"),
+    "D": (0, "circle"),
+    "T": (1, "square"),
+    "P": (2, "diamond"),
+    "D/T": (0, "square-open"),
+    "T/P": (1, "diamond-open"),
+    "D/P": (2, "circle-open"),
+    "D/T/P": (3, "star"),
+}
 """Style -> number of its colour, None for that of notes, and its mark: no two have the same mark."""
 
 
@@ -53,12 +62,15 @@ def speedup_curves(table: pd.DataFrame, mode: str = "light", *, label: str, widt
         figure.add_trace(
             trace(
                 "scatter",
-                x=own["devices"], y=own["speedup"], mode="lines+markers", name=f"{label} {plain(float(str(name)))}",
+                x=own["devices"],
+                y=own["speedup"],
+                mode="lines+markers",
+                name=f"{label} {plain(float(str(name)))}",
                 line={"color": colour, "width": 2, "dash": DASHES[number % 4]},
                 marker={"symbol": SYMBOLS[number % 4], "size": 7, "color": colour},
                 hovertemplate=f"<b>{label} {name}</b><br>%{{x}} devices: %{{y:.3g}} times as fast<extra></extra>",
             )
-        )  # fmt: skip
+        )
     _draw_ideal_line(figure, sorted(known["devices"].unique()), most, colours)
     _device_axis(figure, sorted(known["devices"].unique()))
     figure.update_yaxes(range=[0, 1.12 * most], showgrid=True, title="speedup", nticks=6)
@@ -74,20 +86,33 @@ def speedup_curves(table: pd.DataFrame, mode: str = "light", *, label: str, widt
 def _draw_ideal_line(figure: Drawing, devices: Sequence[int], most: float, colours: Palette) -> None:
     """The line of as many times as devices, as far as the plot goes."""
     figure.add_trace(
-        trace("scatter", x=devices, y=devices, mode="lines", line={"color": colours.muted, "width": 1, "dash": "dot"},
-                   hoverinfo="skip", showlegend=False)
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=devices,
+            y=devices,
+            mode="lines",
+            line={"color": colours.muted, "width": 1, "dash": "dot"},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    )
     inside = [number for number in devices if number <= most]
     if inside:
-        figure.notes.append(noted("ideal", colours, x=math.log10(inside[-1]), y=inside[-1], xanchor="right",
-                                  yanchor="bottom"))  # fmt: skip
+        figure.notes.append(
+            noted("ideal", colours, x=math.log10(inside[-1]), y=inside[-1], xanchor="right", yanchor="bottom")
+        )
 
 
 def _device_axis(figure: Drawing, devices: Sequence[int]) -> None:
     first, last = math.log10(devices[0]), math.log10(devices[-1])
     pad = 0.1 * (last - first) or 0.1
-    figure.update_xaxes(type="log", tickvals=list(devices), ticktext=[f"{number:,}" for number in devices],
-                        title="devices", range=[first - 0.5 * pad, last + pad])  # fmt: skip
+    figure.update_xaxes(
+        type="log",
+        tickvals=list(devices),
+        ticktext=[f"{number:,}" for number in devices],
+        title="devices",
+        range=[first - 0.5 * pad, last + pad],
+    )
 
 
 def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "light") -> Chart:
@@ -106,12 +131,15 @@ def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "ligh
     figure.add_trace(
         trace(
             "scatter",
-            x=known["devices"], y=known["speedup"], mode="markers", name=f"all {len(known):,}",
+            x=known["devices"],
+            y=known["speedup"],
+            mode="markers",
+            name=f"all {len(known):,}",
             marker={"size": 5, "color": colours.muted, "opacity": 0.35},
             hovertext=[_configuration_name(row) for row in _row_records(known)],
             hovertemplate="%{hovertext}<br>%{y:.3g} times as fast<extra></extra>",
         )
-    )  # fmt: skip
+    )
     for number, (name, label) in enumerate(ENVELOPES.items()):
         own = lines[lines["strategy"] == name].sort_values("devices")
         if len(own) < 2:
@@ -120,8 +148,11 @@ def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "ligh
         figure.add_trace(
             trace(
                 "scatter",
-                x=own["devices"], y=own["speedup"], mode="lines+markers+text" if name == "P" else "lines+markers",
-                name=label, text=[f"m {m}" if name == "P" and m > 1 else "" for m in own["m"]],
+                x=own["devices"],
+                y=own["speedup"],
+                mode="lines+markers+text" if name == "P" else "lines+markers",
+                name=label,
+                text=[f"m {m}" if name == "P" and m > 1 else "" for m in own["m"]],
                 textposition=["bottom right"] * (len(own) - 1) + ["bottom left"],
                 textfont={"size": 11, "color": colours.text},
                 line={"color": colour, "width": 2, "dash": DASHES[number]},
@@ -129,7 +160,7 @@ def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "ligh
                 hovertext=[_configuration_name(row) for row in _row_records(own)],
                 hovertemplate="%{hovertext}<br>%{y:.3g} times as fast<extra></extra>",
             )
-        )  # fmt: skip
+        )
     devices = sorted(known["devices"].unique())
     _draw_ideal_line(figure, devices, float(known["speedup"].max()), colours)
     _device_axis(figure, devices)
@@ -166,9 +197,16 @@ def memory_scatter(table: pd.DataFrame, front: pd.DataFrame, mode: str = "light"
     figure = base(colours, HEIGHT)
     edge = front.sort_values("peak_memory")
     figure.add_trace(
-        trace("scatter", x=edge["peak_memory"] / GIB, y=edge["throughput"], mode="lines", name="frontier",
-                   line={"color": colours.accent, "width": 2, "shape": "hv"}, hoverinfo="skip")
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=edge["peak_memory"] / GIB,
+            y=edge["throughput"],
+            mode="lines",
+            name="frontier",
+            line={"color": colours.accent, "width": 2, "shape": "hv"},
+            hoverinfo="skip",
+        )
+    )
     for name, (number, symbol) in STYLES.items():
         own = table[table["style"] == name]
         if not len(own):
@@ -177,15 +215,24 @@ def memory_scatter(table: pd.DataFrame, front: pd.DataFrame, mode: str = "light"
         figure.add_trace(
             trace(
                 "scatter",
-                x=own["peak_memory"] / GIB, y=own["throughput"], mode="markers", name=f"{name} ({len(own):,})",
-                marker={"symbol": symbol, "size": 8, "color": colour, "opacity": 0.8,
-                        "line": {"width": 2 if name == "Base" else 1.2, "color": colour}},
+                x=own["peak_memory"] / GIB,
+                y=own["throughput"],
+                mode="markers",
+                name=f"{name} ({len(own):,})",
+                marker={
+                    "symbol": symbol,
+                    "size": 8,
+                    "color": colour,
+                    "opacity": 0.8,
+                    "line": {"width": 2 if name == "Base" else 1.2, "color": colour},
+                },
                 hovertext=[_configuration_name(row) for row in _row_records(own)],
                 hovertemplate="%{hovertext}<br>%{y:.4g} samples/s, %{x:.3g} GiB<extra></extra>",
             )
-        )  # fmt: skip
-    figure.update_xaxes(type="log", title="peak memory of a device, GiB", showgrid=True,
-                        **_logarithmic_axis(table["peak_memory"] / GIB))  # fmt: skip
+        )
+    figure.update_xaxes(
+        type="log", title="peak memory of a device, GiB", showgrid=True, **_logarithmic_axis(table["peak_memory"] / GIB)
+    )
     figure.update_yaxes(type="log", title="samples/s", showgrid=True, **_logarithmic_axis(table["throughput"]))
     figure.update_layout(showlegend=True, margin={"t": 62})
     fast, lean = edge.iloc[-1], edge.iloc[0]
@@ -215,31 +262,47 @@ def simulated_overlay(table: pd.DataFrame, agreement: pd.DataFrame, mode: str = 
     times = pd.concat([table["seconds"], table["simulated"]])
     low, high = float(times.min()) / 1.4 * 1e3, float(times.max()) * 1.4 * 1e3
     figure.add_trace(
-        trace("scatter", x=[low, high], y=[low, high], mode="lines", line={"color": colours.muted, "width": 1.2},
-                   hoverinfo="skip", showlegend=False)
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=[low, high],
+            y=[low, high],
+            mode="lines",
+            line={"color": colours.muted, "width": 1.2},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    )
     for number, (devices, own) in enumerate(table.groupby("D", sort=True)):
         colour = SCENARIOS[colours.mode][number % 4]
         figure.add_trace(
             trace(
                 "scatter",
-                x=1e3 * own["seconds"], y=1e3 * own["simulated"], mode="markers",
+                x=1e3 * own["seconds"],
+                y=1e3 * own["simulated"],
+                mode="markers",
                 name=counted(int(str(devices)), "device"),
                 marker={"symbol": SYMBOLS[number % 4], "size": 7, "color": colour, "opacity": 0.85},
-                hovertext=[f"{row['layers']} layers of {row['width']:,}, batch {row['batch']:,}"
-                           for row in _row_records(own)],
+                hovertext=[
+                    f"{row['layers']} layers of {row['width']:,}, batch {row['batch']:,}" for row in _row_records(own)
+                ],
                 hovertemplate="%{hovertext}<br>measured %{x:.4g} ms, simulated %{y:.4g} ms<extra></extra>",
             )
-        )  # fmt: skip
+        )
     for update, name in ((figure.update_xaxes, "measured"), (figure.update_yaxes, "simulated")):
-        update(type="log", range=[math.log10(low), math.log10(high)], title=f"step, {name}, ms", showgrid=True,
-               **log_ticks(low, high))  # fmt: skip
+        update(
+            type="log",
+            range=[math.log10(low), math.log10(high)],
+            title=f"step, {name}, ms",
+            showgrid=True,
+            **log_ticks(low, high),
+        )
     figure.update_layout(showlegend=True, margin={"t": 44})
     told = [
         f"on {row['devices']} simulated over measured is {plain(float(row['median_ratio']))} in the median, mean "
         f"absolute error {percent(float(row['mean_absolute_percentage_error']) / 100)}"
-        for row in _row_records(agreement) if row["devices"] != "all"
-    ]  # fmt: skip
+        for row in _row_records(agreement)
+        if row["devices"] != "all"
+    ]
     whole = agreement[agreement["devices"] == "all"].iloc[0]
     return Chart(
         figure,

@@ -32,8 +32,9 @@ def best_bands(curves: pd.DataFrame) -> list[Band]:
         return []
     ranked = curves.sort_values(["value", "makespan"], kind="stable")
     bands: list[Band] = []
-    for at, group in groupby(zip(*(ranked[each].tolist() for each in ("value", "makespan", "name")), strict=True),
-                             key=itemgetter(0)):  # fmt: skip
+    for at, group in groupby(
+        zip(*(ranked[each].tolist() for each in ("value", "makespan", "name")), strict=True), key=itemgetter(0)
+    ):
         spans = [(span, str(name)) for _, span, name in group]
         level = {name for span, name in spans if span <= spans[0][0] * (1 + 1e-9)}
         # Of schedules that tie the one that was best before goes on.
@@ -48,9 +49,16 @@ def best_bands(curves: pd.DataFrame) -> list[Band]:
 
 
 def schedule_curves(
-    curves: pd.DataFrame, titles: Mapping[str, str], chosen: tuple[str, str], label: str, here: float,
-    mode: str = "light", *, as_percent: bool = True, narrow: bool = False,
-) -> Chart:  # fmt: skip
+    curves: pd.DataFrame,
+    titles: Mapping[str, str],
+    chosen: tuple[str, str],
+    label: str,
+    here: float,
+    mode: str = "light",
+    *,
+    as_percent: bool = True,
+    narrow: bool = False,
+) -> Chart:
     """Draws the curves.
 
     Args:
@@ -77,29 +85,58 @@ def schedule_curves(
         figure.add_trace(
             trace(
                 "scatter",
-                x=own["value"] * factor, y=100 * own["share"], mode="lines+markers" if len(own) < 2 else "lines",
-                line={"color": marks.get(str(name), colours.muted), "width": 2.4 if strong else 1,
-                      "dash": "dash" if strong and name == chosen[1] and chosen[0] != chosen[1] else "solid"},
-                opacity=1.0 if strong else 0.45, name=title,
+                x=own["value"] * factor,
+                y=100 * own["share"],
+                mode="lines+markers" if len(own) < 2 else "lines",
+                line={
+                    "color": marks.get(str(name), colours.muted),
+                    "width": 2.4 if strong else 1,
+                    "dash": "dash" if strong and name == chosen[1] and chosen[0] != chosen[1] else "solid",
+                },
+                opacity=1.0 if strong else 0.45,
+                name=title,
                 hovertemplate=f"<b>{letter + ': ' if letter else ''}{title}</b><br>%{{x:.4g}}{unit}: "
-                              "work of %{y:.1f} % of the step<extra></extra>",
+                "work of %{y:.1f} % of the step<extra></extra>",
             )
-        )  # fmt: skip
+        )
     bands = best_bands(curves)
     shapes, notes = _band_shapes(bands, curves, titles, factor, colours, _ROOM[narrow])
-    shapes.append({"type": "line", "x0": here * factor, "x1": here * factor, "y0": 0, "y1": 1, "yref": "paper",
-                   "line": {"color": colours.text, "width": 1, "dash": "dot"}})  # fmt: skip
+    shapes.append(
+        {
+            "type": "line",
+            "x0": here * factor,
+            "x1": here * factor,
+            "y0": 0,
+            "y1": 1,
+            "yref": "paper",
+            "line": {"color": colours.text, "width": 1, "dash": "dot"},
+        }
+    )
     for letter, name in zip("AB", chosen, strict=True):
         own = curves[curves["name"] == name]
         if len(own) and (letter == "A" or chosen[0] != chosen[1]):
             end = own.sort_values("value").iloc[-1]
-            notes.append(noted(letter, colours, x=float(end["value"]) * factor, y=100 * float(end["share"]),
-                               xanchor="left", xshift=4, colour=colours.text))  # fmt: skip
+            notes.append(
+                noted(
+                    letter,
+                    colours,
+                    x=float(end["value"]) * factor,
+                    y=100 * float(end["share"]),
+                    xanchor="left",
+                    xshift=4,
+                    colour=colours.text,
+                )
+            )
     low = max(0.0, 100 * float(curves["share"].min()) - 4)
     pad = 0.02 * (last - first) or 1.0
     figure.update_xaxes(range=[first - pad, last + pad], title=label, nticks=8, ticksuffix=" %" if as_percent else "")
-    figure.update_yaxes(range=[low, 100 * float(curves["share"].max()) + 3], ticksuffix=" %", showgrid=True,
-                        title="work per time of a step", nticks=6)  # fmt: skip
+    figure.update_yaxes(
+        range=[low, 100 * float(curves["share"].max()) + 3],
+        ticksuffix=" %",
+        showgrid=True,
+        title="work per time of a step",
+        nticks=6,
+    )
     figure.update_layout(margin={"t": 40, "r": 18}, shapes=shapes, annotations=notes)
     return Chart(figure, _summarize_schedules(bands, curves, titles, label, factor, as_percent))
 
@@ -116,8 +153,19 @@ def _band_shapes(
     taken = [0.0, 0.0]
     for place, (start, end, name) in enumerate(bands):
         if place % 2 == 0:
-            shapes.append({"type": "rect", "x0": start * factor, "x1": end * factor, "y0": 0, "y1": 1, "yref": "paper",
-                           "fillcolor": colours.panel, "line": {"width": 0}, "layer": "below"})  # fmt: skip
+            shapes.append(
+                {
+                    "type": "rect",
+                    "x0": start * factor,
+                    "x1": end * factor,
+                    "y0": 0,
+                    "y1": 1,
+                    "yref": "paper",
+                    "fillcolor": colours.panel,
+                    "line": {"width": 0},
+                    "layer": "below",
+                }
+            )
         middle = (start + end) / 2 * factor
         if len(bands) > 1 and end - start < 0.08 * (bands[-1][1] - bands[0][0]):
             continue
@@ -132,8 +180,9 @@ def _band_shapes(
         if line is None:
             continue  # the sentence below the chart names it
         taken[line] = left + width + 2 * _LETTER
-        notes.append(noted(titles[name], colours, x=at, y=1, yref="paper", yanchor="bottom", xanchor=anchor,
-                           yshift=16 * line))  # fmt: skip
+        notes.append(
+            noted(titles[name], colours, x=at, y=1, yref="paper", yanchor="bottom", xanchor=anchor, yshift=16 * line)
+        )
     return shapes, notes
 
 

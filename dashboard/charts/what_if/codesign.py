@@ -102,23 +102,46 @@ def designs_scatter(
     hover = "%{hovertext}<extra></extra>"
     _draw_refused(figure, refused, across.name, up.name, colours)
     figure.add_trace(
-        trace("scatter", x=others[across.name], y=others[up.name], mode="markers", name="beaten",
-              hovertext=others["words"], hovertemplate=hover, customdata=others[["design"]],
-              marker={"size": 5, "color": colours.muted, "opacity": _point_opacity(others, 0.55)})
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=others[across.name],
+            y=others[up.name],
+            mode="markers",
+            name="beaten",
+            hovertext=others["words"],
+            hovertemplate=hover,
+            customdata=others[["design"]],
+            marker={"size": 5, "color": colours.muted, "opacity": _point_opacity(others, 0.55)},
+        )
+    )
     figure.add_trace(
-        trace("scatter", x=best[across.name], y=best[up.name], mode="lines+markers", name="front",
-              hovertext=best["words"], hovertemplate=hover, customdata=best[["design"]],
-              line={"color": shades[0], "width": 1.4},
-              marker={"size": 8, "color": shades[0], "opacity": _point_opacity(best, 1.0)})
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=best[across.name],
+            y=best[up.name],
+            mode="lines+markers",
+            name="front",
+            hovertext=best["words"],
+            hovertemplate=hover,
+            customdata=best[["design"]],
+            line={"color": shades[0], "width": 1.4},
+            marker={"size": 8, "color": shades[0], "opacity": _point_opacity(best, 1.0)},
+        )
+    )
     _draw_stretch_ends(figure, across.name, up.name, stretches or {}, colours)
     here = runs[runs["design"] == chosen]
     if len(here):
         figure.add_trace(
-            trace("scatter", x=here[across.name], y=here[up.name], mode="markers", name="chosen", hoverinfo="skip",
-                  marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}})
-        )  # fmt: skip
+            trace(
+                "scatter",
+                x=here[across.name],
+                y=here[up.name],
+                mode="markers",
+                name="chosen",
+                hoverinfo="skip",
+                marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}},
+            )
+        )
     shown = allowed if len(allowed) else runs
     logarithmic_axes = set()
     for name, axis, update in ((across, "x", figure.update_xaxes), (up, "y", figure.update_yaxes)):
@@ -128,8 +151,11 @@ def designs_scatter(
         low, high = _include_near_bounds(low, high, bounds)
         logarithmic = low > 0 and high > _LOGARITHMIC * low
         logarithmic_axes |= {axis} if logarithmic else set()
-        update(title=_quantity_title(name), showgrid=True,
-               **({"type": "log", **log_ticks(low, high)} if logarithmic else {}))  # fmt: skip
+        update(
+            title=_quantity_title(name),
+            showgrid=True,
+            **({"type": "log", **log_ticks(low, high)} if logarithmic else {}),
+        )
         if len(refused) or bounds:
             update(range=_pad_range(low, high, logarithmic, from_zero=axis == "y"), autorange=False)
         elif not logarithmic and axis == "y":
@@ -150,9 +176,15 @@ def designs_scatter(
 
 
 def best_of_choice(
-    designs: pd.DataFrame, skipped: pd.DataFrame, choice: tuple[str, str], up: Quantity, chosen: int | None,
-    mode: str = "light", stretches: Mapping[str, tuple[float, float]] | None = None, limits: Sequence[Limit] = (),
-) -> Chart:  # fmt: skip
+    designs: pd.DataFrame,
+    skipped: pd.DataFrame,
+    choice: tuple[str, str],
+    up: Quantity,
+    chosen: int | None,
+    mode: str = "light",
+    stretches: Mapping[str, tuple[float, float]] | None = None,
+    limits: Sequence[Limit] = (),
+) -> Chart:
     """Draws one figure of every design over one of its choices: the best allowed one at each value larger, refused
     designs as crosses, and the bound of skipped designs.
 
@@ -192,18 +224,33 @@ def best_of_choice(
         if len(table):
             told = [f"{words}<br>at most: not searched" if called == beaten else words for words in table["words"]]
             figure.add_trace(
-                trace("scatter", x=table[name], y=table[up.name], mode="markers", name=called, hovertext=told,
-                      hovertemplate=hover, customdata=table[["design"]],
-                      marker=marker | {"opacity": _point_opacity(table, marker.get("opacity", 1.0))})
-            )  # fmt: skip
+                trace(
+                    "scatter",
+                    x=table[name],
+                    y=table[up.name],
+                    mode="markers",
+                    name=called,
+                    hovertext=told,
+                    hovertemplate=hover,
+                    customdata=table[["design"]],
+                    marker=marker | {"opacity": _point_opacity(table, marker.get("opacity", 1.0))},
+                )
+            )
     _draw_stretch_ends(figure, name if numbers else "", up.name, stretches or {}, colours)
     here = pd.concat([runs, skipped])
     here = here[here["design"] == chosen]
     if len(here):
         figure.add_trace(
-            trace("scatter", x=here[name], y=here[up.name], mode="markers", name="chosen", hoverinfo="skip",
-                  marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}})
-        )  # fmt: skip
+            trace(
+                "scatter",
+                x=here[name],
+                y=here[up.name],
+                mode="markers",
+                name="chosen",
+                hoverinfo="skip",
+                marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}},
+            )
+        )
     low, high = (float(edge) for edge in (runs[name].min(), runs[name].max())) if numbers else (0.0, 0.0)
     scale = {"type": "log", **log_ticks(low, high)} if low > 0 and high > _LOGARITHMIC * low else {}
     figure.update_xaxes(title=choice[1], showgrid=numbers, **(scale if numbers else {"type": "category"}))
@@ -226,9 +273,13 @@ def best_of_choice(
 
 
 def parallel_choices(
-    designs: pd.DataFrame, axes: Mapping[str, str], shade: Quantity, mode: str = "light",
-    words_of: Mapping[str, Sequence[str]] | None = None, stretches: Mapping[str, tuple[float, float]] | None = None,
-) -> Chart:  # fmt: skip
+    designs: pd.DataFrame,
+    axes: Mapping[str, str],
+    shade: Quantity,
+    mode: str = "light",
+    words_of: Mapping[str, Sequence[str]] | None = None,
+    stretches: Mapping[str, tuple[float, float]] | None = None,
+) -> Chart:
     """Draws every allowed design as a line over its choices and figures; a stretch of an axis can be brushed.
 
     Args:
@@ -243,8 +294,9 @@ def parallel_choices(
     refused, runs = _refused_and_allowed(designs[designs["status"] == "ok"])
     runs = _sample_designs(runs)
     if not len(runs) or not axes:
-        return empty(colours, HEIGHT, "No design meets all constraints." if len(refused) else
-                     "No design that is there runs.")  # fmt: skip
+        return empty(
+            colours, HEIGHT, "No design meets all constraints." if len(refused) else "No design that is there runs."
+        )
     dimensions: list[dict[str, Any]] = []
     for name, label in axes.items():
         column = runs[name]
@@ -253,27 +305,43 @@ def parallel_choices(
         else:
             words = list((words_of or {}).get(name) or dict.fromkeys(column.astype(str)))
             places = {word: place for place, word in enumerate(words)}
-            dimensions.append({"label": label, "values": [places[str(word)] for word in column],
-                               "tickvals": list(places.values()), "ticktext": words})  # fmt: skip
+            dimensions.append(
+                {
+                    "label": label,
+                    "values": [places[str(word)] for word in column],
+                    "tickvals": list(places.values()),
+                    "ticktext": words,
+                }
+            )
         dimensions[-1] |= {"name": name, "multiselect": False}
         if name in (stretches or {}):
             dimensions[-1]["constraintrange"] = _brush_ends(dimensions[-1]["values"], *(stretches or {})[name])
     figure = base(colours, HEIGHT)
     figure.add_trace(
         trace(
-            "parcoords", dimensions=dimensions, labelfont={"size": TICK_SIZE, "color": colours.text},
-            tickfont={"size": TICK_SIZE - 1, "color": colours.muted}, rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
+            "parcoords",
+            dimensions=dimensions,
+            labelfont={"size": TICK_SIZE, "color": colours.text},
+            tickfont={"size": TICK_SIZE - 1, "color": colours.muted},
+            rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
             line={"color": runs[shade.name].to_numpy(float), "colorscale": colours.colorscale(shade.better == "lower")},
         )
-    )  # fmt: skip
+    )
     figure.update_layout(margin={"l": 60, "r": 60, "t": 44, "b": 16})
     names = ", ".join(axes.values()).replace("<br>", " ")
     kept_out = f"; {counted(len(refused), 'design')} refused by constraints left out" if len(refused) else ""
     return Chart(figure, f"{counted(len(runs), 'design')} over {names}, coloured by {shade.label}{kept_out}.")
 
 
-def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str, str], up: tuple[str, str],
-                shown: Quantity, mode: str = "light", narrow: bool = False) -> Chart:  # fmt: skip
+def choices_map(
+    designs: pd.DataFrame,
+    skipped: pd.DataFrame,
+    across: tuple[str, str],
+    up: tuple[str, str],
+    shown: Quantity,
+    mode: str = "light",
+    narrow: bool = False,
+) -> Chart:
     """Draws the best allowed design at every pair of two choices, and the bound of skipped designs if that is better.
     Cells all of whose designs are refused say so.
 
@@ -288,8 +356,9 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
     colours = palette(mode)
     refused, runs = _refused_and_allowed(designs[designs["status"] == "ok"])
     if not len(runs):
-        return empty(colours, HEIGHT, "No design meets all constraints." if len(refused) else
-                     "No design that is there runs.")  # fmt: skip
+        return empty(
+            colours, HEIGHT, "No design meets all constraints." if len(refused) else "No design that is there runs."
+        )
     higher = shown.better == "higher"
     refused_at = set(zip(refused[up[0]], refused[across[0]], strict=True))
 
@@ -307,8 +376,10 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
     # What no skipped design can beat is proven.
     bounds = np.where((bounds <= values) if higher else (bounds >= values), np.nan, bounds)
     most, told = "≤" if higher else "≥", f"at {'most' if higher else 'least'}"
-    xs, ys = ([plain(each, 4) if isinstance(each, float | int) else str(each) for each in names]
-              for names in (found.columns, found.index))  # fmt: skip
+    xs, ys = (
+        [plain(each, 4) if isinstance(each, float | int) else str(each) for each in names]
+        for names in (found.columns, found.index)
+    )
     crowded = values.shape[1] > (4 if narrow else 12) or values.shape[0] > 16
 
     def text(value: float, bound: float, out: bool) -> str:
@@ -327,34 +398,45 @@ def choices_map(designs: pd.DataFrame, skipped: pd.DataFrame, across: tuple[str,
     figure = base(colours, HEIGHT)
     figure.add_trace(
         trace(
-            "heatmap", x=xs, y=ys, z=values, colorscale=colours.colorscale(shown.better == "lower"),
-            xgap=2, ygap=2,
+            "heatmap",
+            x=xs,
+            y=ys,
+            z=values,
+            colorscale=colours.colorscale(shown.better == "lower"),
+            xgap=2,
+            ygap=2,
             # Cells without a value are written by the trace below, in a legible colour.
             text=None if crowded else [["" if math.isnan(each[0]) else text(*each) for each in row] for row in cells],
-            texttemplate="" if crowded else "%{text}", textfont={"size": TICK_SIZE},
+            texttemplate="" if crowded else "%{text}",
+            textfont={"size": TICK_SIZE},
             hovertext=[[words(*each) for each in row] for row in cells],
             hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
             colorbar={"thickness": 8, "outlinewidth": 0, "title": {"text": shown.unit, "side": "right"}},
         )
-    )  # fmt: skip
+    )
     empty_cells = np.argwhere(np.isnan(values) & (np.isfinite(bounds) | np.array(outs)))
     if len(empty_cells) and not crowded:
         figure.add_trace(
             trace(
-                "scatter", mode="text",
-                x=[xs[column] for _, column in empty_cells], y=[ys[row] for row, _ in empty_cells],
-                text=[text(*cells[row][column]) for row, column in empty_cells], showlegend=False,
+                "scatter",
+                mode="text",
+                x=[xs[column] for _, column in empty_cells],
+                y=[ys[row] for row, _ in empty_cells],
+                text=[text(*cells[row][column]) for row, column in empty_cells],
+                showlegend=False,
                 textfont={"size": TICK_SIZE, "color": colours.muted},
                 hovertext=[words(*cells[row][column]) for row, column in empty_cells],
                 hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
             )
-        )  # fmt: skip
+        )
     figure.update_xaxes(title=across[1], type="category", categoryorder="array", categoryarray=xs)
     figure.update_yaxes(title=up[1], type="category", categoryorder="array", categoryarray=ys)
     open_cells = int(np.isfinite(bounds).sum())
     rest = f"; in {counted(open_cells, 'cell')} bounds leave skipped ones more" if open_cells else ""
-    return Chart(figure, f"Best {shown.label.lower()} of every {across[1]} with every {up[1]}, of "
-                         f"{counted(len(runs), 'design')}{rest}.")  # fmt: skip
+    return Chart(
+        figure,
+        f"Best {shown.label.lower()} of every {across[1]} with every {up[1]}, of {counted(len(runs), 'design')}{rest}.",
+    )
 
 
 def _refused_and_allowed(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -375,23 +457,43 @@ def _draw_refused(figure: Drawing, refused: pd.DataFrame, across: str, up: str, 
         return
     told = [f"{words}<br>Refused by {by}" for words, by in zip(refused["words"], refused["refused"], strict=True)]
     figure.add_trace(
-        trace("scatter", x=refused[across], y=refused[up], mode="markers", name="refused", hovertext=told,
-              hovertemplate="%{hovertext}<extra></extra>", customdata=refused[["design"]],
-              marker={"size": 6, "symbol": "x-thin", "opacity": _point_opacity(refused, 0.7),
-                      "line": {"width": 1.2, "color": colours.worse}})
-    )  # fmt: skip
+        trace(
+            "scatter",
+            x=refused[across],
+            y=refused[up],
+            mode="markers",
+            name="refused",
+            hovertext=told,
+            hovertemplate="%{hovertext}<extra></extra>",
+            customdata=refused[["design"]],
+            marker={
+                "size": 6,
+                "symbol": "x-thin",
+                "opacity": _point_opacity(refused, 0.7),
+                "line": {"width": 1.2, "color": colours.worse},
+            },
+        )
+    )
 
 
 def _draw_limits(
-    figure: Drawing, across: str, up: str, limits: Sequence[Limit], colours: Palette,
+    figure: Drawing,
+    across: str,
+    up: str,
+    limits: Sequence[Limit],
+    colours: Palette,
     logarithmic: Collection[str] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Draws the constraints on the quantities of the axes as lines with their words. Notes on a logarithmic axis stand
     at the logarithm of a value, lines at the value."""
     line = {"color": colours.worse, "width": 1.5, "dash": "dash"}
     for each in limits:
-        note = {"text": each.words, "showarrow": False, "font": {"size": TICK_SIZE, "color": colours.worse},
-                "yanchor": "bottom"}  # fmt: skip
+        note = {
+            "text": each.words,
+            "showarrow": False,
+            "font": {"size": TICK_SIZE, "color": colours.worse},
+            "yanchor": "bottom",
+        }
         for name, axis, add in ((across, "x", figure.add_vline), (up, "y", figure.add_hline)):
             if each.name != name:
                 continue
@@ -428,11 +530,19 @@ def _note_outside(figure: Drawing, refused: pd.DataFrame, across: str, up: str, 
             placed = np.log10(values) if figure.layout[axis].get("type") == "log" else values
         inside &= (placed >= low) & (placed <= high)
     if outside := int((~inside).sum()):
-        figure.notes.append({
-            "text": f"{counted(outside, 'refused design')} outside of the axes", "showarrow": False,
-            "font": {"size": TICK_SIZE, "color": colours.muted}, "xref": "paper", "x": 0.01, "xanchor": "left",
-            "yref": "paper", "y": 0.01, "yanchor": "bottom",
-        })  # fmt: skip
+        figure.notes.append(
+            {
+                "text": f"{counted(outside, 'refused design')} outside of the axes",
+                "showarrow": False,
+                "font": {"size": TICK_SIZE, "color": colours.muted},
+                "xref": "paper",
+                "x": 0.01,
+                "xanchor": "left",
+                "yref": "paper",
+                "y": 0.01,
+                "yanchor": "bottom",
+            }
+        )
 
 
 def _include_near_bounds(low: float, high: float, bounds: Sequence[float]) -> tuple[float, float]:
@@ -462,7 +572,7 @@ def _point_opacity(table: pd.DataFrame, usual: float) -> Any:
 
 def _draw_stretch_ends(
     figure: Drawing, across: str, up: str, stretches: Mapping[str, tuple[float, float]], colours: Palette
-) -> None:  # fmt: skip
+) -> None:
     """Draws lines at the ends of the kept stretches of a scatter's axes."""
     for name, add in ((across, figure.add_vline), (up, figure.add_hline)):
         for end in stretches.get(name, ()):

@@ -72,16 +72,28 @@ def size_chart(
 
 
 def _draw_bars(
-    shown: Sequence[Size], heights: Sequence[float], slots: Sequence[int], colours: Palette, here: int, show: Show,
-    best: float, scale: Scale, upwards: bool,
-) -> Drawing:  # fmt: skip
+    shown: Sequence[Size],
+    heights: Sequence[float],
+    slots: Sequence[int],
+    colours: Palette,
+    here: int,
+    show: Show,
+    best: float,
+    scale: Scale,
+    upwards: bool,
+) -> Drawing:
     places = [slots.index(size.procs) for size in shown]
     fills = [colours.ramp(0.92) if size.procs == here else colours.ramp(0.55) for size in shown]
     bars = {
-        "type": "bar", "x": places, "y": heights, "width": 0.86, "marker": {"color": fills, "line": {"width": 0}},
-        "hovertext": [_size_hover_text(size, best) for size in shown], "hovertemplate": "%{hovertext}<extra></extra>",
+        "type": "bar",
+        "x": places,
+        "y": heights,
+        "width": 0.86,
+        "marker": {"color": fills, "line": {"width": 0}},
+        "hovertext": [_size_hover_text(size, best) for size in shown],
+        "hovertemplate": "%{hovertext}<extra></extra>",
         "customdata": [[size.procs] for size in shown],
-    }  # fmt: skip
+    }
     top = max(heights)
     notes = []
     for index, size, height in zip(places, shown, heights, strict=True):
@@ -92,23 +104,42 @@ def _draw_bars(
         ink = colours.label_on_ramp(0.92 if size.procs == here else 0.55)
         roomy = height > 0.22 * top
         inside = roomy and show == "per GPU"
-        notes.append(noted(text, colours, x=index, y=height, yanchor="top" if inside else "bottom",
-                           colour=ink if inside else colours.text))  # fmt: skip
+        notes.append(
+            noted(
+                text,
+                colours,
+                x=index,
+                y=height,
+                yanchor="top" if inside else "bottom",
+                colour=ink if inside else colours.text,
+            )
+        )
         if roomy:
             notes.append(noted(size.name, colours, x=index, y=0, yanchor="bottom", colour=ink))
-    shares = {"range": [0, 1.08], "tickvals": [0, 0.2, 0.4, 0.6, 0.8, 1],
-              "ticktext": ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]}  # fmt: skip
+    shares = {
+        "range": [0, 1.08],
+        "tickvals": [0, 0.2, 0.4, 0.6, 0.8, 1],
+        "ticktext": ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"],
+    }
     totals = {"range": [0, top * 1.1], "title": {"text": scale.unit}, "nticks": 6}
     across: dict[str, Any] = {
-        "tickvals": list(range(len(slots))), "ticktext": [_short_count(procs) for procs in slots],
-        "range": [-0.6, len(slots) - 0.4], "title": {"text": "GPUs (best TP·PP at the foot)"},
-    }  # fmt: skip
-    return written(colours, HEIGHT, [bars], {
-        "annotations": [{**note, "textangle": -90} for note in notes] if upwards else notes,
-        "xaxis": {**across, "tickangle": -90} if upwards else across,
-        "yaxis": {"showgrid": True, **(shares if show == "per GPU" else totals)},
-        "uniformtext": {"mode": False}, "bargap": 0,
-    })  # fmt: skip
+        "tickvals": list(range(len(slots))),
+        "ticktext": [_short_count(procs) for procs in slots],
+        "range": [-0.6, len(slots) - 0.4],
+        "title": {"text": "GPUs (best TP·PP at the foot)"},
+    }
+    return written(
+        colours,
+        HEIGHT,
+        [bars],
+        {
+            "annotations": [{**note, "textangle": -90} for note in notes] if upwards else notes,
+            "xaxis": {**across, "tickangle": -90} if upwards else across,
+            "yaxis": {"showgrid": True, **(shares if show == "per GPU" else totals)},
+            "uniformtext": {"mode": False},
+            "bargap": 0,
+        },
+    )
 
 
 def _told_share(share: float) -> str:
@@ -118,56 +149,109 @@ def _told_share(share: float) -> str:
 
 
 def _draw_points(
-    shown: Sequence[Size], heights: Sequence[float], slots: Sequence[int], colours: Palette, here: int, show: Show,
-    best: float, scale: Scale,
-) -> Drawing:  # fmt: skip
+    shown: Sequence[Size],
+    heights: Sequence[float],
+    slots: Sequence[int],
+    colours: Palette,
+    here: int,
+    show: Show,
+    best: float,
+    scale: Scale,
+) -> Drawing:
     runs = [math.isfinite(size.rate) for size in shown]
     known = [height for height, fine in zip(heights, runs, strict=True) if fine]
     beaten = set(slower(shown))
     # A line may begin above zero; what does not run stands on its ground.
     ground = 0.1 * math.floor(10 * min(known) - 0.5) if show == "per GPU" and min(known) > 0.15 else 0.0
     line = {
-        "type": "scatter", "x": [size.procs for size in shown],
+        "type": "scatter",
+        "x": [size.procs for size in shown],
         "y": [height if fine else None for height, fine in zip(heights, runs, strict=True)],
-        "mode": "lines", "line": {"color": colours.grid, "width": 1.2}, "hoverinfo": "skip",
-    }  # fmt: skip
+        "mode": "lines",
+        "line": {"color": colours.grid, "width": 1.2},
+        "hoverinfo": "skip",
+    }
     looks = [
-        ("x-thin-open", colours.muted) if not fine
-        else ("circle-open", colours.worse) if size.procs in beaten
+        ("x-thin-open", colours.muted)
+        if not fine
+        else ("circle-open", colours.worse)
+        if size.procs in beaten
         else ("circle", colours.ramp(0.92) if size.procs == here else colours.ramp(0.55))
         for size, fine in zip(shown, runs, strict=True)
-    ]  # fmt: skip
+    ]
     points = {
-        "type": "scatter", "x": [size.procs for size in shown],
+        "type": "scatter",
+        "x": [size.procs for size in shown],
         "y": [height if fine else ground for height, fine in zip(heights, runs, strict=True)],
         "mode": "markers",
-        "marker": {"symbol": [symbol for symbol, _ in looks], "color": [colour for _, colour in looks],
-                   "size": [10 if size.procs == here else 5 for size in shown],
-                   "line": {"width": 1.5, "color": [colour for _, colour in looks]}},
-        "hovertext": [_size_hover_text(size, best) for size in shown], "hovertemplate": "%{hovertext}<extra></extra>",
+        "marker": {
+            "symbol": [symbol for symbol, _ in looks],
+            "color": [colour for _, colour in looks],
+            "size": [10 if size.procs == here else 5 for size in shown],
+            "line": {"width": 1.5, "color": [colour for _, colour in looks]},
+        },
+        "hovertext": [_size_hover_text(size, best) for size in shown],
+        "hovertemplate": "%{hovertext}<extra></extra>",
         "customdata": [[size.procs] for size in shown],
-    }  # fmt: skip
+    }
     notes, shapes = [], []
     margin = 0.03 * (slots[-1] - slots[0])
     if show == "per GPU":
         up: dict[str, Any] = {"range": [ground - 0.02, 1.04], **_share_ticks(ground)}
         if ground < FALLS:
-            shapes.append({"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": FALLS, "y1": FALLS,
-                           "layer": "below", "line": {"color": colours.muted, "width": 1, "dash": "dash"}})  # fmt: skip
+            shapes.append(
+                {
+                    "type": "line",
+                    "x0": 0,
+                    "x1": 1,
+                    "xref": "paper",
+                    "y0": FALLS,
+                    "y1": FALLS,
+                    "layer": "below",
+                    "line": {"color": colours.muted, "width": 1, "dash": "dash"},
+                }
+            )
     else:
         top = max(heights) * 1.08
         up = {"range": [0, top], "title": {"text": scale.unit}, **tick_texts(0, top)}
     if slots[0] <= here <= slots[-1]:
-        shapes.append({"type": "line", "x0": here, "x1": here, "y0": 0, "y1": 1, "yref": "paper", "layer": "below",
-                       "line": {"color": colours.text, "width": 1, "dash": "dot"}})  # fmt: skip
+        shapes.append(
+            {
+                "type": "line",
+                "x0": here,
+                "x1": here,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "layer": "below",
+                "line": {"color": colours.text, "width": 1, "dash": "dot"},
+            }
+        )
         left = here > (slots[0] + slots[-1]) / 2
-        notes.append(noted(f"{here:,}", colours, x=here, y=0, yref="paper", yanchor="bottom",
-                           xanchor="right" if left else "left", xshift=-3 if left else 3))  # fmt: skip
+        notes.append(
+            noted(
+                f"{here:,}",
+                colours,
+                x=here,
+                y=0,
+                yref="paper",
+                yanchor="bottom",
+                xanchor="right" if left else "left",
+                xshift=-3 if left else 3,
+            )
+        )
     across = [slots[0] - margin, slots[-1] + margin]
-    return written(colours, HEIGHT, [line, points], {
-        "annotations": notes, "shapes": shapes, "yaxis": {"showgrid": True, **up},
-        "xaxis": {"range": across, "title": {"text": "GPUs"}, **tick_texts(slots[0], slots[-1], 6)},
-    })  # fmt: skip
+    return written(
+        colours,
+        HEIGHT,
+        [line, points],
+        {
+            "annotations": notes,
+            "shapes": shapes,
+            "yaxis": {"showgrid": True, **up},
+            "xaxis": {"range": across, "title": {"text": "GPUs"}, **tick_texts(slots[0], slots[-1], 6)},
+        },
+    )
 
 
 def _share_ticks(ground: float) -> dict[str, Any]:

@@ -76,18 +76,30 @@ def gain_map(
         place = columns.get(at[0]), rows.get(at[1])  # type: ignore[arg-type]
         if None not in place and not (dash == "solid" and at == (x.at_base, y.at_base)):
             frames.append(_spot_frame(place, dash, colours))
-    figure = written(colours, HEIGHT, [*traces, _colour_bar(span, colours, against, narrow)], {
-        "xaxis": {**_side_axis(x, 9), "range": [-0.52, len(columns) - 0.48]},
-        "yaxis": {**_side_axis(y, 10), "range": [-0.52, len(rows) - 0.48]},
-        "shapes": frames, "uniformtext": {"mode": False}, "bargap": 0, "barmode": "overlay",
-    })  # fmt: skip
+    figure = written(
+        colours,
+        HEIGHT,
+        [*traces, _colour_bar(span, colours, against, narrow)],
+        {
+            "xaxis": {**_side_axis(x, 9), "range": [-0.52, len(columns) - 0.48]},
+            "yaxis": {**_side_axis(y, 10), "range": [-0.52, len(rows) - 0.48]},
+            "shapes": frames,
+            "uniformtext": {"mode": False},
+            "bargap": 0,
+            "barmode": "overlay",
+        },
+    )
     return Chart(figure, _summarize_gains(spots, gains, x, y, against))
 
 
 def _cell_traces(
-    places: Sequence[tuple[int, int]], gains: Sequence[float], span: float, hovers: Sequence[str],
-    custom: Sequence[Sequence[float]], colours: Palette,
-) -> list[dict[str, Any]]:  # fmt: skip
+    places: Sequence[tuple[int, int]],
+    gains: Sequence[float],
+    span: float,
+    hovers: Sequence[str],
+    custom: Sequence[Sequence[float]],
+    colours: Palette,
+) -> list[dict[str, Any]]:
     fills = [colours.diverge(gain / span) if math.isfinite(gain) else colours.muted for gain in gains]
     cells = {
         "type": "bar",
@@ -95,43 +107,67 @@ def _cell_traces(
         "y": [_SIDE] * len(places),
         "base": [place[1] - _SIDE / 2 for place in places],
         "width": _SIDE,
-        "marker": {"color": fills, "line": {"width": 0},
-                   "pattern": colours.hatch_some([not math.isfinite(gain) for gain in gains])},
+        "marker": {
+            "color": fills,
+            "line": {"width": 0},
+            "pattern": colours.hatch_some([not math.isfinite(gain) for gain in gains]),
+        },
         "hovertext": list(hovers),
         "hovertemplate": "%{hovertext}<extra></extra>",
         "customdata": [list(each) for each in custom],
-    }  # fmt: skip
+    }
     inks = [colours.ink_on(fill) for fill in fills]
     labels = []
     for ink in dict.fromkeys(inks):
         mine = [index for index, other in enumerate(inks) if other == ink]
-        labels.append({
-            "type": "scatter",
-            "x": [places[index][0] for index in mine],
-            "y": [places[index][1] for index in mine],
-            "mode": "text",
-            "text": [_gain_label(gains[index]) for index in mine],
-            "textfont": {"size": TICK_SIZE, "color": ink},
-            "hoverinfo": "skip",
-        })  # fmt: skip
+        labels.append(
+            {
+                "type": "scatter",
+                "x": [places[index][0] for index in mine],
+                "y": [places[index][1] for index in mine],
+                "mode": "text",
+                "text": [_gain_label(gains[index]) for index in mine],
+                "textfont": {"size": TICK_SIZE, "color": ink},
+                "hoverinfo": "skip",
+            }
+        )
     return [cells, *labels]
 
 
 def _heatmap_traces(
-    places: Sequence[tuple[int, int]], gains: Sequence[float], span: float, hovers: Sequence[str],
-    custom: Sequence[Sequence[float]], size: tuple[int, int], colours: Palette,
-) -> list[dict[str, Any]]:  # fmt: skip
+    places: Sequence[tuple[int, int]],
+    gains: Sequence[float],
+    span: float,
+    hovers: Sequence[str],
+    custom: Sequence[Sequence[float]],
+    size: tuple[int, int],
+    colours: Palette,
+) -> list[dict[str, Any]]:
     """Return many spots as a heatmap without labels; an invisible scatter over it answers hovers and clicks."""
     grid: list[list[float | None]] = [[None] * size[0] for _ in range(size[1])]
     for (column, row), gain in zip(places, gains, strict=True):
         grid[row][column] = gain if math.isfinite(gain) else None
-    drawn = {"type": "heatmap", "z": grid, "zmin": -span, "zmax": span, "colorscale": _gain_colorscale(colours),
-             "showscale": False, "hoverinfo": "skip", "xgap": 0.5, "ygap": 0.5}  # fmt: skip
+    drawn = {
+        "type": "heatmap",
+        "z": grid,
+        "zmin": -span,
+        "zmax": span,
+        "colorscale": _gain_colorscale(colours),
+        "showscale": False,
+        "hoverinfo": "skip",
+        "xgap": 0.5,
+        "ygap": 0.5,
+    }
     answering = {
-        "type": "scatter", "x": [place[0] for place in places], "y": [place[1] for place in places], "mode": "markers",
-        "marker": {"symbol": "square", "size": 13, "opacity": 0, "color": colours.text}, "hovertext": list(hovers),
-        "hovertemplate": "%{hovertext}<extra></extra>", "customdata": [list(each) for each in custom],
-    }  # fmt: skip
+        "type": "scatter",
+        "x": [place[0] for place in places],
+        "y": [place[1] for place in places],
+        "mode": "markers",
+        "marker": {"symbol": "square", "size": 13, "opacity": 0, "color": colours.text},
+        "hovertext": list(hovers),
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "customdata": [list(each) for each in custom],
+    }
     return [drawn, answering]
 
 
@@ -143,27 +179,48 @@ def _gain_colorscale(colours: Palette) -> list[list[float | str]]:
 def _colour_bar(span: float, colours: Palette, against: str, narrow: bool) -> dict[str, Any]:
     ticks = [-span, -span / 2, 0, span / 2, span]
     return {
-        "type": "scatter", "x": [None], "y": [None], "mode": "markers", "hoverinfo": "skip",
+        "type": "scatter",
+        "x": [None],
+        "y": [None],
+        "mode": "markers",
+        "hoverinfo": "skip",
         "marker": {
-            "color": [0], "cmin": -span, "cmax": span, "colorscale": _gain_colorscale(colours), "showscale": True,
+            "color": [0],
+            "cmin": -span,
+            "cmax": span,
+            "colorscale": _gain_colorscale(colours),
+            "showscale": True,
             "colorbar": {
-                "thickness": 8, "outlinewidth": 0, "len": 0.98, "xpad": 8, "ypad": 0, "tickvals": ticks,
+                "thickness": 8,
+                "outlinewidth": 0,
+                "len": 0.98,
+                "xpad": 8,
+                "ypad": 0,
+                "tickvals": ticks,
                 "ticktext": [_gain_label(tick) for tick in ticks],
                 "tickfont": {"size": TICK_SIZE, "color": colours.muted},
-                "title": {"text": f"% against the {against}", "side": "top" if narrow else "right",
-                          "font": {"size": TICK_SIZE, "color": colours.muted}},
+                "title": {
+                    "text": f"% against the {against}",
+                    "side": "top" if narrow else "right",
+                    "font": {"size": TICK_SIZE, "color": colours.muted},
+                },
                 **({"orientation": "h", "y": 1.0, "yanchor": "bottom", "xpad": 0} if narrow else {}),
             },
         },
-    }  # fmt: skip
+    }
 
 
 def _spot_frame(place: Any, dash: str, colours: Palette) -> dict[str, Any]:
     column, row = place
     return {
-        "type": "rect", "x0": column - 0.485, "x1": column + 0.485, "y0": row - 0.485, "y1": row + 0.485,
-        "layer": "above", "line": {"color": colours.text, "width": 2.5 if dash == "solid" else 1.6, "dash": dash},
-    }  # fmt: skip
+        "type": "rect",
+        "x0": column - 0.485,
+        "x1": column + 0.485,
+        "y0": row - 0.485,
+        "y1": row + 0.485,
+        "layer": "above",
+        "line": {"color": colours.text, "width": 2.5 if dash == "solid" else 1.6, "dash": dash},
+    }
 
 
 def _side_axis(side: Side, most: int) -> dict[str, Any]:
@@ -171,8 +228,11 @@ def _side_axis(side: Side, most: int) -> dict[str, Any]:
     every = max(1, math.ceil(len(side.values) / most))
     start = list(side.values).index(side.at_base) % every if side.at_base in side.values else 0
     shown = range(start, len(side.values), every)
-    return {"tickvals": list(shown), "ticktext": [plain(side.values[index]) for index in shown],
-            "title": {"text": f"{side.label}, {side.unit}"}}  # fmt: skip
+    return {
+        "tickvals": list(shown),
+        "ticktext": [plain(side.values[index]) for index in shown],
+        "title": {"text": f"{side.label}, {side.unit}"},
+    }
 
 
 def _gain_label(gain: float) -> str:

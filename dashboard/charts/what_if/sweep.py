@@ -76,23 +76,47 @@ def sweep_line(
     if whatif is not None and ringed:
         room.mark(place(whatif[0]), whatif[1] / scale.factor, _RING)
     if first <= at_base <= last:
-        shapes.append({"type": "line", "x0": at_base, "x1": at_base, "y0": 0, "y1": 1, "yref": "paper",
-                       "layer": "below", "line": {"color": colours.text, "width": 1, "dash": "dot"}})  # fmt: skip
+        shapes.append(
+            {
+                "type": "line",
+                "x0": at_base,
+                "x1": at_base,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "layer": "below",
+                "line": {"color": colours.text, "width": 1, "dash": "dot"},
+            }
+        )
         room.line([(place(at_base), end) for end in up])
         sides = (("right", -3), ("left", 3))
-        spots = [Place(place(at_base), up[end], anchor, ("bottom", "top")[end], shift)
-                 for end in (0, 1) for anchor, shift in sides]  # fmt: skip
+        spots = [
+            Place(place(at_base), up[end], anchor, ("bottom", "top")[end], shift)
+            for end in (0, 1)
+            for anchor, shift in sides
+        ]
         notes.append(noted("base", colours, **annotation(room.put("base", spots))))
     if whatif is not None and ringed:
         traces.append(_whatif_ring(whatif, scale.factor, colours))
         notes.append(_ring_name(whatif[1] / scale.factor, place(whatif[0]), room, colours))
     notes += _line_names(shown, scale.factor, place, room, colours)
-    figure = written(colours, HEIGHT, traces, {
-        "margin": {"t": _TOP}, "shapes": shapes, "annotations": notes,
-        "xaxis": {"type": "log" if logarithmic else "linear", "range": list(across),
-                  "title": {"text": f"{label}, {unit}"}, **_axis_ticks(shown, logarithmic)},
-        "yaxis": {"range": list(up), "title": {"text": scale.unit}, "showgrid": True, **tick_texts(*up)},
-    })  # fmt: skip
+    figure = written(
+        colours,
+        HEIGHT,
+        traces,
+        {
+            "margin": {"t": _TOP},
+            "shapes": shapes,
+            "annotations": notes,
+            "xaxis": {
+                "type": "log" if logarithmic else "linear",
+                "range": list(across),
+                "title": {"text": f"{label}, {unit}"},
+                **_axis_ticks(shown, logarithmic),
+            },
+            "yaxis": {"range": list(up), "title": {"text": scale.unit}, "showgrid": True, **tick_texts(*up)},
+        },
+    )
     return Chart(figure, _summarize_sweep(shown, label, unit, bands))
 
 
@@ -105,12 +129,15 @@ def _rate_line(shown: Sequence[Stop], which: str, factor: float, colours: Palett
         "x": [stop.value for stop in shown],
         "y": [rate / factor if math.isfinite(rate) else None for rate in rates],
         "mode": "lines+markers" if best else "lines",
-        "line": {"color": colours.accent if best else colours.muted, "width": 2.2 if best else 1.6,
-                 "dash": "solid" if best else "dash"},
+        "line": {
+            "color": colours.accent if best else colours.muted,
+            "width": 2.2 if best else 1.6,
+            "dash": "solid" if best else "dash",
+        },
         "marker": {"size": 6, "color": colours.accent},
         "customdata": [[stop.value] for stop in shown],
         **(told if best else {"hoverinfo": "skip"}),
-    }  # fmt: skip
+    }
 
 
 def _stop_hover_text(stop: Stop) -> str:
@@ -151,8 +178,19 @@ def _draw_bands(
     notes: list[dict[str, Any]] = []
     for index, (start, end, name) in enumerate(bands):
         if index % 2 == 0:
-            shapes.append({"type": "rect", "x0": start, "x1": end, "y0": 0, "y1": 1, "yref": "paper",
-                           "layer": "below", "line": {"width": 0}, "fillcolor": colours.panel})  # fmt: skip
+            shapes.append(
+                {
+                    "type": "rect",
+                    "x0": start,
+                    "x1": end,
+                    "y0": 0,
+                    "y1": 1,
+                    "yref": "paper",
+                    "layer": "below",
+                    "line": {"width": 0},
+                    "fillcolor": colours.panel,
+                }
+            )
         span = (math.log(end / start) if logarithmic and start > 0 else end - start) / whole if whole else 1.0
         text = name.replace(" × DP", "<br>× DP")
         if span > 0.018 * max(map(len, text.split("<br>"))) or len(bands) == 1:
@@ -178,19 +216,27 @@ def _axis_ticks(shown: Sequence[Stop], logarithmic: bool) -> dict[str, Any]:
 def _whatif_ring(whatif: tuple[float, float], factor: float, colours: Palette) -> dict[str, Any]:
     """Return the ring of the what-if."""
     return {
-        "type": "scatter", "x": [whatif[0]], "y": [whatif[1] / factor], "mode": "markers", "hoverinfo": "skip",
+        "type": "scatter",
+        "x": [whatif[0]],
+        "y": [whatif[1] / factor],
+        "mode": "markers",
+        "hoverinfo": "skip",
         "marker": {"size": _RING, "color": colours.background, "line": {"color": colours.text, "width": 2.5}},
-    }  # fmt: skip
+    }
 
 
 def _ring_name(rate: float, place: float, room: Room, colours: Palette) -> dict[str, Any]:
     """Return the name of the ring at a rate, where it covers nothing."""
     spots = [
-        Place(place, rate, yanchor="top", yshift=-8), Place(place, rate, yanchor="bottom", yshift=8),
-        Place(place, rate, "left", "top", 8, -2), Place(place, rate, "right", "top", -8, -2),
-        Place(place, rate, "left", "bottom", 8, 2), Place(place, rate, "right", "bottom", -8, 2),
-        Place(place, rate, yanchor="top", yshift=-22), Place(place, rate, yanchor="bottom", yshift=22),
-    ]  # fmt: skip
+        Place(place, rate, yanchor="top", yshift=-8),
+        Place(place, rate, yanchor="bottom", yshift=8),
+        Place(place, rate, "left", "top", 8, -2),
+        Place(place, rate, "right", "top", -8, -2),
+        Place(place, rate, "left", "bottom", 8, 2),
+        Place(place, rate, "right", "bottom", -8, 2),
+        Place(place, rate, yanchor="top", yshift=-22),
+        Place(place, rate, yanchor="bottom", yshift=22),
+    ]
     return noted("what-if", colours, colour=colours.text, **annotation(room.put("what-if", spots)))
 
 
@@ -203,10 +249,18 @@ def _line_names(shown: Sequence[Stop], factor: float, place: Any, room: Room, co
 
     def put(text: str, rate: str, sides: Sequence[str], colour: str) -> dict[str, Any]:
         spots = [
-            Place(place(stop.value), float(getattr(stop, rate)) / factor, xanchor, yanchor,
-                  yshift=-away if yanchor == "top" else away)
-            for stop in apart for away in (5, 12) for yanchor in sides for xanchor in ("center", "left", "right")
-        ]  # fmt: skip
+            Place(
+                place(stop.value),
+                float(getattr(stop, rate)) / factor,
+                xanchor,
+                yanchor,
+                yshift=-away if yanchor == "top" else away,
+            )
+            for stop in apart
+            for away in (5, 12)
+            for yanchor in sides
+            for xanchor in ("center", "left", "right")
+        ]
         return noted(text, colours, colour=colour, **annotation(room.put(text, spots)))
 
     if apart[0].best - apart[0].kept < 0.03 * apart[0].best:

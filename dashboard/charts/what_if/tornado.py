@@ -50,8 +50,11 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
     if not any(swing.known for swing in shown):
         return empty(colours, 160, "Nothing runs to begin with, so there are no gains to show.")
     # A row of its own for the name of every group, where there are several.
-    names = [index for index, swing in enumerate(shown)
-             if len(groups) > 1 and (not index or swing.group != shown[index - 1].group)]  # fmt: skip
+    names = [
+        index
+        for index, swing in enumerate(shown)
+        if len(groups) > 1 and (not index or swing.group != shown[index - 1].group)
+    ]
     rows = len(shown) + len(names)
     places = [rows - 1 - index - sum(first <= index for first in names) for index in range(len(shown))]
     heads = {places[index] + 1: f"<b>{shown[index].group}</b>" for index in names}
@@ -71,16 +74,34 @@ def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light"
         notes += _gain_labels(swing, row, reach, colours)
     ticks.append(_vertical_line(0, -0.6, rows - 0.4, colours.muted, 1))
     # Room for the numbers beyond the bars; where there are two, for both.
-    left, right = (0.36 if any(" | " in note["text"] and note["xanchor"] == side for note in notes) else 0.2
-                   for side in ("right", "left"))  # fmt: skip
-    figure = written(colours, 60 + _ROW * rows, bars, {
-        "barmode": "overlay", "uniformtext": {"mode": False}, "margin": {"t": 26, "b": 4}, "shapes": ticks,
-        "annotations": notes,
-        "xaxis": {"range": [100 * (low - left * reach), 100 * (high + right * reach)], "ticksuffix": " %",
-                  "showgrid": True, "nticks": 6},
-        "yaxis": {"tickvals": [*places, *heads], "ticktext": [*(swing.label for swing in shown), *heads.values()],
-                  "range": [-0.6, rows - 0.4], "tickfont": {"size": 12, "color": colours.text}},
-    })  # fmt: skip
+    left, right = (
+        0.36 if any(" | " in note["text"] and note["xanchor"] == side for note in notes) else 0.2
+        for side in ("right", "left")
+    )
+    figure = written(
+        colours,
+        60 + _ROW * rows,
+        bars,
+        {
+            "barmode": "overlay",
+            "uniformtext": {"mode": False},
+            "margin": {"t": 26, "b": 4},
+            "shapes": ticks,
+            "annotations": notes,
+            "xaxis": {
+                "range": [100 * (low - left * reach), 100 * (high + right * reach)],
+                "ticksuffix": " %",
+                "showgrid": True,
+                "nticks": 6,
+            },
+            "yaxis": {
+                "tickvals": [*places, *heads],
+                "ticktext": [*(swing.label for swing in shown), *heads.values()],
+                "range": [-0.6, rows - 0.4],
+                "tickfont": {"size": 12, "color": colours.text},
+            },
+        },
+    )
     return Chart(figure, _summarize_swings(shown, steps), rows=True)
 
 
@@ -95,13 +116,17 @@ def _bar_trace(shown: Sequence[Swing], places: Sequence[int], step: str, pick: i
         "width": _THICK,
         "marker": {"color": _step_colour(colours, pick), "line": {"width": 0}},
         "hovertext": [
-            f"<b>{swing.label} {step}</b><br>" + ("not computed" if gain is None or same is None else
-            f"{_describe_gain(gain)} re-optimised<br>{_describe_gain(same)} with a {FIXED}")
+            f"<b>{swing.label} {step}</b><br>"
+            + (
+                "not computed"
+                if gain is None or same is None
+                else f"{_describe_gain(gain)} re-optimised<br>{_describe_gain(same)} with a {FIXED}"
+            )
             for swing, gain, same in zip(shown, gains, kept, strict=True)
         ],
         "hovertemplate": "%{hovertext}<extra></extra>",
         "customdata": [[swing.name] for swing in shown],
-    }  # fmt: skip
+    }
 
 
 def _step_colour(colours: Palette, pick: int) -> str:
@@ -113,8 +138,15 @@ def _describe_gain(gain: float) -> str:
 
 
 def _vertical_line(x: float, low: float, high: float, colour: str, width: int) -> dict[str, Any]:
-    return {"type": "line", "x0": x, "x1": x, "y0": low, "y1": high, "layer": "above",
-            "line": {"color": colour, "width": width}}  # fmt: skip
+    return {
+        "type": "line",
+        "x0": x,
+        "x1": x,
+        "y0": low,
+        "y1": high,
+        "layer": "above",
+        "line": {"color": colour, "width": width},
+    }
 
 
 def _gain_labels(swing: Swing, row: int, reach: float, colours: Palette) -> list[dict[str, Any]]:
@@ -139,8 +171,9 @@ def _gain_labels(swing: Swing, row: int, reach: float, colours: Palette) -> list
         beyond = kept is not None and math.isfinite(kept) and (kept < gain if worse else kept > gain)
         if kept is not None and beyond and _gain_number(kept) != label:
             label = f"{_gain_number(kept)} | {label}" if worse else f"{label} | {_gain_number(kept)}"
-        notes.append(noted(label, colours, x=100 * place, y=row, colour=colours.text,
-                           xanchor="right" if worse else "left"))  # fmt: skip
+        notes.append(
+            noted(label, colours, x=100 * place, y=row, colour=colours.text, xanchor="right" if worse else "left")
+        )
     return notes
 
 
@@ -155,8 +188,9 @@ def _legend_note(steps: tuple[str, str], colours: Palette) -> dict[str, Any]:
         if step
     ]
     parts.append(f'<span style="color:{colours.text}"><b>|</b></span> {FIXED}')
-    return noted("     ".join(parts), colours, x=0.0, y=1, xref="paper", yref="paper", xanchor="left",
-                 yanchor="bottom", yshift=4)  # fmt: skip
+    return noted(
+        "     ".join(parts), colours, x=0.0, y=1, xref="paper", yref="paper", xanchor="left", yanchor="bottom", yshift=4
+    )
 
 
 def _swing_width(swing: Swing) -> float:

@@ -17,16 +17,31 @@ from dashboard.link.document_validation import Refused, sentence
 from dashboard.link.user_files import user_files
 from dashboard.widgets.upload import read_file
 from engine import calibrate
-from engine.calibrate import CalibrateError, Checked, Measured, Outcome, calibrated, parameters_of, system_named
+from engine.calibrate import (
+    CalibrateError,
+    CalibrationOutcome,
+    CheckedRuns,
+    MeasuredRuns,
+    calibrated,
+    parameters_of,
+    system_named,
+)
 from engine.validation.error_tables import source_family
 from engine.validation.reading import Runs, library_runs
 from engine.validation.selection import defective, headline
 from hardware import Calibration, System
 
 __all__ = [
-    "MOST_BYTES", "Example", "Prepared", "bases", "examples", "outcome_of", "prepared_example", "prepared_upload",
+    "MOST_BYTES",
+    "ExampleRuns",
+    "PreparedRuns",
+    "bases",
+    "examples",
+    "outcome_of",
+    "prepared_example",
+    "prepared_upload",
     "systems",
-]  # fmt: skip
+]
 
 MOST_BYTES: Final = 10_000_000
 """Largest upload, all files together [bytes]."""
@@ -35,7 +50,7 @@ FEWEST_EXAMPLES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ExampleRuns:
     """Published runs of one source on one accelerator."""
 
     label: str
@@ -44,30 +59,30 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRuns:
     """Checked runs with the calibration to start from. Shared by sessions: never change its tables. `key` identifies
     the content.
     """
 
     key: str
-    checked: Checked
+    checked: CheckedRuns
     base: Calibration
     is_example: bool
 
 
 @remembered(1)
-def examples() -> dict[str, Example]:
+def examples() -> dict[str, ExampleRuns]:
     """Return the sets of published runs that can be calibrated with, by key."""
     table = library_runs().table
     family = source_family(table["source"])
     keep = headline(table) & ~defective(table)
-    found: dict[str, Example] = {}
+    found: dict[str, ExampleRuns] = {}
     for (source, accelerator), group in table[keep].groupby([family[keep], table["hardware"][keep]], sort=True):
         system = system_named(str(accelerator))
         if system is not None and calibrated(system) and len(group) >= FEWEST_EXAMPLES:
             key = hashlib.sha256(f"{source}|{accelerator}".encode()).hexdigest()[:8]
             label = f"{source}, {accelerator} ({len(group):,})"
-            found[key] = Example(label, system.name, tuple(int(row) for row in group.index))
+            found[key] = ExampleRuns(label, system.name, tuple(int(row) for row in group.index))
     return dict(sorted(found.items(), key=lambda item: ("torchtitan" not in item[1].label, item[1].label)))
 
 
@@ -83,26 +98,26 @@ def bases() -> dict[str, Calibration]:
     return {"global": hardware.load_calibration("global")} | user_files().calibrations()
 
 
-def prepared_example(key: str, base: Calibration) -> Prepared:
+def prepared_example(key: str, base: Calibration) -> PreparedRuns:
     """Returns the runs of an example."""
     return _prepare_example(key, _calibration_digest(base), base)
 
 
 @st.cache_resource(show_spinner=False, max_entries=24)
-def _prepare_example(key: str, mark: str, _base: Calibration) -> Prepared:
+def _prepare_example(key: str, mark: str, _base: Calibration) -> PreparedRuns:
     example, runs = examples()[key], library_runs()
     index = np.array(example.rows)
     taken = Runs(runs.table.iloc[index].reset_index(drop=True), runs.faults[index])
     labels = tuple(f"row {row + 1}" for row in range(len(index)))
     checked = calibrate.check(
-        Measured(taken, labels, ("",) * len(index)), hardware.load(example.system), parameters_of(_base)
+        MeasuredRuns(taken, labels, ("",) * len(index)), hardware.load(example.system), parameters_of(_base)
     )
-    return Prepared(f"{key}-{mark}", checked, _base, True)
+    return PreparedRuns(f"{key}-{mark}", checked, _base, True)
 
 
 def prepared_upload(
     contents: Mapping[str, bytes], system: System, given: Mapping[str, str], base: Calibration
-) -> Prepared:
+) -> PreparedRuns:
     """Returns the runs of uploaded files. Raises `Refused` with one sentence."""
     size = sum(map(len, contents.values()))
     if size > MOST_BYTES:
@@ -122,9 +137,9 @@ def prepared_upload(
 @st.cache_resource(show_spinner="Reading the runs", max_entries=12)
 def _prepare_upload(
     key: str, mark: str, _contents: dict[str, bytes], _system: System, _given: dict[str, str], _base: Calibration
-) -> Prepared:
+) -> PreparedRuns:
     measured = read_file(calibrate.read_contents, _contents, _given)
-    return Prepared(f"{key}-{mark}", calibrate.check(measured, _system, parameters_of(_base)), _base, False)
+    return PreparedRuns(f"{key}-{mark}", calibrate.check(measured, _system, parameters_of(_base)), _base, False)
 
 
 def _calibration_digest(base: Calibration) -> str:
@@ -133,7 +148,7 @@ def _calibration_digest(base: Calibration) -> str:
     return hashlib.sha256(document.encode()).hexdigest()[:12]
 
 
-def outcome_of(prepared: Prepared, names: tuple[str, ...] | None) -> Outcome:
+def outcome_of(prepared: PreparedRuns, names: tuple[str, ...] | None) -> CalibrationOutcome:
     """Returns the fit of the named parameters, or of the suggested ones. Raises `Refused` with one sentence."""
     try:
         return _fit_parameters(prepared.key, names, prepared)
@@ -142,5 +157,5 @@ def outcome_of(prepared: Prepared, names: tuple[str, ...] | None) -> Outcome:
 
 
 @st.cache_resource(show_spinner="Fitting the parameters", max_entries=48)
-def _fit_parameters(key: str, names: tuple[str, ...] | None, _prepared: Prepared) -> Outcome:
+def _fit_parameters(key: str, names: tuple[str, ...] | None, _prepared: PreparedRuns) -> CalibrationOutcome:
     return calibrate.calibrate(_prepared.checked, names, _prepared.base)

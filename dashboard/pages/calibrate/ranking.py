@@ -15,7 +15,7 @@ from dashboard.widgets.controls import switch
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent
 from engine import CostModelError, Scenario, calibrate
-from engine.calibrate import CalibrateError, Outcome, Reranked
+from engine.calibrate import CalibrateError, CalibrationOutcome, Reranked
 from hardware import Calibration, System
 
 __all__ = ["rank_by_both", "ranking", "same_accelerator"]
@@ -23,7 +23,7 @@ __all__ = ["rank_by_both", "ranking", "same_accelerator"]
 _HELP: Final = "Finds the best executions by both calibrations. Takes seconds for large spaces."
 
 
-def ranking(outcome: Outcome) -> None:
+def ranking(outcome: CalibrationOutcome) -> None:
     """Draws the scenario's best executions in their new order."""
     scenario = state.current_scenario()
     st.html(markup.head("What changes for the scenario", _describe_scenario(scenario)))

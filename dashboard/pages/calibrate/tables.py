@@ -13,7 +13,7 @@ from dashboard.charts.elements import markup
 from dashboard.widgets.tables import ROW, height_of, signed
 from dashboard.words.measured_runs import assumed
 from dashboard.words.numbers import format_value, percent, plain, signed_percent
-from engine.calibrate import Checked, Estimate, Outcome, Parameters, Reranked, adjustable
+from engine.calibrate import CalibrationOutcome, CheckedRuns, ParameterEstimate, Parameters, Reranked, adjustable
 from engine.columns import by_name
 from engine.executions.execution_names import execution_name
 
@@ -29,7 +29,7 @@ def _number_column(label: str, form: str | None, width: int, help_text: str = ""
     return st.column_config.NumberColumn(label, format=form, width=width, help=help_text or None)
 
 
-def runs(checked: Checked, outcome: Outcome | None) -> None:
+def runs(checked: CheckedRuns, outcome: CalibrationOutcome | None) -> None:
     """Draws every run: whether it is used, the reason if refused, missing fields, and assumptions."""
     accepted = checked.accepted
     refused = int((~accepted).sum())
@@ -65,8 +65,10 @@ def runs(checked: Checked, outcome: Outcome | None) -> None:
     # Refused runs come first: the user has to mend them.
     shown = shown.iloc[np.argsort(accepted, kind="stable")]
     st.dataframe(
-        signed(shown.head(LISTED), ("before", "after", "fitted")), hide_index=True,
-        key="calibrate_runs", height="content" if len(shown) <= SHORT else 360,
+        signed(shown.head(LISTED), ("before", "after", "fitted")),
+        hide_index=True,
+        key="calibrate_runs",
+        height="content" if len(shown) <= SHORT else 360,
         placeholder="–",
         alt=f"{many}, {refused:,} of them refused, with the reason of each.",
         column_config={
@@ -81,7 +83,7 @@ def runs(checked: Checked, outcome: Outcome | None) -> None:
             "fitted": _number_column("Fitted, %", None, 80, "Predicted over measured, by the fit to all runs"),
             "assumed": st.column_config.TextColumn("Assumed", width=300, help="Values that the run does not state"),
         },
-    )  # fmt: skip
+    )
     if len(shown) > LISTED:
         st.caption(f"The first {LISTED:,} of {len(shown):,}, refused ones first.")
 
@@ -90,7 +92,7 @@ def _format_parameter(value: float, unit: str) -> str:
     return format_value("total_time", value) if unit == "s" else plain(value)
 
 
-def moved(estimates: tuple[Estimate, ...]) -> list[Moved]:
+def moved(estimates: tuple[ParameterEstimate, ...]) -> list[Moved]:
     """Return the estimates as rows of the chart."""
     return [
         Moved(
@@ -105,7 +107,7 @@ def moved(estimates: tuple[Estimate, ...]) -> list[Moved]:
     ]
 
 
-def parameters(outcome: Outcome) -> None:
+def parameters(outcome: CalibrationOutcome) -> None:
     """Draws each parameter before and after the fit."""
     rows = [
         {
@@ -120,18 +122,25 @@ def parameters(outcome: Outcome) -> None:
         for item in outcome.estimates
     ]
     texts = {
-        "parameter": ("Parameter", 160, None), "before": ("Before", 74, "The calibration that the fit starts from"),
-        "after": ("After", 74, None), "change": ("Change", 70, None),
+        "parameter": ("Parameter", 160, None),
+        "before": ("Before", 74, "The calibration that the fit starts from"),
+        "after": ("After", 74, None),
+        "change": ("Change", 70, None),
         "range": ("90 % range", 130, "Holds the value with 90 % probability, if errors are independent"),
         "learned": ("From runs", 76, "Share of the uncertainty beforehand that the runs took away"),
         "meaning": ("Meaning", 300, None),
-    }  # fmt: skip
+    }
     st.dataframe(
-        pd.DataFrame(rows), hide_index=True, key="calibrate_values", height="content",
+        pd.DataFrame(rows),
+        hide_index=True,
+        key="calibrate_values",
+        height="content",
         alt=f"{len(rows)} fitted parameters, before and after.",
-        column_config={name: st.column_config.TextColumn(label, width=width, help=told)
-                       for name, (label, width, told) in texts.items()},
-    )  # fmt: skip
+        column_config={
+            name: st.column_config.TextColumn(label, width=width, help=told)
+            for name, (label, width, told) in texts.items()
+        },
+    )
 
 
 def order(ranked: Reranked) -> None:
@@ -139,18 +148,28 @@ def order(ranked: Reranked) -> None:
     table = ranked.distinct.head(ORDERED)
     shown = pd.DataFrame(
         {
-            "rank": table["rank_after"], "was": table["rank_before"],
+            "rank": table["rank_after"],
+            "was": table["rank_before"],
             "execution": [execution_name(row) for row in table.to_dict("records")],
-            "microbatch": table["microbatch_size"], "before": table["rate_before"], "after": table["rate_after"],
-            "step_before": table["step_before"], "step": table["step_after"], "alike": table["alike"],
+            "microbatch": table["microbatch_size"],
+            "before": table["rate_before"],
+            "after": table["rate_after"],
+            "step_before": table["step_before"],
+            "step": table["step_after"],
+            "alike": table["alike"],
         }
-    )  # fmt: skip
+    )
     rate = by_name("sample_rate").label
     st.dataframe(
-        shown, hide_index=True, key="calibrate_order", height=height_of(len(shown), 260), row_height=ROW,
+        shown,
+        hide_index=True,
+        key="calibrate_order",
+        height=height_of(len(shown), 260),
+        row_height=ROW,
         alt=f"The best {len(shown)} executions by the new calibration, with their rank before.",
         column_config={
-            "rank": _number_column("Rank", "%d", 60), "was": _number_column("Was", "%d", 60, "Rank before the fit"),
+            "rank": _number_column("Rank", "%d", 60),
+            "was": _number_column("Was", "%d", 60, "Rank before the fit"),
             "execution": st.column_config.TextColumn("Execution", width=230),
             "microbatch": _number_column("Microbatch", "%d", 90),
             "before": _number_column("Samples/s before", "%.4g", 126, f"{rate} before the fit"),
@@ -159,19 +178,24 @@ def order(ranked: Reranked) -> None:
             "step": _number_column("Step after, s", "%.4g", 110),
             "alike": _number_column("Alike", "%d", 70, "Executions of these degrees with the same rates, shown as one"),
         },
-    )  # fmt: skip
+    )
 
 
 def template_fields(fields: dict[str, str]) -> None:
     """Draws the meaning of each column of the template."""
     st.dataframe(
-        pd.DataFrame({"field": list(fields), "meaning": list(fields.values())}), hide_index=True, height=240,
-        key="calibrate_fields", alt=f"{len(fields)} fields of a run, and the meaning of each.",
-        column_config={"field": st.column_config.TextColumn("Field", width=150),
-                       "meaning": st.column_config.TextColumn("Meaning", width=380)},
-    )  # fmt: skip
+        pd.DataFrame({"field": list(fields), "meaning": list(fields.values())}),
+        hide_index=True,
+        height=240,
+        key="calibrate_fields",
+        alt=f"{len(fields)} fields of a run, and the meaning of each.",
+        column_config={
+            "field": st.column_config.TextColumn("Field", width=150),
+            "meaning": st.column_config.TextColumn("Meaning", width=380),
+        },
+    )
 
 
-def offered(checked: Checked, start: Parameters) -> dict[str, str]:
+def offered(checked: CheckedRuns, start: Parameters) -> dict[str, str]:
     """Returns names and labels of the parameters that may be chosen."""
     return {name: one.label for name, one in adjustable(checked.system, start).items()}

@@ -14,13 +14,13 @@ from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.calibrate.ranking import same_accelerator
 from dashboard.words.markdown import literal
 from engine import CostModelError, calibrate
-from engine.calibrate import CalibrateError, Outcome
+from engine.calibrate import CalibrateError, CalibrationOutcome
 from hardware import Calibration
 
 __all__ = ["offer"]
 
 
-def offer(outcome: Outcome, key: str) -> None:
+def offer(outcome: CalibrationOutcome, key: str) -> None:
     """Draws the uses of a fit. key: identifies the fit; each fit begins with its own suggested name."""
     suggested = calibrate.document(outcome).name
     name = st.text_input("Name of the calibration", suggested, key=f"calibrate_name_{key}", max_chars=LONGEST_TITLE)
@@ -33,14 +33,23 @@ def offer(outcome: Outcome, key: str) -> None:
     fitting = same_accelerator(scenario.system, outcome.checked.system)
     with st.container(horizontal=True, gap="small"):
         st.download_button(
-            "Download", json.dumps(hardware.calibration_document(found), indent=1, ensure_ascii=False) + "\n",
-            file_name=f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', found.name)}.json", mime="application/json",
-            icon=":material/download:", key="calibrate_download", help="The calibration as a document (JSON).",
-        )  # fmt: skip
+            "Download",
+            json.dumps(hardware.calibration_document(found), indent=1, ensure_ascii=False) + "\n",
+            file_name=f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', found.name)}.json",
+            mime="application/json",
+            icon=":material/download:",
+            key="calibrate_download",
+            help="The calibration as a document (JSON).",
+        )
         st.button(
-            "Keep", on_click=_keep_calibration, args=(found,), icon=":material/save:", key="calibrate_keep",
-            disabled=user_files().folder is None, help="Keep it on this server, visible to all its users.",
-        )  # fmt: skip
+            "Keep",
+            on_click=_keep_calibration,
+            args=(found,),
+            icon=":material/save:",
+            key="calibrate_keep",
+            disabled=user_files().folder is None,
+            help="Keep it on this server, visible to all its users.",
+        )
         st.button(
             "Use for the scenario",
             on_click=_use_calibration,
@@ -78,5 +87,7 @@ def _use_calibration(found: Calibration | None) -> None:
     except (Refused, CostModelError, *PROBLEMS) as problem:
         st.toast(literal(sentence(problem)), icon=":material/error:")
         return
-    st.toast(f"The scenario uses {'the library' if found is None else f'**{literal(found.name)}**'}.",
-             icon=":material/check:")  # fmt: skip
+    st.toast(
+        f"The scenario uses {'the library' if found is None else f'**{literal(found.name)}**'}.",
+        icon=":material/check:",
+    )

@@ -24,10 +24,10 @@ from dashboard.widgets.upload import files_field
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent, signed_percent
 from engine import calibrate
-from engine.calibrate import CalibrateError, Outcome, parameters_of
+from engine.calibrate import CalibrateError, CalibrationOutcome, parameters_of
 from hardware import Calibration, CalibrationFileError
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["CalibrateView", "parse", "render"]
 
 MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
 UNSEEN: Final = "left out of the fit"
@@ -38,7 +38,7 @@ _NAMES: Final = re.compile(r"[a-z0-9_]+(?:-[a-z0-9_]+){0,5}")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CalibrateView:
     """The page's part of the link."""
 
     mode: str
@@ -47,13 +47,13 @@ class View:
     """Names of the parameters to fit. Empty: those suggested by the runs."""
 
 
-def parse() -> View:
+def parse() -> CalibrateView:
     """Reads the page's part of the link."""
     names = state.url_value(_PARAMETERS, "", _NAMES)
-    return View(state.theme_mode(), tuple(names.split("-")) if names else ())
+    return CalibrateView(state.theme_mode(), tuple(names.split("-")) if names else ())
 
 
-def render(view: View) -> None:
+def render(view: CalibrateView) -> None:
     """Draws the page."""
     mode = view.mode
     bar = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
@@ -63,7 +63,7 @@ def render(view: View) -> None:
         st.error(literal(str(problem)), icon=":material/error:")
         return
     names = _choose_parameters(prepared, bar, view.parameters)
-    outcome: Outcome | None = None
+    outcome: CalibrationOutcome | None = None
     if prepared.checked.accepted.any():
         try:
             outcome = data.outcome_of(prepared, names)
@@ -89,7 +89,7 @@ def render(view: View) -> None:
     ranking(outcome)
 
 
-def _choose_runs(bar: Any) -> data.Prepared:
+def _choose_runs(bar: Any) -> data.PreparedRuns:
     """Draw the choice of runs and return them: uploaded ones, or an example. Raises `Refused`."""
     examples, systems, bases = data.examples(), data.systems(), data.bases()
     with bar.popover("Bring runs", icon=":material/upload_file:", help="Measured runs of your own cluster."):
@@ -98,15 +98,24 @@ def _choose_runs(bar: Any) -> data.Prepared:
         if files:
             now = state.current_scenario().system.name
             options = {name: f"{system.title or name} · {name}" for name, system in sorted(systems.items())}
-            name = choose("System of the runs", options, "calibrate_system", width=400,
-                          default=now if now in options else "h100_80g_sxm", gone=(_PARAMETERS,))  # fmt: skip
+            name = choose(
+                "System of the runs",
+                options,
+                "calibrate_system",
+                width=400,
+                default=now if now in options else "h100_80g_sxm",
+                gone=(_PARAMETERS,),
+            )
         else:
             labels = {key: example.label for key, example in examples.items()}
             key = choose("Example runs, published", labels, "calibrate_example", width=400, gone=(_PARAMETERS,))
         start = choose(
-            "Start from", {name: _calibration_title(base) for name, base in bases.items()}, "calibrate_base", width=214,
+            "Start from",
+            {name: _calibration_title(base) for name, base in bases.items()},
+            "calibrate_base",
+            width=214,
             help="Starting values of the fit; it changes them only if the runs demand it.",
-        )  # fmt: skip
+        )
     base = bases[start]
     try:
         parameters_of(base)
@@ -115,8 +124,9 @@ def _choose_runs(bar: Any) -> data.Prepared:
         fields = calibrate.parse_given(given.replace(",", " ").split())
     except (CalibrateError, CalibrationFileError) as problem:
         raise Refused(sentence(problem)) from None
-    contents = {f"{place} {file.name}" if len(files) > 1 else file.name: file.getvalue()
-                for place, file in enumerate(files, 1)}  # fmt: skip
+    contents = {
+        f"{place} {file.name}" if len(files) > 1 else file.name: file.getvalue() for place, file in enumerate(files, 1)
+    }
     return data.prepared_upload(contents, systems[name], fields, base)
 
 
@@ -133,19 +143,27 @@ def _draw_upload() -> tuple[list[Any], str]:
         f"{calibrate.MOST_RUNS:,} runs. Files stay on this server while this page is open."
     )
     st.download_button(
-        "Template", calibrate.template(), file_name="runs-template.csv", mime="text/csv", key="calibrate_template",
-        icon=":material/download:", help="A table to fill in: a header and one example row.",
-    )  # fmt: skip
+        "Template",
+        calibrate.template(),
+        file_name="runs-template.csv",
+        mime="text/csv",
+        key="calibrate_template",
+        icon=":material/download:",
+        help="A table to fill in: a header and one example row.",
+    )
     files = files_field("Measured runs", ["csv", "log", "txt", "out"], "calibrate_upload", MOST_MEGABYTES)
     given = st.text_input(
-        "For missing fields", key="calibrate_given", placeholder="vocab=128256 dtype=bf16", max_chars=400,
+        "For missing fields",
+        key="calibrate_given",
+        placeholder="vocab=128256 dtype=bf16",
+        max_chars=400,
         help="Fields for all runs that lack them, as FIELD=VALUE with spaces between.",
-    )  # fmt: skip
+    )
     tables.template_fields(dict(calibrate.FIELDS))
     return list(files or []), str(given or "")
 
 
-def _choose_parameters(prepared: data.Prepared, bar: Any, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
+def _choose_parameters(prepared: data.PreparedRuns, bar: Any, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
     """Draw the choice of parameters and return their names; None: those suggested by the runs."""
     labels = tables.offered(prepared.checked, parameters_of(prepared.base))
     known = tuple(name for name in wanted if name in labels)
@@ -161,15 +179,21 @@ def _choose_parameters(prepared: data.Prepared, bar: Any, wanted: tuple[str, ...
 
     with bar:
         st.multiselect(
-            "Parameters to fit", list(labels), list(known), format_func=lambda name: labels[name], key=key,
-            on_change=changed, placeholder="the best-determined ones", width=400,
+            "Parameters to fit",
+            list(labels),
+            list(known),
+            format_func=lambda name: labels[name],
+            key=key,
+            on_change=changed,
+            placeholder="the best-determined ones",
+            width=400,
             max_selections=calibrate.MOST_PARAMETERS,
             help="Parameters to fit (1 to 6). Empty: the best-determined three to six.",
-        )  # fmt: skip
+        )
     return known or None
 
 
-def _draw_strip(prepared: data.Prepared, outcome: Outcome | None) -> None:
+def _draw_strip(prepared: data.PreparedRuns, outcome: CalibrationOutcome | None) -> None:
     """Draw the headline figures."""
     checked = prepared.checked
     refused = int((~checked.accepted).sum())
@@ -180,21 +204,29 @@ def _draw_strip(prepared: data.Prepared, outcome: Outcome | None) -> None:
         seen = "the library has seen them" if outcome.known else "not fitted"
         tone = "" if outcome.helps is None else "better" if outcome.helps else "worse"
         tiles += [
-            markup.Tile("Mean error before", percent(before["mean"] / 100), seen,
-                        formula="mean of |predicted / measured − 1|"),
-            markup.Tile("Mean error, unseen", "–" if unseen is None else percent(unseen["mean"] / 100),
-                        "too few runs" if unseen is None else f"{outcome.held_out.folds} parts left out in turn", tone,
-                        formula="each run predicted by a fit that left it out"),
+            markup.Tile(
+                "Mean error before", percent(before["mean"] / 100), seen, formula="mean of |predicted / measured − 1|"
+            ),
+            markup.Tile(
+                "Mean error, unseen",
+                "–" if unseen is None else percent(unseen["mean"] / 100),
+                "too few runs" if unseen is None else f"{outcome.held_out.folds} parts left out in turn",
+                tone,
+                formula="each run predicted by a fit that left it out",
+            ),
             markup.Tile("Mean error, fitted", percent(fitted["mean"] / 100), "runs that it was fitted to"),
             markup.Tile("Bias before", signed_percent(before["bias"] / 100), "of the step time, median"),
-            markup.Tile("Bias, unseen" if unseen is not None else "Bias, fitted",
-                        signed_percent((unseen or fitted)["bias"] / 100), "of the step time, median"),
+            markup.Tile(
+                "Bias, unseen" if unseen is not None else "Bias, fitted",
+                signed_percent((unseen or fitted)["bias"] / 100),
+                "of the step time, median",
+            ),
             markup.Tile("Parameters fitted", f"{len(outcome.estimates)}", f"{outcome.configurations:,} configurations"),
-        ]  # fmt: skip
+        ]
     st.html(markup.figure_strip(tiles))
 
 
-def _draw_verdict(outcome: Outcome, prepared: data.Prepared) -> None:
+def _draw_verdict(outcome: CalibrationOutcome, prepared: data.PreparedRuns) -> None:
     """Draw the verdict on the fit, and the refused runs."""
     told = literal(outcome.verdict)
     if outcome.helps is None:
@@ -217,17 +249,20 @@ def _capitalise_label(label: str) -> str:
     return label.replace("row ", "Row ", 1) if label.startswith("row ") else label
 
 
-def _chart_rows(outcome: Outcome) -> pd.DataFrame:
+def _chart_rows(outcome: CalibrationOutcome) -> pd.DataFrame:
     """Return the accepted runs as rows of the chart."""
     checked = outcome.checked
     accepted = checked.accepted
     after = outcome.predicted_after if outcome.errors_unseen is None else outcome.predicted_unseen
     rows = pd.DataFrame(
         {
-            "row": np.arange(1, len(accepted) + 1), "label": list(checked.labels), "model": checked.table["model"],
-            "measured": checked.measured, "before": outcome.predicted_before / checked.measured - 1,
+            "row": np.arange(1, len(accepted) + 1),
+            "label": list(checked.labels),
+            "model": checked.table["model"],
+            "measured": checked.measured,
+            "before": outcome.predicted_before / checked.measured - 1,
             "after": after / checked.measured - 1,
         }
-    )  # fmt: skip
+    )
     found: pd.DataFrame = rows[accepted].reset_index(drop=True)
     return found

@@ -11,7 +11,7 @@ import pyarrow as pa
 import streamlit as st
 
 from dashboard.files import codesign_report, exports
-from dashboard.files.codesign_report import Question
+from dashboard.files.codesign_report import DesignReportQuestion
 from dashboard.files.excel import MOST_ROWS, write_excel
 from dashboard.pages.codesign.studies import document_of, link
 from dashboard.widgets.share import LONGEST
@@ -23,7 +23,7 @@ ENDINGS: Final = {"csv": ".csv", "parquet": ".parquet", "excel": ".xlsx"}
 MIMES: Final = {"csv": "text/csv", "parquet": exports.FORMATS["parquet"].mime, "excel": exports.FORMATS["excel"].mime}
 
 
-def downloads(study: Study, found: Results, asked: Question, sentence: str, chosen: int | None) -> None:
+def downloads(study: Study, found: Results, asked: DesignReportQuestion, sentence: str, chosen: int | None) -> None:
     """Draws the menu of files.
 
     Args:
@@ -49,15 +49,21 @@ def downloads(study: Study, found: Results, asked: Question, sentence: str, chos
                 )
         address = link(study) or ""  # from this session: the file is made in another thread
         address = address if len(address) <= LONGEST else ""
-        st.download_button("Report", partial(codesign_report.build, found, asked, sentence, chosen, address),
-                           "codesign.html", "text/html", key="codesign_report",
-                           help="Figures, tables, prices with their sources and the study in one HTML file that opens "
-                           "offline.", **how)  # fmt: skip
-        st.download_button("Study (JSON)", document_of(study), "study.json", "application/json",
-                           key="codesign_study_json", **how)  # fmt: skip
+        st.download_button(
+            "Report",
+            partial(codesign_report.build, found, asked, sentence, chosen, address),
+            "codesign.html",
+            "text/html",
+            key="codesign_report",
+            help="Figures, tables, prices with their sources and the study in one HTML file that opens offline.",
+            **how,
+        )
+        st.download_button(
+            "Study (JSON)", document_of(study), "study.json", "application/json", key="codesign_study_json", **how
+        )
 
 
-def _designs_file(found: Results, asked: Question, part: str, kind: str) -> bytes:
+def _designs_file(found: Results, asked: DesignReportQuestion, part: str, kind: str) -> bytes:
     table = asked.front(found) if part == "front" else asked.designs(found)
     return table_file(found, asked.kept(found.study, table), kind)
 
@@ -82,10 +88,11 @@ def table_file(found: Results, table: pd.DataFrame, kind: str) -> bytes:
     known = [one for name, one in QUANTITIES.items() if name in table]
     account = {
         "software": f"shardscape {exports.version()}",
-        "columns": [{"name": one.name, "unit": one.unit, "label": one.label, "description": one.description}
-                    for one in known],
+        "columns": [
+            {"name": one.name, "unit": one.unit, "label": one.label, "description": one.description} for one in known
+        ],
         "study": found.study.to_document(),
-    }  # fmt: skip
+    }
     target = io.BytesIO()
     # A workbook has only one type of text.
     texts = {name: "string[pyarrow]" for name in table if table[name].dtype.kind not in "iufb"}

@@ -10,7 +10,7 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.files.codesign_report import Question
+from dashboard.files.codesign_report import DesignReportQuestion
 from dashboard.link import state
 from dashboard.queries import design_stretches as stretches
 from dashboard.widgets.chart import brushed
@@ -39,7 +39,7 @@ def in_force(known: Collection[str]) -> dict[str, tuple[float, float]]:
     return found
 
 
-def on_brush(key: str, found: Results, question: Question, designs: pd.DataFrame) -> Callable[[], None]:
+def on_brush(key: str, found: Results, question: DesignReportQuestion, designs: pd.DataFrame) -> Callable[[], None]:
     """Returns a callback that adds a chart's brushed intervals to the filters in force.
 
     Args:
@@ -54,8 +54,13 @@ def on_brush(key: str, found: Results, question: Question, designs: pd.DataFrame
         for name, ends in brushed(key).items():
             if name not in designs:
                 continue
-            _set_interval(now, name, None if ends is None else stretches.brushed(
-                found.study, designs[name], *ends, choice=name in question.names))  # fmt: skip
+            _set_interval(
+                now,
+                name,
+                None
+                if ends is None
+                else stretches.brushed(found.study, designs[name], *ends, choice=name in question.names),
+            )
         _write_intervals(now)
 
     return kept
@@ -72,7 +77,7 @@ def _write_intervals(now: stretches.Stretches) -> None:
     state.set_url_value(LINK, stretches.linked(now))
 
 
-def line(study: Study, question: Question, designs: pd.DataFrame) -> None:
+def line(study: Study, question: DesignReportQuestion, designs: pd.DataFrame) -> None:
     """Draws the filters as a sentence with a button to remove each; draws nothing without filters.
 
     Args:
@@ -87,16 +92,28 @@ def line(study: Study, question: Question, designs: pd.DataFrame) -> None:
         for number, (name, words) in enumerate(told.items()):
             st.markdown("and" if number else "Of designs with", width="content")
             left = {each: ends for each, ends in question.stretches.items() if each != name}
-            st.button(literal(words), key=f"codesign_drop_{name}", icon=":material/close:", on_click=_write_intervals,
-                      args=(left,), help="Remove this filter")  # fmt: skip
-        st.button("Clear", key="codesign_clear", type="tertiary", on_click=_write_intervals, args=({},),
-                  help="Remove every filter")  # fmt: skip
+            st.button(
+                literal(words),
+                key=f"codesign_drop_{name}",
+                icon=":material/close:",
+                on_click=_write_intervals,
+                args=(left,),
+                help="Remove this filter",
+            )
+        st.button(
+            "Clear",
+            key="codesign_clear",
+            type="tertiary",
+            on_click=_write_intervals,
+            args=({},),
+            help="Remove every filter",
+        )
         runs = designs[designs["status"] == "ok"]
         text = f"{len(question.kept(study, runs)):,} of {counted(len(runs), 'design')} that run"
         st.markdown(f":gray[{text}]", width="content")
 
 
-def menu(found: Results, question: Question, designs: pd.DataFrame) -> None:
+def menu(found: Results, question: DesignReportQuestion, designs: pd.DataFrame) -> None:
     """Draws the menu that sets a filter by keyboard, as a brush does with the pointer.
 
     Args:
@@ -104,8 +121,11 @@ def menu(found: Results, question: Question, designs: pd.DataFrame) -> None:
         question: the question about them.
         designs: rows of `Results.designs`.
     """
-    figures = {name: f"{one.label} [{one.unit}]" if one.unit else one.label for name, one in QUANTITIES.items()
-               if name in designs}  # fmt: skip
+    figures = {
+        name: f"{one.label} [{one.unit}]" if one.unit else one.label
+        for name, one in QUANTITIES.items()
+        if name in designs
+    }
     named = {**figures, **question.names}
     about = "Filters designs by an interval, as does a box drawn over the front or a brushed axis."
     with st.popover("Keep only", icon=":material/filter_alt:", type="tertiary", help=about, key=menu_key(_MENU)):
@@ -120,13 +140,19 @@ def menu(found: Results, question: Question, designs: pd.DataFrame) -> None:
                 st.selectbox("Only", words, key=f"{key}_word")
             else:
                 for end, value in (("At least", least), ("At most", most)):
-                    st.number_input(end, value=value if math.isfinite(value) else None, format="%.12g",
-                                    key=f"{key}_{end[3:]}", placeholder="open")  # fmt: skip
-            st.form_submit_button("Keep", key=f"{_MENU}_use", type="primary", on_click=_add_filter,
-                                  args=(question, name, words, key))  # fmt: skip
+                    st.number_input(
+                        end,
+                        value=value if math.isfinite(value) else None,
+                        format="%.12g",
+                        key=f"{key}_{end[3:]}",
+                        placeholder="open",
+                    )
+            st.form_submit_button(
+                "Keep", key=f"{_MENU}_use", type="primary", on_click=_add_filter, args=(question, name, words, key)
+            )
 
 
-def _add_filter(question: Question, name: str, words: list[str] | None, key: str) -> None:
+def _add_filter(question: DesignReportQuestion, name: str, words: list[str] | None, key: str) -> None:
     now = dict(question.stretches)
     if words is not None:
         place = float(words.index(str(st.session_state[f"{key}_word"])))

@@ -42,8 +42,10 @@ class Phrase:
 def phrases(study: Study) -> list[Phrase]:
     """Returns the parts of a study, in the order of its sentence."""
     said = json.loads(document_of(study))
-    return [Phrase(name, before, label, write(said, study), told, lines)
-            for name, (before, label, told, lines, write, _) in _PARTS.items()]  # fmt: skip
+    return [
+        Phrase(name, before, label, write(said, study), told, lines)
+        for name, (before, label, told, lines, write, _) in _PARTS.items()
+    ]
 
 
 def changed(study: Study, name: str, text: str) -> Study:
@@ -87,8 +89,10 @@ def _embedded_documents(given: Sequence[Any], known: Sequence[Any]) -> Mapping[s
 def _models_text(said: Document, study: Study) -> str:
     names = _document_names([each["model"] for each in said["models"]], study.models)
     weights = [each.get("weight", 1) for each in said["models"]]
-    return ", ".join(f"{name}{_WEIGHT}{_format_number(weight)}" if weight != 1 else name
-                     for name, weight in zip(names, weights, strict=True))  # fmt: skip
+    return ", ".join(
+        f"{name}{_WEIGHT}{_format_number(weight)}" if weight != 1 else name
+        for name, weight in zip(names, weights, strict=True)
+    )
 
 
 def _models_read(said: Document, text: str, study: Study) -> None:
@@ -107,8 +111,10 @@ def _systems_read(said: Document, text: str, study: Study) -> None:
 
 
 def _batches_text(said: Document, study: Study) -> str:
-    return ", ".join(str(each["samples"]) if "samples" in each else f"{_format_number(each['per_processor'])}{_PER}"
-                     for each in said["batches"])  # fmt: skip
+    return ", ".join(
+        str(each["samples"]) if "samples" in each else f"{_format_number(each['per_processor'])}{_PER}"
+        for each in said["batches"]
+    )
 
 
 def _batches_read(said: Document, text: str, study: Study) -> None:
@@ -125,8 +131,10 @@ def _edits_text(said: Document, study: Study) -> str:
     for each in said.get("edits", ()):
         several = isinstance(each["parameter"], list)
         if "values" in each:
-            values = ", ".join("/".join(map(_format_number, row)) if isinstance(row, list) else _format_number(row)
-                               for row in each["values"])  # fmt: skip
+            values = ", ".join(
+                "/".join(map(_format_number, row)) if isinstance(row, list) else _format_number(row)
+                for row in each["values"]
+            )
         else:
             scale = " log" if each.get("scale") == "log" else ""
             values = f"{_format_number(each['from'])} to {_format_number(each['to'])} in {each['count']}{scale}"
@@ -158,19 +166,27 @@ def _edits_read(said: Document, text: str, study: Study) -> None:
         names = [each.strip() for each in name.split("/")]
         edit: Document = {"parameter": names if len(names) > 1 else names[0], "relative": relative}
         if (match := _RANGE.fullmatch(values)) is not None:
-            edit |= {"from": _parse_number(match[1]), "to": _parse_number(match[2]), "count": _parse_number(match[3]),
-                     "scale": "log" if match[4] else "linear"}  # fmt: skip
+            edit |= {
+                "from": _parse_number(match[1]),
+                "to": _parse_number(match[2]),
+                "count": _parse_number(match[3]),
+                "scale": "log" if match[4] else "linear",
+            }
         else:
-            edit["values"] = [[_parse_number(one) for one in each.split("/")] if len(names) > 1 else _parse_number(each)
-                              for each in _split_list(values)]  # fmt: skip
+            edit["values"] = [
+                [_parse_number(one) for one in each.split("/")] if len(names) > 1 else _parse_number(each)
+                for each in _split_list(values)
+            ]
         edits.append(edit)
     said["edits"], said["follow"] = edits, follow
 
 
 def _bounds_text(said: Document, study: Study) -> str:
     def bound(each: Document) -> str:
-        least, most = (f" at {word} {_format_number(each[f'at_{word}'])}" if f"at_{word}" in each else ""
-                       for word in ("least", "most"))  # fmt: skip
+        least, most = (
+            f" at {word} {_format_number(each[f'at_{word}'])}" if f"at_{word}" in each else ""
+            for word in ("least", "most")
+        )
         return f"{each['quantity']}{least}{most}"
 
     return "\n".join(map(bound, said.get("constraints", ())))
@@ -183,8 +199,9 @@ def _bounds_read(said: Document, text: str, study: Study) -> None:
         if match is None or (match[2] is None and match[3] is None):
             raise StudyError(f"{shown(line)} is not a constraint; write one such as usd at most 2e7.")
         ends = {"at_least": match[2], "at_most": match[3]}
-        said["constraints"].append({"quantity": match[1]} | {
-            end: _parse_number(value) for end, value in ends.items() if value is not None})  # fmt: skip
+        said["constraints"].append(
+            {"quantity": match[1]} | {end: _parse_number(value) for end, value in ends.items() if value is not None}
+        )
 
 
 def _list_phrase(key: str) -> tuple[Callable[[Document, Study], str], Callable[[Document, str, Study], None]]:
@@ -197,20 +214,50 @@ def _list_phrase(key: str) -> tuple[Callable[[Document, Study], str], Callable[[
 
 
 _PARTS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "models": ("Train", "Models", "Names, with × and a weight in the mix if it is not 1.", False,
-               _models_text, _models_read),
+    "models": (
+        "Train",
+        "Models",
+        "Names, with × and a weight in the mix if it is not 1.",
+        False,
+        _models_text,
+        _models_read,
+    ),
     "sizes": ("on", "Processors", "Sizes of the machine.", False, *_list_phrase("sizes")),
-    "systems": ("×", "Systems", "Names of systems.", False,
-                lambda said, study: ", ".join(_document_names(said["systems"], study.systems)), _systems_read),
+    "systems": (
+        "×",
+        "Systems",
+        "Names of systems.",
+        False,
+        lambda said, study: ", ".join(_document_names(said["systems"], study.systems)),
+        _systems_read,
+    ),
     "datatypes": ("in", "Datatypes", "Names of datatypes.", False, *_list_phrase("datatypes")),
-    "batches": ("with batches of", "Batches", "Samples of a step, or a number per processor: 2 per processor.", False,
-                _batches_text, _batches_read),
-    "edits": ("changing", "Changes", "One a line. hbm_capacity: 40, 80 or net1_bandwidth: 25 to 400 in 5 log; several "
-              "at once host_capacity/host_bandwidth: 0/450, 512/900; multiples of what a system has with times own at "
-              "the end; hbm_bandwidth follows hbm_capacity ^ 0.5.", True, _edits_text, _edits_read),
-    "objectives": ("for the best in", "Objectives", "Up to three quantities, such as tokens_per_s, usd.", False,
-                   *_list_phrase("objectives")),
+    "batches": (
+        "with batches of",
+        "Batches",
+        "Samples of a step, or a number per processor: 2 per processor.",
+        False,
+        _batches_text,
+        _batches_read,
+    ),
+    "edits": (
+        "changing",
+        "Changes",
+        "One a line. hbm_capacity: 40, 80 or net1_bandwidth: 25 to 400 in 5 log; several "
+        "at once host_capacity/host_bandwidth: 0/450, 512/900; multiples of what a system has with times own at "
+        "the end; hbm_bandwidth follows hbm_capacity ^ 0.5.",
+        True,
+        _edits_text,
+        _edits_read,
+    ),
+    "objectives": (
+        "for the best in",
+        "Objectives",
+        "Up to three quantities, such as tokens_per_s, usd.",
+        False,
+        *_list_phrase("objectives"),
+    ),
     "constraints": ("where", "Constraints", "One a line, such as usd at most 2e7.", True, _bounds_text, _bounds_read),
-}  # fmt: skip
+}
 """Name of a part -> (words before it, label, help, multi-line, function that writes its text, function that reads it).
 """

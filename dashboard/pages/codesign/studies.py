@@ -85,14 +85,22 @@ def share(study: Study) -> None:
             offer_link(address, holds="study", instead=file)
         else:
             st.caption(f"This study is too long for a link. Send {file}")
-        st.download_button("Study file", document_of(study), "study.json", "application/json",
-                           key="codesign_share_file", on_click="ignore", icon=":material/data_object:")  # fmt: skip
+        st.download_button(
+            "Study file",
+            document_of(study),
+            "study.json",
+            "application/json",
+            key="codesign_share_file",
+            on_click="ignore",
+            icon=":material/data_object:",
+        )
 
 
 def keeper(study: Study) -> None:
     """Draws the menu that saves the study on the server under a title."""
-    with st.popover("Save", icon=":material/bookmark:", help="Keep this study on the server.",
-                    key=menu_key("codesign_keep")):  # fmt: skip
+    with st.popover(
+        "Save", icon=":material/bookmark:", help="Keep this study on the server.", key=menu_key("codesign_keep")
+    ):
         if user_files().folder is None:
             st.caption("This server does not keep files. Share offers the study as a file.")
             return
@@ -126,8 +134,10 @@ def _save_study(study: Study, key: str) -> None:
 def editor(study: Study) -> None:
     """Draws the menu in which a study is read, changed, saved and opened."""
     with st.popover("Edit study", icon=":material/edit:", help="The study as JSON: change it, save it, open another."):
-        st.markdown("Models with weights, systems, edits, sizes, batches, prices, objectives and constraints, in the "
-                    "form that the guide explains. Changes make it your own.")  # fmt: skip
+        st.markdown(
+            "Models with weights, systems, edits, sizes, batches, prices, objectives and constraints, in the "
+            "form that the guide explains. Changes make it your own."
+        )
         written = document_of(study)
         if st.session_state.get(_DRAFT_OF) != written or _DRAFT not in st.session_state:
             st.session_state[_DRAFT_OF] = st.session_state[_DRAFT] = written
@@ -141,8 +151,15 @@ def editor(study: Study) -> None:
                 else:
                     _use_study(made, text)
                     st.rerun()
-            st.download_button("Save as a file", text, "study.json", "application/json", key="codesign_save",
-                               on_click="ignore", icon=":material/download:")  # fmt: skip
+            st.download_button(
+                "Save as a file",
+                text,
+                "study.json",
+                "application/json",
+                key="codesign_save",
+                on_click="ignore",
+                icon=":material/download:",
+            )
         file = file_field("Open a study", "json", "codesign_file", MOST_MEGABYTES)
         if file is not None and st.session_state.get("_codesign_read") != file.file_id:
             st.session_state["_codesign_read"] = file.file_id
@@ -167,18 +184,20 @@ def sentence(study: Study, words: Mapping[str, str]) -> None:
             st.markdown(each.before, width="content")
             menu = f"codesign_part_{each.name}"
             with (
-                st.popover(literal(words[each.name]), help=f"Change: {each.label.lower()}", type="tertiary",
-                           key=menu_key(menu)),
+                st.popover(
+                    literal(words[each.name]), help=f"Change: {each.label.lower()}", type="tertiary", key=menu_key(menu)
+                ),
                 st.form(f"{menu}_form", border=False),
-            ):  # fmt: skip
+            ):
                 key = key_for(f"{menu}_text", each.text)
                 if each.lines:
                     st.text_area(each.label, each.text, key=key, height=140, max_chars=LARGEST, width=460)
                 else:
                     st.text_input(each.label, each.text, key=key, max_chars=LARGEST, width=460)
                 st.caption(literal(each.help))
-                st.form_submit_button("Use it", key=f"{menu}_use", type="primary", on_click=_change_study,
-                                      args=(study, each.name, key))  # fmt: skip
+                st.form_submit_button(
+                    "Use it", key=f"{menu}_use", type="primary", on_click=_change_study, args=(study, each.name, key)
+                )
 
 
 def _change_study(study: Study, name: str, key: str) -> None:
@@ -194,8 +213,9 @@ def _change_study(study: Study, name: str, key: str) -> None:
 def _use_study(study: Study, text: str) -> None:
     st.session_state[OWN_TEXT] = text
     st.session_state.pop(_DRAFT, None)
-    state.set_url_values({"codesign_study": OWN, "codesign_own": packed_study(study), "codesign_design": None,
-                          "codesign_kept": None})  # fmt: skip
+    state.set_url_values(
+        {"codesign_study": OWN, "codesign_own": packed_study(study), "codesign_design": None, "codesign_kept": None}
+    )
 
 
 @cache

@@ -14,7 +14,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.what_if.codesign import choices_map, written
 from dashboard.compat.caches import remembered
-from dashboard.files.codesign_report import Question, binding_table, titles_of, with_errors
+from dashboard.files.codesign_report import DesignReportQuestion, binding_table, titles_of, with_errors
 from dashboard.jobs.board import BoardFull
 from dashboard.jobs.codesign_studies import CodesignJob, StudyTimesJob, folder_of, so_far
 from dashboard.jobs.server import server
@@ -48,7 +48,7 @@ from engine.codesign import (
 from engine.codesign.answers import in_words
 from engine.whatif import parameter
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["CodesignView", "parse", "render"]
 
 At = Literal["low", "middle", "high"]
 ENDS: Final = {"middle": "Middle prices", "low": "Low prices", "high": "High prices"}
@@ -64,7 +64,7 @@ SHOWN: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CodesignView:
     """Page-wide part of the link; the fields read their own parts."""
 
     mode: str
@@ -72,11 +72,11 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DesignAnswers:
     """A question about the designs with its answers."""
 
     found: Results
-    question: Question
+    question: DesignReportQuestion
     designs: pd.DataFrame
     front: pd.DataFrame
 
@@ -96,12 +96,12 @@ class Asked:
         return self.question.names
 
 
-def parse() -> View:
+def parse() -> CodesignView:
     """Reads the page's part of the link."""
-    return View(state.theme_mode())
+    return CodesignView(state.theme_mode())
 
 
-def render(view: View) -> None:
+def render(view: CodesignView) -> None:
     """Draws the page."""
     try:
         _draw_page(view)
@@ -109,7 +109,7 @@ def render(view: View) -> None:
         st.error(literal(str(problem)), icon=":material/error:")
 
 
-def _draw_page(view: View) -> None:
+def _draw_page(view: CodesignView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         study = chosen_study()
         editor(study)
@@ -161,10 +161,15 @@ def _phrase_words(study: Study) -> dict[str, str]:
     labels = [QUANTITIES[name].label.lower() for name in said.objectives]
     bounds = " and ".join(in_words(each) for each in said.constraints)
     return {
-        "models": models, "sizes": sizes, "systems": systems, "datatypes": " or ".join(said.datatypes),
-        "batches": batches, "edits": edits or "nothing", "objectives": " and ".join(labels),
+        "models": models,
+        "sizes": sizes,
+        "systems": systems,
+        "datatypes": " or ".join(said.datatypes),
+        "batches": batches,
+        "edits": edits or "nothing",
+        "objectives": " and ".join(labels),
         "constraints": bounds or "no constraints apply",
-    }  # fmt: skip
+    }
 
 
 def _study_sentence(study: Study) -> str:
@@ -248,7 +253,7 @@ def _until_more(job: CodesignJob, shown: int) -> None:
         st.rerun()
 
 
-def _ask_designs(found: Results) -> Asked:
+def _ask_designs(found: Results) -> DesignAnswers:
     """Draw the question about the designs; return it with its answers."""
     said, study = found.study.document, found.study
     known = {name: one for name, one in QUANTITIES.items() if found.answers(name) and name in found.designs()}
@@ -263,17 +268,29 @@ def _ask_designs(found: Results) -> Asked:
     with asking:
         up = choose("Best in", words, "codesign_up", default=first, width=260)
         rest = choices if alone else {name: text for name, text in words.items() if name != up}
-        across = choose("Against", rest, "codesign_across", default=second if second in rest else next(iter(rest)),
-                        width=260) if rest else ""  # fmt: skip
+        across = (
+            choose(
+                "Against", rest, "codesign_across", default=second if second in rest else next(iter(rest)), width=260
+            )
+            if rest
+            else ""
+        )
         titles = {MIX: "The mix"} | {model.name: model.title or model.name for model in study.models}
         of = choose("Of", titles, "codesign_of", width=220) if len(study.models) > 1 else MIX
         at = cast(At, choose("Prices", ENDS, "codesign_at", width=200))
-    question = Question(known[up], None if alone else known[across], of, at, choices, across if alone else "",
-                        narrowing.in_force({*choices, *known}))  # fmt: skip
+    question = DesignReportQuestion(
+        known[up],
+        None if alone else known[across],
+        of,
+        at,
+        choices,
+        across if alone else "",
+        narrowing.in_force({*choices, *known}),
+    )
     designs = question.designs(found)
     with asking:
         narrowing.menu(found, question, designs)
-    return Asked(found, question, designs, question.front(found))
+    return DesignAnswers(found, question, designs, question.front(found))
 
 
 def _differing_choices(found: Results) -> dict[str, str]:
@@ -283,7 +300,7 @@ def _differing_choices(found: Results) -> dict[str, str]:
     return {name: usual.get(name) or _parameter_title(found.study, name) for name in differing}
 
 
-def _draw_strip(asked: Asked) -> None:
+def _draw_strip(asked: DesignAnswers) -> None:
     found, counts = asked.found, asked.designs["status"].value_counts()
     skipped = int(counts.get("skipped", 0))
     tiles = []
@@ -300,8 +317,11 @@ def _draw_strip(asked: Asked) -> None:
         refused = refused_words(found, binding) or "none refused"
         idle = len(asked.designs) - runs - skipped
         still = f"; {idle:,} do not run" if idle else ""
-        tiles.append(markup.Tile("Allowed designs", f"{binding.allowed:,}",
-                                 f"of {len(asked.designs):,}; {refused}{still}{left_out}"))  # fmt: skip
+        tiles.append(
+            markup.Tile(
+                "Allowed designs", f"{binding.allowed:,}", f"of {len(asked.designs):,}; {refused}{still}{left_out}"
+            )
+        )
     if asked.question.across is not None:
         tiles.append(markup.Tile("On the front", f"{len(asked.front):,}", _describe_objectives(asked)))
     tiles.append(markup.Tile("Points", f"{len(found.rows):,}", f"{len(found.rows):,} of {found.study.points:,}"))
@@ -310,26 +330,29 @@ def _draw_strip(asked: Asked) -> None:
         st.markdown(f"Answers cover the {counted(len(asked.designs), 'design')} searched so far.")
 
 
-def _describe_objectives(asked: Asked) -> str:
+def _describe_objectives(asked: DesignAnswers) -> str:
     """Return the objectives in words."""
     across = asked.question.across
     return f"in {asked.up.label.lower()}{f' and {across.label.lower()}' if across is not None else ''}"
 
 
-def _draw_picture(asked: Asked, mode: str) -> None:
+def _draw_picture(asked: DesignAnswers, mode: str) -> None:
     question = asked.question
     pictures = PICTURES if question.across is not None else PICTURES | {"front": "Best of a choice"}
     shown = segments("Picture", pictures, "codesign_picture")
     if free := question.free(asked.found):
         st.caption(literal(free))
     if shown == "front":
-        brushes = {"x": question.across.name if question.across is not None else question.choice,
-                   "y": asked.up.name}  # fmt: skip
+        brushes = {"x": question.across.name if question.across is not None else question.choice, "y": asked.up.name}
         if brushes["x"] in ("system", "datatype"):  # whose order on the axis differs from the study's
             del brushes["x"]
-        show(question.picture(asked.found, asked.designs, asked.front, _chosen_design(asked), mode), "codesign_front",
-             on_click=_pick_design, brushes={} if is_narrow() else brushes,
-             on_brush=narrowing.on_brush("codesign_front", asked.found, question, asked.designs))  # fmt: skip
+        show(
+            question.picture(asked.found, asked.designs, asked.front, _chosen_design(asked), mode),
+            "codesign_front",
+            on_click=_pick_design,
+            brushes={} if is_narrow() else brushes,
+            on_brush=narrowing.on_brush("codesign_front", asked.found, question, asked.designs),
+        )
         if question.across is None:
             edge = "most" if asked.up.better == "higher" else "least"
             st.caption(
@@ -337,8 +360,11 @@ def _draw_picture(asked: Asked, mode: str) -> None:
                 "the best at a value is proven only if no hollow mark is better."
             )
     elif shown == "parallel":
-        show(question.parallel(asked.found, asked.designs, mode), "codesign_parallel",
-             on_brush=narrowing.on_brush("codesign_parallel", asked.found, question, asked.designs))  # fmt: skip
+        show(
+            question.parallel(asked.found, asked.designs, mode),
+            "codesign_parallel",
+            on_brush=narrowing.on_brush("codesign_parallel", asked.found, question, asked.designs),
+        )
     elif len(asked.names) < 2:
         st.markdown("A map needs two choices that differ between designs.")
     else:
@@ -347,11 +373,17 @@ def _draw_picture(asked: Asked, mode: str) -> None:
             others = {name: text for name, text in asked.names.items() if name != across}
             up = choose("Up", others, "codesign_y", width=240)
         skipped = asked.found.skipped(asked.of, asked.question.at)
-        show(choices_map(asked.designs, skipped, (across, asked.names[across]), (up, others[up]), asked.up, mode,
-                         is_narrow()), "codesign_map")  # fmt: skip
+        show(
+            choices_map(
+                asked.designs, skipped, (across, asked.names[across]), (up, others[up]), asked.up, mode, is_narrow()
+            ),
+            "codesign_map",
+        )
         if len(skipped):
-            st.caption("A number with a sign is the bound of a cell whose designs were all skipped. Only the best of "
-                       "all is proven, not the best of every cell: hover over a cell for its bound.")  # fmt: skip
+            st.caption(
+                "A number with a sign is the bound of a cell whose designs were all skipped. Only the best of "
+                "all is proven, not the best of every cell: hover over a cell for its bound."
+            )
 
 
 def _pick_design() -> None:
@@ -359,7 +391,7 @@ def _pick_design() -> None:
         state.set_url_value("codesign_design", str(int(found[0])))
 
 
-def _chosen_design(asked: Asked) -> int | None:
+def _chosen_design(asked: DesignAnswers) -> int | None:
     """Return the number of the design in the link, or of the best one."""
     text = state.url_value("codesign_design", "", _DESIGN)
     there = asked.designs[NUMBER]
@@ -370,7 +402,7 @@ def _chosen_design(asked: Asked) -> int | None:
     return None
 
 
-def _draw_design(asked: Asked) -> None:
+def _draw_design(asked: DesignAnswers) -> None:
     """Draw one design: its choices, its figures, and links to other pages."""
     number = _chosen_design(asked)
     if number is None:
@@ -388,12 +420,18 @@ def _draw_design(asked: Asked) -> None:
     st.html(markup.facts([(label, written(row[name])) for name, label in asked.names.items()]))
     figures = [one for name, one in QUANTITIES.items() if name in row and pd.notna(row[name])]
     st.dataframe(
-        pd.DataFrame({"Figure": [one.label for one in figures], "Value": [plain(float(row[one.name]), 4) for one in
-                                                                         figures],
-                      "Unit": [one.unit for one in figures]}),
-        hide_index=True, height=height_of(len(figures), 300), key="codesign_figures",
+        pd.DataFrame(
+            {
+                "Figure": [one.label for one in figures],
+                "Value": [plain(float(row[one.name]), 4) for one in figures],
+                "Unit": [one.unit for one in figures],
+            }
+        ),
+        hide_index=True,
+        height=height_of(len(figures), 300),
+        key="codesign_figures",
         alt=f"Figures of design {number}.",
-    )  # fmt: skip
+    )
     study = asked.found.study
     names = [model.name for model in study.models]
     which = names.index(asked.of) if asked.of in names else 0
@@ -403,13 +441,14 @@ def _draw_design(asked: Asked) -> None:
     with st.container(horizontal=True, gap="small"):
         for page, word, icon in (("explore", "Explore it", "grid_view"), ("whatif", "Open in What-if", "tune")):
             told = f"With {study.models[which].title or names[which]}."
-            if page_links.exists(page) and st.button(word, key=f"codesign_{page}", icon=f":material/{icon}:",
-                                                     help=told):  # fmt: skip
+            if page_links.exists(page) and st.button(
+                word, key=f"codesign_{page}", icon=f":material/{icon}:", help=told
+            ):
                 parameters = state.before_switching(lambda: state.open_scenario(scenario))
                 st.switch_page(page_links.target(page), query_params=parameters)
 
 
-def _draw_tables(asked: Asked, study: Study) -> None:
+def _draw_tables(asked: DesignAnswers, study: Study) -> None:
     found, question = asked.found, asked.question
     across = question.across
     columns = [NUMBER, *asked.names, asked.up.name, *([across.name] if across is not None else [])]
@@ -422,19 +461,21 @@ def _draw_tables(asked: Asked, study: Study) -> None:
         _draw_designs(question.kept(study, asked.front), columns, asked, "codesign_front_table", f"{title}.")
     if question.stretches:
         kept = question.kept(study, asked.designs)
-        kept = kept[kept["status"] == "ok"].sort_values(asked.up.name, ascending=asked.up.better == "lower",
-                                                        kind="stable")  # fmt: skip
+        kept = kept[kept["status"] == "ok"].sort_values(
+            asked.up.name, ascending=asked.up.better == "lower", kind="stable"
+        )
         with st.container(border=True):
             st.html(markup.head("Filtered designs", "the best first"))
             more = ["refused"] if "refused" in kept else []
-            _draw_designs(
-                kept, [*columns, *more], asked, "codesign_kept_table", "Filtered designs, the best first."
-            )
+            _draw_designs(kept, [*columns, *more], asked, "codesign_kept_table", "Filtered designs, the best first.")
     if across is not None and across.better == "lower" and asked.up.better == "higher":
         steps = found.best_per_budget(budget=across.name, objective=asked.up.name, of=asked.of, at=question.at)
         with st.container(border=True):
-            st.html(markup.head("Best design per budget", f"every {across.label.lower()} from which on another "
-                                                          "design is best"))  # fmt: skip
+            st.html(
+                markup.head(
+                    "Best design per budget", f"every {across.label.lower()} from which on another design is best"
+                )
+            )
             _draw_designs(
                 _marginal_gains(steps, asked.up.name),
                 ["budget", *columns, "more per unit"],
@@ -444,22 +485,28 @@ def _draw_tables(asked: Asked, study: Study) -> None:
             )
 
 
-def _draw_constraints(asked: Asked) -> None:
+def _draw_constraints(asked: DesignAnswers) -> None:
     """Draw which constraints bind and how many designs each refuses; nothing without constraints."""
     report = asked.question.binding(asked.found)
     if report is None:
         return
     table = binding_table(report, asked.up)
-    digits = {str(name): [float(f"{value:.4g}") for value in table[name]] for name in table
-              if table[name].dtype.kind == "f"}  # fmt: skip
+    digits = {
+        str(name): [float(f"{value:.4g}") for value in table[name]] for name in table if table[name].dtype.kind == "f"
+    }
     formats = {name: st.column_config.NumberColumn(format="localized") for name in digits}
     with st.container(border=True, key="codesign_constraints"):
         among = "searched designs" if asked.found.study.document.prune else "designs"
         st.html(markup.head("Constraints", f"{report.refused:,} of {report.running:,} {among} that run are refused"))
         st.markdown(literal(" ".join(binding_sentences(report))))
-        st.dataframe(table.assign(**digits), hide_index=True, column_config=formats, placeholder="\N{EN DASH}",
-                     key="codesign_binding", alt="Slack of the best design in each constraint, designs that each "
-                     "refuses, and the gain without it.")  # fmt: skip
+        st.dataframe(
+            table.assign(**digits),
+            hide_index=True,
+            column_config=formats,
+            placeholder="\N{EN DASH}",
+            key="codesign_binding",
+            alt="Slack of the best design in each constraint, designs that each refuses, and the gain without it.",
+        )
 
 
 def _marginal_gains(steps: pd.DataFrame, up: str) -> pd.DataFrame:
@@ -468,16 +515,29 @@ def _marginal_gains(steps: pd.DataFrame, up: str) -> pd.DataFrame:
     return steps.assign(**{"more per unit": more})
 
 
-def _draw_designs(table: pd.DataFrame, columns: Sequence[str], asked: Asked, key: str, alt: str) -> None:
+def _draw_designs(table: pd.DataFrame, columns: Sequence[str], asked: DesignAnswers, key: str, alt: str) -> None:
     unit = asked.question.across.unit if asked.question.across is not None else ""
-    titles = {**asked.names, NUMBER: "Design", "budget": f"Budget [{unit}]", **titles_of(asked.question),
-              "refused": "Refused by",
-              "more per unit": f"More {asked.up.unit} per {unit or 'one'}"}  # fmt: skip
+    titles = {
+        **asked.names,
+        NUMBER: "Design",
+        "budget": f"Budget [{unit}]",
+        **titles_of(asked.question),
+        "refused": "Refused by",
+        "more per unit": f"More {asked.up.unit} per {unit or 'one'}",
+    }
     kept: Any = with_errors(asked.found, table.head(SHOWN)[list(dict.fromkeys(columns))], asked.question).copy()
     for name in kept:
         if kept[name].dtype.kind == "f":
             kept[name] = [float(f"{value:.5g}") for value in kept[name]]
-    formats = {titles[name]: st.column_config.NumberColumn(format="localized") for name in kept
-               if kept[name].dtype.kind == "f"}  # fmt: skip
-    st.dataframe(kept.rename(columns=titles), hide_index=True, column_config=formats, height=height_of(len(kept), 320),
-                 placeholder="–", key=key, alt=alt)  # fmt: skip
+    formats = {
+        titles[name]: st.column_config.NumberColumn(format="localized") for name in kept if kept[name].dtype.kind == "f"
+    }
+    st.dataframe(
+        kept.rename(columns=titles),
+        hide_index=True,
+        column_config=formats,
+        height=height_of(len(kept), 320),
+        placeholder="–",
+        key=key,
+        alt=alt,
+    )

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.files.codesign_report import Question
+from dashboard.files.codesign_report import DesignReportQuestion
 from dashboard.jobs.design_sensitivity import SensitivityJob, SensitivityQuestion
 from dashboard.jobs.server import server
 from dashboard.link import state
@@ -26,7 +26,7 @@ SEARCHES: Final = 20
 """Searches per model, about: one for each rate and capacity of a system."""
 
 
-def worth_of_more(found: Results, question: Question, design: int) -> None:
+def worth_of_more(found: Results, question: DesignReportQuestion, design: int) -> None:
     """Draws the gain of a design from ten per cent more of every rate and capacity, once switched on.
 
     Args:
@@ -42,15 +42,18 @@ def worth_of_more(found: Results, question: Question, design: int) -> None:
             help="Every rate and capacity of the design ten "
             "per cent higher, or a tenth less of a latency, one after the other, and searched again.",
         ):
-            return  # fmt: skip
+            return
         row = found.rows[found.rows["point"] // len(found.study.models) == design]
         if row["status"].isin(["infeasible", "problem"]).any():
             st.markdown("The design does not run, so there is no gain to compute.")
             return
         longest = server().settings.longest_seconds
         if SEARCHES * estimate(found.study, 1).seconds_low / found.study.designs > longest:
-            st.info(f"It takes longer than the {longest:,.0f} s that this server allows for a search. Run "
-                    f"shardscape codesign with --sensitivity {design}.", icon=":material/block:")  # fmt: skip
+            st.info(
+                f"It takes longer than the {longest:,.0f} s that this server allows for a search. Run "
+                f"shardscape codesign with --sensitivity {design}.",
+                icon=":material/block:",
+            )
             return
         asked = SensitivityQuestion(found.study, design, question.up.name, question.of, question.at)
         shared, watcher = server(), state.watcher()
@@ -62,17 +65,25 @@ def worth_of_more(found: Results, question: Question, design: int) -> None:
 
 def _draw_worth(worth: pd.DataFrame, design: int) -> None:
     labels = [f"{label} [{unit}]" if unit else label for label, unit in zip(worth["label"], worth["unit"], strict=True)]
-    shown = pd.DataFrame({
-        "Ten per cent better": labels,
-        "From": [plain(each, 4) for each in worth["value"]],
-        "To": [plain(each, 4) for each in worth["higher"]],
-        "Gain [%]": (100 * worth["gain"]).round(4),
-        "Costs [USD]": worth["more"].round(),
-        "Gain [%] per million USD": [float(f"{100 * MILLION * each:.4g}") for each in worth["gain_per_usd"]],
-    })  # fmt: skip
+    shown = pd.DataFrame(
+        {
+            "Ten per cent better": labels,
+            "From": [plain(each, 4) for each in worth["value"]],
+            "To": [plain(each, 4) for each in worth["higher"]],
+            "Gain [%]": (100 * worth["gain"]).round(4),
+            "Costs [USD]": worth["more"].round(),
+            "Gain [%] per million USD": [float(f"{100 * MILLION * each:.4g}") for each in worth["gain_per_usd"]],
+        }
+    )
     formats = {name: st.column_config.NumberColumn(format="localized") for name in shown.columns[3:]}
-    st.dataframe(shown, hide_index=True, column_config=formats, height=height_of(len(shown), 420), placeholder="–",
-                 key="codesign_worth_table", alt=f"Gain of design {design} from more of each rate and capacity, the "
-                 "best use of money first.")  # fmt: skip
+    st.dataframe(
+        shown,
+        hide_index=True,
+        column_config=formats,
+        height=height_of(len(shown), 420),
+        placeholder="–",
+        key="codesign_worth_table",
+        alt=f"Gain of design {design} from more of each rate and capacity, the best use of money first.",
+    )
     if free := [str(label) for label in worth["label"][worth["gain_per_usd"].isna()]]:
         st.caption(literal(f"No price given for {', '.join(free)}: last, without a gain per dollar."))

@@ -40,7 +40,7 @@ from dashboard.words.numbers import ABSENT, days, format_value, percent, relativ
 from engine.executions.execution_names import execution_name
 from hardware import GIB
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["CompareView", "parse", "render"]
 
 DOMAINS: Final = {"near best": "near the best", "from zero": "from zero", "logarithmic": "logarithmic"}
 _LEGEND: Final = (
@@ -50,7 +50,7 @@ _LEGEND: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CompareView:
     """The page's part of the link."""
 
     members: tuple[Member, ...]
@@ -59,13 +59,13 @@ class View:
     """A sentence per scenario in the link that cannot be read."""
 
 
-def parse() -> View:
+def parse() -> CompareView:
     """Reads the page's part of the link."""
     found, problems = members()
-    return View(tuple(found), tuple(problems))
+    return CompareView(tuple(found), tuple(problems))
 
 
-def render(view: View) -> None:
+def render(view: CompareView) -> None:
     """Draws the page."""
     found = list(view.members)
     for problem in view.problems:
@@ -105,11 +105,23 @@ def _draw_cards(found: list[Member]) -> None:
             st.caption(literal(more))
             if member.slot:
                 with st.container(horizontal=True, gap="small"):
-                    st.button("Make it A", key=f"compare_open_{member.slot}", type="tertiary", on_click=_make_current,
-                              args=(member, found), icon=":material/swap_horiz:",
-                              help="It becomes the scenario of all pages and changes places with A.")  # fmt: skip
-                    st.button("Remove", key=f"compare_remove_{member.slot}", type="tertiary", on_click=_remove_member,
-                              args=(member,), icon=":material/close:")  # fmt: skip
+                    st.button(
+                        "Make it A",
+                        key=f"compare_open_{member.slot}",
+                        type="tertiary",
+                        on_click=_make_current,
+                        args=(member, found),
+                        icon=":material/swap_horiz:",
+                        help="It becomes the scenario of all pages and changes places with A.",
+                    )
+                    st.button(
+                        "Remove",
+                        key=f"compare_remove_{member.slot}",
+                        type="tertiary",
+                        on_click=_remove_member,
+                        args=(member,),
+                        icon=":material/close:",
+                    )
     if len(found) < 4:
         with columns[-1]:
             opener(found[0].scenario)
@@ -149,14 +161,21 @@ def _headline_tiles(sides: list[Side]) -> list[markup.Tile]:
             markup.Tile(f"{side.letter} · {what}", format_value("sample_rate", rate), context, tone, **founded)
         )
         tiles.append(
-            markup.Tile(f"{side.letter} · MFU", percent(utilisation(side.scenario, rate)),
-                        f"1 T tokens in {days(days_for(side.scenario, rate))}", **founded)
-        )  # fmt: skip
+            markup.Tile(
+                f"{side.letter} · MFU",
+                percent(utilisation(side.scenario, rate)),
+                f"1 T tokens in {days(days_for(side.scenario, rate))}",
+                **founded,
+            )
+        )
         tiles.append(
-            markup.Tile(f"{side.letter} · 1 T tokens cost", economics_told(side.scenario, "usd", rate),
-                        f"{economics_told(side.scenario, 'energy', rate)} · "
-                        f"{economics_told(side.scenario, 'tokens_per_usd', rate)}")
-        )  # fmt: skip
+            markup.Tile(
+                f"{side.letter} · 1 T tokens cost",
+                economics_told(side.scenario, "usd", rate),
+                f"{economics_told(side.scenario, 'energy', rate)} · "
+                f"{economics_told(side.scenario, 'tokens_per_usd', rate)}",
+            )
+        )
     return tiles
 
 
@@ -175,14 +194,19 @@ def _draw_differences(sides: list[Side]) -> None:
         st.caption("Nothing: all scenarios are the same.")
         return
     st.dataframe(
-        table, hide_index=True, height=height_of(len(table), 330), row_height=ROW, key="compare_diff",
+        table,
+        hide_index=True,
+        height=height_of(len(table), 330),
+        row_height=ROW,
+        key="compare_diff",
         alt=f"{len(table)} fields differ: {', '.join(table['Field'].head(6))}.",
         column_config={
-            "Part": st.column_config.TextColumn(width=60), "Field": st.column_config.TextColumn(width=170),
+            "Part": st.column_config.TextColumn(width=60),
+            "Field": st.column_config.TextColumn(width=170),
             # A column without a width grows with the others, and names of systems need the room.
             **{side.letter: st.column_config.TextColumn(width=940 // len(sides)) for side in sides},
         },
-    )  # fmt: skip
+    )
 
 
 def _draw_maps(sides: list[Side]) -> None:
@@ -202,9 +226,16 @@ def _draw_maps(sides: list[Side]) -> None:
         with column.container(border=True, gap=None):
             st.html(markup.head(side.letter, execution_name(side.best) if side.best is not None else _why_not(side)))
             chart = degree_map(
-                table, metric.column, state.theme_mode(), domain=domain, height=90 + 34 * len(axes[0]), axes=axes,
-                among=among, bar=False, narrow=is_narrow(),
-            )  # fmt: skip
+                table,
+                metric.column,
+                state.theme_mode(),
+                domain=domain,
+                height=90 + 34 * len(axes[0]),
+                axes=axes,
+                among=among,
+                bar=False,
+                narrow=is_narrow(),
+            )
             show(chart, f"compare_map_{side.letter}")
     st.html(_map_legend(metric, among, domain))
 
@@ -221,9 +252,10 @@ def _map_legend(metric: Metric, among: list[float], domain: Any) -> str:
     ramp = ramp_for(among, lower_is_better=metric.column.better == "lower", domain=domain)
     known = any(math.isfinite(value) for value in among)
     return _LEGEND.format(
-        which="the fastest" if metric.of_fastest else "the best", unit=markup.in_unit(scale.unit),
+        which="the fastest" if metric.of_fastest else "the best",
+        unit=markup.in_unit(scale.unit),
         colours=markup.ramp(*ramp.ends(scale)) if known else "",
-    )  # fmt: skip
+    )
 
 
 def _choose_metric(sides: list[Side]) -> Metric:
@@ -254,8 +286,10 @@ def _draw_difference_map(sides: list[Side]) -> None:
     tables = [cells_of(side.exploration, _metric_of(side, key)) for side in (first, second)]
     chart = difference_map(tables[0], tables[1], metric.column, state.theme_mode(), names=(first.letter, second.letter))
     show(chart, "compare_difference")
-    st.caption(f"{metric.column.label}: percentage by which {second.letter} is better or worse; hatched where only one "
-               "of them, or none, runs.")  # fmt: skip
+    st.caption(
+        f"{metric.column.label}: percentage by which {second.letter} is better or worse; hatched where only one "
+        "of them, or none, runs."
+    )
 
 
 def _draw_best(sides: list[Side]) -> None:
@@ -266,20 +300,32 @@ def _draw_best(sides: list[Side]) -> None:
         offered = _offered_metrics(sides)
         metric = offered[state.url_value("compare_metric", "sample_rate", list(offered))]
         st.download_button(
-            "Tables", lambda: comparison_tables.file(sides, metric), file_name(sides[0].scenario, "_compared.csv.zip"),
-            "application/zip", key="compare_tables", on_click="ignore", type="tertiary", icon=":material/download:",
+            "Tables",
+            lambda: comparison_tables.file(sides, metric),
+            file_name(sides[0].scenario, "_compared.csv.zip"),
+            "application/zip",
+            key="compare_tables",
+            on_click="ignore",
+            type="tertiary",
+            icon=":material/download:",
             help="What differs, the best executions and the best of every cell: CSV files in a zip archive, with every "
             "scenario whole.",
-        )  # fmt: skip
+        )
     with st.container(horizontal=True, gap="small"):
         for side in sides:
             if side.best is not None:
                 launch.popover(side.scenario, side.best, f"compare_launch_{side.letter}", label=f"Launch {side.letter}")
     table = best_table(sides)
     told_of = ", ".join(f"{side.letter} {execution_name(side.best)}" for side in sides if side.best is not None)
-    st.dataframe(table, hide_index=True, height=height_of(len(table), 620), row_height=ROW, key="compare_best",
-                 column_config={"": st.column_config.TextColumn(width=130)},
-                 alt=f"Best executions: {told_of or 'none'}.")  # fmt: skip
+    st.dataframe(
+        table,
+        hide_index=True,
+        height=height_of(len(table), 620),
+        row_height=ROW,
+        key="compare_best",
+        column_config={"": st.column_config.TextColumn(width=130)},
+        alt=f"Best executions: {told_of or 'none'}.",
+    )
 
 
 def _draw_memory(sides: list[Side]) -> None:
@@ -289,8 +335,10 @@ def _draw_memory(sides: list[Side]) -> None:
     if not known:
         st.caption("Nothing fits in any of them.")
         return
-    sizes = [(side.scenario.system.mem1.capacity_gib * GIB, side.scenario.system.mem2.capacity_gib * GIB)
-             for side, _ in known]  # fmt: skip
+    sizes = [
+        (side.scenario.system.mem1.capacity_gib * GIB, side.scenario.system.mem2.capacity_gib * GIB)
+        for side, _ in known
+    ]
     show(aligned_memory([(side.letter, best) for side, best in known], sizes, state.theme_mode()), "compare_memory")
     told_apart = {kind.key for side, _ in known for kind in kinds_of(MEMORY_KINDS, side.scenario.cost_model)}
     st.html(markup.legend(kind for kind in MEMORY_KINDS if kind.key in told_apart))
@@ -304,8 +352,7 @@ def _draw_steps(sides: list[Side]) -> None:
         st.caption("Nothing fits in any of them.")
         return
     rows = [best for _, best in known]
-    show(aligned_steps(rows, [letter for letter, _ in known], state.theme_mode(), narrow=is_narrow()),
-         "compare_steps")  # fmt: skip
+    show(aligned_steps(rows, [letter for letter, _ in known], state.theme_mode(), narrow=is_narrow()), "compare_steps")
     batches = {int(row["batch_size"]) for row in rows}
     if len(batches) > 1:
         sizes = ", ".join(f"{letter} {int(row['batch_size']):,}" for letter, row in known)

@@ -11,7 +11,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.elastic import measured_and_predicted
 from dashboard.pages.elastic.bases import against
-from dashboard.pages.elastic.cards import Chosen, ask_for_card, chosen_card
+from dashboard.pages.elastic.cards import ChosenCard, ask_for_card, chosen_card
 from dashboard.pages.elastic.one_job import VARIANTS
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
@@ -25,14 +25,32 @@ __all__ = ["accuracy"]
 
 RUNS: Final = {"all": "All runs", "one": "On one node", "3d": "With degrees"}
 _RANKING: Final = {
-    "placement": "placement", "cpu_threads": "CPU threads", "plans": "plans", "best_measured": "fastest measured",
-    "best_predicted": "picked", "regret_pct": "slower by, %", "mean_error_pct": "mean error, %",
-    "worst_error_pct": "largest, %", "spearman": "rank correlation",
-}  # fmt: skip
-_CLASSES: Final = {"variant": "model", "plan_class": "plans", "avg_pct": "mean error, %", "max_pct": "largest, %",
-                   "cases": "runs"}  # fmt: skip
-_ROWS: Final = {"variant": "model", "plan": "plan", "placement": "placement", "measured_ms": "measured, ms",
-                "predicted_ms": "predicted, ms", "error_pct": "error, %", "reason": "why it would not run"}  # fmt: skip
+    "placement": "placement",
+    "cpu_threads": "CPU threads",
+    "plans": "plans",
+    "best_measured": "fastest measured",
+    "best_predicted": "picked",
+    "regret_pct": "slower by, %",
+    "mean_error_pct": "mean error, %",
+    "worst_error_pct": "largest, %",
+    "spearman": "rank correlation",
+}
+_CLASSES: Final = {
+    "variant": "model",
+    "plan_class": "plans",
+    "avg_pct": "mean error, %",
+    "max_pct": "largest, %",
+    "cases": "runs",
+}
+_ROWS: Final = {
+    "variant": "model",
+    "plan": "plan",
+    "placement": "placement",
+    "measured_ms": "measured, ms",
+    "predicted_ms": "predicted, ms",
+    "error_pct": "error, %",
+    "reason": "why it would not run",
+}
 
 
 def accuracy(mode: str) -> None:
@@ -66,15 +84,19 @@ def accuracy(mode: str) -> None:
     every = _join_variants(rows, lambda table: table)
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Does it pick the fastest plan", "among the plans measured there"))
-        worded(_join_variants(rows, ranking), {"variant": "model", **_RANKING}, "elastic_ranking",
-               "Every placement with the fastest plan and the one picked.")  # fmt: skip
+        worded(
+            _join_variants(rows, ranking),
+            {"variant": "model", **_RANKING},
+            "elastic_ranking",
+            "Every placement with the fastest plan and the one picked.",
+        )
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Every run", f"{counted(len(every), 'prediction')}"))
         worded(every, _ROWS, "elastic_runs_table", "Every run with what each variant predicts.")
     downloads({"Runs": every, "Classes": classes, "Picks": _join_variants(rows, ranking)}, "elastic_accuracy")
 
 
-def _compare_variants(chosen: Chosen, runs: str) -> tuple[dict[str, pd.DataFrame], list[str]]:
+def _compare_variants(chosen: ChosenCard, runs: str) -> tuple[dict[str, pd.DataFrame], list[str]]:
     """Return the runs by variant title, and a sentence for each variant that cannot predict them."""
     measured = chosen.measured
     if measured is None:

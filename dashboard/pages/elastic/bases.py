@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from dashboard.compat.caches import remembered
-from dashboard.pages.elastic.cards import Chosen
+from dashboard.pages.elastic.cards import ChosenCard
 from dashboard.queries.accuracy import basis
 from dashboard.words.numbers import counted, percent
 from engine import Scenario
@@ -32,7 +32,7 @@ def scenario_on(model: Model, system: System, gpus: int, batch: int) -> Scenario
 
 
 @remembered(32)
-def against(chosen: Chosen, variant: str, runs: str) -> pd.DataFrame:
+def against(chosen: ChosenCard, variant: str, runs: str) -> pd.DataFrame:
     """Returns predictions of one variant of the performance model for a card's measured runs.
 
     Args:
@@ -43,12 +43,15 @@ def against(chosen: Chosen, variant: str, runs: str) -> pd.DataFrame:
     Raises `engine.planners.contract.PlanError`.
     """
     return against_measured(
-        chosen.card, chosen.measured, variant=variant, families=("3D",) if runs == "3d" else ("DP", "3D"),
+        chosen.card,
+        chosen.measured,
+        variant=variant,
+        families=("3D",) if runs == "3d" else ("DP", "3D"),
         most_nodes=1 if runs == "one" else None,
-    )  # fmt: skip
+    )
 
 
-def of_cards(cards: Iterable[Chosen], variant: str, measured: bool) -> str:
+def of_cards(cards: Iterable[ChosenCard], variant: str, measured: bool) -> str:
     """Returns the basis of cards' throughputs: measured runs, or a fit and its error.
 
     Args:
@@ -65,7 +68,7 @@ def of_cards(cards: Iterable[Chosen], variant: str, measured: bool) -> str:
     return f"Throughputs are predicted by each card's fitted performance model. {' '.join(told)}"
 
 
-def _describe_error(card: Chosen, variant: str) -> str:
+def _describe_error(card: ChosenCard, variant: str) -> str:
     """Return the error of a card's predictions against its measured runs, as a sentence."""
     try:
         errors = against(card, variant, "all")["error_pct"].dropna().abs() if card.measured is not None else pd.Series()

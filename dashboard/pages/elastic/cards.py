@@ -26,26 +26,40 @@ from engine.planners.elastic import Measurements, ModelCard
 from engine.planners.elastic.cards import changed_card, load_card_document, to_document
 from engine.planners.elastic.measured import measurements_of, measurements_text
 
-__all__ = ["OWN", "Chosen", "ask_for_card", "card_of", "card_titles", "chosen_card", "keep_card"]
+__all__ = ["OWN", "ChosenCard", "ask_for_card", "card_of", "card_titles", "chosen_card", "keep_card"]
 
 OWN: Final = "own"
 MOST_MEGABYTES: Final = 2
 _CARD: Final = "_elastic_own_card"
 _TRACE: Final = "_elastic_own_trace"
 _UNITS: Final = {
-    "parameters_mi": "Mi", "forward_ms": "ms", "global_batch": "samples", "layers": "", "hidden": "",
-    "sequence": "tokens", "environment.pcie": "MiB/ms", "environment.nvlink": "MiB/ms", "performance.k_bwd": "",
-    "performance.k_sync": "", "performance.k_opt": "ms per Mi", "performance.k_os_offload": "ms × threads per Mi",
-    "performance.k_const": "ms", "performance.k_off": "ms", "performance.k_swap": "ms",
-    **{f"atom_batches.{family}.{kind}": "samples of a GPU at most" for family in ("dp", "zero_dp", "zero_offload")
-       for kind in ("other", "recompute")},
-}  # fmt: skip
+    "parameters_mi": "Mi",
+    "forward_ms": "ms",
+    "global_batch": "samples",
+    "layers": "",
+    "hidden": "",
+    "sequence": "tokens",
+    "environment.pcie": "MiB/ms",
+    "environment.nvlink": "MiB/ms",
+    "performance.k_bwd": "",
+    "performance.k_sync": "",
+    "performance.k_opt": "ms per Mi",
+    "performance.k_os_offload": "ms × threads per Mi",
+    "performance.k_const": "ms",
+    "performance.k_off": "ms",
+    "performance.k_swap": "ms",
+    **{
+        f"atom_batches.{family}.{kind}": "samples of a GPU at most"
+        for family in ("dp", "zero_dp", "zero_offload")
+        for kind in ("other", "recompute")
+    },
+}
 """Editable fields of a card, with their units."""
 _WHOLE: Final = ("global_batch", "layers", "hidden", "sequence", *(each for each in _UNITS if "atom" in each))
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenCard:
     """A chosen model card: `key` is its name or its JSON text, `trace` the text of the user's own measurements."""
 
     key: str
@@ -75,18 +89,18 @@ def card_titles() -> dict[str, str]:
     return {**kept, **{name: elastic.load_card(name).title for name in elastic.card_names()}}
 
 
-def card_of(name: str) -> Chosen | None:
+def card_of(name: str) -> ChosenCard | None:
     """Returns the card of a name: from the library, kept on this server, or `OWN`; None if unknown.
 
     The name is never opened as a path. Raises `engine.planners.contract.PlanError`.
     """
     if name in elastic.card_names():
-        return Chosen(name)
+        return ChosenCard(name)
     own = _own_card() if name == OWN else user_files().cards().get(name)
     return None if own is None else _choose_own_card(own)
 
 
-def chosen_card() -> Chosen | None:
+def chosen_card() -> ChosenCard | None:
     """Draws the choice of a model card and returns it; None until the user's own card is uploaded.
 
     Raises `engine.planners.contract.PlanError` for an invalid file.
@@ -103,8 +117,9 @@ def chosen_card() -> Chosen | None:
     if name == OWN and found is not None and not state.url_value("elastic_own", "", PACKED):
         st.warning(
             "This card with its measurements is too long for a link: a reload loses it. Keep or download it in the "
-            "menu Card.", icon=":material/warning:",
-        )  # fmt: skip
+            "menu Card.",
+            icon=":material/warning:",
+        )
     return found
 
 
@@ -125,8 +140,8 @@ def _own_card() -> OwnCard | None:
         raise PlanError(str(problem)) from None
 
 
-def _choose_own_card(own: OwnCard) -> Chosen:
-    return Chosen(json.dumps(to_document(own.card)), own.measurements)
+def _choose_own_card(own: OwnCard) -> ChosenCard:
+    return ChosenCard(json.dumps(to_document(own.card)), own.measurements)
 
 
 def _use_card(own: OwnCard) -> None:
@@ -184,7 +199,7 @@ def _trace_in(content: bytes, name: str) -> str:
     return text
 
 
-def keep_card(card: ModelCard, of: Chosen | str, times: pd.DataFrame | None = None) -> None:
+def keep_card(card: ModelCard, of: ChosenCard | str, times: pd.DataFrame | None = None) -> None:
     """Makes a changed card the user's own, with the measurements of the original card.
 
     Args:
@@ -194,7 +209,7 @@ def keep_card(card: ModelCard, of: Chosen | str, times: pd.DataFrame | None = No
 
     Raises `engine.planners.contract.PlanError` naming row and field.
     """
-    measured = (Chosen(of) if isinstance(of, str) else of).measured
+    measured = (ChosenCard(of) if isinstance(of, str) else of).measured
     text = None if measured is None else measurements_text(measured)
     if times is not None:
         rows = times.fillna("")
@@ -209,7 +224,7 @@ def keep_card(card: ModelCard, of: Chosen | str, times: pd.DataFrame | None = No
     _use_card(OwnCard(own.card, text))
 
 
-def _draw_keeping(found: Chosen, name: str) -> None:
+def _draw_keeping(found: ChosenCard, name: str) -> None:
     """Draw the buttons that keep the user's own card on this server under a name, or delete it there."""
     if name in elastic.card_names():
         return
@@ -237,7 +252,7 @@ def _draw_keeping(found: Chosen, name: str) -> None:
     )
 
 
-def _keep_on_server(found: Chosen, called: str) -> None:
+def _keep_on_server(found: ChosenCard, called: str) -> None:
     name = " ".join(called.split()) or found.card.name
     try:
         if name == OWN:
@@ -259,7 +274,7 @@ def _drop_card(name: str) -> None:
     state.set_url_value("elastic_card", None)
 
 
-def _draw_editor(found: Chosen) -> None:
+def _draw_editor(found: ChosenCard) -> None:
     """Draw tables of the card's numbers, allowed plans and measurements, and a button that makes the edits the user's
     own card.
     """
@@ -271,13 +286,18 @@ def _draw_editor(found: Chosen) -> None:
         columns=["field", "value", "unit"],
     )
     changed = numbers.data_editor(
-        rows, hide_index=True, disabled=["field", "unit"], key=f"elastic_editor_{told}", height=300,
+        rows,
+        hide_index=True,
+        disabled=["field", "unit"],
+        key=f"elastic_editor_{told}",
+        height=300,
         column_config={"value": st.column_config.NumberColumn("value", format="%g", required=True)},
-    )  # fmt: skip
+    )
     allowed = pd.DataFrame(
         [(plan, " ".join(placements)) for plan, placements in document["allowed_plans"].items()],
-        columns=["allowed plan", "placements"], dtype=str,
-    )  # fmt: skip
+        columns=["allowed plan", "placements"],
+        dtype=str,
+    )
     asked = plans.data_editor(allowed, hide_index=True, num_rows="dynamic", key=f"elastic_allowed_{told}", height=300)
     plans.markdown("Plans with degrees and the placements on which each may run, separated by spaces.")
     measured = found.measured
@@ -308,8 +328,9 @@ def _parse_allowed_plans(rows: pd.DataFrame) -> dict[str, list[str]]:
     told = rows.fillna("").to_dict("records")
     return {
         str(row["allowed plan"]).strip(): str(row["placements"]).split()
-        for row in told if row["allowed plan"] or row["placements"]
-    }  # fmt: skip
+        for row in told
+        if row["allowed plan"] or row["placements"]
+    }
 
 
 def _value_at(document: Any, path: str) -> float:
@@ -318,23 +339,40 @@ def _value_at(document: Any, path: str) -> float:
     return float(document)
 
 
-def _draw_downloads(found: Chosen) -> None:
+def _draw_downloads(found: ChosenCard) -> None:
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", found.card.name)
     measured = found.measured
     st.download_button(
-        "Card (JSON)", lambda: json.dumps(to_document(found.card), indent=1), f"{name}.json", "application/json",
-        key="elastic_card_json", on_click="ignore", icon=":material/download:", type="tertiary",
-    )  # fmt: skip
+        "Card (JSON)",
+        lambda: json.dumps(to_document(found.card), indent=1),
+        f"{name}.json",
+        "application/json",
+        key="elastic_card_json",
+        on_click="ignore",
+        icon=":material/download:",
+        type="tertiary",
+    )
     if measured is not None:
         text = measurements_text(measured)
         st.download_button(
-            "Measurements (CSV)", text, f"{name}_measured.csv", "text/csv",
-            key="elastic_trace_csv", on_click="ignore", icon=":material/download:", type="tertiary",
-        )  # fmt: skip
+            "Measurements (CSV)",
+            text,
+            f"{name}_measured.csv",
+            "text/csv",
+            key="elastic_trace_csv",
+            on_click="ignore",
+            icon=":material/download:",
+            type="tertiary",
+        )
         st.download_button(
-            "Both in one (JSON)", lambda: json.dumps(document_of(OwnCard(found.card, text)), indent=1),
-            f"{name}_with_measurements.json", "application/json", key="elastic_both_json", on_click="ignore",
-            icon=":material/download:", type="tertiary",
-        )  # fmt: skip
+            "Both in one (JSON)",
+            lambda: json.dumps(document_of(OwnCard(found.card, text)), indent=1),
+            f"{name}_with_measurements.json",
+            "application/json",
+            key="elastic_both_json",
+            on_click="ignore",
+            icon=":material/download:",
+            type="tertiary",
+        )
         for note in measured.notes:
             st.markdown(literal(note))

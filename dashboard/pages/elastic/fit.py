@@ -29,14 +29,24 @@ __all__ = ["fit"]
 OWN: Final = "own"
 MOST_MEGABYTES: Final = 1
 _RUNS: Final = {
-    "gpus": "GPUs", "cpu_threads": "CPU threads", "zero": "ZeRO kind", "iteration_ms": "measured, ms",
-    "predicted_iteration_ms": "predicted, ms", "in_sample_pct": "error in the fit, %",
-    "held_out_pct": "error left out, %", "overlap_sync_error_pct": "gradients, %", "optimize_error_pct": "optimizer, %",
-}  # fmt: skip
+    "gpus": "GPUs",
+    "cpu_threads": "CPU threads",
+    "zero": "ZeRO kind",
+    "iteration_ms": "measured, ms",
+    "predicted_iteration_ms": "predicted, ms",
+    "in_sample_pct": "error in the fit, %",
+    "held_out_pct": "error left out, %",
+    "overlap_sync_error_pct": "gradients, %",
+    "optimize_error_pct": "optimizer, %",
+}
 _FOUND: Final = {"name": "parameter", "value": "value", "least": "least", "most": "most", "remark": "remark"}
 _TABLE_2: Final = {
-    "model": "model", "plan": "plans", "avg_pct": "mean error, %", "max_pct": "largest, %", "cases": "cases",
-}  # fmt: skip
+    "model": "model",
+    "plan": "plans",
+    "avg_pct": "mean error, %",
+    "max_pct": "largest, %",
+    "cases": "cases",
+}
 
 
 def fit(mode: str) -> None:

@@ -37,23 +37,43 @@ MOST_PHASES: Final = 24
 _STEPS: Final = re.compile(r"[\d@., ;]{1,300}")
 _STEP: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@(\d{1,7})")
 _WAYS: Final = {
-    "spares": "Use spare nodes", "shrink": "Continue with fewer nodes", "wait": "Wait for the repair",
-}  # fmt: skip
+    "spares": "Use spare nodes",
+    "shrink": "Continue with fewer nodes",
+    "wait": "Wait for the repair",
+}
 _CURVE: Final = {
-    "gpus": "GPUs", "raw_best": "samples/s", "error": "error", "gain": "gain, samples/s per GPU",
-    "raw_plan": "plan", "iteration_s": "iteration, s", "memory_gib": "memory, GiB", "weights_gib": "weights, GiB",
-    "optimizer_gib": "optimizer, GiB", "moves_gib": "a GPU receives, GiB", "moves_s": "in at least, s",
+    "gpus": "GPUs",
+    "raw_best": "samples/s",
+    "error": "error",
+    "gain": "gain, samples/s per GPU",
+    "raw_plan": "plan",
+    "iteration_s": "iteration, s",
+    "memory_gib": "memory, GiB",
+    "weights_gib": "weights, GiB",
+    "optimizer_gib": "optimizer, GiB",
+    "moves_gib": "a GPU receives, GiB",
+    "moves_s": "in at least, s",
     "chosen": "other choices",
-}  # fmt: skip
+}
 _FAILURE: Final = {
-    "way": "way", "samples": "samples", "throughput": "samples/s", "pause_s": "downtime, s", "plan": "plan",
-    "moves_gib": "a GPU receives, GiB", "checkpoint_gib": "from a checkpoint, GiB",
-}  # fmt: skip
+    "way": "way",
+    "samples": "samples",
+    "throughput": "samples/s",
+    "pause_s": "downtime, s",
+    "plan": "plan",
+    "moves_gib": "a GPU receives, GiB",
+    "checkpoint_gib": "from a checkpoint, GiB",
+}
 _PHASES: Final = {
-    "phase": "phase", "gpus": "GPUs", "plan": "plan", "throughput": "samples/s",
-    "moves_gib": "a GPU receives, GiB", "paused_s": "downtime, s", "samples": "samples",
+    "phase": "phase",
+    "gpus": "GPUs",
+    "plan": "plan",
+    "throughput": "samples/s",
+    "moves_gib": "a GPU receives, GiB",
+    "paused_s": "downtime, s",
+    "samples": "samples",
     "chosen": "other choices",
-}  # fmt: skip
+}
 
 
 def asked_system() -> str:
@@ -73,9 +93,16 @@ def library_model(mode: str) -> None:
     asked = _ask_curves()
     about = f"{asked.model.title or asked.model.name}, batch {asked.batch:,}, up to {max(asked.sizes):,} GPUs"
     described = (
-        "model", asked.model.model_dump_json(), asked.system.model_dump_json(), asked.batch, asked.sizes, asked.lost,
-        asked.spares, asked.repair_s, asked.phases,
-    )  # fmt: skip
+        "model",
+        asked.model.model_dump_json(),
+        asked.system.model_dump_json(),
+        asked.batch,
+        asked.sizes,
+        asked.lost,
+        asked.spares,
+        asked.repair_s,
+        asked.phases,
+    )
     found = answered(asked, described, "Best plan at every size", about)
     if not isinstance(found, ModelCurves):
         return
@@ -133,8 +160,16 @@ def _ask_curves() -> ModelCurvesQuestion:
 
 def _choose_count(parameter: str, label: str, default: int, help: str) -> int:
     """Draw the choice of a small number, from 0 to 8; return it."""
-    return int(choose(label, {str(number): str(number) for number in range(9)}, parameter, default=str(default),
-                      width=110, help=help))  # fmt: skip
+    return int(
+        choose(
+            label,
+            {str(number): str(number) for number in range(9)},
+            parameter,
+            default=str(default),
+            width=110,
+            help=help,
+        )
+    )
 
 
 def _steps_field(gpus: int, lost: int) -> str:
@@ -147,8 +182,15 @@ def _steps_field(gpus: int, lost: int) -> str:
         new = str(given(key)).strip()
         state.set_url_value("elastic_steps", None if new in ("", default) else new)
 
-    st.text_input("Phases: minutes @ GPUs", value, key=key, on_change=changed, max_chars=300, width=215,
-                  help="Separated by commas. 60@56 is an hour on 56 GPUs, 5@0 five minutes without any.")  # fmt: skip
+    st.text_input(
+        "Phases: minutes @ GPUs",
+        value,
+        key=key,
+        on_change=changed,
+        max_chars=300,
+        width=215,
+        help="Separated by commas. 60@56 is an hour on 56 GPUs, 5@0 five minutes without any.",
+    )
     return value
 
 

@@ -17,7 +17,7 @@ from dashboard.compat.caches import remembered
 from dashboard.link import state
 from dashboard.link.named_things import NAMES, joined, separate
 from dashboard.pages.elastic.bases import of_cards
-from dashboard.pages.elastic.cards import Chosen, ask_for_card, card_of, card_titles, chosen_card
+from dashboard.pages.elastic.cards import ChosenCard, ask_for_card, card_of, card_titles, chosen_card
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import choose, given, key_for, segments, switch
@@ -43,18 +43,31 @@ VARIANTS: Final = {"artifact": "As published", "physical": "Calibrated"}
 _PAUSES: Final = {"0": "none", "60": "1 minute", "260": "260 s", "600": "10 minutes"}
 _BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
 _COLUMNS: Final = {
-    "plan": "plan", "feasible": "runs", "throughput": "samples/s", "iteration_ms": "iteration, ms",
-    "memory_gib": "memory, GiB", "reason": "why not", "forward_ms": "forward, ms", "backward_ms": "backward, ms",
-    "synchronisation_ms": "gradients, ms", "tensor_ms": "tensor parallel, ms", "pipeline_ms": "pipeline, ms",
-    "to_host_ms": "to the host, ms", "optimizer_ms": "optimizer, ms", "to_gpu_ms": "to the GPU, ms",
+    "plan": "plan",
+    "feasible": "runs",
+    "throughput": "samples/s",
+    "iteration_ms": "iteration, ms",
+    "memory_gib": "memory, GiB",
+    "reason": "why not",
+    "forward_ms": "forward, ms",
+    "backward_ms": "backward, ms",
+    "synchronisation_ms": "gradients, ms",
+    "tensor_ms": "tensor parallel, ms",
+    "pipeline_ms": "pipeline, ms",
+    "to_host_ms": "to the host, ms",
+    "optimizer_ms": "optimizer, ms",
+    "to_gpu_ms": "to the GPU, ms",
     "constant_ms": "constant, ms",
-}  # fmt: skip
+}
 
 
 _GAINS: Final = {
-    "raw_best": "samples/s", "raw_plan": "winner", "stored_best": "best up to here", "gain": "gain of the last unit",
+    "raw_best": "samples/s",
+    "raw_plan": "winner",
+    "stored_best": "best up to here",
+    "gain": "gain of the last unit",
     "slope": "of the next, over the first",
-}  # fmt: skip
+}
 
 
 def one_job(mode: str) -> None:
@@ -69,9 +82,12 @@ def one_job(mode: str) -> None:
         chosen = chosen_card()
         variant = segments("Performance model", VARIANTS, "elastic_variant")
         pause = choose(
-            "Pause at a change", _PAUSES, "elastic_pause", width=140,
+            "Pause at a change",
+            _PAUSES,
+            "elastic_pause",
+            width=140,
             help="Time without work whenever the plan or the GPUs change.",
-        )  # fmt: skip
+        )
         text = _phases_field()
         known = chosen is not None and (chosen.trace or (chosen.key == "llama7_bsz16" and text == _EXAMPLE))
         basis = segments("Times", _BASES, "elastic_basis", default="measured" if known else "predicted")
@@ -119,11 +135,16 @@ def _phases_field() -> str:
         state.set_url_value("elastic_phases", None if new in ("", _EXAMPLE) else new)
 
     st.text_input(
-        "Phases: minutes @ GPUs on nodes x threads", value, key=key, on_change=changed, max_chars=400,
-        width=345, help="Separated by commas. 30@8888x2 is half an hour on four nodes with eight GPUs each and two CPU "
+        "Phases: minutes @ GPUs on nodes x threads",
+        value,
+        key=key,
+        on_change=changed,
+        max_chars=400,
+        width=345,
+        help="Separated by commas. 30@8888x2 is half an hour on four nodes with eight GPUs each and two CPU "
         "threads per GPU; 5@0x1 is five minutes without any GPU. b12.5 behind it limits the bandwidth between nodes, "
         "in GB/s of a GPU by the calibrated model; as published any limit is 2 MiB/ms.",
-    )  # fmt: skip
+    )
     return value
 
 
@@ -147,10 +168,16 @@ def _rule_field(wrong: str) -> None:
         state.set_url_value("elastic_rule", str(given(key)).strip() or None)
 
     st.text_input(
-        "A static strategy of yours: PP, TP, DP", value, key=key, on_change=changed, max_chars=60, width=330,
-        placeholder="n/g, g, 1", help="n is all GPUs, g those of a node, w nodes: n/g, g, 1 is tensor parallelism "
+        "A static strategy of yours: PP, TP, DP",
+        value,
+        key=key,
+        on_change=changed,
+        max_chars=60,
+        width=330,
+        placeholder="n/g, g, 1",
+        help="n is all GPUs, g those of a node, w nodes: n/g, g, 1 is tensor parallelism "
         "inside nodes and a pipeline across them. Or one plan for all phases, such as zero-dp+ga.",
-    )  # fmt: skip
+    )
     if wrong:
         st.warning(literal(wrong), icon=":material/error:")
 
@@ -176,13 +203,18 @@ def _parse_phases(text: str) -> list[elastic.Phase]:
 
 @remembered(32)
 def _compute_timeline(
-    chosen: Chosen, phases: str, variant: str, pause: float, basis: str, rule: str
+    chosen: ChosenCard, phases: str, variant: str, pause: float, basis: str, rule: str
 ) -> elastic.Timeline:
     """Return the job's timeline through the phases."""
     return elastic.timeline(
-        chosen.card, _parse_phases(phases), strategies=[*STATIC, *([rule] if rule else [])], measured=chosen.measured,
-        variant=variant, pause_s=pause, basis=basis,
-    )  # fmt: skip
+        chosen.card,
+        _parse_phases(phases),
+        strategies=[*STATIC, *([rule] if rule else [])],
+        measured=chosen.measured,
+        variant=variant,
+        pause_s=pause,
+        basis=basis,
+    )
 
 
 def _largest_phase(phases: list[elastic.Phase]) -> elastic.Phase | None:
@@ -192,7 +224,7 @@ def _largest_phase(phases: list[elastic.Phase]) -> elastic.Phase | None:
 
 
 @remembered(32)
-def _resource_curve(chosen: Chosen, over: str, variant: str, around: elastic.Phase | None) -> pd.DataFrame:
+def _resource_curve(chosen: ChosenCard, over: str, variant: str, around: elastic.Phase | None) -> pd.DataFrame:
     """Return the best throughput along one resource, with the other resources of a phase."""
     if around is None:
         return elastic.curve(chosen.card, over=over, variant=variant)
@@ -204,13 +236,17 @@ def _resource_curve(chosen: Chosen, over: str, variant: str, around: elastic.Pha
 
 @remembered(32)
 def _plans_under_limit(
-    chosen: Chosen, variant: str, placement: str, threads: int, bandwidth: float, every: bool
+    chosen: ChosenCard, variant: str, placement: str, threads: int, bandwidth: float, every: bool
 ) -> pd.DataFrame:
     """Return every plan under one limit."""
     return elastic.plans_table(
-        chosen.card, placement=placement, cpu_threads=threads, bandwidth=bandwidth, variant=variant,
+        chosen.card,
+        placement=placement,
+        cpu_threads=threads,
+        bandwidth=bandwidth,
+        variant=variant,
         restricted=False if every else None,
-    )  # fmt: skip
+    )
 
 
 def _strategy_tiles(found: elastic.Timeline) -> list[markup.Tile]:
@@ -249,7 +285,7 @@ def _measured_on(
 
 
 def _draw_curve(
-    chosen: Chosen, over: str, variant: str, around: elastic.Phase | None, measured: pd.DataFrame, mode: str
+    chosen: ChosenCard, over: str, variant: str, around: elastic.Phase | None, measured: pd.DataFrame, mode: str
 ) -> None:
     """Draw the best throughput along one resource."""
     try:
@@ -264,7 +300,7 @@ def _draw_curve(
         worded(curve, {over: _LABELS[over], **_GAINS}, "elastic_gains", "Best plan and gain at every value.")
 
 
-def _draw_other_cards(chosen: Chosen, over: str, variant: str, around: elastic.Phase | None, mode: str) -> None:
+def _draw_other_cards(chosen: ChosenCard, over: str, variant: str, around: elastic.Phase | None, mode: str) -> None:
     """Draw the curves of other chosen cards over this card's."""
     titles = card_titles()
     asked = state.url_value("elastic_beside", "", NAMES)
@@ -275,10 +311,16 @@ def _draw_other_cards(chosen: Chosen, over: str, variant: str, around: elastic.P
         state.set_url_value("elastic_beside", joined(given(key)) or None)
 
     st.multiselect(
-        "Compare with", list(titles), value, format_func=lambda name: titles[name], key=key, on_change=changed,
-        max_selections=_MOST_BESIDE, placeholder="Other cards",
+        "Compare with",
+        list(titles),
+        value,
+        format_func=lambda name: titles[name],
+        key=key,
+        on_change=changed,
+        max_selections=_MOST_BESIDE,
+        placeholder="Other cards",
         help="Gain of each job from more of the resource.",
-    )  # fmt: skip
+    )
     if not value:
         return
     curves, absent = {}, []
@@ -298,13 +340,14 @@ def _draw_other_cards(chosen: Chosen, over: str, variant: str, around: elastic.P
         st.markdown(literal(sentence))
 
 
-def _draw_plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> None:
+def _draw_plans(chosen: ChosenCard, variant: str, phases: list[elastic.Phase]) -> None:
     """Draw every plan in one of the phases, with the reasons against it."""
     names = {
         str(number): f"{number}: {''.join(map(str, phase.nodes))}, {counted(phase.cpu_threads, 'thread')}"
         + (f", bandwidth {phase.bandwidth:g}" if phase.bandwidth else "")
-        for number, phase in enumerate(phases, 1) if phase.nodes
-    }  # fmt: skip
+        for number, phase in enumerate(phases, 1)
+        if phase.nodes
+    }
     st.html(markup.head("Every plan of a phase", "fastest first, with reasons against the others"))
     if not names:
         st.markdown("No phase has a GPU.")
@@ -313,8 +356,9 @@ def _draw_plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> No
         phase = phases[int(choose("Phase", names, "elastic_phase", width=230)) - 1]
         every = switch("Every plan", "elastic_every", help="Also plans that the card’s table does not allow there.")
     try:
-        table = _plans_under_limit(chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads, phase.bandwidth,
-                       every)  # fmt: skip
+        table = _plans_under_limit(
+            chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads, phase.bandwidth, every
+        )
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
@@ -324,9 +368,13 @@ def _draw_plans(chosen: Chosen, variant: str, phases: list[elastic.Phase]) -> No
     shown = table[kept].assign(plan=plan_titles(named, "plan")).rename(columns=_COLUMNS).round(2)
     shown.attrs.clear()  # metadata for the engine only
     st.dataframe(
-        shown, hide_index=True, height=height_of(len(shown), 360), key="elastic_plans", placeholder="–",
+        shown,
+        hide_index=True,
+        height=height_of(len(shown), 360),
+        key="elastic_plans",
+        placeholder="–",
         alt="Every plan of the phase, with throughput, iteration time and the reason for which it is not chosen.",
-    )  # fmt: skip
+    )
 
 
 def _timeline_table(found: elastic.Timeline, chart: Chart) -> None:
@@ -335,8 +383,11 @@ def _timeline_table(found: elastic.Timeline, chart: Chart) -> None:
     table.attrs.clear()
     with st.expander("As table"):
         st.dataframe(
-            table.assign(plan=plan_titles(table, "plan")), hide_index=True, height=height_of(len(table), 400),
-            key="elastic_table", placeholder="–",
+            table.assign(plan=plan_titles(table, "plan")),
+            hide_index=True,
+            height=height_of(len(table), 400),
+            key="elastic_table",
+            placeholder="–",
             alt="Every strategy in every phase: plan, iteration time and throughput, predicted and measured.",
-        )  # fmt: skip
+        )
     downloads({"Timeline": table, "Means": found.summary()}, "elastic", {"Timeline": chart})

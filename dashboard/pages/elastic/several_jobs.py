@@ -19,7 +19,7 @@ from dashboard.link.catalogue import model_of, system_of, usable_models
 from dashboard.link.named_things import quoted, unquoted
 from dashboard.pages.elastic.answers import answered
 from dashboard.pages.elastic.bases import of_cards, of_models
-from dashboard.pages.elastic.cards import OWN, Chosen, card_of, card_titles
+from dashboard.pages.elastic.cards import OWN, ChosenCard, card_of, card_titles
 from dashboard.pages.elastic.library_model import asked_system
 from dashboard.pages.elastic.one_job import VARIANTS
 from dashboard.pages.elastic.tables import downloads, worded
@@ -47,9 +47,15 @@ _JOB: Final = re.compile(
 )
 _BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
 _TABLE: Final = {
-    "way": "way", "job": "job", "gpus": "GPUs", "plan": "plan", "throughput": "samples/s",
-    "iteration_s": "iteration, s", "normalised": "over alone", "kept": "guarantee kept",
-}  # fmt: skip
+    "way": "way",
+    "job": "job",
+    "gpus": "GPUs",
+    "plan": "plan",
+    "throughput": "samples/s",
+    "iteration_s": "iteration, s",
+    "normalised": "over alone",
+    "kept": "guarantee kept",
+}
 
 
 def several_jobs(mode: str) -> None:
@@ -123,9 +129,14 @@ def _draw_jobs_field(kind: str) -> str:
         known = f"Cards: {', '.join(map(quoted, card_titles()))}; own is yours of this page."
     form = "Cards" if kind == "cards" else "Models * batch"
     st.text_input(
-        f"{form}, with = samples/s that are guaranteed", value, key=key, on_change=changed, max_chars=400, width=400,
+        f"{form}, with = samples/s that are guaranteed",
+        value,
+        key=key,
+        on_change=changed,
+        max_chars=400,
+        width=400,
         help=f"Separated by commas. t5=40 is a job that must reach 40 samples/s. {known}",
-    )  # fmt: skip
+    )
     return value
 
 
@@ -144,7 +155,7 @@ def _parse_jobs(text: str) -> list[tuple[str, int | None, float | None]]:
     return found
 
 
-def _cards_of_jobs(jobs: tuple[tuple[str, float | None], ...]) -> tuple[tuple[Chosen, float | None], ...]:
+def _cards_of_jobs(jobs: tuple[tuple[str, float | None], ...]) -> tuple[tuple[ChosenCard, float | None], ...]:
     """Return the cards of jobs by name, with their guarantees."""
     known = list(card_titles())
     asked = []
@@ -159,7 +170,7 @@ def _cards_of_jobs(jobs: tuple[tuple[str, float | None], ...]) -> tuple[tuple[Ch
 
 
 @remembered(32)
-def _split_gpus(jobs: tuple[tuple[Chosen, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
+def _split_gpus(jobs: tuple[tuple[ChosenCard, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
     """Return the split of GPUs between jobs of cards."""
     rows = [{"card": card.card, "measured": card.measured, "guarantee": guarantee} for card, guarantee in jobs]
     return elastic.split(rows, gpus, basis=basis, variant=variant)
@@ -201,6 +212,11 @@ def _as_curve(table: pd.DataFrame) -> pd.DataFrame:
     rows = table[table["gpus"] > 0]
     stored = rows["throughput"].fillna(0.0).cummax()
     return pd.DataFrame(
-        {"gpus": rows["gpus"], "raw_best": rows["throughput"], "raw_plan": rows["plan"], "stored_best": stored,
-         "gain": stored.diff().fillna(stored)}
-    )  # fmt: skip
+        {
+            "gpus": rows["gpus"],
+            "raw_best": rows["throughput"],
+            "raw_plan": rows["plan"],
+            "stored_best": stored,
+            "gain": stored.diff().fillna(stored),
+        }
+    )

@@ -36,8 +36,14 @@ def worded(table: pd.DataFrame, columns: Mapping[str, str], key: str, alt: str) 
             shown[name] = plan_titles(table, name)
         elif name == "is_sla":
             shown[name] = shown[name] > 0
-    st.dataframe(shown.rename(columns=kept), hide_index=True, height=height_of(len(shown), 380), placeholder="–",
-                 key=key, alt=alt)  # fmt: skip
+    st.dataframe(
+        shown.rename(columns=kept),
+        hide_index=True,
+        height=height_of(len(shown), 380),
+        placeholder="–",
+        key=key,
+        alt=alt,
+    )
 
 
 def downloads(tables: Mapping[str, pd.DataFrame], name: str, charts: Mapping[str, Chart] | None = None) -> None:
@@ -52,15 +58,27 @@ def downloads(tables: Mapping[str, pd.DataFrame], name: str, charts: Mapping[str
         for title, table in tables.items():
             file = f"{name}_{title.lower().replace(' ', '_')}.csv"
             st.download_button(
-                f"{title} (CSV)", partial(_table_csv, table), file, "text/csv",
-                key=f"elastic_{file}", on_click="ignore", icon=":material/download:", type="tertiary",
-            )  # fmt: skip
+                f"{title} (CSV)",
+                partial(_table_csv, table),
+                file,
+                "text/csv",
+                key=f"elastic_{file}",
+                on_click="ignore",
+                icon=":material/download:",
+                type="tertiary",
+            )
         for title, chart in (charts or {}).items():
             file = f"{name}_{title.lower().replace(' ', '_')}.html"
             st.download_button(
-                f"{title} (picture, HTML)", partial(_chart_html, chart), file, "text/html", key=f"elastic_{file}",
-                on_click="ignore", icon=":material/download:", type="tertiary",
-            )  # fmt: skip
+                f"{title} (picture, HTML)",
+                partial(_chart_html, chart),
+                file,
+                "text/html",
+                key=f"elastic_{file}",
+                on_click="ignore",
+                icon=":material/download:",
+                type="tertiary",
+            )
 
 
 def _chart_html(chart: Chart) -> str:

@@ -19,32 +19,42 @@ from dashboard.pages.elastic.workload import workload
 from dashboard.widgets.controls import segments
 from dashboard.words.markdown import literal
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["ElasticView", "parse", "render"]
 
 SUBJECTS: Final = {
-    "job": "One job", "model": "Library model", "several": "Several jobs", "workload": "Workload",
-    "accuracy": "Against measurements", "fit": "Fit", "losses": "Losses",
-}  # fmt: skip
+    "job": "One job",
+    "model": "Library model",
+    "several": "Several jobs",
+    "workload": "Workload",
+    "accuracy": "Against measurements",
+    "fit": "Fit",
+    "losses": "Losses",
+}
 DRAWN: Final[Mapping[str, Callable[[str], None]]] = {
-    "job": one_job, "model": library_model, "several": several_jobs, "workload": workload, "accuracy": accuracy,
-    "fit": fit, "losses": losses,
-}  # fmt: skip
+    "job": one_job,
+    "model": library_model,
+    "several": several_jobs,
+    "workload": workload,
+    "accuracy": accuracy,
+    "fit": fit,
+    "losses": losses,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ElasticView:
     """Page-wide part of the link; the fields read their own parts."""
 
     mode: str
     """The theme: "light" or "dark"."""
 
 
-def parse() -> View:
+def parse() -> ElasticView:
     """Reads the page's part of the link."""
-    return View(state.theme_mode())
+    return ElasticView(state.theme_mode())
 
 
-def render(view: View) -> None:
+def render(view: ElasticView) -> None:
     """Draws the page."""
     subject = segments("Subject", SUBJECTS, "elastic_show")
     try:

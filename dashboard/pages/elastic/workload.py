@@ -37,20 +37,39 @@ MOST_MEGABYTES: Final = 2
 MOST_NODES: Final = 128
 MOST_NODE: Final = 9
 WORKLOADS: Final = {
-    "base": "406 jobs, base", "mt": "406 jobs, half guaranteed", "bp": "406 jobs, best plans asked for",
-    "naive": "10 jobs", "today": "16 jobs of today’s models", OWN: "My workload",
-}  # fmt: skip
+    "base": "406 jobs, base",
+    "mt": "406 jobs, half guaranteed",
+    "bp": "406 jobs, best plans asked for",
+    "naive": "10 jobs",
+    "today": "16 jobs of today’s models",
+    OWN: "My workload",
+}
 PAUSES: Final = {"260": "260 s", "0": "none", "60": "1 minute", "600": "10 minutes", "1800": "30 minutes"}
 _SUMMARY: Final = {
-    "policy": "policy", "avg_jct_s": "mean completion, s", "median_jct_s": "median, s", "p90_jct_s": "90 %, s",
-    "makespan_s": "makespan, s", "mean_gpus_used": "GPUs in use", "mean_pending": "jobs waiting",
-    "total_restarts": "changes", "guaranteed_avg_jct_s": "guaranteed, s", "best_effort_avg_jct_s": "best effort, s",
-}  # fmt: skip
+    "policy": "policy",
+    "avg_jct_s": "mean completion, s",
+    "median_jct_s": "median, s",
+    "p90_jct_s": "90 %, s",
+    "makespan_s": "makespan, s",
+    "mean_gpus_used": "GPUs in use",
+    "mean_pending": "jobs waiting",
+    "total_restarts": "changes",
+    "guaranteed_avg_jct_s": "guaranteed, s",
+    "best_effort_avg_jct_s": "best effort, s",
+}
 _JOBS: Final = {
-    "name": "job", "application": "model", "submission_s": "submitted, s", "requested_gpus": "GPUs asked for",
-    "requested_plan": "plan asked for", "is_sla": "guaranteed", "first_alloc_seen_s": "started, s",
-    "jct_s": "completion, s", "n_placements": "placements", "paused_s": "downtime, s", "gpu_s": "GPU-seconds",
-}  # fmt: skip
+    "name": "job",
+    "application": "model",
+    "submission_s": "submitted, s",
+    "requested_gpus": "GPUs asked for",
+    "requested_plan": "plan asked for",
+    "is_sla": "guaranteed",
+    "first_alloc_seen_s": "started, s",
+    "jct_s": "completion, s",
+    "n_placements": "placements",
+    "paused_s": "downtime, s",
+    "gpu_s": "GPU-seconds",
+}
 
 
 def workload(mode: str) -> None:
@@ -69,8 +88,14 @@ def workload(mode: str) -> None:
     about = f"{len(asked.policies)} policies on {asked.cluster} GPUs"
     models = [(name, model.model_dump_json(), batch) for name, (model, batch) in asked.models.items()]
     described = (
-        "replay", told, asked.cluster, asked.policies, asked.pause, models, models and asked.system.model_dump_json(),
-    )  # fmt: skip
+        "replay",
+        told,
+        asked.cluster,
+        asked.policies,
+        asked.pause,
+        models,
+        models and asked.system.model_dump_json(),
+    )
     answer = answered(asked, described, "Replaying", about)
     if not isinstance(answer, Mapping):
         return
@@ -114,8 +139,13 @@ def _ask_replay(policies: tuple[str, ...]) -> ReplayQuestion | None:
         name = choose("Workload", WORKLOADS, "elastic_workload", width=230)
         nodes = whole_in_link("elastic_nodes", "Nodes", 8, MOST_NODES, "Of the cluster.")
         each = whole_in_link("elastic_node", "GPUs of each", 8, MOST_NODE, "Of a node.")
-        pause = choose("Pause at a change", PAUSES, "elastic_stop", width=140,
-                       help="Downtime at start and at each reconfiguration.")  # fmt: skip
+        pause = choose(
+            "Pause at a change",
+            PAUSES,
+            "elastic_stop",
+            width=140,
+            help="Downtime at start and at each reconfiguration.",
+        )
         text = _upload_workload() if name == OWN else name
         models = {} if text is None else asked_models(workload_from(text), _library_model)
         system = system_of(asked_system() if models else ANY_SYSTEM)

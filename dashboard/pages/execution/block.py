@@ -21,8 +21,15 @@ from engine.cost_models.account import BlockAccount, Shown
 __all__ = ["block"]
 
 _WIDTHS: Final = {
-    "block": 68, "label": 142, "bound": 74, "weight": 88, "activation": 74, "tp_exposed": 88, "share": 96, "rate": 66,
-}  # fmt: skip
+    "block": 68,
+    "label": 142,
+    "bound": 74,
+    "weight": 88,
+    "activation": 74,
+    "tp_exposed": 88,
+    "share": 96,
+    "rate": 66,
+}
 """Widths of columns [px]; 62 for all others."""
 _QUALIFIED: Final = ("fw_time", "bw_time", "weight", "activation", "tp_exposed")
 """Columns whose unit alone does not name them."""
@@ -69,11 +76,14 @@ def block(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
 
 def _draw_table(found: pd.DataFrame, columns: Sequence[Shown]) -> None:
     headers = {each.column.name: _column_header(each) for each in columns}
-    table = pd.DataFrame({
-        headers[each.column.name]: found[each.column.name] if each.column.dtype == "str"
-        else found[each.column.name] / each.size
-        for each in columns
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            headers[each.column.name]: found[each.column.name]
+            if each.column.dtype == "str"
+            else found[each.column.name] / each.size
+            for each in columns
+        }
+    )
     config: dict[str, Any] = {}
     for each in columns:
         name = each.column.name
@@ -91,10 +101,15 @@ def _draw_table(found: pd.DataFrame, columns: Sequence[Shown]) -> None:
             )
         config[headers[name]] = setting
     st.dataframe(
-        table, hide_index=True, height="content", row_height=28, key="execution_layers", placeholder=ABSENT,
+        table,
+        hide_index=True,
+        height="content",
+        row_height=28,
+        key="execution_layers",
+        placeholder=ABSENT,
         alt=f"The {len(table)} operations of a block with their times, work, bytes and what bounds them",
         column_config=config,
-    )  # fmt: skip
+    )
 
 
 def _decimal_places(each: Shown, found: pd.DataFrame) -> int:

@@ -28,7 +28,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, counted, format_value, percent
 from engine import Exploration, Scenario
 from engine.columns import Column, by_name, statistics_of, value_of
-from engine.cost_models.account import Account, ModelStage
+from engine.cost_models.account import ExecutionAccount, ModelStage
 from engine.cost_models.formulas import Untold
 from engine.launch import stage_options
 from engine.simulate.schedule import Schedule, schedule
@@ -41,9 +41,10 @@ _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 ALIKE: Final = 0.002
 """Smallest difference between a closed form and a replay that is worth reporting."""
 _NEEDS: Final = (
-    ("act_offload_bw_req", "activations_offload"), ("weight_offload_bw_req", "weight_offload"),
+    ("act_offload_bw_req", "activations_offload"),
+    ("weight_offload_bw_req", "weight_offload"),
     ("optim_offload_bw_req", "optimizer_offload"),
-)  # fmt: skip
+)
 _EXPOSED_PARTS: Final = {
     "communication": ("tp_comm_exposed_time", "pp_comm_exposed_time", "cp_comm_exposed_time", "ep_comm_exposed_time"),
     "offload": ("fw_offload_exposed_time", "bw_offload_exposed_time"),
@@ -59,7 +60,7 @@ def _build_schedule(num_blocks: int, row: dict[str, Any], stages: tuple[ModelSta
 
 
 @remembered(64, hash_funcs=ROW_AS_TEXT)
-def _replay_stages(_account: Account, key: str, row: dict[str, Any]) -> StageReplay | None:
+def _replay_stages(_account: ExecutionAccount, key: str, row: dict[str, Any]) -> StageReplay | None:
     return stage_replay(row, _account)
 
 
@@ -122,9 +123,11 @@ def _bar_names(found: Schedule, row: Mapping[Any, Any]) -> dict[str, str]:
     # Full sharding gathers weights block by block; the schedule has all of it at its end.
     exchanged = "weight gathers, exposed" if row.get("zero_stage") == 3 else "gradient exchange, exposed"
     words = {
-        "forward": ("forward", "forward"), "backward": ("backward", f"backward{again}"),
-        "exchange": ("data", exchanged), "optimizer": ("optimizer", "optimizer step"),
-    }  # fmt: skip
+        "forward": ("forward", "forward"),
+        "backward": ("backward", f"backward{again}"),
+        "exchange": ("data", exchanged),
+        "optimizer": ("optimizer", "optimizer step"),
+    }
     there = set(found.tasks["kind"])
     named = {key: word for task, (key, word) in words.items() if task in there}
     return named | ({"bubble": "idle"} if len(found.idle()) else {})
@@ -217,7 +220,11 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
     )
     figures, words = st.columns([1, 1], gap="medium")
     figures.dataframe(
-        table, hide_index=True, height="content", row_height=28, key="execution_bandwidths",
+        table,
+        hide_index=True,
+        height="content",
+        row_height=28,
+        key="execution_bandwidths",
         alt="Bandwidths that would hide offload and overlapped communication",
         column_config={
             "Bandwidth": st.column_config.TextColumn(width=215),
@@ -225,7 +232,7 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
             "available": st.column_config.TextColumn(width=72, help="Peak of the link used."),
             "enough": st.column_config.TextColumn(width=62),
         },
-    )  # fmt: skip
+    )
     words.html(markup.meanings((column.label, column.description) for column, *_ in rows))
 
 
@@ -325,10 +332,14 @@ def parts_explained(found: Formula, known: Container[str]) -> None:
     with st.container(horizontal=True, gap="xsmall"):
         for part in more:
             st.button(
-                by_name(part).short, key=f"execution_why_{part}", type="tertiary", icon=":material/function:",
-                on_click=state.set_url_value, args=("execution_figure", part),
+                by_name(part).short,
+                key=f"execution_why_{part}",
+                type="tertiary",
+                icon=":material/function:",
+                on_click=state.set_url_value,
+                args=("execution_figure", part),
                 help=f"Formula of {by_name(part).label}",
-            )  # fmt: skip
+            )
 
 
 def made_of(found: Formula) -> None:
@@ -340,13 +351,18 @@ def made_of(found: Formula) -> None:
     parts = pd.DataFrame(found.parts, columns=["name", "value", "meaning"])
     parts["value"] = parts["value"].replace("", ABSENT)
     st.dataframe(
-        parts, hide_index=True, height="content", row_height=28, key="execution_parts",
+        parts,
+        hide_index=True,
+        height="content",
+        row_height=28,
+        key="execution_parts",
         alt=f"Everything that {found.column.label} is made of",
         column_config={
-            "name": st.column_config.TextColumn(width=200), "value": st.column_config.TextColumn(width=90),
+            "name": st.column_config.TextColumn(width=200),
+            "value": st.column_config.TextColumn(width=90),
             "meaning": st.column_config.TextColumn(width=250),
         },
-    )  # fmt: skip
+    )
 
 
 def _draw_without_formula(name: str, told: Untold, value: str) -> None:

@@ -35,7 +35,11 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
             }
         )
         st.dataframe(
-            shown, hide_index=True, height="content", row_height=28, key="execution_parts_of_step",
+            shown,
+            hide_index=True,
+            height="content",
+            row_height=28,
+            key="execution_parts_of_step",
             alt=f"The {len(shown)} parts of the step with their times and shares",
             column_config={
                 "Part": st.column_config.TextColumn(width=136),
@@ -48,7 +52,7 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
                     help="Module of the cost model that has the formula and its source.", width=86
                 ),
             },
-        )  # fmt: skip
+        )
     rates = cost_model.sustained_rates(scenario.system, scenario.calibration)
     if not rates:
         return
@@ -65,16 +69,22 @@ def parts_of_step(exploration: Exploration, row: dict[str, Any]) -> None:
         )
         about = st.column_config.TextColumn
         st.dataframe(
-            table, hide_index=True, height="content", row_height=28, key="execution_rates",
+            table,
+            hide_index=True,
+            height="content",
+            row_height=28,
+            key="execution_rates",
             alt="Peak and sustained rates of one GPU, and their basis",
             column_config={
                 "peak": about(help="From the datasheet."),
                 "sustained": about(help="Rate of long operations by the calibration."),
                 "share": about(help="Sustained rate over peak."),
-                "label": about(help="Basis of the sustained rate: fitted to measured runs, measured by a "
-                                    "benchmark, or stated without either."),
+                "label": about(
+                    help="Basis of the sustained rate: fitted to measured runs, measured by a "
+                    "benchmark, or stated without either."
+                ),
             },
-        )  # fmt: skip
+        )
         st.caption("Rates of long operations; short ones reach less. The Library page has the source of each.")
 
 

@@ -17,7 +17,7 @@ from dashboard.widgets.controls import given, key_for
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, count, days, format_value, gibibytes, percent, plain, with_unit
 from engine import Scenario, economics
-from engine.economics import CONVENTIONS, HFU_FORMULA, INPUTS, OUTPUTS, DerivedError, Input, RunInputs, TrainingRun
+from engine.economics import CONVENTIONS, HFU_FORMULA, INPUTS, OUTPUTS, DerivedError, RunInput, RunInputs, TrainingRun
 from hardware import System
 
 __all__ = ["panel"]
@@ -77,25 +77,48 @@ def training_tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun)
     cost, each = _format_usd_range(run.usd), _format_usd_range(run.usd_per_billion)
     energy = run.energy_kwh
     return [
-        markup.Tile("Wall-clock time", days(run.wall_s), f"{days(run.compute_s)} without failures",
-                    formula=OUTPUTS["wall_s"].formula),
-        markup.Tile("GPU-hours", _format_large(run.proc_hours), f"{count(run.tokens_per_s)} tokens/s",
-                    formula=OUTPUTS["proc_hours"].formula),
-        markup.Tile("Cost", cost, f"{each} per bn tokens" if run.usd else "no price recorded",
-                    formula=OUTPUTS["usd"].formula),
-        markup.Tile("Energy", ABSENT if energy is None else f"{_format_large(energy / 1e3)} MWh",
-                    "no power recorded" if run.kwh_per_billion is None
-                    else f"{plain(float(f'{run.kwh_per_billion:.3g}'))} kWh per bn tokens",
-                    formula=OUTPUTS["energy_kwh"].formula),
-        markup.Tile("Goodput", percent(run.goodput), f"{_format_large(run.failures)} failures expected",
-                    formula=OUTPUTS["goodput"].formula),
-        markup.Tile("Checkpoint every", _format_duration(run.interval_s),
-                    f"{_format_duration(run.checkpoint_s)}, {gibibytes(run.checkpoint_bytes)} per GPU",
-                    formula=f"{OUTPUTS['daly_s'].formula} ({OUTPUTS['daly_s'].source})"),
-        markup.Tile("HFU", percent(done), f"MFU causal {causal}",
-                    formula=f"{HFU_FORMULA}; {CONVENTIONS['full']}. MFU = {MFU_FORMULA}; causal: "
-                            f"{CONVENTIONS['causal']}"),
-    ]  # fmt: skip
+        markup.Tile(
+            "Wall-clock time",
+            days(run.wall_s),
+            f"{days(run.compute_s)} without failures",
+            formula=OUTPUTS["wall_s"].formula,
+        ),
+        markup.Tile(
+            "GPU-hours",
+            _format_large(run.proc_hours),
+            f"{count(run.tokens_per_s)} tokens/s",
+            formula=OUTPUTS["proc_hours"].formula,
+        ),
+        markup.Tile(
+            "Cost", cost, f"{each} per bn tokens" if run.usd else "no price recorded", formula=OUTPUTS["usd"].formula
+        ),
+        markup.Tile(
+            "Energy",
+            ABSENT if energy is None else f"{_format_large(energy / 1e3)} MWh",
+            "no power recorded"
+            if run.kwh_per_billion is None
+            else f"{plain(float(f'{run.kwh_per_billion:.3g}'))} kWh per bn tokens",
+            formula=OUTPUTS["energy_kwh"].formula,
+        ),
+        markup.Tile(
+            "Goodput",
+            percent(run.goodput),
+            f"{_format_large(run.failures)} failures expected",
+            formula=OUTPUTS["goodput"].formula,
+        ),
+        markup.Tile(
+            "Checkpoint every",
+            _format_duration(run.interval_s),
+            f"{_format_duration(run.checkpoint_s)}, {gibibytes(run.checkpoint_bytes)} per GPU",
+            formula=f"{OUTPUTS['daly_s'].formula} ({OUTPUTS['daly_s'].source})",
+        ),
+        markup.Tile(
+            "HFU",
+            percent(done),
+            f"MFU causal {causal}",
+            formula=f"{HFU_FORMULA}; {CONVENTIONS['full']}. MFU = {MFU_FORMULA}; causal: {CONVENTIONS['causal']}",
+        ),
+    ]
 
 
 def _draw_inputs(system: System) -> dict[str, float]:
@@ -116,7 +139,7 @@ def _draw_inputs(system: System) -> dict[str, float]:
     return given
 
 
-def _draw_field(one: Input, default: float | None, system: System) -> float | None:
+def _draw_field(one: RunInput, default: float | None, system: System) -> float | None:
     """Draw one number field, bound to the link; return its value, or None for the default."""
     link = f"execution_run_{one.name}"
     scale, unit = _screen_unit(one)
@@ -148,7 +171,7 @@ def _draw_field(one: Input, default: float | None, system: System) -> float | No
     return value
 
 
-def _screen_unit(one: Input) -> tuple[float, str]:
+def _screen_unit(one: RunInput) -> tuple[float, str]:
     """Return (size of the unit on screen, its name)."""
     if one.name == "tokens":
         return _BILLION, "bn"
@@ -160,7 +183,7 @@ def _field_step(default: float | None, scale: float) -> float:
     return float(f"{default / scale / 10:.1g}") if default else 1.0
 
 
-def _input_source(one: Input, system: System) -> str:
+def _input_source(one: RunInput, system: System) -> str:
     facts = system.accelerator
     if one.name in ("usd_low", "usd_high") and facts is not None and facts.usd_source:
         return facts.usd_source
@@ -184,16 +207,25 @@ def _column_widths(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def _draw_formulas(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> None:
-    st.caption("δ is writing a checkpoint, M the time between failures of the run, R a restart, τ the interval taken. "
-               "Money and energy are those of the wall-clock time.")  # fmt: skip
+    st.caption(
+        "δ is writing a checkpoint, M the time between failures of the run, R a restart, τ the interval taken. "
+        "Money and energy are those of the wall-clock time."
+    )
     table = pd.DataFrame(
-        [(_on_page(one.label), _format_output(one.name, one.unit, run), _on_page(one.formula), one.source)
-         for one in OUTPUTS.values()],
+        [
+            (_on_page(one.label), _format_output(one.name, one.unit, run), _on_page(one.formula), one.source)
+            for one in OUTPUTS.values()
+        ],
         columns=["Figure", "value", "formula", "source"],
-    )  # fmt: skip
-    st.dataframe(table, hide_index=True, height="content", key="execution_run_formulas",
-                 column_config=_column_widths(table),
-                 alt="Every figure of the training run with its formula")  # fmt: skip
+    )
+    st.dataframe(
+        table,
+        hide_index=True,
+        height="content",
+        key="execution_run_formulas",
+        column_config=_column_widths(table),
+        alt="Every figure of the training run with its formula",
+    )
     sources = pd.DataFrame(
         [
             (
@@ -212,15 +244,22 @@ def _draw_formulas(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun)
         ],
         columns=["Assumption", "value", "from"],
     )
-    st.dataframe(sources, hide_index=True, height="content", key="execution_run_sources",
-                 column_config=_column_widths(sources),
-                 alt="Every assumption of the training run with its source")  # fmt: skip
+    st.dataframe(
+        sources,
+        hide_index=True,
+        height="content",
+        key="execution_run_sources",
+        column_config=_column_widths(sources),
+        alt="Every assumption of the training run with its source",
+    )
     rate = float(row["sample_rate"])
-    st.caption(literal(
-        f"MFU = {MFU_FORMULA}: {percent(utilisation(scenario, rate))} with {CONVENTIONS['full']}, "
-        f"{percent(utilisation(scenario, rate, convention='causal'))} with {CONVENTIONS['causal']}. "
-        f"HFU: {HFU_FORMULA}."
-    ))  # fmt: skip
+    st.caption(
+        literal(
+            f"MFU = {MFU_FORMULA}: {percent(utilisation(scenario, rate))} with {CONVENTIONS['full']}, "
+            f"{percent(utilisation(scenario, rate, convention='causal'))} with {CONVENTIONS['causal']}. "
+            f"HFU: {HFU_FORMULA}."
+        )
+    )
 
 
 def _format_output(name: str, unit: str, run: TrainingRun) -> str:

@@ -39,16 +39,20 @@ from engine import Exploration, Scenario
 from engine.columns import by_name
 from engine.cost_models.registry import cost_model_of
 from engine.executions.execution_names import execution_name
-from engine.store import Condition
+from engine.store import StoreCondition
 from hardware import System
 
 _HBM: Final = "proc_mem_tier1_cap_req"
 _HOST: Final = "proc_mem_tier2_cap_req"
 _LINKS: Final = ("tp_comm_link_time", "recomm_link_time", "pp_comm_link_time", "dp_comm_link_time")
 _EXPOSED: Final = (
-    "tp_comm_exposed_time", "recomm_exposed_time", "pp_comm_exposed_time", "dp_comm_exposed_time",
-    "cp_comm_exposed_time", "ep_comm_exposed_time",
-)  # fmt: skip
+    "tp_comm_exposed_time",
+    "recomm_exposed_time",
+    "pp_comm_exposed_time",
+    "dp_comm_exposed_time",
+    "cp_comm_exposed_time",
+    "ep_comm_exposed_time",
+)
 _OTHERS: Final = {
     "": "nothing",
     "best": "the best of all",
@@ -63,7 +67,7 @@ _OTHER: Final = re.compile(r"|best|cell|plain|kept|\d{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ExecutionView:
     """The page's part of the link."""
 
     exploration: Exploration
@@ -73,12 +77,12 @@ class View:
     """The execution B to compare with: a choice of `_OTHERS` or an id."""
 
 
-def parse(exploration: Exploration) -> View:
+def parse(exploration: Exploration) -> ExecutionView:
     """Reads the page's part of the link."""
-    return View(exploration, state.theme_mode(), state.url_value("execution_b", "", _OTHER))
+    return ExecutionView(exploration, state.theme_mode(), state.url_value("execution_b", "", _OTHER))
 
 
-def render(view: View) -> None:
+def render(view: ExecutionView) -> None:
     """Draws the page."""
     exploration, mode = view.exploration, view.mode
     chosen = subject(exploration)
@@ -144,7 +148,7 @@ def _describe_rank(exploration: Exploration, chosen: Subject) -> str:
 
 @remembered(256)
 def _count_faster(_exploration: Exploration, key: str, rate: float) -> int:
-    return _exploration.rows.count([Condition("sample_rate", ">", rate)])
+    return _exploration.rows.count([StoreCondition("sample_rate", ">", rate)])
 
 
 def _choose_other(exploration: Exploration, chosen: Subject, value: str) -> dict[str, Any] | None:
@@ -157,17 +161,27 @@ def _choose_other(exploration: Exploration, chosen: Subject, value: str) -> dict
         state.set_url_value(name, given(key) or None)
 
     st.selectbox(
-        "compare with", list(options), list(options).index(value), key=key, on_change=changed,
-        label_visibility="collapsed", width=280,
+        "compare with",
+        list(options),
+        list(options).index(value),
+        key=key,
+        on_change=changed,
+        label_visibility="collapsed",
+        width=280,
         format_func=lambda value: f"B is {options[value]}" if value else f"compare with {options[value]}",
-    )  # fmt: skip
+    )
     with st.popover("Keep as B", icon=":material/compare_arrows:", key=menu_key("execution_keep")):
         st.caption("Keep this execution as B, then select another one on any page to compare the two.")
         st.button("Keep this one", key="execution_keep_this", on_click=_keep_as_b, args=(chosen.id,))
         label, last = "or compare with execution id", exploration.total - 1
         wanted = whole_field(label, 0, last, None, "execution_keep_id", placeholder="id")
-        st.button("Compare", key="execution_keep_other", disabled=wanted is None, on_click=_keep_as_b,
-                  args=(None if wanted is None else whole(wanted),))  # fmt: skip
+        st.button(
+            "Compare",
+            key="execution_keep_other",
+            disabled=wanted is None,
+            on_click=_keep_as_b,
+            args=(None if wanted is None else whole(wanted),),
+        )
     found, why_not = _find_other(exploration, chosen, value)
     if why_not:
         st.caption(why_not)
@@ -182,7 +196,7 @@ def _keep_as_b(execution: int | None) -> None:
 
 def _find_other(exploration: Exploration, chosen: Subject, which: str) -> tuple[dict[str, Any] | None, str]:
     """Return the execution behind a choice, or (None, the reason in a few words)."""
-    where: list[Condition] = []
+    where: list[StoreCondition] = []
     if not which:
         return None, ""
     if which.isdecimal():
@@ -195,11 +209,11 @@ def _find_other(exploration: Exploration, chosen: Subject, which: str) -> tuple[
         found = evaluated(exploration, exploration.key, int(which))
         return (found, "") if found["status"] == "ok" else (None, "B does not run")
     if which == "cell":
-        where = [Condition(name, "=", int(chosen.row[name])) for name in ("tensor_par", "pipeline_par")]
+        where = [StoreCondition(name, "=", int(chosen.row[name])) for name in ("tensor_par", "pipeline_par")]
     elif which == "plain":
-        where = [Condition(f"{name}_offload", "=", False) for name in ("weight", "activations", "optimizer")]
+        where = [StoreCondition(f"{name}_offload", "=", False) for name in ("weight", "activations", "optimizer")]
     elif which == "kept":
-        where = [Condition("activation_recompute", "=", "none")]
+        where = [StoreCondition("activation_recompute", "=", "none")]
     best = _best_id(exploration, exploration.key, tuple(tuple(condition) for condition in where))
     if best is None:
         return None, "no such execution runs"
@@ -237,9 +251,14 @@ def _draw_json(exploration: Exploration, chosen: Subject) -> None:
         with st.container(horizontal=True, gap="small"):
             for suffix, (label, content) in files.items():
                 st.download_button(
-                    label, content, file_name=f"execution_{chosen.id}{suffix}.json", mime="application/json",
-                    on_click="ignore", key=f"execution_json_download{suffix}", icon=":material/download:",
-                )  # fmt: skip
+                    label,
+                    content,
+                    file_name=f"execution_{chosen.id}{suffix}.json",
+                    mime="application/json",
+                    on_click="ignore",
+                    key=f"execution_json_download{suffix}",
+                    icon=":material/download:",
+                )
 
 
 def _headline_tiles(exploration: Exploration, row: dict[str, Any], other: dict[str, Any] | None) -> list[markup.Tile]:
@@ -270,12 +289,14 @@ def _headline_tiles(exploration: Exploration, row: dict[str, Any], other: dict[s
         beside("MFU", used, f"{told(scenario, 'tflops_per_gpu', rate)} per GPU"),
         beside("Bubble", share("bubble_time"), "of the step"),
         beside("Comm. exposed", share(*_EXPOSED), on_links),
-        beside("HBM", lambda one: gibibytes(one[_HBM]), share_of(need, capacity),
-               "worse" if need > capacity else ""),
+        beside("HBM", lambda one: gibibytes(one[_HBM]), share_of(need, capacity), "worse" if need > capacity else ""),
         beside("Host memory", lambda one: gibibytes(one[_HOST]), "per GPU"),
-        beside("1 T tokens take", lambda one: days(days_for(scenario, float(one["sample_rate"]))),
-               f"{told(scenario, 'usd', rate)} · {told(scenario, 'energy', rate)}"),
-    ]  # fmt: skip
+        beside(
+            "1 T tokens take",
+            lambda one: days(days_for(scenario, float(one["sample_rate"]))),
+            f"{told(scenario, 'usd', rate)} · {told(scenario, 'energy', rate)}",
+        ),
+    ]
 
 
 def _compare_figure(name: str, row: dict[str, Any], other: dict[str, Any]) -> tuple[str, str]:
@@ -334,5 +355,11 @@ def _describe_tie(scenario: Scenario, row: dict[str, Any], other: dict[str, Any]
 def _draw_differences(row: dict[str, Any], other: dict[str, Any], system: System) -> None:
     """Draw the choices in which the two differ."""
     found = pd.DataFrame(differences(row, other, system), columns=["Choice", "A", "B"])
-    st.dataframe(found, hide_index=True, height=min(38 + 28 * 12, 38 + 28 * max(1, len(found))), row_height=28,
-                 key="execution_differences", alt=f"{len(found)} choices in which A and B differ")  # fmt: skip
+    st.dataframe(
+        found,
+        hide_index=True,
+        height=min(38 + 28 * 12, 38 + 28 * max(1, len(found))),
+        row_height=28,
+        key="execution_differences",
+        alt=f"{len(found)} choices in which A and B differ",
+    )

@@ -28,9 +28,20 @@ from engine.columns import Column
 from hardware import network_names
 
 __all__ = [
-    "MOST_FACETS", "Axes", "Rates", "axes_in_link", "best_rates", "cells_for", "chosen", "group_of",
-    "in_other_datatypes", "pair_legend", "pick", "pick_group", "without_facet",
-]  # fmt: skip
+    "MOST_FACETS",
+    "Axes",
+    "BestOfFiltered",
+    "axes_in_link",
+    "best_rates",
+    "cells_for",
+    "chosen",
+    "group_of",
+    "in_other_datatypes",
+    "pair_legend",
+    "pick",
+    "pick_group",
+    "without_facet",
+]
 
 MOST_FACETS: Final = 6
 """Most small multiples shown; for a field with more values, those with the best executions."""
@@ -143,9 +154,14 @@ def pick(exploration: Exploration, axes: Axes) -> None:
                 options = ["none", *(one for one in _facets_offered(exploration) if one not in (axes.x, axes.y))]
             options = options if value in options else [value, *options]
             st.selectbox(
-                words[name], options, options.index(value), key=keys[name], on_change=changed, width=170,
+                words[name],
+                options,
+                options.index(value),
+                key=keys[name],
+                on_change=changed,
+                width=170,
                 format_func=lambda one: "no third field" if one == "none" else FILTERABLE[one].label,
-            )  # fmt: skip
+            )
     if not axes.usual:
         st.button("Back to TP × PP", key="map_reset", type="tertiary", on_click=put, args=(_X[1], _Y[1], None))
 
@@ -222,15 +238,21 @@ def _empty_cells(exploration: Exploration, cells: pd.DataFrame, axes: Axes, show
         present = set(zip(here[pairs[0]], here[pairs[1]], strict=True))
         rows = [
             {
-                pairs[0]: row[pairs[0]], pairs[1]: row[pairs[1]], "value": float("nan"), "rows": 0, "id": -1,
+                pairs[0]: row[pairs[0]],
+                pairs[1]: row[pairs[1]],
+                "value": float("nan"),
+                "rows": 0,
+                "id": -1,
                 "label": "" if row["feasible"] else shortfall(row["shortfall_bytes"]),
                 "why": f"None of the {count(row['feasible'])} executions that run with these degrees is among those "
-                "asked for." if row["feasible"] else str(row["reason_text"]),
+                "asked for."
+                if row["feasible"]
+                else str(row["reason_text"]),
                 **({} if axes.facet is None else {axes.facet: panel}),
             }
             for row in known.to_dict("records")
             if (row[pairs[0]], row[pairs[1]]) not in present
-        ]  # fmt: skip
+        ]
         if rows:
             parts.append(pd.DataFrame(rows))
     return parts
@@ -273,7 +295,7 @@ def chosen(axes: Axes, cells: pd.DataFrame, metric: Metric) -> str | None:
     return str(known.sort_values("value", ascending=metric.column.better == "lower", kind="stable")["at"].iloc[0])
 
 
-class Rates(NamedTuple):
+class BestOfFiltered(NamedTuple):
     """Best and number of the executions that meet conditions."""
 
     id: int
@@ -283,13 +305,13 @@ class Rates(NamedTuple):
     """Number of their pairs of tensor and pipeline parallel degree."""
 
 
-def best_rates(exploration: Exploration, where: data.Where) -> Rates:
+def best_rates(exploration: Exploration, where: data.Where) -> BestOfFiltered:
     """Returns the best by throughput of the executions that meet conditions, and their number."""
     found = _best_per_group(exploration, exploration.key, ("tensor_par", "pipeline_par"), "sample_rate", where)
     if not len(found):
-        return Rates(-1, 0, 0)
+        return BestOfFiltered(-1, 0, 0)
     best = found.sort_values(["value", "id"], ascending=[False, True], kind="stable")
-    return Rates(int(best["id"].iloc[0]), int(found["rows"].sum()), len(found))
+    return BestOfFiltered(int(best["id"].iloc[0]), int(found["rows"].sum()), len(found))
 
 
 def pair_legend(axes: Axes, cells: pd.DataFrame, metric: Metric, facets: tuple[int, int], *, filtered: bool) -> str:

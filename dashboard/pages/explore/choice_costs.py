@@ -128,8 +128,7 @@ def _describe_infeasible(exploration: Exploration) -> str:
     if len(short):
         nearest = short.sort_values("shortfall_bytes", kind="stable").iloc[0]
         sentences.append(
-            f"In {counted(len(short), 'cell')} only memory is missing; the nearest lacks "
-            f"{lacking(nearest)}."
+            f"In {counted(len(short), 'cell')} only memory is missing; the nearest lacks {lacking(nearest)}."
         )
     elif (pairs["feasible"] > 0).all():
         sentences.append("Every cell of the map has an execution that runs.")

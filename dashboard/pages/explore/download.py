@@ -14,7 +14,7 @@ from dashboard.widgets.menus import filled
 from dashboard.words.numbers import counted
 from engine import Exploration
 from engine.columns import stored_of
-from engine.store import Condition
+from engine.store import StoreCondition
 
 __all__ = ["download"]
 
@@ -35,7 +35,7 @@ def download(exploration: Exploration, filters: Sequence[Filter] = ()) -> None:
             everything = "All that the filters leave" if filters else "All that run"
             names = {"all": everything, "cell": f"TP {cell[0]} × PP {cell[1]} only"}
             if segments("Which executions", names, "download") == "cell":
-                where += [Condition("tensor_par", "=", cell[0]), Condition("pipeline_par", "=", cell[1])]
+                where += [StoreCondition("tensor_par", "=", cell[0]), StoreCondition("pipeline_par", "=", cell[1])]
                 words = [*words, f"TP {cell[0]} and PP {cell[1]}"]
                 name = f"tp{cell[0]}_pp{cell[1]}"
         rows = exploration.rows.count(where) if where else exploration.feasible

@@ -45,9 +45,13 @@ _NARROW: Final = {"int64": 44, "bool": 64, "str": 84, "float64": 62}
 
 
 def group_panel(
-    exploration: Exploration, metric: Metric, group: explorations.Group, again: Callable[[], None], *,
+    exploration: Exploration,
+    metric: Metric,
+    group: explorations.Group,
+    again: Callable[[], None],
+    *,
     filtered: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Draws the panel of any set of executions of which at least one runs.
 
     again: called last in a widget's callback that selects another execution. filtered: True if filters are in force, so
@@ -100,9 +104,15 @@ def rate_fact(found: Quantity, usual: str, per: str = "") -> tuple[str, str]:
 
 
 def _draw_feasible(
-    exploration: Exploration, metric: Metric, group: explorations.Group, again: Callable[[], None], *,
-    usual: bool = True, short: bool = False, filtered: bool = False,
-) -> None:  # fmt: skip
+    exploration: Exploration,
+    metric: Metric,
+    group: explorations.Group,
+    again: Callable[[], None],
+    *,
+    usual: bool = True,
+    short: bool = False,
+    filtered: bool = False,
+) -> None:
     scenario = exploration.scenario
     tie = plainest(exploration, exploration.key, group.id, metric.ranked_by, group.where)
     group = group._replace(id=tie.id)
@@ -131,8 +141,14 @@ def _draw_feasible(
         found = faster_than(exploration, exploration.key, rate)
         st.markdown(f"**Your execution**: {placed(found.number, exploration.feasible, found.best / rate - 1)}.")
     elif yours is not None:
-        st.button("Back to your execution", type="tertiary", icon=":material/undo:", key="panel_yours",
-                  on_click=_back_to, args=(yours, again))  # fmt: skip
+        st.button(
+            "Back to your execution",
+            type="tertiary",
+            icon=":material/undo:",
+            key="panel_yours",
+            on_click=_back_to,
+            args=(yours, again),
+        )
     others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
     uncertainty.popover(scenario, execution, "explore_accuracy", others=others, scope=" here")
     if others:
@@ -146,8 +162,11 @@ def _draw_feasible(
     st.html(bars + legend(_bar_kinds(execution, first, second)))
     st.caption(_explain_speed(exploration, metric, execution, " without filters" if filtered else ""))
     rank = by_name(metric.ranked_by) if metric.of_fastest else metric.column
-    which = f"best by {in_sentence(rank.label)}" if own else (
-        "your execution" if yours == int(execution["id"]) else "selected below")  # fmt: skip
+    which = (
+        f"best by {in_sentence(rank.label)}"
+        if own
+        else ("your execution" if yours == int(execution["id"]) else "selected below")
+    )
     if own and tie.number > 1:
         which += f", simplest of {tie.number:,} equal layouts"
     st.html(head("Settings", which) + chips(choices(execution, scenario.system)))
@@ -157,8 +176,10 @@ def _draw_feasible(
     spread = prefetch.spread(exploration, group)
     marked = float(execution["total_time"])
     inside = bool(spread.edges) and spread.edges[0] <= marked <= spread.edges[-1]
-    show(histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
-         "explore_spread")  # fmt: skip
+    show(
+        histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
+        "explore_spread",
+    )
     _draw_executions(exploration, metric, group, again)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _draw_links(None if usual else execution, group.members)
@@ -196,8 +217,15 @@ def _meets_conditions(execution: Mapping[str, Any], where: explorations.Where) -
     """Return True if an execution meets conditions."""
     for name, sign, value in where:
         own = execution[name]
-        met = own in value if sign == "in" else own >= value if sign == ">=" else own <= value if sign == "<=" else (
-            own == value)  # fmt: skip
+        met = (
+            own in value
+            if sign == "in"
+            else own >= value
+            if sign == ">="
+            else own <= value
+            if sign == "<="
+            else (own == value)
+        )
         if not met:
             return False
     return True
@@ -230,8 +258,14 @@ def _bar_kinds(execution: Mapping[str, Any], *tiers: Mapping[str, float]) -> lis
 def _table_columns(exploration: Exploration, metric: Metric) -> tuple[str, ...]:
     """Return the columns of the table: figures, and the choices that vary."""
     varying = [name for name in explorations.varying(exploration, exploration.key) if name not in _OF_THE_CELL]
-    return ("total_time", "proc_mem_tier1_cap_req", "activation_recompute", "selective_recompute", *varying,
-            metric.statistic)  # fmt: skip
+    return (
+        "total_time",
+        "proc_mem_tier1_cap_req",
+        "activation_recompute",
+        "selective_recompute",
+        *varying,
+        metric.statistic,
+    )
 
 
 def read_ahead(exploration: Exploration, metric: Metric) -> None:
@@ -253,8 +287,7 @@ def _draw_executions(
     fields = [
         name for name in dict.fromkeys(_table_columns(exploration, metric)) if name not in (*usual, metric.statistic)
     ]
-    chosen = [*usual, *(name for name in fields
-                        if name != "selective_recompute" and len(set(found.get(name, ()))) > 1)]  # fmt: skip
+    chosen = [*usual, *(name for name in fields if name != "selective_recompute" and len(set(found.get(name, ()))) > 1)]
     if metric.statistic not in (*chosen, "sample_rate"):
         chosen.insert(0, metric.statistic)
     shown: dict[str, list[Any]] = {}
@@ -268,9 +301,11 @@ def _draw_executions(
             digits = 4 if name == metric.statistic or name == "total_time" else 3  # the best differ little
             title = scale.title(column.short)
             config[name] = st.column_config.NumberColumn(
-                title, format=f"%.{decimals_for(values, scale, digits)}f", help=column.description,
+                title,
+                format=f"%.{decimals_for(values, scale, digits)}f",
+                help=column.description,
                 width=max(_NARROW["float64"], 7 * len(title) + 18),
-            )  # fmt: skip
+            )
         else:
             numbers_only = column.dtype == "int64" and not column.of_network
             shown[name] = values if numbers_only else [choice_label(column, value, networks) for value in values]
@@ -290,9 +325,16 @@ def _draw_executions(
     # A new key for other executions: the browser remembers the marked row by number.
     key = f"explore_top_{hash((exploration.key, group.where, metric.key)):x}"
     st.dataframe(
-        pd.DataFrame(shown), key=key, on_select=picked, selection_mode="single-row", hide_index=True,
-        height=212, row_height=28, column_config=config, alt=f"The best {len(top)} executions of the cell",
-    )  # fmt: skip
+        pd.DataFrame(shown),
+        key=key,
+        on_select=picked,
+        selection_mode="single-row",
+        hide_index=True,
+        height=212,
+        row_height=28,
+        column_config=config,
+        alt=f"The best {len(top)} executions of the cell",
+    )
 
 
 _ONWARD: Final = (
@@ -360,9 +402,12 @@ def _fits_not(exploration: Exploration, row: Any, cell: tuple[int, int], again: 
 
 
 def _draw_remedies(
-    exploration: Exploration, row: Any, cell: tuple[int, int], nearest: tuple[int, str] | None,
+    exploration: Exploration,
+    row: Any,
+    cell: tuple[int, int],
+    nearest: tuple[int, str] | None,
     again: Callable[[], None],
-) -> None:  # fmt: skip
+) -> None:
     system = exploration.scenario.system
     cells = exploration.by_pair()
     fitting = cells[cells["feasible"] > 0]
@@ -374,9 +419,13 @@ def _draw_remedies(
             target = line.sort_values(axis).iloc[0]
             pair = int(target["tensor_par"]), int(target["pipeline_par"])
             st.button(
-                f"{short} {int(target[axis]):,} instead of {mine:,}", icon=":material/arrow_forward:", type="tertiary",
-                key=f"remedy_{axis}", on_click=_open_cell, args=(pair, again),
-            )  # fmt: skip
+                f"{short} {int(target[axis]):,} instead of {mine:,}",
+                icon=":material/arrow_forward:",
+                type="tertiary",
+                key=f"remedy_{axis}",
+                on_click=_open_cell,
+                args=(pair, again),
+            )
             ways += 1
     if not pd.isna(row["shortfall_bytes"]):
         tiers = (("HBM", system.mem1, "shortfall_hbm_bytes"), ("host memory", system.mem2, "shortfall_host_bytes"))
@@ -395,9 +444,13 @@ def _draw_remedies(
         fields = REMEDIES.get(word)
         if fields is not None:
             st.button(
-                f"Allow {word}, which the limits exclude", icon=":material/arrow_forward:", type="tertiary",
-                key=f"remedy_{word}", on_click=_lift_limits, args=(fields,),
-            )  # fmt: skip
+                f"Allow {word}, which the limits exclude",
+                icon=":material/arrow_forward:",
+                type="tertiary",
+                key=f"remedy_{word}",
+                on_click=_lift_limits,
+                args=(fields,),
+            )
             ways += 1
     if not ways:
         st.caption("No change of one degree helps; fewer limits or other networks might.")

@@ -42,9 +42,17 @@ from engine.exploration.unstored_statistics import is_stored
 from hardware import network_names
 
 __all__ = [
-    "OVERVIEW", "View", "another_metric", "band_part", "costs_part", "download_part", "is_alone", "map_part",
-    "panel_part", "view_of",
-]  # fmt: skip
+    "OVERVIEW",
+    "MapView",
+    "another_metric",
+    "band_part",
+    "costs_part",
+    "download_part",
+    "is_alone",
+    "map_part",
+    "panel_part",
+    "view_of",
+]
 
 OVERVIEW: Final = "explore_overview"
 """Key of the fragment around the whole page."""
@@ -58,7 +66,7 @@ _CLICKED: Final = "_explore_clicked"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class MapView:
     """Content of the page for an exploration, except the selection."""
 
     metric: Metric
@@ -82,7 +90,7 @@ class View:
         """Redraws the parts that depend on the selection; call it last in a widget's callback."""
         _draw_again(_PARTS if self.alone else ())
 
-    def now(self, exploration: Exploration) -> View:
+    def now(self, exploration: Exploration) -> MapView:
         """Returns the view with the link's current metric: a fragment is redrawn with its earlier arguments."""
         metric = metric_in_link(exploration)
         return self if metric == self.metric else replace(self, metric=metric, cells=cells_of(exploration, metric))
@@ -110,7 +118,7 @@ def view_of(
     axes: Axes,
     filters: Sequence[Filter],
     drawn: Stage,
-) -> View:
+) -> MapView:
     """Returns the page's content for executions that meet filters; at least one must."""
     every = is_every(axes, filters, metric)
     if every:
@@ -118,7 +126,7 @@ def view_of(
     else:
         cells, facets = cells_for(exploration, axes, metric, where_of(filters), others)
     alone = is_alone(exploration, axes, filters, metric)
-    return View(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn, alone)
+    return MapView(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn, alone)
 
 
 def another_metric() -> None:
@@ -134,7 +142,7 @@ def _draw_again(parts: tuple[str, ...]) -> None:
         run_again((OVERVIEW,) if stale else parts)
 
 
-def map_part(exploration: Exploration, view: View) -> None:
+def map_part(exploration: Exploration, view: MapView) -> None:
     """Draws the map with its caption, or as a table if the link says so."""
     if view.alone:
         _map_alone(exploration, view)
@@ -144,65 +152,65 @@ def map_part(exploration: Exploration, view: View) -> None:
         _map_of_some(exploration, view)
 
 
-def panel_part(exploration: Exploration, view: View) -> None:
+def panel_part(exploration: Exploration, view: MapView) -> None:
     """Draws the panel of the selected cell, by default the best."""
     (_panel_alone if view.alone else _draw_panel)(exploration, view)
 
 
-def band_part(exploration: Exploration, view: View) -> None:
+def band_part(exploration: Exploration, view: MapView) -> None:
     """Draws the recommended execution next to the fastest."""
     (_band_alone if view.alone else _draw_band)(exploration, view)
 
 
-def costs_part(exploration: Exploration, view: View) -> None:
+def costs_part(exploration: Exploration, view: MapView) -> None:
     """Draws the cost of fixing each choice."""
     (_costs_alone if view.alone else _draw_costs)(exploration, view)
 
 
-def download_part(exploration: Exploration, view: View) -> None:
+def download_part(exploration: Exploration, view: MapView) -> None:
     """Draws the download, which offers the selected cell, too."""
     (_download_alone if view.alone else _draw_download)(exploration, view)
 
 
 @st.fragment(key="explore_map")
-def _map_alone(exploration: Exploration, view: View) -> None:
+def _map_alone(exploration: Exploration, view: MapView) -> None:
     with turns.turn():
         _map_of_all(exploration, view.now(exploration))
 
 
 @st.fragment(key="explore_panel")
-def _panel_alone(exploration: Exploration, view: View) -> None:
+def _panel_alone(exploration: Exploration, view: MapView) -> None:
     with turns.turn():
         _draw_panel(exploration, view.now(exploration))
 
 
 @st.fragment(key="explore_band")
-def _band_alone(exploration: Exploration, view: View) -> None:
+def _band_alone(exploration: Exploration, view: MapView) -> None:
     with turns.turn():
         _draw_band(exploration, view)
 
 
 @st.fragment(key="explore_costs")
-def _costs_alone(exploration: Exploration, view: View) -> None:
+def _costs_alone(exploration: Exploration, view: MapView) -> None:
     with turns.turn():
         _draw_costs(exploration, view.now(exploration))
 
 
 @st.fragment(key="explore_download")
-def _download_alone(exploration: Exploration, view: View) -> None:
+def _download_alone(exploration: Exploration, view: MapView) -> None:
     with turns.turn():
         _draw_download(exploration, view.now(exploration))
 
 
-def _draw_band(exploration: Exploration, view: View) -> None:
+def _draw_band(exploration: Exploration, view: MapView) -> None:
     recommended.band(exploration, "explore", view.again)
 
 
-def _draw_costs(exploration: Exploration, view: View) -> None:
+def _draw_costs(exploration: Exploration, view: MapView) -> None:
     costs(exploration, view.metric, view.where)
 
 
-def _draw_panel(exploration: Exploration, view: View) -> None:
+def _draw_panel(exploration: Exploration, view: MapView) -> None:
     with st.container(border=True, gap="xsmall", key="panel"):
         if view.every:
             cell = _shown_cell(view)
@@ -211,20 +219,26 @@ def _draw_panel(exploration: Exploration, view: View) -> None:
             _panel_of_some(exploration, view)
 
 
-def _draw_download(exploration: Exploration, view: View) -> None:
+def _draw_download(exploration: Exploration, view: MapView) -> None:
     download(exploration, view.filters)
     # A user who clicks cells will click more: read the other panels once the page is complete.
     if st.session_state.pop(_CLICKED, False) and view.every:
         read_ahead(exploration, view.metric)
 
 
-def _map_of_all(exploration: Exploration, view: View) -> None:
+def _map_of_all(exploration: Exploration, view: MapView) -> None:
     cells, metric = view.cells, view.metric
     if as_table():
         cells_table(cells, metric)
         return
-    chart = degree_map(cells, metric.column, state.theme_mode(), selected=_shown_cell(view), domain=domain_of(metric),
-                       narrow=is_narrow())  # fmt: skip
+    chart = degree_map(
+        cells,
+        metric.column,
+        state.theme_mode(),
+        selected=_shown_cell(view),
+        domain=domain_of(metric),
+        narrow=is_narrow(),
+    )
     pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.drawing)
     with st.container(key="map_place"):
         show(chart, "explore_map", on_click=partial(_select_clicked, view))
@@ -232,18 +246,25 @@ def _map_of_all(exploration: Exploration, view: View) -> None:
             st.html(still(chart.drawing))
     unit = scale_for(metric.column, cells["value"]).unit
     runs = exploration.feasible > 0
-    st.html(map_legend(exploration.scenario.num_procs, unit, fastest=metric.of_fastest, runs=runs,
-                       numbered=is_drawable(chart.drawing) or not len(cells)))  # fmt: skip
+    st.html(
+        map_legend(
+            exploration.scenario.num_procs,
+            unit,
+            fastest=metric.of_fastest,
+            runs=runs,
+            numbered=is_drawable(chart.drawing) or not len(cells),
+        )
+    )
 
 
-def _select_clicked(view: View) -> None:
+def _select_clicked(view: MapView) -> None:
     if found := clicked("explore_map"):
         state.select_cell(found[0], found[1])
         st.session_state[_CLICKED] = True
     view.again()
 
 
-def _map_of_some(exploration: Exploration, view: View) -> None:
+def _map_of_some(exploration: Exploration, view: MapView) -> None:
     axes, metric, cells = view.axes, view.metric, view.cells
     networks = network_names(exploration.scenario.system)
 
@@ -254,9 +275,18 @@ def _map_of_some(exploration: Exploration, view: View) -> None:
         pairs_table(cells, metric, axes, picked, networks)
     elif len(cells):
         across, up, third = axes.columns
-        chart = best_map(cells, across, up, metric.column, state.theme_mode(), facet=third,
-                         selected=chosen(axes, cells, metric), domain=domain_of(metric), narrow=is_narrow(),
-                         networks=networks)  # fmt: skip
+        chart = best_map(
+            cells,
+            across,
+            up,
+            metric.column,
+            state.theme_mode(),
+            facet=third,
+            selected=chosen(axes, cells, metric),
+            domain=domain_of(metric),
+            narrow=is_narrow(),
+            networks=networks,
+        )
 
         def picked_mark() -> None:
             if found := clicked("explore_pairs"):
@@ -266,7 +296,7 @@ def _map_of_some(exploration: Exploration, view: View) -> None:
         st.html(pair_legend(axes, cells, metric, view.facets, filtered=bool(view.where)))
 
 
-def _panel_of_some(exploration: Exploration, view: View) -> None:
+def _panel_of_some(exploration: Exploration, view: MapView) -> None:
     axes, metric, cells = view.axes, view.metric, view.cells
     at = chosen(axes, cells, metric)
     cell = state.selected_cell() if axes.of_cells else None
@@ -291,7 +321,7 @@ def _panel_of_some(exploration: Exploration, view: View) -> None:
         st.caption("No execution runs, so there is nothing to show along these axes.")
 
 
-def _shown_cell(view: View) -> tuple[int, int] | None:
+def _shown_cell(view: MapView) -> tuple[int, int] | None:
     """Return the panel's cell: the selected one, otherwise the best, or the one nearest to fitting."""
     selected, cells = state.selected_cell(), view.cells
     if selected is not None or not len(cells):

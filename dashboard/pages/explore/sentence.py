@@ -34,9 +34,12 @@ def sentence(exploration: Exploration, metric: Metric, axes: Axes, filters: Sequ
         if axes.facet is not None:
             _draw_words("in a map per")
             st.button(
-                literal(in_sentence(FILTERABLE[axes.facet].label)), key="explore_drop_facet", icon=":material/close:",
-                on_click=without_facet, help="One map for all",
-            )  # fmt: skip
+                literal(in_sentence(FILTERABLE[axes.facet].label)),
+                key="explore_drop_facet",
+                icon=":material/close:",
+                on_click=without_facet,
+                help="One map for all",
+            )
         words_of(filters, "of those with", "explore", OF_LINK, (left, exploration.feasible))
 
 

@@ -39,14 +39,19 @@ def cells_table(cells: pd.DataFrame, metric: Metric) -> None:
             state.select_cell(int(shown["TP"].iloc[rows[0]]), int(shown["PP"].iloc[rows[0]]))
 
     st.dataframe(
-        shown, key="explore_cells", on_select=picked, selection_mode="single-row", hide_index=True, height=560,
+        shown,
+        key="explore_cells",
+        on_select=picked,
+        selection_mode="single-row",
+        hide_index=True,
+        height=560,
         column_config={
             name: st.column_config.NumberColumn(format=f"%.{digits}f", help=metric.column.description),
             "feasible": st.column_config.NumberColumn(format="localized"),
             "executions": st.column_config.NumberColumn(format="localized"),
         },
         alt=f"{metric.column.label} of every cell",
-    )  # fmt: skip
+    )
 
 
 def pairs_table(
@@ -79,7 +84,12 @@ def pairs_table(
             pick(str(cells["at"].iloc[rows[0]]), int(cells["id"].iloc[rows[0]]))
 
     st.dataframe(
-        shown, key="explore_pairs_table", on_select=picked, selection_mode="single-row", hide_index=True, height=560,
+        shown,
+        key="explore_pairs_table",
+        on_select=picked,
+        selection_mode="single-row",
+        hide_index=True,
+        height=560,
         column_config={
             name: st.column_config.NumberColumn(
                 format=f"%.{decimals_for(cells['value'], scale)}f", help=metric.column.description
@@ -87,4 +97,4 @@ def pairs_table(
             "executions": st.column_config.NumberColumn(format="localized"),
         },
         alt=f"{metric.column.label} of every cell",
-    )  # fmt: skip
+    )

@@ -25,9 +25,11 @@ def terms(metric: Metric, scenario: Scenario) -> None:
     )
     framework = launch.FRAMEWORKS[chosen_framework()]
     said = flags(scenario, framework.name)
-    lines = [f"- **{word}**{f' ({short})' if short else ''}: {literal(meaning)}"
-             + (f" {framework.title}: `{said[word]}`" if word in said else "")
-             for word, short, meaning in words(scenario)]  # fmt: skip
+    lines = [
+        f"- **{word}**{f' ({short})' if short else ''}: {literal(meaning)}"
+        + (f" {framework.title}: `{said[word]}`" if word in said else "")
+        for word, short, meaning in words(scenario)
+    ]
     st.markdown("\n".join(lines))
     others = ", ".join(each.title for each in launch.FRAMEWORKS.values() if each is not framework)
     st.caption(f"Flags are those of the framework chosen under Launch; it writes for {others}, too.")

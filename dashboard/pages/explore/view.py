@@ -60,7 +60,7 @@ from engine.columns import by_name
 from engine.cost_models.registry import cost_model_of
 from hardware import GIB
 
-__all__ = ["View", "draw_headline", "parse", "render"]
+__all__ = ["ExploreView", "draw_headline", "parse", "render"]
 
 _NOTHING_FITS: Final = (
     "Nothing fits: none of the executions can run on this system. "
@@ -93,42 +93,64 @@ def draw_headline(
     total_efficiency = by_name("total_efficiency")
     tiles = [
         Tile(
-            "Best throughput", format_value("sample_rate", rate),
+            "Best throughput",
+            format_value("sample_rate", rate),
             f"{told(scenario, 'tokens_per_gpu', rate)} per GPU{f' · {ties:,} tied' if ties > 1 else ''}",
             formula="batch ÷ step time. Of executions that tie exactly the simplest is shown: the fewest offloads, "
-                    "then the least overlap, recompute, sharding and interleaving.",
+            "then the least overlap, recompute, sharding and interleaving.",
         ),
         Tile(
-            "MFU", percent(utilisation(scenario, rate, training)),
+            "MFU",
+            percent(utilisation(scenario, rate, training)),
             f"{told(scenario, 'tflops_per_gpu', rate)} per GPU",
             formula=f"{MFU_FORMULA}; peak {format_value('useful_flops', peak)}/s; "
-                    f"model FLOP per sample = {flops_formula(scenario)}. "
-                    f"Total efficiency: {total_efficiency.description}",
+            f"model FLOP per sample = {flops_formula(scenario)}. "
+            f"Total efficiency: {total_efficiency.description}",
         ),
-        Tile("Step time", format_value("total_time", best["total_time"]), counted(int(best["batch_size"]), "sequence"),
-             formula=by_name("total_time").description),
-        Tile("1 T tokens take", days(days_for(scenario, rate)),
-             f"{told(scenario, 'usd', rate)} · {told(scenario, 'energy', rate)}",
-             formula="10¹² ÷ (throughput · sequence length), without failures; cost at the middle of the prices "
-                     "recorded for the system, energy at its design power."),
-        Tile("HBM per GPU", format_value("proc_mem_tier1_cap_req", memory),
-             share_of(memory, capacity),
-             formula=by_name("proc_mem_tier1_cap_req").description),
-        Tile("Meet the filters", count(left),
-             f"{percent(left / exploration.feasible)} of {count(exploration.feasible)}",
-             formula="Executions that run and meet the filters, of all that run.")
-        if where else
-        Tile("Feasible", count(exploration.feasible),
-             f"{percent(exploration.feasible / exploration.total)} of {count(exploration.total)}",
-             formula="Executions that this system can run, of all in the space."),
-        Tile("Within 5 % of best" if exact else "As good as the best",
+        Tile(
+            "Step time",
+            format_value("total_time", best["total_time"]),
+            counted(int(best["batch_size"]), "sequence"),
+            formula=by_name("total_time").description,
+        ),
+        Tile(
+            "1 T tokens take",
+            days(days_for(scenario, rate)),
+            f"{told(scenario, 'usd', rate)} · {told(scenario, 'energy', rate)}",
+            formula="10¹² ÷ (throughput · sequence length), without failures; cost at the middle of the prices "
+            "recorded for the system, energy at its design power.",
+        ),
+        Tile(
+            "HBM per GPU",
+            format_value("proc_mem_tier1_cap_req", memory),
+            share_of(memory, capacity),
+            formula=by_name("proc_mem_tier1_cap_req").description,
+        ),
+        Tile(
+            "Meet the filters",
+            count(left),
+            f"{percent(left / exploration.feasible)} of {count(exploration.feasible)}",
+            formula="Executions that run and meet the filters, of all that run.",
+        )
+        if where
+        else Tile(
+            "Feasible",
+            count(exploration.feasible),
+            f"{percent(exploration.feasible / exploration.total)} of {count(exploration.total)}",
+            formula="Executions that this system can run, of all in the space.",
+        ),
+        Tile(
+            "Within 5 % of best" if exact else "As good as the best",
             "–" if untold else counted(near, "setting"),
-             f"{counted(fitting, 'layout')} {'left' if where else 'fit'}, not measured" if untold
-             else f"in {cells:,} of {counted(fitting, 'layout')}{' left' if where else ''}",
-             formula="The error of the best is unknown: no measured run has its features." if untold
-             else f"Feasible executions with at least {percent(share, 0)} of the best throughput."
-                  f"{'' if exact else ' Within the error of predictions they are as good as the best.'}"),
-    ]  # fmt: skip
+            f"{counted(fitting, 'layout')} {'left' if where else 'fit'}, not measured"
+            if untold
+            else f"in {cells:,} of {counted(fitting, 'layout')}{' left' if where else ''}",
+            formula="The error of the best is unknown: no measured run has its features."
+            if untold
+            else f"Feasible executions with at least {percent(share, 0)} of the best throughput."
+            f"{'' if exact else ' Within the error of predictions they are as good as the best.'}",
+        ),
+    ]
     marked = accuracy.marked(tiles, scenario, best)
     first = _ABOVE if is_narrow() else len(marked)
     st.html(figure_strip(marked[:first], accuracy.basis(scenario, best)))
@@ -136,7 +158,7 @@ def draw_headline(
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ExploreView:
     """Page-wide part of the link; selections are read by the fragments."""
 
     exploration: Exploration
@@ -144,12 +166,12 @@ class View:
     """The same in the system's other datatypes, for a map per datatype."""
 
 
-def parse(exploration: Exploration) -> View:
+def parse(exploration: Exploration) -> ExploreView:
     """Reads the page's part of the link."""
-    return View(exploration, tuple(in_other_datatypes(exploration)))
+    return ExploreView(exploration, tuple(in_other_datatypes(exploration)))
 
 
-def render(view: View) -> None:
+def render(view: ExploreView) -> None:
     """Draws the page."""
     examples.cards()
     _draw_overview(view.exploration, view.others)
@@ -242,8 +264,13 @@ def _offer_ways(exploration: Exploration) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="explore_ways"):
         st.markdown(":gray[What would make it run]", width="content")
         for number, (words, changes) in enumerate(found.items()):
-            st.button(words, icon=":material/arrow_forward:", key=f"explore_way_{number}", on_click=_open_scenario,
-                      args=(altered(scenario, **changes),))  # fmt: skip
+            st.button(
+                words,
+                icon=":material/arrow_forward:",
+                key=f"explore_way_{number}",
+                on_click=_open_scenario,
+                args=(altered(scenario, **changes),),
+            )
 
 
 def _open_scenario(scenario: Scenario) -> None:
@@ -288,10 +315,14 @@ def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str
 
     words = names_of(exploration, known)
     st.selectbox(
-        "Metric", list(known), list(known).index(key), key=widget, on_change=picked,
+        "Metric",
+        list(known),
+        list(known).index(key),
+        key=widget,
+        on_change=picked,
         format_func=lambda name: words[name],
         help=f"{literal(known[key].column.description)}\n\n{ABOUT}",
-    )  # fmt: skip
+    )
 
 
 def _pick_cell(exploration: Exploration) -> None:
@@ -308,5 +339,12 @@ def _pick_cell(exploration: Exploration) -> None:
         else:
             state.select_cell(*value)
 
-    st.selectbox("Cell", names, None if now is None else names.index(now), key=key, on_change=picked,
-                 placeholder="the best", format_func=lambda cell: f"TP {cell[0]:,} × PP {cell[1]:,}")  # fmt: skip
+    st.selectbox(
+        "Cell",
+        names,
+        None if now is None else names.index(now),
+        key=key,
+        on_change=picked,
+        placeholder="the best",
+        format_func=lambda cell: f"TP {cell[0]:,} × PP {cell[1]:,}",
+    )

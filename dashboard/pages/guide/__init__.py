@@ -1,13 +1,13 @@
 """Guide: what the pages show, how figures come about and how far they hold, and recipes for common questions."""
 
-from dashboard.pages.contract import Group, Needs, Page
+from dashboard.pages.contract import NavigationGroup, Needs, Page
 
 __all__ = ["PAGE"]
 
 PAGE = Page(
     name="guide",
     title="Guide",
-    group=Group.TRUST,
+    group=NavigationGroup.TRUST,
     place=0,
     help="How to read the pages, what the figures mean, and recipes for common questions.",
     needs=Needs.NOTHING,

@@ -12,22 +12,22 @@ from dashboard.guide.chapters import anchor
 from dashboard.link import state
 from dashboard.widgets import window
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["GuideView", "parse", "render"]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class GuideView:
     """The page's part of the link."""
 
     chapter: Chapter
 
 
-def parse() -> View:
+def parse() -> GuideView:
     """Reads the page's part of the link."""
-    return View(chapter(state.url_value("chapter", CHAPTERS[0], CHAPTERS)))
+    return GuideView(chapter(state.url_value("chapter", CHAPTERS[0], CHAPTERS)))
 
 
-def render(view: View) -> None:
+def render(view: GuideView) -> None:
     """Draws the page. view: what `parse` returned."""
     if window.is_narrow():
         _choose_chapter(view.chapter)
@@ -51,9 +51,13 @@ def _choose_chapter(read: Chapter) -> None:
     """Draw the list of chapters as a field, for a phone."""
     key = f"guide_chapter_{read.name}"
     st.selectbox(
-        "Chapter", CHAPTERS, index=CHAPTERS.index(read.name), format_func=lambda name: chapter(name).title, key=key,
+        "Chapter",
+        CHAPTERS,
+        index=CHAPTERS.index(read.name),
+        format_func=lambda name: chapter(name).title,
+        key=key,
         on_change=lambda: state.set_url_value("chapter", st.session_state[key]),
-    )  # fmt: skip
+    )
 
 
 def _draw_chapter(read: Chapter) -> None:
@@ -75,6 +79,10 @@ def _draw_chapter(read: Chapter) -> None:
 def _chapter_button(name: str, words: str, read: Chapter, icon: str | None) -> None:
     """Draw a button that opens a chapter. read: the open chapter, whose button is highlighted."""
     st.button(
-        words, key=f"guide_{'list' if icon is None else 'next'}_{name}", icon=icon, on_click=state.set_url_value,
-        args=("chapter", name), type="secondary" if name == read.name else "tertiary",
-    )  # fmt: skip
+        words,
+        key=f"guide_{'list' if icon is None else 'next'}_{name}",
+        icon=icon,
+        on_click=state.set_url_value,
+        args=("chapter", name),
+        type="secondary" if name == read.name else "tertiary",
+    )

@@ -19,7 +19,7 @@ from hardware import names as hardware_names
 from models import Model
 from models import names as model_names
 
-__all__ = ["OWN", "Question", "counted_as", "on_system", "planned", "question", "system_question"]
+__all__ = ["OWN", "IntraOperatorInputs", "counted_as", "on_system", "planned", "question", "system_question"]
 
 SOURCES: Final = {"published": "Published model", "library": "Library model"}
 OWN: Final = "measured"
@@ -41,7 +41,7 @@ TYPES: Final = {"bfloat16": "BF16", "float16": "FP16", "float8": "FP8", "float4"
 
 
 @dataclass(frozen=True)
-class Question:
+class IntraOperatorInputs:
     """A question of the page. `model` is a published name or a library model; `title` and `system` are labels."""
 
     model: str | Model
@@ -68,8 +68,20 @@ class Question:
     def key(self) -> str:
         """Equal for equal questions."""
         model = self.model if isinstance(self.model, str) else self.model.model_dump_json()
-        return repr((model, self.mesh, self.batch, self.layers, self.element_bytes, self.state_bytes, self.sharded,
-                     self.sequence, self.recompute, self.accumulation))  # fmt: skip
+        return repr(
+            (
+                model,
+                self.mesh,
+                self.batch,
+                self.layers,
+                self.element_bytes,
+                self.state_bytes,
+                self.sharded,
+                self.sequence,
+                self.recompute,
+                self.accumulation,
+            )
+        )
 
     @property
     def published(self) -> bool:
@@ -77,7 +89,7 @@ class Question:
         return isinstance(self.model, str)
 
 
-def question(place: Place) -> Question:
+def question(place: Place) -> IntraOperatorInputs:
     """Draws the inputs, with rates and memory in their own place; returns the question.
 
     Raises `engine.planners.contract.PlanError`, and the errors of loading a model or a system.
@@ -87,50 +99,76 @@ def question(place: Place) -> Question:
         model: str | Model
         if source == "published":
             titles = {name: _suite_title(name) for name in _suite_names()}
-            model = choose("Model", titles, "intra_operator_suite", default="gpt F", width=230,
-                           gone=GONE)  # fmt: skip
+            model = choose("Model", titles, "intra_operator_suite", default="gpt F", width=230, gone=GONE)
             title, depth = titles[model].partition(" ·")[0], suite_depth(model)
             batch, layers = CASES[model.partition(" ")[0]]
         else:
             known = {name: model_of(name).title or name for name in model_names()}
-            name = choose("Model", known, "intra_operator_model", default="llama-3-8B", width=230,
-                          gone=GONE)  # fmt: skip
+            name = choose("Model", known, "intra_operator_model", default="llama-3-8B", width=230, gone=GONE)
             model = model_of(name)
             title, depth = known[name], model.architecture_or_assumed().layers
             batch, layers = 8, depth
         machines = {OWN: "A100 as CFP measured it", **system_titles({each: system_of(each) for each in systems()})}
         first = OWN if source == "published" else "h100_80g_sxm"
-        chosen = choose("System", machines, "intra_operator_system", default=first, width=230,
-                        gone=("intra_operator_limit", "intra_operator_type"))  # fmt: skip
+        chosen = choose(
+            "System",
+            machines,
+            "intra_operator_system",
+            default=first,
+            width=230,
+            gone=("intra_operator_limit", "intra_operator_type"),
+        )
         near = 8 if chosen == OWN else system_of(chosen).node_size
         devices = whole_in_link(
-            "intra_operator_devices", "Devices", min(4 if chosen == OWN else 8, near), MOST_DEVICES,
+            "intra_operator_devices",
+            "Devices",
+            min(4 if chosen == OWN else 8, near),
+            MOST_DEVICES,
             "Devices that share every layer; those of several networks are a mesh of two axes.",
-        )  # fmt: skip
+        )
         size = whole_in_link("intra_operator_batch", "Batch", batch, 10**6, "Sequences of a step.")
         layers = whole_in_link("intra_operator_layers", "Layers", min(layers, depth), depth, f"The model has {depth}.")
     with place.popover("Rates and memory", icon=":material/tune:", help="Rates of devices, bytes of a parameter."):
         mesh, datatype = _ask_mesh(chosen, devices)
-        width = choose("Width of an element", WIDTHS, "intra_operator_width",
-                       default="4" if source == "published" else "2")  # fmt: skip
+        width = choose(
+            "Width of an element", WIDTHS, "intra_operator_width", default="4" if source == "published" else "2"
+        )
         kept = _decimal_field("Bytes of a parameter", "state", 16.0, "With its gradient and its optimizer state.")
         sharded = choose("Split over devices where a weight is whole", SHARDED, "intra_operator_sharded")
         sequence = switch(
-            "Sequence parallel", "intra_operator_sequence", default=source == "library",
+            "Sequence parallel",
+            "intra_operator_sequence",
+            default=source == "library",
             help="What rows of a weight give is split by tokens: a reduce-scatter in place of an all-reduce.",
-        )  # fmt: skip
+        )
         recompute = choose("Computed again in the backward pass", RECOMPUTE, "intra_operator_recompute")
         parts = whole_in_link(
-            "intra_operator_microbatches", "Microbatches", 1, 10**4,
+            "intra_operator_microbatches",
+            "Microbatches",
+            1,
+            10**4,
             "Of a step, one after the other; their gradients are added up and exchanged once.",
-        )  # fmt: skip
-    return Question(
-        model, title, chosen, machines[chosen], datatype, mesh, size, layers, depth, float(width), kept, sharded,
-        sequence, recompute, parts,
-    )  # fmt: skip
+        )
+    return IntraOperatorInputs(
+        model,
+        title,
+        chosen,
+        machines[chosen],
+        datatype,
+        mesh,
+        size,
+        layers,
+        depth,
+        float(width),
+        kept,
+        sharded,
+        sequence,
+        recompute,
+        parts,
+    )
 
 
-def system_question(asked: Question, system: str) -> Question:
+def system_question(asked: IntraOperatorInputs, system: str) -> IntraOperatorInputs:
     """Returns the same question about another system, on at most as many devices as its first network joins.
 
     Products keep their datatype; they are in BF16 if the system lacks it or if rates were entered. A question on more
@@ -156,24 +194,33 @@ def _ask_mesh(chosen: str, devices: int) -> tuple[Mesh, str]:
         found = system_of(chosen)
         there = [each for each in TYPES if each in found.matrix] or list(found.matrix)
         datatype = choose(
-            "Datatype of products", {each: TYPES.get(each, each) for each in there}, "intra_operator_type",
+            "Datatype of products",
+            {each: TYPES.get(each, each) for each in there},
+            "intra_operator_type",
             default=_first_datatype(there),
-        )  # fmt: skip
+        )
         return on_system(chosen, devices, datatype), datatype
     rate = _decimal_field("Matrix rate, TFLOP/s", "rate", RATE, "Sustained rate of a device.")
     bandwidth = _decimal_field("Bandwidth, GB/s", "bandwidth", BANDWIDTH, "Sent by a device in a ring.")
     exchange = _decimal_field("All-to-all, GB/s", "exchange", bandwidth, "The same in an all-to-all.")
     alpha = _decimal_field("Time of a collective, µs", "alpha", 0.0, "Besides its bytes.")
-    document: dict[str, Any] = {"devices": devices, "matrix_rate": rate * 1e12,
-                                "bandwidth": bandwidth * 1e9, "memory": CAPACITY}  # fmt: skip
+    document: dict[str, Any] = {
+        "devices": devices,
+        "matrix_rate": rate * 1e12,
+        "bandwidth": bandwidth * 1e9,
+        "memory": CAPACITY,
+    }
     if exchange != bandwidth:
         document["all_to_all_bandwidth"] = exchange * 1e9
     if alpha:
         document["alpha"] = alpha * 1e-6
     groups = whole_in_link(
-        "intra_operator_groups", "Groups of devices", 1, MOST_DEVICES,
+        "intra_operator_groups",
+        "Groups of devices",
+        1,
+        MOST_DEVICES,
         "With more than one the mesh has two axes, as nodes and the devices of each.",
-    )  # fmt: skip
+    )
     if groups > 1:
         between = _decimal_field(
             "Bandwidth between groups, GB/s", "outer", OUTER, "Sent by a device in a ring of groups."
@@ -191,7 +238,7 @@ def on_system(name: str, devices: int, datatype: str) -> Mesh:
     return system_mesh(known, devices, datatype=datatype, tiers=2)
 
 
-def planned(asked: Question, limit: float) -> IntraOperatorPlan:
+def planned(asked: IntraOperatorInputs, limit: float) -> IntraOperatorPlan:
     """Returns the plan found by the search.
 
     limit: memory of a device [bytes]. Raises `engine.planners.contract.PlanError`.
@@ -201,13 +248,17 @@ def planned(asked: Question, limit: float) -> IntraOperatorPlan:
     )
 
 
-def counted_as(asked: Question) -> dict[str, Any]:
+def counted_as(asked: IntraOperatorInputs) -> dict[str, Any]:
     """Returns the sizes of elements and parameters, as keywords of the planner."""
     return {
-        "element_bytes": asked.element_bytes, "state_bytes": asked.state_bytes, "zero": asked.sharded == "zero",
-        "fsdp": asked.sharded == "fsdp", "sequence_parallel": asked.sequence, "recompute": asked.recompute,
+        "element_bytes": asked.element_bytes,
+        "state_bytes": asked.state_bytes,
+        "zero": asked.sharded == "zero",
+        "fsdp": asked.sharded == "fsdp",
+        "sequence_parallel": asked.sequence,
+        "recompute": asked.recompute,
         "accumulation": asked.accumulation,
-    }  # fmt: skip
+    }
 
 
 def _suite_names() -> list[str]:
@@ -234,6 +285,15 @@ def _decimal_field(label: str, name: str, default: float, help: str) -> float:
         same = not new or abs(new - default) < 1e-9
         state.set_url_value(parameter, None if same else f"{new:.4f}".rstrip("0").rstrip("."))
 
-    st.number_input(label, min_value=0.0 if default == 0 else 0.0001, max_value=9_999_999.0, value=value, step=1.0,
-                    key=key, on_change=changed, help=help, format="%g")  # fmt: skip
+    st.number_input(
+        label,
+        min_value=0.0 if default == 0 else 0.0001,
+        max_value=9_999_999.0,
+        value=value,
+        step=1.0,
+        key=key,
+        on_change=changed,
+        help=help,
+        format="%g",
+    )
     return value

@@ -19,9 +19,9 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from engine.planners.intra_operator import (
     BlockList,
-    Chosen,
     IntraOperatorPlan,
     ParallelBlock,
+    StepCosts,
     Vector,
     sharding_annotations,
 )
@@ -32,16 +32,31 @@ from engine.planners.intra_operator.segments import segments_of
 __all__ = ["chosen_words", "draw_layers", "plans_frame", "strategies_frame"]
 
 LABELS: Final = {
-    "b": "sequences", "s": "positions", "h": "hidden", "a": "heads", "f": "MLP width", "e": "experts", "g": "groups",
-    "t": "tokens of a group", "c": "places", "d": "head width", "z": "key positions", "r": "query heads",
-    "n": "visits", "latent_q": "query latent", "latent_kv": "key-value latent", "rope": "rotated key",
-    "wide": "key and value", "value": "value head", "shared": "shared width",
-}  # fmt: skip
+    "b": "sequences",
+    "s": "positions",
+    "h": "hidden",
+    "a": "heads",
+    "f": "MLP width",
+    "e": "experts",
+    "g": "groups",
+    "t": "tokens of a group",
+    "c": "places",
+    "d": "head width",
+    "z": "key positions",
+    "r": "query heads",
+    "n": "visits",
+    "latent_q": "query latent",
+    "latent_kv": "key-value latent",
+    "rope": "rotated key",
+    "wide": "key and value",
+    "value": "value head",
+    "shared": "shared width",
+}
 """Labels of dimensions in words."""
 RAISED: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def chosen_words(plan: IntraOperatorPlan, chosen: Chosen) -> str:
+def chosen_words(plan: IntraOperatorPlan, chosen: StepCosts) -> str:
     """Returns the plan of every block, equal layers together."""
     kinds = _blocks_by_kind(plan)
     pairs = [(graph.name, vector) for graph, vector in zip(plan.layers, chosen.vectors, strict=True)]
@@ -98,11 +113,13 @@ def draw_layers(plan: IntraOperatorPlan, mode: str) -> None:
         axes = len(plan.mesh.shape)
         spaces = {name: [block.space**axes for block in blocks] for name, blocks in kinds.items()}
         joint = " × ".join(f"{math.prod(each):,}{_format_exponent(names.count(name))}" for name, each in spaces.items())
-        st.caption(literal(
-            f"{chart.alt} Strategies of the blocks: {' and '.join(str(each) for each in spaces.values())}. "
-            f"{sum(map(math.prod, spaces.values())):,} vectors are valued in place of {joint}."
-            + (f" As CFP prints it: {_segments_text(table)}." if len(names) <= 8 else "")
-        ))  # fmt: skip
+        st.caption(
+            literal(
+                f"{chart.alt} Strategies of the blocks: {' and '.join(str(each) for each in spaces.values())}. "
+                f"{sum(map(math.prod, spaces.values())):,} vectors are valued in place of {joint}."
+                + (f" As CFP prints it: {_segments_text(table)}." if len(names) <= 8 else "")
+            )
+        )
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("ParallelBlocks", "one choice of strategy settles all contractions of a block"))
         kind = segments("Kind of layer", {name: name for name in kinds}, "intra_operator_layer")
@@ -110,21 +127,31 @@ def draw_layers(plan: IntraOperatorPlan, mode: str) -> None:
         left, right = st.columns([1, 1.25], gap="medium")
         strategies = strategies_frame(blocks)
         left.dataframe(
-            strategies, hide_index=True, height=height_of(len(strategies), 520), key="intra_operator_blocks",
+            strategies,
+            hide_index=True,
+            height=height_of(len(strategies), 520),
+            key="intra_operator_blocks",
             alt="Every block with its strategies, what each splits and its name.",
             column_config={"strategy": st.column_config.NumberColumn(width=66)},
-        )  # fmt: skip
+        )
         plans = plans_frame(blocks)
         right.dataframe(
-            plans, hide_index=True, height=height_of(len(plans), 520), placeholder="–", key="intra_operator_plans",
+            plans,
+            hide_index=True,
+            height=height_of(len(plans), 520),
+            placeholder="–",
+            key="intra_operator_plans",
             alt="The strategy of every contraction and gradient for each strategy of its block.",
-        )  # fmt: skip
+        )
         right.caption(
             "Plan tables: for each strategy of the block, the own strategy of every contraction and of its gradients, "
             "and the dimension that it splits. Where that is summed over, an all-reduce follows."
-            + (" On two axes every axis has a strategy of its own: 12 is 1 outside and 2 inside."
-               if len(plan.mesh.shape) > 1 else "")
-        )  # fmt: skip
+            + (
+                " On two axes every axis has a strategy of its own: 12 is 1 outside and 2 inside."
+                if len(plan.mesh.shape) > 1
+                else ""
+            )
+        )
         if chosen is not None:
             _draw_annotations(plan)
 
@@ -135,17 +162,26 @@ def _draw_annotations(plan: IntraOperatorPlan) -> None:
         table = sharding_annotations(plan)
         shown = table.drop(columns=["shape"])
         st.dataframe(
-            shown, hide_index=True, height=height_of(len(shown), 420), key="intra_operator_annotations",
+            shown,
+            hide_index=True,
+            height=height_of(len(shown), 420),
+            key="intra_operator_annotations",
             alt="Every weight and activation with the mesh axes that split it.",
-        )  # fmt: skip
+        )
         st.caption(
             "P(…) is JAX’s PartitionSpec, with an entry for each dimension; placements are PyTorch’s for DTensor, one "
             "for each mesh axis. The collective adds up what a contraction leaves in parts."
         )
         st.download_button(
-            "Annotations (CSV)", lambda: table.to_csv(index=False), "annotations.csv", "text/csv",
-            key="intra_operator_annotations.csv", on_click="ignore", icon=":material/download:", type="tertiary",
-        )  # fmt: skip
+            "Annotations (CSV)",
+            lambda: table.to_csv(index=False),
+            "annotations.csv",
+            "text/csv",
+            key="intra_operator_annotations.csv",
+            on_click="ignore",
+            icon=":material/download:",
+            type="tertiary",
+        )
 
 
 def _segments_text(segments: pd.DataFrame) -> str:
@@ -160,11 +196,18 @@ def _format_exponent(number: int) -> str:
 
 def strategies_frame(blocks: Iterable[ParallelBlock]) -> pd.DataFrame:
     """Returns the strategies of every block: its number, the split dimension, and Alpa's name."""
-    return pd.DataFrame([
-        {"block": ", ".join(block.contractions), "strategy": strategy.id,
-         "splits": LABELS.get(label, label), "name": strategy.name}
-        for block in blocks for strategy, label in zip(block.strategies, block.labels, strict=True)
-    ])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "block": ", ".join(block.contractions),
+                "strategy": strategy.id,
+                "splits": LABELS.get(label, label),
+                "name": strategy.name,
+            }
+            for block in blocks
+            for strategy, label in zip(block.strategies, block.labels, strict=True)
+        ]
+    )
 
 
 def plans_frame(blocks: Iterable[ParallelBlock]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from dashboard.charts.plans.intra_operator import Measured
 from dashboard.compat.caches import remembered
 from dashboard.compat.types import Place
 from dashboard.link import state
-from dashboard.pages.intra_operator.inputs import OWN, Question, counted_as
+from dashboard.pages.intra_operator.inputs import OWN, IntraOperatorInputs, counted_as
 from dashboard.widgets.own_table import KEPT, own_table, read_table
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
@@ -45,7 +45,7 @@ MOST_MEGABYTES: Final = 4
 A100: Final = {"matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 
 
-def upload(place: Place, asked: Question) -> pd.DataFrame | None:
+def upload(place: Place, asked: IntraOperatorInputs) -> pd.DataFrame | None:
     """Draws the field for a log; returns its measured points, or None.
 
     Raises `engine.planners.contract.PlanError` for an invalid file, or an unknown model in it.
@@ -55,12 +55,18 @@ def upload(place: Place, asked: Question) -> pd.DataFrame | None:
             "A log as CFP and Alpa print it, or CSV or JSON with vector and seconds, and where wanted volume, memory, "
             f"communication_seconds and compute_seconds; up to {MOST_MEGABYTES} MB. {KEPT}"
         )
-        text = own_table("Log or table", "intra_operator_log", "log", MOST_MEGABYTES, measured_points_of,
-                         ("log", "txt", "csv", "json"))  # fmt: skip
+        text = own_table(
+            "Log or table",
+            "intra_operator_log",
+            "log",
+            MOST_MEGABYTES,
+            measured_points_of,
+            ("log", "txt", "csv", "json"),
+        )
     return None if text is None else complete_points(read_table(measured_points_of, text), asked)
 
 
-def complete_points(points: pd.DataFrame, asked: Question) -> pd.DataFrame:
+def complete_points(points: pd.DataFrame, asked: IntraOperatorInputs) -> pd.DataFrame:
     """Returns points with model, batch, layers and devices filled in from the page if missing.
 
     Raises `engine.planners.contract.PlanError` for an unknown model.
@@ -75,7 +81,7 @@ def complete_points(points: pd.DataFrame, asked: Question) -> pd.DataFrame:
     return points.assign(**filled)
 
 
-def measured_marks(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame | None) -> list[Measured]:
+def measured_marks(asked: IntraOperatorInputs, found: IntraOperatorPlan, points: pd.DataFrame | None) -> list[Measured]:
     """Returns the measured points of the current question that have a volume and seconds of collectives.
 
     points: the user's own; None: those published by CFP.
@@ -100,7 +106,7 @@ def measured_marks(asked: Question, found: IntraOperatorPlan, points: pd.DataFra
     ]
 
 
-def draw_measured(asked: Question, points: pd.DataFrame) -> None:
+def draw_measured(asked: IntraOperatorInputs, points: pd.DataFrame) -> None:
     """Draws measured points with their predictions, and the rates that fit them best."""
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Measured and predicted", f"{counted(len(points), 'point')} of your file"))
@@ -112,48 +118,74 @@ def draw_measured(asked: Question, points: pd.DataFrame) -> None:
             return
         errors = table["error"].dropna().to_numpy()
         vectors = ["" if each is None else vector_text(each) for each in table["vector"]]
-        shown = pd.DataFrame({
-            "line": table["line"], "kind": table["kind"], "vector": vectors, "measured, s": table["seconds"],
-            "predicted, s": table["predicted_seconds"], "error, %": 100 * table["error"],
-            "collectives, s": table["communication_seconds"],
-            "predicted collectives, s": table["predicted_communication_seconds"],
-            "volume, GB": table["volume"] / 1e9, "computed, GB": table["predicted_volume"] / 1e9,
-            "memory, GiB": table["memory"] / GIB, "predicted memory, GiB": table["predicted_memory"] / GIB,
-        })  # fmt: skip
+        shown = pd.DataFrame(
+            {
+                "line": table["line"],
+                "kind": table["kind"],
+                "vector": vectors,
+                "measured, s": table["seconds"],
+                "predicted, s": table["predicted_seconds"],
+                "error, %": 100 * table["error"],
+                "collectives, s": table["communication_seconds"],
+                "predicted collectives, s": table["predicted_communication_seconds"],
+                "volume, GB": table["volume"] / 1e9,
+                "computed, GB": table["predicted_volume"] / 1e9,
+                "memory, GiB": table["memory"] / GIB,
+                "predicted memory, GiB": table["predicted_memory"] / GIB,
+            }
+        )
         st.dataframe(
-            shown.round(4), hide_index=True, height=height_of(len(shown), 360), placeholder="–",
-            key="intra_operator_overlay", alt="Every measured point with its prediction.",
-        )  # fmt: skip
+            shown.round(4),
+            hide_index=True,
+            height=height_of(len(shown), 360),
+            placeholder="–",
+            key="intra_operator_overlay",
+            alt="Every measured point with its prediction.",
+        )
         if len(errors):
-            st.caption(literal(
-                f"Predicted against measured steps: {signed_percent(float(errors.mean()))} on average, "
-                f"at most {signed_percent(float(errors[np.abs(errors).argmax()]))}."
-            ))  # fmt: skip
+            st.caption(
+                literal(
+                    f"Predicted against measured steps: {signed_percent(float(errors.mean()))} on average, "
+                    f"at most {signed_percent(float(errors[np.abs(errors).argmax()]))}."
+                )
+            )
         _draw_fitted_rates(asked, points)
 
 
-def _draw_fitted_rates(asked: Question, points: pd.DataFrame) -> None:
+def _draw_fitted_rates(asked: IntraOperatorInputs, points: pd.DataFrame) -> None:
     """Draw the rates that fit the points best, with a button to use them."""
     try:
         fitted = fit_rates(points, **counted_as(asked))
     except PlanError as problem:
         st.caption(literal(str(problem)))
         return
-    rates = [("matrix rate", fitted.matrix_rate, 1e12, "TFLOP/s"), ("ring", fitted.bandwidth, 1e9, "GB/s"),
-             ("all-to-all", fitted.all_to_all_bandwidth, 1e9, "GB/s")]  # fmt: skip
+    rates = [
+        ("matrix rate", fitted.matrix_rate, 1e12, "TFLOP/s"),
+        ("ring", fitted.bandwidth, 1e9, "GB/s"),
+        ("all-to-all", fitted.all_to_all_bandwidth, 1e9, "GB/s"),
+    ]
     told = [f"{name} {plain(value / unit)} {word}" for name, value, unit, word in rates if value is not None]
     st.caption(literal(" ".join([f"Rates that fit the points best: {', '.join(told)}.", *fitted.notes])))
     st.button("Use these rates", icon=":material/check:", key="intra_operator_fit", on_click=_use_rates, args=(fitted,))
 
 
 def _use_rates(fitted: FittedRates) -> None:
-    values = (("rate", fitted.matrix_rate, 1e12), ("bandwidth", fitted.bandwidth, 1e9),
-              ("exchange", fitted.all_to_all_bandwidth, 1e9))  # fmt: skip
-    state.set_url_values({
-        "intra_operator_system": OWN, "intra_operator_limit": None,
-        **{f"intra_operator_{name}": f"{value / unit:.4f}" for name, value, unit in values
-           if value is not None and 1e-3 < value / unit < 9_999_999},
-    })  # fmt: skip
+    values = (
+        ("rate", fitted.matrix_rate, 1e12),
+        ("bandwidth", fitted.bandwidth, 1e9),
+        ("exchange", fitted.all_to_all_bandwidth, 1e9),
+    )
+    state.set_url_values(
+        {
+            "intra_operator_system": OWN,
+            "intra_operator_limit": None,
+            **{
+                f"intra_operator_{name}": f"{value / unit:.4f}"
+                for name, value, unit in values
+                if value is not None and 1e-3 < value / unit < 9_999_999
+            },
+        }
+    )
 
 
 def draw_published() -> None:
@@ -161,17 +193,26 @@ def draw_published() -> None:
     st.html(markup.head("Published and computed", "CFP on A100; rates fitted to its first and third vector"))
     left, right = st.columns(2, gap="medium")
     volumes = _published_volumes()
-    shown = pd.DataFrame({
-        "vector": [vector_text(each) for each in volumes["vector"]], "published, GB": volumes["published_volume"] / 1e9,
-        "computed, GB": volumes["counted_volume"] / 1e9, "computed / published": volumes["ratio"],
-        "collectives, s": volumes["communication_seconds"], "GB/s": volumes["bytes_per_second"] / 1e9,
-        "reproduced": ["yes" if each else "no" for each in volumes["reproduced"]],
-    })  # fmt: skip
+    shown = pd.DataFrame(
+        {
+            "vector": [vector_text(each) for each in volumes["vector"]],
+            "published, GB": volumes["published_volume"] / 1e9,
+            "computed, GB": volumes["counted_volume"] / 1e9,
+            "computed / published": volumes["ratio"],
+            "collectives, s": volumes["communication_seconds"],
+            "GB/s": volumes["bytes_per_second"] / 1e9,
+            "reproduced": ["yes" if each else "no" for each in volumes["reproduced"]],
+        }
+    )
     with left:
         st.dataframe(
-            shown.round(4), hide_index=True, height=height_of(len(shown)), placeholder="–",
-            key="intra_operator_published", alt="Published and computed volumes of four vectors.",
-        )  # fmt: skip
+            shown.round(4),
+            hide_index=True,
+            height=height_of(len(shown)),
+            placeholder="–",
+            key="intra_operator_published",
+            alt="Published and computed volumes of four vectors.",
+        )
         st.caption(
             "Volumes of GPT F, batch 16, two layers. They are **not reproduced** but for the third vector: the others "
             "published are about 1.57 times what the state machine of Alpa’s edges counts, probably by conversions "
@@ -180,9 +221,13 @@ def draw_published() -> None:
     with right:
         runs = pd.DataFrame(_compute_published_runs())
         st.dataframe(
-            runs, hide_index=True, height=height_of(len(runs)), placeholder="–", key="intra_operator_runs",
+            runs,
+            hide_index=True,
+            height=height_of(len(runs)),
+            placeholder="–",
+            key="intra_operator_runs",
             alt="Published runs with their devices, and the step computed here.",
-        )  # fmt: skip
+        )
         st.caption(
             "Throughput is that of all devices together, as published: Alpa’s 158 TFLOP/s of eight devices are 19.7 of "
             "each, CFP’s 203 of four are 50.8. Two steps predicted are no validation. "
@@ -212,11 +257,14 @@ def _compute_published_run(run: dict[Any, Any]) -> dict[str, object]:
         vectors = [tuple(solution[at : at + 4]) for at in range(0, len(solution), 4)]
         own = evaluate_vectors(run["model"], mesh, vectors, batch=int(run["batch"]), layers=int(run["layers"]))
     return {
-        "planner": run["system"], "model": f"{run['model']}, batch {run['batch']}, {run['layers']} layers",
-        "devices": run["devices"], "step, s": round(run["seconds"], 4), "TFLOP/s": round(run["tflops"], 2),
+        "planner": run["system"],
+        "model": f"{run['model']}, batch {run['batch']}, {run['layers']} layers",
+        "devices": run["devices"],
+        "step, s": round(run["seconds"], 4),
+        "TFLOP/s": round(run["tflops"], 2),
         "of each": round(run["tflops_per_device"], 2),
         "published plan": "" if solution is None else vector_text(solution[:8]),
         "computed of it, s": None if own is None else round(own.seconds, 4),
         "best computed": "" if chosen is None else chosen.solution,
         "of that, s": None if chosen is None else round(chosen.seconds, 4),
-    }  # fmt: skip
+    }

@@ -14,7 +14,14 @@ from dashboard.jobs.operator_plans import OperatorPlanJob, OperatorQuestion
 from dashboard.jobs.server import server
 from dashboard.link import state
 from dashboard.link.catalogue import system_of
-from dashboard.pages.intra_operator.inputs import OWN, Question, counted_as, on_system, planned, system_question
+from dashboard.pages.intra_operator.inputs import (
+    OWN,
+    IntraOperatorInputs,
+    counted_as,
+    on_system,
+    planned,
+    system_question,
+)
 from dashboard.widgets.job_card import found_soon
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator import IntraOperatorPlan, beside_exploration, mesh_of
@@ -32,12 +39,12 @@ MOST_POINTS: Final = 400
 
 
 @remembered(48)
-def _search_plan(key: str, limit: float, _asked: Question) -> tuple[IntraOperatorPlan, float]:
+def _search_plan(key: str, limit: float, _asked: IntraOperatorInputs) -> tuple[IntraOperatorPlan, float]:
     begun = time.thread_time()
     return planned(_asked, limit), time.thread_time() - begun
 
 
-def limited(asked: Question, limit: float | None) -> tuple[IntraOperatorPlan, float] | None:
+def limited(asked: IntraOperatorInputs, limit: float | None) -> tuple[IntraOperatorPlan, float] | None:
     """Returns (the plan within a limit of memory [bytes], the time of the search [s of CPU]). None: no limit.
 
     A search on two mesh axes is a background job. None while it runs, or if it ended without a plan, which its card
@@ -51,7 +58,7 @@ def limited(asked: Question, limit: float | None) -> tuple[IntraOperatorPlan, fl
     return (replace(found, memory_limit=None) if limit is None else found), took
 
 
-def _off_the_page(asked: Question, limit: float) -> tuple[IntraOperatorPlan, float] | None:
+def _off_the_page(asked: IntraOperatorInputs, limit: float) -> tuple[IntraOperatorPlan, float] | None:
     shared, watcher = server(), state.watcher()
     asking = OperatorQuestion(asked.model, asked.mesh, limit, asked.batch, asked.layers, counted_as(asked))
     key = hashlib.sha256(f"{asked.key} {limit!r}".encode()).hexdigest()
@@ -61,7 +68,9 @@ def _off_the_page(asked: Question, limit: float) -> tuple[IntraOperatorPlan, flo
 
 
 @remembered(24)
-def _compute_sweep(key: str, over: str, limit: float, _asked: Question, _found: IntraOperatorPlan) -> pd.DataFrame:
+def _compute_sweep(
+    key: str, over: str, limit: float, _asked: IntraOperatorInputs, _found: IntraOperatorPlan
+) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     if over == "memory":
         return _over_memory(_asked, _found)
@@ -70,7 +79,7 @@ def _compute_sweep(key: str, over: str, limit: float, _asked: Question, _found: 
     return pd.DataFrame(rows, columns=["value", "name", "solution", "rate", "seconds", "memory"])
 
 
-def _sweep_values(asked: Question, over: str) -> list[int]:
+def _sweep_values(asked: IntraOperatorInputs, over: str) -> list[int]:
     """Return the values of a parameter in a sweep: round values, and the current one."""
     if over == "layers":
         return sorted({*(each for each in DEPTHS if each < asked.depth), asked.layers, asked.depth})
@@ -78,7 +87,7 @@ def _sweep_values(asked: Question, over: str) -> list[int]:
     return sorted({*usual, here})
 
 
-def _plans_at_value(asked: Question, over: str, value: int, limit: float) -> list[dict[str, object]]:
+def _plans_at_value(asked: IntraOperatorInputs, over: str, value: int, limit: float) -> list[dict[str, object]]:
     """Return the best plan and the named solutions at one value; empty if nothing runs or fits."""
     try:
         changed = _change_question(asked, over, value)
@@ -87,18 +96,34 @@ def _plans_at_value(asked: Question, over: str, value: int, limit: float) -> lis
         return []  # the batch or the layers cannot be divided
     number = changed.mesh.devices
     named = [
-        {"value": value, "name": row["solution"], "solution": row["solution"],
-         "rate": found.tflop / row["seconds"] / number, "seconds": row["seconds"], "memory": row["memory"]}
-        for row in found.named.to_dict("records") if row["fits"]
-    ]  # fmt: skip
+        {
+            "value": value,
+            "name": row["solution"],
+            "solution": row["solution"],
+            "rate": found.tflop / row["seconds"] / number,
+            "seconds": row["seconds"],
+            "memory": row["memory"],
+        }
+        for row in found.named.to_dict("records")
+        if row["fits"]
+    ]
     best = found.chosen
     if best is None:
         return named
-    return [{"value": value, "name": "best", "solution": best.solution, "rate": found.tflops / number,
-             "seconds": best.seconds, "memory": best.memory}, *named]  # fmt: skip
+    return [
+        {
+            "value": value,
+            "name": "best",
+            "solution": best.solution,
+            "rate": found.tflops / number,
+            "seconds": best.seconds,
+            "memory": best.memory,
+        },
+        *named,
+    ]
 
 
-def _change_question(asked: Question, over: str, value: int) -> Question:
+def _change_question(asked: IntraOperatorInputs, over: str, value: int) -> IntraOperatorInputs:
     """Return the question with one value changed. Raises the errors of building a mesh."""
     if over == "batch":
         return replace(asked, batch=value)
@@ -109,20 +134,24 @@ def _change_question(asked: Question, over: str, value: int) -> Question:
     return replace(asked, mesh=on_system(asked.system_id, value, asked.datatype))
 
 
-def _over_memory(asked: Question, found: IntraOperatorPlan) -> pd.DataFrame:
+def _over_memory(asked: IntraOperatorInputs, found: IntraOperatorPlan) -> pd.DataFrame:
     """The frontier as a curve over the limit [GiB]; a plan of several kinds of vectors is mixed."""
     names = [each.name for each in found.layers]
     rows = [
-        {"value": row["memory"] / 2**30, "name": "best",
-         "solution": vector_name(row["vectors"], names, found.widths),
-         "rate": found.tflop / row["seconds"] / asked.mesh.devices, "seconds": row["seconds"],
-         "memory": row["memory"]}
+        {
+            "value": row["memory"] / 2**30,
+            "name": "best",
+            "solution": vector_name(row["vectors"], names, found.widths),
+            "rate": found.tflop / row["seconds"] / asked.mesh.devices,
+            "seconds": row["seconds"],
+            "memory": row["memory"],
+        }
         for row in found.some_of_frontier(MOST_POINTS).to_dict("records")
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows, columns=["value", "name", "solution", "rate", "seconds", "memory"])
 
 
-def swept(asked: Question, over: str, found: IntraOperatorPlan) -> pd.DataFrame:
+def swept(asked: IntraOperatorInputs, over: str, found: IntraOperatorPlan) -> pd.DataFrame:
     """Returns the rate of a device along a parameter, for the best plan and the named solutions.
 
     Args:
@@ -138,34 +167,51 @@ def swept(asked: Question, over: str, found: IntraOperatorPlan) -> pd.DataFrame:
 
 
 @remembered(24)
-def _systems_table(key: str, names: tuple[str, ...], _asked: Question) -> pd.DataFrame:
+def _systems_table(key: str, names: tuple[str, ...], _asked: IntraOperatorInputs) -> pd.DataFrame:
     rows = []
     for name in names:
         try:
             asked = system_question(_asked, name)
             found = planned(asked, asked.mesh.memory or NO_LIMIT)
         except ValueError as problem:
-            rows.append({"system": name, "label": name, "devices": 0, "datatype": "", "rate": None, "seconds": None,
-                         "solution": "", "memory": None, "reason": str(problem)})  # fmt: skip
+            rows.append(
+                {
+                    "system": name,
+                    "label": name,
+                    "devices": 0,
+                    "datatype": "",
+                    "rate": None,
+                    "seconds": None,
+                    "solution": "",
+                    "memory": None,
+                    "reason": str(problem),
+                }
+            )
             continue
         best = found.chosen
-        rows.append({
-            "system": name, "label": asked.system.partition(",")[0], "devices": asked.mesh.devices,
-            "datatype": asked.datatype,
-            "rate": None if best is None else found.tflops / asked.mesh.devices,
-            "seconds": None if best is None else best.seconds, "solution": "" if best is None else best.solution,
-            "memory": None if best is None else best.memory, "reason": found.infeasible,
-        })  # fmt: skip
+        rows.append(
+            {
+                "system": name,
+                "label": asked.system.partition(",")[0],
+                "devices": asked.mesh.devices,
+                "datatype": asked.datatype,
+                "rate": None if best is None else found.tflops / asked.mesh.devices,
+                "seconds": None if best is None else best.seconds,
+                "solution": "" if best is None else best.solution,
+                "memory": None if best is None else best.memory,
+                "reason": found.infeasible,
+            }
+        )
     return pd.DataFrame(rows)
 
 
 @remembered(16)
-def _beside_table(key: str, _plan: IntraOperatorPlan, _asked: Question) -> pd.DataFrame:
+def _beside_table(key: str, _plan: IntraOperatorPlan, _asked: IntraOperatorInputs) -> pd.DataFrame:
     system = system_of(_asked.system_id)
     return beside_exploration(_plan, _asked.model, system, batch=_asked.batch, datatype=_asked.datatype)
 
 
-def beside_table(asked: Question, plan: IntraOperatorPlan) -> pd.DataFrame:
+def beside_table(asked: IntraOperatorInputs, plan: IntraOperatorPlan) -> pd.DataFrame:
     """Returns a plan of a library model, the cost model's figures for it, and the best of all executions.
 
     Raises `engine.planners.contract.PlanError` if no plan fits.
@@ -173,7 +219,7 @@ def beside_table(asked: Question, plan: IntraOperatorPlan) -> pd.DataFrame:
     return _beside_table(f"{asked.key} {plan.memory_limit}", plan, asked)
 
 
-def systems_table(asked: Question, names: tuple[str, ...]) -> pd.DataFrame:
+def systems_table(asked: IntraOperatorInputs, names: tuple[str, ...]) -> pd.DataFrame:
     """Returns the best plan of the same model on other systems.
 
     Columns: label, devices, datatype of products, rate [TFLOP/s of a device], seconds, solution, memory [bytes], reason

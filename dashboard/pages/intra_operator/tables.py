@@ -30,18 +30,23 @@ from hardware import GIB
 __all__ = ["json_text", "vectors_csv", "vectors_table"]
 
 SHOWN: Final = {"fits": "That fit", "all": "All", "named": "With a name"}
-FORMS: Final = dict(zip(TEXT_FORMS, ("Blocks and segments", "Vectors of segments", "Chosen plan", "All vectors"),
-                        strict=True))  # fmt: skip
+FORMS: Final = dict(
+    zip(TEXT_FORMS, ("Blocks and segments", "Vectors of segments", "Chosen plan", "All vectors"), strict=True)
+)
 """Text form of a log -> its label."""
 MOST: Final = 1000
 LIKE: Final = re.compile(r"(\d{1,2}|\*)(,(\d{1,2}|\*)){0,31}")
 """A pattern of vectors: strategies or stars."""
 COLUMNS: Final = {
-    "step": ("step, ms", "Time of a step.", 74), "collectives": ("comm., ms", "Of it collectives.", 84),
-    "memory": ("GiB", "Memory of a device.", 60), "volume": ("GB", "Volume of all collectives.", 60),
-    "reduce": ("AR, GB", "All-reduce.", 66), "gather": ("AG, GB", "All-gather.", 66),
-    "exchange": ("A2A, GB", "All-to-all.", 72), "scatter": ("RS, GB", "Reduce-scatter.", 66),
-}  # fmt: skip
+    "step": ("step, ms", "Time of a step.", 74),
+    "collectives": ("comm., ms", "Of it collectives.", 84),
+    "memory": ("GiB", "Memory of a device.", 60),
+    "volume": ("GB", "Volume of all collectives.", 60),
+    "reduce": ("AR, GB", "All-reduce.", 66),
+    "gather": ("AG, GB", "All-gather.", 66),
+    "exchange": ("A2A, GB", "All-to-all.", 72),
+    "scatter": ("RS, GB", "Reduce-scatter.", 66),
+}
 """Column -> header, help, width [px]."""
 
 
@@ -53,13 +58,23 @@ def vectors_csv(plan: IntraOperatorPlan) -> str:
 
 def json_text(plan: IntraOperatorPlan) -> str:
     """Returns the plan as JSON: choice, counted sizes, every vector, and at most a thousand points of the frontier."""
-    return json.dumps({
-        "model": plan.model, "mesh": plan.mesh.document(), "memory_limit": plan.memory_limit, "tflop": plan.tflop,
-        "chosen": None if plan.chosen is None else plan.chosen.document(), "infeasible": plan.infeasible,
-        "batch": plan.batch, "counted": asdict(plan.widths), "vectors": plan.vectors.to_dict("records"),
-        "frontier": plan.some_of_frontier().to_dict("records"), "exactness": plan.exactness,
-        "notes": list(plan.notes),
-    }, indent=1)  # fmt: skip
+    return json.dumps(
+        {
+            "model": plan.model,
+            "mesh": plan.mesh.document(),
+            "memory_limit": plan.memory_limit,
+            "tflop": plan.tflop,
+            "chosen": None if plan.chosen is None else plan.chosen.document(),
+            "infeasible": plan.infeasible,
+            "batch": plan.batch,
+            "counted": asdict(plan.widths),
+            "vectors": plan.vectors.to_dict("records"),
+            "frontier": plan.some_of_frontier().to_dict("records"),
+            "exactness": plan.exactness,
+            "notes": list(plan.notes),
+        },
+        indent=1,
+    )
 
 
 def _plan_log(plan: IntraOperatorPlan, form: str) -> str:
@@ -75,8 +90,13 @@ def _draw_keep_button(plan: IntraOperatorPlan) -> None:
     store = explorations().store
     if store is None:
         return
-    if st.button("Keep in the store", icon=":material/database:", type="tertiary", key="intra_operator_keep",
-                 help="As rows of the table keyed_intra_operator of the server’s DuckDB file, for SQL."):  # fmt: skip
+    if st.button(
+        "Keep in the store",
+        icon=":material/database:",
+        type="tertiary",
+        key="intra_operator_keep",
+        help="As rows of the table keyed_intra_operator of the server’s DuckDB file, for SQL.",
+    ):
         try:
             new = VectorRecords(store).add(plan)
         except StoreError as problem:
@@ -104,20 +124,35 @@ def vectors_table(plan: IntraOperatorPlan) -> None:
                     for form, words in FORMS.items()
                 ]
             for label, name, mime, content in files:
-                st.download_button(label, content, name, mime, key=f"intra_operator_{name}", on_click="ignore",
-                                   icon=":material/download:", type="tertiary")  # fmt: skip
+                st.download_button(
+                    label,
+                    content,
+                    name,
+                    mime,
+                    key=f"intra_operator_{name}",
+                    on_click="ignore",
+                    icon=":material/download:",
+                    type="tertiary",
+                )
             _draw_keep_button(plan)
     rows = table.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable")
     rows = {"fits": rows[rows["fits"]], "all": rows, "named": rows[rows["solution"] != MIXED]}[which]
     rows = rows[np.array([matches(vector_text(each), like) for each in rows["vector"]], dtype=bool)]
-    shown = pd.DataFrame({
-        "vector": [vector_text(each) for each in rows["vector"]], "solution": rows["solution"],
-        "step": rows["seconds"] * 1e3, "collectives": rows["communication_seconds"] * 1e3,
-        "memory": rows["memory"] / GIB, "volume": rows["volume"] / 1e9, "reduce": rows["all_reduce"] / 1e9,
-        "gather": rows["all_gather"] / 1e9, "exchange": rows["all_to_all"] / 1e9,
-        **({"scatter": rows["reduce_scatter"] / 1e9} if "reduce_scatter" in rows else {}),
-        "reason": _why_not(rows, plan.memory_limit),
-    }).head(MOST)  # fmt: skip
+    shown = pd.DataFrame(
+        {
+            "vector": [vector_text(each) for each in rows["vector"]],
+            "solution": rows["solution"],
+            "step": rows["seconds"] * 1e3,
+            "collectives": rows["communication_seconds"] * 1e3,
+            "memory": rows["memory"] / GIB,
+            "volume": rows["volume"] / 1e9,
+            "reduce": rows["all_reduce"] / 1e9,
+            "gather": rows["all_gather"] / 1e9,
+            "exchange": rows["all_to_all"] / 1e9,
+            **({"scatter": rows["reduce_scatter"] / 1e9} if "reduce_scatter" in rows else {}),
+            "reason": _why_not(rows, plan.memory_limit),
+        }
+    ).head(MOST)
     if which == "fits":
         shown = shown.drop(columns=["reason"])
     config: dict[str, Any] = {
@@ -129,9 +164,13 @@ def vectors_table(plan: IntraOperatorPlan) -> None:
     config["solution"] = st.column_config.TextColumn(width=166)
     config["reason"] = st.column_config.TextColumn("why not", width=320)
     st.dataframe(
-        shown, hide_index=True, height=height_of(len(shown), 430), column_config=config, key="intra_operator_vectors",
+        shown,
+        hide_index=True,
+        height=height_of(len(shown), 430),
+        column_config=config,
+        key="intra_operator_vectors",
         alt="Every vector with its solution, times, volumes and memory.",
-    )  # fmt: skip
+    )
     if len(rows) > MOST:
         st.caption(f"The first {MOST:,} of {len(rows):,}; the files have all.")
 
@@ -146,9 +185,16 @@ def _pattern_field() -> str:
         state.set_url_value("intra_operator_like", new if LIKE.fullmatch(new) else None)
 
     st.text_input(
-        "Vectors like", value, key=key, on_change=changed, max_chars=40, width=130, placeholder="0,2,*,*",
-        label_visibility="collapsed", help="Strategies of the blocks in order; * stands for any.",
-    )  # fmt: skip
+        "Vectors like",
+        value,
+        key=key,
+        on_change=changed,
+        max_chars=40,
+        width=130,
+        placeholder="0,2,*,*",
+        label_visibility="collapsed",
+        help="Strategies of the blocks in order; * stands for any.",
+    )
     return value
 
 

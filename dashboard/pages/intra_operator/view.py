@@ -13,7 +13,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.intra_operator import along_curves, best_named, rate_bars, time_bars, vector_points
 from dashboard.link import state
-from dashboard.pages.intra_operator.inputs import OWN, Question, question
+from dashboard.pages.intra_operator.inputs import OWN, IntraOperatorInputs, question
 from dashboard.pages.intra_operator.layers import chosen_words, draw_layers
 from dashboard.pages.intra_operator.measured import draw_measured, draw_published, measured_marks, upload
 from dashboard.pages.intra_operator.queries import (
@@ -31,12 +31,12 @@ from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent, plain, relative
 from dashboard.words.strategies import short_solution, short_vector
-from engine.planners.intra_operator import Chosen, IntraOperatorPlan
+from engine.planners.intra_operator import IntraOperatorPlan, StepCosts
 from engine.planners.intra_operator.names import MIXED
 from hardware import GIB
 from hardware import names as system_names
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["IntraOperatorView", "parse", "render"]
 
 BARS: Final = 12
 STEPS: Final = 2_000
@@ -46,24 +46,32 @@ QUICK: Final = 0.7
 SLOW: Final = 3.0
 """Time of a search above which there are no sweeps [s]."""
 RESULTS: Final = {"rate": "TFLOP/s", "seconds": "Step", "memory": "GiB"}
-COMPARED: Final = ("v100_32g_sxm", "a100_80g_sxm", "h100_80g_sxm", "h200_141g_sxm", "b200_180g_sxm", "mi300x_192g",
-                   "l40s_48g", "tpu_v5p_95g")  # fmt: skip
+COMPARED: Final = (
+    "v100_32g_sxm",
+    "a100_80g_sxm",
+    "h100_80g_sxm",
+    "h200_141g_sxm",
+    "b200_180g_sxm",
+    "mi300x_192g",
+    "l40s_48g",
+    "tpu_v5p_95g",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class IntraOperatorView:
     """Page-wide part of the link; the inputs read their own parts."""
 
     mode: str
     """The theme: "light" or "dark"."""
 
 
-def parse() -> View:
+def parse() -> IntraOperatorView:
     """Reads the page's part of the link."""
-    return View(state.theme_mode())
+    return IntraOperatorView(state.theme_mode())
 
 
-def render(view: View) -> None:
+def render(view: IntraOperatorView) -> None:
     """Draws the page."""
     inputs = st.container(gap="small")
     with inputs:
@@ -107,7 +115,7 @@ def render(view: View) -> None:
         st.caption(literal(note))
 
 
-def _draw_limit_slider(asked: Question, found: IntraOperatorPlan) -> None:
+def _draw_limit_slider(asked: IntraOperatorInputs, found: IntraOperatorPlan) -> None:
     """Draw the limit of memory, from just below the smallest plan to just above the fastest."""
     low = math.floor(float(found.frontier["memory"].min()) / GIB * 9) / 10
     high = math.ceil(max(float(found.frontier["memory"].max()) / GIB * 1.1, low + 1) * 10) / 10
@@ -127,7 +135,7 @@ def _draw_limit_slider(asked: Question, found: IntraOperatorPlan) -> None:
     )
 
 
-def _too_little(asked: Question, found: IntraOperatorPlan) -> str:
+def _too_little(asked: IntraOperatorInputs, found: IntraOperatorPlan) -> str:
     least = float(found.frontier["memory"].min())
     return (
         f"No plan fits {gibibytes(found.memory_limit)} of a device; the least that {asked.title} with "
@@ -136,21 +144,30 @@ def _too_little(asked: Question, found: IntraOperatorPlan) -> str:
     )
 
 
-def _plan_tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> list[markup.Tile]:
+def _plan_tiles(asked: IntraOperatorInputs, found: IntraOperatorPlan, chosen: StepCosts) -> list[markup.Tile]:
     several = len(set(chosen.vectors))
     context = "one vector" if several == 1 else f"{several} different vectors"
     devices = asked.mesh.devices
     solution = short_solution(chosen.solution, 25)
     tiles = [
-        markup.Tile("Chosen", solution[:1].upper() + solution[1:],
-                    "one vector per kind" if several > 1 and _is_uniform(found, chosen) else context),
-        markup.Tile("Step", format_value("total_time", chosen.seconds),
-                    f"collectives {percent(chosen.communication_seconds / chosen.seconds)}"),
-        markup.Tile("Throughput", f"{plain(found.tflops)} TFLOP/s",
-                    f"of {counted(devices, 'device')}; {plain(found.tflops / devices)} of each"),
+        markup.Tile(
+            "Chosen",
+            solution[:1].upper() + solution[1:],
+            "one vector per kind" if several > 1 and _is_uniform(found, chosen) else context,
+        ),
+        markup.Tile(
+            "Step",
+            format_value("total_time", chosen.seconds),
+            f"collectives {percent(chosen.communication_seconds / chosen.seconds)}",
+        ),
+        markup.Tile(
+            "Throughput",
+            f"{plain(found.tflops)} TFLOP/s",
+            f"of {counted(devices, 'device')}; {plain(found.tflops / devices)} of each",
+        ),
         markup.Tile("Volume", f"{plain(chosen.volume / 1e9)} GB", "per device and step"),
         markup.Tile("Memory", gibibytes(chosen.memory), "of a device"),
-    ]  # fmt: skip
+    ]
     named = found.named
     for name in best_named(named)[:2]:
         row = named[named["solution"] == name].iloc[0]
@@ -163,7 +180,7 @@ def _plan_tiles(asked: Question, found: IntraOperatorPlan, chosen: Chosen) -> li
     return tiles
 
 
-def _draw_points(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame | None, mode: str) -> None:
+def _draw_points(asked: IntraOperatorInputs, found: IntraOperatorPlan, points: pd.DataFrame | None, mode: str) -> None:
     """Draw every vector against memory and against volume."""
     best, limit, table = found.chosen, found.memory_limit, found.vectors
     left, right = st.columns(2, gap="medium")
@@ -172,8 +189,9 @@ def _draw_points(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame
         chosen = {} if best is None else {"memory": best.memory, "seconds": best.seconds}
         most = float(found.vectors["memory"].max())
         line = limit if limit is not None and limit < 1.5 * most else None
-        chart = vector_points(table, "memory", "seconds", mode, chosen=chosen, limit=line,
-                              frontier=found.some_of_frontier(STEPS))  # fmt: skip
+        chart = vector_points(
+            table, "memory", "seconds", mode, chosen=chosen, limit=line, frontier=found.some_of_frontier(STEPS)
+        )
         show(chart, "intra_operator_memory")
         st.caption(literal(f"{chart.alt} {found.exactness}"))
     with right.container(border=True, gap="xsmall", height="stretch"):
@@ -190,7 +208,7 @@ def _draw_points(asked: Question, found: IntraOperatorPlan, points: pd.DataFrame
             )
 
 
-def _draw_vectors(asked: Question, found: IntraOperatorPlan, mode: str) -> None:
+def _draw_vectors(asked: IntraOperatorInputs, found: IntraOperatorPlan, mode: str) -> None:
     """Draw the table of vectors and the time of the best ones."""
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
@@ -213,8 +231,12 @@ def _time_rows(found: IntraOperatorPlan) -> pd.DataFrame:
     rows = rows.assign(label=labels)
     best = found.chosen
     if best is not None and not _is_uniform(found, best):
-        own = {"label": "chosen, mixed layers", "seconds": best.seconds, "compute_seconds": best.compute_seconds,
-               **{f"{name}_seconds": seconds for name, seconds in best.collective_seconds.items()}}  # fmt: skip
+        own = {
+            "label": "chosen, mixed layers",
+            "seconds": best.seconds,
+            "compute_seconds": best.compute_seconds,
+            **{f"{name}_seconds": seconds for name, seconds in best.collective_seconds.items()},
+        }
         rows = pd.concat([pd.DataFrame([own]), rows])
     return rows.reset_index(drop=True)
 
@@ -227,13 +249,13 @@ def _bar_label(row: Mapping[Any, Any]) -> str:
     return label + ("" if row["fits"] else " (too large)")
 
 
-def _is_uniform(found: IntraOperatorPlan, chosen: Chosen) -> bool:
+def _is_uniform(found: IntraOperatorPlan, chosen: StepCosts) -> bool:
     """Return True if all layers of a kind have the same vector."""
     pairs = {(graph.name, vector) for graph, vector in zip(found.layers, chosen.vectors, strict=True)}
     return len(pairs) == len({name for name, _ in pairs})
 
 
-def _draw_sweeps(asked: Question, found: IntraOperatorPlan, took: float, mode: str) -> None:
+def _draw_sweeps(asked: IntraOperatorInputs, found: IntraOperatorPlan, took: float, mode: str) -> None:
     """Draw sweeps and other systems."""
     best = found.chosen
     if took > QUICK:
@@ -251,8 +273,12 @@ def _draw_sweeps(asked: Question, found: IntraOperatorPlan, took: float, mode: s
         with st.container(horizontal=True, gap="small"):
             over = segments("Along", SWEEPS, "intra_operator_over")
             result = segments("Show", RESULTS, "intra_operator_result")
-        labels = {"batch": "Batch, sequences", "layers": "Layers", "devices": "Devices",
-                  "memory": "Memory limit of a device, GiB"}  # fmt: skip
+        labels = {
+            "batch": "Batch, sequences",
+            "layers": "Layers",
+            "devices": "Devices",
+            "memory": "Memory limit of a device, GiB",
+        }
         memory = float(found.frontier["memory"].min()) if best is None else best.memory
         here = {"batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices, "memory": memory / GIB}
         curves = swept(asked, over, found)
@@ -263,7 +289,7 @@ def _draw_sweeps(asked: Question, found: IntraOperatorPlan, took: float, mode: s
         _draw_systems(asked, mode)
 
 
-def _draw_comparison(asked: Question, found: IntraOperatorPlan) -> None:
+def _draw_comparison(asked: IntraOperatorInputs, found: IntraOperatorPlan) -> None:
     """Draw the plan next to the cost model's figures and the best of all executions, once switched on."""
     if found.chosen is None or asked.system_id == OWN:
         return
@@ -272,16 +298,25 @@ def _draw_comparison(asked: Question, found: IntraOperatorPlan) -> None:
         if not switch("Look through all executions", "intra_operator_beside"):
             return
         rows = beside_table(asked, found)
-        shown = rows.assign(memory=rows["memory"] / GIB).rename(columns={
-            "what": "", "seconds": "step, s", "sample_rate": "samples/s", "memory": "memory, GiB",
-        })  # fmt: skip
+        shown = rows.assign(memory=rows["memory"] / GIB).rename(
+            columns={
+                "what": "",
+                "seconds": "step, s",
+                "sample_rate": "samples/s",
+                "memory": "memory, GiB",
+            }
+        )
         st.dataframe(
-            shown.round(4), hide_index=True, height=height_of(len(shown)), placeholder="–", key="intra_operator_best",
+            shown.round(4),
+            hide_index=True,
+            height=height_of(len(shown)),
+            placeholder="–",
+            key="intra_operator_best",
             alt="The plan, its degrees as an execution, and the best of all executions.",
-        )  # fmt: skip
+        )
 
 
-def _draw_systems(asked: Question, mode: str) -> None:
+def _draw_systems(asked: IntraOperatorInputs, mode: str) -> None:
     st.html(markup.head("On other systems", "as many devices, at most those of one network; products in 16 bit"))
     known = set(system_names())
     names = tuple(each for each in dict.fromkeys((asked.system_id, *COMPARED)) if each in known)
@@ -293,11 +328,21 @@ def _draw_systems(asked: Question, mode: str) -> None:
         shown = rows[["label", "devices", "datatype", "seconds", "rate", "solution", "memory", "reason"]].assign(
             memory=rows["memory"].astype(float) / GIB
         )
-        shown = shown.rename(columns={
-            "label": "system", "datatype": "products in", "seconds": "step, s", "rate": "TFLOP/s each",
-            "memory": "memory, GiB", "reason": "why not",
-        })  # fmt: skip
+        shown = shown.rename(
+            columns={
+                "label": "system",
+                "datatype": "products in",
+                "seconds": "step, s",
+                "rate": "TFLOP/s each",
+                "memory": "memory, GiB",
+                "reason": "why not",
+            }
+        )
         st.dataframe(
-            shown, hide_index=True, height=height_of(len(shown), 400), placeholder="–",
-            key="intra_operator_systems_table", alt="Every system with its devices, step and solution.",
-        )  # fmt: skip
+            shown,
+            hide_index=True,
+            height=height_of(len(shown), 400),
+            placeholder="–",
+            key="intra_operator_systems_table",
+            alt="Every system with its devices, step and solution.",
+        )

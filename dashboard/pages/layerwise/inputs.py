@@ -18,14 +18,14 @@ from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.scenarios import system_titles
 from engine.planners.contract import PlanError
 from engine.planners.layerwise import LayerwiseProblem
-from engine.planners.layerwise.cluster import PRESETS, Cluster, hierarchical
+from engine.planners.layerwise.cluster import PRESETS, MachineCluster, hierarchical
 from engine.planners.layerwise.problem import checked
-from engine.planners.layerwise.profiles.examples import Example, example, examples
+from engine.planners.layerwise.profiles.examples import ProfileExample, example, examples
 from engine.planners.layerwise.profiles.profile import LayerProfile
 from engine.planners.layerwise.profiles.reading import profile_text
 from models import names as model_names
 
-__all__ = ["Question", "question"]
+__all__ = ["LayerwiseInputs", "question"]
 
 SOURCES: Final = {"example": "Example", "model": "Library model", "file": "Own profile"}
 MODES: Final = {"paper": "Paper’s latency", "released": "Released"}
@@ -35,7 +35,7 @@ NONE: Final = "none"
 
 
 @dataclass(frozen=True)
-class Question:
+class LayerwiseInputs:
     """A question of the page. `key` identifies it, `about` describes it, `note` is about the layers."""
 
     asked: LayerwiseProblem | ModelQuestion
@@ -44,7 +44,7 @@ class Question:
     note: str
 
 
-def question() -> Question | None:
+def question() -> LayerwiseInputs | None:
     """Draws the inputs and returns the question; None until a file is uploaded.
 
     Raises `engine.planners.contract.PlanError`, and the errors of loading a model or a system.
@@ -69,13 +69,19 @@ def question() -> Question | None:
         mode = segments("Search", MODES, "layerwise_mode")
     problem = checked(LayerwiseProblem(profile, taken, global_batch, cluster, microbatch, mode, optimizer))
     key = hashlib.sha256(repr(problem.document()).encode()).hexdigest()
-    return Question(problem, key, f"{profile.name} on {cluster.size} devices, batch {global_batch:,}", note)
+    return LayerwiseInputs(problem, key, f"{profile.name} on {cluster.size} devices, batch {global_batch:,}", note)
 
 
-def _choose_example() -> tuple[Example, LayerProfile]:
+def _choose_example() -> tuple[ProfileExample, LayerProfile]:
     known = {each.name: each for each in examples()}
-    name = choose("Profile", {name: each.title for name, each in known.items()}, "layerwise_profile",
-                  default="bert_48", width=190, gone=("layerwise_batch",))  # fmt: skip
+    name = choose(
+        "Profile",
+        {name: each.title for name, each in known.items()},
+        "layerwise_profile",
+        default="bert_48",
+        width=190,
+        gone=("layerwise_batch",),
+    )
     return known[name], example(name)
 
 
@@ -100,13 +106,19 @@ def _parse_profile(content: bytes, name: str) -> LayerProfile:
     return profile_text(content.decode("utf-8-sig"), name=name)
 
 
-def _model_question() -> Question:
+def _model_question() -> LayerwiseInputs:
     library = {name: model_of(name).title or name for name in model_names()}
     model = choose("Model", library, "layerwise_model", default="llama-3-70B", width=210)
     machines = system_titles({name: system_of(name) for name in systems()})
     system = choose("System", machines, "layerwise_system", default="h100_80g_sxm", width=210)
-    second = choose("Second system", {NONE: "none", **machines}, "layerwise_second", default=NONE, width=190,
-                    help="A second kind of GPU in the same cluster, as many again.")  # fmt: skip
+    second = choose(
+        "Second system",
+        {NONE: "none", **machines},
+        "layerwise_second",
+        default=NONE,
+        width=190,
+        help="A second kind of GPU in the same cluster, as many again.",
+    )
     gpus = _whole_field("GPUs", "gpus", 64, 4096, "Of each system.")
     tensor = _whole_field("Tensor parallel", "tensor", 8, 64, "GPUs that share every layer; one device of the plan.")
     batch = _whole_field("Global batch", "batch", 128, 10**6, "Sequences of a step.")
@@ -114,14 +126,15 @@ def _model_question() -> Question:
     asked = ModelQuestion(model_of(model), tuple(parts), batch, tensor)
     described = (asked.model.model_dump_json(), [(s.model_dump_json(), n) for s, n in parts], batch, tensor)
     key = hashlib.sha256(repr(described).encode()).hexdigest()
-    return Question(asked, key, f"{library[model]} on {gpus * len(parts)} GPUs, batch {batch:,}", "")
+    return LayerwiseInputs(asked, key, f"{library[model]} on {gpus * len(parts)} GPUs, batch {batch:,}", "")
 
 
-def _ask_cluster() -> tuple[Cluster, float]:
+def _ask_cluster() -> tuple[MachineCluster, float]:
     """Draw the choice of a cluster; return it and the optimizer's factor."""
     with st.popover("Cluster", icon=":material/dns:", help="Machines, their devices, networks and memory."):
-        name = choose("Cluster", CLUSTERS, "layerwise_cluster", default="A",
-                      gone=("layerwise_machines", "layerwise_devices"))  # fmt: skip
+        name = choose(
+            "Cluster", CLUSTERS, "layerwise_cluster", default="A", gone=("layerwise_machines", "layerwise_devices")
+        )
         start = PRESETS.get(name, PRESETS["A"])
         if name == "own":
             machines = _whole_field("Machines", "machines", 2, 256, "Machines of the cluster.")
@@ -136,9 +149,11 @@ def _ask_cluster() -> tuple[Cluster, float]:
         transfer = _decimal_field("Transfers between machines, GB/s", "transfer", start.transfer / 1e9, "Sustained.")
         memory = _decimal_field("Memory of a device, GB", "memory", start.machines[0].memory / 1e9, "Of each device.")
         optimizer = _decimal_field(
-            "Parameters with optimizer", "optimizer", 1.0,
+            "Parameters with optimizer",
+            "optimizer",
+            1.0,
             "Parameters, gradients and optimizer states in multiples of the parameters.",
-        )  # fmt: skip
+        )
     made = tuple(replace(machine, memory=memory * 1e9) for machine in start.machines)
     return (
         replace(start, machines=made, inside=inside * 1e9, all_reduce=reduce * 1e9, transfer=transfer * 1e9),
@@ -161,6 +176,15 @@ def _decimal_field(label: str, name: str, default: float, help: str) -> float:
         same = not new or abs(new - default) < 1e-9
         state.set_url_value(parameter, None if same else f"{new:.4f}".rstrip("0").rstrip("."))
 
-    st.number_input(label, min_value=0.0001, max_value=9_999_999.0, value=value, step=1.0, key=key, on_change=changed,
-                    help=help, format="%g")  # fmt: skip
+    st.number_input(
+        label,
+        min_value=0.0001,
+        max_value=9_999_999.0,
+        value=value,
+        step=1.0,
+        key=key,
+        on_change=changed,
+        help=help,
+        format="%g",
+    )
     return value

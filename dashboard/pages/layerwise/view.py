@@ -11,7 +11,7 @@ from dashboard.charts.plans.layer_plan import MOST_DRAWN, device_grid, plan_curv
 from dashboard.jobs.layer_plans import LayerPlanJob, ModelQuestion, Planned
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
-from dashboard.pages.layerwise.inputs import Question, question
+from dashboard.pages.layerwise.inputs import LayerwiseInputs, question
 from dashboard.pages.layerwise.own_plan import own_plan
 from dashboard.widgets.chart import show
 from dashboard.widgets.job_card import found_soon
@@ -24,25 +24,25 @@ from engine.planners.layerwise.strategy import graph_text, strategy_text
 from engine.planners.layerwise.tabulated import candidates_table, layers_table, stages_table
 from engine.planners.layerwise.timeline import plan_timeline
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["LayerwiseView", "parse", "render"]
 
 _BASIS = "Modelled: what a step takes follows from the times of the profile's layers; no plan was run."
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class LayerwiseView:
     """Page-wide part of the link; the inputs read their own parts."""
 
     mode: str
     """The theme: "light" or "dark"."""
 
 
-def parse() -> View:
+def parse() -> LayerwiseView:
     """Reads the page's part of the link."""
-    return View(state.theme_mode())
+    return LayerwiseView(state.theme_mode())
 
 
-def render(view: View) -> None:
+def render(view: LayerwiseView) -> None:
     """Draws the page."""
     try:
         asked = question()
@@ -68,9 +68,12 @@ def render(view: View) -> None:
         st.html(markup.head("Stages", "layers are half-open ranges; times of one microbatch"))
         stages = stages_table(plan)
         st.dataframe(
-            stages, hide_index=True, height=height_of(len(stages), 320), key="layerwise_stages",
+            stages,
+            hide_index=True,
+            height=height_of(len(stages), 320),
+            key="layerwise_stages",
             alt="Every stage with its layers, devices, times, output and memory.",
-        )  # fmt: skip
+        )
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Memory of a device", "parameters with optimizer, and activations in flight"))
         chart = stage_memory_bars(plan, view.mode)
@@ -93,7 +96,7 @@ def render(view: View) -> None:
     _draw_tables(found, view.mode)
 
 
-def _find_plan(asked: Question) -> Planned | None:
+def _find_plan(asked: LayerwiseInputs) -> Planned | None:
     """Return the plan; None while its job runs, or if there is no plan, which its card shows."""
     shared, watcher = server(), state.watcher()
     job = shared.board.post(LayerPlanJob(shared.layer_plans, asked.key, asked.asked, asked.about), watcher)
@@ -134,30 +137,52 @@ def _draw_exports(found: Planned) -> None:
         for label, name, mime, content in (
             ("Strategy (JSON)", "strategy.json", "application/json", lambda: strategy_text(plan)),
             ("Graph coloured by stage (DOT)", "plan.dot", "text/vnd.graphviz", lambda: graph_text(plan)),
-            ("Stages on devices (picture, HTML)", "devices.html", "text/html",
-             lambda: device_grid(plan).figure.to_html(include_plotlyjs=True)),
+            (
+                "Stages on devices (picture, HTML)",
+                "devices.html",
+                "text/html",
+                lambda: device_grid(plan).figure.to_html(include_plotlyjs=True),
+            ),
             ("Candidates (CSV)", "candidates.csv", "text/csv", lambda: candidates_table(plan).to_csv(index=False)),
             ("Profile (CSV)", "profile.csv", "text/csv", lambda: csv_text(plan.problem.profile)),
-        ):  # fmt: skip
-            st.download_button(label, content, name, mime, key=f"layerwise_{name}", on_click="ignore",
-                               icon=":material/download:", type="tertiary")  # fmt: skip
+        ):
+            st.download_button(
+                label,
+                content,
+                name,
+                mime,
+                key=f"layerwise_{name}",
+                on_click="ignore",
+                icon=":material/download:",
+                type="tertiary",
+            )
         batches = found.batches
         if batches is not None:
             st.download_button(
-                "All batches (CSV)", lambda: batches.to_csv(index=False), "batches.csv", "text/csv",
-                key="layerwise_batches.csv", on_click="ignore", icon=":material/download:", type="tertiary",
-            )  # fmt: skip
+                "All batches (CSV)",
+                lambda: batches.to_csv(index=False),
+                "batches.csv",
+                "text/csv",
+                key="layerwise_batches.csv",
+                on_click="ignore",
+                icon=":material/download:",
+                type="tertiary",
+            )
 
 
-def _as_execution(found: Planned, asked: Question) -> None:
+def _as_execution(found: Planned, asked: LayerwiseInputs) -> None:
     """Draw a button that opens the plan's degrees and stages as a scenario, if they are an execution."""
     made, of = found.model, asked.asked
     if made is None or made.execution is None or not isinstance(of, ModelQuestion):
         return
     if not page_links.exists("execution"):
         return
-    if st.button("Open as an execution", icon=":material/open_in_full:", key="layerwise_execution",
-                 help="The best execution with these degrees and stages, by the cost model."):  # fmt: skip
+    if st.button(
+        "Open as an execution",
+        icon=":material/open_in_full:",
+        key="layerwise_execution",
+        help="The best execution with these degrees and stages, by the cost model.",
+    ):
         scenario = scenario_of(made, of.model, of.systems[0][0])
         parameters = state.before_switching(lambda: state.open_scenario(scenario))
         st.switch_page(page_links.target("execution"), query_params=parameters)
@@ -181,14 +206,24 @@ def _draw_tables(found: Planned, mode: str) -> None:
         candidates = candidates_table(plan)
         running = int(candidates["speedup"].notna().sum())
         st.html(markup.head("All candidates", f"{running} of {len(candidates)} run, the best first"))
-        st.dataframe(candidates, hide_index=True, height=height_of(len(candidates), 420), placeholder="–",
-                     key="layerwise_candidates", alt="Every candidate with its speedup, stages and why it is not the "
-                     "answer.")  # fmt: skip
+        st.dataframe(
+            candidates,
+            hide_index=True,
+            height=height_of(len(candidates), 420),
+            placeholder="–",
+            key="layerwise_candidates",
+            alt="Every candidate with its speedup, stages and why it is not the answer.",
+        )
         own_plan(plan)
     with right.container(border=True, gap="xsmall"):
         layers = layers_table(plan.problem.profile)
         st.html(markup.head("Layers", f"{len(layers)}, at the profile’s batch of {plan.problem.profile_batch:g}"))
-        st.dataframe(layers, hide_index=True, height=height_of(len(layers), 420), key="layerwise_layers",
-                     alt="Every layer with its times and sizes.")  # fmt: skip
+        st.dataframe(
+            layers,
+            hide_index=True,
+            height=height_of(len(layers), 420),
+            key="layerwise_layers",
+            alt="Every layer with its times and sizes.",
+        )
         if plan.problem.profile.source:
             st.caption(literal(plan.problem.profile.source))

@@ -81,8 +81,14 @@ def _draw_widget(field: Field, base: Any) -> Any:
     if field.kind == "switch":
         return st.toggle(label, bool(base), key=key, help=field.help or None)
     if field.kind == "choice":
-        return st.selectbox(label, field.options, field.options.index(base), key=key, help=field.help or None,
-                            format_func=lambda value: shown_value(field, value))  # fmt: skip
+        return st.selectbox(
+            label,
+            field.options,
+            field.options.index(base),
+            key=key,
+            help=field.help or None,
+            format_func=lambda value: shown_value(field, value),
+        )
     if field.kind == "table":
         text = st.text_input(label, _text_of_table(base), key=key, help=field.help, max_chars=2_000)
         if text == _text_of_table(base):
@@ -133,8 +139,9 @@ def copy_of(thing: Model | System, changes: Mapping[str, Any], name: str, title:
 
     A block number that is also in the recorded architecture is changed in both.
     """
-    every = {path: [list(pair) for pair in value] if isinstance(value, tuple) else value
-             for path, value in changes.items()}  # fmt: skip
+    every = {
+        path: [list(pair) for pair in value] if isinstance(value, tuple) else value for path, value in changes.items()
+    }
     try:
         if isinstance(thing, System):
             return hardware.edited(thing, every, name=name, title=title)
@@ -163,8 +170,11 @@ def _check_copy(
         st.info("Nothing differs from the original yet.", icon=":material/info:")
     else:
         number = len(copied.changes)
-        st.success(f"{number} value{'s' if number != 1 else ''} will differ from "
-                   f"{literal(copied.derived_from)}; the copy remembers which.", icon=":material/check:")  # fmt: skip
+        st.success(
+            f"{number} value{'s' if number != 1 else ''} will differ from "
+            f"{literal(copied.derived_from)}; the copy remembers which.",
+            icon=":material/check:",
+        )
     return copied
 
 
@@ -180,8 +190,13 @@ def _in_words(thing: Model | System, refusal: str) -> str:
 def _draw_buttons(copied: Model | System | None, changed: bool, done: Callable[[], None]) -> None:
     keeps = user_files().folder is not None
     with st.container(horizontal=True):
-        if st.button("Use in the scenario", type="primary", key="library_use_copy", icon=":material/play_arrow:",
-                     disabled=copied is None or not changed):  # fmt: skip
+        if st.button(
+            "Use in the scenario",
+            type="primary",
+            key="library_use_copy",
+            icon=":material/play_arrow:",
+            disabled=copied is None or not changed,
+        ):
             assert copied is not None
             try:
                 state.set_scenario(scenario_with(state.current_scenario(), copied))
@@ -191,8 +206,13 @@ def _draw_buttons(copied: Model | System | None, changed: bool, done: Callable[[
                 done()
                 st.switch_page(page_links.target("explore"))
         why_not = None if keeps else "This server keeps no files; use the copy in a scenario instead."
-        if st.button("Keep in the library", key="library_keep_copy", icon=":material/save:",
-                     disabled=copied is None or not keeps, help=why_not):  # fmt: skip
+        if st.button(
+            "Keep in the library",
+            key="library_keep_copy",
+            icon=":material/save:",
+            disabled=copied is None or not keeps,
+            help=why_not,
+        ):
             assert copied is not None
             _keep_copy(copied, done)
         st.button("Close", key="library_close", type="tertiary", on_click=done, icon=":material/close:")

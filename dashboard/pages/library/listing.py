@@ -92,11 +92,18 @@ def table(shown: Sequence[Item], chosen: str, kind: str) -> None:
         "TFLOP/s": st.column_config.NumberColumn(format="%,d", width=70, help="Dense 16-bit matrix peak."),
     }
     st.dataframe(
-        pd.DataFrame(columns), key=key, hide_index=True, on_select=picked, selection_mode="single-row-required",
-        selection_default={"selection": {"rows": now, "columns": [], "cells": []}}, placeholder="–",
-        height=min(_HEIGHT, 40 + 31 * max(1, len(shown))), row_height=31, column_config=settings,
+        pd.DataFrame(columns),
+        key=key,
+        hide_index=True,
+        on_select=picked,
+        selection_mode="single-row-required",
+        selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
+        placeholder="–",
+        height=min(_HEIGHT, 40 + 31 * max(1, len(shown))),
+        row_height=31,
+        column_config=settings,
         alt=f"{len(shown)} {kind} to choose from",
-    )  # fmt: skip
+    )
 
 
 def _item_label(item: Item) -> str:

@@ -29,8 +29,13 @@ def uploader() -> None:
     """Draws the button that takes a file."""
     with st.popover("Upload", icon=":material/upload_file:", help="A model or system of your own, as JSON."):
         st.caption("Calculon's model and system files, this dashboard's own, and config.json of Hugging Face are read.")
-        file = file_field(f"Model or system, up to {MOST_MEGABYTES} MB", "json", "library_upload", MOST_MEGABYTES,
-                          help="It is checked before anything is done with it.")  # fmt: skip
+        file = file_field(
+            f"Model or system, up to {MOST_MEGABYTES} MB",
+            "json",
+            "library_upload",
+            MOST_MEGABYTES,
+            help="It is checked before anything is done with it.",
+        )
         if file is None:
             return
         try:
@@ -99,8 +104,14 @@ def _draw_uses(found: Model | System, ident: str) -> None:
         st.toast(f"Kept as **{literal(name)}**.", icon=":material/check:")
 
     with st.container(horizontal=True):
-        st.button("Keep in the library", type="primary", key="library_keep_upload", on_click=keep,
-                  disabled=user_files().folder is None, icon=":material/save:")  # fmt: skip
+        st.button(
+            "Keep in the library",
+            type="primary",
+            key="library_keep_upload",
+            on_click=keep,
+            disabled=user_files().folder is None,
+            icon=":material/save:",
+        )
         if st.button("Use in the scenario", key="library_use_upload", icon=":material/play_arrow:"):
             try:
                 state.set_scenario(scenario_with(state.current_scenario(), called()))

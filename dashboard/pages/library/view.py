@@ -37,7 +37,7 @@ from hardware import System
 from models import Model
 from models.documents import DocumentError, did_you_mean
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["LibraryView", "parse", "render"]
 
 _KINDS: Final = {"models": "Models", "systems": "Systems"}
 _ANY: Final = re.compile(r".{0,255}", re.DOTALL)
@@ -45,7 +45,7 @@ EDITING: Final = "library_edit"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class LibraryView:
     """The page's part of the link."""
 
     item: str
@@ -54,21 +54,26 @@ class View:
     """Name of the entry that is being edited; empty for none."""
 
 
-def parse() -> View:
+def parse() -> LibraryView:
     """Reads the page's part of the link."""
-    return View(state.url_value("library_item", "", _ANY), state.url_value(EDITING, "", _ANY))
+    return LibraryView(state.url_value("library_item", "", _ANY), state.url_value(EDITING, "", _ANY))
 
 
-def render(view: View) -> None:
+def render(view: LibraryView) -> None:
     """Draws the page."""
     for problem in user_files().problems:
         st.warning(literal(problem), icon=":material/draft:")
     with st.container(horizontal=True, vertical_alignment="center", key="library_bar"):
         kind = segments("What", _KINDS, "library_kind")
         wanted = st.text_input(
-            "Search", key="library_search", placeholder=f"Search {kind}", width=300, max_chars=200,
-            label_visibility="collapsed", icon=":material/search:",
-        )  # fmt: skip
+            "Search",
+            key="library_search",
+            placeholder=f"Search {kind}",
+            width=300,
+            max_chars=200,
+            label_visibility="collapsed",
+            icon=":material/search:",
+        )
         st.space("stretch")
         uploader()
     now = state.current_scenario()
@@ -145,8 +150,13 @@ def _draw_actions(item: Item, kind: str) -> None:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:
                 st.switch_page(page_links.target("explore"))
-        st.button("Edit a copy" if not item.own else "Edit", icon=":material/edit:", key="library_edit",
-                  on_click=_begin_editing, args=(item.name,))  # fmt: skip
+        st.button(
+            "Edit a copy" if not item.own else "Edit",
+            icon=":material/edit:",
+            key="library_edit",
+            on_click=_begin_editing,
+            args=(item.name,),
+        )
         with st.popover("File", icon=":material/download:"):
             _draw_downloads(thing)
         if item.own:
@@ -198,8 +208,15 @@ def _draw_downloads(thing: Model | System) -> None:
     except DocumentError as problem:
         st.caption(literal(str(problem)))
     else:
-        st.download_button("For Calculon", _json_bytes(calculon), f"{stem}.json", "application/json", on_click="ignore",
-                           key="library_calculon", icon=":material/data_object:")  # fmt: skip
+        st.download_button(
+            "For Calculon",
+            _json_bytes(calculon),
+            f"{stem}.json",
+            "application/json",
+            on_click="ignore",
+            key="library_calculon",
+            icon=":material/data_object:",
+        )
 
 
 def _json_bytes(document: object) -> bytes:

@@ -31,7 +31,7 @@ from dashboard.words.numbers import UNLIMITED, count, counted, format_value, gib
 from engine import Exploration
 from engine.columns import by_name
 from engine.executions.execution_names import execution_name
-from engine.store import Condition
+from engine.store import StoreCondition
 from hardware import GIB
 
 HBM: Final = "proc_mem_tier1_cap_req"
@@ -45,7 +45,7 @@ _TIERS: Final = {"hbm": "HBM", "host": "Host memory"}
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class MemoryView:
     """The page's part of the link."""
 
     exploration: Exploration
@@ -53,12 +53,12 @@ class View:
     """The theme: "light" or "dark"."""
 
 
-def parse(exploration: Exploration) -> View:
+def parse(exploration: Exploration) -> MemoryView:
     """Reads the page's part of the link."""
-    return View(exploration, state.theme_mode())
+    return MemoryView(exploration, state.theme_mode())
 
 
-def render(view: View) -> None:
+def render(view: MemoryView) -> None:
     """Draws the page."""
     exploration, mode = view.exploration, view.mode
     needs = _memory_needs(exploration, exploration.key)
@@ -120,19 +120,28 @@ def _draw_strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) 
     least = needs.sort_values("need", kind="stable").iloc[0]
     fits = int(needs["fits"].sum())
     tiles = [
-        markup.Tile("HBM needed", gibibytes(need), share_of(need, capacity),
-                    formula=by_name(HBM).description),
-        markup.Tile("Free" if need <= capacity else "Too much", gibibytes(abs(capacity - need)),
-                    "of HBM, per GPU", "worse" if need > capacity else ""),
+        markup.Tile("HBM needed", gibibytes(need), share_of(need, capacity), formula=by_name(HBM).description),
+        markup.Tile(
+            "Free" if need <= capacity else "Too much",
+            gibibytes(abs(capacity - need)),
+            "of HBM, per GPU",
+            "worse" if need > capacity else "",
+        ),
         markup.Tile("Largest part", gibibytes(first[largest]), names[largest].lower() + " in HBM"),
-        markup.Tile("Host memory", gibibytes(host_need),
-                    f"of {gibibytes(host)}" if math.isfinite(host) and host > 0 else "no second tier",
-                    formula=by_name(HOST).description),
+        markup.Tile(
+            "Host memory",
+            gibibytes(host_need),
+            f"of {gibibytes(host)}" if math.isfinite(host) and host > 0 else "no second tier",
+            formula=by_name(HOST).description,
+        ),
         markup.Tile("Throughput", format_value("sample_rate", row["sample_rate"]), execution_name(row)),
         markup.Tile("Cells that fit", f"{fits}", f"of {counted(len(needs), 'TP × PP pair')}"),
-        markup.Tile("Least HBM for any", gibibytes(least["need"]),
-                    f"TP {int(least['tensor_par'])} × PP {int(least['pipeline_par'])}"),
-    ]  # fmt: skip
+        markup.Tile(
+            "Least HBM for any",
+            gibibytes(least["need"]),
+            f"TP {int(least['tensor_par'])} × PP {int(least['pipeline_par'])}",
+        ),
+    ]
     scenario = exploration.scenario
     st.html(markup.figure_strip(accuracy.marked(tiles, scenario, row), accuracy.basis(scenario, row)))
 
@@ -171,9 +180,16 @@ def _another_cell(exploration: Exploration, shown: tuple[int, int] | None) -> No
             state.select_cell(*picked)
 
     st.selectbox(
-        "Cell", every, None if now is None else every.index(now), key=key, on_change=changed, width=150,
-        format_func=lambda cell: cell_name(*cell), label_visibility="collapsed", placeholder="Choose a cell",
-    )  # fmt: skip
+        "Cell",
+        every,
+        None if now is None else every.index(now),
+        key=key,
+        on_change=changed,
+        width=150,
+        format_func=lambda cell: cell_name(*cell),
+        label_visibility="collapsed",
+        placeholder="Choose a cell",
+    )
 
 
 def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
@@ -185,9 +201,13 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
     most = min(max(2, math.ceil(max(min(2 * capacity, limit), min(largest, limit)))), _MOST_GIB)
     told = plain(capacity) if capacity * GIB < UNLIMITED else "no limit"
     wanted = whole_number(
-        f"HBM capacity [GiB] · this system has {told}", 1, most, "memory_hbm",
-        default=max(1, min(most, _default_capacity(exploration, needs))), format="%d GiB",
-    )  # fmt: skip
+        f"HBM capacity [GiB] · this system has {told}",
+        1,
+        most,
+        "memory_hbm",
+        default=max(1, min(most, _default_capacity(exploration, needs))),
+        format="%d GiB",
+    )
     now, then = with_hbm(needs, capacity), with_hbm(needs, wanted)
     st.html(
         markup.facts(
@@ -226,9 +246,12 @@ def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
     )
     st.html(markup.chips([("best then", execution_name(found)), *choices(found, exploration.scenario.system)]))
     st.button(
-        "Show this execution", icon=":material/open_in_full:", on_click=state.select, args=(int(found["id"]),),
+        "Show this execution",
+        icon=":material/open_in_full:",
+        on_click=state.select,
+        args=(int(found["id"]),),
         key="memory_show_within",
-    )  # fmt: skip
+    )
 
 
 def _default_capacity(exploration: Exploration, needs: pd.DataFrame) -> int:
@@ -245,7 +268,7 @@ def _default_capacity(exploration: Exploration, needs: pd.DataFrame) -> int:
 def _least_of_best(_exploration: Exploration, key: str) -> float:
     """Return the least HBM of the executions with the best throughput [bytes]."""
     assert _exploration.best is not None
-    fastest = [Condition("sample_rate", ">=", float(_exploration.best["sample_rate"]))]
+    fastest = [StoreCondition("sample_rate", ">=", float(_exploration.best["sample_rate"]))]
     least = _exploration.rows.page(0, 1, order_by=((HBM, "ascending"),), where=fastest, names=[HBM])
     return float(least.to_pylist()[0][HBM])
 
@@ -255,7 +278,7 @@ def _best_within(_exploration: Exploration, key: str, capacity: int) -> dict[str
     """Return the fastest feasible execution within an HBM capacity [GiB], and the number of such executions; None
     without any.
     """
-    where = [Condition(HBM, "<=", capacity * GIB)]
+    where = [StoreCondition(HBM, "<=", capacity * GIB)]
     found = _exploration.rows.top(1, where=where).to_pylist()
     if not found:
         return None

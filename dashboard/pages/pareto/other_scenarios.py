@@ -37,23 +37,36 @@ def chooser(first: Scenario) -> None:
     found, _ = members(SLOTS)
     others = found[1:]
     label = f"Other scenarios · {len(others)}" if others else "Other scenarios"
-    with st.popover(label, icon=":material/compare_arrows:", key="pareto_others",
-                    help="Draws the frontiers of up to three other scenarios on the same axes."):  # fmt: skip
+    with st.popover(
+        label,
+        icon=":material/compare_arrows:",
+        key="pareto_others",
+        help="Draws the frontiers of up to three other scenarios on the same axes.",
+    ):
         for member in others:
             name, more = told(member, first)
             st.button(
-                f"{member.letter} · {literal(name)}", key=f"pareto_remove_{member.slot}", icon=":material/close:",
-                on_click=remove, args=(member.slot,), help=literal(f"Remove it. {more}"), width="stretch",
-            )  # fmt: skip
+                f"{member.letter} · {literal(name)}",
+                key=f"pareto_remove_{member.slot}",
+                icon=":material/close:",
+                on_click=remove,
+                args=(member.slot,),
+                help=literal(f"Remove it. {more}"),
+                width="stretch",
+            )
         if len(others) == len(SLOTS):
             st.caption("At most three scenarios can be overlaid. Remove one first.")
             return
         compared, _ = members()
         if len(compared) > 1 and not others:
             st.button(
-                f"The {len(compared) - 1} of the Compare page", key="pareto_compared", icon=":material/compare:",
-                on_click=compared_scenarios.copy, args=(compared_scenarios.SLOTS, SLOTS), width="stretch",
-            )  # fmt: skip
+                f"The {len(compared) - 1} of the Compare page",
+                key="pareto_compared",
+                icon=":material/compare:",
+                on_click=compared_scenarios.copy,
+                args=(compared_scenarios.SLOTS, SLOTS),
+                width="stretch",
+            )
         adder(first, SLOTS)
 
 
@@ -106,23 +119,33 @@ def side_by_side(found: pd.DataFrame, axes: Sequence[Metric], others: Sequence[N
     st.html(markup.head("The same for each scenario", f"the best with {limit} of {in_sentence(x.column.label)}"))
     rows = []
     for letter, name, frontier_of in (("A", "this scenario", found), *others):
-        within = frontier_of[frontier_of[x.key] <= bound] if x.column.better == "lower" else (
-            frontier_of[frontier_of[x.key] >= bound])  # fmt: skip
+        within = (
+            frontier_of[frontier_of[x.key] <= bound]
+            if x.column.better == "lower"
+            else (frontier_of[frontier_of[x.key] >= bound])
+        )
         best = _best_row(within, y)
         top = _best_row(frontier_of, y)
-        rows.append({
-            "": letter, "Scenario": name,
-            f"{y.column.label} then": ABSENT if best is None else format_value(y.column, best[y.key]),
-            "against A": "" if letter == "A" else ABSENT if best is None else relative(best[y.key], here[y.key]),
-            "with": ABSENT if best is None else execution_name(best),
-            "without the bound": ABSENT if top is None else format_value(y.column, top[y.key]),
-            "on its frontier": f"{len(frontier_of):,}",
-        })  # fmt: skip
+        rows.append(
+            {
+                "": letter,
+                "Scenario": name,
+                f"{y.column.label} then": ABSENT if best is None else format_value(y.column, best[y.key]),
+                "against A": "" if letter == "A" else ABSENT if best is None else relative(best[y.key], here[y.key]),
+                "with": ABSENT if best is None else execution_name(best),
+                "without the bound": ABSENT if top is None else format_value(y.column, top[y.key]),
+                "on its frontier": f"{len(frontier_of):,}",
+            }
+        )
     st.dataframe(
-        pd.DataFrame(rows), hide_index=True, key="pareto_scenarios", height=height_of(len(rows)), row_height=ROW,
+        pd.DataFrame(rows),
+        hide_index=True,
+        key="pareto_scenarios",
+        height=height_of(len(rows)),
+        row_height=ROW,
         column_config={"": st.column_config.TextColumn(width=30), "Scenario": st.column_config.TextColumn(width=330)},
         alt="; ".join(f"{row['']} reaches {row[f'{y.column.label} then']}" for row in rows),
-    )  # fmt: skip
+    )
 
 
 def _best_row(rows: pd.DataFrame, axis: Metric) -> dict[str, Any] | None:

@@ -51,9 +51,13 @@ def panel(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric],
         words, button = st.columns([6, 1], vertical_alignment="center")
         words.markdown(_describe_move(row, move.improves, move.changes, axes, extents))
         button.button(
-            "Go", key=f"pareto_go_{move.improves}", on_click=state.select, args=(int(move.row["id"]),),
-            help=_describe_changes(row, move.row, system), width="stretch",
-        )  # fmt: skip
+            "Go",
+            key=f"pareto_go_{move.improves}",
+            on_click=state.select,
+            args=(int(move.row["id"]),),
+            help=_describe_changes(row, move.row, system),
+            width="stretch",
+        )
     if not moves:
         st.caption("The frontier is this one execution: it is best in every figure at once.")
     elif len(axes) == 2:
@@ -61,9 +65,12 @@ def panel(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric],
 
 
 def _describe_move(
-    row: Mapping[str, Any], improves: str, changes: Mapping[str, float], axes: Sequence[Metric],
+    row: Mapping[str, Any],
+    improves: str,
+    changes: Mapping[str, float],
+    axes: Sequence[Metric],
     extents: Mapping[str, float],
-) -> str:  # fmt: skip
+) -> str:
     """Return a step in words: "**2.1 % more throughput (…)** costs 5.4 % more HBM needed (+3.20 GiB), 27.5 samples/s
     per GiB".
     """

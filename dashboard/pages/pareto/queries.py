@@ -20,8 +20,17 @@ from engine.columns import FIELDS, Column, by_name, defined_of, value_of
 from engine.executions.arrays import Floats
 
 __all__ = [
-    "Step", "axes_of", "density", "frontier", "near", "on_log_axis", "prices", "rate_words", "steps", "undirected",
-]  # fmt: skip
+    "FrontierStep",
+    "axes_of",
+    "density",
+    "frontier",
+    "near",
+    "on_log_axis",
+    "prices",
+    "rate_words",
+    "steps",
+    "undirected",
+]
 
 
 BINS: Final = 256
@@ -65,9 +74,10 @@ def frontier(
     known = axes_of(_exploration, upward)
     chosen = [known[name] for name in axes]
     found = _exploration.frontier(
-        *(metric.statistic for metric in chosen), where=where,
+        *(metric.statistic for metric in chosen),
+        where=where,
         better={metric.statistic: str(metric.column.better) for metric in chosen if undirected(metric)},
-    )  # fmt: skip
+    )
     if not len(found):
         return found.assign(**{name: [] for name in (*(column.name for column in FIELDS), *axes)})
     rows = _exploration.evaluate_ids(found["id"].to_numpy())
@@ -100,9 +110,13 @@ def density(
             (span[0] / metric.factor, span[1] / metric.factor) for span, metric in zip(spans, chosen, strict=True)
         ]
         counted = rows.histogram(
-            chosen[0].statistic, chosen[1].statistic, bins=(BINS, BINS), x_range=scaled[0], y_range=scaled[1],
+            chosen[0].statistic,
+            chosen[1].statistic,
+            bins=(BINS, BINS),
+            x_range=scaled[0],
+            y_range=scaled[1],
             where=where,
-        )  # fmt: skip
+        )
         bounds = [
             (found * metric.factor).tolist()
             for found, metric in zip((counted.x_edges, counted.y_edges), chosen, strict=True)
@@ -166,7 +180,7 @@ def on_log_axis(found: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     return found[keep]
 
 
-class Step(NamedTuple):
+class FrontierStep(NamedTuple):
     """One step along the frontier: the improved figure, the execution there, and the changes of all figures."""
 
     improves: str
@@ -175,7 +189,7 @@ class Step(NamedTuple):
     """New value minus old, by figure."""
 
 
-def steps(found: pd.DataFrame, here: int, axes: Sequence[Column]) -> list[Step]:
+def steps(found: pd.DataFrame, here: int, axes: Sequence[Column]) -> list[FrontierStep]:
     """Returns the smallest step from one frontier execution that improves each figure in turn.
 
     axes: the frontier's columns of `found`. The size of a step is the sum of the changes relative to the extent of the
@@ -197,7 +211,7 @@ def steps(found: pd.DataFrame, here: int, axes: Sequence[Column]) -> list[Step]:
             nearest = int(np.argmin(np.where(better, distance, np.inf)))
             row = {str(key): value for key, value in found.iloc[nearest].to_dict().items()}
             changes = {axis.name: float(change[nearest, i]) for i, axis in enumerate(axes)}
-            result.append(Step(column.name, row, changes))
+            result.append(FrontierStep(column.name, row, changes))
     return result
 
 
@@ -221,7 +235,9 @@ def rate_words(price: float, y: Column, x: Column, extent: tuple[float, float]) 
     """
     scales = scale_for(y, [extent[0]]), scale_for(x, [extent[1]])
     number = price * scales[1].factor / scales[0].factor
-    units = [{"%": "points", "": column.short}.get(scale.unit, scale.unit)
-             for scale, column in zip(scales, (y, x), strict=True)]  # fmt: skip
+    units = [
+        {"%": "points", "": column.short}.get(scale.unit, scale.unit)
+        for scale, column in zip(scales, (y, x), strict=True)
+    ]
     amount = plain(number) if number >= 1e-3 or number == 0 else "under 0.001"
     return f"{with_unit(amount, units[0])} per {'point' if units[1] == 'points' else units[1]}"

@@ -31,9 +31,16 @@ __all__ = ["table_of"]
 _MOST_ROWS: Final = 1_000
 _DEGREES: Final = ("tensor_par", "pipeline_par", "data_par")
 _TELLING: Final = (
-    "context_par", "expert_par", "microbatch_size", "activation_recompute", "zero_stage", "pipeline_interleaving",
-    "weight_offload", "activations_offload", "optimizer_offload",
-)  # fmt: skip
+    "context_par",
+    "expert_par",
+    "microbatch_size",
+    "activation_recompute",
+    "zero_stage",
+    "pipeline_interleaving",
+    "weight_offload",
+    "activations_offload",
+    "optimizer_offload",
+)
 """Fields that tell executions apart best, before the other fields."""
 
 
@@ -44,13 +51,15 @@ def table_of(
     stored = [axis.key for axis in axes if axis.key == axis.statistic]
     model = exploration.scenario.cost_model
     fields = [column.name for column in fields_of(model) if column.name in found.columns]
-    results = [column.name for column in headline_of(model)
-               if column.name in found.columns and column.name not in stored]  # fmt: skip
+    results = [
+        column.name for column in headline_of(model) if column.name in found.columns and column.name not in stored
+    ]
     whole = found[["id", *stored, *fields, *results]]
     number = counted(len(found), "execution")
     scope = f"{number}, best {in_sentence(axes[0].column.label)} first; pick one to see it above"
-    selection = "; ".join([f"the frontier of {', '.join(_describe_direction(axis) for axis in axes)}",
-                           *(one.words for one in filters)])  # fmt: skip
+    selection = "; ".join(
+        [f"the frontier of {', '.join(_describe_direction(axis) for axis in axes)}", *(one.words for one in filters)]
+    )
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.html(markup.head("The frontier as a table", scope))
         every = switch(
@@ -60,10 +69,15 @@ def table_of(
         )
         for kind in ("csv", "parquet", "json"):
             st.download_button(
-                exports.FORMATS[kind].label, data=exports.of_frame(exploration, whole, kind, selection),
-                file_name=exports.file_name(exploration.scenario, "frontier", kind), mime=exports.FORMATS[kind].mime,
-                key=f"pareto_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
-            )  # fmt: skip
+                exports.FORMATS[kind].label,
+                data=exports.of_frame(exploration, whole, kind, selection),
+                file_name=exports.file_name(exploration.scenario, "frontier", kind),
+                mime=exports.FORMATS[kind].mime,
+                key=f"pareto_download_{kind}",
+                on_click="ignore",
+                icon=":material/download:",
+                type="tertiary",
+            )
     top = found.head(_MOST_ROWS)
     shown, settings = arranged(whole.head(_MOST_ROWS).drop(columns=stored), network_names(exploration.scenario.system))
     leading = _leading_columns(top, axes)
@@ -142,21 +156,36 @@ def _leading_columns(found: pd.DataFrame, axes: Sequence[Metric]) -> list[_Leadi
     for axis, scale in zip(axes, scales, strict=True):
         digits = decimals_for(found[axis.key], scale, digits=4)
         about = literal(f"{axis.column.label}. {axis.column.description} {axis.formula}".strip())
-        columns.append(_Leading(axis.key, found[axis.key].to_numpy() / scale.factor,
-                                _number_column(scale.title(axis.column.short), about, f"%,.{digits}f")))  # fmt: skip
+        columns.append(
+            _Leading(
+                axis.key,
+                found[axis.key].to_numpy() / scale.factor,
+                _number_column(scale.title(axis.column.short), about, f"%,.{digits}f"),
+            )
+        )
     if len(axes) != 2 or len(found) < 2:
         return columns
     cost = prices(found, axes[0].key, axes[1].key)
     for key, axis, scale in zip(("change_y", "change_x"), axes, scales, strict=True):
         values = cost[key].to_numpy() / scale.factor
         about = f"Change of {in_sentence(axis.column.label)} to the next execution of the frontier."
-        columns.append(_Leading(key, values, _number_column(f"Δ {scale.title(axis.column.short)}", about),
-                                decimals_for(values, Scale(1.0, ""), digits=4)))  # fmt: skip
+        columns.append(
+            _Leading(
+                key,
+                values,
+                _number_column(f"Δ {scale.title(axis.column.short)}", about),
+                decimals_for(values, Scale(1.0, ""), digits=4),
+            )
+        )
     values = cost["price"].to_numpy() * scales[1].factor / scales[0].factor
-    units = [{"": axis.column.short, "%": "point"}.get(scale.unit, scale.unit)
-             for axis, scale in zip(axes, scales, strict=True)]  # fmt: skip
-    about = (f"Marginal rate between this execution and the next: change of {in_sentence(axes[0].column.label)} per "
-             f"change of {in_sentence(axes[1].column.label)}.")  # fmt: skip
+    units = [
+        {"": axis.column.short, "%": "point"}.get(scale.unit, scale.unit)
+        for axis, scale in zip(axes, scales, strict=True)
+    ]
+    about = (
+        f"Marginal rate between this execution and the next: change of {in_sentence(axes[0].column.label)} per "
+        f"change of {in_sentence(axes[1].column.label)}."
+    )
     return [*columns, _Leading("price", values, _number_column(f"{units[0]} per {units[1]}", about))]
 
 

@@ -35,7 +35,7 @@ from dashboard.words.numbers import counted, format_value
 from dashboard.words.scenarios import name_of
 from engine import Exploration
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["ParetoView", "parse", "render"]
 
 _NO_AXIS: Final = "none"
 _WIDE: Final = 400
@@ -49,7 +49,7 @@ _ABOUT: Final = f"All results. {ABOUT}"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ParetoView:
     """The page's part of the link."""
 
     exploration: Exploration
@@ -58,18 +58,18 @@ class View:
     filters: tuple[Filter, ...]
 
 
-def parse(exploration: Exploration) -> View:
+def parse(exploration: Exploration) -> ParetoView:
     """Reads the page's part of the link."""
-    return View(exploration, state.theme_mode(), tuple(in_link()) if exploration.feasible else ())
+    return ParetoView(exploration, state.theme_mode(), tuple(in_link()) if exploration.feasible else ())
 
 
-def render(view: View) -> None:
+def render(view: ParetoView) -> None:
     """Draws the page."""
     _draw_page(view.exploration, view)
 
 
 @whole_or_waiting
-def _draw_page(exploration: Exploration, view: View) -> None:
+def _draw_page(exploration: Exploration, view: ParetoView) -> None:
     mode, filters = view.mode, list(view.filters)
     if exploration.feasible == 0:
         nothing_runs(exploration, "pareto")
@@ -136,11 +136,11 @@ def _draw_pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picke
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="pareto_pickers"):
         y = choose("Vertical axis", words, "pareto_y", default="sample_rate", help=_ABOUT, width=_WIDE)
         y_scale = segments("Vertical scale", _SCALES, "pareto_yscale")
-        x = choose("Horizontal axis", words, "pareto_x", default="proc_mem_tier1_cap_req", help=_ABOUT,
-                   width=_WIDE)  # fmt: skip
+        x = choose("Horizontal axis", words, "pareto_x", default="proc_mem_tier1_cap_req", help=_ABOUT, width=_WIDE)
         x_scale = segments("Horizontal scale", _SCALES, "pareto_xscale")
-        z = choose("Third figure", {_NO_AXIS: "None", **words}, "pareto_z", help=f"Colours the marks. {_ABOUT}",
-                   width=_WIDE)  # fmt: skip
+        z = choose(
+            "Third figure", {_NO_AXIS: "None", **words}, "pareto_z", help=f"Colours the marks. {_ABOUT}", width=_WIDE
+        )
         with st.container(horizontal=True, gap="small", vertical_alignment="center", width="content"):
             around = switch("Close up", "pareto_close", help="Leave out executions far from the frontier.")
             bar(exploration, filters)
@@ -185,9 +185,10 @@ def _draw_strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Me
         scenario = exploration.scenario
         origin, error = accuracy.beside_figure(scenario, axis.statistic, axis.inverse, row)
         tiles.append(
-            markup.Tile(label, format_value(column, row[axis.key]), f"with {others}", formula=about, origin=origin,
-                        error=error)
-        )  # fmt: skip
+            markup.Tile(
+                label, format_value(column, row[axis.key]), f"with {others}", formula=about, origin=origin, error=error
+            )
+        )
     degrees = found[["tensor_par", "pipeline_par"]].drop_duplicates()
     tiles.append(markup.Tile("In cells", f"{len(degrees)}", "TP × PP pairs"))
     best = {str(name): value for name, value in found.iloc[0].items()}
@@ -195,19 +196,31 @@ def _draw_strip(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Me
 
 
 def _draw_plot(
-    exploration: Exploration, found: pd.DataFrame, picked: _Picked, behind: Density | None, chosen: int | None,
-    mode: str, others: Sequence[Named],
-) -> None:  # fmt: skip
+    exploration: Exploration,
+    found: pd.DataFrame,
+    picked: _Picked,
+    behind: Density | None,
+    chosen: int | None,
+    mode: str,
+    others: Sequence[Named],
+) -> None:
     axes, logarithmic = picked.axes, picked.logarithmic
     y, x = axes[0], axes[1]
     both = (x.key, y.key)
     positive = [name for name, log in zip(both, logarithmic, strict=True) if log]
     marks = on_log_axis(found, positive)
     chart = pareto(
-        marks, x.column, y.column, mode, z=axes[2].column if len(axes) > 2 else None, density=behind, selected=chosen,
-        logarithmic=logarithmic, name=name_of(exploration.scenario),
+        marks,
+        x.column,
+        y.column,
+        mode,
+        z=axes[2].column if len(axes) > 2 else None,
+        density=behind,
+        selected=chosen,
+        logarithmic=logarithmic,
+        name=name_of(exploration.scenario),
         others=[one._replace(frontier=on_log_axis(one.frontier, positive)) for one in others],
-    )  # fmt: skip
+    )
     show(chart, "pareto_plot", on_click=_select_clicked, config={"doubleClick": "reset"})
     better = " and ".join(f"{axis.column.better} {in_sentence(axis.column.label)}" for axis in axes)
     note = f"Marks: no execution has {better} at once. Shading: how many executions lie there. Click a mark."

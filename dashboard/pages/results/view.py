@@ -37,7 +37,7 @@ from engine import Exploration, economics
 from engine.columns import DERIVED, Column, applies, by_name, fields_of, statistics_of, stored_of
 from engine.cost_models.contract import told_not_measured
 from engine.cost_models.registry import cost_model_of
-from engine.store import Condition
+from engine.store import StoreCondition
 from hardware import network_names
 
 _SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
@@ -46,12 +46,32 @@ _OF_NUMBERS: Final = {"best": "Lowest first", "worst": "Highest first"}
 _OF_WORDS: Final = {"best": "In order", "worst": "Reversed"}
 """Labels of the two directions for columns that have no better end."""
 _DEFAULT: Final = (
-    "id", "tensor_par", "pipeline_par", "data_par", "sample_rate", "tokens_per_gpu", "mfu", "total_time",
-    "total_efficiency", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req", "bubble_time", "microbatch_size",
+    "id",
+    "tensor_par",
+    "pipeline_par",
+    "data_par",
+    "sample_rate",
+    "tokens_per_gpu",
+    "mfu",
+    "total_time",
+    "total_efficiency",
+    "proc_mem_tier1_cap_req",
+    "proc_mem_tier2_cap_req",
+    "bubble_time",
+    "microbatch_size",
     "pipeline_interleaving",
-    "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap", "optimizer_sharding", "data_par_overlap",
-    "weight_offload", "activations_offload", "optimizer_offload", "tensor_par_net", "pipeline_par_net", "data_par_net",
-)  # fmt: skip
+    "activation_recompute",
+    "tensor_par_comm_type",
+    "tensor_par_overlap",
+    "optimizer_sharding",
+    "data_par_overlap",
+    "weight_offload",
+    "activations_offload",
+    "optimizer_offload",
+    "tensor_par_net",
+    "pipeline_par_net",
+    "data_par_net",
+)
 """Default columns, most telling first, each followed by the fields that belong behind it."""
 _DERIVED: Final = frozenset(column.name for column in DERIVED)
 _BEFORE_SORTED: Final = 4
@@ -67,7 +87,7 @@ _MOST_SPREAD: Final = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ResultsView:
     """The page's part of the link."""
 
     exploration: Exploration
@@ -80,21 +100,21 @@ class View:
     """Number of the page of rows, from 1."""
 
 
-def parse(exploration: Exploration) -> View:
+def parse(exploration: Exploration) -> ResultsView:
     """Reads the page's part of the link."""
     columns = state.url_value("results_columns", "", _NAMES).split(",")
     page = int(state.url_value(PAGE, "1", _NUMBER))
     filters = tuple(WITH_CELL.now()) if exploration.feasible else ()
-    return View(exploration, state.theme_mode(), filters, tuple(filter(None, columns)), page)
+    return ResultsView(exploration, state.theme_mode(), filters, tuple(filter(None, columns)), page)
 
 
-def render(view: View) -> None:
+def render(view: ResultsView) -> None:
     """Draws the page."""
     _draw_page(view.exploration, view)
 
 
 @whole_or_waiting
-def _draw_page(exploration: Exploration, view: View) -> None:
+def _draw_page(exploration: Exploration, view: ResultsView) -> None:
     mode, filters = view.mode, list(view.filters)
     if exploration.feasible == 0:
         nothing_runs(exploration, "results")
@@ -135,18 +155,27 @@ def _draw_page(exploration: Exploration, view: View) -> None:
     rows = _load_page(
         exploration, exploration.key, tuple(_freeze_conditions(where)), by, order, page, size, tuple(names)
     )
-    table(rows, "results_table", f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
-          height=height_of(len(rows), 620), on_select=lambda: _select_row(rows),
-          networks=network_names(exploration.scenario.system),
-          order=[name for name in names if name != "id"] if is_narrow() else None)  # fmt: skip
+    table(
+        rows,
+        "results_table",
+        f"Executions {(page - 1) * size + 1:,} to {(page - 1) * size + len(rows):,}",
+        height=height_of(len(rows), 620),
+        on_select=lambda: _select_row(rows),
+        networks=network_names(exploration.scenario.system),
+        order=[name for name in names if name != "id"] if is_narrow() else None,
+    )
     if unknown := _never_measured(exploration, exploration.key, tuple(int(one) for one in rows["id"])):
         st.caption(literal(unknown))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _draw_pager(pages, page, question)
         chosen = state.selected_id()
         if chosen is not None and page_links.exists("execution"):
-            st.page_link(page_links.target("execution"), label=f"Open execution {chosen:,}",
-                         icon=":material/open_in_full:", width="content")  # fmt: skip
+            st.page_link(
+                page_links.target("execution"),
+                label=f"Open execution {chosen:,}",
+                icon=":material/open_in_full:",
+                width="content",
+            )
         if chosen is not None:
             launch.popover(exploration.scenario, evaluated(exploration, exploration.key, chosen), "results_launch")
     _draw_spread(exploration, where, by, left, mode)
@@ -188,7 +217,7 @@ def _known_columns(exploration: Exploration) -> _Register:
     return _Register(fields_of(model), statistics_of(model), stored_of(model), derived)
 
 
-def _freeze_conditions(where: list[Condition]) -> list[Any]:
+def _freeze_conditions(where: list[StoreCondition]) -> list[Any]:
     return [(c.column, c.operator, tuple(c.value) if isinstance(c.value, list) else c.value) for c in where]
 
 
@@ -199,9 +228,15 @@ def _count_rows(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> 
 
 @remembered(64)
 def _load_page(
-    _exploration: Exploration, key: str, where: tuple[Any, ...], by: str, order: str, page: int, size: int,
+    _exploration: Exploration,
+    key: str,
+    where: tuple[Any, ...],
+    by: str,
+    order: str,
+    page: int,
+    size: int,
     names: tuple[str, ...],
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """Return one page of the table; statistics that are not stored are computed for its rows."""
     register = _known_columns(_exploration)
     kept = {column.name for column in register.stored}
@@ -227,8 +262,9 @@ def _never_measured(_exploration: Exploration, key: str, ids: tuple[int, ...]) -
     names = [column.name for column in fields_of(scenario.cost_model)]
     found = scenario.not_measured_of_rows(_exploration.rows.fetch(list(ids), names).to_pandas())
     numbers = Counter(things for row in found for things in row)
-    return told_not_measured([f"{words} ({number:,} of these {counted(len(ids), 'row')})"
-                              for words, number in numbers.most_common()])  # fmt: skip
+    return told_not_measured(
+        [f"{words} ({number:,} of these {counted(len(ids), 'row')})" for words, number in numbers.most_common()]
+    )
 
 
 def _sort_direction(by: str, order: str) -> Any:
@@ -302,8 +338,15 @@ def _column_chooser(names: list[str], register: _Register, first: tuple[str, ...
         for group, members in groups.items():
             shown = [name for name in members if name in names]
             keys.append(key_for(f"results_columns_{group}", shown))
-            st.pills(group, members, default=shown, selection_mode="multi", key=keys[-1], on_change=changed,
-                     format_func=lambda name: by_name(name).label)  # fmt: skip
+            st.pills(
+                group,
+                members,
+                default=shown,
+                selection_mode="multi",
+                key=keys[-1],
+                on_change=changed,
+                format_func=lambda name: by_name(name).label,
+            )
 
 
 def _export_menu(
@@ -314,8 +357,9 @@ def _export_menu(
     selection = [*(one.words for one in filters), "every feasible execution" if not filters else "", sort]
     columns, where = list(dict.fromkeys(("id", *names))), conditions(filters)
     content = repr((exploration.key, columns, where, selection))
-    menu = st.popover("Export", icon=":material/download:", key="results_export_open", width="content",
-                      on_change="rerun")  # fmt: skip
+    menu = st.popover(
+        "Export", icon=":material/download:", key="results_export_open", width="content", on_change="rerun"
+    )
     with menu:
         every = "All" if not filters else "The"
         those = " that the filters select" if filters else ""
@@ -328,13 +372,24 @@ def _export_menu(
             full = exports.too_many(kind, left)
             offered[form.label] = name = exports.file_name(exploration.scenario, "executions", kind)
             write = exports.of_rows(
-                exploration, kind, names=columns, where=where, order_by=(_sorted_by(by, order),),
-                selection=[part for part in selection if part], tell=downloads.teller(name, content),
-            )  # fmt: skip
+                exploration,
+                kind,
+                names=columns,
+                where=where,
+                order_by=(_sorted_by(by, order),),
+                selection=[part for part in selection if part],
+                tell=downloads.teller(name, content),
+            )
             downloads.button(
-                form.label, downloads.Offer(write, name, form.mime), content, note=form.note, disabled=full,
-                key=f"results_export_{kind}", width="stretch", icon=":material/download:",
-            )  # fmt: skip
+                form.label,
+                downloads.Offer(write, name, form.mime),
+                content,
+                note=form.note,
+                disabled=full,
+                key=f"results_export_{kind}",
+                width="stretch",
+                icon=":material/download:",
+            )
             if full:
                 st.caption(
                     f"An Excel sheet holds at most {exports.MOST_ROWS:,} rows under its header: filter further, or "
@@ -395,7 +450,7 @@ def _select_row(rows: pd.DataFrame) -> None:
             ignore_cell()
 
 
-def _draw_spread(exploration: Exploration, where: list[Condition], by: str, left: int, mode: str) -> None:
+def _draw_spread(exploration: Exploration, where: list[StoreCondition], by: str, left: int, mode: str) -> None:
     """Draw the spread of the selected executions over the sorted column."""
     if by_name(by).dtype not in ("int64", "float64"):
         return
@@ -431,6 +486,12 @@ def _value_spread(
         return None
     counts, edges = np.histogram(values, bins=60)
     few, middle, most = np.quantile(values, (0.05, 0.5, 0.95))
-    figures = {"lowest": values.min(), "5th percentile": few, "median": middle, "mean": values.mean(),
-               "95th percentile": most, "highest": values.max()}  # fmt: skip
+    figures = {
+        "lowest": values.min(),
+        "5th percentile": few,
+        "median": middle,
+        "mean": values.mean(),
+        "95th percentile": most,
+        "highest": values.max(),
+    }
     return {word: float(value) for word, value in figures.items()}, counts.tolist(), edges.tolist()

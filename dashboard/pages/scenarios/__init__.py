@@ -1,18 +1,19 @@
 """Scenarios: what was saved and explored on this server; reopen, share, compare, rename, delete."""
 
-from dashboard.pages.contract import Group, Needs, Page
+from dashboard.pages.contract import NavigationGroup, Needs, Page
 
 __all__ = ["PAGE"]
 
 PAGE = Page(
     name="scenarios",
     title="Scenarios",
-    group=Group.DECIDE,
+    group=NavigationGroup.DECIDE,
     place=3,
     help="What was explored before: reopen, share, delete.",
     needs=Needs.NOTHING,
     guide="quick-start",
     parameters={
-        "scenarios_kind": "kind", "scenarios_pick": "picked entries",
+        "scenarios_kind": "kind",
+        "scenarios_pick": "picked entries",
     },
-)  # fmt: skip
+)

@@ -20,7 +20,7 @@ from engine import Scenario, launch
 from engine.columns import ALL_FIELDS, by_name, called
 from engine.columns.fields import CHOICE_LABELS
 from engine.executions.execution_names import execution_name
-from engine.launch import Reading, Standing
+from engine.launch import LaunchReading, Standing
 from engine.launch.shapes import SHAPE_WORDS
 from models import Model
 
@@ -35,7 +35,7 @@ _MOST_SENTENCES: Final = 12
 """Most sentences of a list that are shown."""
 
 
-def reading_of(name: str, content: bytes, *, can_be_document: bool) -> Reading | None:
+def reading_of(name: str, content: bytes, *, can_be_document: bool) -> LaunchReading | None:
     """Returns the content of a launch configuration; None if the file is not one and may be a document.
 
     Args:
@@ -53,7 +53,7 @@ def reading_of(name: str, content: bytes, *, can_be_document: bool) -> Reading |
         raise
 
 
-def draw(name: str, content: bytes, reading: Reading) -> Mapping[str, str] | None:
+def draw(name: str, content: bytes, reading: LaunchReading) -> Mapping[str, str] | None:
     """Draws a configuration's content and its place; returns the link parameters to it, None if it is not enough for a
     scenario.
 
@@ -92,21 +92,23 @@ def draw(name: str, content: bytes, reading: Reading) -> Mapping[str, str] | Non
     return link_parameters(stands)
 
 
-def _describes_no_model(reading: Reading) -> bool:
+def _describes_no_model(reading: LaunchReading) -> bool:
     return "layers" not in reading.model or any(name in SHAPE_WORDS for name in reading.open_fields)
 
 
-def _read_with_answers(content: bytes, name: str, stated: Mapping[str, Any], now: Scenario | None) -> Reading:
+def _read_with_answers(content: bytes, name: str, stated: Mapping[str, Any], now: Scenario | None) -> LaunchReading:
     """Return the file as read with the user's answers; `now` supplies the model if the file has none."""
     model = None if now is None else now.model
     return read_file(_read_stated, content, name, st.session_state.get(_RECIPE), dict(stated), model)
 
 
-def _read_stated(content: bytes, name: str, recipe: str | None, stated: dict[str, Any], model: Model | None) -> Reading:
+def _read_stated(
+    content: bytes, name: str, recipe: str | None, stated: dict[str, Any], model: Model | None
+) -> LaunchReading:
     return launch.read_text(content, name, recipe=recipe, stated=stated, model=model)
 
 
-def _choose_recipe(reading: Reading) -> str | None:
+def _choose_recipe(reading: LaunchReading) -> str | None:
     """Draw the choice of a recipe, if the file has several; return its name."""
     if not reading.recipes:
         st.session_state.pop(_RECIPE, None)
@@ -147,19 +149,39 @@ def _draw_field(name: str) -> Any:
     column = by_name(name)
     key = f"launch_state_{name}"
     if column.dtype == "int64":
-        return st.number_input(column.label, min_value=0 if name == "zero_stage" else 1, value=None, step=1, key=key,
-                               width=180, placeholder="open")  # fmt: skip
+        return st.number_input(
+            column.label,
+            min_value=0 if name == "zero_stage" else 1,
+            value=None,
+            step=1,
+            key=key,
+            width=180,
+            placeholder="open",
+        )
     options = ["off", "on"] if column.dtype == "bool" else [*column.choices] or [*CHOICE_LABELS.get(name, ())]
-    chosen = st.selectbox(column.label, options, index=None, key=key, width=180, placeholder="open",
-                          format_func=lambda word: CHOICE_LABELS.get(name, {}).get(word, word))  # fmt: skip
+    chosen = st.selectbox(
+        column.label,
+        options,
+        index=None,
+        key=key,
+        width=180,
+        placeholder="open",
+        format_func=lambda word: CHOICE_LABELS.get(name, {}).get(word, word),
+    )
     return chosen if column.dtype != "bool" or chosen is None else chosen == "on"
 
 
 @remembered(16, spinner="Evaluating …")
 def _find_standing(
-    content: bytes, name: str, recipe: str | None, stated: tuple[tuple[str, Any], ...], takes_model: bool,
-    _reading: Reading, _now: Scenario, key: str,
-) -> Standing:  # fmt: skip
+    content: bytes,
+    name: str,
+    recipe: str | None,
+    stated: tuple[tuple[str, Any], ...],
+    takes_model: bool,
+    _reading: LaunchReading,
+    _now: Scenario,
+    key: str,
+) -> Standing:
     """Return the execution's place on the current system; without a model in the file, that of the current one."""
     model = launch.network_of(_reading, _now.model if takes_model else None, name.partition(".")[0][:60])
     return launch.standing(
@@ -177,7 +199,7 @@ def link_parameters(stands: Standing) -> dict[str, str]:
     return found if stands.id is None else {**found, "id": str(stands.id), "own": str(stands.id)}
 
 
-def _draw_reading_summary(reading: Reading, file: str) -> None:
+def _draw_reading_summary(reading: LaunchReading, file: str) -> None:
     framework = launch.FRAMEWORKS[reading.framework]
     gpus = f"{count(reading.num_procs)} GPUs" if reading.num_procs else "number of GPUs not stated"
     named = launch.named_shape(reading.model)
@@ -189,15 +211,16 @@ def _draw_reading_summary(reading: Reading, file: str) -> None:
         ("Not specified", [_describe_open_field(reading, each) for each in reading.left]),
         ("Set, but without effect on the prediction", reading.not_modelled),
         ("Set, irrelevant to speed", [", ".join(reading.without_effect) or ""]),
-        ("Not read", reading.unread), ("Remarks", reading.remarks),
-    ):  # fmt: skip
+        ("Not read", reading.unread),
+        ("Remarks", reading.remarks),
+    ):
         _draw_list(heading, sentences)
     with st.expander("Source of each value"):
         rows = launch.origin_rows(reading, file)
         st.dataframe(pd.DataFrame(rows, columns=["Field", "Value", "Source"]), hide_index=True, height=330)
 
 
-def _describe_open_field(reading: Reading, name: str) -> str:
+def _describe_open_field(reading: LaunchReading, name: str) -> str:
     """Return the label of an open field, with the expression that sets it from outside."""
     origin = reading.origins.get(name)
     words = f": {origin.words}" if origin is not None and origin.words else ""

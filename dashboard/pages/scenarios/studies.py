@@ -35,12 +35,18 @@ def summary(kept: SavedStudy) -> None:
         st.markdown(literal(study.document.description))
     there = so_far(study, folder_of(study, server().settings))
     searched = "none" if there is None else f"{len(there.rows):,}"
-    st.html(chips([
-        ("models", ", ".join(model.title or model.name for model in study.models)),
-        ("systems", ", ".join(system_name(system) for system in study.systems)),
-        ("points", f"{study.points:,}"), ("searched", searched), ("designs", f"{study.designs:,}"),
-        ("changed", counted(len(study.edited_names), "parameter")),
-    ]))  # fmt: skip
+    st.html(
+        chips(
+            [
+                ("models", ", ".join(model.title or model.name for model in study.models)),
+                ("systems", ", ".join(system_name(system) for system in study.systems)),
+                ("points", f"{study.points:,}"),
+                ("searched", searched),
+                ("designs", f"{study.designs:,}"),
+                ("changed", counted(len(study.edited_names), "parameter")),
+            ]
+        )
+    )
 
 
 def open_kept(kept: SavedStudy) -> None:
@@ -59,9 +65,16 @@ def open_kept(kept: SavedStudy) -> None:
             address = share.link_on(PAGE, {"codesign_study": OWN, "codesign_own": text})
             share.offer_link(address, holds="study", instead="the file of the study instead: Open a file takes it.")
     name = re.sub(r"[^\w.-]+", "-", kept.title)[:80] or "study"
-    st.download_button("File", document_of(kept.study), f"{name}.json", "application/json",
-                       key="scenarios_study_file", on_click="ignore", icon=":material/data_object:",
-                       help="The whole study as JSON.")  # fmt: skip
+    st.download_button(
+        "File",
+        document_of(kept.study),
+        f"{name}.json",
+        "application/json",
+        key="scenarios_study_file",
+        on_click="ignore",
+        icon=":material/data_object:",
+        help="The whole study as JSON.",
+    )
 
 
 def open_study(study: Study) -> None:

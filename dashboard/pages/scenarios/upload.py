@@ -36,11 +36,13 @@ def opener() -> None:
     with st.popover("Open a file", icon=":material/upload_file:", help=tip):
         file = file_field(
             f"Scenario, comparison, study or launch configuration, up to {MOST_MEGABYTES} MB",
-            ["json", *launch_file.ENDINGS], "scenarios_upload", MOST_MEGABYTES,
+            ["json", *launch_file.ENDINGS],
+            "scenarios_upload",
+            MOST_MEGABYTES,
             help="JSON with model, system and limits of each scenario; config.json of Hugging Face; or a script, "
             f"recipe or configuration of {_FRAMEWORKS}, which is placed on the system above. It is checked before "
             "anything is done with it, and nothing in it is run.",
-        )  # fmt: skip
+        )
         if file is None:
             _draw_paste_field()
             return
@@ -51,9 +53,12 @@ def opener() -> None:
 def _draw_paste_field() -> None:
     """Draw the field for a pasted command or configuration, and the content of it."""
     text = st.text_area(
-        "Or paste a command line or configuration", key="scenarios_pasted", height=120,
-        max_chars=MOST_MEGABYTES * 1_000_000, placeholder="torchrun ... pretrain_gpt.py --tensor-model-parallel-size 4",
-    )  # fmt: skip
+        "Or paste a command line or configuration",
+        key="scenarios_pasted",
+        height=120,
+        max_chars=MOST_MEGABYTES * 1_000_000,
+        placeholder="torchrun ... pretrain_gpt.py --tensor-model-parallel-size 4",
+    )
     if not text or not text.strip():
         return
     _draw_file("The pasted text", text.encode(), can_be_document=text.lstrip().startswith("{"))
@@ -63,7 +68,7 @@ def _draw_file(name: str, content: bytes, *, can_be_document: bool) -> None:
     """Draw the content of a file, and the button that opens it."""
     try:
         found = read_file(_read_content, name, content, can_be_document)
-        if isinstance(found, launch.Reading):
+        if isinstance(found, launch.LaunchReading):
             link = launch_file.draw(name, content, found)
             if link is not None:
                 _draw_open_button("explore", link)
@@ -75,7 +80,7 @@ def _draw_file(name: str, content: bytes, *, can_be_document: bool) -> None:
 
 def _read_content(
     name: str, content: bytes, can_be_document: bool
-) -> launch.Reading | Scenario | Comparison | Model | System | dict[str, Any]:
+) -> launch.LaunchReading | Scenario | Comparison | Model | System | dict[str, Any]:
     """Return the content of a launch configuration or a document; for a study its checked document, because a pickled
     study holds its models and systems whole.
     """

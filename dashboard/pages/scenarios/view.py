@@ -15,7 +15,7 @@ from dashboard.charts.elements.markup import chips, facts, head
 from dashboard.compat.front_end import rows
 from dashboard.files import report
 from dashboard.jobs import explored_scenarios
-from dashboard.jobs.explored_scenarios import OUTDATED, Best, Entry, age, best_of, size
+from dashboard.jobs.explored_scenarios import OUTDATED, BestExecution, Entry, age, best_of, size
 from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
 from dashboard.link.document_validation import Refused
@@ -35,7 +35,7 @@ from dashboard.words.scenarios import name_of, sentence_of
 from dashboard.words.studies import told_of
 from engine.store import StoreError
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["ScenariosView", "parse", "render"]
 
 PER_PAGE: Final = 20
 _SHOWN: Final = {"all": "All", "saved": "Saved", "explored": "Explored", "studies": "Studies"}
@@ -46,29 +46,34 @@ _IDENTS: Final = re.compile(r"[0-9a-f.]{0,200}")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ScenariosView:
     """The page's part of the link."""
 
     picked: tuple[str, ...]
     """Identifiers of the picked entries, in order; empty for the first of the list."""
 
 
-def parse() -> View:
+def parse() -> ScenariosView:
     """Reads the page's part of the link."""
     picked = state.url_value("scenarios_pick", "", _IDENTS)
-    return View(tuple(part for part in picked.split(".") if part)[:MOST_COMPARED])
+    return ScenariosView(tuple(part for part in picked.split(".") if part)[:MOST_COMPARED])
 
 
-def render(view: View) -> None:
+def render(view: ScenariosView) -> None:
     """Draws the page."""
     server, files = explorations(), user_files()
     for problem in files.problems:
         st.warning(literal(problem), icon=":material/draft:")
     with st.container(horizontal=True, vertical_alignment="center", key="scenarios_bar"):
         wanted = st.text_input(
-            "Search", key="scenarios_search", placeholder="Search titles, models, systems", width=300, max_chars=200,
-            label_visibility="collapsed", icon=":material/search:",
-        )  # fmt: skip
+            "Search",
+            key="scenarios_search",
+            placeholder="Search titles, models, systems",
+            width=300,
+            max_chars=200,
+            label_visibility="collapsed",
+            icon=":material/search:",
+        )
         kind = segments("Which", _SHOWN, "scenarios_kind")
         st.space("stretch")
         opener()
@@ -125,12 +130,14 @@ def _draw_list(here: Sequence[Entry], picked: Sequence[str]) -> None:
             "Title": [entry.title for entry in here],
             "Scenario": [_describe_entry(entry) for entry in here],
             "samples/s": [None if best is None else best.rate for best in found],
-            "Best": ["outdated" if entry.problem == OUTDATED else _best_name(best)
-                         for entry, best in zip(here, found, strict=True)],
+            "Best": [
+                "outdated" if entry.problem == OUTDATED else _best_name(best)
+                for entry, best in zip(here, found, strict=True)
+            ],
             "Size": [size(entry.record.bytes) if entry.record is not None else _job_state(entry) for entry in here],
             "Age": [age(entry.seconds) if entry.seconds else "this session" for entry in here],
         }
-    )  # fmt: skip
+    )
     idents = [entry.ident for entry in here]
     key = f"scenarios_table_{hash(tuple(idents)) & 0xFFFFFFFF:x}"
 
@@ -141,9 +148,15 @@ def _draw_list(here: Sequence[Entry], picked: Sequence[str]) -> None:
     now = [index for index, ident in enumerate(idents) if ident in picked]
     written = frame_shown.style.format(_format_rate, subset=["samples/s"])
     st.dataframe(
-        written, key=key, hide_index=True, on_select=chosen, selection_mode="multi-row",
+        written,
+        key=key,
+        hide_index=True,
+        on_select=chosen,
+        selection_mode="multi-row",
         selection_default={"selection": {"rows": now, "columns": [], "cells": []}},
-        height=min(738, ROW + 2 + _TWO_LINES * len(here)), row_height=_TWO_LINES, placeholder="–",
+        height=min(738, ROW + 2 + _TWO_LINES * len(here)),
+        row_height=_TWO_LINES,
+        placeholder="–",
         column_config={
             "Title": st.column_config.TextColumn(width=266, help="Title given when saved, otherwise model and system."),
             "Scenario": st.column_config.TextColumn(
@@ -157,7 +170,7 @@ def _draw_list(here: Sequence[Entry], picked: Sequence[str]) -> None:
             "Age": st.column_config.TextColumn(width=80, help="Time since it was saved, otherwise explored."),
         },
         alt=f"{len(here)} scenarios with their best throughput, size and age",
-    )  # fmt: skip
+    )
 
 
 def _format_rate(rate: object) -> str:
@@ -178,7 +191,7 @@ def _describe_entry(entry: Entry) -> str:
     return " · ".join(filter(None, (shown, sentence_of(scenario))))
 
 
-def _best_name(best: Best | None) -> str | None:
+def _best_name(best: BestExecution | None) -> str | None:
     if best is None:
         return None
     return best.name if best.rate is not None else "nothing fits"
@@ -197,8 +210,10 @@ def _draw_tally(found: Sequence[Entry], shown: Sequence[Entry]) -> None:
     room = size(sum(record.bytes for record in records.values()))
     saved = sum(entry.saved is not None or entry.study is not None for entry in found)
     words = f"{len(shown):,} of {len(found):,} shown · " if len(shown) < len(found) else ""
-    st.caption(f"{words}{saved:,} saved · {counted(len(records), 'exploration')} in the store, {room}. "
-               "All users of this server see this list.")  # fmt: skip
+    st.caption(
+        f"{words}{saved:,} saved · {counted(len(records), 'exploration')} in the store, {room}. "
+        "All users of this server see this list."
+    )
 
 
 def _draw_entry(entry: Entry) -> None:
@@ -228,15 +243,26 @@ def _draw_entry(entry: Entry) -> None:
     best = best_of(entry, explorations())
     if best is not None and best.rate is not None:
         mfu = percent(utilisation(scenario, best.rate))
-        st.html(facts([("best", format_value("sample_rate", best.rate)), ("MFU", mfu),
-                       ("feasible", percent(best.feasible / best.total if best.total else 0))]))  # fmt: skip
+        st.html(
+            facts(
+                [
+                    ("best", format_value("sample_rate", best.rate)),
+                    ("MFU", mfu),
+                    ("feasible", percent(best.feasible / best.total if best.total else 0)),
+                ]
+            )
+        )
         st.caption(f"{best.name} is the best of {counted(best.total, 'execution')}.")
     elif best is not None:
         st.caption(f"None of {counted(best.total, 'execution')} fits.")
     elif not entry.problem:
         st.caption(f"Not explored here: {counted(scenario.space.total, 'execution')}. Opening it explores them.")
-    pairs = [("model", scenario.model.title or scenario.model.name), ("GPUs", f"{scenario.num_procs:,}"),
-             ("system", scenario.system.title or scenario.system.name), ("for", sentence_of(scenario))]  # fmt: skip
+    pairs = [
+        ("model", scenario.model.title or scenario.model.name),
+        ("GPUs", f"{scenario.num_procs:,}"),
+        ("system", scenario.system.title or scenario.system.name),
+        ("for", sentence_of(scenario)),
+    ]
     if entry.record is not None:
         pairs += [("size", size(entry.record.bytes)), ("explored", age(entry.record.created_at.timestamp()))]
     st.html(chips(pairs))
@@ -264,10 +290,15 @@ def _draw_actions(entry: Entry) -> None:
             share.offer_link(share.link_to(scenario, page, view), whole=compared)
         _draw_rename(entry)
         st.download_button(
-            "File", lambda: share.document(scenario), share.file_name(scenario, ".json"), "application/json",
-            key="scenarios_file", on_click="ignore", icon=":material/data_object:",
+            "File",
+            lambda: share.document(scenario),
+            share.file_name(scenario, ".json"),
+            "application/json",
+            key="scenarios_file",
+            on_click="ignore",
+            icon=":material/data_object:",
             help="Model, system and limits whole, as JSON.",
-        )  # fmt: skip
+        )
         if compared is not None:
             share.comparison_file(compared, "scenarios_comparison_file")
     with st.container(horizontal=True):
@@ -283,10 +314,15 @@ def _draw_actions(entry: Entry) -> None:
         if found is not None:
             address, exploration = share.link_to(scenario), seen_with(found, scenario)
             st.download_button(
-                "Report", lambda: report.build(exploration, address, entry.title),
-                share.file_name(scenario, ".html"), "text/html", key="scenarios_report", on_click="ignore",
-                icon=":material/description:", help="One HTML file that opens offline.",
-            )  # fmt: skip
+                "Report",
+                lambda: report.build(exploration, address, entry.title),
+                share.file_name(scenario, ".html"),
+                "text/html",
+                key="scenarios_report",
+                on_click="ignore",
+                icon=":material/description:",
+                help="One HTML file that opens offline.",
+            )
         _draw_delete(entry)
 
 
@@ -321,8 +357,12 @@ def _draw_rename(entry: Entry) -> None:
         key = f"scenarios_title_{entry.ident}"
         with st.form("scenarios_title_form", border=False):  # so that Enter saves
             st.text_input("Title", entry.title[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
-            st.form_submit_button("Keep this title", key="scenarios_rename", on_click=_toast_refusal,
-                                  args=(lambda: _save_title(entry, key),))  # fmt: skip
+            st.form_submit_button(
+                "Keep this title",
+                key="scenarios_rename",
+                on_click=_toast_refusal,
+                args=(lambda: _save_title(entry, key),),
+            )
 
 
 def _save_title(entry: Entry, key: str) -> None:
@@ -358,8 +398,12 @@ def _draw_delete(entry: Entry) -> None:
             return
         if entry.saved is not None:
             st.caption("Deletes the title. Results stay in the store.")
-            st.button("Delete the saved scenario", key="scenarios_forget", on_click=_toast_refusal,
-                      args=(lambda: _delete_saved(entry),))  # fmt: skip
+            st.button(
+                "Delete the saved scenario",
+                key="scenarios_forget",
+                on_click=_toast_refusal,
+                args=(lambda: _delete_saved(entry),),
+            )
         if entry.record is not None:
             st.caption(f"Frees {size(entry.record.bytes)}; opening the scenario explores it again.")
             st.button(

@@ -53,12 +53,15 @@ _BANDWIDTH: Final = {"R1": 200.0, "R2": 4800.0, "R3": 25.0}
 _MACHINES: Final = {"own": "DistIR’s constants", "system": "The scenario’s GPU, peaks"}
 _DEVICES: Final = {str(2**power): f"{2**power}" for power in range(1, 8)}
 _LABELS: Final = {
-    "not_whole": "not a whole number", "layers_not_divisible": "P does not divide the layers",
+    "not_whole": "not a whole number",
+    "layers_not_divisible": "P does not divide the layers",
     "batch_not_divisible": "microbatches do not divide the batch",
-    "too_many_microbatches": "fewer samples than microbatches", "width_not_divisible": "H does not divide the width",
-    "memory": "too much memory", "odd_layers": "odd number of layers",
+    "too_many_microbatches": "fewer samples than microbatches",
+    "width_not_divisible": "H does not divide the width",
+    "memory": "too much memory",
+    "odd_layers": "odd number of layers",
     "too_large": "too large to count",
-}  # fmt: skip
+}
 
 
 def render(scenario: Scenario, mode: str) -> None:
@@ -122,16 +125,19 @@ def _draw_inputs(scenario: Scenario) -> tuple[Stack, Machine, int, float | None,
         bandwidth = decimal_input("Links, Gbps", "grid_gbps", machine.bandwidth_gbps, "In the units of the revision.")
         limit = decimal_input("Memory, GiB", "grid_limit", None, "Of a device; empty for no limit.")
     placed = revision == "R3" or switch(
-        "Weights in place", "schedules_grid_placed",
+        "Weights in place",
+        "schedules_grid_placed",
         help="Assumes that weights are on their devices. Otherwise one replica pays for sending them, as in the "
         "paper’s figure, which makes two replicas more than twice as fast.",
-    )  # fmt: skip
+    )
     if model == _SCENARIO:
         stack = Stack(own_layers, own_width, batch)
-        st.caption(literal(
-            f"{model_name} as {own_layers:,} square weights of {own_width:,}: as many as a token passes, without "
-            "embedding, attention’s products, norms and head; rows are tokens."
-        ))  # fmt: skip
+        st.caption(
+            literal(
+                f"{model_name} as {own_layers:,} square weights of {own_width:,}: as many as a token passes, without "
+                "embedding, attention’s products, norms and head; rows are tokens."
+            )
+        )
     else:
         stack = Stack(MODEL_SIZES[model].layers, MODEL_SIZES[model].width, batch)
     told = Machine(
@@ -203,14 +209,25 @@ def _draw_measured(revision: str, mode: str) -> None:
     found = agreement(table)
     chart = simulated_overlay(table, found, mode)
     show(chart, "schedules_grid_measured")
-    st.html(markup.facts([
-        *((f"{row['devices']} GPUs" if row["devices"] != "1" else "1 GPU",
-           f"{percent(row['mean_absolute_percentage_error'] / 100)} off, median ×{plain(row['median_ratio'])}")
-          for row in found.to_dict("records") if row["devices"] != "all"),
-        ("Pearson", f"{found['pearson'].iloc[-1]:.3f}"), ("Spearman", f"{found['spearman'].iloc[-1]:.3f}"),
-        ("FLOP/s", plain(constants.flops or REVISIONS[constants.revision].flops)),
-        ("Gbps", plain(constants.bandwidth_gbps) if constants.bandwidth_gbps else "not determined"),
-    ]))  # fmt: skip
+    st.html(
+        markup.facts(
+            [
+                *(
+                    (
+                        f"{row['devices']} GPUs" if row["devices"] != "1" else "1 GPU",
+                        f"{percent(row['mean_absolute_percentage_error'] / 100)} off, median "
+                        f"×{plain(row['median_ratio'])}",
+                    )
+                    for row in found.to_dict("records")
+                    if row["devices"] != "all"
+                ),
+                ("Pearson", f"{found['pearson'].iloc[-1]:.3f}"),
+                ("Spearman", f"{found['spearman'].iloc[-1]:.3f}"),
+                ("FLOP/s", plain(constants.flops or REVISIONS[constants.revision].flops)),
+                ("Gbps", plain(constants.bandwidth_gbps) if constants.bandwidth_gbps else "not determined"),
+            ]
+        )
+    )
 
 
 def _draw_step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mode: str) -> None:
@@ -221,9 +238,15 @@ def _draw_step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mo
         return
     degrees = {name: int(best[name]) for name in ("D", "H", "P", "m")}
     found = timeline(
-        revision=machine.revision, **degrees, width=stack.width, layers=stack.layers, batch=stack.batch,
-        bandwidth_gbps=machine.bandwidth_gbps, filtered=placed, **machine.arguments(),
-    )  # fmt: skip
+        revision=machine.revision,
+        **degrees,
+        width=stack.width,
+        layers=stack.layers,
+        batch=stack.batch,
+        bandwidth_gbps=machine.bandwidth_gbps,
+        filtered=placed,
+        **machine.arguments(),
+    )
     tasks = found.items.assign(
         kind=found.items["kind"].map({"f": WORK["F"], "b": WORK["BW"]}), chunk=0, pair=-1, microbatch=found.items["mb"]
     )
@@ -239,16 +262,27 @@ def _draw_step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mo
     st.caption("Light is forward, dark backward with its all-reduces; hatched is sending and waiting.")
     shares = found.stages[["compute", "exchange", "send", "waiting"]].mean() / found.latency
     names = {"compute": "computes", "exchange": "all-reduces", "send": "sends", "waiting": "waits"}
-    st.html(markup.facts([
-        *((label, percent(float(shares[name]))) for name, label in names.items()),
-        ("peak of first and last stage", " · ".join(
-            f"{plain(float(found.stages['peak_memory'].iloc[end]) / GIB)} GiB" for end in (0, -1)
-        )),
-    ]))  # fmt: skip
+    st.html(
+        markup.facts(
+            [
+                *((label, percent(float(shares[name]))) for name, label in names.items()),
+                (
+                    "peak of first and last stage",
+                    " · ".join(f"{plain(float(found.stages['peak_memory'].iloc[end]) / GIB)} GiB" for end in (0, -1)),
+                ),
+            ]
+        )
+    )
     st.download_button(
-        "Events for Chrome’s trace viewer", lambda: json.dumps(found.chrome_trace()), "distir.trace.json",
-        "application/json", key="schedules_grid_trace", on_click="ignore", icon=":material/download:", type="tertiary",
-    )  # fmt: skip
+        "Events for Chrome’s trace viewer",
+        lambda: json.dumps(found.chrome_trace()),
+        "distir.trace.json",
+        "application/json",
+        key="schedules_grid_trace",
+        on_click="ignore",
+        icon=":material/download:",
+        type="tertiary",
+    )
 
 
 def _draw_fastest(table: pd.DataFrame, runs: pd.DataFrame) -> None:
@@ -259,26 +293,40 @@ def _draw_fastest(table: pd.DataFrame, runs: pd.DataFrame) -> None:
         st.html(markup.head("The fastest", f"{len(shown)} of {len(runs):,} that run"))
     with file:
         st.download_button(
-            "All as CSV", lambda: table.to_csv(index=False), "grid.csv", "text/csv", key="schedules_grid_csv",
-            on_click="ignore", icon=":material/download:", type="tertiary",
+            "All as CSV",
+            lambda: table.to_csv(index=False),
+            "grid.csv",
+            "text/csv",
+            key="schedules_grid_csv",
+            on_click="ignore",
+            icon=":material/download:",
+            type="tertiary",
             help="Every configuration, with the reason if it does not run.",
-        )  # fmt: skip
+        )
     number = st.column_config.NumberColumn
     columns = ["style", "devices", "D", "H", "P", "m"]
     st.dataframe(
         shown[columns].assign(
-            step=shown["latency"] * 1e3, rate=shown["throughput"], peak=shown["peak_memory"] / GIB,
+            step=shown["latency"] * 1e3,
+            rate=shown["throughput"],
+            peak=shown["peak_memory"] / GIB,
             speedup=shown["speedup"],
         ),
-        hide_index=True, height=height_of(len(shown), 360), key="schedules_grid_table", placeholder="–",
+        hide_index=True,
+        height=height_of(len(shown), 360),
+        key="schedules_grid_table",
+        placeholder="–",
         alt="The fastest configurations with their degrees, step, throughput, peak memory and speedup.",
         column_config={
             "style": st.column_config.TextColumn("Style", width=80, help="D data, T horizontal, P pipeline."),
-            "devices": number("Devices", width=80), "D": number("D", width=56, help="Replicas."),
+            "devices": number("Devices", width=80),
+            "D": number("D", width=56, help="Replicas."),
             "H": number("H", width=56, help="Horizontal shards of every weight."),
-            "P": number("P", width=56, help="Pipeline stages."), "m": number("m", width=64, help="Microbatches."),
-            "step": number("Step [ms]", format="%.4g", width=90), "rate": number("Rows/s", format="%.4g", width=90),
+            "P": number("P", width=56, help="Pipeline stages."),
+            "m": number("m", width=64, help="Microbatches."),
+            "step": number("Step [ms]", format="%.4g", width=90),
+            "rate": number("Rows/s", format="%.4g", width=90),
             "peak": number("Peak [GiB]", format="%.4g", width=90),
             "speedup": number("Speedup", format="%.4g", width=80),
         },
-    )  # fmt: skip
+    )

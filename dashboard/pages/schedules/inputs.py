@@ -9,7 +9,7 @@ from typing import Final
 import streamlit as st
 
 from dashboard.link import state
-from dashboard.pages.schedules.questions import Question, most_microbatches, titles
+from dashboard.pages.schedules.questions import ScheduleQuestion, most_microbatches, titles
 from dashboard.widgets.controls import choose, given, key_for, segments, whole_number
 from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
 from engine.columns.stage_layouts import StageLayoutError, canonical
@@ -17,9 +17,17 @@ from engine.simulate.execution_stages import Cut, ExecutionTimes, cuts_of
 from engine.simulate.schedules.registry import rule
 
 __all__ = [
-    "chosen", "decimal_input", "first_schedule", "layout", "question", "shortened", "shown", "sliders", "source",
+    "chosen",
+    "decimal_input",
+    "first_schedule",
+    "layout",
+    "question",
+    "shortened",
+    "shown",
+    "sliders",
+    "source",
     "whole_input",
-]  # fmt: skip
+]
 
 MOST_RANKS: Final = 32
 MOST_MICROBATCHES: Final = 4096
@@ -58,20 +66,26 @@ def first_schedule(times: ExecutionTimes | None) -> str:
     return name if name in titles() else "1f1b"
 
 
-def question(times: ExecutionTimes | None) -> tuple[Question, int]:
+def question(times: ExecutionTimes | None) -> tuple[ScheduleQuestion, int]:
     """Draws the numbers; returns them, and the number of microbatches asked for, which may exceed the replayed ones.
 
     times: of the scenario's best execution; None for plain numbers.
     """
     ranks = whole_input("Ranks", "ranks", 4 if times is None else times.ranks, MOST_RANKS, "Ranks of the pipeline, P.")
     microbatches = whole_input(
-        "Microbatches", "microbatches", 8 if times is None else min(times.microbatches, MOST_MICROBATCHES),
-        MOST_MICROBATCHES, "Of one replica in a step, M.",
-    )  # fmt: skip
+        "Microbatches",
+        "microbatches",
+        8 if times is None else min(times.microbatches, MOST_MICROBATCHES),
+        MOST_MICROBATCHES,
+        "Of one replica in a step, M.",
+    )
     chunks = whole_input(
-        "Chunks", "chunks", max(2, 1 if times is None else times.chunks), 32,
+        "Chunks",
+        "chunks",
+        max(2, 1 if times is None else times.chunks),
+        32,
         "Pieces of the model per rank, of schedules that leave it open.",
-    )  # fmt: skip
+    )
     most = most_microbatches(ranks, chunks)
     own: tuple[Cut, ...] = ()
     with st.popover("Times", icon=":material/tune:", help="Times of a rank's share, groups, memory."):
@@ -102,11 +116,24 @@ def question(times: ExecutionTimes | None) -> tuple[Question, int]:
         forward = sum(each.forward for each in stages) / ranks
         first = sum(each.input_gradient for each in stages) / ranks
         second = sum(each.weight_gradient for each in stages) / ranks
-    made = Question(
-        ranks=ranks, microbatches=min(microbatches, most), chunks=chunks, group=group, forward=forward,
-        input_gradient=first, weight_gradient=second, hidden=0.0, uneven=0.0, send=0.0, mode=mode, memory=memory,
-        own=own, span=span, wanted=microbatches, besides=0.0 if times is None or span else times.besides_seconds,
-    )  # fmt: skip
+    made = ScheduleQuestion(
+        ranks=ranks,
+        microbatches=min(microbatches, most),
+        chunks=chunks,
+        group=group,
+        forward=forward,
+        input_gradient=first,
+        weight_gradient=second,
+        hidden=0.0,
+        uneven=0.0,
+        send=0.0,
+        mode=mode,
+        memory=memory,
+        own=own,
+        span=span,
+        wanted=microbatches,
+        besides=0.0 if times is None or span else times.besides_seconds,
+    )
     return made, microbatches
 
 
@@ -142,10 +169,15 @@ def _layout_field(own: str) -> None:
         state.set_url_value("schedules_layout", None if new in ("", own) else new)
 
     st.text_input(
-        "Stage layout", text, key=key, on_change=changed, max_chars=300, placeholder=own,
+        "Stage layout",
+        text,
+        key=key,
+        on_change=changed,
+        max_chars=300,
+        placeholder=own,
         help="Empty for the execution's own: even, balanced, both_counted, first_7_last_6, or Megatron's list of all "
         "stages, such as Et*3|(tt|)*29m|L.",
-    )  # fmt: skip
+    )
 
 
 def sliders(send_time: float, *, own: bool = False) -> tuple[float, float, float]:
@@ -157,23 +189,35 @@ def sliders(send_time: float, *, own: bool = False) -> tuple[float, float, float
     left, middle, right = st.columns(3, gap="medium")
     with left:
         send = whole_number(
-            "Send time, % of a forward", 0, 100, "schedules_send", default=nearest,
+            "Send time, % of a forward",
+            0,
+            100,
+            "schedules_send",
+            default=nearest,
             help="Share of a rank's forward for one microbatch. A send starts when the result is ready.",
-        )  # fmt: skip
+        )
     with middle:
         uneven = whole_number(
-            "Last stage heavier, %", 0, 100, "schedules_uneven", default=0,
+            "Last stage heavier, %",
+            0,
+            100,
+            "schedules_uneven",
+            default=0,
             help="Extra time for head or loss, as a share of a rank's time.",
-        )  # fmt: skip
+        )
     with right:
         hidden = whole_number(
-            f"Overlapped pairs hide{' further' * own}, %", 0, 40, "schedules_pair", default=0,
+            f"Overlapped pairs hide{' further' * own}, %",
+            0,
+            40,
+            "schedules_pair",
+            default=0,
             help="Share of an overlapped forward-backward pair that is hidden.",
-        )  # fmt: skip
+        )
     return send_time if send == nearest else send / 100, uneven / 100, hidden / 100
 
 
-def shortened(asked: Question, wanted: int) -> str:
+def shortened(asked: ScheduleQuestion, wanted: int) -> str:
     """Returns a sentence about microbatches that are left out; empty if all are replayed."""
     if wanted <= asked.microbatches:
         return ""
@@ -205,7 +249,15 @@ def decimal_input(label: str, name: str, default: float | None, help: str) -> fl
         state.set_url_value(parameter, None if not new or new == default else f"{new:.4f}".rstrip("0").rstrip("."))
 
     st.number_input(
-        label, min_value=0.0, max_value=9_999_999.0, value=None, step=1.0, key=key, on_change=changed, help=help,
-        placeholder="none" if default is None else f"{default:g}", format="%g",
-    )  # fmt: skip
+        label,
+        min_value=0.0,
+        max_value=9_999_999.0,
+        value=None,
+        step=1.0,
+        key=key,
+        on_change=changed,
+        help=help,
+        placeholder="none" if default is None else f"{default:g}",
+        format="%g",
+    )
     return value or default

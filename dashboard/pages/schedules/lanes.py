@@ -12,7 +12,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import TIME_KINDS, Kind
 from dashboard.charts.schedules.gantt import WEIGHTS, gantt, shown_stages
 from dashboard.charts.schedules.held_activations import held_activations
-from dashboard.pages.schedules.questions import Outcome, Question, drawn_replay
+from dashboard.pages.schedules.questions import ScheduleOutcome, ScheduleQuestion, drawn_replay
 from dashboard.widgets.chart import show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
@@ -27,14 +27,20 @@ __all__ = ["WAITS", "card", "causes", "legend"]
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 ZOOM: Final = {"doubleClick": "reset"}
 WAITS: Final = {
-    "fill": "idle to fill", "drain": "idle to drain", "forward": "for forwards", "gradient": "for gradients",
-    "latency": "for sends", "send": "sending",
-}  # fmt: skip
+    "fill": "idle to fill",
+    "drain": "idle to drain",
+    "forward": "for forwards",
+    "gradient": "for gradients",
+    "latency": "for sends",
+    "send": "sending",
+}
 """Reasons for idle ranks, in two words."""
 TIME: Final = "total_time"
 
 
-def card(letter: str, made: Outcome, question: Question, mode: str, *, until: float, most: float, path: bool) -> None:
+def card(
+    letter: str, made: ScheduleOutcome, question: ScheduleQuestion, mode: str, *, until: float, most: float, path: bool
+) -> None:
     """Draws a schedule.
 
     Args:
@@ -54,14 +60,21 @@ def card(letter: str, made: Outcome, question: Question, mode: str, *, until: fl
     shown, skipped = drawn_replay(question, made.name)
     picture = drawn(shown, whole=found.makespan, skipped_microbatches=skipped)
     critical = _critical_tasks(shown) if path else None
-    chart = gantt(picture, mode, until=None if skipped else until, critical=critical, row="rank", zoom=True,
-                  narrow=is_narrow())  # fmt: skip
+    chart = gantt(
+        picture, mode, until=None if skipped else until, critical=critical, row="rank", zoom=True, narrow=is_narrow()
+    )
     show(chart, f"schedules_lanes_{letter.lower()}", config=ZOOM)
     st.html(markup.head("Activations held", f"{_describe_peak(made)}; a full row is {most:.3g}"))
     chart = held_activations(
-        held_over_time(shown.order, shown.timing), shown_stages(question.ranks), shown.order.chunks, shown.makespan,
-        mode, until=None if skipped else until, most=most, skipped=bool(skipped),
-    )  # fmt: skip
+        held_over_time(shown.order, shown.timing),
+        shown_stages(question.ranks),
+        shown.order.chunks,
+        shown.makespan,
+        mode,
+        until=None if skipped else until,
+        most=most,
+        skipped=bool(skipped),
+    )
     show(chart, f"schedules_held_{letter.lower()}", config=ZOOM)
     st.html(markup.facts(_replay_facts(found)))
     st.caption(literal(_describe_critical_path(found)))
@@ -92,14 +105,14 @@ def causes(found: Replay) -> list[tuple[str, str]]:
     return [(str(cause), percent(float(seconds) / whole)) for cause, seconds in spent.items()]
 
 
-def _describe_result(made: Outcome) -> str:
+def _describe_result(made: ScheduleOutcome) -> str:
     if made.found is None:
         return "not with these numbers"
     chunks = f", {counted(made.found.order.chunks, 'chunk')} per rank" if made.found.order.chunks > 1 else ""
     return f"pipeline {format_value(TIME, made.took)}, idle {percent(made.idle)}{chunks}"
 
 
-def _describe_peak(made: Outcome) -> str:
+def _describe_peak(made: ScheduleOutcome) -> str:
     copies = f", parameters {made.rule.parameter_copies} times" if made.rule.parameter_copies > 1 else ""
     return f"at most {made.peak:.4g} of a rank’s share{copies}"
 
@@ -108,8 +121,10 @@ def _replay_facts(found: Replay) -> list[tuple[str, str]]:
     waits = [(WAITS[cause], share) for cause, share in causes(found)]
     freed = max(found.peak_if_freed_at_B) / found.order.chunks
     return [
-        *waits, ("longest span", format_value(TIME, found.longest_span)), ("held until b", f"{freed:.4g}"),
-    ]  # fmt: skip
+        *waits,
+        ("longest span", format_value(TIME, found.longest_span)),
+        ("held until b", f"{freed:.4g}"),
+    ]
 
 
 def _describe_critical_path(found: Replay) -> str:

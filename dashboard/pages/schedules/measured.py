@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.schedules.gantt import gantt
 from dashboard.link.document_validation import Refused
-from dashboard.pages.schedules.questions import Question, titles
+from dashboard.pages.schedules.questions import ScheduleQuestion, titles
 from dashboard.widgets.chart import show
 from dashboard.widgets.upload import files_field, read_file
 from dashboard.widgets.window import is_narrow
@@ -21,7 +21,7 @@ from dashboard.words.numbers import format_value, percent, relative
 from engine.simulate import Replay, ScheduleError, replay
 from engine.simulate.imports import read_events, read_torch_csv
 from engine.simulate.schedule import WORK, Schedule, drawn
-from engine.simulate.schedules.contract import Placement
+from engine.simulate.schedules.contract import StagePlacement
 
 __all__ = ["measured", "measured_schedule", "own_order", "replay_measured"]
 
@@ -34,7 +34,7 @@ _HELP: Final = (
 )
 
 
-def measured(name: str, question: Question, chunks: int, placement: Placement, mode: str) -> None:
+def measured(name: str, question: ScheduleQuestion, chunks: int, placement: StagePlacement, mode: str) -> None:
     """Draws the card: the upload, and its content next to a schedule.
 
     Args:
@@ -45,8 +45,13 @@ def measured(name: str, question: Question, chunks: int, placement: Placement, m
         mode: "light" or "dark".
     """
     st.html(markup.head("A measured run or your own order", f"next to {titles()[name]}"))
-    files = files_field(f"Traces, tables of events or an order, up to {MOST_MEGABYTES} MB", ["json", "csv"],
-                        "schedules_measured", MOST_MEGABYTES, help=_HELP)  # fmt: skip
+    files = files_field(
+        f"Traces, tables of events or an order, up to {MOST_MEGABYTES} MB",
+        ["json", "csv"],
+        "schedules_measured",
+        MOST_MEGABYTES,
+        help=_HELP,
+    )
     if not files:
         st.caption(
             "Traces of torch’s profiler or a table of a run’s forwards and backwards are drawn above the schedule, "
@@ -64,7 +69,7 @@ def measured(name: str, question: Question, chunks: int, placement: Placement, m
         st.error(literal(str(problem)), icon=":material/error:")
 
 
-def _read_contents(question: Question, placement: Placement, *contents: bytes) -> Replay | pd.DataFrame:
+def _read_contents(question: ScheduleQuestion, placement: StagePlacement, *contents: bytes) -> Replay | pd.DataFrame:
     """Return the replay of an uploaded order, or the events of a measured run."""
     texts = [content.decode("utf-8") for content in contents]
     if len(texts) == 1 and _is_order(texts[0]):
@@ -84,7 +89,7 @@ def _join_events(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def own_order(text: str, question: Question, placement: Placement) -> Replay:
+def own_order(text: str, question: ScheduleQuestion, placement: StagePlacement) -> Replay:
     """Returns an uploaded order, replayed with the times of the page.
 
     Raises: ScheduleError if it cannot run, with the first blocked action.
@@ -95,23 +100,38 @@ def own_order(text: str, question: Question, placement: Placement) -> Replay:
     stages = max(int(stage) for _, stage in numbers) + 1
     microbatches = max(int(microbatch) for microbatch, _ in numbers) + 1
     chunks = max(1, stages // len(lines))
-    home = placement if placement is not Placement.BIDIRECTIONAL and chunks == 2 else Placement.LOOP
-    times = {kind: value / chunks for kind, value in (
-        ("F", question.forward), ("B", question.input_gradient), ("W", question.weight_gradient))}  # fmt: skip
-    return replay(lines, stages=len(lines), microbatches=microbatches, chunks=chunks, times=times,
-                  sends={"mode": question.mode, "c": question.send_time}, placement=home.value)  # fmt: skip
+    home = placement if placement is not StagePlacement.BIDIRECTIONAL and chunks == 2 else StagePlacement.LOOP
+    times = {
+        kind: value / chunks
+        for kind, value in (("F", question.forward), ("B", question.input_gradient), ("W", question.weight_gradient))
+    }
+    return replay(
+        lines,
+        stages=len(lines),
+        microbatches=microbatches,
+        chunks=chunks,
+        times=times,
+        sends={"mode": question.mode, "c": question.send_time},
+        placement=home.value,
+    )
 
 
-def _draw_order(found: Replay, question: Question, mode: str) -> None:
+def _draw_order(found: Replay, question: ScheduleQuestion, mode: str) -> None:
     """Draw an uploaded order."""
     if len(found.order) > MOST_DRAWN:
         st.caption(f"It runs, and takes {format_value(TIME, found.makespan)}; it has too many actions to be drawn.")
         return
     show(gantt(drawn(found), mode, row="rank", zoom=True, narrow=is_narrow()), "schedules_own_lanes")
-    st.html(markup.facts([
-        ("step", format_value(TIME, found.makespan)), ("idle", percent(float(np.mean(found.bubble_fraction)))),
-        ("activations, chunks", str(max(found.peak_activations))), ("microbatches", str(found.order.microbatches)),
-    ]))  # fmt: skip
+    st.html(
+        markup.facts(
+            [
+                ("step", format_value(TIME, found.makespan)),
+                ("idle", percent(float(np.mean(found.bubble_fraction)))),
+                ("activations, chunks", str(max(found.peak_activations))),
+                ("microbatches", str(found.order.microbatches)),
+            ]
+        )
+    )
 
 
 def _draw_measured_and_replayed(events: pd.DataFrame, found: Replay, name: str, mode: str) -> None:
@@ -123,11 +143,17 @@ def _draw_measured_and_replayed(events: pd.DataFrame, found: Replay, name: str, 
     show(gantt(drawn(found), mode, until=longer, row="rank", zoom=True, narrow=is_narrow()), "schedules_replayed_lanes")
     spent = (events["end"] - events["start"]).groupby(events["rank"]).sum()
     idle = 1 - float(spent.sum()) / (whole.step_time * whole.stages)
-    st.html(markup.facts([
-        ("measured", format_value(TIME, whole.step_time)), ("replayed", format_value(TIME, found.makespan)),
-        ("measured against it", relative(whole.step_time, found.makespan)), ("idle, measured", percent(idle)),
-        ("idle, replayed", percent(float(np.mean(found.bubble_fraction)))),
-    ]))  # fmt: skip
+    st.html(
+        markup.facts(
+            [
+                ("measured", format_value(TIME, whole.step_time)),
+                ("replayed", format_value(TIME, found.makespan)),
+                ("measured against it", relative(whole.step_time, found.makespan)),
+                ("idle, measured", percent(idle)),
+                ("idle, replayed", percent(float(np.mean(found.bubble_fraction)))),
+            ]
+        )
+    )
 
 
 def replay_measured(events: pd.DataFrame, name: str, chunks: int) -> Replay:
@@ -147,12 +173,22 @@ def measured_schedule(events: pd.DataFrame) -> Schedule:
     """Returns measured events as a schedule to draw."""
     stages = events["stage"].to_numpy()
     ranks = int(events["rank"].nunique())
-    tasks = pd.DataFrame({
-        "stage": events["rank"], "kind": events["kind"].map(WORK), "chunk": np.maximum(stages, 0) // ranks,
-        "microbatch": events["microbatch"], "start": events["start"], "end": events["end"], "pair": -1,
-    })  # fmt: skip
+    tasks = pd.DataFrame(
+        {
+            "stage": events["rank"],
+            "kind": events["kind"].map(WORK),
+            "chunk": np.maximum(stages, 0) // ranks,
+            "microbatch": events["microbatch"],
+            "start": events["start"],
+            "end": events["end"],
+            "pair": -1,
+        }
+    )
     return Schedule(
-        stages=ranks, chunks=int(tasks["chunk"].max()) + 1, microbatches=int(events["microbatch"].max()) + 1,
+        stages=ranks,
+        chunks=int(tasks["chunk"].max()) + 1,
+        microbatches=int(events["microbatch"].max()) + 1,
         tasks=tasks.sort_values(["stage", "start"], kind="stable").reset_index(drop=True),
-        step_time=float(events["end"].max()), title="measured",
-    )  # fmt: skip
+        step_time=float(events["end"].max()),
+        title="measured",
+    )

@@ -10,7 +10,7 @@ from engine.cost_models.account import ModelStage, StageHeld
 from engine.simulate import Replay
 from engine.simulate.execution_stages import Cut
 from engine.simulate.residence import weighted_peaks
-from engine.simulate.schedules.contract import Placement
+from engine.simulate.schedules.contract import StagePlacement
 
 __all__ = ["ALIKE", "Offloads", "RankWork", "bytes_of_ranks", "ranks_of"]
 
@@ -40,11 +40,11 @@ class RankWork:
         return self.forward + self.backward
 
 
-def ranks_of(cut: Cut, ranks: int, placement: Placement) -> list[RankWork]:
+def ranks_of(cut: Cut, ranks: int, placement: StagePlacement) -> list[RankWork]:
     """Returns the work of every rank for a microbatch; half of two stages each on a bidirectional pipeline."""
     held: list[list[tuple[ModelStage, float]]] = [[] for _ in range(ranks)]
     for number, stage in enumerate(cut.stages):
-        if placement is Placement.BIDIRECTIONAL:
+        if placement is StagePlacement.BIDIRECTIONAL:
             held[number].append((stage, 0.5))
             held[ranks - 1 - number].append((stage, 0.5))
         else:
@@ -85,7 +85,7 @@ def bytes_of_ranks(
     order = found.order
     if len(held) != len(cut.stages) or not held:
         return []
-    both = order.placement is Placement.BIDIRECTIONAL
+    both = order.placement is StagePlacement.BIDIRECTIONAL
     kept = weighted_peaks(order, [each.activations for each in held])
     rows = []
     for rank, peak in enumerate(growth * each for each in kept):

@@ -18,13 +18,24 @@ from engine.simulate import Many, Replay, ScheduleError, replay_many
 from engine.simulate.execution_stages import Cut, chunks_for, cut_for, cut_times, replay_stages
 from engine.simulate.folding import kept_microbatches
 from engine.simulate.replay import shape_of
-from engine.simulate.schedules.contract import Placement, Rule
+from engine.simulate.schedules.contract import ScheduleRule, StagePlacement
 from engine.simulate.schedules.registry import NAMES, RULES, rule
 
 __all__ = [
-    "ALONG", "OFFERED", "Outcome", "Question", "along", "chunks_of", "curve_values", "drawn_replay",
-    "most_microbatches", "outcome", "outcomes", "plans_along", "titles",
-]  # fmt: skip
+    "ALONG",
+    "OFFERED",
+    "ScheduleOutcome",
+    "ScheduleQuestion",
+    "along",
+    "chunks_of",
+    "curve_values",
+    "drawn_replay",
+    "most_microbatches",
+    "outcome",
+    "outcomes",
+    "plans_along",
+    "titles",
+]
 
 OFFERED: Final = tuple(name for name in NAMES if name != "calculon-1f1b")
 ALONG: Final = {"send": "Send time", "uneven": "Imbalance", "microbatches": "Microbatches"}
@@ -39,7 +50,7 @@ DRAWN: Final = 1_400
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ScheduleQuestion:
     """Numbers shared by all schedules. Durations are of a rank's whole share of the model for one microbatch [s]."""
 
     ranks: int
@@ -83,11 +94,11 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScheduleOutcome:
     """Result of one schedule: a replay, or the reason why it does not run."""
 
     name: str
-    rule: Rule
+    rule: ScheduleRule
     found: Replay | None
     reason: str = ""
     too_much: bool = False
@@ -153,15 +164,15 @@ def most_microbatches(ranks: int, chunks: int) -> int:
     return max(2, REPLAYED // (3 * ranks * max(2, chunks)) // ranks) * ranks
 
 
-def chunks_of(question: Question, known: Rule) -> int:
+def chunks_of(question: ScheduleQuestion, known: ScheduleRule) -> int:
     """Returns the chunks per rank of a schedule: the requested number if it is free."""
     return chunks_for(known, question.chunks)
 
 
-def _replay_inputs(question: Question, known: Rule) -> tuple[int, dict[str, Any], int | None]:
+def _replay_inputs(question: ScheduleQuestion, known: ScheduleRule) -> tuple[int, dict[str, Any], int | None]:
     """Return a schedule's chunks, its durations by stage and its group."""
     chunks = chunks_of(question, known)
-    stages = question.ranks * (1 if known.placement is Placement.BIDIRECTIONAL else chunks)
+    stages = question.ranks * (1 if known.placement is StagePlacement.BIDIRECTIONAL else chunks)
     times: dict[str, Any] = {}
     if question.own:
         times = _own_times(question, chunks)
@@ -181,14 +192,14 @@ def _replay_inputs(question: Question, known: Rule) -> tuple[int, dict[str, Any]
     return chunks, times, question.group if known.grouped else None
 
 
-def _own_times(question: Question, chunks: int) -> dict[str, Any]:
+def _own_times(question: ScheduleQuestion, chunks: int) -> dict[str, Any]:
     """Return durations by stage of a model with a number of chunks per rank."""
     each = question.forward, question.input_gradient, question.weight_gradient
     forward, first, second = (question.uneven * seconds for seconds in each)
     return cut_times(cut_for(question.own, chunks), shown=1.0 - question.hidden, last=(forward, first, second))
 
 
-def replay_schedule(question: Question, name: str) -> Replay:
+def replay_schedule(question: ScheduleQuestion, name: str) -> Replay:
     """Returns the replay of a schedule.
 
     Raises: ScheduleError if it does not exist for these numbers.
@@ -199,38 +210,46 @@ def replay_schedule(question: Question, name: str) -> Replay:
     if known.limited and question.memory is not None:
         limit = question.memory * chunks
     return replay_stages(
-        known, times=times, apart=bool(question.own), stages=question.ranks, microbatches=question.microbatches,
-        chunks=chunks, sends={"mode": question.mode, "c": question.send_time}, group=group, memory_limit=limit,
-    )  # fmt: skip
+        known,
+        times=times,
+        apart=bool(question.own),
+        stages=question.ranks,
+        microbatches=question.microbatches,
+        chunks=chunks,
+        sends={"mode": question.mode, "c": question.send_time},
+        group=group,
+        memory_limit=limit,
+    )
 
 
-_AS_TEXT: Final[dict[Any, Any]] = {Question: repr}
+_AS_TEXT: Final[dict[Any, Any]] = {ScheduleQuestion: repr}
 """Hash questions by their text: Streamlit's hash of their parts took a fifth of a run of the page."""
 
 
 @st.cache_resource(show_spinner=False, max_entries=96, hash_funcs=_AS_TEXT)
-def outcome(question: Question, name: str) -> Outcome:
+def outcome(question: ScheduleQuestion, name: str) -> ScheduleOutcome:
     """Returns the result of a schedule, cached."""
     return _compute_outcome(question, name)
 
 
-def _compute_outcome(question: Question, name: str) -> Outcome:
+def _compute_outcome(question: ScheduleQuestion, name: str) -> ScheduleOutcome:
     known = rule(name)
     try:
         found = replay_schedule(question, name)
     except ScheduleError as problem:
-        return Outcome(name, known, None, str(problem))
+        return ScheduleOutcome(name, known, None, str(problem))
     repeated = max(question.wanted, question.microbatches) / question.microbatches
     rest, busy = _remaining_time(question, name, found)
-    made = Outcome(name, known, found, span=question.span, rest=rest, rest_busy=busy, repeated=repeated,
-                   besides=question.besides)  # fmt: skip
+    made = ScheduleOutcome(
+        name, known, found, span=question.span, rest=rest, rest_busy=busy, repeated=repeated, besides=question.besides
+    )
     if question.memory is not None and made.peak > question.memory + 1e-9:
         told = f"It holds {made.peak:.4g} activations of a rank's share; {question.memory:.4g} are allowed."
         return replace(made, reason=told, too_much=True)
     return made
 
 
-def _remaining_time(question: Question, name: str, found: Replay) -> tuple[float, float]:
+def _remaining_time(question: ScheduleQuestion, name: str, found: Replay) -> tuple[float, float]:
     """Return (the time, the mean time in which ranks work) of the microbatches that are not replayed [s].
 
     Both are extrapolated from the last replayed rounds.
@@ -250,14 +269,14 @@ def _remaining_time(question: Question, name: str, found: Replay) -> tuple[float
 
 
 @st.cache_resource(show_spinner=False, max_entries=4, hash_funcs=_AS_TEXT)
-def outcomes(question: Question) -> tuple[Outcome, ...]:
+def outcomes(question: ScheduleQuestion) -> tuple[ScheduleOutcome, ...]:
     """Returns the result of every schedule, the fastest first, then unusable ones; cached."""
     found = [outcome(question, name) for name in OFFERED]
     return tuple(sorted(found, key=lambda each: (not each.runs, each.took if each.found else 0.0)))
 
 
 @st.cache_resource(show_spinner=False, max_entries=64, hash_funcs=_AS_TEXT)
-def drawn_replay(question: Question, name: str) -> tuple[Replay, int]:
+def drawn_replay(question: ScheduleQuestion, name: str) -> tuple[Replay, int]:
     """Returns a replay short enough to draw, and the number of microbatches that it leaves out.
 
     Raises: ScheduleError if the schedule does not exist for these numbers.
@@ -269,7 +288,7 @@ def drawn_replay(question: Question, name: str) -> tuple[Replay, int]:
     return replay_schedule(replace(question, microbatches=kept), name), question.microbatches - kept
 
 
-def curve_values(question: Question, which: str) -> list[float]:
+def curve_values(question: ScheduleQuestion, which: str) -> list[float]:
     """Returns the values along a slider at which schedules are compared."""
     if which == "microbatches":
         p = question.ranks
@@ -280,13 +299,13 @@ def curve_values(question: Question, which: str) -> list[float]:
     return [round(each, 4) for each in np.linspace(0.0, 1.0, VALUES)]
 
 
-def plans_along(question: Question) -> bool:
+def plans_along(question: ScheduleQuestion) -> bool:
     """Returns whether planned orders, which differ at each value of a slider, are computed at all of them."""
     return question.ranks * question.microbatches <= PLANNED
 
 
 @st.cache_resource(show_spinner=False, max_entries=64, hash_funcs=_AS_TEXT)
-def along(question: Question, which: str) -> pd.DataFrame:
+def along(question: ScheduleQuestion, which: str) -> pd.DataFrame:
     """Returns the makespan, or longest span, of every schedule along a slider: `name`, `value`, `makespan` [s], `share`
     of work in it.
 
@@ -311,18 +330,18 @@ def along(question: Question, which: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
 
-def _change_question(question: Question, which: str, value: float) -> Question:
+def _change_question(question: ScheduleQuestion, which: str, value: float) -> ScheduleQuestion:
     if which == "microbatches":
         return replace(question, microbatches=int(value))
     return replace(question, send=value) if which == "send" else replace(question, uneven=value)
 
 
-def _without_rest(question: Question) -> Question:
+def _without_rest(question: ScheduleQuestion) -> ScheduleQuestion:
     """Return the question with the replayed microbatches alone, which curves compare."""
     return replace(question, wanted=0, besides=0.0)
 
 
-def _one_by_one(question: Question, name: str, which: str, values: list[float]) -> pd.DataFrame:
+def _one_by_one(question: ScheduleQuestion, name: str, which: str, values: list[float]) -> pd.DataFrame:
     rows = []
     for value in values:
         there = _change_question(question, which, value)
@@ -332,26 +351,31 @@ def _one_by_one(question: Question, name: str, which: str, values: list[float]) 
     return pd.DataFrame(rows, columns=["value", "makespan", "share"])
 
 
-def _step_work(question: Question) -> float:
+def _step_work(question: ScheduleQuestion) -> float:
     """Return the work of a step, shared equally by the ranks [s]."""
     return question.ideal * (1.0 + question.uneven / question.ranks)
 
 
-def _replay_together(question: Question, known: Rule, which: str, values: list[float]) -> pd.DataFrame:
+def _replay_together(question: ScheduleQuestion, known: ScheduleRule, which: str, values: list[float]) -> pd.DataFrame:
     """Return the makespans along a slider that does not change the order: one replay with all durations."""
     several = [_change_question(question, which, value) for value in values]
     asked = [_replay_inputs(each, known) for each in several]
     chunks, _, group = asked[0]
-    stages = question.ranks * (1 if known.placement is Placement.BIDIRECTIONAL else chunks)
+    stages = question.ranks * (1 if known.placement is StagePlacement.BIDIRECTIONAL else chunks)
     times = {
         kind: np.stack([np.broadcast_to(np.asarray(each[kind], dtype=np.float64), (stages,)) for _, each, _ in asked])
         for kind in asked[0][1]
     }
     sends = {"mode": question.mode, "c": np.array([each.send_time for each in several])}
     made: Many = replay_many(
-        known.name, stages=question.ranks, microbatches=question.microbatches, chunks=chunks, times=times, sends=sends,
+        known.name,
+        stages=question.ranks,
+        microbatches=question.microbatches,
+        chunks=chunks,
+        times=times,
+        sends=sends,
         group=group,
-    )  # fmt: skip
+    )
     work = np.array([_step_work(each) for each in several])
     took = made.longest_span if question.span else made.makespan
     return pd.DataFrame({"value": values, "makespan": took, "share": work / took})

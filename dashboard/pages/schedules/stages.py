@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.schedules.stage_bars import stage_bars, stage_kinds
 from dashboard.pages.schedules.own_stages import ALIKE, Offloads, RankWork, bytes_of_ranks, ranks_of
-from dashboard.pages.schedules.questions import Outcome, Question, chunks_of
+from dashboard.pages.schedules.questions import ScheduleOutcome, ScheduleQuestion, chunks_of
 from dashboard.widgets.chart import show
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
@@ -22,7 +22,7 @@ from models import Model
 __all__ = ["fullest_rank", "rank_work", "stages_card", "stages_table"]
 
 
-def rank_work(question: Question, made: Outcome) -> list[RankWork]:
+def rank_work(question: ScheduleQuestion, made: ScheduleOutcome) -> list[RankWork]:
     """Returns the work of every rank for a microbatch under a schedule; empty for equal stages."""
     if not question.own:
         return []
@@ -30,7 +30,7 @@ def rank_work(question: Question, made: Outcome) -> list[RankWork]:
     return ranks_of(cut, question.ranks, made.rule.placement) if cut.stages else []
 
 
-def fullest_rank(question: Question, made: Outcome, times: ExecutionTimes) -> tuple[int, float] | None:
+def fullest_rank(question: ScheduleQuestion, made: ScheduleOutcome, times: ExecutionTimes) -> tuple[int, float] | None:
     """Returns the rank that holds most under a schedule, and its bytes; None if the cost model does not give them.
 
     The execution's offloads apply to every schedule.
@@ -39,7 +39,7 @@ def fullest_rank(question: Question, made: Outcome, times: ExecutionTimes) -> tu
     return max(enumerate(whole for _, whole in held), key=lambda each: each[1]) if held else None
 
 
-def _bytes_held(question: Question, made: Outcome, times: ExecutionTimes) -> list[tuple[float, float]]:
+def _bytes_held(question: ScheduleQuestion, made: ScheduleOutcome, times: ExecutionTimes) -> list[tuple[float, float]]:
     """Return (activations, all bytes) that every rank holds [bytes]."""
     if not question.own or made.found is None:
         return []
@@ -56,13 +56,19 @@ def stages_table(found: list[RankWork], held: list[tuple[float, float]] | None =
 
     With `held` also activations and all memory [GiB].
     """
-    table = pd.DataFrame([
-        {
-            "rank": each.rank, "holds": ", ".join(f"{number:g} {name}" for name, number, _ in each.holds),
-            "forward": each.forward, "backward": each.backward, "over": 100 * each.over, "why": each.why,
-        }
-        for each in found
-    ])  # fmt: skip
+    table = pd.DataFrame(
+        [
+            {
+                "rank": each.rank,
+                "holds": ", ".join(f"{number:g} {name}" for name, number, _ in each.holds),
+                "forward": each.forward,
+                "backward": each.backward,
+                "over": 100 * each.over,
+                "why": each.why,
+            }
+            for each in found
+        ]
+    )
     if held:
         table["activations"], table["memory"] = (np.array(column) / GIB for column in zip(*held, strict=True))
         table["why"] = table.pop("why")
@@ -70,8 +76,15 @@ def stages_table(found: list[RankWork], held: list[tuple[float, float]] | None =
 
 
 def stages_card(
-    question: Question, made: Outcome, times: ExecutionTimes, model: Model, layout: str, mode: str, *, capacity: float
-) -> None:  # fmt: skip
+    question: ScheduleQuestion,
+    made: ScheduleOutcome,
+    times: ExecutionTimes,
+    model: Model,
+    layout: str,
+    mode: str,
+    *,
+    capacity: float,
+) -> None:
     """Draws the work of ranks under the first schedule.
 
     Args:
@@ -124,21 +137,31 @@ def stages_card(
 def _draw_table(table: pd.DataFrame) -> None:
     scale = scale_for("total_time", table["forward"] + table["backward"])
     shown = table.assign(
-        forward=table["forward"] / scale.factor, backward=table["backward"] / scale.factor,
+        forward=table["forward"] / scale.factor,
+        backward=table["backward"] / scale.factor,
         over=table["over"].round(1) + 0.0,  # no rank is shown as -0.0 over the mean
-    )  # fmt: skip
+    )
     number = st.column_config.NumberColumn
     st.dataframe(
-        shown, hide_index=True, height=height_of(len(shown), 420), key="schedules_stages_table",
+        shown,
+        hide_index=True,
+        height=height_of(len(shown), 420),
+        key="schedules_stages_table",
         alt="Every rank: content, forward and backward of a microbatch, distance to the mean and its reason.",
         column_config={
-            "rank": number("Rank", width=44), "holds": st.column_config.TextColumn("Holds", width=208),
+            "rank": number("Rank", width=44),
+            "holds": st.column_config.TextColumn("Holds", width=208),
             "forward": number(f"fw [{scale.unit}]", format="%.3g", width=62, help="Forward of a microbatch."),
             "backward": number(f"bw [{scale.unit}]", format="%.3g", width=62, help="Both gradients of a microbatch."),
             "over": number("Over [%]", format="%+.1f", width=66, help="Over the mean of all ranks."),
             "activations": number("Act. [GiB]", format="%.1f", width=72, help="Most activations that it holds."),
-            "memory": number("Memory [GiB]", format="%.1f", width=86, help="All that it holds in HBM then: weights, "
-                             "gradients, optimizer state, activations, temporaries, less offloaded data."),
+            "memory": number(
+                "Memory [GiB]",
+                format="%.1f",
+                width=86,
+                help="All that it holds in HBM then: weights, "
+                "gradients, optimizer state, activations, temporaries, less offloaded data.",
+            ),
             "why": st.column_config.TextColumn("Reason", width=252),
         },
-    )  # fmt: skip
+    )

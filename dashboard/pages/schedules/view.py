@@ -17,15 +17,15 @@ from dashboard.pages.schedules.measured import measured
 from dashboard.pages.schedules.own_stages import ALIKE
 from dashboard.pages.schedules.questions import (
     ALONG,
-    Outcome,
-    Question,
+    ScheduleOutcome,
+    ScheduleQuestion,
     along,
     chunks_of,
     outcome,
     outcomes,
     plans_along,
     titles,
-)  # fmt: skip
+)
 from dashboard.pages.schedules.scenario_times import scenario_times
 from dashboard.pages.schedules.stages import fullest_rank, rank_work, stages_card
 from dashboard.pages.schedules.tables import feasibility
@@ -37,7 +37,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent, plain, quantity, relative
 from engine import Scenario
 from engine.columns import by_name
-from engine.cost_models.account import Account
+from engine.cost_models.account import ExecutionAccount
 from engine.executions.execution_names import execution_name
 from engine.simulate.execution_stages import ExecutionTimes
 from engine.simulate.exports import chrome_trace_json, torch_csv
@@ -45,13 +45,13 @@ from engine.simulate.schedules.registry import rule
 from engine.simulate.stage_replay import StageReplay, besides_sentence, stage_replay
 from hardware import GIB
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["SchedulesView", "parse", "render"]
 
 TIME, MEMORY = "total_time", "proc_mem_tier1_cap_req"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SchedulesView:
     """Page-wide part of the link; the inputs read their own parts."""
 
     scenario: Scenario
@@ -59,12 +59,12 @@ class View:
     """The theme: "light" or "dark"."""
 
 
-def parse() -> View:
+def parse() -> SchedulesView:
     """Reads the page's part of the link."""
-    return View(state.current_scenario(), state.theme_mode())
+    return SchedulesView(state.current_scenario(), state.theme_mode())
 
 
-def render(view: View) -> None:
+def render(view: SchedulesView) -> None:
     """Draws the page: two schedules side by side, or every mix of parallelisms."""
     if inputs.shown() == "grid":
         grids.render(view.scenario, view.mode)
@@ -95,9 +95,14 @@ def render(view: View) -> None:
     if question.own and times is not None:
         with st.container(border=True, gap="xsmall"):
             stages_card(
-                question, one, times, view.scenario.model, inputs.layout(times), view.mode,
+                question,
+                one,
+                times,
+                view.scenario.model,
+                inputs.layout(times),
+                view.mode,
                 capacity=view.scenario.system.mem1.capacity_gib,
-            )  # fmt: skip
+            )
     left, right = st.columns([1, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         _draw_curve(question, (first, second), view.mode)
@@ -118,28 +123,34 @@ def _load_times(scenario: Scenario) -> ExecutionTimes | None:
 
 def _answer_tiles(
     scenario: Scenario,
-    question: Question,
-    one: Outcome,
-    other: Outcome,
-    found: Sequence[Outcome],
+    question: ScheduleQuestion,
+    one: ScheduleOutcome,
+    other: ScheduleOutcome,
+    found: Sequence[ScheduleOutcome],
     times: ExecutionTimes | None,
 ) -> list[markup.Tile]:
     """Return the page's answers: the fastest schedule, both chosen ones, and the source of the times."""
     best = found[0]
     tiles = []
     if best.runs and best.found is not None:
-        tiles.append(markup.Tile(
-            "Fastest", quantity(TIME, best.step), best.rule.title, **_accuracy_of_step(scenario, times, best.name)
-        ))  # fmt: skip
+        tiles.append(
+            markup.Tile(
+                "Fastest", quantity(TIME, best.step), best.rule.title, **_accuracy_of_step(scenario, times, best.name)
+            )
+        )
     for letter, made in (("A", one), ("B", other)):
         if made.found is None:
             tiles.append(markup.Tile(f"Step with {letter}", "–", f"{made.rule.title} does not run"))
             continue
         what = "Span" if question.span else "Step"
-        tiles.append(markup.Tile(
-            f"{what} with {letter}", quantity(TIME, made.step), f"ranks idle {percent(made.idle)} on average",
-            **_accuracy_of_step(scenario, times, made.name),
-        ))  # fmt: skip
+        tiles.append(
+            markup.Tile(
+                f"{what} with {letter}",
+                quantity(TIME, made.step),
+                f"ranks idle {percent(made.idle)} on average",
+                **_accuracy_of_step(scenario, times, made.name),
+            )
+        )
     if one.found is not None and other.found is not None:
         change, less = relative(other.step, one.step), other.step < one.step
         peaks = f"{plain(other.peak)} against {plain(one.peak)} activations"
@@ -153,10 +164,14 @@ def _answer_tiles(
         rank, held = fullest
         capacity = scenario.system.mem1.capacity_gib * GIB
         fits = f"rank {rank}, fits {gibibytes(capacity)}"
-        tiles.append(markup.Tile(
-            "Memory of A", quantity(MEMORY, held), fits if held <= capacity else f"rank {rank}, does not fit "
-            f"{gibibytes(capacity)}", "" if held <= capacity else "worse",
-        ))  # fmt: skip
+        tiles.append(
+            markup.Tile(
+                "Memory of A",
+                quantity(MEMORY, held),
+                fits if held <= capacity else f"rank {rank}, does not fit {gibibytes(capacity)}",
+                "" if held <= capacity else "worse",
+            )
+        )
     work = rank_work(question, one)
     if work:
         longest = max(work, key=lambda each: each.seconds)
@@ -168,7 +183,7 @@ def _answer_tiles(
     return tiles
 
 
-def _compare_times(times: ExecutionTimes, question: Question, one: Outcome, sent: float) -> None:
+def _compare_times(times: ExecutionTimes, question: ScheduleQuestion, one: ScheduleOutcome, sent: float) -> None:
     """Draw the time of a step outside the pipeline, and for the execution's own schedule both times of its step and
     their difference.
 
@@ -177,10 +192,11 @@ def _compare_times(times: ExecutionTimes, question: Question, one: Outcome, sent
     told = [besides_sentence(times.besides)] if times.besides else []
     own = (
         (question.ranks, question.wanted, inputs.layout(times)) == (times.ranks, times.microbatches, times.layout)
-        and one.name == rule(times.schedule).name and chunks_of(question, one.rule) == times.chunks
+        and one.name == rule(times.schedule).name
+        and chunks_of(question, one.rule) == times.chunks
         and (question.uneven, question.hidden, question.send, question.mode) == (0.0, 0.0, sent, "overlap")
         and not question.span
-    )  # fmt: skip
+    )
     compared = _replay_stages(times.account, repr(sorted(times.row.items(), key=str)), times.row) if own else None
     if compared is not None:
         bubble = float(times.row["bubble_time"]) / float(times.row["total_time"])
@@ -193,7 +209,7 @@ def _compare_times(times: ExecutionTimes, question: Question, one: Outcome, sent
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _replay_stages(_account: Account, key: str, _row: dict[str, Any]) -> StageReplay | None:
+def _replay_stages(_account: ExecutionAccount, key: str, _row: dict[str, Any]) -> StageReplay | None:
     return stage_replay(_row, _account)
 
 
@@ -210,7 +226,7 @@ def _accuracy_of_step(scenario: Scenario, times: ExecutionTimes | None, schedule
     return {"origin": accuracy.MODELLED, "error": accuracy.never_measured([f"schedule {rule(schedule).title}"])}
 
 
-def _draw_lanes(question: Question, one: Outcome, other: Outcome, mode: str) -> None:
+def _draw_lanes(question: ScheduleQuestion, one: ScheduleOutcome, other: ScheduleOutcome, mode: str) -> None:
     """Draw both schedules on one time axis."""
     path = switch("Critical path", "schedules_path", help="Frames a chain of work and sends that takes the whole step.")
     until = max(each.found.makespan for each in (one, other) if each.found) if one.found or other.found else 0.0
@@ -230,19 +246,20 @@ def _draw_lanes(question: Question, one: Outcome, other: Outcome, mode: str) -> 
     )
 
 
-def _is_wide(question: Question) -> bool:
+def _is_wide(question: ScheduleQuestion) -> bool:
     """Return True if a schedule has too many actions for half of the width."""
     return question.microbatches * question.chunks > 24
 
 
-def _draw_curve(question: Question, chosen: tuple[str, str], mode: str) -> None:
+def _draw_curve(question: ScheduleQuestion, chosen: tuple[str, str], mode: str) -> None:
     """Draw the times of all schedules along one of the sliders."""
     st.html(markup.head("Where the best schedule changes", "everything else unchanged"))
     which = segments("Along", ALONG, "schedules_along")
     labels = {
-        "send": "Send time, share of a forward", "uneven": "Last stage heavier, share of a rank",
+        "send": "Send time, share of a forward",
+        "uneven": "Last stage heavier, share of a rank",
         "microbatches": "Microbatches",
-    }  # fmt: skip
+    }
     here = {"send": question.send, "uneven": question.uneven, "microbatches": float(question.microbatches)}[which]
     chart = schedule_curves(
         along(question, which),
@@ -259,7 +276,7 @@ def _draw_curve(question: Question, chosen: tuple[str, str], mode: str) -> None:
     st.caption(literal(chart.alt + left_out))
 
 
-def _draw_exports(one: Outcome, other: Outcome) -> None:
+def _draw_exports(one: ScheduleOutcome, other: ScheduleOutcome) -> None:
     """Draw the downloads of both schedules."""
     with st.popover("Export", icon=":material/download:", help="Events, orders and tables of both schedules."):
         for letter, made in (("A", one), ("B", other)):
@@ -268,11 +285,27 @@ def _draw_exports(one: Outcome, other: Outcome) -> None:
                 continue
             st.markdown(f"**{letter}: {literal(made.rule.title)}**")
             for label, name, mime, content in (
-                ("Events for Chrome’s trace viewer", f"{made.name}.trace.json", "application/json",
-                 lambda found=found: chrome_trace_json(found)),
+                (
+                    "Events for Chrome’s trace viewer",
+                    f"{made.name}.trace.json",
+                    "application/json",
+                    lambda found=found: chrome_trace_json(found),
+                ),
                 ("Order for torch (CSV)", f"{made.name}.torch.csv", "text/csv", lambda found=found: torch_csv(found)),
-                ("Every action (CSV)", f"{made.name}.csv", "text/csv",
-                 lambda found=found: found.tasks.to_csv(index=False)),
-            ):  # fmt: skip
-                st.download_button(label, content, name, mime, key=f"schedules_{letter}_{name}", on_click="ignore",
-                                   icon=":material/download:", type="tertiary")  # fmt: skip
+                (
+                    "Every action (CSV)",
+                    f"{made.name}.csv",
+                    "text/csv",
+                    lambda found=found: found.tasks.to_csv(index=False),
+                ),
+            ):
+                st.download_button(
+                    label,
+                    content,
+                    name,
+                    mime,
+                    key=f"schedules_{letter}_{name}",
+                    on_click="ignore",
+                    icon=":material/download:",
+                    type="tertiary",
+                )

@@ -30,9 +30,10 @@ _MOST: Final = 9_999_999.9999
 LABELS: Final = {"weight_bits": "Weight bits", "kv_bits": "KV cache bits", "launch": "Launch"}
 WORDS: Final = {"eager": "One by one", "compiled": "Compiled", "graphs": "CUDA graphs"}
 LAUNCHED: Final = {
-    "eager": "kernels launched one by one", "compiled": "kernels fused by a compiler",
+    "eager": "kernels launched one by one",
+    "compiled": "kernels fused by a compiler",
     "graphs": "kernels in CUDA graphs",
-}  # fmt: skip
+}
 """Launch modes in a sentence."""
 
 
@@ -55,8 +56,15 @@ class Inputs:
     @property
     def key(self) -> str:
         """Equal for equal questions."""
-        rest = (self.num_procs, self.prompt, self.output, self.time_to_first_token, self.time_per_output_token,
-                self.price, sorted(self.limits.items()))  # fmt: skip
+        rest = (
+            self.num_procs,
+            self.prompt,
+            self.output,
+            self.time_to_first_token,
+            self.time_per_output_token,
+            self.price,
+            sorted(self.limits.items()),
+        )
         return f"{self.model.model_dump_json()}{self.system.model_dump_json()}{rest}"
 
 
@@ -91,9 +99,16 @@ def inputs() -> Inputs:
             empty = "Empty for the middle of the recorded prices."
             price = _decimal_field("USD per GPU-hour", "price", empty, 0.5, "stretch")
     return Inputs(
-        model, system, procs, prompt, output, None if first is None else first / 1e3,
-        None if later is None else later / 1e3, price, limits,
-    )  # fmt: skip
+        model,
+        system,
+        procs,
+        prompt,
+        output,
+        None if first is None else first / 1e3,
+        None if later is None else later / 1e3,
+        price,
+        limits,
+    )
 
 
 def model_names() -> list[str]:
@@ -150,9 +165,18 @@ def _decimal_field(
         put(**{name: None if not new else f"{new:.4f}".rstrip("0").rstrip(".")})
 
     st.number_input(
-        label, min_value=0.0, max_value=_MOST, value=None, step=float(step), key=key, on_change=changed,
-        help=help, placeholder="none", format="%g", width=width,
-    )  # fmt: skip
+        label,
+        min_value=0.0,
+        max_value=_MOST,
+        value=None,
+        step=float(step),
+        key=key,
+        on_change=changed,
+        help=help,
+        placeholder="none",
+        format="%g",
+        width=width,
+    )
     return value or None
 
 
@@ -162,8 +186,9 @@ def _draw_choices() -> dict[str, Any]:
     for name, label in LABELS.items():
         options = [str(value) for value in CHOICES[name]]
         default = [str(value) for value in DEFAULTS[name]]
-        known = re.compile("|".join(options) + "|" + ",".join(["(?:" + "|".join(options) + ")"] * 2)
-                           + "|" + ",".join(options))  # fmt: skip
+        known = re.compile(
+            "|".join(options) + "|" + ",".join(["(?:" + "|".join(options) + ")"] * 2) + "|" + ",".join(options)
+        )
         text = state.url_value(f"serving_{name}", ",".join(default), known)
         shown = text.split(",")
         key = key_for(f"_serving_{name}", shown)
@@ -175,8 +200,15 @@ def _draw_choices() -> dict[str, Any]:
             chosen = [value for value in options if value in picked]
             put(**{name: None if chosen in ([], default) else ",".join(chosen)})
 
-        st.pills(label, options, default=shown, key=key, selection_mode="multi", on_change=changed,
-                 format_func=lambda value: WORDS.get(value, value))  # fmt: skip
+        st.pills(
+            label,
+            options,
+            default=shown,
+            key=key,
+            selection_mode="multi",
+            on_change=changed,
+            format_func=lambda value: WORDS.get(value, value),
+        )
         values = [value if name == "launch" else int(value) for value in shown]
         if sorted(map(str, values)) != sorted(default):
             limits[name] = values

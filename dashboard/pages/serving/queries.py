@@ -14,25 +14,32 @@ from dashboard.pages.serving.inputs import WORDS, Inputs
 from dashboard.words.numbers import format_value
 from engine import serving
 from engine.exploration.frontier import frontier
-from engine.serving import Found, by_name
+from engine.serving import ServingExploration, by_name
 from engine.serving.exploration import AXES, BEST_BY
 from engine.serving.space import CHOICES
 
-__all__ = ["Change", "changes", "chips", "curves", "explored", "per_degree", "title"]
+__all__ = ["QuestionChange", "changes", "chips", "curves", "explored", "per_degree", "title"]
 
 MOST_GROWTH: Final = 64
 
 
 @st.cache_resource(show_spinner=False, max_entries=24)
-def _explore_deployments(key: str, _question: Inputs) -> Found:
+def _explore_deployments(key: str, _question: Inputs) -> ServingExploration:
     q = _question
     return serving.explore(
-        q.model, q.system, num_procs=q.num_procs, prompt=q.prompt, output=q.output, limits=q.limits,
-        time_to_first_token=q.time_to_first_token, time_per_output_token=q.time_per_output_token, price=q.price,
-    )  # fmt: skip
+        q.model,
+        q.system,
+        num_procs=q.num_procs,
+        prompt=q.prompt,
+        output=q.output,
+        limits=q.limits,
+        time_to_first_token=q.time_to_first_token,
+        time_per_output_token=q.time_per_output_token,
+        price=q.price,
+    )
 
 
-def explored(question: Inputs) -> Found:
+def explored(question: Inputs) -> ServingExploration:
     """Returns the exploration of a question, cached. Raises ValueError with one sentence for an invalid question."""
     return _explore_deployments(question.key, question)
 
@@ -49,13 +56,15 @@ def title(row: Mapping[Any, Any]) -> str:
 def chips(row: Mapping[Any, Any]) -> list[tuple[str, str]]:
     """Returns the choices of a deployment as label and value."""
     return [
-        ("weights", f"{int(row['weight_bits'])} bits"), ("KV cache", f"{int(row['kv_bits'])} bits"),
-        ("launch", WORDS[str(row["launch"])]), ("requests at once", f"{int(row['batch']) * int(row['replicas']):,}"),
+        ("weights", f"{int(row['weight_bits'])} bits"),
+        ("KV cache", f"{int(row['kv_bits'])} bits"),
+        ("launch", WORDS[str(row["launch"])]),
+        ("requests at once", f"{int(row['batch']) * int(row['replicas']):,}"),
         ("KV per token", format_value(by_name("kv_bytes_per_token"), row["kv_bytes_per_token"])),
-    ]  # fmt: skip
+    ]
 
 
-def curves(found: Found) -> pd.DataFrame:
+def curves(found: ServingExploration) -> pd.DataFrame:
     """Returns the frontier of every tensor-parallel degree, as `serving_frontier` needs it."""
     parts = []
     for _, part in found.table.groupby("tensor_par", sort=True):
@@ -68,18 +77,20 @@ def curves(found: Found) -> pd.DataFrame:
     return rows.assign(title=[title(row) for row in rows.to_dict("records")])
 
 
-def per_degree(found: Found) -> pd.DataFrame:
+def per_degree(found: ServingExploration) -> pd.DataFrame:
     """Returns the deployment with the most output per processor of every tensor-parallel degree, as `serving_memory`
     needs it.
     """
     table = found.table.sort_values(BEST_BY, ascending=False, kind="stable").drop_duplicates("tensor_par")
     table = table.sort_values("tensor_par", kind="stable")
-    labels = [f"TP {row['tensor_par']} × PP {row['pipeline_par']}, batch {int(row['batch']):,}" for row in
-              table.to_dict("records")]  # fmt: skip
+    labels = [
+        f"TP {row['tensor_par']} × PP {row['pipeline_par']}, batch {int(row['batch']):,}"
+        for row in table.to_dict("records")
+    ]
     return table.assign(label=labels)
 
 
-class Change(NamedTuple):
+class QuestionChange(NamedTuple):
     """A change of the question after which something runs: words, and inputs to set."""
 
     words: str
@@ -88,14 +99,16 @@ class Change(NamedTuple):
 
 
 @remembered(64)
-def changes(key: str, _question: Inputs) -> list[Change]:
+def changes(key: str, _question: Inputs) -> list[QuestionChange]:
     """Returns the nearest changes that let something run, each tried; empty if nothing helps."""
     q, now = _question, explored(_question)
     tried: list[tuple[str, dict[str, str | None], dict[str, Any]]] = []
     relaxed: dict[str, str | None] = {}
     arguments: dict[str, Any] = {}
-    for name, label, short in (("time_to_first_token", "the first token", "ttft"),
-                               ("time_per_output_token", "each token", "tpot")):  # fmt: skip
+    for name, label, short in (
+        ("time_to_first_token", "the first token", "ttft"),
+        ("time_per_output_token", "each token", "tpot"),
+    ):
         if getattr(q, name) is None:
             continue
         free = _explore_changed(q, **{name: None})
@@ -113,12 +126,22 @@ def changes(key: str, _question: Inputs) -> list[Change]:
     if longest is not None and q.prompt + q.output > longest:
         output = min(q.output, max(longest // 4, 1))
         values: dict[str, str | None] = {"prompt": str(longest - output), "output": str(output)}
-        tried.append((f"Shorten to {longest - output:,} + {output:,} tokens", values,
-                      {"prompt": longest - output, "output": output}))  # fmt: skip
+        tried.append(
+            (
+                f"Shorten to {longest - output:,} + {output:,} tokens",
+                values,
+                {"prompt": longest - output, "output": output},
+            )
+        )
     if 4 not in q.limits.get("weight_bits", []):
         bits = CHOICES["weight_bits"]
-        tried.append(("Try weights in 4 bits, too", {"weight_bits": ",".join(map(str, bits))},
-                      {"limits": {**q.limits, "weight_bits": list(bits)}}))  # fmt: skip
+        tried.append(
+            (
+                "Try weights in 4 bits, too",
+                {"weight_bits": ",".join(map(str, bits))},
+                {"limits": {**q.limits, "weight_bits": list(bits)}},
+            )
+        )
     factor = 2
     while factor <= MOST_GROWTH and not now.feasible:
         count = q.num_procs * factor
@@ -126,7 +149,7 @@ def changes(key: str, _question: Inputs) -> list[Change]:
             tried.append((f"Use {count:,} GPUs", {"procs": str(count)}, {"num_procs": count}))
             break
         factor *= 2
-    found = [Change(words, values, _explore_changed(q, **changed).feasible) for words, values, changed in tried]
+    found = [QuestionChange(words, values, _explore_changed(q, **changed).feasible) for words, values, changed in tried]
     return [change for change in found if change.runs]
 
 
@@ -145,5 +168,5 @@ def _relax_both_limits(rows: pd.DataFrame, question: Inputs) -> tuple[str, dict[
     )
 
 
-def _explore_changed(question: Inputs, **changed: Any) -> Found:
+def _explore_changed(question: Inputs, **changed: Any) -> ServingExploration:
     return explored(Inputs(**{**{name: getattr(question, name) for name in Inputs.__dataclass_fields__}, **changed}))

@@ -23,50 +23,80 @@ from dashboard.pages.serving.queries import title
 from dashboard.widgets.controls import choose, switch
 from dashboard.widgets.tables import ROW, fitting, grouped, height_of
 from dashboard.words.numbers import count, decimals_for, header, scale_for
-from engine.serving import HEADLINE, Assumptions, Found, by_name, library_calibration
+from engine.serving import HEADLINE, Assumptions, ServingExploration, by_name, library_calibration
 from engine.serving.reasons import by_code
 
 __all__ = ["deployments", "rejected"]
 
 SHOWN: Final = 500
 COLUMNS: Final = (
-    "id", "tensor_par", "pipeline_par", "expert_par", "replicas", "batch", "weight_bits", "kv_bits", "launch",
+    "id",
+    "tensor_par",
+    "pipeline_par",
+    "expert_par",
+    "replicas",
+    "batch",
+    "weight_bits",
+    "kv_bits",
+    "launch",
     *(column.name for column in HEADLINE if column.name not in ("memory_capacity", "memory_reserve")),
-)  # fmt: skip
+)
 FIRST: Final = (
-    "id", "tensor_par", "pipeline_par", "replicas", "batch", "tokens_per_s_per_processor", "tokens_per_s_per_user",
-    "time_to_first_token", "time_per_output_token", "memory_total",
-)  # fmt: skip
+    "id",
+    "tensor_par",
+    "pipeline_par",
+    "replicas",
+    "batch",
+    "tokens_per_s_per_processor",
+    "tokens_per_s_per_user",
+    "time_to_first_token",
+    "time_per_output_token",
+    "memory_total",
+)
 """Columns that are always shown."""
 _ENDINGS: Final = {"csv": ".csv.zip", "parquet": ".parquet", "json": ".json"}
 UNITS: Final = {
-    "num_procs": "GPUs", "prompt": "tokens", "output": "tokens", "time_to_first_token": "s",
-    "time_per_output_token": "s", "price": "USD per GPU and hour", "reserve_share": "fraction",
-    "graph_memory": "bytes", "collective_latency": "s", "graph_kernel_start": "s", "step_host": "s",
-    "four_bits": "bits per weight", "prefill_chunk": "tokens",
-}  # fmt: skip
+    "num_procs": "GPUs",
+    "prompt": "tokens",
+    "output": "tokens",
+    "time_to_first_token": "s",
+    "time_per_output_token": "s",
+    "price": "USD per GPU and hour",
+    "reserve_share": "fraction",
+    "graph_memory": "bytes",
+    "collective_latency": "s",
+    "graph_kernel_start": "s",
+    "step_host": "s",
+    "four_bits": "bits per weight",
+    "prefill_chunk": "tokens",
+}
 """Units of the question's and the assumptions' fields in files."""
 SORTS: Final = {column.name: column.label for column in HEADLINE if column.better is not None}
 
 
-def deployments(question: Inputs, found: Found) -> None:
+def deployments(question: Inputs, found: ServingExploration) -> None:
     """Draws the deployments that run, best first, with their download."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         scope = f"{found.feasible:,} that run; all figures are modelled; pick one to see it above"
         st.html(markup.head("Deployments", scope))
         by = choose("Best by", SORTS, "serving_by", default="tokens_per_s_per_processor", width=220)
         only = switch(
-            "Frontier only", "serving_only",
+            "Frontier only",
+            "serving_only",
             help="Pareto-optimal deployments: throughput per GPU against speed per user.",
-        )  # fmt: skip
+        )
         every = switch("All columns", "serving_columns", help="Adds columns with equal values, and all figures.")
         rows = found.frontier.sort_values(by, ascending=by_name(by).better == "lower", kind="stable") if only else None
         for kind in _ENDINGS:
             st.download_button(
-                exports.FORMATS[kind].label, data=partial(_deployments_file, question, found, kind),
+                exports.FORMATS[kind].label,
+                data=partial(_deployments_file, question, found, kind),
                 file_name=f"{found.model.name}_{found.system.name}_{found.space.num_procs}_serving{_ENDINGS[kind]}",
-                key=f"serving_download_{kind}", on_click="ignore", icon=":material/download:", type="tertiary",
-            )  # fmt: skip
+                key=f"serving_download_{kind}",
+                on_click="ignore",
+                icon=":material/download:",
+                type="tertiary",
+            )
     rows = (found.top(SHOWN, by) if rows is None else rows.head(SHOWN))[list(COLUMNS)]
     shown, settings, decimals = _arrange_columns(rows)
     if not every:
@@ -79,11 +109,17 @@ def deployments(question: Inputs, found: Found) -> None:
         put(id=str(int(rows["id"].iloc[places[0]])) if places else None)
 
     st.dataframe(
-        grouped(shown, {name: digits for name, digits in decimals.items() if name in shown}), hide_index=True,
-        key="serving_table", column_config={name: settings[name] for name in map(str, shown)}, row_height=ROW,
-        height=height_of(len(shown), 360), placeholder="–", on_select=picked, selection_mode="single-row",
+        grouped(shown, {name: digits for name, digits in decimals.items() if name in shown}),
+        hide_index=True,
+        key="serving_table",
+        column_config={name: settings[name] for name in map(str, shown)},
+        row_height=ROW,
+        height=height_of(len(shown), 360),
+        placeholder="–",
+        on_select=picked,
+        selection_mode="single-row",
         alt=f"{len(shown)} deployments, best {by_name(by).label} first.",
-    )  # fmt: skip
+    )
     if len(rows) == SHOWN:
         st.caption(f"The first {SHOWN:,}; a download has all {found.feasible:,}.")
 
@@ -115,21 +151,28 @@ def _arrange_columns(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any], 
     return pd.DataFrame(shown), settings, decimals
 
 
-def _deployments_file(question: Inputs, found: Found, kind: str) -> bytes:
+def _deployments_file(question: Inputs, found: ServingExploration, kind: str) -> bytes:
     """Return every deployment that runs as a file with its account; CSV files are in an archive with it."""
     table = found.table.astype({"launch": "str"})
     calibration = found.calibration or library_calibration()
     about = {
-        "format": "shardscape-deployments/1", "kind": "modelled", "software": f"shardscape {exports.version()}",
+        "format": "shardscape-deployments/1",
+        "kind": "modelled",
+        "software": f"shardscape {exports.version()}",
         "calibration": hardware.calibration_document(calibration),
-        "num_procs": found.space.num_procs, "prompt": question.prompt, "output": question.output,
-        "time_to_first_token": question.time_to_first_token, "time_per_output_token": question.time_per_output_token,
-        "limits": question.limits, "price": found.price,
+        "num_procs": found.space.num_procs,
+        "prompt": question.prompt,
+        "output": question.output,
+        "time_to_first_token": question.time_to_first_token,
+        "time_per_output_token": question.time_per_output_token,
+        "limits": question.limits,
+        "price": found.price,
         "assumptions": dataclasses.asdict(found.assumptions or Assumptions()),
         "units": UNITS,
         "columns": [exports.described(by_name(name)) for name in table.columns],
-        "model": models.to_document(found.model), "system": hardware.to_document(found.system),
-    }  # fmt: skip
+        "model": models.to_document(found.model),
+        "system": hardware.to_document(found.system),
+    }
     if kind == "csv":
         names = {name: exports.heading(by_name(name)) for name in table.columns}
         return exports.archive(about, {"deployments": table.rename(columns=names)})
@@ -141,7 +184,7 @@ def _deployments_file(question: Inputs, found: Found, kind: str) -> bytes:
     return target.getvalue()
 
 
-def rejected(found: Found, key: str, *, nearest: bool = True) -> None:
+def rejected(found: ServingExploration, key: str, *, nearest: bool = True) -> None:
     """Draws the reasons for which deployments do not run, with their numbers, and with `nearest` the nearest misses.
     key: of the question.
     """
@@ -153,16 +196,20 @@ def rejected(found: Found, key: str, *, nearest: bool = True) -> None:
     rows = sorted(found.rejected.items(), key=lambda item: -item[1])
     st.dataframe(
         pd.DataFrame({"reason": [by_code(code).label for code, _ in rows], "count": [number for _, number in rows]}),
-        hide_index=True, key="serving_reasons", alt=f"{len(rows)} reasons why deployments do not run.",
-        column_config={"reason": st.column_config.TextColumn("Because", width=240),
-                       "count": st.column_config.NumberColumn("Deployments", format="localized", width=100)},
-    )  # fmt: skip
+        hide_index=True,
+        key="serving_reasons",
+        alt=f"{len(rows)} reasons why deployments do not run.",
+        column_config={
+            "reason": st.column_config.TextColumn("Because", width=240),
+            "count": st.column_config.NumberColumn("Deployments", format="localized", width=100),
+        },
+    )
     for sentence in _describe_nearest(found, key) if nearest else ():
         st.caption(sentence)
 
 
 @remembered(64)
-def _describe_nearest(_found: Found, key: str) -> list[str]:
+def _describe_nearest(_found: ServingExploration, key: str) -> list[str]:
     """Return a sentence on the nearest miss for each reason."""
     rows = {code: _found.evaluate_ids([number]).iloc[0].to_dict() for code, number in _found.nearest.items()}
     return [f"{by_code(code).label}, nearest: {title(row)}. {row['reason_text']}" for code, row in rows.items()]

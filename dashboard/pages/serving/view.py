@@ -21,9 +21,9 @@ from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, gibibytes, percent
-from engine.serving import Found, by_name, not_represented
+from engine.serving import ServingExploration, by_name, not_represented
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["ServingView", "parse", "render"]
 
 ANY_ID: Final = re.compile(r"\d{1,9}")
 CHARTS_KEPT: Final = 32
@@ -35,7 +35,7 @@ _BASIS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ServingView:
     """The page's part of the link."""
 
     mode: str
@@ -44,13 +44,13 @@ class View:
     """Id of the chosen deployment; None for the best."""
 
 
-def parse() -> View:
+def parse() -> ServingView:
     """Reads the page's part of the link."""
     deployment = state.url_value("serving_id", "", ANY_ID)
-    return View(state.theme_mode(), int(deployment) if deployment else None)
+    return ServingView(state.theme_mode(), int(deployment) if deployment else None)
 
 
-def render(view: View) -> None:
+def render(view: ServingView) -> None:
     """Draws the page."""
     mode = view.mode
     question = inputs()
@@ -84,7 +84,7 @@ def render(view: View) -> None:
     _draw_remarks(found)
 
 
-def _chosen_deployment(found: Found, wanted: int | None) -> dict[str, Any]:
+def _chosen_deployment(found: ServingExploration, wanted: int | None) -> dict[str, Any]:
     """Return the chosen deployment: the link's if it runs, otherwise the best."""
     if wanted is not None and wanted < found.total:
         row = found.evaluate_ids([wanted]).iloc[0]
@@ -98,12 +98,14 @@ def _chosen_deployment(found: Found, wanted: int | None) -> dict[str, Any]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
-def _frontier_chart(_found: Found, key: str, _chosen: Mapping[str, Any], chosen: int, mode: str, narrow: bool) -> Chart:
+def _frontier_chart(
+    _found: ServingExploration, key: str, _chosen: Mapping[str, Any], chosen: int, mode: str, narrow: bool
+) -> Chart:
     return serving_frontier(curves(_found), mode, chosen={**_chosen, "title": title(_chosen)}, narrow=narrow)
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)
-def _memory_chart(_found: Found, key: str, mode: str) -> Chart:
+def _memory_chart(_found: ServingExploration, key: str, mode: str) -> Chart:
     return serving_memory(per_degree(_found), mode)
 
 
@@ -130,7 +132,7 @@ def _format_figure(row: dict[str, Any], name: str) -> str:
     return format_value(by_name(name), row[name])
 
 
-def _draw_strip(found: Found, row: dict[str, Any]) -> None:
+def _draw_strip(found: ServingExploration, row: dict[str, Any]) -> None:
     best = found.best
     assert best is not None
     is_best = int(best["id"]) == int(row["id"])
@@ -150,27 +152,54 @@ def _draw_strip(found: Found, row: dict[str, Any]) -> None:
     ]
     formula = {name: by_name(name).description for name in row if name not in ("reason", "status")}
     tiles = [
-        markup.Tile("Output per GPU", _format_figure(row, "tokens_per_s_per_processor"), "every replica full",
-                    formula=formula["tokens_per_s_per_processor"]),
-        markup.Tile("Output per user", _format_figure(row, "tokens_per_s_per_user"), "while it generates",
-                    formula=formula["tokens_per_s_per_user"]),
-        markup.Tile("Time to first token", _format_figure(row, "time_to_first_token"), slack[0],
-                    formula=formula["time_to_first_token"]),
-        markup.Tile("Time per output token", _format_figure(row, "time_per_output_token"), slack[1],
-                    formula=formula["time_per_output_token"]),
-        markup.Tile("Cost per million tokens", _format_figure(row, "cost_per_million_tokens"), recorded,
-                    formula=formula["cost_per_million_tokens"]),
-        markup.Tile("Energy per token", _format_figure(row, "energy_per_token"), "board power",
-                    formula=formula["energy_per_token"]),
-        markup.Tile("HBM needed", gibibytes(row["memory_total"]),
-                    f"{percent(row['memory_total'] / row['memory_capacity'], 0)} of "
-                    f"{gibibytes(row['memory_capacity'])}", formula=formula["memory_total"]),
+        markup.Tile(
+            "Output per GPU",
+            _format_figure(row, "tokens_per_s_per_processor"),
+            "every replica full",
+            formula=formula["tokens_per_s_per_processor"],
+        ),
+        markup.Tile(
+            "Output per user",
+            _format_figure(row, "tokens_per_s_per_user"),
+            "while it generates",
+            formula=formula["tokens_per_s_per_user"],
+        ),
+        markup.Tile(
+            "Time to first token",
+            _format_figure(row, "time_to_first_token"),
+            slack[0],
+            formula=formula["time_to_first_token"],
+        ),
+        markup.Tile(
+            "Time per output token",
+            _format_figure(row, "time_per_output_token"),
+            slack[1],
+            formula=formula["time_per_output_token"],
+        ),
+        markup.Tile(
+            "Cost per million tokens",
+            _format_figure(row, "cost_per_million_tokens"),
+            recorded,
+            formula=formula["cost_per_million_tokens"],
+        ),
+        markup.Tile(
+            "Energy per token",
+            _format_figure(row, "energy_per_token"),
+            "board power",
+            formula=formula["energy_per_token"],
+        ),
+        markup.Tile(
+            "HBM needed",
+            gibibytes(row["memory_total"]),
+            f"{percent(row['memory_total'] / row['memory_capacity'], 0)} of {gibibytes(row['memory_capacity'])}",
+            formula=formula["memory_total"],
+        ),
         markup.Tile("Deployments that run", f"{found.feasible:,}", f"of {count(found.total)}"),
-    ]  # fmt: skip
+    ]
     st.html(markup.figure_strip(tiles, _BASIS))
 
 
-def _draw_panel(question: Inputs, found: Found, row: dict[str, Any], mode: str) -> None:
+def _draw_panel(question: Inputs, found: ServingExploration, row: dict[str, Any], mode: str) -> None:
     """Draw the chosen deployment in words, and the parts of its decode step."""
     best = found.best
     is_best = best is not None and int(best["id"]) == int(row["id"])
@@ -201,7 +230,7 @@ def _draw_panel(question: Inputs, found: Found, row: dict[str, Any], mode: str) 
         st.button("Show the best", icon=":material/star:", key="serving_best", on_click=put, kwargs={"id": None})
 
 
-def _draw_nothing_runs(question: Inputs, found: Found, mode: str) -> None:
+def _draw_nothing_runs(question: Inputs, found: ServingExploration, mode: str) -> None:
     """Draw why nothing runs, the nearest deployments, and changes that would help."""
     name = question.model.title or question.model.name
     rows = {code: found.evaluate_ids([number]).iloc[0].to_dict() for code, number in found.nearest.items()}
@@ -213,9 +242,12 @@ def _draw_nothing_runs(question: Inputs, found: Found, mode: str) -> None:
         with st.container(horizontal=True, gap="small"):
             for position, change in enumerate(possible):
                 st.button(
-                    f"{change.words} · {change.runs:,} would run", key=f"serving_change_{position}",
-                    icon=":material/auto_fix_high:", on_click=put, kwargs=change.values,
-                )  # fmt: skip
+                    f"{change.words} · {change.runs:,} would run",
+                    key=f"serving_change_{position}",
+                    icon=":material/auto_fix_high:",
+                    on_click=put,
+                    kwargs=change.values,
+                )
     else:
         st.caption("Neither other limits, weights in 4 bits, nor 64 times the GPUs would help.")
     near = pd.DataFrame([{**row, "label": title(row)} for row in rows.values()])
@@ -229,7 +261,7 @@ def _draw_nothing_runs(question: Inputs, found: Found, mode: str) -> None:
         rejected(found, question.key, nearest=False)
 
 
-def _describe_reasons(question: Inputs, found: Found, rows: dict[str, Any]) -> str:
+def _describe_reasons(question: Inputs, found: ServingExploration, rows: dict[str, Any]) -> str:
     """Return the reasons in a sentence or two, nearest miss first."""
     late = [code for code in rows if code != "memory"]
     if late:
@@ -243,7 +275,7 @@ def _describe_reasons(question: Inputs, found: Found, rows: dict[str, Any]) -> s
     return found.obstacle
 
 
-def _draw_remarks(found: Found) -> None:
+def _draw_remarks(found: ServingExploration) -> None:
     """Draw the assumptions of the figures."""
     words = "Replicas are full, requests do not queue, experts are visited evenly, tokens come one by one."
     st.caption(literal(" ".join([words, *not_represented(found.model)])))

@@ -23,9 +23,23 @@ from engine.validation.selection import reported, sources_of
 from engine.validation.uncertainty import Interval, interval
 
 __all__ = [
-    "EVERY", "MOST_BYTES", "MOST_RUNS", "Checked", "Filters", "counted", "error_rows", "field_values", "headline",
-    "memory_rows", "packaged", "read_upload", "selected", "unsupported", "uploaded", "with_calculon",
-]  # fmt: skip
+    "EVERY",
+    "MOST_BYTES",
+    "MOST_RUNS",
+    "Filters",
+    "PredictedRuns",
+    "counted",
+    "error_rows",
+    "field_values",
+    "headline",
+    "memory_rows",
+    "packaged",
+    "read_upload",
+    "selected",
+    "unsupported",
+    "uploaded",
+    "with_calculon",
+]
 
 MOST_BYTES: Final = 2_000_000
 """Largest upload that is read [bytes]."""
@@ -35,7 +49,7 @@ TEXTS: Final = ("hardware", "family", "framework", "dtype", "recompute", "attn",
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class PredictedRuns:
     """Runs with their predictions. Shared by sessions: never change the tables.
 
     `rows` has one row per run: the fields of the runs, the columns of `engine.validation.validate`, and `source_family`
@@ -57,7 +71,7 @@ class Filters(NamedTuple):
     family: str = EVERY
 
 
-def _predict_runs(key: str, runs: Runs, is_packaged: bool) -> Checked:
+def _predict_runs(key: str, runs: Runs, is_packaged: bool) -> PredictedRuns:
     predictions = validation.validate(runs)
     rows = pd.concat([runs.table, predictions.drop(columns=["id"])], axis=1)
     # The runs have a field `status`, too: how the run ended.
@@ -65,22 +79,22 @@ def _predict_runs(key: str, runs: Runs, is_packaged: bool) -> Checked:
     rows["source_family"] = source_family(runs.table["source"]).replace("", "not given")
     rows["counted"] = reported(runs.table)
     rows["row"] = np.arange(1, len(rows) + 1)
-    return Checked(key, runs, rows, validation.breakdown(runs), is_packaged)
+    return PredictedRuns(key, runs, rows, validation.breakdown(runs), is_packaged)
 
 
 @st.cache_resource(show_spinner="Predicting the measured runs", max_entries=1)
-def packaged() -> Checked:
+def packaged() -> PredictedRuns:
     """Returns the package's runs with their predictions."""
     return _predict_runs("packaged", validation.library_runs(), True)
 
 
-def uploaded(content: bytes, name: str) -> Checked:
+def uploaded(content: bytes, name: str) -> PredictedRuns:
     """Returns the runs of an uploaded CSV file with their predictions. Raises `Refused` with one sentence."""
     return _predict_upload(hashlib.sha256(content).hexdigest(), name, content)
 
 
 @st.cache_resource(show_spinner="Predicting the uploaded runs", max_entries=6)
-def _predict_upload(key: str, name: str, _content: bytes) -> Checked:
+def _predict_upload(key: str, name: str, _content: bytes) -> PredictedRuns:
     return _predict_runs(key, read_file(read_upload, _content, name), False)
 
 
@@ -95,7 +109,7 @@ def read_upload(content: bytes, name: str) -> Runs:
     return runs
 
 
-def selected(checked: Checked, filters: Filters) -> pd.Series[bool]:
+def selected(checked: PredictedRuns, filters: Filters) -> pd.Series[bool]:
     """Returns for each row whether it passes the filters."""
     keep = pd.Series(True, index=checked.rows.index)
     for name, wanted in zip(("source_family", "hardware", "family"), filters, strict=True):
@@ -104,14 +118,14 @@ def selected(checked: Checked, filters: Filters) -> pd.Series[bool]:
     return keep
 
 
-def counted(checked: Checked, filters: Filters) -> pd.DataFrame:
+def counted(checked: PredictedRuns, filters: Filters) -> pd.DataFrame:
     """Returns the counted rows: reported, filtered, predicted and measured."""
     keep = selected(checked, filters) & checked.rows["counted"] & np.isfinite(checked.rows["error"])
     found: pd.DataFrame = checked.rows[keep]
     return found
 
 
-def headline(checked: Checked, filters: Filters) -> dict[str, float]:
+def headline(checked: PredictedRuns, filters: Filters) -> dict[str, float]:
     """Returns `engine.validation.error_tables.ERROR_COLUMNS` over the filtered rows."""
     keep = (selected(checked, filters) & checked.rows["counted"]).to_numpy(bool)
     rows = checked.rows
@@ -124,14 +138,14 @@ def headline(checked: Checked, filters: Filters) -> dict[str, float]:
 
 
 @st.cache_resource(show_spinner="Asking Calculon's model about every run that it can express", max_entries=4)
-def with_calculon(_checked: Checked, key: str) -> pd.DataFrame:
+def with_calculon(_checked: PredictedRuns, key: str) -> pd.DataFrame:
     """Return predictions of both models; takes several seconds."""
     table: pd.DataFrame = validation.validate(_checked.runs, calculon=True)
     return table
 
 
 @remembered(64)
-def error_rows(_checked: Checked, key: str, filters: Filters, calculon: bool) -> pd.DataFrame:
+def error_rows(_checked: PredictedRuns, key: str, filters: Filters, calculon: bool) -> pd.DataFrame:
     """Return errors per source and hardware of the filtered rows, summary rows first.
 
     The stored table is used if it has the answer: for the package's runs, not filtered by family.
@@ -156,7 +170,7 @@ def error_rows(_checked: Checked, key: str, filters: Filters, calculon: bool) ->
     return table[shown].reset_index(drop=True)
 
 
-def memory_rows(checked: Checked, filters: Filters) -> pd.DataFrame:
+def memory_rows(checked: PredictedRuns, filters: Filters) -> pd.DataFrame:
     """Return errors of memory per source, of the filtered rows."""
     keep = selected(checked, filters) & checked.rows["counted"]
     if not keep.any():
@@ -165,7 +179,7 @@ def memory_rows(checked: Checked, filters: Filters) -> pd.DataFrame:
     return validation.memory_table(table, checked.rows[keep].reset_index(drop=True))
 
 
-def unsupported(checked: Checked, filters: Filters) -> pd.DataFrame:
+def unsupported(checked: PredictedRuns, filters: Filters) -> pd.DataFrame:
     """Returns every row without a prediction: row, id, source, hardware, reason, reason_text."""
     keep = selected(checked, filters) & (checked.rows["status"] != "predicted")
     names = ["row", "id", "reason", "reason_text", "model", "hardware", "source_family"]

@@ -11,7 +11,7 @@ import streamlit as st
 from dashboard.charts.accuracy.measured import step_parts
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
-from dashboard.pages.validation.queries import Checked, interval_of
+from dashboard.pages.validation.queries import PredictedRuns, interval_of
 from dashboard.widgets.chart import show
 from dashboard.words.markdown import literal
 from dashboard.words.measured_runs import assumed, noted
@@ -33,7 +33,7 @@ def layout(row: pd.Series[Any] | dict[str, Any]) -> str:
     return " · ".join(parts)
 
 
-def panel(checked: Checked, chosen: int | None, mode: str) -> None:
+def panel(checked: PredictedRuns, chosen: int | None, mode: str) -> None:
     """Draws the card of a run."""
     if chosen is None:
         st.caption("No run here has both a prediction and a measured time.")
@@ -41,8 +41,13 @@ def panel(checked: Checked, chosen: int | None, mode: str) -> None:
     row = checked.rows.iloc[chosen - 1]
     title = str(row["model"])[:60] or str(row["id"])[:60]
     st.html(markup.head(title, f"{str(row['hardware'])[:40]} × {row['num_gpus']:,.0f}"))
-    facts = [("source", str(row["source"])[:70]), ("layout", layout(row)), ("batch", f"{row['gbs']:,.0f}"),
-             ("sequence", f"{row['seq_len']:,.0f}"), ("id", str(row["id"])[:70])]  # fmt: skip
+    facts = [
+        ("source", str(row["source"])[:70]),
+        ("layout", layout(row)),
+        ("batch", f"{row['gbs']:,.0f}"),
+        ("sequence", f"{row['seq_len']:,.0f}"),
+        ("id", str(row["id"])[:70]),
+    ]
     st.html(markup.chips([(name, told) for name, told in facts if told]))
     if row["status"] != "predicted":
         st.caption(f"Not predicted: {literal(str(row['reason_text'])[:400])}")
@@ -70,7 +75,7 @@ def panel(checked: Checked, chosen: int | None, mode: str) -> None:
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _parts_and_remarks(_checked: Checked, key: str, chosen: int, mode: str) -> tuple[Chart, str]:
+def _parts_and_remarks(_checked: PredictedRuns, key: str, chosen: int, mode: str) -> tuple[Chart, str]:
     """Return the chart of the predicted step's parts, and the remarks on its accuracy."""
     row = _checked.rows.iloc[chosen - 1]
     parts = {str(name): value for name, value in _checked.parts.iloc[chosen - 1].items() if name != "id"}
@@ -94,9 +99,7 @@ def _describe_accuracy(row: pd.Series[Any]) -> str:
             f"{percent(around.share, 0)} of the errors of other sources put it between {low} and {high}: "
             f"{literal(around.rests_on)}."
         )
-    words.append(
-        f"Missing software settings: as usual for {_describe_software(row['software_rule'])}."
-    )
+    words.append(f"Missing software settings: as usual for {_describe_software(row['software_rule'])}.")
     if row["assumptions"]:
         words.append(f"Assumed: {literal(assumed(str(row['assumptions'])[:300]))}.")
     if row["notes"]:

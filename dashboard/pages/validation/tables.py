@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.pages.validation.queries import EVERY, Checked, Filters, error_rows, memory_rows
+from dashboard.pages.validation.queries import EVERY, Filters, PredictedRuns, error_rows, memory_rows
 from dashboard.pages.validation.run import layout
 from dashboard.widgets.controls import segments, switch
 from dashboard.widgets.tables import ROW, height_of, signed
@@ -59,12 +59,18 @@ def worst(rows: pd.DataFrame, key: str, filters: Filters, picked: Callable[[pd.D
     """
     found, shown = _worst_runs(rows, key, filters)
     st.dataframe(
-        signed(shown, ["error"]), hide_index=True, height=height_of(len(shown), 250), row_height=ROW,
-        key="validation_worst", on_select=lambda: picked(found),
-        selection_mode="single-row", alt=f"The {len(shown)} runs with the largest errors, worst first.",
+        signed(shown, ["error"]),
+        hide_index=True,
+        height=height_of(len(shown), 250),
+        row_height=ROW,
+        key="validation_worst",
+        on_select=lambda: picked(found),
+        selection_mode="single-row",
+        alt=f"The {len(shown)} runs with the largest errors, worst first.",
         column_config={
-            "error": st.column_config.NumberColumn("Error, %", width=76,
-                                                   help="Calibrated over measured; negative: predicted too fast"),
+            "error": st.column_config.NumberColumn(
+                "Error, %", width=76, help="Calibrated over measured; negative: predicted too fast"
+            ),
             "model": st.column_config.TextColumn("Model", width=160),
             "hardware": st.column_config.TextColumn("Accelerator", width=170),
             "gpus": st.column_config.NumberColumn("GPUs", format="%d", width=66),
@@ -73,7 +79,7 @@ def worst(rows: pd.DataFrame, key: str, filters: Filters, picked: Callable[[pd.D
             "predicted": st.column_config.NumberColumn("Calibrated, s", format="%.3f", width=100),
             "source": st.column_config.TextColumn("Source", width=250),
         },
-    )  # fmt: skip
+    )
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
@@ -96,7 +102,7 @@ def _worst_runs(_rows: pd.DataFrame, key: str, filters: Filters) -> tuple[pd.Dat
     return found, shown
 
 
-def errors(checked: Checked, filters: Filters) -> None:
+def errors(checked: PredictedRuns, filters: Filters) -> None:
     """Draws errors per source and accelerator, ours and Calculon's; or errors of memory."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         scope = "of the step time, in percent: calibrated model and Calculon's model"
@@ -112,11 +118,14 @@ def errors(checked: Checked, filters: Filters) -> None:
             st.caption("No run here has both a measured and a modelled memory.")
             return
         st.dataframe(
-            signed(table, _SIGNED), hide_index=True, key="validation_memory", row_height=ROW,
+            signed(table, _SIGNED),
+            hide_index=True,
+            key="validation_memory",
+            row_height=ROW,
             height=height_of(len(table), 560),
             column_config=_column_settings(list(table.columns), "Memory"),
             alt=f"Errors of modelled memory for {len(table)} sources.",
-        )  # fmt: skip
+        )
         st.caption("Memory of the fullest GPU is modelled, not calibrated; one factor for the framework's reserve.")
         return
     table = error_rows(checked, checked.key, filters, calculon)
@@ -127,10 +136,15 @@ def errors(checked: Checked, filters: Filters) -> None:
     said = table["name"].str.removeprefix(", ")  # of runs that name no source
     table = table.assign(name=said.str.replace(_FIRST, lambda found: found[0].capitalize(), regex=True))
     st.dataframe(
-        signed(table[names], _SIGNED), hide_index=True, key="validation_table", placeholder="–",
-        column_config=_column_settings(names, "Source, accelerator"), height=height_of(len(table), 560), row_height=ROW,
+        signed(table[names], _SIGNED),
+        hide_index=True,
+        key="validation_table",
+        placeholder="–",
+        column_config=_column_settings(names, "Source, accelerator"),
+        height=height_of(len(table), 560),
+        row_height=ROW,
         alt=f"Errors of the calibrated model for {len(table)} groups of runs.",
-    )  # fmt: skip
+    )
 
 
 def not_supported(gone: pd.DataFrame, total: int) -> None:
@@ -141,26 +155,37 @@ def not_supported(gone: pd.DataFrame, total: int) -> None:
         return
     reasons = gone["reason"].value_counts()
     st.dataframe(
-        pd.DataFrame({"reason": [REASONS.get(str(code), str(code)) for code in reasons.index],
-                      "runs": reasons.to_numpy()}),
-        hide_index=True, key="validation_reasons", alt=f"{len(reasons)} reasons for runs without a prediction.",
-        height=height_of(len(reasons)), row_height=ROW, width=680,
-        column_config={"reason": st.column_config.TextColumn("Because", width=600),
-                       "runs": st.column_config.NumberColumn("Runs", format="%d", width=64)},
-    )  # fmt: skip
+        pd.DataFrame(
+            {"reason": [REASONS.get(str(code), str(code)) for code in reasons.index], "runs": reasons.to_numpy()}
+        ),
+        hide_index=True,
+        key="validation_reasons",
+        alt=f"{len(reasons)} reasons for runs without a prediction.",
+        height=height_of(len(reasons)),
+        row_height=ROW,
+        width=680,
+        column_config={
+            "reason": st.column_config.TextColumn("Because", width=600),
+            "runs": st.column_config.NumberColumn("Runs", format="%d", width=64),
+        },
+    )
     st.dataframe(
-        gone.head(LISTED)[["row", "reason_text", "hardware", "model", "source_family", "id"]], hide_index=True,
-        key="validation_gone", alt=f"{len(gone)} runs without a prediction.", row_height=ROW,
+        gone.head(LISTED)[["row", "reason_text", "hardware", "model", "source_family", "id"]],
+        hide_index=True,
+        key="validation_gone",
+        alt=f"{len(gone)} runs without a prediction.",
+        row_height=ROW,
         height=height_of(min(len(gone), LISTED), 320),
         column_config={
             "row": st.column_config.NumberColumn("Row", format="%d", width=56, help="From 1, below the header"),
-            "reason_text": st.column_config.TextColumn("Why", width=320, help="Words such as mbs are columns of the "
-                                                       "table of runs, as under Upload runs."),
+            "reason_text": st.column_config.TextColumn(
+                "Why", width=320, help="Words such as mbs are columns of the table of runs, as under Upload runs."
+            ),
             "hardware": st.column_config.TextColumn("Accelerator", width=170),
             "model": st.column_config.TextColumn("Model", width=170),
             "source_family": st.column_config.TextColumn("Source", width=220),
             "id": st.column_config.TextColumn("Id", width=270),
         },
-    )  # fmt: skip
+    )
     if len(gone) > LISTED:
         st.caption(f"The first {LISTED:,} of {len(gone):,}.")

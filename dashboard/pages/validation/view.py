@@ -26,27 +26,52 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, percent, signed_percent
 from engine.validation import library_calibration
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["ValidationView", "parse", "render"]
 
 FIELDS: Final = {
-    "num_gpus": "GPUs", "tp": "Tensor parallel", "pp": "Pipeline parallel", "dp": "Data parallel",
-    "cp": "Context parallel", "ep": "Expert parallel", "vpp": "Interleaving", "mbs": "Microbatch", "gbs": "Batch",
-    "hidden": "Hidden size", "layers": "Blocks", "heads": "Attention heads", "seq_len": "Sequence length",
-    "moe_experts": "Experts", "year": "Date", "measured_step_time_s": "Measured step time, s",
-    "hardware": "Accelerator", "family": "Family", "framework": "Framework", "software_rule": "Software rule",
-    "dtype": "Datatype", "recompute": "Recompute", "attn": "Attention",
-}  # fmt: skip
+    "num_gpus": "GPUs",
+    "tp": "Tensor parallel",
+    "pp": "Pipeline parallel",
+    "dp": "Data parallel",
+    "cp": "Context parallel",
+    "ep": "Expert parallel",
+    "vpp": "Interleaving",
+    "mbs": "Microbatch",
+    "gbs": "Batch",
+    "hidden": "Hidden size",
+    "layers": "Blocks",
+    "heads": "Attention heads",
+    "seq_len": "Sequence length",
+    "moe_experts": "Experts",
+    "year": "Date",
+    "measured_step_time_s": "Measured step time, s",
+    "hardware": "Accelerator",
+    "family": "Family",
+    "framework": "Framework",
+    "software_rule": "Software rule",
+    "dtype": "Datatype",
+    "recompute": "Recompute",
+    "attn": "Attention",
+}
 NAMES: Final = {
-    "dense_megatron": "Dense, Megatron style", "dense_fsdp": "Dense, fully sharded", "moe": "Mixture of experts",
-    "dense_longseq": "Dense, long sequences", "dense_sft": "Dense, fine-tuning", "hybrid_mamba": "Hybrid, state space",
-    "tpu_fsdp": "TPU, fully sharded", "dense_dp": "Dense, data parallel", "memory_only": "Memory only",
-    "dense_zerobubble": "Dense, zero bubble", "moe_zerobubble": "Experts, zero bubble",
+    "dense_megatron": "Dense, Megatron style",
+    "dense_fsdp": "Dense, fully sharded",
+    "moe": "Mixture of experts",
+    "dense_longseq": "Dense, long sequences",
+    "dense_sft": "Dense, fine-tuning",
+    "hybrid_mamba": "Hybrid, state space",
+    "tpu_fsdp": "TPU, fully sharded",
+    "dense_dp": "Dense, data parallel",
+    "memory_only": "Memory only",
+    "dense_zerobubble": "Dense, zero bubble",
+    "moe_zerobubble": "Experts, zero bubble",
     "dense_zero_offload": "Dense, offload",
-}  # fmt: skip
+}
 FILTERS: Final = (
-    ("validation_source", "Source", "source_family"), ("validation_hardware", "Accelerator", "hardware"),
+    ("validation_source", "Source", "source_family"),
+    ("validation_hardware", "Accelerator", "hardware"),
     ("validation_family", "Family", "family"),
-)  # fmt: skip
+)
 """Link parameter, label and column of each filter, as in `validation_data.Filters`."""
 MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
 CHARTS_KEPT: Final = 16
@@ -55,7 +80,7 @@ ANY_ROW: Final = re.compile(r"[1-9]\d{0,5}")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ValidationView:
     """The page's part of the link."""
 
     mode: str
@@ -64,13 +89,13 @@ class View:
     """Row of the chosen run; None for the one with the largest error."""
 
 
-def parse() -> View:
+def parse() -> ValidationView:
     """Reads the page's part of the link."""
     run = state.url_value("validation_run", "", ANY_ROW)
-    return View(state.theme_mode(), int(run) if run else None)
+    return ValidationView(state.theme_mode(), int(run) if run else None)
 
 
-def render(view: View) -> None:
+def render(view: ValidationView) -> None:
     """Draws the page."""
     mode = view.mode
     bar = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
@@ -109,26 +134,30 @@ def render(view: View) -> None:
 
 def _draw_no_runs(filters: data.Filters) -> None:
     """Draw the filters that together leave nothing, with a button to lift each."""
-    said = [(name, label, value) for (name, label, _), value in zip(FILTERS, filters, strict=True)
-            if value != data.EVERY]  # fmt: skip
+    said = [
+        (name, label, value) for (name, label, _), value in zip(FILTERS, filters, strict=True) if value != data.EVERY
+    ]
     words = " and ".join(f"{label.lower()} {NAMES.get(value, value)}" for _, label, value in said)
     st.info(literal(f"No run has {words} at once."), icon=":material/filter_list:")
     with st.container(horizontal=True, gap="small"):
         for name, label, value in said:
             st.button(
-                literal(f"Any {label.lower()} instead of {NAMES.get(value, value)}"), key=f"{name}_any",
-                icon=":material/filter_list_off:", on_click=state.set_url_value, args=(name, None),
-            )  # fmt: skip
+                literal(f"Any {label.lower()} instead of {NAMES.get(value, value)}"),
+                key=f"{name}_any",
+                icon=":material/filter_list_off:",
+                on_click=state.set_url_value,
+                args=(name, None),
+            )
 
 
-def _describe_coverage(checked: data.Checked) -> str:
+def _describe_coverage(checked: data.PredictedRuns) -> str:
     """Return a sentence on the runs that errors are counted on."""
     if checked.is_packaged:
         return "Counted: the last complete measurement of each configuration; the six parameters were fitted to them."
     return "Counted: all runs of the file with a prediction and a measured time, or the ones marked as complete."
 
 
-def _choose_runs(bar: Any) -> data.Checked:
+def _choose_runs(bar: Any) -> data.PredictedRuns:
     """Draw the upload; return its runs, or the package's."""
     with bar.popover("Upload runs", icon=":material/upload_file:", help="Check the model against runs of your own."):
         st.caption(
@@ -150,7 +179,7 @@ def _other_runs() -> None:
     state.set_url_values({f"validation_{name}": None for name in ("source", "hardware", "family", "run")})
 
 
-def _choose_filters(checked: data.Checked, bar: Any) -> data.Filters:
+def _choose_filters(checked: data.PredictedRuns, bar: Any) -> data.Filters:
     """Draw the choice of source, accelerator and family; return it."""
     found = []
     with bar:
@@ -158,8 +187,9 @@ def _choose_filters(checked: data.Checked, bar: Any) -> data.Filters:
             values = checked.rows[column].value_counts()
             options = {data.EVERY: "All"} | {
                 str(value): f"{NAMES.get(str(value), literal_word(value))} ({many:,})"
-                for value, many in values.items() if value
-            }  # fmt: skip
+                for value, many in values.items()
+                if value
+            }
             found.append(choose(label, options, name))
     return data.Filters(*found)
 
@@ -169,7 +199,7 @@ def literal_word(value: object) -> str:
     return " ".join(str(value).split())[:60]
 
 
-def _draw_strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, gone: pd.DataFrame) -> None:
+def _draw_strip(checked: data.PredictedRuns, filters: data.Filters, rows: pd.DataFrame, gone: pd.DataFrame) -> None:
     """Draw the headline figures."""
     figures = data.headline(checked, filters)
     off = int((np.abs(rows["error"]) > 0.1).sum())
@@ -185,29 +215,45 @@ def _draw_strip(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame
     side = "balanced" if not abs(bias) > 0.5 else "calibrated too slow" if bias > 0 else "calibrated too fast"
     tiles = [
         markup.Tile("Runs counted", count(len(rows)), f"of {everything:,} runs"),
-        markup.Tile("Mean error, calibrated", share("mean"), "of the step time",
-                    formula="mean of |predicted / measured − 1|"),
-        markup.Tile("Median error", share("median"), f"90 % within {share('p90')}",
-                    formula="median of |predicted / measured − 1|"),
-        markup.Tile("Bias", share("bias", signed=True), side,
-                    formula="median of predicted / measured − 1; negative: predicted faster than measured"),
+        markup.Tile(
+            "Mean error, calibrated", share("mean"), "of the step time", formula="mean of |predicted / measured − 1|"
+        ),
+        markup.Tile(
+            "Median error",
+            share("median"),
+            f"90 % within {share('p90')}",
+            formula="median of |predicted / measured − 1|",
+        ),
+        markup.Tile(
+            "Bias",
+            share("bias", signed=True),
+            side,
+            formula="median of predicted / measured − 1; negative: predicted faster than measured",
+        ),
         markup.Tile("Within 10 %", share("within_10"), f"{off:,} beyond"),
-    ]  # fmt: skip
+    ]
     if checked.is_packaged and filters == data.Filters():
         tiles += [
-            markup.Tile("Mean error, unseen", percent(error.mean_absolute_percent / 100), "halves left out of the fit",
-                        formula=error.described)
+            markup.Tile(
+                "Mean error, unseen",
+                percent(error.mean_absolute_percent / 100),
+                "halves left out of the fit",
+                formula=error.described,
+            )
             for error in library_calibration().errors
             if error.held_out and error.described.startswith("all rows")
-        ]  # fmt: skip
+        ]
     tiles.append(markup.Tile("Not supported", count(len(gone)), "reasons below"))
     st.html(markup.figure_strip(tiles))
 
 
-def _bad_rows(checked: data.Checked) -> None:
+def _bad_rows(checked: data.PredictedRuns) -> None:
     """Draw a warning about unreadable and impossible values of an uploaded file, by row."""
-    bad = checked.rows[checked.rows["reason"].isin(["bad_value", "impossible_product", "implausible_measurement",
-                                                     "missing_field", "impossible_split"])]  # fmt: skip
+    bad = checked.rows[
+        checked.rows["reason"].isin(
+            ["bad_value", "impossible_product", "implausible_measurement", "missing_field", "impossible_split"]
+        )
+    ]
     if len(bad):
         first = " ".join(f"Row {row['row']}: {row['reason_text']}" for row in bad.head(3).to_dict("records"))
         more = f" {len(bad) - 3:,} more are listed at the end of the page." if len(bad) > 3 else ""
@@ -215,7 +261,7 @@ def _bad_rows(checked: data.Checked) -> None:
         st.warning(f"{rows} of the file cannot be used. {literal(first[:600])}{more}", icon=":material/rule:")
 
 
-def _chosen_run(checked: data.Checked, rows: pd.DataFrame, wanted: int | None) -> int | None:
+def _chosen_run(checked: data.PredictedRuns, rows: pd.DataFrame, wanted: int | None) -> int | None:
     """Return the row of the chosen run: the link's if it exists, otherwise the worst."""
     if wanted is not None and wanted <= len(checked.rows):
         return wanted
@@ -236,7 +282,7 @@ def _pick_worst(shown: pd.DataFrame) -> None:
     state.set_url_value("validation_run", str(int(shown["row"].iloc[picked[0]])) if picked else None)
 
 
-def _draw_residuals(checked: data.Checked, filters: data.Filters, rows: pd.DataFrame, mode: str) -> None:
+def _draw_residuals(checked: data.PredictedRuns, filters: data.Filters, rows: pd.DataFrame, mode: str) -> None:
     """Draw signed errors against a chosen field."""
     heading, picker = st.columns([4, 1], vertical_alignment="bottom")
     scope = "signed; lines are medians, with the number of runs; extremes are drawn at the edge"

@@ -80,9 +80,11 @@ def draw(again: Callable[[], None]) -> None:
         return
     shown = answer_tiles(scenario, found)
     with st.container(key="whatif_strip"):  # stays in view while sliders further down are moved
-        st.html(markup.figure_strip(
-            accuracy.marked(shown, found.scenario, found.best), accuracy.basis(found.scenario, found.best)
-        ))  # fmt: skip
+        st.html(
+            markup.figure_strip(
+                accuracy.marked(shown, found.scenario, found.best), accuracy.basis(found.scenario, found.best)
+            )
+        )
     with st.container(border=True, gap="xsmall", key="whatif_why"):
         _draw_reasons(scenario, found)
 
@@ -110,26 +112,38 @@ def answer_tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
     tied = not unchanged and accuracy.is_tied(after, best, base) and accuracy.is_tied(scenario, base, best)
     return [
         markup.Tile(
-            "Best throughput", format_value(RATE, rate),
-            "the base" if unchanged else f"{signed_percent(found.gain)}, below the error" if tied
+            "Best throughput",
+            format_value(RATE, rate),
+            "the base"
+            if unchanged
+            else f"{signed_percent(found.gain)}, below the error"
+            if tied
             else f"{signed_percent(found.gain)} against {plain(before)}",
             "" if tied else gain_tone(found.gain),
         ),
         markup.Tile(
-            FIXED.capitalize(), format_value(RATE, found.kept[RATE]) if same and found.kept else ABSENT,
-            "" if unchanged else f"{signed_percent(found.kept_gain)} kept as it is" if same
-            else "no longer runs",
+            FIXED.capitalize(),
+            format_value(RATE, found.kept[RATE]) if same and found.kept else ABSENT,
+            "" if unchanged else f"{signed_percent(found.kept_gain)} kept as it is" if same else "no longer runs",
             "" if tied and same else gain_tone(found.kept_gain) if same else "worse",
-            formula=FIXED_MEANS, **(accuracy.founded(after, found.kept, "rate") if same and found.kept else {}),
+            formula=FIXED_MEANS,
+            **(accuracy.founded(after, found.kept, "rate") if same and found.kept else {}),
         ),
         markup.Tile("MFU", percent(mfu), "" if unchanged else _format_points(mfu - old_mfu), formula=MFU_FORMULA),
-        markup.Tile("1 T tokens take", days(long), "" if unchanged else _describe_duration_change(long - old_long),
-                    "" if tied else gain_tone(old_long / long - 1), formula),
+        markup.Tile(
+            "1 T tokens take",
+            days(long),
+            "" if unchanged else _describe_duration_change(long - old_long),
+            "" if tied else gain_tone(old_long / long - 1),
+            formula,
+        ),
         markup.Tile("Best execution", f"{_cell_label(best)}", _describe_former(base, best, unchanged)),
-        markup.Tile("Feasible", count(found.feasible),
-                    f"{'+' if more > 0 else MINUS}{count(abs(more))} against the base" if more
-                    else f"of {count(found.total)}"),
-    ]  # fmt: skip
+        markup.Tile(
+            "Feasible",
+            count(found.feasible),
+            f"{'+' if more > 0 else MINUS}{count(abs(more))} against the base" if more else f"of {count(found.total)}",
+        ),
+    ]
 
 
 def _cell_label(row: Mapping[str, Any]) -> str:
@@ -254,21 +268,32 @@ def _draw_nothing_runs(scenario: Scenario, found: Answer, again: Callable[[], No
                 if value > whatif.parameter(scenario, name).highest:
                     continue
                 helping += 1
-                st.button(words, icon=":material/arrow_forward:", key=f"whatif_help_{name}", on_click=_apply_remedy,
-                          args=(scenario, name, value, again))  # fmt: skip
+                st.button(
+                    words,
+                    icon=":material/arrow_forward:",
+                    key=f"whatif_help_{name}",
+                    on_click=_apply_remedy,
+                    args=(scenario, name, value, again),
+                )
             for words, change in ways(after, after.key).items():
                 if "limits" in change:
                     helping += 1
-                    st.button(words, icon=":material/arrow_forward:", key="whatif_help_limits", on_click=_lift_limits,
-                              args=(scenario,))  # fmt: skip
+                    st.button(
+                        words,
+                        icon=":material/arrow_forward:",
+                        key="whatif_help_limits",
+                        on_click=_lift_limits,
+                        args=(scenario,),
+                    )
             if not helping:
                 st.caption(
                     "Neither more of one memory, more GPUs nor fewer limits help by themselves; more of both memories "
                     "or another model might."
                 )
             if page_links.exists("memory"):
-                st.page_link(page_links.target("memory"), label="What each cell needs", icon=":material/memory:",
-                             width="content")  # fmt: skip
+                st.page_link(
+                    page_links.target("memory"), label="What each cell needs", icon=":material/memory:", width="content"
+                )
 
 
 def _apply_remedy(scenario: Scenario, name: str, value: float, again: Callable[[], None]) -> None:

@@ -21,7 +21,7 @@ from dashboard.widgets.hardware_changes import current
 from dashboard.widgets.window import is_narrow
 from dashboard.words.changes import options
 from engine import Scenario, SpaceError, whatif
-from engine.whatif import Study
+from engine.whatif import PointSequence
 
 __all__ = [
     "AROUND",
@@ -33,8 +33,8 @@ __all__ = [
     "RANGE",
     "REACH",
     "STEPS",
-    "Asked",
-    "Board",
+    "AskedSizes",
+    "WhatIfBoard",
     "asked_sizes",
 ]
 
@@ -48,7 +48,7 @@ GRIDS: Final = {"coarse": f"{len(COARSE)} × {len(COARSE)}", "fine": f"{FINE} ×
 REACH: Final = 4.0
 
 
-class Board:
+class WhatIfBoard:
     """Shared state of the four cards: the scenario, the changes, the choices, and the studies."""
 
     def __init__(self, again: Callable[[], None]) -> None:
@@ -141,15 +141,16 @@ class Board:
         factors = FACTORS[self.step]
         return (
             self._run("tornado", factors, lambda: made("sensitivity", centre, factors, largest=largest)),
-            self._run("sweep", [one, along],
-                      lambda: made("sweep", scenario, one, along, around, largest=largest)),
+            self._run("sweep", [one, along], lambda: made("sweep", scenario, one, along, around, largest=largest)),
             two,
-            None if sizes.problem
-            else self._run("sizes", sizes.key,
-                           lambda: made("sizes", centre, sizes.counts, sizes.batch, largest=largest)),
-        )  # fmt: skip
+            None
+            if sizes.problem
+            else self._run(
+                "sizes", sizes.key, lambda: made("sizes", centre, sizes.counts, sizes.batch, largest=largest)
+            ),
+        )
 
-    def _run(self, name: str, what: Any, make: Callable[[], Study[Any]]) -> StudyJob:
+    def _run(self, name: str, what: Any, make: Callable[[], PointSequence[Any]]) -> StudyJob:
         """Return the study called `name` with the inputs `what`."""
         key = json.dumps([self.scenario.key, name, what, dict(self.around)], sort_keys=True)
         return studies().request(key, make)
@@ -163,7 +164,7 @@ _PATTERN: Final = re.compile(r"(\d{1,12})\.\.(\d{1,12}):(\d{1,12})")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedSizes:
     """Sizes of a sweep. `ends` are (from, to, step) of a range, None for likely sizes."""
 
     counts: list[int]
@@ -177,17 +178,17 @@ class Asked:
         return [self.counts if self.ends is None else list(self.ends), self.batch]
 
 
-def asked_sizes(centre: Scenario) -> Asked:
+def asked_sizes(centre: Scenario) -> AskedSizes:
     """Returns the sizes in the link, around a scenario."""
     batch: Any = state.url_value("whatif_batch", "kept", BATCHES)
     ends = _asked_ends()
     if ends is None:
-        return Asked(whatif.size_range(centre, max(1, centre.num_procs // 16), centre.num_procs * 16), batch)
+        return AskedSizes(whatif.size_range(centre, max(1, centre.num_procs // 16), centre.num_procs * 16), batch)
     low, high, step = ends
     try:
-        return Asked(whatif.sizes_between(low, high, step), batch, (low, high, step))
+        return AskedSizes(whatif.sizes_between(low, high, step), batch, (low, high, step))
     except (SpaceError, whatif.ChangeError) as problem:
-        return Asked([], batch, (low, high, step), str(problem))
+        return AskedSizes([], batch, (low, high, step), str(problem))
 
 
 def _asked_ends() -> tuple[int, int, int] | None:

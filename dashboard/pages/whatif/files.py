@@ -12,7 +12,7 @@ from engine.columns import by_name, fields_of
 from engine.whatif import Point
 
 if TYPE_CHECKING:
-    from dashboard.pages.whatif.board import Board
+    from dashboard.pages.whatif.board import WhatIfBoard
 
 __all__ = ["file", "study_tables"]
 
@@ -33,7 +33,7 @@ _BATCHES: Final = {
 }
 
 
-def file(board: Board) -> bytes:
+def file(board: WhatIfBoard) -> bytes:
     """Returns a zip archive of the studies so far, a CSV file each, with their account."""
     found = study_tables(board)
     names = [RATE, EFFICIENCY, *(column.name for column in fields_of(board.scenario.cost_model))]
@@ -54,12 +54,13 @@ def file(board: Board) -> bytes:
     return exports.archive(account, found)
 
 
-def _fixed_layouts(board: Board) -> dict[str, dict[str, Any]]:
+def _fixed_layouts(board: WhatIfBoard) -> dict[str, dict[str, Any]]:
     """Return the executions kept as fixed layouts, by file; empty if nothing runs."""
     kept = {
         "parameters.csv": board.answer.best if board.around else board.answer.base,
-        "sweep.csv": board.answer.base, "sweep_two.csv": board.answer.base,
-    }  # fmt: skip
+        "sweep.csv": board.answer.base,
+        "sweep_two.csv": board.answer.base,
+    }
     names = [column.name for column in fields_of(board.scenario.cost_model)]
     return {
         file: {name: execution[name].item() if hasattr(execution[name], "item") else execution[name] for name in names}
@@ -68,22 +69,30 @@ def _fixed_layouts(board: Board) -> dict[str, dict[str, Any]]:
     }
 
 
-def _describe_study(board: Board, name: str, rows: int) -> str:
+def _describe_study(board: WhatIfBoard, name: str, rows: int) -> str:
     run = {"parameters": board.tornado, "sweep": board.sweep, "sweep_two": board.two, "sizes": board.sizes}[name]
     assert run is not None
     return _ABOUT[name] if run.state == "done" else f"{_ABOUT[name]} {rows:,} of {run.total:,} points are known so far."
 
 
-def study_tables(board: Board) -> dict[str, pd.DataFrame]:
+def study_tables(board: WhatIfBoard) -> dict[str, pd.DataFrame]:
     """Returns the tables of the studies, in order of their values."""
     found = {
         "parameters": pd.DataFrame(
-            [{"parameter": which.name, "label": which.label, "unit": which.unit, "base": which.value, "factor": factor,
-              **_point_row(board, point, {"value": point.values[which.name]})}
-             for which, factor, point in list(board.tornado.found)]
+            [
+                {
+                    "parameter": which.name,
+                    "label": which.label,
+                    "unit": which.unit,
+                    "base": which.value,
+                    "factor": factor,
+                    **_point_row(board, point, {"value": point.values[which.name]}),
+                }
+                for which, factor, point in list(board.tornado.found)
+            ]
         ),
         "sweep": _sweep_table(board, list(board.sweep.found), [board.one]),
-    }  # fmt: skip
+    }
     if board.two is not None:
         found["sweep_two"] = _sweep_table(board, list(board.two.found), [board.x, board.y])
     if board.sizes is not None:
@@ -91,7 +100,7 @@ def study_tables(board: Board) -> dict[str, pd.DataFrame]:
     return found
 
 
-def _sweep_table(board: Board, points: list[Point], names: list[str]) -> pd.DataFrame:
+def _sweep_table(board: WhatIfBoard, points: list[Point], names: list[str]) -> pd.DataFrame:
     ordered = sorted(points, key=lambda point: tuple(point.values[name] for name in names))
     headings = {name: exports.heading(board.every[name]) for name in names}
     sized = names == ["procs"]
@@ -100,13 +109,17 @@ def _sweep_table(board: Board, points: list[Point], names: list[str]) -> pd.Data
     )
 
 
-def _point_row(board: Board, point: Point, values: dict[str, Any], sized: bool = False) -> dict[str, Any]:
+def _point_row(board: WhatIfBoard, point: Point, values: dict[str, Any], sized: bool = False) -> dict[str, Any]:
     """Return a point as a row. sized: True to give efficiency instead of the fixed layout's throughput."""
     rate = exports.heading(by_name(RATE))
     more = {exports.heading(by_name(EFFICIENCY)): point.efficiency} if sized else {f"{_FIXED}_{rate}": point.kept}
     best = point.execution or {}
     fields = fields_of(board.scenario.cost_model)
     return {
-        **values, rate: point.rate, **more, "feasible": point.feasible,
-        **{exports.heading(column): best.get(column.name) for column in fields}, "problem": point.problem,
-    }  # fmt: skip
+        **values,
+        rate: point.rate,
+        **more,
+        "feasible": point.feasible,
+        **{exports.heading(column): best.get(column.name) for column in fields},
+        "problem": point.problem,
+    }

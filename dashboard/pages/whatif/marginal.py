@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard.charts.elements.advice import rows_table
 from dashboard.charts.what_if.tornado import Swing
-from dashboard.pages.whatif.board import Board
+from dashboard.pages.whatif.board import WhatIfBoard
 from dashboard.queries import accuracy
 from dashboard.words.differences import is_change
 from dashboard.words.numbers import ABSENT, percent, plain, signed_percent
@@ -66,7 +66,7 @@ def marginal_gains(
     return sorted(found, key=lambda one: -one.gain)
 
 
-def draw(board: Board, swings: Sequence[Swing], factor: float) -> None:
+def draw(board: WhatIfBoard, swings: Sequence[Swing], factor: float) -> None:
     """Draws the table; gains below the error are marked in place: a narrow card has no room for a column."""
     price = RunInputs.of(board.scenario.system).usd_middle
     rows = marginal_gains(board.every.values(), swings, factor, price)
@@ -75,24 +75,38 @@ def draw(board: Board, swings: Sequence[Swing], factor: float) -> None:
     best = board.answer.best if board.around else board.answer.base
     error = None if best is None else accuracy.error_of(board.scenario, best)
     with st.expander("What a unit is worth", key="whatif_marginal"):
-        st.html(rows_table(
-            ("Parameter", "Gain", "Per unit", "Worth, USD/h"),
-            [(one.label,
-              f"{_WITHIN}\u00a0" * (error is not None and is_change(one.gain, 1.0) and abs(one.gain) < error.width)
-              + signed_percent(one.gain),
-              f"{_format_small_gain(one.per_step)} per {'' if one.step == 1 else plain(one.step)} {one.unit}",
-              ABSENT if math.isnan(one.worth) else f"{one.worth:+.3f}".replace("-", "\u2212"))
-             for one in rows],
-            texts=(0,),
-        ))  # fmt: skip
-        told = "" if price is None else (
-            f" Worth: the increase of the GPU-hour price of {plain(price)} USD at which a token costs the same."
-        )  # fmt: skip
-        within = "" if error is None else (
-            f" {_WITHIN} marks a gain below {percent(error.width)}, half the width of the interval of measured runs: "
-            "below the error of one prediction; two predictions for the same GPUs have similar errors, so their "
-            "order is more certain."
-        )  # fmt: skip
+        st.html(
+            rows_table(
+                ("Parameter", "Gain", "Per unit", "Worth, USD/h"),
+                [
+                    (
+                        one.label,
+                        f"{_WITHIN}\u00a0"
+                        * (error is not None and is_change(one.gain, 1.0) and abs(one.gain) < error.width)
+                        + signed_percent(one.gain),
+                        f"{_format_small_gain(one.per_step)} per {'' if one.step == 1 else plain(one.step)} {one.unit}",
+                        ABSENT if math.isnan(one.worth) else f"{one.worth:+.3f}".replace("-", "\u2212"),
+                    )
+                    for one in rows
+                ],
+                texts=(0,),
+            )
+        )
+        told = (
+            ""
+            if price is None
+            else (f" Worth: the increase of the GPU-hour price of {plain(price)} USD at which a token costs the same.")
+        )
+        within = (
+            ""
+            if error is None
+            else (
+                f" {_WITHIN} marks a gain below {percent(error.width)}, half the width of the interval of "
+                f"measured runs: "
+                "below the error of one prediction; two predictions for the same GPUs have similar errors, so their "
+                "order is more certain."
+            )
+        )
         st.markdown(f":small[Gain per unit assumes linear scaling.{told}{within}]")
 
 

@@ -21,7 +21,7 @@ from engine import Scenario
 
 if TYPE_CHECKING:
     from dashboard.jobs.studies import StudyJob
-    from dashboard.pages.whatif.board import Board
+    from dashboard.pages.whatif.board import WhatIfBoard
 
 __all__ = ["card"]
 
@@ -34,7 +34,7 @@ _FIRST: Final = 128
 """Most sizes in the suggested range; it takes some seconds."""
 
 
-def card(board: Board) -> None:
+def card(board: WhatIfBoard) -> None:
     """Draws the card."""
     ends = board.asked.ends
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
@@ -49,15 +49,23 @@ def card(board: Board) -> None:
         _draw_found(board, board.sizes)
 
 
-def _choose_kind(board: Board, which: str) -> None:
+def _choose_kind(board: WhatIfBoard, which: str) -> None:
     """Draw the choice between likely sizes and a range."""
     key = key_for("_whatif_range_which", which)
 
     def changed() -> None:
         _set_range(_first_range(board.scenario) if given(key) == EVERY else None)
 
-    st.segmented_control("Sizes", list(WHICH), format_func=WHICH.__getitem__, default=which, key=key,
-                         on_change=changed, required=True, label_visibility="collapsed")  # fmt: skip
+    st.segmented_control(
+        "Sizes",
+        list(WHICH),
+        format_func=WHICH.__getitem__,
+        default=which,
+        key=key,
+        on_change=changed,
+        required=True,
+        label_visibility="collapsed",
+    )
 
 
 def _draw_range(ends: tuple[int, int, int]) -> None:
@@ -89,19 +97,31 @@ def _first_range(scenario: Scenario) -> tuple[int, int, int]:
     return step, max(step, most // step * step), step
 
 
-def _draw_found(board: Board, run: StudyJob) -> None:
+def _draw_found(board: WhatIfBoard, run: StudyJob) -> None:
     sizes = [
-        Size(int(point.values["procs"]), point.rate, point.efficiency,
-             "·".join(map(str, point.degrees[:2])) if point.degrees else "", point.problem)
+        Size(
+            int(point.values["procs"]),
+            point.rate,
+            point.efficiency,
+            "·".join(map(str, point.degrees[:2])) if point.degrees else "",
+            point.problem,
+        )
         for point in list(run.found)
-    ]  # fmt: skip
+    ]
     counts, here = board.asked.counts, int(board.changes.get("procs", board.scenario.num_procs))
     view = state.url_value("whatif_size_show", "each", VIEWS)
     chart = board.chart(
-        run, (here, view),
-        lambda: size_chart(sizes, board.mode, here=here, every=counts, show="per GPU" if view == "each" else "total",
-                           narrow=board.narrow),
-    )  # fmt: skip
+        run,
+        (here, view),
+        lambda: size_chart(
+            sizes,
+            board.mode,
+            here=here,
+            every=counts,
+            show="per GPU" if view == "each" else "total",
+            narrow=board.narrow,
+        ),
+    )
     show(chart, "whatif_sizes", on_click=lambda: _pick_size(board))
     job_card(run, mark="sizes")
     batch = int(board.around.get("batch", board.scenario.max_batch_size))
@@ -113,7 +133,7 @@ def _draw_found(board: Board, run: StudyJob) -> None:
     st.caption(f"Best throughput at each size with a batch {kept}.{told}")
 
 
-def _describe_marks(board: Board, sizes: list[Size], here: int) -> str:
+def _describe_marks(board: WhatIfBoard, sizes: list[Size], here: int) -> str:
     """Return a sentence on highlighted marks of the chart."""
     runs = any(size.procs == here and math.isfinite(size.rate) for size in sizes)
     # Around the base the hardware is the scenario's, even if the what-if has another number of GPUs.
@@ -125,7 +145,7 @@ def _describe_marks(board: Board, sizes: list[Size], here: int) -> str:
     return told
 
 
-def _describe_sizes(board: Board, run: StudyJob, sizes: list[Size]) -> str:
+def _describe_sizes(board: WhatIfBoard, run: StudyJob, sizes: list[Size]) -> str:
     """Return a summary of the sizes, once all are known."""
     total = len(board.asked.counts)
     if run.state != "done":
@@ -144,7 +164,7 @@ def _describe_sizes(board: Board, run: StudyJob, sizes: list[Size]) -> str:
     return told
 
 
-def _pick_size(board: Board) -> None:
+def _pick_size(board: WhatIfBoard) -> None:
     if found := clicked("whatif_sizes"):
         put(board.scenario, "procs", float(found[0]))
         board.again()

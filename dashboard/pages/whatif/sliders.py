@@ -47,9 +47,16 @@ def card(again: Callable[[], None]) -> None:
         changed = sum(which.name in changes for which in of_system)
         title.html(head("Hardware", f"{changed} changed" if changed else ""))
         button.button(
-            "Reset", icon=":material/restart_alt:", type="tertiary", key="whatif_reset", disabled=not changes,
-            on_click=_reset_changes, args=(again,), width="stretch", help="Undo all changes.",
-        )  # fmt: skip
+            "Reset",
+            icon=":material/restart_alt:",
+            type="tertiary",
+            key="whatif_reset",
+            disabled=not changes,
+            on_click=_reset_changes,
+            args=(again,),
+            width="stretch",
+            help="Undo all changes.",
+        )
         for problem in problems:
             st.warning(literal(problem), icon=":material/link_off:")
         way = segments("Input", {"sliders": "Sliders", "exact": "Exact values"}, "whatif_input")
@@ -93,9 +100,14 @@ def _draw_field(
 
     if way == "sliders":
         st.select_slider(
-            slider_label(which, value), options(which, value), value, key=key,
-            format_func=lambda number: literal(in_words(which, number)), on_change=changed, help=which.description,
-        )  # fmt: skip
+            slider_label(which, value),
+            options(which, value),
+            value,
+            key=key,
+            format_func=lambda number: literal(in_words(which, number)),
+            on_change=changed,
+            help=which.description,
+        )
         return
     # Typed in one unit, so no prefix is chosen by value.
     name = f"**{which.label}**" if value != which.value else which.label
@@ -106,9 +118,16 @@ def _draw_field(
         whole_field(label, int(low), int(which.highest), inside, key, on_change=changed, help=which.description)
         return
     st.number_input(
-        label, low, which.highest, inside, key=key, on_change=changed, help=which.description, step=_field_step(which),
+        label,
+        low,
+        which.highest,
+        inside,
+        key=key,
+        on_change=changed,
+        help=which.description,
+        step=_field_step(which),
         format="%.6g",
-    )  # fmt: skip
+    )
 
 
 def _following_value(values: Sequence[float], before: float, now: float) -> float | None:
@@ -150,17 +169,35 @@ def _draw_save_menu(scenario: Scenario, changes: Mapping[str, float]) -> None:
             else "The system is unchanged; the model or the machine is not."
         )
         if to_system and user_files().folder is not None:
-            st.button("Save to the library", key="whatif_save", icon=":material/bookmark_add:", on_click=_keep_system,
-                      args=(scenario, dict(changes), key), width="stretch")  # fmt: skip
-        st.button("Make this the scenario", key="whatif_adopt", icon=":material/check:", on_click=_adopt_changes,
-                  args=(scenario, dict(changes), key), width="stretch",
-                  help="All pages then use the changed scenario.")  # fmt: skip
+            st.button(
+                "Save to the library",
+                key="whatif_save",
+                icon=":material/bookmark_add:",
+                on_click=_keep_system,
+                args=(scenario, dict(changes), key),
+                width="stretch",
+            )
+        st.button(
+            "Make this the scenario",
+            key="whatif_adopt",
+            icon=":material/check:",
+            on_click=_adopt_changes,
+            args=(scenario, dict(changes), key),
+            width="stretch",
+            help="All pages then use the changed scenario.",
+        )
         if to_system:
             system = _changed_system(scenario, changes, key)
             st.download_button(
-                "System file", lambda: _system_file(system), "system.json", "application/json",
-                key="whatif_download", on_click="ignore", icon=":material/download:", width="stretch",
-            )  # fmt: skip
+                "System file",
+                lambda: _system_file(system),
+                "system.json",
+                "application/json",
+                key="whatif_download",
+                on_click="ignore",
+                icon=":material/download:",
+                width="stretch",
+            )
 
 
 def _suggest_name(scenario: Scenario) -> str:

@@ -16,7 +16,7 @@ from dashboard.files import exports
 from dashboard.link import state
 from dashboard.pages.whatif import files as whatif_files
 from dashboard.pages.whatif import marginal, scaling_study
-from dashboard.pages.whatif.board import AROUND, FACTORS, GRIDS, STEPS, Board
+from dashboard.pages.whatif.board import AROUND, FACTORS, GRIDS, STEPS, WhatIfBoard
 from dashboard.queries.economics import token_flops
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.controls import given, key_for, segments
@@ -36,12 +36,12 @@ _ABOUT: Final = {"system": "Hardware", "run": "Run", "model": "Model"}
 
 def pending(again: Callable[[], None]) -> bool:
     """Starts the studies of the page; returns whether any is still running."""
-    return Board(again).pending
+    return WhatIfBoard(again).pending
 
 
 def draw(again: Callable[[], None]) -> bool:
     """Draws the four cards; returns whether a study was still running when they were drawn."""
-    board = Board(again)
+    board = WhatIfBoard(again)
     waiting = board.pending
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="whatif_around_row"):
         where = segments("Around", AROUND, "whatif_around")
@@ -53,10 +53,16 @@ def draw(again: Callable[[], None]) -> bool:
         st.space("stretch")
         name = exports.file_name(board.scenario, "studies", "csv")
         st.download_button(
-            "Download", data=lambda: whatif_files.file(board), file_name=name, mime=exports.FORMATS["csv"].mime,
-            key="whatif_studies_file", on_click="ignore", type="tertiary", icon=":material/download:",
+            "Download",
+            data=lambda: whatif_files.file(board),
+            file_name=name,
+            mime=exports.FORMATS["csv"].mime,
+            key="whatif_studies_file",
+            on_click="ignore",
+            type="tertiary",
+            icon=":material/download:",
             help="Results of the four studies so far: CSV files and the scenario, in a zip archive.",
-        )  # fmt: skip
+        )
     first, second = st.columns(2, gap="medium")
     with first.container(border=True, gap="xsmall", height="stretch"):
         _draw_tornado(board)
@@ -70,7 +76,7 @@ def draw(again: Callable[[], None]) -> bool:
     return waiting
 
 
-def _draw_tornado(board: Board) -> None:
+def _draw_tornado(board: WhatIfBoard) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(head("Which parameter matters"))
         st.space("stretch")
@@ -127,7 +133,7 @@ def _model_flop(scenario: Scenario) -> float:
     return token_flops(scenario).model() * scenario.model.seq_size
 
 
-def _describe_remedies(board: Board, told: tuple[str, str]) -> str:
+def _describe_remedies(board: WhatIfBoard, told: tuple[str, str]) -> str:
     """Return a sentence on single changes that make something run."""
     found = [(which.label, factor > 1) for which, factor, point in board.tornado.found if math.isfinite(point.rate)]
     if not found:
@@ -141,7 +147,7 @@ def _pick_row() -> None:
         state.set_url_value("whatif_one", str(found[0]))
 
 
-def _draw_sweep(board: Board) -> None:
+def _draw_sweep(board: WhatIfBoard) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(head("Sweep one"))
         _choose_parameter("Parameter", board, "whatif_one")
@@ -152,9 +158,10 @@ def _draw_sweep(board: Board) -> None:
     ]
     ring = (board.now(name), board.rate) if board.changes else None
     chart = board.chart(
-        run, ring,
+        run,
+        ring,
         lambda: sweep_line(stops, which.label, which.unit, board.mode, at_base=which.value, whatif=ring),
-    )  # fmt: skip
+    )
     show(chart, "whatif_sweep", on_click=lambda: _pick_value(board, name))
     job_card(run, mark="sweep")
     aside = [other for other in board.changes if other != name]
@@ -163,13 +170,13 @@ def _draw_sweep(board: Board) -> None:
         st.caption(f"Bands: degrees of the best. Click a point to try its value.{tail}")
 
 
-def _pick_value(board: Board, name: str) -> None:
+def _pick_value(board: WhatIfBoard, name: str) -> None:
     if found := clicked("whatif_sweep"):
         put(board.scenario, name, float(found[0]))
         board.again()
 
 
-def _sweep_two(board: Board) -> None:
+def _sweep_two(board: WhatIfBoard) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(head("Sweep two"))
         _choose_parameter("Across", board, "whatif_x")
@@ -197,7 +204,7 @@ def _sweep_two(board: Board) -> None:
         st.caption(f"% against {of}. Dotted: base. Frame: nearest to this what-if. Click a cell to try it.")
 
 
-def _pick_pair(board: Board, x: str, y: str) -> None:
+def _pick_pair(board: WhatIfBoard, x: str, y: str) -> None:
     if found := clicked("whatif_two"):
         with state.one_step():
             for name, value in zip((x, y), found, strict=True):
@@ -205,14 +212,14 @@ def _pick_pair(board: Board, x: str, y: str) -> None:
         board.again()
 
 
-def _map_side(board: Board, name: str) -> Side:
+def _map_side(board: WhatIfBoard, name: str) -> Side:
     which, values = board.every[name], board.values(name)
     now = board.now(name)
     nearest = min(values, key=lambda value: abs(math.log(value / now)) if now > 0 and value > 0 else abs(value - now))
     return Side(which.label, which.unit, values, which.value, nearest if board.changes else None)
 
 
-def _choose_parameter(label: str, board: Board, where: str) -> None:
+def _choose_parameter(label: str, board: WhatIfBoard, where: str) -> None:
     """Draw a list of parameters without a label of its own, bound to the link."""
     default, names = board.defaults[where], list(board.names)
     value = state.url_value(where, default, names)
@@ -223,9 +230,15 @@ def _choose_parameter(label: str, board: Board, where: str) -> None:
         state.set_url_value(where, None if new == default else str(new))
 
     st.selectbox(
-        label, names, names.index(value), format_func=lambda name: board.names[name], key=key, on_change=changed,
-        label_visibility="collapsed", width=172,
-    )  # fmt: skip
+        label,
+        names,
+        names.index(value),
+        format_func=lambda name: board.names[name],
+        key=key,
+        on_change=changed,
+        label_visibility="collapsed",
+        width=172,
+    )
 
 
 def _relative_gain(rate: float, base: float) -> float:

@@ -21,7 +21,7 @@ from dashboard.widgets.job_card import job_card
 from dashboard.words.markdown import literal
 from engine import Scenario
 
-__all__ = ["View", "parse", "render"]
+__all__ = ["WhatIfView", "parse", "render"]
 
 POLL: Final = 0.7
 """Interval at which running studies are polled [s]."""
@@ -31,18 +31,18 @@ _SLOW: Final = "_whatif_slow"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class WhatIfView:
     """Page-wide part of the link; its fragments read the changes themselves."""
 
     scenario: Scenario
 
 
-def parse() -> View:
+def parse() -> WhatIfView:
     """Reads the page's part of the link."""
-    return View(state.current_scenario())
+    return WhatIfView(state.current_scenario())
 
 
-def render(view: View) -> None:
+def render(view: WhatIfView) -> None:
     """Draws the page."""
     refusal = explorations().refusal(view.scenario)
     if refusal:  # a search occupies a thread of the server until it ends, even unwatched

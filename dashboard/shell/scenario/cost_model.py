@@ -38,16 +38,18 @@ def notice(scenario: Scenario) -> None:
     if scenario.key not in _example_keys():
         return
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="cost_notice"):
-        st.caption(f"Cost model: {cost_model.reference}. For realistic numbers use the calibrated model.",
-                   width="content")  # fmt: skip
+        st.caption(
+            f"Cost model: {cost_model.reference}. For realistic numbers use the calibrated model.", width="content"
+        )
         st.button("Switch to the calibrated model", type="tertiary", key="cost_switch", on_click=_use_calibrated_model)
 
 
 @lru_cache(maxsize=1)
 def _example_keys() -> frozenset[str]:
     """The scenarios that visitors are offered to start with."""
-    return frozenset(scenario_parameters.read_scenario(each.parameters).scenario.key
-                     for each in EXAMPLES if each.page == START)  # fmt: skip
+    return frozenset(
+        scenario_parameters.read_scenario(each.parameters).scenario.key for each in EXAMPLES if each.page == START
+    )
 
 
 def _use_calibrated_model() -> None:
@@ -58,12 +60,15 @@ def slot(scenario: Scenario) -> None:
     """Draws the widgets with which the cost model and its calibration are chosen."""
     key = key_for("sentence_cost", scenario.cost_model)
     st.radio(
-        "Cost model", list(COST_MODELS), list(COST_MODELS).index(scenario.cost_model), key=key,
+        "Cost model",
+        list(COST_MODELS),
+        list(COST_MODELS).index(scenario.cost_model),
+        key=key,
         on_change=_change_cost_model,
         args=(key,),
         format_func=lambda name: f"{name}: {COST_MODELS[name].summary}",
         help="\n\n".join(each.description for each in COST_MODELS.values() if each.description),
-    )  # fmt: skip
+    )
     cost_model = cost_model_of(scenario)
     if not cost_model.takes_calibration:
         if scenario.system.cost_model == cost_model.name and cost_model.reference:
@@ -74,10 +79,15 @@ def slot(scenario: Scenario) -> None:
     now = scenario.calibration.name if scenario.calibration is not None else _LIBRARY
     key = key_for("sentence_calibration", now)
     st.selectbox(
-        "Calibration", list(found), list(found).index(now), key=key, on_change=_change_calibration, args=(key,),
+        "Calibration",
+        list(found),
+        list(found).index(now),
+        key=key,
+        on_change=_change_calibration,
+        args=(key,),
         format_func=lambda name: literal(name) if name else f"{_library_calibration(scenario).name}, the library's",
         help="Whose values the cost model uses. The page Calibrate fits one to your own runs.",
-    )  # fmt: skip
+    )
     used = scenario.used_calibration
     st.caption(literal(f"{used.title or used.name}, of {used.date}. {_error_sentence(used)}"))
 

@@ -50,9 +50,10 @@ def _dialog() -> None:
                         chosen[column.name] = limit
                 if title == "Parallelism" and cost_model.even_pipelines:
                     uneven = st.toggle(
-                        "Uneven pipelines", bool(scenario.limits.get("uneven_pipelines")),
+                        "Uneven pipelines",
+                        bool(scenario.limits.get("uneven_pipelines")),
                         help="Also try pipeline degrees that do not divide the number of blocks.",
-                    )  # fmt: skip
+                    )
                     if uneven:
                         chosen["uneven_pipelines"] = True
     _draw_dialog_foot(scenario, chosen)
@@ -105,9 +106,14 @@ def _draw_field(scenario: Scenario, column: Column) -> Any:
     widget = st.pills if len(options) <= _MOST_PILLS else st.multiselect
     more: dict[str, Any] = {"selection_mode": "multi", "wrap": True} if widget is st.pills else {"placeholder": "any"}
     picked = widget(
-        label, options, default=now, format_func=lambda value: _option_text(column, value, scenario), help=text,
-        key=f"limit_{column.name}", **more,
-    )  # fmt: skip
+        label,
+        options,
+        default=now,
+        format_func=lambda value: _option_text(column, value, scenario),
+        help=text,
+        key=f"limit_{column.name}",
+        **more,
+    )
     if isinstance(limit, Mapping) and sorted(picked) == sorted(now):
         return limit  # still the range that it was
     return list(picked) or None
@@ -116,9 +122,15 @@ def _draw_field(scenario: Scenario, column: Column) -> Any:
 def _draw_open_field(column: Column, options: list[Any], now: list[Any], label: str, text: str) -> Any:
     """The widget of a field with more words than its choices: others are typed."""
     picked = st.multiselect(
-        label, options, default=now, format_func=lambda value: choice_label(column, value), key=f"limit_{column.name}",
-        help=text, placeholder="any, or type one", accept_new_options=True,
-    )  # fmt: skip
+        label,
+        options,
+        default=now,
+        format_func=lambda value: choice_label(column, value),
+        key=f"limit_{column.name}",
+        help=text,
+        placeholder="any, or type one",
+        accept_new_options=True,
+    )
     return [column.words[at] if (at := column.position(str(value))) >= 0 else value for value in picked] or None
 
 
@@ -137,9 +149,13 @@ def _draw_typed_field(column: Column, limit: Any, text: str) -> Any:
     else:
         now = ", ".join(str(value) for value in limit or ())
     typed = st.text_input(
-        column.label, now, key=f"limit_{column.name}", placeholder="any, or: 256, 512, or: 256..512", help=text,
+        column.label,
+        now,
+        key=f"limit_{column.name}",
+        placeholder="any, or: 256, 512, or: 256..512",
+        help=text,
         max_chars=400,
-    ).replace(" ", "")  # fmt: skip
+    ).replace(" ", "")
     if not typed:
         return None
     low, dots, high = typed.partition("..")

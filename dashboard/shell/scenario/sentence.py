@@ -64,8 +64,9 @@ def show() -> Place:
         _draw_word("·")
         with _draw_slot("Cost model", scenarios.in_words(scenario), "What times and memory are computed with."):
             cost_model.slot(scenario)
-    with bar.container(horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content",
-                       wrap=False):  # fmt: skip
+    with bar.container(
+        horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content", wrap=False
+    ):
         place = st.container(width="content")
         share.opener()
     cost_model.notice(scenario)
@@ -123,8 +124,10 @@ def _model_line(model: models.Model) -> str:
 
 
 def _system_line(system: hardware.System) -> str:
-    tiers = " · ".join(f"{name}, {net.size:,} at {plain(net.bandwidth_gb_per_s)} GB/s"
-                       for name, net in zip(hardware.network_names(system), system.networks, strict=True))  # fmt: skip
+    tiers = " · ".join(
+        f"{name}, {net.size:,} at {plain(net.bandwidth_gb_per_s)} GB/s"
+        for name, net in zip(hardware.network_names(system), system.networks, strict=True)
+    )
     host = f", {capacity_words(system.mem2.capacity_gib)} host memory" if system.mem2.capacity_gib else ""
     return literal(f"{capacity_words(system.mem1.capacity_gib)} HBM{host} · networks: {tiers}")
 
@@ -133,9 +136,14 @@ def _draw_choice(name: str, label: str, options: list[str], value: str, shown: C
     here = options if value in options else [value, *options]
     key = key_for(f"sentence_{name}", value)
     st.selectbox(
-        label, here, here.index(value), key=key, format_func=shown if value in options else str, on_change=_change_slot,
+        label,
+        here,
+        here.index(value),
+        key=key,
+        format_func=shown if value in options else str,
+        on_change=_change_slot,
         args=(name, key),
-    )  # fmt: skip
+    )
 
 
 def _draw_number(name: str, label: str, suggestions: tuple[int, ...], value: int) -> None:
@@ -144,9 +152,16 @@ def _draw_number(name: str, label: str, suggestions: tuple[int, ...], value: int
     suggested = value if value in suggestions else None
     key = key_for(f"sentence_{name}_pick", suggested)
     st.pills(
-        "Suggestions", suggestions, default=suggested, key=key, format_func=lambda number: f"{number:,}",
-        on_change=_change_slot, args=(name, key), label_visibility="collapsed", width=300,
-    )  # fmt: skip
+        "Suggestions",
+        suggestions,
+        default=suggested,
+        key=key,
+        format_func=lambda number: f"{number:,}",
+        on_change=_change_slot,
+        args=(name, key),
+        label_visibility="collapsed",
+        width=300,
+    )
 
 
 def _change_slot(name: str, widget: str) -> None:

@@ -36,9 +36,13 @@ def words_of(
     for number, one in enumerate(filters):
         st.markdown("and" if number else beginning, width="content")
         st.button(
-            literal(one.words), key=f"{page}_drop_{one.column.name}", icon=":material/close:", on_click=within.drop,
-            args=(one.column.name,), help="Remove this filter",
-        )  # fmt: skip
+            literal(one.words),
+            key=f"{page}_drop_{one.column.name}",
+            icon=":material/close:",
+            on_click=within.drop,
+            args=(one.column.name,),
+            help="Remove this filter",
+        )
     if filters:
         st.button("Clear", key=f"{page}_clear", type="tertiary", on_click=within.clear, help="Remove every filter")
         if left is not None:

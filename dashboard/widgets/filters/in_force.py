@@ -55,8 +55,11 @@ def _cell_text(cell: tuple[int, int]) -> str:
 def _of_cell() -> list[Filter]:
     """The selected cell as filters; none where it does not filter."""
     cell = cell_in_force()
-    return [] if cell is None else [Filter(FILTERABLE[name], (degree,))
-                                    for name, degree in zip(_DEGREES, cell, strict=True)]  # fmt: skip
+    return (
+        []
+        if cell is None
+        else [Filter(FILTERABLE[name], (degree,)) for name, degree in zip(_DEGREES, cell, strict=True)]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,9 @@ class InForce:
         now = self.now()
         there = any(one.column.name == name for one in now)
         added = [] if new is None else [new]
-        self.put([each for one in now for each in (added if one.column.name == name else [one])]
-                 + ([] if there else added))  # fmt: skip
+        self.put(
+            [each for one in now for each in (added if one.column.name == name else [one])] + ([] if there else added)
+        )
 
     def add(self, new: Sequence[Filter]) -> None:
         """Adds filters to the active ones, in the place of any on the same columns; the selected cell is not among

@@ -46,8 +46,7 @@ def bar(exploration: Exploration, filters: Sequence[Filter], within: InForce = O
     within: source of the filters.
     """
     label = f"Filter · {len(filters)}" if filters else "Filter"
-    with st.popover(label, icon=":material/filter_list:", key="explore_filter_open",
-                    help="Filter executions"):  # fmt: skip
+    with st.popover(label, icon=":material/filter_list:", key="explore_filter_open", help="Filter executions"):
         if filled("filter"):
             ranges(exploration, filters, within)
             _draw_choices(exploration, filters, within)
@@ -77,13 +76,18 @@ def relaxations(
         for left, one, nearest in sorted(binding, key=lambda found: -found[0]):
             if nearest is not None:
                 st.button(
-                    f"Relax to {literal(nearest.words)}", key=f"explore_relax_{one.column.name}", type="primary",
-                    on_click=within.put, args=([*(other for other in filters if other is not one), nearest],),
-                )  # fmt: skip
+                    f"Relax to {literal(nearest.words)}",
+                    key=f"explore_relax_{one.column.name}",
+                    type="primary",
+                    on_click=within.put,
+                    args=([*(other for other in filters if other is not one), nearest],),
+                )
             st.button(
-                f"Drop {literal(one.words)}: {counted(left, 'execution')}", key=f"explore_without_{one.column.name}",
-                on_click=within.drop, args=(one.column.name,),
-            )  # fmt: skip
+                f"Drop {literal(one.words)}: {counted(left, 'execution')}",
+                key=f"explore_without_{one.column.name}",
+                on_click=within.drop,
+                args=(one.column.name,),
+            )
         st.button("Clear all filters", key="explore_clear_all", type="tertiary", on_click=within.clear)
 
 
@@ -110,17 +114,25 @@ def _draw_choices(exploration: Exploration, filters: Sequence[Filter], within: I
     values = {one.column.name: one.values for one in filters}
     networks = network_names(exploration.scenario.system)
     halves = st.columns(2)  # in one column the list is taller than the window
-    offered = {name: options for name, options in varying(exploration, exploration.key).items()
-               if len(options) <= _MOST_PILLS}  # fmt: skip
+    offered = {
+        name: options for name, options in varying(exploration, exploration.key).items() if len(options) <= _MOST_PILLS
+    }
     for number, (name, options) in enumerate(offered.items()):
         column = FILTERABLE[name]
         shown = [value for value in options if value in values.get(name, ())]
         key = key_for(f"_explore_pick_{name}", shown)
         halves[number % 2].pills(
-            column.label, options, default=shown, selection_mode="multi", key=key, help=literal(column.description),
-            on_change=_apply_picks, args=(name, key, len(options), within), wrap=True,
+            column.label,
+            options,
+            default=shown,
+            selection_mode="multi",
+            key=key,
+            help=literal(column.description),
+            on_change=_apply_picks,
+            args=(name, key, len(options), within),
+            wrap=True,
             format_func=partial(choice_label, column, networks=networks),
-        )  # fmt: skip
+        )
 
 
 def _apply_picks(name: str, key: str, number: int, within: InForce) -> None:

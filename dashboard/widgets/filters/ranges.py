@@ -46,11 +46,16 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], within: InForce)
     figures = {name: one.metric for name, one in offered.items() if one.metric is not None}
     words = {name: one.column.label for name, one in offered.items()} | names_of(exploration, figures)
     st.multiselect(
-        "Ranges of fields and results", list(offered), shown, key=key, on_change=picked,
-        format_func=lambda name: words[name], placeholder="Choose a field or result",
+        "Ranges of fields and results",
+        list(offered),
+        shown,
+        key=key,
+        on_change=picked,
+        format_func=lambda name: words[name],
+        placeholder="Choose a field or result",
         help="Any number of them, each from its lowest to its highest accepted value: results, what follows from one "
         f"of them, and fields that are numbers. {ABOUT}",
-    )  # fmt: skip
+    )
     for name in shown:
         _draw_range(exploration, shown, inside.get(name, offered[name]), within)
 
@@ -96,6 +101,11 @@ def _draw_range(exploration: Exploration, shown: Sequence[str], now: Filter, wit
         (least, most), ("at least", "at most"), ("from", "to"), keys, bounds, strict=True
     ):
         place.number_input(
-            f"{column.label} {word}{scale.suffix and f' [{scale.unit}]'}", value=None, format="%.6g", key=key,
-            placeholder=f"{hint} {plain(bound / scale.factor)}", on_change=changed, label_visibility="collapsed",
-        )  # fmt: skip
+            f"{column.label} {word}{scale.suffix and f' [{scale.unit}]'}",
+            value=None,
+            format="%.6g",
+            key=key,
+            placeholder=f"{hint} {plain(bound / scale.factor)}",
+            on_change=changed,
+            label_visibility="collapsed",
+        )

@@ -16,7 +16,7 @@ from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
-    from engine.calibrate import Checked, Outcome, Reranked
+    from engine.calibrate import CalibrationOutcome, CheckedRuns, Reranked
     from hardware import Calibration
 
 __all__ = ["calibrate_model"]
@@ -128,16 +128,22 @@ def _write_out(found: Calibration, path: Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _refused_rows(checked: Checked) -> list[dict[str, Any]]:
+def _refused_rows(checked: CheckedRuns) -> list[dict[str, Any]]:
     """Every refused row."""
     return [
-        {"row": checked.labels[row], "id": str(checked.table["id"].iloc[row]), "reason": str(checked.reason[row]),
-         "reason_text": str(checked.reason_text[row]), "missing": list(checked.missing[row])}
-        for row, accepted in enumerate(checked.accepted) if not accepted
-    ]  # fmt: skip
+        {
+            "row": checked.labels[row],
+            "id": str(checked.table["id"].iloc[row]),
+            "reason": str(checked.reason[row]),
+            "reason_text": str(checked.reason_text[row]),
+            "missing": list(checked.missing[row]),
+        }
+        for row, accepted in enumerate(checked.accepted)
+        if not accepted
+    ]
 
 
-def _report_refused_runs(checked: Checked, json: bool) -> None:
+def _report_refused_runs(checked: CheckedRuns, json: bool) -> None:
     refused = _refused_rows(checked)
     if json:
         write_line(as_json({"rows": len(checked.labels), "accepted": 0, "refused": refused}))
@@ -154,7 +160,7 @@ def _print_refused(refused: list[dict[str, Any]]) -> None:
         write_line(f"and {len(refused) - LISTED:,} more; --json lists all.")
 
 
-def _print_fit(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> None:
+def _print_fit(outcome: CalibrationOutcome, found: Calibration, ranked: Reranked | None) -> None:
     checked = outcome.checked
     refused = _refused_rows(checked)
     write_line(f"{outcome.rows:,} of {len(checked.labels):,} runs used; configurations: {outcome.configurations:,}.")
@@ -162,10 +168,17 @@ def _print_fit(outcome: Outcome, found: Calibration, ranked: Reranked | None) ->
         _print_refused(refused)
     write_line()
     lines = [
-        (item.about.label, item.about.name, f"{item.prior:.4g}", f"{item.value:.4g}", f"{item.value / item.prior:.2f}",
-         f"{item.value_range[0]:.3g} to {item.value_range[1]:.3g}", f"{100 * item.learned:.0f} %")
+        (
+            item.about.label,
+            item.about.name,
+            f"{item.prior:.4g}",
+            f"{item.value:.4g}",
+            f"{item.value / item.prior:.2f}",
+            f"{item.value_range[0]:.3g} to {item.value_range[1]:.3g}",
+            f"{100 * item.learned:.0f} %",
+        )
         for item in outcome.estimates
-    ]  # fmt: skip
+    ]
     head = ("parameter", "name", "before", "after", "ratio", "90 % range", "from the runs")
     write_line(text_table(head, lines, left=(0, 1)))
     write_line()
@@ -188,11 +201,15 @@ def _print_fit(outcome: Outcome, found: Calibration, ranked: Reranked | None) ->
 
 def _print_ranked(ranked: Reranked) -> None:
     rows = [
-        [f"{row['rank_after']:.0f}", f"{row['rank_before']:.0f}", f"{row['rate_before']:.4g}",
-         f"{row['rate_after']:.4g}",
-         *(f"{row[name]:.0f}" for name in ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "alike"))]
+        [
+            f"{row['rank_after']:.0f}",
+            f"{row['rank_before']:.0f}",
+            f"{row['rate_before']:.4g}",
+            f"{row['rate_after']:.4g}",
+            *(f"{row[name]:.0f}" for name in ("tensor_par", "pipeline_par", "data_par", "microbatch_size", "alike")),
+        ]
         for row in ranked.distinct.head(SHOWN).to_dict("records")
-    ]  # fmt: skip
+    ]
     head = ("rank", "before", "samples/s before", "after", "TP", "PP", "DP", "microbatch", "alike")
     write_line(text_table(head, rows, left=()))
     told = "The best stays the best."
@@ -202,7 +219,7 @@ def _print_ranked(ranked: Reranked) -> None:
     write_line(f"{told} Kendall's tau between the orders of {len(ranked.table):,} executions: {tau}.")
 
 
-def _rank_executions(path: Path, outcome: Outcome, found: Calibration) -> Reranked:
+def _rank_executions(path: Path, outcome: CalibrationOutcome, found: Calibration) -> Reranked:
     """The scenario's best executions, ranked by both calibrations."""
     from engine import Scenario
     from engine.calibrate import rerank
@@ -213,22 +230,32 @@ def _rank_executions(path: Path, outcome: Outcome, found: Calibration) -> Rerank
     return rerank(scenario, outcome.base, found)
 
 
-def _fit_document(outcome: Outcome, found: Calibration, ranked: Reranked | None) -> dict[str, Any]:
+def _fit_document(outcome: CalibrationOutcome, found: Calibration, ranked: Reranked | None) -> dict[str, Any]:
     import hardware
 
     checked = outcome.checked
     return {
-        "rows": len(checked.labels), "accepted": outcome.rows, "refused": _refused_rows(checked),
-        "configurations": outcome.configurations, "held_out": outcome.held_out.described, "helps": outcome.helps,
-        "verdict": outcome.verdict, "errors_before": dict(outcome.errors_before),
+        "rows": len(checked.labels),
+        "accepted": outcome.rows,
+        "refused": _refused_rows(checked),
+        "configurations": outcome.configurations,
+        "held_out": outcome.held_out.described,
+        "helps": outcome.helps,
+        "verdict": outcome.verdict,
+        "errors_before": dict(outcome.errors_before),
         "errors_unseen": None if outcome.errors_unseen is None else dict(outcome.errors_unseen),
-        "errors_fitted": dict(outcome.errors_after), "influence": dict(outcome.influence),
+        "errors_fitted": dict(outcome.errors_after),
+        "influence": dict(outcome.influence),
         "calibration": hardware.calibration_document(found),
-        "ranking": None if ranked is None else {
-            "changed": ranked.changed, "gain": ranked.gain, "tau": ranked.tau,
+        "ranking": None
+        if ranked is None
+        else {
+            "changed": ranked.changed,
+            "gain": ranked.gain,
+            "tau": ranked.tau,
             "best": ranked.table.to_dict("records"),
         },
-    }  # fmt: skip
+    }
 
 
 def _format_decimal(value: float, decimals: int = 1) -> str:

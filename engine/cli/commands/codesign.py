@@ -117,8 +117,15 @@ def run_codesign(
         _print_message(f"No worker has joined the scheduler at {cluster} yet; the study begins when one does.")
     line = _Line()
     try:
-        done = run(asked, place, client=cluster, workers=workers, progress=line, task_seconds=task_seconds,
-                   point_seconds=expected.point_seconds)  # fmt: skip
+        done = run(
+            asked,
+            place,
+            client=cluster,
+            workers=workers,
+            progress=line,
+            task_seconds=task_seconds,
+            point_seconds=expected.point_seconds,
+        )
     except StudyCancelled:
         raise KeyboardInterrupt from None
     finally:
@@ -252,12 +259,17 @@ def _collect_answers(
     if budgets and not lower:
         raise StudyError(f"--budget bounds what is lower the better, beside {upper}; give that as an --objective too.")
     return _Answers(
-        found, asked, of, at, lower, upper,
+        found,
+        asked,
+        of,
+        at,
+        lower,
+        upper,
         best=found.best(upper, of=of, at=at),
         per_budget=found.best_per_budget(budgets, budget=lower, objective=upper, of=of, at=at) if lower else None,
         front=found.front(asked, of=of, at=at) if len(asked) > 1 else None,
         binding=found.binding_report(upper, of=of, at=at) if found.study.document.constraints else None,
-    )  # fmt: skip
+    )
 
 
 def _report_answers(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
@@ -280,15 +292,25 @@ def _report_answers(told: _Answers, design: int | None, *, csv: bool, json: bool
             more = worth()
         except StudyError as problem:
             refused = problem
-        write_line(as_json({
-            "study": found.study.document.name, "key": found.study.key, "complete": found.complete,
-            "points": len(found.rows), "of": told.of, "at": told.at, "best": told.best,
-            "unpriced": {"usd": unpriced(found.study), "watts": unpriced(found.study, "watts")},
-            "best_per_budget": _table_records(told.per_budget), "front": _table_records(told.front),
-            "binding": None if told.binding is None else _table_records(told.binding.table),
-            "constraints": None if told.binding is None else told.binding.as_json(),
-            "sensitivity": _table_records(more),
-        }))  # fmt: skip
+        write_line(
+            as_json(
+                {
+                    "study": found.study.document.name,
+                    "key": found.study.key,
+                    "complete": found.complete,
+                    "points": len(found.rows),
+                    "of": told.of,
+                    "at": told.at,
+                    "best": told.best,
+                    "unpriced": {"usd": unpriced(found.study), "watts": unpriced(found.study, "watts")},
+                    "best_per_budget": _table_records(told.per_budget),
+                    "front": _table_records(told.front),
+                    "binding": None if told.binding is None else _table_records(told.binding.table),
+                    "constraints": None if told.binding is None else told.binding.as_json(),
+                    "sensitivity": _table_records(more),
+                }
+            )
+        )
     elif csv:
         write_table(alone if told.front is None else told.front, json=False, csv=True)
     else:
@@ -333,8 +355,10 @@ def _print_binding(told: _Answers) -> None:
     report = told.binding
     assert report is not None
     among = "searched designs" if told.found.study.document.prune else "designs"
-    write_line(f"\nConstraints: {report.allowed:,} of {report.running:,} {among} that run are allowed, "
-          f"{report.refused:,} refused.")  # fmt: skip
+    write_line(
+        f"\nConstraints: {report.allowed:,} of {report.running:,} {among} that run are allowed, "
+        f"{report.refused:,} refused."
+    )
     write_table(report.table, json=False, csv=False)
 
     def reached(value: float, gain: float, design: int | None) -> str:

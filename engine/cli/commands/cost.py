@@ -100,25 +100,45 @@ def estimate_cost(
     network, machine = models.load(model), hardware.load(system)
     flops = token_flops(network)
     speed = _training_speed(
-        network, machine, procs, step_time=step_time, batch=batch, tokens_per_s=tokens_per_s, tflops=tflops,
-        execution=execution, flops=flops.model(attention),
-    )  # fmt: skip
+        network,
+        machine,
+        procs,
+        step_time=step_time,
+        batch=batch,
+        tokens_per_s=tokens_per_s,
+        tflops=tflops,
+        execution=execution,
+        flops=flops.model(attention),
+    )
     count, rate = int(speed["procs"]), float(speed["tokens_per_s"])
     recomputed: Recompute = recompute or speed.get("recompute", "none")
     low, high = _parse_price(price)
     inputs = RunInputs.of(
-        machine, tokens=tokens, usd_low=low, usd_high=high, power_w=power, power_share=power_share, pue=pue,
-        mtbf_h=mtbf, bytes_per_parameter=checkpoint, storage_gb_per_s=storage, restart_s=restart, interval_s=interval,
-    )  # fmt: skip
+        machine,
+        tokens=tokens,
+        usd_low=low,
+        usd_high=high,
+        power_w=power,
+        power_share=power_share,
+        pue=pue,
+        mtbf_h=mtbf,
+        bytes_per_parameter=checkpoint,
+        storage_gb_per_s=storage,
+        restart_s=restart,
+        interval_s=interval,
+    )
     run = training_run(inputs, tokens_per_s=rate, num_procs=count, parameters=float(parameter_count(network)))
     kind = _choose_datatype(machine, datatype or speed.get("datatype", ""))
     peak = machine.matrix[kind].tflops * 1e12
     used = {
         "mfu": utilisation(flops.model(attention), rate, float(count), peak),
         "hfu": utilisation(flops.hardware(recomputed, attention), rate, float(count), peak),
-        "attention": attention, "recompute": recomputed, "datatype": kind, "peak_flops_per_s": peak,
+        "attention": attention,
+        "recompute": recomputed,
+        "datatype": kind,
+        "peak_flops_per_s": peak,
         "model_flops_per_token": flops.model(attention),
-    }  # fmt: skip
+    }
     if json:
         write_line(as_json({**_cost_document(run), "utilisation": used}))
         return

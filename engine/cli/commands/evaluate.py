@@ -143,10 +143,14 @@ class _By:
         found: list[pd.DataFrame] = []
         for _, part in results.groupby(["num_procs", "datatype"]):
             scenario = engine.Scenario.of(
-                self.model, self.system, num_procs=int(part["num_procs"].iloc[0]),
-                max_batch_size=int(part["batch_size"].max()), datatype=str(part["datatype"].iloc[0]),
-                cost_model=self.cost_model.name, calibration=self.calibration,
-            )  # fmt: skip
+                self.model,
+                self.system,
+                num_procs=int(part["num_procs"].iloc[0]),
+                max_batch_size=int(part["batch_size"].max()),
+                datatype=str(part["datatype"].iloc[0]),
+                cost_model=self.cost_model.name,
+                calibration=self.calibration,
+            )
             found.append(derived_columns(scenario, part))
         return pd.concat(found)
 

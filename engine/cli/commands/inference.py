@@ -17,15 +17,27 @@ from models.documents import shown
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.serving import Found
+    from engine.serving import ServingExploration
 
 __all__ = ["find_serving"]
 
 SHOWN: Final = (
-    "id", "tensor_par", "pipeline_par", "expert_par", "replicas", "batch", "weight_bits", "kv_bits", "launch",
-    "tokens_per_s_per_processor", "tokens_per_s_per_user", "time_to_first_token", "time_per_output_token",
-    "memory_total", "cost_per_million_tokens",
-)  # fmt: skip
+    "id",
+    "tensor_par",
+    "pipeline_par",
+    "expert_par",
+    "replicas",
+    "batch",
+    "weight_bits",
+    "kv_bits",
+    "launch",
+    "tokens_per_s_per_processor",
+    "tokens_per_s_per_user",
+    "time_to_first_token",
+    "time_per_output_token",
+    "memory_total",
+    "cost_per_million_tokens",
+)
 """Columns of a table of deployments."""
 
 
@@ -100,9 +112,16 @@ def find_serving(
     limits = parse_limits(limit or [], whole=set(LIMITED) - {"launch"})
     with ProgressReport("exploring deployments"):
         found = explore(
-            model, system, num_procs=procs, prompt=prompt, output=output, limits=limits, time_to_first_token=ttft,
-            time_per_output_token=tpot, price=price,
-        )  # fmt: skip
+            model,
+            system,
+            num_procs=procs,
+            prompt=prompt,
+            output=output,
+            limits=limits,
+            time_to_first_token=ttft,
+            time_per_output_token=tpot,
+            price=price,
+        )
     rows = found.frontier if frontier else found.top(top, by)
     if json:
         write_line(as_json(_serving_document(found, rows, frontier)))
@@ -115,7 +134,7 @@ def find_serving(
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _serving_document(found: Found, rows: pd.DataFrame, frontier: bool) -> dict[str, Any]:
+def _serving_document(found: ServingExploration, rows: pd.DataFrame, frontier: bool) -> dict[str, Any]:
     nearest = {code: found.evaluate_ids([number]).iloc[0].to_dict() for code, number in found.nearest.items()}
     return {
         "model": found.model.name,
@@ -137,7 +156,7 @@ def _serving_document(found: Found, rows: pd.DataFrame, frontier: bool) -> dict[
     }
 
 
-def _print_serving(found: Found, rows: pd.DataFrame, by: str, frontier: bool) -> None:
+def _print_serving(found: ServingExploration, rows: pd.DataFrame, by: str, frontier: bool) -> None:
     from engine.serving import by_name, not_represented
     from engine.serving.reasons import by_code
 

@@ -16,7 +16,7 @@ from engine.cli.output import as_json, calibration_of, format_quantity, text_tab
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.launch import LaunchError, Reading, Standing, Written
+    from engine.launch import LaunchError, LaunchReading, Standing, Written
     from models.loader import ModelLike
 
 __all__ = ["execution_in", "export_execution", "import_configuration"]
@@ -90,10 +90,15 @@ def export_execution(
         _write_files(made, out)
     if which:
         write_line(which, stream=sys.stderr)
-    _print_lists(made.title, made.version, {
-        "Not expressible there": made.not_expressible, "Set there, not modelled": made.not_modelled,
-        "Remarks": made.remarks,
-    })  # fmt: skip
+    _print_lists(
+        made.title,
+        made.version,
+        {
+            "Not expressible there": made.not_expressible,
+            "Set there, not modelled": made.not_modelled,
+            "Remarks": made.remarks,
+        },
+    )
 
 
 def import_configuration(
@@ -226,8 +231,10 @@ def _how_to_state(problem: LaunchError) -> LaunchError:
 
     if not isinstance(problem, OpenFieldsError):
         return problem
-    options = ["--procs N" if name == "num_procs" else "--model MODEL" if name == "model" else f"--set {name}=VALUE"
-               for name in problem.fields]  # fmt: skip
+    options = [
+        "--procs N" if name == "num_procs" else "--model MODEL" if name == "model" else f"--set {name}=VALUE"
+        for name in problem.fields
+    ]
     hidden = len(options) > 6
     more = " Or take the framework's defaults with --defaults." if hidden else ""
     return LaunchError(f"{problem} State {' '.join(options[:12])}{' ...' if len(options) > 12 else ''}.{more}")
@@ -243,14 +250,24 @@ def _tell_model(file: Path, system: str | None, procs: int | None, json: bool) -
     named = named_shape(shape)
     left_out = models.unrepresented(model)
     if json:
-        write_line(as_json({
-            "framework": None, "model_name": named, "model": shape, "not_represented": left_out, "execution": {},
-        }))  # fmt: skip
+        write_line(
+            as_json(
+                {
+                    "framework": None,
+                    "model_name": named,
+                    "model": shape,
+                    "not_represented": left_out,
+                    "execution": {},
+                }
+            )
+        )
         return
     size = "" if model.parameters is None else f", {model.parameters / 1e9:.4g} billion parameters"
     known = "which the library does not have" if named is None else f"{named} of the library"
-    write_line(f"Hugging Face config.json: {model.title}, {known}; {shape['layers']:,} blocks{size}, sequences of "
-          f"{model.seq_size:,} tokens")  # fmt: skip
+    write_line(
+        f"Hugging Face config.json: {model.title}, {known}; {shape['layers']:,} blocks{size}, sequences of "
+        f"{model.seq_size:,} tokens"
+    )
     for sentence in left_out:
         write_line(f"Not represented: {sentence}")
     write_line(
@@ -264,7 +281,7 @@ def _tell_model(file: Path, system: str | None, procs: int | None, json: bool) -
 
 
 def _find_standing(
-    found: Reading,
+    found: LaunchReading,
     file: Path,
     system: str,
     model: str | None,
@@ -277,10 +294,13 @@ def _find_standing(
     from engine.launch import evaluable, network_of, standing
 
     return standing(
-        evaluable(found), network_of(found, model, file.stem), system, limits=parse_limits(limit or []),
+        evaluable(found),
+        network_of(found, model, file.stem),
+        system,
+        limits=parse_limits(limit or []),
         cost_model=cost_model,
         calibration=calibration_of(calibration),
-    )  # fmt: skip
+    )
 
 
 def _print_standing(stands: Standing, framework: str) -> None:
@@ -304,8 +324,10 @@ def _print_standing(stands: Standing, framework: str) -> None:
             f"{format_quantity(one.column, one.of(rate))} {unit_of(one.column)} {one.column.short}"
             for one in (known[name] for name in BESIDE_RATE[:2])
         )
-        write_line(f"{float(rate):.4g} samples/s, {told}, {float(row['total_time']):.4g} s a step, "
-              f"{float(row['proc_mem_tier1_cap_req']) / 2**30:.4g} GiB of HBM")  # fmt: skip
+        write_line(
+            f"{float(rate):.4g} samples/s, {told}, {float(row['total_time']):.4g} s a step, "
+            f"{float(row['proc_mem_tier1_cap_req']) / 2**30:.4g} GiB of HBM"
+        )
         if stands.faster is not None and stands.feasible is not None:
             write_line(f"{stands.faster:,} of {stands.feasible:,} feasible executions are faster.")
     else:
@@ -329,7 +351,7 @@ def _print_standing(stands: Standing, framework: str) -> None:
     write_line(text_table(("gain", "samples/s", "change"), rows, left=(2,)))
 
 
-def _print_reading(found: Reading, named: str | None, file: str, left_out: Sequence[str]) -> None:
+def _print_reading(found: LaunchReading, named: str | None, file: str, left_out: Sequence[str]) -> None:
     from engine.launch import FRAMEWORKS, origin_rows
     from engine.launch.shapes import SHAPE_WORDS
 
@@ -355,7 +377,7 @@ def _print_reading(found: Reading, named: str | None, file: str, left_out: Seque
     _print_lists(found.title or framework.title, found.version, lists)
 
 
-def _with_reason(found: Reading, name: str) -> str:
+def _with_reason(found: LaunchReading, name: str) -> str:
     """A field that is open, with the expression that takes its value from outside."""
     origin = found.origins.get(name)
     if origin is None or not origin.words:
@@ -444,7 +466,7 @@ def _write_files(made: Written, folder: Path) -> None:
         raise TableWriteError(f"{folder} cannot be written ({told}); name a folder.") from None
 
 
-def _write_execution(found: Reading, file: Path) -> None:
+def _write_execution(found: LaunchReading, file: Path) -> None:
     from engine.executions.files import TableWriteError
     from engine.launch import evaluable
 

@@ -52,7 +52,7 @@ def serve_mcp(
     Examples:
       shardscape mcp
       shardscape mcp --longest-seconds 60 --memory 4
-    """  # fmt: skip
+    """
     try:
         from engine.cli.mcp_server import serve_stdio
     except ModuleNotFoundError as missing:

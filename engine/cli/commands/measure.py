@@ -17,7 +17,7 @@ from engine.cli.output import as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 
 if TYPE_CHECKING:
-    from engine.measure import Progress, Samples
+    from engine.measure import MeasurementProgress, Samples
     from hardware import CalibratedValue, Calibration, System
 
 __all__ = ["measure_machine"]
@@ -115,7 +115,7 @@ def _measure_device(device: str, quick: bool, seconds: float | None, ranks: int 
 
     with ProgressReport("measuring") as report:
 
-        def tell(progress: Progress) -> None:
+        def tell(progress: MeasurementProgress) -> None:
             report(progress.done / progress.total, f"{progress.what}, about {progress.seconds_left:.0f} s to measure")
 
         return run(device=device, quick=quick, seconds=seconds, ranks=ranks, threads=threads, progress=tell)
@@ -180,11 +180,15 @@ def _print_samples(samples: Samples, system: System, calibration: Calibration, t
     measured = {key: value for key, value in calibration.parameters.items() if value.kind == "measured"}
     rows = [
         (
-            key, f"{value.value:.4g}", _format_range(value), value.unit or "-",
-            f"{library[key].value:.4g}", value.source.removeprefix("Measured: ").split(",", 1)[0],
+            key,
+            f"{value.value:.4g}",
+            _format_range(value),
+            value.unit or "-",
+            f"{library[key].value:.4g}",
+            value.source.removeprefix("Measured: ").split(",", 1)[0],
         )
         for key, value in measured.items()
-    ]  # fmt: skip
+    ]
     write_line(text_table(("parameter", "measured", "range", "unit", "library", "from"), rows, left=(0, 5)))
     write_line()
     errors = [

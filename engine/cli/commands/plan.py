@@ -18,7 +18,7 @@ from engine.cli.text_tables import write_text_table as _text
 
 if TYPE_CHECKING:
     from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem
-    from engine.planners.layerwise.cluster import Cluster
+    from engine.planners.layerwise.cluster import MachineCluster
     from engine.planners.layerwise.library_models import ModelPlan
 
 __all__ = ["plan_app"]
@@ -158,7 +158,7 @@ def _layerwise_problem(
     profile: str,
     profile_batch: float | None,
     batch: int,
-    cluster: Cluster,
+    cluster: MachineCluster,
     microbatch: int,
     mode: str,
     optimizer: float,
@@ -184,7 +184,7 @@ def _build_cluster(
     transfer: float | None,
     all_reduce: float | None,
     inside: float | None,
-) -> Cluster:
+) -> MachineCluster:
     from dataclasses import replace
 
     from engine.planners.contract import PlanError

@@ -117,8 +117,13 @@ def plan_operators(
 
     if csv and json:
         raise PlanError("Give --csv or --json, not both.")
-    named = {"--annotations": annotations, "--beside": beside, "--form": form, "--measured": measured,
-             "--segments": segments}  # fmt: skip
+    named = {
+        "--annotations": annotations,
+        "--beside": beside,
+        "--form": form,
+        "--measured": measured,
+        "--segments": segments,
+    }
     if len(given := [name for name, value in named.items() if value]) > 1:
         raise PlanError(f"Give {given[0]} or {given[1]}, not both.")
     if fit and measured is None:
@@ -140,10 +145,15 @@ def plan_operators(
     if all_to_all is not None:
         mesh["all_to_all_bandwidth"] = all_to_all * 1e9
     counted: dict[str, Any] = {
-        "element_bytes": element_bytes, "state_bytes": state_bytes, "zero": zero, "fsdp": fsdp,
-        "sequence_parallel": sequence_parallel, "gradient_bytes": gradient_bytes, "recompute": recompute,
+        "element_bytes": element_bytes,
+        "state_bytes": state_bytes,
+        "zero": zero,
+        "fsdp": fsdp,
+        "sequence_parallel": sequence_parallel,
+        "gradient_bytes": gradient_bytes,
+        "recompute": recompute,
         "accumulation": accumulation,
-    }  # fmt: skip
+    }
     if measured is not None:
         asked: dict[str, Any] = {"model": model, "batch": batch, "layers": layers, **counted}
         write_table(_beside_measured(measured, mesh, asked, fit=fit), json=json, csv=csv)
@@ -212,8 +222,11 @@ def _beside_measured(path: Path, mesh: dict[str, Any], asked: dict[str, Any], *,
     if fit:
         rates = fit_rates(points, devices=machine.devices, **asked)
         machine = rates.mesh(machine)
-        shown = {"matrix rate [TFLOP/s]": rates.matrix_rate, "bandwidth [GB/s]": rates.bandwidth,
-                 "all-to-all [GB/s]": rates.all_to_all_bandwidth}  # fmt: skip
+        shown = {
+            "matrix rate [TFLOP/s]": rates.matrix_rate,
+            "bandwidth [GB/s]": rates.bandwidth,
+            "all-to-all [GB/s]": rates.all_to_all_bandwidth,
+        }
         for name, value in shown.items():
             scale = 1e12 if "TFLOP" in name else 1e9
             write_line(f"Fitted {name}: {'not told' if value is None else f'{value / scale:.5g}'}", stream=sys.stderr)

@@ -48,11 +48,22 @@ def list_schedules(json: JsonOption = False) -> None:
     from engine.simulate.schedules.registry import RULES
 
     if json:
-        write_line(as_json([
-            {"name": each.name, "title": each.title, "placement": each.placement.value, "pairs": each.pairs,
-             "splits": each.splits, "frameworks": dict(each.frameworks), "source": each.source}
-            for each in RULES
-        ]))  # fmt: skip
+        write_line(
+            as_json(
+                [
+                    {
+                        "name": each.name,
+                        "title": each.title,
+                        "placement": each.placement.value,
+                        "pairs": each.pairs,
+                        "splits": each.splits,
+                        "frameworks": dict(each.frameworks),
+                        "source": each.source,
+                    }
+                    for each in RULES
+                ]
+            )
+        )
         return
     rows = [(each.name, each.title, ", ".join(each.frameworks) or "-") for each in RULES]
     write_line(text_table(("name", "schedule", "offered by"), rows, left=(0, 1, 2)))
@@ -110,15 +121,25 @@ def replay_schedule(
     order: str | list[str] = name
     if name.lower().endswith(".csv"):
         order = _order_of(Path(name))
-    times = {"F": _parse_times("--forward", forward), "B": _parse_times("--input-gradient", input_gradient),
-             "W": _parse_times("--weight-gradient", weight_gradient)}  # fmt: skip
+    times = {
+        "F": _parse_times("--forward", forward),
+        "B": _parse_times("--input-gradient", input_gradient),
+        "W": _parse_times("--weight-gradient", weight_gradient),
+    }
     if pair is not None:
         times["FB"] = _parse_times("--pair", pair)
     with ProgressReport("replaying"):
         found = replay(
-            order, stages=stages, microbatches=microbatches, chunks=chunks, times=times,
-            sends={"mode": send_mode, "c": send_time}, group=group, memory_limit=memory_limit, placement=placement,
-        )  # fmt: skip
+            order,
+            stages=stages,
+            microbatches=microbatches,
+            chunks=chunks,
+            times=times,
+            sends={"mode": send_mode, "c": send_time},
+            group=group,
+            memory_limit=memory_limit,
+            placement=placement,
+        )
     print_replay(found, csv=csv, json=json, trace=trace, torch=torch)
 
 

@@ -24,19 +24,31 @@ if TYPE_CHECKING:
 __all__ = ["simulate_distir"]
 
 USUAL: Final = {
-    "model": "notebook", "batch": "4096", "devices": "1,2,4,8,16,32", "revision": "R3", "microbatches": "all",
-}  # fmt: skip
+    "model": "notebook",
+    "batch": "4096",
+    "devices": "1,2,4,8,16,32",
+    "revision": "R3",
+    "microbatches": "all",
+}
 """Settings where no option says otherwise."""
 FIGURES: Final[Mapping[str, Mapping[str, Any]]] = {
     "figure-3": {
-        "model": "notebook", "batch": "512,1024,2048,4096", "devices": "2,4,8,16,32", "revision": "R1",
-        "bandwidth": 200.0, "microbatches": "4,8,16,32",
+        "model": "notebook",
+        "batch": "512,1024,2048,4096",
+        "devices": "2,4,8,16,32",
+        "revision": "R1",
+        "bandwidth": 200.0,
+        "microbatches": "4,8,16,32",
     },
     "figure-4": {
-        "model": "euromlsys21", "batch": "8192", "devices": "1,2,4,8,16", "revision": "EuroMLSys21",
-        "bandwidth": 200.0, "microbatches": "R1",
+        "model": "euromlsys21",
+        "batch": "8192",
+        "devices": "1,2,4,8,16",
+        "revision": "EuroMLSys21",
+        "bandwidth": 200.0,
+        "microbatches": "R1",
     },
-}  # fmt: skip
+}
 """Settings of the published figures. Source: the notebook of microsoft/dist-ir at 3386edc, and the published grid."""
 SHOWN: Final = ("style", "D", "H", "P", "m", "latency", "throughput", "peak_memory")
 HEADERS: Final = ("style", "D", "H", "P", "m", "step [s]", "samples/s", "peak [GiB]")
@@ -143,8 +155,10 @@ def simulate_distir(
         own = {**options, "bandwidth": bandwidth}
         _say_settings(show, {name: own[name] or value for name, value in figure.items()}, chosen.revision)
     document: dict[str, Any] = {
-        "revision": chosen.revision, "constants": chosen.model_dump(exclude_none=True), "bandwidth_gbps": bandwidth,
-    }  # fmt: skip
+        "revision": chosen.revision,
+        "constants": chosen.model_dump(exclude_none=True),
+        "bandwidth_gbps": bandwidth,
+    }
     if show is Show.MEASURED:
         _compare_measurements(chosen if (constants or fit) else None, fit, document, json)
         return
@@ -155,10 +169,16 @@ def simulate_distir(
         counts = _parse_integers("--microbatches", microbatches)
         with ProgressReport("simulating the figure"):
             table = simulator.over_devices(
-                revision=chosen.revision, width=size.width, layers=size.layers, batch=max(samples), batches=samples,
-                microbatches=counts, devices=[number for number in numbers if number > 1], bandwidth_gbps=bandwidth,
+                revision=chosen.revision,
+                width=size.width,
+                layers=size.layers,
+                batch=max(samples),
+                batches=samples,
+                microbatches=counts,
+                devices=[number for number in numbers if number > 1],
+                bandwidth_gbps=bandwidth,
                 **chosen.arguments(),
-            )  # fmt: skip
+            )
         _print_table(table, ["kind", "series", "devices", "speedup", "reason"], document, json)
         _export_table(table, out)
         return
@@ -171,8 +191,9 @@ def simulate_distir(
     document |= {"total": len(table), "feasible": len(runs), "rejected_by_reason": rejected.to_dict()}
     if not json:
         shapes = ", ".join(f"{each.layers} layers of width {each.width:,}" for each in sizes.values())
-        write_line(f"{shapes}; {chosen.revision}, {bandwidth:g} Gbps: {len(table):,} "
-              f"configurations, {len(runs):,} of them run")  # fmt: skip
+        write_line(
+            f"{shapes}; {chosen.revision}, {bandwidth:g} Gbps: {len(table):,} configurations, {len(runs):,} of them run"
+        )
         if len(rejected):
             write_line(
                 text_table(("rejected because", "configurations"), [(str(k), f"{n:,}") for k, n in rejected.items()])
@@ -195,8 +216,9 @@ def simulate_distir(
 def _say_settings(show: Show, settings: Mapping[str, Any], revision: str) -> None:
     """The settings of a figure, and which of them are not the paper's."""
     given = {**settings, "revision": revision}
-    words = ", ".join(f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}"
-                      for name, value in given.items())  # fmt: skip
+    words = ", ".join(
+        f"--{name} {value:g}" if isinstance(value, float) else f"--{name} {value}" for name, value in given.items()
+    )
     changed = [f"--{name}" for name, value in given.items() if value != FIGURES[show.value][name]]
     tail = f" {' and '.join(changed)} are not the paper's." if changed else ""
     write_line(f"Settings of {show.value.replace('-', ' ')}: {words}.{tail}", stream=sys.stderr)
@@ -224,12 +246,12 @@ def _load_constants(document: Path | None, measured: Path | None, revision: str)
 
 
 def _network_size(model: str, layers: int | None, width: int | None) -> Any:
-    from engine.simulate.distir import MODEL_SIZES, ConfigurationError, Size
+    from engine.simulate.distir import MODEL_SIZES, ConfigurationError, ModelSize
 
     if model not in MODEL_SIZES:
         raise ConfigurationError(f"{model[:60]!r} is no size; there are {', '.join(MODEL_SIZES)}.")
     named = MODEL_SIZES[model]
-    return Size(named.layers if layers is None else layers, named.width if width is None else width)
+    return ModelSize(named.layers if layers is None else layers, named.width if width is None else width)
 
 
 def _parse_integers(option: str, text: str) -> list[int]:
@@ -246,9 +268,16 @@ def _parse_integers(option: str, text: str) -> list[int]:
 
 
 def _search_configurations(
-    sizes: dict[str, Any], batches: Sequence[int], devices: Sequence[int], bandwidth: float, constants: Constants,
-    memory_limit: float | None, rule: str, filtered: bool, store: Path | None,
-) -> pd.DataFrame:  # fmt: skip
+    sizes: dict[str, Any],
+    batches: Sequence[int],
+    devices: Sequence[int],
+    bandwidth: float,
+    constants: Constants,
+    memory_limit: float | None,
+    rule: str,
+    filtered: bool,
+    store: Path | None,
+) -> pd.DataFrame:
     """Every configuration, from the store where it has it."""
     from contextlib import ExitStack
 
@@ -259,9 +288,17 @@ def _search_configurations(
         records = None if store is None else Records(stack.enter_context(Store(store)))
         limit = None if memory_limit is None else memory_limit * GIB
         return search(
-            sizes, devices=devices, batches=batches, revision=constants.revision, bandwidth_gbps=bandwidth,
-            memory_limit=limit, rule=rule, records=records, filtered=filtered, **constants.arguments(),
-        )  # fmt: skip
+            sizes,
+            devices=devices,
+            batches=batches,
+            revision=constants.revision,
+            bandwidth_gbps=bandwidth,
+            memory_limit=limit,
+            rule=rule,
+            records=records,
+            filtered=filtered,
+            **constants.arguments(),
+        )
 
 
 def _print_table(table: pd.DataFrame, columns: Sequence[str], document: dict[str, Any], json: bool) -> None:
@@ -294,8 +331,11 @@ def _compare_measurements(constants: Constants | None, file: Path | None, docume
     found = agreement(overlay(table, used))
     document |= {"revision": used.revision, "constants": used.model_dump(exclude_none=True)}
     if not json:
-        told = ", ".join(f"{name} {value:.6g}" for name, value in used.model_dump(exclude_none=True).items()
-                         if isinstance(value, float))  # fmt: skip
+        told = ", ".join(
+            f"{name} {value:.6g}"
+            for name, value in used.model_dump(exclude_none=True).items()
+            if isinstance(value, float)
+        )
         write_line(f"{used.revision}: {told}")
     _print_table(found, list(found.columns), document, json)
 

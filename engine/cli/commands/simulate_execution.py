@@ -98,9 +98,16 @@ def simulate_execution(
     asked = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration, document)
     with ProgressReport("replaying"):
         found = replay_execution(
-            asked, _chosen_execution(asked, file, row, id), schedule, microbatches=microbatches, chunks=chunks,
-            layout=_parse_layout(layout), send_mode=send_mode, group=group, memory_limit=memory_limit,
-        )  # fmt: skip
+            asked,
+            _chosen_execution(asked, file, row, id),
+            schedule,
+            microbatches=microbatches,
+            chunks=chunks,
+            layout=_parse_layout(layout),
+            send_mode=send_mode,
+            group=group,
+            memory_limit=memory_limit,
+        )
     print_replay(found, csv=csv, json=json, trace=trace, torch=torch)
 
 

@@ -24,13 +24,22 @@ KINDS: Final = ("set", "source and hardware")
 """Parts of the error table that are printed; JSON has all."""
 
 ERRORS: Final = (
-    ("rows", "rows", 0), ("mean", "mean", 1), ("median", "median", 1), ("p90", "p90", 1), ("bias", "bias", 1),
-    ("within_10", "in 10 %", 0), ("tau", "tau", 2), ("regret", "regret", 1), ("unsupported", "unsup.", 0),
-)  # fmt: skip
+    ("rows", "rows", 0),
+    ("mean", "mean", 1),
+    ("median", "median", 1),
+    ("p90", "p90", 1),
+    ("bias", "bias", 1),
+    ("within_10", "in 10 %", 0),
+    ("tau", "tau", 2),
+    ("regret", "regret", 1),
+    ("unsupported", "unsup.", 0),
+)
 CALCULON: Final = (
-    ("calculon_rows", "Calc. rows", 0), ("calculon_mean", "Calc. mean", 1), ("calculon_bias", "Calc. bias", 1),
+    ("calculon_rows", "Calc. rows", 0),
+    ("calculon_mean", "Calc. mean", 1),
+    ("calculon_bias", "Calc. bias", 1),
     ("same_rows_mean", "ours there", 1),
-)  # fmt: skip
+)
 
 
 def validate_model(
@@ -94,12 +103,16 @@ def validate_model(
         write_line(
             as_json(
                 {
-                    "runs": None if runs is None else str(runs), "rows": len(table), "predicted": predicted,
-                    "unsupported_by_reason": unsupported, "errors": errors.to_dict("records"),
-                    "memory_errors": memory.to_dict("records"), "coverage": coverage.to_dict("records"),
+                    "runs": None if runs is None else str(runs),
+                    "rows": len(table),
+                    "predicted": predicted,
+                    "unsupported_by_reason": unsupported,
+                    "errors": errors.to_dict("records"),
+                    "memory_errors": memory.to_dict("records"),
+                    "coverage": coverage.to_dict("records"),
                 }
             )
-        )  # fmt: skip
+        )
     else:
         _print_errors(table, errors, memory, coverage, unsupported, predicted, runs)
     if out is not None:
@@ -141,9 +154,14 @@ def _write_out(table: pd.DataFrame, path: Path) -> None:
 
 
 def _print_errors(
-    table: pd.DataFrame, errors: pd.DataFrame, memory: pd.DataFrame, coverage: pd.DataFrame,
-    unsupported: dict[str, int], predicted: int, runs: Path | None,
-) -> None:  # fmt: skip
+    table: pd.DataFrame,
+    errors: pd.DataFrame,
+    memory: pd.DataFrame,
+    coverage: pd.DataFrame,
+    unsupported: dict[str, int],
+    predicted: int,
+    runs: Path | None,
+) -> None:
     from engine.validation import REASONS
 
     where = "the package" if runs is None else str(runs)
@@ -200,10 +218,13 @@ def _coverage_lines(coverage: pd.DataFrame) -> str:
     names = [f"{kind}_{100 * share:.0f}" for kind in ("covered", "sources") for share in SHARES]
     headers = [f"{share:.0%}" for share in SHARES] + [f"{share:.0%} by source" for share in SHARES]
     rows = [
-        [row["name"], *(f"{row[name]:,}" for name in ("runs", "sources", "none")),
-         *(_format_decimal(row[name], 0) for name in names)]
+        [
+            row["name"],
+            *(f"{row[name]:,}" for name in ("runs", "sources", "none")),
+            *(_format_decimal(row[name], 0) for name in names),
+        ]
         for row in coverage.to_dict("records")
-    ]  # fmt: skip
+    ]
     return text_table(["in intervals", "runs", "sources", "no interval", *headers], rows)
 
 

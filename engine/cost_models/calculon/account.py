@@ -9,9 +9,9 @@ import pandas as pd
 
 from engine.columns import FIELDS, Column
 from engine.cost_models.account import (
-    Account,
     BlockAccount,
-    Communication,
+    ExecutionAccount,
+    ExecutionCommunication,
     LinkTime,
     ModelStage,
     RankGroup,
@@ -34,14 +34,30 @@ __all__ = ["CalculonAccount", "named", "placement"]
 
 _BLOCKS: Final = {"AttnBlock": "Attention", "MlpBlock": "MLP"}
 LAYER_WORDS: Final = {
-    "Fork": "Fork", "LayerNorm": "LayerNorm", "F": "All-gather or copy", "G": "Reduce-scatter or all-reduce",
-    "Multihead_Fork": "QKV fork", "Query": "Query", "Key": "Key", "Value": "Value", "QKV": "QKV",
+    "Fork": "Fork",
+    "LayerNorm": "LayerNorm",
+    "F": "All-gather or copy",
+    "G": "Reduce-scatter or all-reduce",
+    "Multihead_Fork": "QKV fork",
+    "Query": "Query",
+    "Key": "Key",
+    "Value": "Value",
+    "QKV": "QKV",
     "QKV_AG": "QKV, gathering",
-    "Multihead_Key_Query": "QKᵀ", "Multihead_SoftMax": "Softmax", "Multihead_DropOut": "Dropout of the scores",
-    "Multihead_Attn": "Scores × V", "MLP": "Projection", "MLP_RS": "Projection, scattering", "DropOut": "Dropout",
-    "Residual": "Residual", "Mlp1": "Linear 1", "Mlp1_AG": "Linear 1, gathering", "GeLU": "GeLU", "Mlp2": "Linear 2",
+    "Multihead_Key_Query": "QKᵀ",
+    "Multihead_SoftMax": "Softmax",
+    "Multihead_DropOut": "Dropout of the scores",
+    "Multihead_Attn": "Scores × V",
+    "MLP": "Projection",
+    "MLP_RS": "Projection, scattering",
+    "DropOut": "Dropout",
+    "Residual": "Residual",
+    "Mlp1": "Linear 1",
+    "Mlp1_AG": "Linear 1, gathering",
+    "GeLU": "GeLU",
+    "Mlp2": "Linear 2",
     "Mlp2_RS": "Linear 2, scattering",
-}  # fmt: skip
+}
 """Layer of Calculon's block -> what people call it."""
 _TRAFFIC: Final = (
     ("TP", "TP", "tp_comm_link_time", "tp_comm_exposed_time", "tensor_par"),
@@ -53,9 +69,16 @@ _TRAFFIC: Final = (
 
 
 def _layer_column(
-    name: str, label: str, short: str, unit: str, shown_as: str, size: float, description: str, decimals: int = 1,
+    name: str,
+    label: str,
+    short: str,
+    unit: str,
+    shown_as: str,
+    size: float,
+    description: str,
+    decimals: int = 1,
     dtype: Literal["float64", "str"] = "float64",
-) -> Shown:  # fmt: skip
+) -> Shown:
     column = Column(name, label, short, unit, "statistic", dtype, "Layer", None, description)
     return Shown(column, shown_as, size, decimals)
 
@@ -117,8 +140,8 @@ LAYER_COLUMNS: Final = (
 """Columns shown for a layer, in the order of the table."""
 
 
-class CalculonAccount(Account):
-    """See `engine.cost_models.account.Account`."""
+class CalculonAccount(ExecutionAccount):
+    """See `engine.cost_models.account.ExecutionAccount`."""
 
     expressions = EXPRESSIONS.keys()
 
@@ -126,18 +149,19 @@ class CalculonAccount(Account):
         """execution: fields and statistics."""
         self._model, self._system, self._row = model, system, execution
 
-    def communication(self) -> Communication:
+    def communication(self) -> ExecutionCommunication:
         """See `Account.communication`."""
         row, times = self._row, []
         for name, group, link, exposed, degree in _TRAFFIC:
             both = float(row[link]), float(row[exposed])
             if int(row[degree]) > 1 and (name == group or max(both) > 0):
                 times.append(LinkTime(name, group, *both))
-        return Communication(
-            placement(row), times,
+        return ExecutionCommunication(
+            placement(row),
+            times,
             "A placement that agrees with the tiers of this execution; the model knows tiers and degrees only, so any "
             "other with the same tiers takes the same time.",
-        )  # fmt: skip
+        )
 
     def block(self) -> BlockAccount:
         """See `Account.block`."""
@@ -158,8 +182,9 @@ class CalculonAccount(Account):
             roofs=Roofs(rate.matrix.peak, rate.vector.peak, bandwidth),
             roofs_scope="one GPU",
             roofs_note="This system adds the times of arithmetic and memory, so layers stay below both roofs."
-            if adds else "",
-        )  # fmt: skip
+            if adds
+            else "",
+        )
 
     def model_stages(self, ranks: int, chunks: int, layout: str | None = None) -> Sequence[ModelStage]:
         """See `Account.model_stages`: blocks alike, with what their transfers show; the last ranks have one less."""
@@ -175,11 +200,14 @@ class CalculonAccount(Account):
         least, more = divmod(blocks, slots)
         return [
             ModelStage(
-                number * forward, number * backward / 2, number * backward / 2, number * (forward + backward),
+                number * forward,
+                number * backward / 2,
+                number * backward / 2,
+                number * (forward + backward),
                 (StagePart("blocks", number, number * (forward + backward)),),
             )
             for number in [least + 1] * more + [least] * (slots - more)
-        ]  # fmt: skip
+        ]
 
     def formula(self, name: str) -> Expression | Untold:
         """See `Account.formula`."""
@@ -211,10 +239,12 @@ def _summarise_layers(layers: pd.DataFrame, matrix: float, vector: float, bandwi
         peak = matrix if one["engine"] == "matrix" else vector
         limits.append("compute" if one["fw_arithmetic_intensity"] * bandwidth >= peak else "memory")
     return layers.assign(
-        fw_time=forward, bw_time=backward, share=(forward + backward) / (float((forward + backward).sum()) or 1.0),
+        fw_time=forward,
+        bw_time=backward,
+        share=(forward + backward) / (float((forward + backward).sum()) or 1.0),
         bound=limits,
         tp_exposed=layers["baseblock_fw_tp_comm_time_exposed"] + layers["baseblock_bw_tp_comm_time_exposed"],
-    )  # fmt: skip
+    )
 
 
 def placement(execution: Mapping[Any, Any]) -> list[RankGroup]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calculon.bounds import Candidates, bounds, candidates, point_bounds
+from engine.cost_models.calculon.bounds import CalculonCandidates, bounds, candidates, point_bounds
 from engine.cost_models.calculon.physics.batch import step_block
 from engine.cost_models.calculon.physics.block import BlockTable, block_times
 from engine.cost_models.calculon.physics.optimizer import OptimizerTable, optimizer_times
-from engine.cost_models.calculon.physics.rates import Rates, rates
+from engine.cost_models.calculon.physics.rates import SystemRates, rates
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, RowTable, prepared_rows_of, row_table_of
 from engine.cost_models.calculon.rows.rejection import listed
 from engine.cost_models.calculon.space import CalculonSpace
@@ -48,7 +48,7 @@ class _Rated:
     """Figures of blocks and of optimizers at the rates of a system; bounds of all schedule points once asked for."""
 
     system: System
-    rate: Rates
+    rate: SystemRates
     blocks: BlockTable
     optimizers: OptimizerTable
     hopes: Floats | None = None
@@ -61,7 +61,7 @@ class _Part:
     system: System
     points: Ints
     prepared: PreparedRows
-    rows: Candidates
+    rows: CalculonCandidates
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class _Masked:
 
     fits: Flags
     feasible: int
-    rows: Candidates
+    rows: CalculonCandidates
 
 
 class CalculonBoundSearch:
@@ -147,7 +147,9 @@ class CalculonBoundSearch:
             pair = np.flatnonzero(best > -np.inf)
             yield part.points[pair // width], pair % width, best[pair]
 
-    def prepare(self, space: CalculonSpace, point: Ints, mode: Ints | None = None) -> tuple[PreparedRows, Candidates]:
+    def prepare(
+        self, space: CalculonSpace, point: Ints, mode: Ints | None = None
+    ) -> tuple[PreparedRows, CalculonCandidates]:
         """Returns prepared rows of these schedule points, and their candidates.
 
         Args:
@@ -239,7 +241,7 @@ class CalculonBoundSearch:
             self._needs = kept
 
 
-def _fits_in_memory(table: RowTable, needs: tuple[Floats, Floats], rate: Rates) -> Flags:
+def _fits_in_memory(table: RowTable, needs: tuple[Floats, Floats], rate: SystemRates) -> Flags:
     """Return True where memory suffices [memory modes, points]."""
     found = listed(table.space, table.cells, table.points, table.modes)
     return found & (needs[0] <= rate.capacity) & (needs[1] <= rate.second_capacity)

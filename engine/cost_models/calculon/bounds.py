@@ -13,18 +13,18 @@ import numpy as np
 
 from engine.cost_models.calculon.physics.batch import StepBlock, pipeline_part
 from engine.cost_models.calculon.physics.data_parallel import block_exchanges
-from engine.cost_models.calculon.physics.pipeline import Stages
-from engine.cost_models.calculon.physics.rates import Rates
+from engine.cost_models.calculon.physics.pipeline import PipelineShape
+from engine.cost_models.calculon.physics.rates import SystemRates
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, RowTable
 from engine.executions.arrays import Flags, Floats, Ints, take
 from engine.space.rows import ROWS_PER_CHUNK
 from engine.space.schedule_points import SchedulePoints, StepModes
 
-__all__ = ["Candidates", "bounds", "candidates", "point_bounds"]
+__all__ = ["CalculonCandidates", "bounds", "candidates", "point_bounds"]
 
 
 @dataclass(slots=True)
-class Candidates:
+class CalculonCandidates:
     """Rows that share a bound, each an array [candidates]; no rate matters to them.
 
     `group` and `place` as in `engine.cost_models.calculon.rows.prepared_rows`, `time` the block times of a mode. `key`
@@ -44,9 +44,9 @@ class Candidates:
     members: Floats
     batch: Floats
     data_nets: Flags
-    stages: Stages
+    stages: PipelineShape
 
-    def at(self, chosen: Ints) -> Candidates:
+    def at(self, chosen: Ints) -> CalculonCandidates:
         """Returns these candidates alone.
 
         Args:
@@ -55,10 +55,10 @@ class Candidates:
         columns = {item.name: getattr(self, item.name) for item in fields(self)}
         stages, nets = columns.pop("stages"), columns.pop("data_nets")
         rows = {name: column[chosen] for name, column in columns.items()}
-        return Candidates(**rows, data_nets=nets[:, chosen], stages=take(stages, chosen))
+        return CalculonCandidates(**rows, data_nets=nets[:, chosen], stages=take(stages, chosen))
 
 
-def candidates(prepared: RowTable | PreparedRows, fits: Flags) -> Candidates:
+def candidates(prepared: RowTable | PreparedRows, fits: Flags) -> CalculonCandidates:
     """Returns the candidates of all (memory mode, schedule point) pairs that fit.
 
     Args:
@@ -78,7 +78,7 @@ def candidates(prepared: RowTable | PreparedRows, fits: Flags) -> Candidates:
     nets = np.zeros((len(prepared.groups), prepared.space.tiers), bool)
     for number, item in enumerate(prepared.groups):
         nets[number, list(item.data_nets)] = exchanging[number]
-    return Candidates(
+    return CalculonCandidates(
         group=group,
         place=place,
         time=time,
@@ -133,7 +133,7 @@ def _optimizer_kinds(modes: StepModes) -> Ints:
     return result
 
 
-def bounds(prepared: PreparedRows, rows: Candidates) -> Floats:
+def bounds(prepared: PreparedRows, rows: CalculonCandidates) -> Floats:
     """Returns the sample rate that no execution of a candidate exceeds [samples/s] [candidates], up to rounding.
 
     Args:
@@ -147,7 +147,7 @@ def bounds(prepared: PreparedRows, rows: Candidates) -> Floats:
     return result
 
 
-def point_bounds(row_table: RowTable, rate: Rates, blocks: StepBlock, optimizer_time: Floats) -> Floats:
+def point_bounds(row_table: RowTable, rate: SystemRates, blocks: StepBlock, optimizer_time: Floats) -> Floats:
     """Returns the sample rate that no execution of a schedule point exceeds [samples/s] [points], up to rounding; minus
     infinity of those without any.
 
@@ -180,16 +180,23 @@ def point_bounds(row_table: RowTable, rate: Rates, blocks: StepBlock, optimizer_
             update[here] = optimizer_time[starts[:, :, None] + optimizers[number]].min(axis=(0, 2))
         b = take(least, kind * (len(least.weights) // len(kinds)) + group.block // row_table.keyed.width)
         pipe = pipeline_part(
-            rate, take(row_table.stages, point), b, update,
-            pipeline_net=np.asarray(group.pipeline_net), training=trains[kind], moved=None,
-        )  # fmt: skip
+            rate,
+            take(row_table.stages, point),
+            b,
+            update,
+            pipeline_net=np.asarray(group.pipeline_net),
+            training=trains[kind],
+            moved=None,
+        )
         total = pipe.total
         if group.exchanges:
             members = cells.data_par[cell].astype(np.float64)
-            exchange = np.minimum.reduce([
-                np.minimum(*block_exchanges(rate.networks, np.asarray(net), b.weights, members))
-                for net in group.data_nets
-            ])  # fmt: skip
+            exchange = np.minimum.reduce(
+                [
+                    np.minimum(*block_exchanges(rate.networks, np.asarray(net), b.weights, members))
+                    for net in group.data_nets
+                ]
+            )
             total = total + np.where(trains[kind], exchange, 0.0)
         found[point] = np.maximum(found[point], cells.batch_size[cell] / total)
     return found
@@ -204,7 +211,7 @@ def _least_blocks(blocks: StepBlock, width: int, kinds: Sequence[Ints]) -> StepB
     return StepBlock(*np.concatenate(least, axis=1))
 
 
-def _bounds_of(prepared: PreparedRows, rows: Candidates, here: slice) -> Floats:
+def _bounds_of(prepared: PreparedRows, rows: CalculonCandidates, here: slice) -> Floats:
     b = take(prepared.block, rows.key[here])
     training = rows.training[here]
     # The cheaper of a sharded and an unsharded optimizer, and of a sharded and an unsharded exchange.

@@ -21,7 +21,7 @@ from engine.cost_models.calculon.table_evaluation import calculon_row, evaluate_
 from engine.cost_models.contract import Candidates, CostModel, Sheet
 from engine.executions.arrays import Floats
 from engine.executions.table import DATATYPES
-from engine.space.rows import Group, RowChunk
+from engine.space.rows import RowChunk, RowGroup
 from hardware import Calibration, System
 from models import Model
 from models.represent import obstacles
@@ -49,9 +49,13 @@ class Calculon(CostModel):
     operations_called = "layers"
     unread = frozenset({"power"})
     without_effect = (
-        "accelerator.generation", "accelerator.tdp_w", "accelerator.tfloat32_tflops", "accelerator.multiprocessors",
-        "accelerator.clock_ghz", "accelerator.fused_attention",
-    )  # fmt: skip
+        "accelerator.generation",
+        "accelerator.tdp_w",
+        "accelerator.tfloat32_tflops",
+        "accelerator.multiprocessors",
+        "accelerator.clock_ghz",
+        "accelerator.fused_attention",
+    )
     flop_recipe = "block"
     rows_per_second = 400_000.0
 
@@ -75,7 +79,7 @@ class Calculon(CostModel):
         """See `CostModel.prepare`."""
         return prepare_calculon(space, numbers, rows=rows)
 
-    def evaluate_rows(self, prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
+    def evaluate_rows(self, prepared: PreparedRows, group: RowGroup, part: slice) -> RowChunk:
         """See `CostModel.evaluate_rows`."""
         return evaluate_calculon_rows(prepared, group, part)
 
@@ -127,7 +131,7 @@ class Calculon(CostModel):
             return {"tflops": 1, "bandwidth_gb_per_s": 1, "capacity_gib": 1, "latency_s": -1}.get(last, 0)
         return 0
 
-    def reach(self, prepared: PreparedRows, group: Group, part: slice) -> Floats:
+    def reach(self, prepared: PreparedRows, group: RowGroup, part: slice) -> Floats:
         """See `CostModel.reach`."""
         return calculon_reach(prepared, group, part)
 

@@ -91,8 +91,11 @@ EXPRESSIONS: Final[dict[str, tuple[Expression, str]]] = {
     ),
     "sample_rate": ("batch_size / total_time", "get_sample_rate"),
     "useful_flops": (
-        lambda row: "block_fw_flops + block_agrad_flops + block_wgrad_flops + block_optim_flops"
-        if row["training"] else "block_fw_flops",
+        lambda row: (
+            "block_fw_flops + block_agrad_flops + block_wgrad_flops + block_optim_flops"
+            if row["training"]
+            else "block_fw_flops"
+        ),
         "get_useful_flops",
     ),
     "compute_efficiency": (
@@ -104,40 +107,52 @@ EXPRESSIONS: Final[dict[str, tuple[Expression, str]]] = {
     "act_offload_bw_req": ("kept_activations / forward_window", _GETTERS),
     "weight_offload_bw_req": ("block_weight_space / forward_window", _GETTERS),
     "optim_offload_bw_req": (
-        _if_training("(block_weight_grad_space + block_optimizer_space) / backward_window"), _GETTERS,
+        _if_training("(block_weight_grad_space + block_optimizer_space) / backward_window"),
+        _GETTERS,
     ),
     "offload_mem_bw_req": (
-        lambda row: "max(forward_moved / forward_window, backward_moved / backward_window)"
-        if row["training"] else "forward_moved / forward_window",
+        lambda row: (
+            "max(forward_moved / forward_window, backward_moved / backward_window)"
+            if row["training"]
+            else "forward_moved / forward_window"
+        ),
         "get_offload_mem_bw_req",
     ),
     "weight_space": ("block_weight_space * blocks", _MEMORY),
     "act_space": (_activations_space, _MEMORY),
     "act_checkpoint_size": (
-        lambda row: "blocks * block_act_checkpoint_size * held"
-        if row["training"] and row["activation_recompute"] == "full" else "0",
+        lambda row: (
+            "blocks * block_act_checkpoint_size * held"
+            if row["training"] and row["activation_recompute"] == "full"
+            else "0"
+        ),
         _MEMORY,
     ),
     "act_grad_space": (_if_training("block_act_grad_space"), _MEMORY),
     "weight_grad_space": (
-        _if_training("block_weight_grad_space_no_sharding + block_weight_grad_space * (blocks - 1)"), _MEMORY,
+        _if_training("block_weight_grad_space_no_sharding + block_weight_grad_space * (blocks - 1)"),
+        _MEMORY,
     ),
     "optimizer_space": (_if_training("block_optimizer_space * blocks"), _MEMORY),
     "weight_space_with_offload": ("2 * block_weight_space", _GETTERS),
     "act_space_with_offload": (
-        lambda row: "block_act_working_space" if row["activation_recompute"] == "full"
-        else "block_act_working_space + block_act_storage_space",
+        lambda row: (
+            "block_act_working_space"
+            if row["activation_recompute"] == "full"
+            else "block_act_working_space + block_act_storage_space"
+        ),
         _GETTERS,
     ),
     "act_checkpoint_size_with_offload": ("2 * block_act_checkpoint_size", _GETTERS),
     "act_grad_space_with_offload": (_if_training("block_act_grad_space"), _GETTERS),
     "weight_grad_space_with_offload": (
-        _if_training("block_weight_grad_space_no_sharding + block_weight_grad_space"), _GETTERS,
+        _if_training("block_weight_grad_space_no_sharding + block_weight_grad_space"),
+        _GETTERS,
     ),
     "optimizer_space_with_offload": (_if_training("2 * block_optimizer_space"), _GETTERS),
     "proc_mem_tier1_cap_req": (_first_tier, "get_mem_tier1_cap_req"),
     "proc_mem_tier2_cap_req": (_second_tier, "get_mem_tier2_cap_req"),
-}  # fmt: skip
+}
 """Figure -> (expression or function of an execution, function of Calculon's `llm.py`)."""
 
 LAYER_SUMS: Final[dict[str, str]] = {

@@ -82,9 +82,11 @@ def formula_symbols(row: Mapping[Any, Any], model: Model, system: System) -> dic
         "backward_transfer": Symbol(moves[1] * training, "time to hand its gradients back", _LIKE_SECONDS),
         "held": Symbol(held, "microbatches whose activations a stage holds at once, in stages' worth"),
         "matrix_peak": Symbol(rate.matrix.peak, "peak of the matrix unit [FLOP/s]"),
-        "extra_chunks": Symbol((chunks - 1) * (pipeline - over) if over else 0,
-                               "chunks of waiting because the microbatches do not fill the last group"),
-    }  # fmt: skip
+        "extra_chunks": Symbol(
+            (chunks - 1) * (pipeline - over) if over else 0,
+            "chunks of waiting because the microbatches do not fill the last group",
+        ),
+    }
     return result | _offload_symbols(row, rate, moves, training) | _chunk_symbols(row, model, system, moves)
 
 
@@ -100,13 +102,20 @@ def _offload_symbols(row: Mapping[Any, Any], rate: Any, moves: list[float], trai
     times[1] *= training
     passes = {
         "forward": (
-            float(row["block_fw_time"]), "fw_tp", moves[0], times[0], float(row["block_fw_mem_time"]),
+            float(row["block_fw_time"]),
+            "fw_tp",
+            moves[0],
+            times[0],
+            float(row["block_fw_mem_time"]),
         ),
         "backward": (
-            sum(float(row[f"block_{name}_time"]) for name in ("re", "agrad", "wgrad")), "agrad_tp", moves[1], times[1],
+            sum(float(row[f"block_{name}_time"]) for name in ("re", "agrad", "wgrad")),
+            "agrad_tp",
+            moves[1],
+            times[1],
             float(row["block_agrad_mem_time"]) + float(row["block_wgrad_mem_time"]),
         ),
-    }  # fmt: skip
+    }
     found = {
         "kept_activations": Symbol(kept, "what one block keeps of a microbatch for the backward pass", _LIKE_BYTES),
         "forward_moved": Symbol(forward, "bytes one block moves to host memory and back, forward", _LIKE_BYTES),

@@ -10,12 +10,12 @@ import pandas as pd
 
 from engine.cost_models.calculon.physics.block import recompute_flags
 from engine.cost_models.calculon.physics.block_keys import BlockKeys
-from engine.cost_models.calculon.physics.rates import Rates, rates
+from engine.cost_models.calculon.physics.rates import SystemRates, rates
 from engine.cost_models.calculon.physics.tensor_parallel import (
     CommunicatingLayer,
-    Communication,
-    Exchange,
+    LayerCollective,
     Shapes,
+    TensorCollectives,
     on_matrix,
     shape_layers,
 )
@@ -71,7 +71,7 @@ def layer_table_of(model: Model, system: System, execution: Mapping[str, Any]) -
     keys = BlockKeys(*(getattr(e, name) for name in BlockKeys.__dataclass_fields__))
     overlapped = bool(e.tensor_par_overlap[0] != NO_OVERLAP)
     shapes = shape_layers(model, rate, keys, width, overlapped)
-    communication = Communication(shapes, rate, keys, np.zeros(1, np.intp))
+    communication = TensorCollectives(shapes, rate, keys, np.zeros(1, np.intp))
     flags = {name: bool(value[0]) for name, value in recompute_flags(e.activation_recompute, e.seq_par_ag_redo).items()}
     members = float(e.tensor_par[0])
     sharding = float(e.data_par[0]) if e.optimizer_sharding[0] else 1.0
@@ -85,7 +85,7 @@ def layer_table_of(model: Model, system: System, execution: Mapping[str, Any]) -
 
 def _layer_row(
     shapes: Shapes,
-    rate: Rates,
+    rate: SystemRates,
     row: int,
     layer: CommunicatingLayer | None,
     *,
@@ -145,7 +145,9 @@ def _stage_columns(stage: str, flops: float, moved: float, seconds: float) -> di
     }
 
 
-def _exchange_columns(prefix: str, exchange: Exchange | None, tiles: float, exposed: float | None) -> dict[str, float]:
+def _exchange_columns(
+    prefix: str, exchange: LayerCollective | None, tiles: float, exposed: float | None
+) -> dict[str, float]:
     """Columns of a collective, measure by measure, base block before edge block."""
     found: dict[str, float] = {}
     for name, attribute in (("tile", "size"), ("size", "size"), ("time", "time"), ("time_exposed", "exposed")):

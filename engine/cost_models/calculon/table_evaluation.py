@@ -14,10 +14,10 @@ from engine.columns import FIELDS, STATISTICS
 from engine.cost_models.calculon.feasibility import check_against, tier_use
 from engine.cost_models.calculon.physics.block import BlockTable, block_table
 from engine.cost_models.calculon.physics.block_keys import BlockKeys
-from engine.cost_models.calculon.physics.memory import BlockSizes, MemoryUse, memory_use, tiers
+from engine.cost_models.calculon.physics.memory import BlockSizes, MemoryByKind, memory_use, tiers
 from engine.cost_models.calculon.physics.optimizer import OptimizerTable, optimizer_table
-from engine.cost_models.calculon.physics.pipeline import Stages, stages
-from engine.cost_models.calculon.physics.rates import Rates, network_rates, rates
+from engine.cost_models.calculon.physics.pipeline import PipelineShape, stages
+from engine.cost_models.calculon.physics.rates import SystemRates, network_rates, rates
 from engine.cost_models.calculon.physics.statistics import statistics
 from engine.cost_models.calculon.space import CalculonSpace
 from engine.executions import reasons
@@ -95,10 +95,17 @@ def _evaluate_datatype(
     rate, width = rates(system, datatype), DATATYPES[datatype]
     part = e if len(rows) == len(e) else take(e, rows)
     key_first, key_of = distinct(
-        part.tensor_par, part.tensor_par_net, part.microbatch_size, part.fused_activation, part.attention_type,
-        part.activation_recompute, part.tensor_par_comm_type, part.tensor_par_overlap, part.seq_par_ag_redo,
+        part.tensor_par,
+        part.tensor_par_net,
+        part.microbatch_size,
+        part.fused_activation,
+        part.attention_type,
+        part.activation_recompute,
+        part.tensor_par_comm_type,
+        part.tensor_par_overlap,
+        part.seq_par_ag_redo,
         part.training,
-    )  # fmt: skip
+    )
     keys = BlockKeys(*(getattr(part, name)[key_first] for name in BlockKeys.__dataclass_fields__))
     blocks = block_table(model, rate, keys, width)
     sharding = np.where(part.optimizer_sharding, part.data_par, 1)
@@ -117,9 +124,16 @@ def _evaluate_datatype(
     for start in range(0, len(rows), CHUNK):
         here = slice(start, start + CHUNK)
         _evaluate_chunk(
-            model, rate, take(part, here), rows[here], take(blocks, key_of[here]), take(optimizers, optimizer_of[here]),
-            reason, values, memory,
-        )  # fmt: skip
+            model,
+            rate,
+            take(part, here),
+            rows[here],
+            take(blocks, key_of[here]),
+            take(optimizers, optimizer_of[here]),
+            reason,
+            values,
+            memory,
+        )
 
 
 def block_sizes(block: BlockTable, optimizer: OptimizerTable | None) -> BlockSizes:
@@ -144,7 +158,7 @@ def block_sizes(block: BlockTable, optimizer: OptimizerTable | None) -> BlockSiz
 
 def _evaluate_chunk(
     model: Model,
-    rate: Rates,
+    rate: SystemRates,
     e: Executions,
     rows: npt.NDArray[np.intp],
     block: BlockTable,
@@ -154,14 +168,14 @@ def _evaluate_chunk(
     memory: dict[str, Floats],
 ) -> None:
     microbatches = e.batch_size // e.data_par // e.microbatch_size
-    s: Stages = stages(
+    s: PipelineShape = stages(
         model.num_blocks,
         e.pipeline_par.astype(np.float64),
         e.pipeline_interleaving.astype(np.float64),
         microbatches.astype(np.float64),
     )
     full = e.activation_recompute == FULL
-    use: MemoryUse = memory_use(s, block_sizes(block, optimizer), full, e.training)
+    use: MemoryByKind = memory_use(s, block_sizes(block, optimizer), full, e.training)
     first, second = tiers(use, full, e.weight_offload, e.activations_offload, e.optimizer_offload)
     memory["tier1"][rows] = first
     memory["tier2"][rows] = second

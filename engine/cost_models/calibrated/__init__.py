@@ -9,9 +9,9 @@ modules inside are private.
 - Values: `parameters()` returns the values of the shipped calibration, `library_calibration()` the document with their
   sources, `parameters_of` the values of any calibration; `effective_rates(system)` are the sustained rates of an
   accelerator by it, with their provenance; `aspects` are the properties of a case that need a measured run.
-- Single effects, each by its formula in `physics`: products (`gemm`, `Layer`, `MatrixUnit`), attention, kernels over
-  elements (`norms`, `activation`, `casts`), collectives and messages, experts and their `exchange`, head, launches,
-  sustained rates, weights.
+- Single effects, each by its formula in `physics`: products (`gemm`, `LinearLayer`, `MatrixUnit`), attention, kernels
+  over elements (`norms`, `activation`, `casts`), collectives and messages, experts and their `exchange`, head,
+  launches, sustained rates, weights.
 """
 
 from engine.cost_models.calibrated.case_building import SOFTWARE_DEFAULTS, case_of, model_shapes
@@ -37,11 +37,11 @@ from engine.cost_models.calibrated.physics.layers.attention import attention_cor
 from engine.cost_models.calibrated.physics.layers.block import attention_layers, feedforward_layers, tensor_exchange
 from engine.cost_models.calibrated.physics.layers.elementwise import activation, casts, norms
 from engine.cost_models.calibrated.physics.layers.experts import PERMUTE_BYTES, active_width, expert_layers
-from engine.cost_models.calibrated.physics.layers.gemm import TILE, Layer, MatrixUnit, computing, gemm
+from engine.cost_models.calibrated.physics.layers.gemm import TILE, LinearLayer, MatrixUnit, computing, gemm
 from engine.cost_models.calibrated.physics.layers.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
 from engine.cost_models.calibrated.physics.layers.launch import block_launches, expert_launches, launch_time
-from engine.cost_models.calibrated.physics.layers.rates import Rates, power_factor, sustained_rates
-from engine.cost_models.calibrated.physics.memory import MemoryUse, memory_use
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, power_factor, sustained_rates
+from engine.cost_models.calibrated.physics.memory import ProcessorMemory, memory_use
 from engine.cost_models.calibrated.physics.parameters import (
     FITTED,
     Parameters,
@@ -91,15 +91,15 @@ __all__ = [
     "Accelerators",
     "BlockLevel",
     "Case",
-    "Layer",
     "Layout",
+    "LinearLayer",
     "MatrixUnit",
-    "MemoryUse",
     "ModelShapes",
     "Parameters",
-    "Rates",
+    "ProcessorMemory",
     "Software",
     "StepTimes",
+    "SustainedRates",
     "accelerator_error",
     "accelerator_of",
     "activation",

@@ -13,9 +13,9 @@ import numpy as np
 from engine.columns import ALL_FIELDS, by_name
 from engine.columns.stage_layouts import EVEN, StageLayoutError, canonical
 from engine.cost_models.account import (
-    Account,
     BlockAccount,
-    Communication,
+    ExecutionAccount,
+    ExecutionCommunication,
     LinkTime,
     ModelStage,
     RankGroup,
@@ -55,10 +55,13 @@ from models import Model
 __all__ = ["CalibratedAccount", "innermost_first"]
 
 _TRAFFIC: Final = (
-    ("TP", "tp", "tp_comm_exposed_time"), ("TP repeated", "recomm", "recomm_exposed_time"),
-    ("CP", "cp", "cp_comm_exposed_time"), ("EP", "ep", "ep_comm_exposed_time"), ("PP", "pp", "pp_comm_exposed_time"),
+    ("TP", "tp", "tp_comm_exposed_time"),
+    ("TP repeated", "recomm", "recomm_exposed_time"),
+    ("CP", "cp", "cp_comm_exposed_time"),
+    ("EP", "ep", "ep_comm_exposed_time"),
+    ("PP", "pp", "pp_comm_exposed_time"),
     ("DP", "dp", "dp_comm_exposed_time"),
-)  # fmt: skip
+)
 """Kinds of communication, their names in `link_times`, and the statistic of their exposed time."""
 
 _PARTS: Final = {
@@ -85,16 +88,21 @@ _PARTS: Final = {
 _BESIDES: Final = ("data_exposed", "tied", "optimizer", "straggler", "fixed", "offload")
 """Parts of the step that are no work of stages and no messages between them."""
 _STAGE_PARTS: Final = (
-    "dense blocks", "dense blocks with a window", "blocks with experts", "blocks with experts and a window",
-    "embedding", "head and loss", "prediction layers",
-)  # fmt: skip
+    "dense blocks",
+    "dense blocks with a window",
+    "blocks with experts",
+    "blocks with experts and a window",
+    "embedding",
+    "head and loss",
+    "prediction layers",
+)
 """Names of the parts of a stage, in the order of `physics.chunks.StageWork`."""
 _SHORTEST: Final = 1e-9
 """Parts that take less are rounding errors [s]."""
 
 
-class CalibratedAccount(Account):
-    """See `engine.cost_models.account.Account`."""
+class CalibratedAccount(ExecutionAccount):
+    """See `engine.cost_models.account.ExecutionAccount`."""
 
     expressions = EXPRESSIONS.keys()
 
@@ -139,8 +147,11 @@ class CalibratedAccount(Account):
 
     def besides_pipeline(self) -> Sequence[StepPart]:
         """See `Account.besides_pipeline`."""
-        found = [StepPart(*_PARTS[key][:1], self.step[key], *_PARTS[key][1:]) for key in _BESIDES
-                 if self.step[key] > _SHORTEST]  # fmt: skip
+        found = [
+            StepPart(*_PARTS[key][:1], self.step[key], *_PARTS[key][1:])
+            for key in _BESIDES
+            if self.step[key] > _SHORTEST
+        ]
         return sorted(found, key=lambda part: -part.seconds)
 
     def messages_in_step(self) -> float:
@@ -178,7 +189,7 @@ class CalibratedAccount(Account):
         """See `Account.message_seconds`."""
         return message_seconds(self.case, self._parameters)
 
-    def communication(self) -> Communication:
+    def communication(self) -> ExecutionCommunication:
         """See `Account.communication`."""
         groups = innermost_first(self._row, self._system)
         there = {group.name for group in groups}
@@ -189,14 +200,15 @@ class CalibratedAccount(Account):
             both = float(np.ravel(links[kind])[0]), float(self._row[exposed])
             if max(both) > 0 and group in there:
                 times.append(LinkTime(name, group, *both))
-        return Communication(
-            groups, times,
+        return ExecutionCommunication(
+            groups,
+            times,
             "Ranks are placed innermost first: tensor, context, data, then pipeline, and no group over more networks "
             "than it needs: what is left over of a network stays idle. A collective that spans tiers is split into an "
             "exchange on each; which network carries what follows from the placement.",
             "A whole bar would show if nothing overlapped, on the slowest stage. DP includes gathers of sharded "
             "weights.",
-        )  # fmt: skip
+        )
 
     def block(self) -> BlockAccount:
         """See `Account.block`."""
@@ -206,9 +218,7 @@ class CalibratedAccount(Account):
             title="Operations of one block",
             scope=f"on one GPU, for one of {number:,} microbatch{'es' * (number != 1)}",
             kinds={kind: BLOCKS[kind] for kind in kinds},
-            tables={
-                kind: summarised(block_operations(self.case, self._parameters, kind), most) for kind in kinds
-            },
+            tables={kind: summarised(block_operations(self.case, self._parameters, kind), most) for kind in kinds},
             columns=OPERATION_COLUMNS,
             note="Without what the backward pass computes again and without waiting for kernel launches. Communication "
             "counts with what nothing hides of it. Formulas: `engine.cost_models.calibrated.physics`, in "
@@ -216,8 +226,10 @@ class CalibratedAccount(Account):
             roofs=Roofs(most.peak, most.sustained, most.memory_peak, ("peak", "sustained")),
             roofs_scope="linear layers on one GPU",
             roofs_note="The fused attention core keeps its scores on chip, so it has no bytes to be drawn at. All else "
-            "that is not in the plot is traffic of memory or network." if fused else "",
-        )  # fmt: skip
+            "that is not in the plot is traffic of memory or network."
+            if fused
+            else "",
+        )
 
     def formula(self, name: str) -> Expression | Untold:
         """See `Account.formula`."""
@@ -236,10 +248,16 @@ def innermost_first(execution: Mapping[Any, Any], system: System) -> list[RankGr
         system: whose networks.
     """
     tensor, context, data, stages, experts, beside = (
-        int(execution[name]) for name in (
-            "tensor_par", "context_par", "data_par", "pipeline_par", "expert_par", "expert_tensor_par",
+        int(execution[name])
+        for name in (
+            "tensor_par",
+            "context_par",
+            "data_par",
+            "pipeline_par",
+            "expert_par",
+            "expert_tensor_par",
         )
-    )  # fmt: skip
+    )
     procs = tensor * context * data * stages
     sizes = [np.asarray(float(network.size)) for network in system.networks]
     whole = [np.asarray(float(reach)) for reach in (tensor, tensor * context, experts * beside)]

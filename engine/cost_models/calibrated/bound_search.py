@@ -31,7 +31,7 @@ from engine.cost_models.calibrated.point_bounds import PointBounds, blocks_toget
 from engine.cost_models.calibrated.rows.memory_groups import alike_in_memory
 from engine.cost_models.calibrated.rows.memory_requirements import (
     GIB,
-    Room,
+    MemoryCheck,
     refused,
     stages_of,
 )
@@ -89,7 +89,7 @@ class _Asked:
     kind: int
     here: Ints
     listed: Flags
-    room: Room
+    room: MemoryCheck
 
 
 @dataclass(slots=True)
@@ -143,10 +143,16 @@ def _search_modes(kinds: tuple[Modes, ...]) -> _SearchModes:
     group_of = np.array([groups.setdefault(column.tobytes(), len(groups)) for column in columns], np.int64)
     _, one_of = np.unique(group_of, return_index=True)
     return _SearchModes(
-        search, search_of, {name: search[name][block] for name in BLOCK_FIELDS}, block_of, group_of, len(groups),
+        search,
+        search_of,
+        {name: search[name][block] for name in BLOCK_FIELDS},
+        block_of,
+        group_of,
+        len(groups),
         [[np.flatnonzero(column) for column in table[:, one_of].T] for table in partners],
-        np.asarray(partners[:, :, one_of].any(axis=1)), count,
-    )  # fmt: skip
+        np.asarray(partners[:, :, one_of].any(axis=1)),
+        count,
+    )
 
 
 class CalibratedBoundSearch:
@@ -332,7 +338,7 @@ class CalibratedBoundSearch:
             here = order[start : start + POINTS_AT_ONCE]
             point = self._points(points[here])
             fits = ~np.logical_or.reduce(list(refused(space, modes, point).values()))
-            for chosen, room in Room.of(stages_of(space, point, modes)).fitting(modes, _tier_capacities(space)):
+            for chosen, room in MemoryCheck.of(stages_of(space, point, modes)).fitting(modes, _tier_capacities(space)):
                 fits[chosen] &= room
             for kind in np.unique(kinds[here]).tolist():
                 alike = np.flatnonzero(kinds[here] == kind)
@@ -391,7 +397,7 @@ class CalibratedBoundSearch:
                 here = every[start : start + POINTS_AT_ONCE]
                 point = self._points(points[here])
                 broken = np.logical_or.reduce(list(refused(space, modes, point).values()))
-                room = Room.of(stages_of(space, point, modes))
+                room = MemoryCheck.of(stages_of(space, point, modes))
                 yield _Asked(kind, here, listed[:, None] & ~broken, room)
 
 

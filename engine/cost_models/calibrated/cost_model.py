@@ -32,7 +32,7 @@ from engine.cost_models.calibrated.table_evaluation import calibrated_row, evalu
 from engine.cost_models.contract import Candidates, CostModel, Sheet, SustainedRate
 from engine.executions.arrays import Floats
 from engine.executions.layer_splits import StageCut
-from engine.space.rows import Group, RowChunk
+from engine.space.rows import RowChunk, RowGroup
 from engine.space.space import Space
 from hardware import Calibration, System, calibration_document
 from models import Model
@@ -62,11 +62,19 @@ class Calibrated(CostModel):
     searches_by_bounds = True
     unread = frozenset({"vector", "latency", "host"})
     without_effect = (
-        "matrix.*.gflops_efficiency", "vector.*.tflops", "vector.*.gflops_efficiency", "mem1.mb_efficiency",
-        "mem2.mb_efficiency", "processing_mode", "networks.*.efficiency", "networks.*.latency_s",
-        "networks.*.operations", "networks.*.must_be_filled", "networks.*.processor_usage",
+        "matrix.*.gflops_efficiency",
+        "vector.*.tflops",
+        "vector.*.gflops_efficiency",
+        "mem1.mb_efficiency",
+        "mem2.mb_efficiency",
+        "processing_mode",
+        "networks.*.efficiency",
+        "networks.*.latency_s",
+        "networks.*.operations",
+        "networks.*.must_be_filled",
+        "networks.*.processor_usage",
         "accelerator.tfloat32_tflops",
-    )  # fmt: skip
+    )
     one_unit = frozenset({"float16", "bfloat16"})
 
     def space(
@@ -82,15 +90,20 @@ class Calibrated(CostModel):
     ) -> CalibratedSpace:
         """See `CostModel.space`."""
         return CalibratedSpace(
-            model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits,
+            model,
+            system,
+            num_procs=num_procs,
+            max_batch_size=max_batch_size,
+            datatype=datatype,
+            limits=limits,
             calibration=calibration,
-        )  # fmt: skip
+        )
 
     def prepare(self, space: CalibratedSpace, numbers: range, *, rows: bool = True) -> CalibratedRows:
         """See `CostModel.prepare`."""
         return prepare_calibrated(space, numbers, rows=rows)
 
-    def evaluate_rows(self, prepared: CalibratedRows, group: Group, part: slice) -> RowChunk:
+    def evaluate_rows(self, prepared: CalibratedRows, group: RowGroup, part: slice) -> RowChunk:
         """See `CostModel.evaluate_rows`."""
         return evaluate_calibrated_rows(prepared, group, part)
 
@@ -184,8 +197,13 @@ class Calibrated(CostModel):
             Schedules that split gradients do not have it: `slower_on_worse`.
         """
         first, last = path.split(".")[0], path.rsplit(".", 1)[-1]
-        rates = {"matrix": "tflops", "mem1": "bandwidth_gb_per_s", "mem2": "bandwidth_gb_per_s",
-                 "networks": "bandwidth_gb_per_s", "accelerator": "tdp_w"}  # fmt: skip
+        rates = {
+            "matrix": "tflops",
+            "mem1": "bandwidth_gb_per_s",
+            "mem2": "bandwidth_gb_per_s",
+            "networks": "bandwidth_gb_per_s",
+            "accelerator": "tdp_w",
+        }
         return int(path in ("mem1.capacity_gib", "mem2.capacity_gib") or rates.get(first) == last)
 
     def slower_on_worse(self, space: Space) -> bool:

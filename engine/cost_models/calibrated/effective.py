@@ -65,11 +65,14 @@ def effective_rates(
         *(
             (name, "bytes/s", peak, sustained, (share,))
             for name, peak, sustained, share in zip(
-                _network_names(len(system.networks)), facts.network_bandwidths, rates.networks,
-                ("scale_up", *["scale_out"] * len(system.networks)), strict=False,
+                _network_names(len(system.networks)),
+                facts.network_bandwidths,
+                rates.networks,
+                ("scale_up", *["scale_out"] * len(system.networks)),
+                strict=False,
             )
         ),
-    )  # fmt: skip
+    )
     found = []
     for name, unit, peak, sustained, used in every:
         if peak <= 0:

@@ -35,9 +35,11 @@ def _first_tier_text(row: Mapping[Any, Any]) -> str:
         return f"{kind}_with_offload" if offloaded else kind
 
     parts = [
-        name("weight_space", row["weight_offload"]), name("weight_grad_space", state), name("optimizer_space", state),
+        name("weight_space", row["weight_offload"]),
+        name("weight_grad_space", state),
+        name("optimizer_space", state),
         name("act_space", row["activations_offload"]),
-    ]  # fmt: skip
+    ]
     if full:
         parts.append(name("act_checkpoint_size", row["activations_offload"]))
     return " + ".join([*parts, "logit_space", "temporary_space", "reserve_space"])

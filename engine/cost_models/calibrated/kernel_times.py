@@ -20,7 +20,7 @@ from engine.cost_models.calibrated.physics.layers.elementwise import (
     NORM_BACKWARD,
     NORM_FORWARD,
 )
-from engine.cost_models.calibrated.physics.layers.gemm import Layer, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.gemm import LinearLayer, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.layers.recompute import SHARES
 from engine.cost_models.calibrated.physics.memory import LOGIT
@@ -67,7 +67,7 @@ class CalibratedKernelTimes:
             count: products, as of several experts, each with a start and last wave of its own.
         """
         rows, columns, inner, number = (np.asarray(each, np.float64) for each in (m, n, k, count))
-        layer = Layer(rows, columns, inner, number, together=False, in_bytes=self.bits / 8.0)
+        layer = LinearLayer(rows, columns, inner, number, together=False, in_bytes=self.bits / 8.0)
         slower = layer.slower(self.p)
         forward, left, right = layer.products(self.unit)
         return forward * slower, left * slower, right * slower

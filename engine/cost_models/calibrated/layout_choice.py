@@ -10,8 +10,8 @@ from typing import Final
 
 from engine.columns.stage_layouts import BALANCED, BOTH_COUNTED, EMBEDDING_COUNTED, EVEN, LOSS_COUNTED
 from engine.cost_models.calibrated.physics.pipeline.layouts import (
-    Pattern,
-    Work,
+    BlockPattern,
+    LayoutWork,
     blocks_of_chunks,
     chunk_work,
     layout_at,
@@ -33,7 +33,7 @@ FURTHER_CHUNKS: Final = (2, 4)
 
 @lru_cache(maxsize=4096)
 def layouts_tried(
-    pattern: Pattern, work: Work, pipeline: int, wanted: tuple[int, ...] | None
+    pattern: BlockPattern, work: LayoutWork, pipeline: int, wanted: tuple[int, ...] | None
 ) -> tuple[tuple[int, int], ...]:
     """Returns pairs of chunks per stage and a stage layout, the even ones first.
 
@@ -82,7 +82,7 @@ def _chunks_of(layout: int, blocks: int, pipeline: int) -> tuple[int, ...]:
 
 
 def _is_worth_it(
-    pattern: Pattern, work: Work, shape: tuple[int, int], layout: int, beside: list[int], *, chosen: bool
+    pattern: BlockPattern, work: LayoutWork, shape: tuple[int, int], layout: int, beside: list[int], *, chosen: bool
 ) -> bool:
     """Return whether a layout is tried in addition to others with the same number of chunks."""
     if chosen:

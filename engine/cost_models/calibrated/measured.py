@@ -26,14 +26,22 @@ from hardware import System
 from models import Model
 
 __all__ = [
-    "MEASURED_FILE", "OFFLOADS", "aspects", "generation_words", "kind_words", "measured_kinds", "not_measured",
-    "precision_words", "schedule_words",
-]  # fmt: skip
+    "MEASURED_FILE",
+    "OFFLOADS",
+    "aspects",
+    "generation_words",
+    "kind_words",
+    "measured_kinds",
+    "not_measured",
+    "precision_words",
+    "schedule_words",
+]
 
 OFFLOADS = {
-    "weight_offload": "offloading weights", "activations_offload": "offloading activations",
+    "weight_offload": "offloading weights",
+    "activations_offload": "offloading activations",
     "optimizer_offload": "offloading the optimizer",
-}  # fmt: skip
+}
 MEASURED_FILE = Path(str(files("engine.cost_models.calibrated").joinpath("data", "measured.csv")))
 """The words of everything that occurs among the measured runs; `engine.validation` writes it."""
 NOTHING = ""

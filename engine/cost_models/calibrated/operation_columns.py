@@ -14,21 +14,40 @@ from engine.cost_models.account import Shown
 __all__ = ["LABELS", "OPERATION_COLUMNS"]
 
 LABELS: Final = {
-    "norms": "Norms, residuals", "casts": "Casts", "query_key_value": "QKV", "query_down": "Query, down",
-    "query_up": "Query, up", "key_value_down": "Key and value, down", "key_value_up": "Key and value, up",
-    "attention_core": "Attention core", "attention_output": "Projection", "context_ring": "CP ring",
-    "feedforward_up": "MLP, linear 1", "feedforward_down": "MLP, linear 2", "activation": "Activation",
-    "experts_up": "Experts, linear 1", "experts_down": "Experts, linear 2", "shared_up": "Shared, linear 1",
-    "shared_down": "Shared, linear 2", "permutation": "Permutation", "expert_exchange": "EP exchange",
+    "norms": "Norms, residuals",
+    "casts": "Casts",
+    "query_key_value": "QKV",
+    "query_down": "Query, down",
+    "query_up": "Query, up",
+    "key_value_down": "Key and value, down",
+    "key_value_up": "Key and value, up",
+    "attention_core": "Attention core",
+    "attention_output": "Projection",
+    "context_ring": "CP ring",
+    "feedforward_up": "MLP, linear 1",
+    "feedforward_down": "MLP, linear 2",
+    "activation": "Activation",
+    "experts_up": "Experts, linear 1",
+    "experts_down": "Experts, linear 2",
+    "shared_up": "Shared, linear 1",
+    "shared_down": "Shared, linear 2",
+    "permutation": "Permutation",
+    "expert_exchange": "EP exchange",
     "tensor_exchange": "TP exchange",
-}  # fmt: skip
+}
 """Operation -> what people call it."""
 
 
 def _operation_column(
-    name: str, label: str, short: str, unit: str, shown_as: str, size: float, description: str,
+    name: str,
+    label: str,
+    short: str,
+    unit: str,
+    shown_as: str,
+    size: float,
+    description: str,
     dtype: Literal["float64", "str"] = "float64",
-) -> Shown:  # fmt: skip
+) -> Shown:
     column = Column(name, label, short, unit, "statistic", dtype, "Operation", None, description)
     return Shown(column, shown_as, size, 1 if unit == "s" else 0)
 

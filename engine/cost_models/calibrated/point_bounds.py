@@ -81,10 +81,13 @@ class PointBounds:
             return np.array([found[groups].min(axis=0) for groups in kinds])
 
         self._blocks = {
-            kind: replace(block, forward=fastest(block.forward), paired=fastest(block.paired) if np.ndim(block.paired)
-                          else np.zeros(()))
+            kind: replace(
+                block,
+                forward=fastest(block.forward),
+                paired=fastest(block.paired) if np.ndim(block.paired) else np.zeros(()),
+            )
             for kind, block in level.kinds.items()
-        }  # fmt: skip
+        }
         self._ends = [fastest(end) for end in level.ends]
 
     def of_pipelines(self, point: Fields, alike: Ints) -> Floats:

@@ -21,7 +21,7 @@ from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_R
 from engine.cost_models.calibrated.layout_choice import layouts_tried
 from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of
-from engine.cost_models.calibrated.physics.pipeline.layouts import Pattern, Work, pattern_of, work_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import BlockPattern, LayoutWork, pattern_of, work_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import (
     COMBINED,
     INTERLEAVED,
@@ -231,10 +231,21 @@ class CalibratedSpace(Space):
                             if chunks:
                                 cells.append(
                                     Cell(
-                                        tensor, pipeline, data, batch, chunks, microbatches, kind, 1, context, expert,
-                                        split, schedules, cuts,
+                                        tensor,
+                                        pipeline,
+                                        data,
+                                        batch,
+                                        chunks,
+                                        microbatches,
+                                        kind,
+                                        1,
+                                        context,
+                                        expert,
+                                        split,
+                                        schedules,
+                                        cuts,
                                     )
-                                )  # fmt: skip
+                                )
         return tuple(cells)
 
     def _schedules(
@@ -254,8 +265,8 @@ class CalibratedSpace(Space):
         """Numbers of chunks at a pipeline degree and the stage layout of each; none where it does not fit."""
         allowed, limit = permits(self.limits, "pipeline_interleaving"), self.limits.get("stage_layout")
         shapes = model_shapes(self.model)
-        pattern = Pattern(*(int(number) for number in pattern_of(shapes)))
-        work = Work(*(int(number) for number in work_of(shapes)))
+        pattern = BlockPattern(*(int(number) for number in pattern_of(shapes)))
+        work = LayoutWork(*(int(number) for number in work_of(shapes)))
         wanted = None if limit is None else tuple(by_name("stage_layout").position(word) for word in limit)
         return tuple(pair for pair in layouts_tried(pattern, work, pipeline, wanted) if allowed(pair[0]))
 
@@ -268,11 +279,8 @@ class CalibratedSpace(Space):
             degree
             for degree in divisors(ranks)
             if allowed(degree)
-            and (
-                degree == 1
-                or (sequence % (2 * degree) == 0 and (limited or sequence >= FEWEST_TOKENS * degree))
-            )
-        ]  # fmt: skip
+            and (degree == 1 or (sequence % (2 * degree) == 0 and (limited or sequence >= FEWEST_TOKENS * degree)))
+        ]
 
     def _expert_ways(self, tensor: int, replicas: int) -> list[tuple[int, int]]:
         """(expert parallel, expert tensor parallel) degrees with `tensor` and replicas x context ranks."""
@@ -317,8 +325,11 @@ def _with_schedules(
         for schedule in sorted(wanted - {ONE_F_ONE_B, INTERLEAVED}) if pipeline > 1 else ():
             if schedule == COMBINED and not spread:
                 continue
-            found += [(chunks, schedule, layout) for chunks, layout in cuts
-                      if _is_runnable(schedule, pipeline, counts, chunks)]  # fmt: skip
+            found += [
+                (chunks, schedule, layout)
+                for chunks, layout in cuts
+                if _is_runnable(schedule, pipeline, counts, chunks)
+            ]
     return tuple(zip(*found, strict=True)) if found else ((), (), ())
 
 

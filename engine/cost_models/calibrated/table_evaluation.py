@@ -27,7 +27,7 @@ from engine.cost_models.calibrated.physics.memory import (
 )
 from engine.cost_models.calibrated.physics.offload import RESERVE, tiers, with_state
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline.layouts import Pattern, pattern_of, problem_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import BlockPattern, pattern_of, problem_of
 from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, offloaded_flow, pipeline_flow
 from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held
 from engine.cost_models.calibrated.physics.step import pipeline_level, straggling, update_level
@@ -186,14 +186,23 @@ def _row_statistics(model: Model, system: System, part: Fields, case: Case, p: P
     moved = None
     if rate:
         added = offloaded_flow(
-            case, level, flow, rate=rate, weights=(flags[0] * held[0], flags[0] * held[1]),
+            case,
+            level,
+            flow,
+            rate=rate,
+            weights=(flags[0] * held[0], flags[0] * held[1]),
             activations=(flags[1] * kept.dense, flags[1] * kept.sparse),
-        )  # fmt: skip
+        )
         state = flags[2] * np.maximum.reduce([stage.state() for stage in stages])
         moved = with_state(
-            added.forward, added.backward, added.slowest, added.bandwidth, state=state, rate=rate,
+            added.forward,
+            added.backward,
+            added.slowest,
+            added.bandwidth,
+            state=state,
+            rate=rate,
             optimizer=once.optimizer,
-        )  # fmt: skip
+        )
     batch = part["batch_size"].astype(np.float64)
     datatype = part["datatype"]
     each = np.array([perfect_seconds(model, system, name) if name in system.matrix else np.nan for name in DATATYPES])
@@ -201,9 +210,14 @@ def _row_statistics(model: Model, system: System, part: Fields, case: Case, p: P
     part_of_flow = flow_part(pipeline_level(case, level, p, flow))
     step = step_part(part_of_flow, once, moved, case.layout.pipeline_interleaving, perfect)
     exchanged = with_exchange(
-        step, once.exchange, case.software.overlap_data, straggling=straggling(case, p), batch=batch, perfect=perfect,
+        step,
+        once.exchange,
+        case.software.overlap_data,
+        straggling=straggling(case, p),
+        batch=batch,
+        perfect=perfect,
         p=p,
-    )  # fmt: skip
+    )
     first, second = tiers(stages, **offloads)
     # The parts are those of the stage that needs most of the first tier, as it is with what is offloaded.
     sizes = [tiers([stage], **offloads)[0] for stage in stages]
@@ -302,7 +316,7 @@ def _fewest_blocks(shapes: ModelShapes, f: Fields, code: str) -> Any:
 
 def _layout_problems(shapes: ModelShapes, f: Fields) -> pa.Array:
     """Return the reason why the stage layout of each row does not cut the blocks of the model."""
-    pattern = Pattern(*(int(each) for each in pattern_of(shapes)))
+    pattern = BlockPattern(*(int(each) for each in pattern_of(shapes)))
     keys = zip(*(f[name].tolist() for name in ("pipeline_par", "pipeline_interleaving", "stage_layout")), strict=True)
     return pa.array([problem_of(pattern, *key) for key in keys], pa.string())
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.command_words import launch_in
-from engine.launch.contract import Found, LaunchError, LaunchInputs, Order, Origin, Reading, Written
+from engine.launch.contract import FileContents, LaunchError, LaunchInputs, LaunchOrder, LaunchReading, Origin, Written
 from engine.launch.deepspeed.keys import TELLING
 from engine.launch.deepspeed.reading import read_configuration
 from engine.launch.deepspeed.writing import TITLE, VERSION, write_configuration
@@ -53,15 +53,15 @@ class DeepSpeed:
         "launch": "compile.deepcompile",
     }
 
-    def write(self, order: Order) -> Written:
+    def write(self, order: LaunchOrder) -> Written:
         """Returns the JSON and its command; see `engine.launch.contract.Framework`."""
         return write_configuration(order)
 
-    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
         """Returns what the document says; see `engine.launch.contract.Framework`."""
         return read_configuration(flags, asked)
 
-    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
         """Returns the JSON of a file, which may stand within a script; see `engine.launch.contract.Framework`."""
         alone = text.lstrip().startswith("{")
         document = _parse_document(text, name) if alone else _find_document(text)
@@ -75,10 +75,10 @@ class DeepSpeed:
         launch = launch_in(outside, ("--deepspeed",), name) if "--deepspeed" in outside else None
         origins = _find_origins(document, text, name)
         if launch is None:
-            return Found(document, origins=origins)
+            return FileContents(document, origins=origins)
         if launch.gpus_origin is not None:
             origins["gpus"] = launch.gpus_origin
-        return Found(document, launch.gpus, remarks=(*launch.missing_files, *launch.remarks), origins=origins)
+        return FileContents(document, launch.gpus, remarks=(*launch.missing_files, *launch.remarks), origins=origins)
 
 
 def _find_origins(document: Mapping[str, Any], text: str, name: str) -> dict[str, Origin]:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from engine.launch.contract import LaunchError, LaunchInputs, Reading, UnknownValue
+from engine.launch.contract import LaunchError, LaunchInputs, LaunchReading, UnknownValue
 from engine.launch.deepspeed.keys import KNOWN, WITHOUT_EFFECT, ZERO_KEYS, ZERO_WITHOUT_EFFECT
 from engine.launch.report import OPEN, Report
-from engine.launch.settings import Settings
+from engine.launch.settings import LaunchSettings
 from engine.launch.yaml_files import is_expression
 from models.documents import shown
 
@@ -21,14 +21,23 @@ __all__ = ["read_configuration"]
 _LEFT: Final = ("model shape", "sequence length", "attention_kernel")
 _DEPRECATED_OFFLOAD: Final = {"offload_optimizer": "cpu_offload", "offload_param": "cpu_offload_param"}
 _COMMUNICATION: Final = {
-    "fp32": "float32", "torch.float32": "float32", "float32": "float32", "float": "float32",
-    "bf16": "bfloat16", "bfp16": "bfloat16", "bfloat16": "bfloat16", "torch.bfloat16": "bfloat16",
-    "fp16": "bfloat16", "float16": "bfloat16", "torch.float16": "bfloat16", "half": "bfloat16",
-}  # fmt: skip
+    "fp32": "float32",
+    "torch.float32": "float32",
+    "float32": "float32",
+    "float": "float32",
+    "bf16": "bfloat16",
+    "bfp16": "bfloat16",
+    "bfloat16": "bfloat16",
+    "torch.bfloat16": "bfloat16",
+    "fp16": "bfloat16",
+    "float16": "bfloat16",
+    "torch.float16": "bfloat16",
+    "half": "bfloat16",
+}
 _AUTO: Final = "auto"
 
 
-def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
     """Returns what DeepSpeed's JSON says.
 
     Args:
@@ -40,9 +49,13 @@ def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading
     report = Report("DeepSpeed", asked)
     document = _with_unknown_values(flags, "", report)
     report.leave(*_LEFT)
-    settings = Settings(document, report)
-    for name, value in (("pipeline_interleaving", 1), ("training", True), ("pipeline_overlap", False),
-                        ("expert_overlap", False)):  # fmt: skip
+    settings = LaunchSettings(document, report)
+    for name, value in (
+        ("pipeline_interleaving", 1),
+        ("training", True),
+        ("pipeline_overlap", False),
+        ("expert_overlap", False),
+    ):
         report.say(name, partial(lambda each: each, value))
     _read_zero(settings, report)
     _read_degrees(settings, report)
@@ -73,11 +86,11 @@ def _with_unknown_values(document: Mapping[str, Any], prefix: str, report: Repor
     return kept
 
 
-def _zero_settings(settings: Settings) -> Settings:
+def _zero_settings(settings: LaunchSettings) -> LaunchSettings:
     return settings.section("zero_optimization")
 
 
-def _read_zero(settings: Settings, report: Report) -> None:
+def _read_zero(settings: LaunchSettings, report: Report) -> None:
     def stage() -> int:
         found = _zero_settings(settings).whole("stage", 0, least=0) or 0
         if found > 3:
@@ -115,13 +128,22 @@ def _read_zero(settings: Settings, report: Report) -> None:
             report.not_modelled(f"zero_optimization.{name}")
 
 
-_ZERO_READ: Final = frozenset({
-    "stage", "enabled", "overlap_comm", "offload_param", "offload_optimizer", "cpu_offload", "cpu_offload_param",
-    "zero_hpz_partition_size", "mics_shard_size",
-})  # fmt: skip
+_ZERO_READ: Final = frozenset(
+    {
+        "stage",
+        "enabled",
+        "overlap_comm",
+        "offload_param",
+        "offload_optimizer",
+        "cpu_offload",
+        "cpu_offload_param",
+        "zero_hpz_partition_size",
+        "mics_shard_size",
+    }
+)
 
 
-def _read_degrees(settings: Settings, report: Report) -> None:
+def _read_degrees(settings: LaunchSettings, report: Report) -> None:
     e, say = report.execution, report.say
 
     def tensor() -> int:
@@ -155,8 +177,10 @@ def _read_degrees(settings: Settings, report: Report) -> None:
             report.refuse("DeepSpeed splits no expert over tensor ranks.")
         given = settings.whole("data_parallel_size")
         if given is not None and given * e["context_par"] != e["num_procs"] // e["tensor_par"]:
-            report.refuse(f"data_parallel_size {given} x sequence_parallel_size {e['context_par']} is not "
-                          f"{e['num_procs']:,} GPUs.")  # fmt: skip
+            report.refuse(
+                f"data_parallel_size {given} x sequence_parallel_size {e['context_par']} is not "
+                f"{e['num_procs']:,} GPUs."
+            )
 
     say("tensor_par", tensor)
     say("tensor_par_comm_type", lambda: "ar")
@@ -171,13 +195,16 @@ def _read_degrees(settings: Settings, report: Report) -> None:
         report.say("data_par_overlap", lambda: False)
 
 
-def _read_batch(settings: Settings, report: Report) -> None:
+def _read_batch(settings: LaunchSettings, report: Report) -> None:
     """Two of batch, microbatch and accumulation give the third; ranks of a tensor group count as replicas there."""
     e = report.execution
 
     def given() -> tuple[int | None, int | None, int | None]:
-        return (settings.whole("train_batch_size"), settings.whole("train_micro_batch_size_per_gpu"),
-                settings.whole("gradient_accumulation_steps"))  # fmt: skip
+        return (
+            settings.whole("train_batch_size"),
+            settings.whole("train_micro_batch_size_per_gpu"),
+            settings.whole("gradient_accumulation_steps"),
+        )
 
     def resolved() -> tuple[int, int]:
         total, micro, steps = given()
@@ -218,8 +245,8 @@ def _read_batch(settings: Settings, report: Report) -> None:
     report.note(check)
 
 
-def _read_precision(settings: Settings, report: Report) -> None:
-    def brain() -> Settings:
+def _read_precision(settings: LaunchSettings, report: Report) -> None:
+    def brain() -> LaunchSettings:
         return settings.section("bf16" if "bf16" in settings.given else "bfloat16")
 
     def datatype() -> str:
@@ -254,7 +281,7 @@ def _read_precision(settings: Settings, report: Report) -> None:
     report.say("gradient_datatype", gradients)
 
 
-def _read_offload(settings: Settings, report: Report) -> None:
+def _read_offload(settings: LaunchSettings, report: Report) -> None:
     e = report.execution
 
     def offloaded(name: str) -> bool:
@@ -285,7 +312,7 @@ def _read_offload(settings: Settings, report: Report) -> None:
     report.note(check)
 
 
-def _read_code(settings: Settings, report: Report) -> None:
+def _read_code(settings: LaunchSettings, report: Report) -> None:
     """Reads the little that the JSON says of what the code decides."""
 
     def stages() -> Any:
@@ -308,10 +335,24 @@ def _read_code(settings: Settings, report: Report) -> None:
 def _name_rest(document: Mapping[str, Any], report: Report) -> None:
     """Names the keys at the top that nothing here depends on."""
     read = {
-        "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "zero_optimization",
-        "communication_data_type", "expert_parallel", "tensor_parallel", "sequence_parallel_size", "data_parallel_size",
-        "activation_checkpointing", "bf16", "bfloat16", "fp16", "amp", "torch_autocast", "pipeline", "compile",
-    }  # fmt: skip
+        "train_batch_size",
+        "train_micro_batch_size_per_gpu",
+        "gradient_accumulation_steps",
+        "zero_optimization",
+        "communication_data_type",
+        "expert_parallel",
+        "tensor_parallel",
+        "sequence_parallel_size",
+        "data_parallel_size",
+        "activation_checkpointing",
+        "bf16",
+        "bfloat16",
+        "fp16",
+        "amp",
+        "torch_autocast",
+        "pipeline",
+        "compile",
+    }
     for name, value in document.items():
         if name not in KNOWN:
             report.unread(name)

@@ -10,7 +10,7 @@ import json
 from typing import Any, Final
 
 from engine.columns import called, choice_label
-from engine.launch.contract import LaunchError, LaunchFile, Order, Written
+from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header
 from engine.launch.report import Report
 
@@ -19,13 +19,16 @@ __all__ = ["TITLE", "VERSION", "write_configuration"]
 TITLE: Final = "DeepSpeed"
 VERSION: Final = "0.19.8"
 _EXPERT_PRESETS: Final = {
-    "mixtral": "mixtral", "qwen3": "qwen3_moe", "deepseek-v2": "deepseek_v2", "deepseek-v3": "deepseek_v3",
-}  # fmt: skip
+    "mixtral": "mixtral",
+    "qwen3": "qwen3_moe",
+    "deepseek-v2": "deepseek_v2",
+    "deepseek-v3": "deepseek_v3",
+}
 """Presets of expert parallelism by the beginning of a model's name."""
 _GENERIC: Final = {"float4", "float8"}
 
 
-def write_configuration(order: Order) -> Written:
+def write_configuration(order: LaunchOrder) -> Written:
     """Returns the JSON and the command that trains with it.
 
     Args:
@@ -62,7 +65,7 @@ def write_configuration(order: Order) -> Written:
     return Written("deepspeed", TITLE, VERSION, (config, start), document, *lists.values())
 
 
-def _nearest_execution(order: Order, report: Report) -> dict[str, Any]:
+def _nearest_execution(order: LaunchOrder, report: Report) -> dict[str, Any]:
     """Returns the execution with the degrees that DeepSpeed can say."""
     e = dict(order.execution)
     if e["pipeline_par"] > 1:
@@ -94,7 +97,7 @@ def _nearest_execution(order: Order, report: Report) -> dict[str, Any]:
     return e
 
 
-def _refuse_unsupported(order: Order, e: dict[str, Any]) -> None:
+def _refuse_unsupported(order: LaunchOrder, e: dict[str, Any]) -> None:
     shape, context, tensor = order.shape, e["context_par"], e["tensor_par"]
     if not e["training"]:
         raise LaunchError("A DeepSpeed configuration trains; an execution of forward passes alone cannot be written.")
@@ -104,8 +107,9 @@ def _refuse_unsupported(order: Order, e: dict[str, Any]) -> None:
             f"{e['batch_size']} in microbatches of {e['microbatch_size']}; choose a batch that they can."
         )
     if shape["heads"] % (context * tensor):
-        raise LaunchError(f"DeepSpeed gives every rank whole heads; {context * tensor} does not divide "
-                          f"{shape['heads']}.")  # fmt: skip
+        raise LaunchError(
+            f"DeepSpeed gives every rank whole heads; {context * tensor} does not divide {shape['heads']}."
+        )
     expert = e["expert_par"]
     if expert > 1 and (shape.get("experts", 1) % expert or order.execution["num_procs"] % expert):
         raise LaunchError(f"DeepSpeed spreads whole experts over GPUs; expert parallel {expert} has to divide both.")
@@ -113,7 +117,7 @@ def _refuse_unsupported(order: Order, e: dict[str, Any]) -> None:
         raise LaunchError("DeepSpeed has no expert parallelism beside sequence parallelism at ZeRO stage 3.")
 
 
-def _batch_keys(e: dict[str, Any], order: Order) -> dict[str, Any]:
+def _batch_keys(e: dict[str, Any], order: LaunchOrder) -> dict[str, Any]:
     steps = e["batch_size"] // (e["data_par"] * e["microbatch_size"])
     # The batch is checked before tensor groups exist, against all ranks; with them only the other two are written.
     total = {} if e["tensor_par"] > 1 else {"train_batch_size": e["batch_size"]}
@@ -163,7 +167,7 @@ def _zero_keys(e: dict[str, Any], report: Report) -> dict[str, Any]:
     return zero
 
 
-def _degree_keys(e: dict[str, Any], order: Order) -> dict[str, Any]:
+def _degree_keys(e: dict[str, Any], order: LaunchOrder) -> dict[str, Any]:
     found: dict[str, Any] = {}
     name = order.model.name.lower()
     if e["context_par"] > 1:

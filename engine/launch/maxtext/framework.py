@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.command_words import CommandLaunch, CommandWords, launch_in
-from engine.launch.contract import Found, LaunchInputs, Order, Reading, UnknownValue, Written
+from engine.launch.contract import FileContents, LaunchInputs, LaunchOrder, LaunchReading, UnknownValue, Written
 from engine.launch.maxtext.reading import read_configuration
 from engine.launch.maxtext.writing import TITLE, VERSION, write_command
 from engine.launch.yaml_files import read_yaml
@@ -16,11 +16,19 @@ __all__ = ["MAXTEXT", "MaxText"]
 
 _TELLING: Final = frozenset(
     {
-        "base_config", "per_device_batch_size", "max_target_length", "remat_policy", "ici_fsdp_parallelism",
-        "dcn_fsdp_parallelism", "dcn_data_parallelism", "ici_tensor_parallelism", "base_emb_dim",
-        "base_num_decoder_layers", "scan_layers",
+        "base_config",
+        "per_device_batch_size",
+        "max_target_length",
+        "remat_policy",
+        "ici_fsdp_parallelism",
+        "dcn_fsdp_parallelism",
+        "dcn_data_parallelism",
+        "ici_tensor_parallelism",
+        "base_emb_dim",
+        "base_num_decoder_layers",
+        "scan_layers",
     }
-)  # fmt: skip
+)
 """Keys by which a file is known as MaxText's; two of them at least."""
 _MARKS: Final = tuple(f"{name}=" for name in sorted(_TELLING | {"model_name", "run_name"}))
 
@@ -59,15 +67,15 @@ class MaxText:
         "expert_overlap": "use_batch_split_schedule",
     }
 
-    def write(self, order: Order) -> Written:
+    def write(self, order: LaunchOrder) -> Written:
         """Returns the command that trains with an execution; see `engine.launch.contract.Framework`."""
         return write_command(order)
 
-    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
         """Returns what keys and values say; see `engine.launch.contract.Framework`."""
         return read_configuration(flags, asked)
 
-    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
         """Returns what a YAML file or a command holds; see `engine.launch.contract.Framework`."""
         if name.lower().endswith((".yml", ".yaml")) or (text.lstrip()[:1] not in ("{", "#!") and "=" not in text):
             if sum(f"\n{key}:" in f"\n{text}" or f"{key}:" in text for key in _TELLING) < 2:
@@ -82,14 +90,14 @@ class MaxText:
                     unread.append(f"{key}: a table, where MaxText has one value."[:100])
                 elif value is not None:
                     flags[key] = value
-            return Found(flags, unread=tuple(unread), origins={key: document.origin(key) for key in flags})
+            return FileContents(flags, unread=tuple(unread), origins={key: document.origin(key) for key in flags})
         if "maxtext" not in text.lower() and sum(mark in text for mark in _MARKS) < 3:
             return None
         launch = launch_in(text, _MARKS, name)
         return None if launch is None else _from_words(launch)
 
 
-def _from_words(launch: CommandLaunch) -> Found:
+def _from_words(launch: CommandLaunch) -> FileContents:
     """Returns the keys of a command's words; a later one counts more than an earlier one."""
     flags: dict[str, Any] = {}
     remarks: list[str] = []
@@ -100,8 +108,10 @@ def _from_words(launch: CommandLaunch) -> Found:
             flags[key] = words.value(word, _strip_quotes(text), key)
         elif word.text.endswith((".yml", ".yaml")):
             if not word.text.endswith("base.yml"):
-                remarks.append(f"The command reads {shown(word.text)[1:-1]}, too, which is not at hand; what only that "
-                               "file says is open.")  # fmt: skip
+                remarks.append(
+                    f"The command reads {shown(word.text)[1:-1]}, too, which is not at hand; what only that "
+                    "file says is open."
+                )
                 missing = UnknownValue(shown(word.text)[1:-1], word.line, word.file)
                 flags[missing.expression] = missing
         elif not words.hide(word):
@@ -110,7 +120,7 @@ def _from_words(launch: CommandLaunch) -> Found:
         remarks.append(f"Words without = are skipped: {' '.join(words.unread[:6])[:200]}.")
     found = launch.found({**flags, **words.hidden()}, words, remarks=remarks)
     # The GPUs are those of the axes: launchers count hosts.
-    return Found(found.flags, None, found.environment, found.unread, found.remarks, found.origins)
+    return FileContents(found.flags, None, found.environment, found.unread, found.remarks, found.origins)
 
 
 def _strip_quotes(text: str) -> str:

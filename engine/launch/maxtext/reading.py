@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
 
-from engine.launch.contract import LaunchError, LaunchInputs, Origin, Reading
+from engine.launch.contract import LaunchError, LaunchInputs, LaunchReading, Origin
 from engine.launch.maxtext.names import (
     AXES,
     DATA_AXES,
@@ -25,16 +25,20 @@ from engine.launch.maxtext.names import (
 )
 from engine.launch.named_models import library_shape
 from engine.launch.report import OPEN, OpenValue, Report
-from engine.launch.settings import Settings
+from engine.launch.settings import LaunchSettings
 from models.documents import shown
 
 __all__ = ["read_configuration"]
 
 _NUMBERS: Final = {
-    "layers": ("base_num_decoder_layers", 16), "hidden": ("base_emb_dim", 2048), "ffn": ("base_mlp_dim", 7168),
-    "heads": ("base_num_query_heads", 16), "kv_heads": ("base_num_kv_heads", 16), "head_dim": ("head_dim", 128),
+    "layers": ("base_num_decoder_layers", 16),
+    "hidden": ("base_emb_dim", 2048),
+    "ffn": ("base_mlp_dim", 7168),
+    "heads": ("base_num_query_heads", 16),
+    "kv_heads": ("base_num_kv_heads", 16),
+    "head_dim": ("head_dim", 128),
     "vocab": ("vocab_size", 32_000),
-}  # fmt: skip
+}
 """Numbers of a model that has no name: key and default."""
 _NODE: Final = 8
 _NOT_MODELLED: Final = ("enable_diloco", "use_ring_of_experts", "te_moe_block", "pipeline_fsdp_ag_once")
@@ -42,7 +46,7 @@ _FLOAT8: Final = ("fp8", "nanoo_fp8", "te_fp8", "te_mxfp8")
 _FLOAT4: Final = ("fp4", "te_nvfp4")
 
 
-def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
     """Returns what keys and values of MaxText say.
 
     Args:
@@ -53,7 +57,7 @@ def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading
     Raises LaunchError where a value is of no use, or degrees do not multiply to the GPUs.
     """
     report = Report("MaxText", asked)
-    settings = Settings(flags, report)
+    settings = LaunchSettings(flags, report)
     _read_model(settings, report)
     _read_degrees(settings, report)
     _read_batch(settings, report)
@@ -69,7 +73,7 @@ def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading
     return report.reading("maxtext", "0.2.5", flags)
 
 
-def _name_rest(settings: Settings, report: Report) -> None:
+def _name_rest(settings: LaunchSettings, report: Report) -> None:
     """Names the keys that nothing here depends on, where they are not at their default."""
     for name in settings.rest():
         value = settings.given[name]
@@ -81,7 +85,7 @@ def _name_rest(settings: Settings, report: Report) -> None:
             report.not_modelled(f"{name} {value}"[:200])
 
 
-def _read_model(settings: Settings, report: Report) -> None:
+def _read_model(settings: LaunchSettings, report: Report) -> None:
     try:
         _read_shape(settings, report)
     except OpenValue as signal:
@@ -89,12 +93,14 @@ def _read_model(settings: Settings, report: Report) -> None:
         report.open_model(signal.origin)
     report.describe("seq", lambda: settings.whole("max_target_length", 2048))
     if "kv_heads" in report.model.origins:
-        report.say("attention_type", lambda: "multiquery"
-                   if report.model["kv_heads"] == 1 and "kv_rank" not in report.model else "multihead",
-                   "from key and value heads")  # fmt: skip
+        report.say(
+            "attention_type",
+            lambda: "multiquery" if report.model["kv_heads"] == 1 and "kv_rank" not in report.model else "multihead",
+            "from key and value heads",
+        )
 
 
-def _read_shape(settings: Settings, report: Report) -> None:
+def _read_shape(settings: LaunchSettings, report: Report) -> None:
     named = settings.word("model_name", "default")
     library = MODELS.get(named)
     own = [key for key, _ in _NUMBERS.values() if key in settings.given]
@@ -114,7 +120,7 @@ def _read_shape(settings: Settings, report: Report) -> None:
             report.remark(f"MaxText's model {shown(named)[1:-1]} is not known here; give the model beside it.")
 
 
-def _read_further_numbers(settings: Settings, report: Report) -> None:
+def _read_further_numbers(settings: LaunchSettings, report: Report) -> None:
     """Reads what a model without a name has beside its sizes: gates, embeddings, experts, latent attention."""
     model, describe = report.model, report.describe
     latent = settings.word("attention_type", "global") == "mla"
@@ -144,14 +150,16 @@ def _read_further_numbers(settings: Settings, report: Report) -> None:
         model.origins.pop("head_dim", None)
         describe("kv_heads", lambda: settings.word("attention_type") and model["heads"])
         for word, key, default in (
-            ("kv_rank", "kv_lora_rank", 512), ("nope_head_dim", "qk_nope_head_dim", 128),
-            ("rope_head_dim", "qk_rope_head_dim", 64), ("v_head_dim", "v_head_dim", 128),
-        ):  # fmt: skip
+            ("kv_rank", "kv_lora_rank", 512),
+            ("nope_head_dim", "qk_nope_head_dim", 128),
+            ("rope_head_dim", "qk_rope_head_dim", 64),
+            ("v_head_dim", "v_head_dim", 128),
+        ):
             describe(word, partial(settings.whole, key, default))
         describe("q_rank", lambda: settings.whole("q_lora_rank", 0, least=0) or None)
 
 
-def _axis_sizes(settings: Settings, gpus: int | None) -> dict[str, int]:
+def _axis_sizes(settings: LaunchSettings, gpus: int | None) -> dict[str, int]:
     """Sizes of all axes, both sides together; a negative one is open."""
     inner = {axis: settings.whole(f"ici_{axis}_parallelism", -1 if axis == "fsdp" else 1, least=-1) for axis in AXES}
     outer = {axis: settings.whole(f"dcn_{axis}_parallelism", -1 if axis == "data" else 1, least=-1) for axis in AXES}
@@ -161,7 +169,7 @@ def _axis_sizes(settings: Settings, gpus: int | None) -> dict[str, int]:
     return {axis: (inner[axis] or 1) * (outer[axis] or 1) for axis in AXES}
 
 
-def _read_degrees(settings: Settings, report: Report) -> None:
+def _read_degrees(settings: LaunchSettings, report: Report) -> None:
     e, say, gpus = report.execution, report.say, report.asked.gpus
 
     def axis(*names: str) -> int:
@@ -221,7 +229,7 @@ def _read_degrees(settings: Settings, report: Report) -> None:
 
 
 def _gpus_per_node(
-    inner: Mapping[str, int | None], outer: Mapping[str, int | None], settings: Settings, gpus: int | None
+    inner: Mapping[str, int | None], outer: Mapping[str, int | None], settings: LaunchSettings, gpus: int | None
 ) -> int | None:
     """Returns the GPUs of a node: the product of its axes, or what nodes leave of all GPUs; None where open."""
     if -1 not in inner.values():
@@ -256,7 +264,7 @@ def _fill_open_axis(axes: dict[str, int | None], size: int | None, side: str) ->
     axes[open_axes[0]] = size // rest
 
 
-def _zero_stage(settings: Settings, report: Report) -> int:
+def _zero_stage(settings: LaunchSettings, report: Report) -> int:
     sizes = _axis_sizes(settings, report.execution.known("num_procs"))
     shards = sizes["fsdp"] * sizes["fsdp_transpose"]
     if shards > 1 and abs(sizes["data"]) > 1:
@@ -265,7 +273,7 @@ def _zero_stage(settings: Settings, report: Report) -> int:
     return 3 if shards > 1 or sizes["fsdp"] < 0 else int(over_data)
 
 
-def _read_batch(settings: Settings, report: Report) -> None:
+def _read_batch(settings: LaunchSettings, report: Report) -> None:
     e = report.execution
 
     def batch() -> Any:
@@ -303,7 +311,7 @@ def _read_batch(settings: Settings, report: Report) -> None:
     )
 
 
-def _read_pipeline(settings: Settings, report: Report) -> None:
+def _read_pipeline(settings: LaunchSettings, report: Report) -> None:
     e = report.execution
 
     def chunks() -> Any:
@@ -333,14 +341,14 @@ def _read_pipeline(settings: Settings, report: Report) -> None:
     report.say("pipeline_interleaving", chunks)
 
 
-def _remat_policy(settings: Settings) -> str:
+def _remat_policy(settings: LaunchSettings) -> str:
     given = settings.raw("remat_policy")
     if given is None and settings.given.get("remat_policy"):
         return "none"  # the word itself, which elsewhere stands for nothing
     return settings.word("remat_policy", "full").lower()
 
 
-def _read_recompute(settings: Settings, report: Report) -> None:
+def _read_recompute(settings: LaunchSettings, report: Report) -> None:
     def recompute() -> tuple[Any, Any]:
         policy = _remat_policy(settings)
         found = POLICIES.get(policy)
@@ -372,7 +380,7 @@ def _read_recompute(settings: Settings, report: Report) -> None:
             (report.not_modelled if is_custom else report.without_effect)(f"{name} {value}" if is_custom else name)
 
 
-def _read_software(settings: Settings, report: Report) -> None:
+def _read_software(settings: LaunchSettings, report: Report) -> None:
     e, say = report.execution, report.say
 
     def datatype() -> str:

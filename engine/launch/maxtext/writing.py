@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.columns import called, choice_label
-from engine.launch.contract import LaunchError, LaunchFile, Order, Written
+from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header
 from engine.launch.maxtext.names import model_name, pipelined_layers
 from engine.launch.not_expressible import without_predictions
@@ -28,7 +28,7 @@ _ENVIRONMENT: Final = (
 _PROGRAM: Final = "python3 -m maxtext.trainers.pre_train.train src/maxtext/configs/base.yml"
 
 
-def write_command(order: Order) -> Written:
+def write_command(order: LaunchOrder) -> Written:
     """Returns the command that trains with an execution.
 
     Args:
@@ -63,19 +63,24 @@ def _format_value(value: Any) -> str:
     return str(value)
 
 
-def _model_keys(order: Order, report: Report) -> dict[str, Any]:
+def _model_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:
     shape = order.shape
     named = model_name(shape, order.model.name)
     if named is not None:
         return {"model_name": named, "max_target_length": shape["seq"]}
     flags: dict[str, Any] = {
         "decoder_block": "llama2" if shape["gated_mlp"] else "gpt3",
-        "base_num_decoder_layers": shape["layers"], "base_emb_dim": shape["hidden"], "base_mlp_dim": shape["ffn"],
-        "base_num_query_heads": shape["heads"], "base_num_kv_heads": shape["kv_heads"],
-        "head_dim": shape.get("head_dim", shape["hidden"] // shape["heads"]), "vocab_size": shape["vocab"],
+        "base_num_decoder_layers": shape["layers"],
+        "base_emb_dim": shape["hidden"],
+        "base_mlp_dim": shape["ffn"],
+        "base_num_query_heads": shape["heads"],
+        "base_num_kv_heads": shape["kv_heads"],
+        "head_dim": shape.get("head_dim", shape["hidden"] // shape["heads"]),
+        "vocab_size": shape["vocab"],
         "mlp_activations": ["silu", "linear"] if shape["gated_mlp"] else ["gelu"],
-        "logits_via_embedding": shape["tied_embeddings"], "max_target_length": shape["seq"],
-    }  # fmt: skip
+        "logits_via_embedding": shape["tied_embeddings"],
+        "max_target_length": shape["seq"],
+    }
     if "kv_rank" in shape:
         raise LaunchError(
             "MaxText has this model under no name, and latent attention is written by name only; take DeepSeek's or "
@@ -85,16 +90,19 @@ def _model_keys(order: Order, report: Report) -> dict[str, Any]:
         if shape["moe_layer_freq"] != 1:
             raise LaunchError("MaxText has this model under no name, and writes experts in all layers or none.")
         flags |= {
-            "decoder_block": "mixtral", "num_experts": shape["experts"], "num_experts_per_tok": shape["top_k"],
-            "base_moe_mlp_dim": shape["expert_ffn"], "base_mlp_dim": shape["expert_ffn"],
-        }  # fmt: skip
+            "decoder_block": "mixtral",
+            "num_experts": shape["experts"],
+            "num_experts_per_tok": shape["top_k"],
+            "base_moe_mlp_dim": shape["expert_ffn"],
+            "base_mlp_dim": shape["expert_ffn"],
+        }
         if shape.get("shared_ffn"):
             flags["shared_experts"] = shape["shared_ffn"] // shape["expert_ffn"]
     report.remark("MaxText has no name for the model; its decoder_block is the nearest one, with these numbers.")
     return flags
 
 
-def _degree_keys(order: Order, report: Report) -> dict[str, Any]:
+def _degree_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e = order.execution
     if e["data_par"] % e["expert_par"]:
         raise LaunchError(
@@ -136,7 +144,7 @@ def _degree_keys(order: Order, report: Report) -> dict[str, Any]:
     return {**flags, **outer}
 
 
-def _batch_keys(order: Order) -> dict[str, Any]:
+def _batch_keys(order: LaunchOrder) -> dict[str, Any]:
     e, steps = order.execution, _accumulation_steps(order)
     each = e["batch_size"] / (e["num_procs"] * steps)
     return {
@@ -145,12 +153,12 @@ def _batch_keys(order: Order) -> dict[str, Any]:
     }
 
 
-def _accumulation_steps(order: Order) -> int:
+def _accumulation_steps(order: LaunchOrder) -> int:
     """Steps over which gradients are accumulated; in a pipeline microbatches are the pipeline's."""
     return order.replica_microbatches if order.execution["pipeline_par"] == 1 else 1
 
 
-def _pipeline_keys(order: Order, report: Report) -> dict[str, Any]:
+def _pipeline_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e = order.execution
     stages = e["pipeline_par"] * e["pipeline_interleaving"]
     if e["pipeline_par"] == 1:
@@ -204,7 +212,7 @@ def _recompute_keys(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
     return {"remat_policy": policy}
 
 
-def _software_keys(order: Order, report: Report) -> dict[str, Any]:
+def _software_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e = order.execution
     datatype = str(e["datatype"])
     flags: dict[str, Any] = {"dtype": datatype if datatype in ("float16", "float32") else "bfloat16"}
@@ -230,7 +238,7 @@ def _software_keys(order: Order, report: Report) -> dict[str, Any]:
     return flags
 
 
-def _name_the_rest(order: Order, report: Report) -> None:
+def _name_the_rest(order: LaunchOrder, report: Report) -> None:
     """Notes which fields MaxText has no place for."""
     without_predictions(order, report)
     e = order.execution

@@ -19,10 +19,27 @@ from engine.launch.report import Report, parse_flag, parse_integer
 __all__ = ["LM", "MEGATRON_DEEPSPEED", "Arguments", "Dialect", "hidden_areas"]
 
 _OF_THE_MODEL: Final = frozenset({"MODEL", "MOE", "ARCH", "NETWORK", "GPT", "LLAMA", "MIXTRAL", "QWEN", "DEEPSEEK"})
-_OF_NOTHING: Final = frozenset({
-    "DATA", "DATASET", "LOG", "LOGGING", "OUTPUT", "EVAL", "SAVE", "LOAD", "CKPT", "CHECKPOINT", "TOKENIZER", "WANDB",
-    "TENSORBOARD", "PROFILE", "PROFILING", "TRACE", "PATH",
-})  # fmt: skip
+_OF_NOTHING: Final = frozenset(
+    {
+        "DATA",
+        "DATASET",
+        "LOG",
+        "LOGGING",
+        "OUTPUT",
+        "EVAL",
+        "SAVE",
+        "LOAD",
+        "CKPT",
+        "CHECKPOINT",
+        "TOKENIZER",
+        "WANDB",
+        "TENSORBOARD",
+        "PROFILE",
+        "PROFILING",
+        "TRACE",
+        "PATH",
+    }
+)
 _WORDS: Final = re.compile(r"[A-Za-z]+")
 
 
@@ -79,9 +96,13 @@ class Arguments(Mapping[str, Any]):
     """
 
     def __init__(
-        self, said: Mapping[str, Any], dialect: Dialect, names: Mapping[str, str] | None = None,
-        report: Report | None = None, hidden: Mapping[str, UnknownValue] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        said: Mapping[str, Any],
+        dialect: Dialect,
+        names: Mapping[str, str] | None = None,
+        report: Report | None = None,
+        hidden: Mapping[str, UnknownValue] | None = None,
+    ) -> None:
         """Store the values.
 
         Args:

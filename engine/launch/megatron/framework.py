@@ -8,7 +8,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from engine.launch.command_words import CommandWords, launch_in
-from engine.launch.contract import Found, LaunchError, LaunchFile, LaunchInputs, Order, Reading, UnknownValue, Written
+from engine.launch.contract import (
+    FileContents,
+    LaunchError,
+    LaunchFile,
+    LaunchInputs,
+    LaunchOrder,
+    LaunchReading,
+    UnknownValue,
+    Written,
+)
 from engine.launch.launchers import script_header, torchrun_command
 from engine.launch.megatron.arguments import LM, MEGATRON_DEEPSPEED, Arguments, hidden_areas
 from engine.launch.megatron.constraints import check_arguments
@@ -26,25 +35,36 @@ from engine.launch.yaml_files import read_yaml
 __all__ = ["MEGATRON", "MegatronLM", "environment_of"]
 
 _MARKS: Final = (
-    "--tensor-model-parallel-size", "--num-layers", "--hidden-size", "--num-attention-heads", "--micro-batch-size",
-    "--global-batch-size", "--pipeline-model-parallel-size", "--seq-length",
-)  # fmt: skip
+    "--tensor-model-parallel-size",
+    "--num-layers",
+    "--hidden-size",
+    "--num-attention-heads",
+    "--micro-batch-size",
+    "--global-batch-size",
+    "--pipeline-model-parallel-size",
+    "--seq-length",
+)
 _PRINTED: Final = re.compile(r"^[^\n]{0,40}?\b([a-z][a-z0-9_]{1,60}) \.{2,60} ?([^\n]{0,2000}?)[ \t]*$", re.MULTILINE)
 _MOST_ARE_PRINTED: Final = 20
 """Arguments that a log prints at least; a run has some 800."""
 _AS_PRINTED: Final = "printed arguments"
 """Key of arguments by destination, as a log prints them, instead of flags."""
 _RUN: Final[Mapping[str, Any]] = {
-    "tokenizer_type": "NullTokenizer", "mock_data": True, "train_iters": 50, "lr": 1e-4, "min_lr": 1e-5,
-    "log_interval": 1, "log_throughput": True,
-}  # fmt: skip
+    "tokenizer_type": "NullTokenizer",
+    "mock_data": True,
+    "train_iters": 50,
+    "lr": 1e-4,
+    "min_lr": 1e-5,
+    "log_interval": 1,
+    "log_throughput": True,
+}
 _TO_REPLACE: Final = (
     "--tokenizer-type NullTokenizer, --mock-data, --train-iters, --lr, --min-lr: to be replaced by your data, "
     "tokenizer and optimizer"
 )
 
 
-def environment_of(order: Order) -> dict[str, str]:
+def environment_of(order: LaunchOrder) -> dict[str, str]:
     """Return the environment variables that a run of Megatron-Core needs.
 
     Args:
@@ -69,7 +89,7 @@ class MegatronLM:
     source = "NVIDIA/Megatron-LM, megatron/training/arguments.py; PyPI megatron-core 0.19.2"
     terms = TERMS
 
-    def write(self, order: Order) -> Written:
+    def write(self, order: LaunchOrder) -> Written:
         """Returns a script for torchrun. Raises `LaunchError` where Megatron would refuse the execution.
 
         Args:
@@ -99,11 +119,15 @@ class MegatronLM:
         lines.append(" \\\n".join(f"    {line}" for group in shown for line in group))
         text = "\n".join(lines) + "\n"
         return Written(
-            self.name, self.title, self.version, (LaunchFile("launch_megatron.sh", text),), flags,
+            self.name,
+            self.title,
+            self.version,
+            (LaunchFile("launch_megatron.sh", text),),
+            flags,
             *(report.listed(which) for which in ("not_expressible", "not_modelled", "remarks")),
-        )  # fmt: skip
+        )
 
-    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
         """Return the flags of a script, a command line or a YAML file of tests; None without any.
 
         Args:
@@ -115,7 +139,7 @@ class MegatronLM:
             return _from_yaml(text, name)
         arguments = dict(_PRINTED.findall(text))
         if len(arguments) >= _MOST_ARE_PRINTED and "tensor_model_parallel_size" in arguments:
-            return Found({_AS_PRINTED: arguments})
+            return FileContents({_AS_PRINTED: arguments})
         launch = launch_in(text, _MARKS, name)
         if launch is None:
             return None
@@ -123,7 +147,7 @@ class MegatronLM:
         flags = words.flags(_takes_values)
         return launch.found(flags, words, is_certain=any(flag in flags_by_name() for flag in flags))
 
-    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
         """Returns what flags say; see `engine.launch.contract.Framework`."""
         is_deepspeed = "--deepspeed" in flags
         report = Report("Megatron-DeepSpeed" if is_deepspeed else self.title, asked)
@@ -131,8 +155,10 @@ class MegatronLM:
         if is_deepspeed:
             _remark_deepspeed(flags, report)
         if "--use-checkpoint-args" in flags and not asked.model:
-            report.remark("--use-checkpoint-args takes the model's shape from the checkpoint, which is not at hand; "
-                          "name the model beside it.")  # fmt: skip
+            report.remark(
+                "--use-checkpoint-args takes the model's shape from the checkpoint, which is not at hand; "
+                "name the model beside it."
+            )
         read_model(args, report)
         read_execution(args, report)
         if (gpus := report.execution.known("num_procs")) and (reason := check_arguments(args, gpus)):
@@ -211,8 +237,10 @@ def _quote_value(value: Any) -> str:
 
 def _remark_deepspeed(flags: Mapping[str, Any], report: Report) -> None:
     """Says whose defaults count with --deepspeed, and which file is missing."""
-    report.remark("--deepspeed makes this Megatron-DeepSpeed: its defaults count, experts in every second layer and "
-                  "one of them for each token.")  # fmt: skip
+    report.remark(
+        "--deepspeed makes this Megatron-DeepSpeed: its defaults count, experts in every second layer and "
+        "one of them for each token."
+    )
     file = next((flags[name] for name in ("--deepspeed_config", "--deepspeed-config") if name in flags), None)
     if file is not None:
         report.remark(f"The DeepSpeed configuration {str(file)[:100]} is not at hand; what only it says is open.")
@@ -230,7 +258,7 @@ def _takes_values(name: str) -> tuple[bool, bool]:
     return not flag.is_bare, flag.kind in ("many", "three")
 
 
-def _from_yaml(text: str, name: str) -> Found | None:
+def _from_yaml(text: str, name: str) -> FileContents | None:
     """Flags of `MODEL_ARGS` in a YAML file of Megatron's functional tests."""
     if "MODEL_ARGS" not in text:
         return None
@@ -242,7 +270,7 @@ def _from_yaml(text: str, name: str) -> Found | None:
     environment = document.values.get("ENV_VARS")
     environment = environment if isinstance(environment, Mapping) else {}
     origins = {flag: replace(document.origin("MODEL_ARGS", flag), words=flag) for flag in flags}
-    return Found(flags, None, {str(key): str(value) for key, value in environment.items()}, origins=origins)
+    return FileContents(flags, None, {str(key): str(value) for key, value in environment.items()}, origins=origins)
 
 
 MEGATRON: Final = MegatronLM()

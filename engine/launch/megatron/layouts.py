@@ -116,6 +116,9 @@ def layout_of(arguments: Mapping[str, Any], layers: int | None, pipeline: int, c
         return None if layers % stages and (layers + 2) % stages == 0 else _COUNTED[counted]
     if any(counted):
         return _COUNTED[counted]
-    ends = [f"{word}_{int(arguments[name])}" for word, name in zip(("first", "last"), ENDS, strict=True)
-            if arguments.get(name)]  # fmt: skip
+    ends = [
+        f"{word}_{int(arguments[name])}"
+        for word, name in zip(("first", "last"), ENDS, strict=True)
+        if arguments.get(name)
+    ]
     return "_".join(ends) or None

@@ -15,9 +15,14 @@ from models.documents import shown
 __all__ = ["layer_pattern", "read_model"]
 
 _POSITIONS: Final = {
-    "learned_absolute": "learned", "rope": "rotary", "yarn": "rotary", "mrope": "rotary", "relative": "relative",
-    "none": "none", "": "learned",
-}  # fmt: skip
+    "learned_absolute": "learned",
+    "rope": "rotary",
+    "yarn": "rotary",
+    "mrope": "rotary",
+    "relative": "relative",
+    "none": "none",
+    "": "learned",
+}
 _TERM: Final = re.compile(r"\(?\[([01](?:,[01])*)\]\)?(?:\*(\d{1,5}))?")
 
 
@@ -54,10 +59,12 @@ def read_model(args: Arguments, report: Report) -> None:
     """
     model, describe = report.model, report.describe
     for word, destinations in (
-        ("layers", ("num_layers", "encoder_num_layers")), ("hidden", ("hidden_size",)),
-        ("heads", ("num_attention_heads",)), ("seq", ("seq_length", "encoder_seq_length")),
+        ("layers", ("num_layers", "encoder_num_layers")),
+        ("hidden", ("hidden_size",)),
+        ("heads", ("num_attention_heads",)),
+        ("seq", ("seq_length", "encoder_seq_length")),
         ("vocab", ("vocab_size", "padded_vocab_size")),
-    ):  # fmt: skip
+    ):
         describe(word, partial(_first_number, args, destinations))
     if not args.dialect.assumes_model and not {"layers", "hidden"} & {*model.origins}:
         return
@@ -107,15 +114,31 @@ def _read_attention(args: Arguments, report: Report) -> None:
     if "heads" not in model.origins:
         return
     describe("kv_heads", partial(_key_heads, args, report))
-    describe("head_dim", lambda: args.number("kv_channels") if args["kv_channels"] is not None
-             else model["hidden"] // model["heads"] if "hidden" in model else None)  # fmt: skip
+    describe(
+        "head_dim",
+        lambda: (
+            args.number("kv_channels")
+            if args["kv_channels"] is not None
+            else model["hidden"] // model["heads"]
+            if "hidden" in model
+            else None
+        ),
+    )
     # Megatron-Core's defaults of latent attention: MLATransformerConfig.
-    describe("q_rank", lambda: args.number("q_lora_rank")
-             if args.on("multi_latent_attention") and args["q_lora_rank"] is not None else None)  # fmt: skip
+    describe(
+        "q_rank",
+        lambda: (
+            args.number("q_lora_rank")
+            if args.on("multi_latent_attention") and args["q_lora_rank"] is not None
+            else None
+        ),
+    )
     for word, destination, usual in (
-        ("kv_rank", "kv_lora_rank", 32), ("nope_head_dim", "qk_head_dim", 128),
-        ("rope_head_dim", "qk_pos_emb_head_dim", 64), ("v_head_dim", "v_head_dim", 128),
-    ):  # fmt: skip
+        ("kv_rank", "kv_lora_rank", 32),
+        ("nope_head_dim", "qk_head_dim", 128),
+        ("rope_head_dim", "qk_pos_emb_head_dim", 64),
+        ("v_head_dim", "v_head_dim", 128),
+    ):
         describe(word, partial(_read_latent, args, destination, usual))
 
 
@@ -164,8 +187,16 @@ def _read_experts(args: Arguments, report: Report) -> None:
         return
     routed = "topk" if interval > 1 else "moe_router_topk"
     describe("top_k", if_any(lambda: args.number(routed, top_k)))
-    describe("expert_ffn", if_any(lambda: args.number("moe_ffn_hidden_size", model["ffn"])
-                                  if args["moe_ffn_hidden_size"] is not None or "ffn" in model else None))  # fmt: skip
+    describe(
+        "expert_ffn",
+        if_any(
+            lambda: (
+                args.number("moe_ffn_hidden_size", model["ffn"])
+                if args["moe_ffn_hidden_size"] is not None or "ffn" in model
+                else None
+            )
+        ),
+    )
     describe("shared_ffn", if_any(lambda: args.number("moe_shared_expert_intermediate_size", 0, 0)))
 
     def pattern() -> int | list[int]:

@@ -38,10 +38,12 @@ def said_by(arguments: Mapping[str, str]) -> dict[str, Any]:
         arguments: values by name, as text.
     """
     lists = {"recompute_modules", "cp_comm_type", "cuda_graph_modules", "offload_modules"}
-    return parse_printed({
-        OTHER_NAMES.get(name, name): re.sub(r"[\[\]'\",]", " ", value).strip() if name in lists else value
-        for name, value in arguments.items()
-    })  # fmt: skip
+    return parse_printed(
+        {
+            OTHER_NAMES.get(name, name): re.sub(r"[\[\]'\",]", " ", value).strip() if name in lists else value
+            for name, value in arguments.items()
+        }
+    )
 
 
 def read_printed(arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any], frozenset[str]]:

@@ -42,8 +42,11 @@ def read_execution(args: Arguments, report: Report) -> None:
     ):
         read(args, report)
     report.say("training", lambda: not args.on("skip_train"))
-    report.say("attention_type", lambda: "multiquery" if report.model.get("kv_heads") == 1 else "multihead",
-               "from key and value heads")  # fmt: skip
+    report.say(
+        "attention_type",
+        lambda: "multiquery" if report.model.get("kv_heads") == 1 else "multihead",
+        "from key and value heads",
+    )
 
 
 def _read_degrees(args: Arguments, report: Report) -> None:
@@ -52,11 +55,20 @@ def _read_degrees(args: Arguments, report: Report) -> None:
     say("pipeline_par", lambda: args.number("pipeline_model_parallel_size", 1))
     say("context_par", lambda: args.number("context_parallel_size", 1))
     say("expert_par", lambda: args.number("expert_model_parallel_size", 1))
-    say("expert_tensor_par", lambda: args.number("expert_tensor_parallel_size", e["tensor_par"])
-        if e["expert_par"] > 1 or "experts" in report.model else 1)  # fmt: skip
+    say(
+        "expert_tensor_par",
+        lambda: (
+            args.number("expert_tensor_parallel_size", e["tensor_par"])
+            if e["expert_par"] > 1 or "experts" in report.model
+            else 1
+        ),
+    )
     say("num_procs", partial(_read_gpus, args, report))
-    say("data_par", lambda: e["num_procs"] // (e["tensor_par"] * e["pipeline_par"] * e["context_par"]),
-        "GPUs / (tensor x pipeline x context parallel)")  # fmt: skip
+    say(
+        "data_par",
+        lambda: e["num_procs"] // (e["tensor_par"] * e["pipeline_par"] * e["context_par"]),
+        "GPUs / (tensor x pipeline x context parallel)",
+    )
     report.note(partial(_check_experts, args, report))
     if "num_procs" not in e.values_known:
         if not e.origins["num_procs"].words:
@@ -156,9 +168,13 @@ def _read_chunks(args: Arguments, report: Report, listed: list[Any]) -> Any:
     layout = args["pipeline_model_parallel_layout"]
     each = args["num_layers_per_virtual_pipeline_stage"]
     told = next(
-        (name for name in ("num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size")
-         if args[name] is not None), None,
-    )  # fmt: skip
+        (
+            name
+            for name in ("num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size")
+            if args[name] is not None
+        ),
+        None,
+    )
     chunks = 1
     if layout:
         name = args.name("pipeline_model_parallel_layout")
@@ -355,8 +371,13 @@ def _read_memory(args: Arguments, report: Report) -> None:
             report.not_modelled(f"{args.name('overlap_param_gather')} is off: gathers of weights that are not hidden")
 
     report.note(gathers)
-    for name in ("nccl_ub", "tensor_parallel_num_weight_shards", "distribute_saved_activations",
-                 "defer_embedding_wgrad_compute", "hybrid_layer_pattern"):  # fmt: skip
+    for name in (
+        "nccl_ub",
+        "tensor_parallel_num_weight_shards",
+        "distribute_saved_activations",
+        "defer_embedding_wgrad_compute",
+        "hybrid_layer_pattern",
+    ):
         report.note(partial(_note_if_given, args, report, name))
 
     def instances() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from engine.columns import called
-from engine.launch.contract import LaunchError, Order
+from engine.launch.contract import LaunchError, LaunchOrder
 from engine.launch.megatron.layouts import cut_of
 from engine.launch.report import Report
 
@@ -18,15 +18,21 @@ Groups = dict[str, dict[str, Any]]
 """Arguments by destination, in groups."""
 
 _DEEPSEEK_V3: Final = {
-    "moe_router_num_groups": 8, "moe_router_group_topk": 4, "moe_router_score_function": "sigmoid",
-    "moe_router_enable_expert_bias": True, "moe_router_pre_softmax": True, "moe_router_topk_scaling_factor": 2.5,
-    "moe_router_dtype": "fp32", "moe_router_load_balancing_type": ["seq_aux_loss"], "moe_aux_loss_coeff": [1e-4],
-}  # fmt: skip
+    "moe_router_num_groups": 8,
+    "moe_router_group_topk": 4,
+    "moe_router_score_function": "sigmoid",
+    "moe_router_enable_expert_bias": True,
+    "moe_router_pre_softmax": True,
+    "moe_router_topk_scaling_factor": 2.5,
+    "moe_router_dtype": "fp32",
+    "moe_router_load_balancing_type": ["seq_aux_loss"],
+    "moe_aux_loss_coeff": [1e-4],
+}
 """Routing of DeepSeek-V3 (arXiv:2412.19437, sections 2.1.2 and 4.2; its config.json), without effect on time."""
 _BLACKWELL_AND_HOPPER: Final = "float8 is written for Hopper (tensorwise); on Blackwell --fp8-recipe mxfp8 is usual."
 
 
-def groups_of(order: Order, report: Report) -> Groups:
+def groups_of(order: LaunchOrder, report: Report) -> Groups:
     """Returns the arguments that run an execution, in groups; remarks go to the report.
 
     Args:
@@ -53,7 +59,7 @@ def groups_of(order: Order, report: Report) -> Groups:
     return groups
 
 
-def model_arguments(order: Order, report: Report) -> dict[str, Any]:
+def model_arguments(order: LaunchOrder, report: Report) -> dict[str, Any]:
     """Returns the arguments that state the model's shape.
 
     Args:
@@ -62,9 +68,12 @@ def model_arguments(order: Order, report: Report) -> dict[str, Any]:
     """
     a, shape = order.model.architecture_or_assumed(), order.shape
     found: dict[str, Any] = {
-        "num_layers": a.layers, "hidden_size": a.hidden, "ffn_hidden_size": a.ffn, "num_attention_heads": a.heads,
+        "num_layers": a.layers,
+        "hidden_size": a.hidden,
+        "ffn_hidden_size": a.ffn,
+        "num_attention_heads": a.heads,
         "kv_channels": shape["head_dim"],
-    }  # fmt: skip
+    }
     latent = a.latent_attention
     if latent is None and a.kv_heads != a.heads:
         found |= {"group_query_attention": True, "num_query_groups": a.kv_heads}
@@ -81,19 +90,28 @@ def model_arguments(order: Order, report: Report) -> dict[str, Any]:
         if latent is not None:
             found["rope_type"] = "rope"
     found |= {
-        "swiglu": a.gated_mlp, "normalization": a.norm if a.norm in ("RMSNorm", "LayerNorm") else "LayerNorm",
+        "swiglu": a.gated_mlp,
+        "normalization": a.norm if a.norm in ("RMSNorm", "LayerNorm") else "LayerNorm",
         # Models that say nothing have biases where GPT had them: with LayerNorm and without a gate.
         "add_bias_linear": bool(a.linear_bias) if a.linear_bias is not None else not a.gated_mlp and a.experts is None,
-        "add_qkv_bias": bool(a.qkv_bias), "qk_layernorm": bool(a.qk_norm),
+        "add_qkv_bias": bool(a.qkv_bias),
+        "qk_layernorm": bool(a.qk_norm),
         "untie_embeddings_and_output_weights": not a.tied_embeddings,
-        "attention_dropout": 0.0, "hidden_dropout": 0.0, "vocab_size": a.vocab_padded,
-    }  # fmt: skip
+        "attention_dropout": 0.0,
+        "hidden_dropout": 0.0,
+        "vocab_size": a.vocab_padded,
+    }
     if found["add_bias_linear"]:
         found["add_qkv_bias"] = False  # part of all linear biases
     if latent is not None:
-        found |= {"multi_latent_attention": True, "kv_lora_rank": latent.kv_rank, "qk_head_dim": latent.nope_head_dim,
-                  "qk_pos_emb_head_dim": latent.rope_head_dim, "v_head_dim": latent.v_head_dim,
-                  "qk_layernorm": True}  # fmt: skip
+        found |= {
+            "multi_latent_attention": True,
+            "kv_lora_rank": latent.kv_rank,
+            "qk_head_dim": latent.nope_head_dim,
+            "qk_pos_emb_head_dim": latent.rope_head_dim,
+            "v_head_dim": latent.v_head_dim,
+            "qk_layernorm": True,
+        }
         if latent.q_rank is not None:
             found["q_lora_rank"] = latent.q_rank
     if a.experts is not None:
@@ -112,7 +130,7 @@ def model_arguments(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _expert_flags(order: Order, report: Report) -> dict[str, Any]:
+def _expert_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     experts = order.model.architecture_or_assumed().experts
     assert experts is not None
     found: dict[str, Any] = {
@@ -152,19 +170,21 @@ def _layer_pattern(value: Any) -> str:
     return "(" + "+".join(f"[{each}]*{count}" for each, count in runs) + ")"
 
 
-def _parallel_flags(order: Order, report: Report) -> dict[str, Any]:
+def _parallel_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e = order.execution
     v, pipeline = e["pipeline_interleaving"], e["pipeline_par"]
     found: dict[str, Any] = {
-        "tensor_model_parallel_size": e["tensor_par"], "pipeline_model_parallel_size": pipeline,
+        "tensor_model_parallel_size": e["tensor_par"],
+        "pipeline_model_parallel_size": pipeline,
         "context_parallel_size": e["context_par"],
-    }  # fmt: skip
+    }
     if e["context_par"] > 1:
         found["cp_comm_type"] = ["p2p"]
     if "experts" in order.shape:
         found |= {
-            "expert_model_parallel_size": e["expert_par"], "expert_tensor_parallel_size": e["expert_tensor_par"],
-        }  # fmt: skip
+            "expert_model_parallel_size": e["expert_par"],
+            "expert_tensor_parallel_size": e["expert_tensor_par"],
+        }
     found |= cut_of(order.cut, pipeline, e["stage_layout"])
     if pipeline > 1 and "m" in e["stage_layout"].partition("|")[2] and not any(order.cut.predictions):
         report.remark(
@@ -176,8 +196,9 @@ def _parallel_flags(order: Order, report: Report) -> dict[str, Any]:
     if schedule not in ("1f1b", "interleaved", "combined_1f1b") and pipeline > 1:
         report.not_expressible(
             f"{called('schedule')} {schedule}: Megatron-Core has 1F1B, interleaved and combined 1F1B; "
-            + ("interleaved" if v > 1 else "1F1B") + " is written"
-        )  # fmt: skip
+            + ("interleaved" if v > 1 else "1F1B")
+            + " is written"
+        )
     if schedule == "combined_1f1b" and v == 1 and pipeline > 1:
         raise LaunchError("Megatron runs combined_1f1b in a pipeline with pipeline_interleaving above 1 only.")
     if schedule == "combined_1f1b" and e["expert_par"] == 1:
@@ -187,7 +208,7 @@ def _parallel_flags(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _group_flags(order: Order, report: Report) -> dict[str, Any]:
+def _group_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     """The size of groups of microbatches under interleaving, where as many as there are stages leave a remainder.
 
     Source: megatron/core/pipeline_parallel/schedules.py, `forward_backward_pipelining_with_interleaving`.
@@ -204,14 +225,16 @@ def _group_flags(order: Order, report: Report) -> dict[str, Any]:
     return {"microbatch_group_size_per_vp_stage": group}
 
 
-def _memory_flags(order: Order, report: Report) -> dict[str, Any]:
+def _memory_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e, layers = order.execution, int(order.shape["layers"])
     found: dict[str, Any] = {"use_distributed_optimizer": e["zero_stage"] >= 1}
     if e["zero_stage"] >= 2:
         found |= {
-            "use_megatron_fsdp": True, "ckpt_format": "fsdp_dtensor", "gradient_accumulation_fusion": False,
+            "use_megatron_fsdp": True,
+            "ckpt_format": "fsdp_dtensor",
+            "gradient_accumulation_fusion": False,
             "data_parallel_sharding_strategy": "optim_grads" if e["zero_stage"] == 2 else "optim_grads_params",
-        }  # fmt: skip
+        }
     found |= _recompute_flags(order, report)
     if e["optimizer_offload"]:
         found |= dict.fromkeys(("optimizer_cpu_offload", "use_precision_aware_optimizer"), True)
@@ -232,7 +255,7 @@ def _memory_flags(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _recompute_flags(order: Order, report: Report) -> dict[str, Any]:
+def _recompute_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e, layers = order.execution, int(order.shape["layers"])
     kind = e["activation_recompute"]
     if kind == "none":
@@ -259,7 +282,7 @@ def _recompute_flags(order: Order, report: Report) -> dict[str, Any]:
     return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
 
 
-def _precision_flags(order: Order, report: Report) -> dict[str, Any]:
+def _precision_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e = order.execution
     found: dict[str, Any] = {}
     kind = e["datatype"]
@@ -290,7 +313,7 @@ def _precision_flags(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _overlap_flags(order: Order, report: Report) -> dict[str, Any]:
+def _overlap_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e = order.execution
     kind = e["tensor_par_comm_type"]
     if kind == "p2p_rs_ag":
@@ -315,7 +338,7 @@ def _overlap_flags(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _software_flags(order: Order, report: Report) -> dict[str, Any]:
+def _software_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e = order.execution
     found: dict[str, Any] = {"transformer_impl": "transformer_engine", "attention_backend": "auto"}
     kernel = e["attention_kernel"]
@@ -337,9 +360,12 @@ def _software_flags(order: Order, report: Report) -> dict[str, Any]:
         report.not_expressible(f"{called('launch')} compiled: fused kernels are written")
     if launch == "eager":
         found |= {
-            "transformer_impl": "local", "bias_swiglu_fusion": False, "bias_dropout_fusion": False,
-            "masked_softmax_fusion": False, "apply_rope_fusion": False,
-        }  # fmt: skip
+            "transformer_impl": "local",
+            "bias_swiglu_fusion": False,
+            "bias_dropout_fusion": False,
+            "masked_softmax_fusion": False,
+            "apply_rope_fusion": False,
+        }
     if e["weight_offload"]:
         report.not_expressible(f"{called('weight_offload')}: no flag offloads weights")
     if not e["fused_activation"]:
@@ -347,7 +373,7 @@ def _software_flags(order: Order, report: Report) -> dict[str, Any]:
     return found
 
 
-def _network_flags(order: Order, report: Report) -> dict[str, Any]:
+def _network_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     """Networks follow from the order of ranks, of which there are two; what neither says cannot be said."""
     e = order.execution
     tensor, data, pipeline = (

@@ -10,13 +10,13 @@ from typing import Any, Final
 import models
 from engine.launch.command_words import CommandWords, launch_in
 from engine.launch.contract import (
-    Found,
+    FileContents,
     LaunchError,
     LaunchFile,
     LaunchInputs,
-    Order,
+    LaunchOrder,
+    LaunchReading,
     Origin,
-    Reading,
     UnknownValue,
     Written,
 )
@@ -39,19 +39,46 @@ __all__ = ["MEGATRON_BRIDGE", "MegatronBridge"]
 
 BRIDGE: Final = Dialect("Megatron-Bridge", False, "bfloat16", False, True, True, overlaps_gradients=True)
 _ARGUMENTS: Final = {key: argument for argument, key in KEYS.items()}
-_MARKS: Final = ("model.", "train.", "ddp.", "comm_overlap.", "optimizer.", "mixed_precision", "--recipe", "trainer.",
-                 "+model.", "++model.", "+trainer.", "++trainer.", "optim.", "data.")  # fmt: skip
+_MARKS: Final = (
+    "model.",
+    "train.",
+    "ddp.",
+    "comm_overlap.",
+    "optimizer.",
+    "mixed_precision",
+    "--recipe",
+    "trainer.",
+    "+model.",
+    "++model.",
+    "+trainer.",
+    "++trainer.",
+    "optim.",
+    "data.",
+)
 _GPUS: Final = re.compile(r"_(\d{1,6})gpus?_")
 _TORCHRUN: Final = re.compile(r"--nproc[_-]per[_-]node[= ](\d{1,4})\s+--nnodes[= ](\d{1,6})")
 _RECIPES: Final[tuple[tuple[str, str], ...]] = (
-    ("llama31_405b", "llama-3.1-405B"), ("llama31_70b", "llama-3.1-70B"), ("llama31_8b", "llama-3.1-8B"),
-    ("llama3_70b", "llama-3-70B"), ("llama3_8b", "llama-3-8B"), ("llama32_1b", "llama-3.2-1B"),
-    ("llama32_3b", "llama-3.2-3B"), ("llama2_7b", "llama-2-7B"), ("deepseek_v3", "deepseek-v3"),
-    ("deepseek_v2_lite", "deepseek-v2-lite"), ("deepseek_v2", "deepseek-v2"), ("gpt3_175b", "gpt3-175B"),
-    ("kimi_k2", "kimi-k2"), ("qwen3_235b_a22b", "qwen3-235B-A22B"), ("qwen3_30b_a3b", "qwen3-30B-A3B"),
-    ("mixtral_8x7b", "mixtral-8x7B"), ("mixtral_8x22b", "mixtral-8x22B"), ("gpt_oss_120b", "gpt-oss-120B"),
-    ("gpt_oss_20b", "gpt-oss-20B"), ("nemotron4_340b", "nemotron-4-340B"),
-)  # fmt: skip
+    ("llama31_405b", "llama-3.1-405B"),
+    ("llama31_70b", "llama-3.1-70B"),
+    ("llama31_8b", "llama-3.1-8B"),
+    ("llama3_70b", "llama-3-70B"),
+    ("llama3_8b", "llama-3-8B"),
+    ("llama32_1b", "llama-3.2-1B"),
+    ("llama32_3b", "llama-3.2-3B"),
+    ("llama2_7b", "llama-2-7B"),
+    ("deepseek_v3", "deepseek-v3"),
+    ("deepseek_v2_lite", "deepseek-v2-lite"),
+    ("deepseek_v2", "deepseek-v2"),
+    ("gpt3_175b", "gpt3-175B"),
+    ("kimi_k2", "kimi-k2"),
+    ("qwen3_235b_a22b", "qwen3-235B-A22B"),
+    ("qwen3_30b_a3b", "qwen3-30B-A3B"),
+    ("mixtral_8x7b", "mixtral-8x7B"),
+    ("mixtral_8x22b", "mixtral-8x22B"),
+    ("gpt_oss_120b", "gpt-oss-120B"),
+    ("gpt_oss_20b", "gpt-oss-20B"),
+    ("nemotron4_340b", "nemotron-4-340B"),
+)
 """Beginnings of recipes' names, and the model of the library that they train."""
 _NEMO_CONFIG: Final = "megatron_gpt_config"
 """The configuration that NeMo 1's program reads where none is named."""
@@ -59,20 +86,51 @@ _RUN: Final[Mapping[str, Any]] = {"train.train_iters": 50}
 _TO_REPLACE: Final = (
     "train.train_iters, tokenizer and mock data of the recipe vanilla_gpt_pretrain_config: to be replaced by your own"
 )
-_ALSO_READ: Final = frozenset({
-    "model", "mixed_precision", "mixed_precision.grad_reduce_in_fp32", "ddp.grad_reduce_in_fp32", "comm_overlap",
-    "comm_overlap.overlap_grad_reduce", "comm_overlap.overlap_param_gather", "model.cuda_graph_scope",
-    "dist.use_megatron_fsdp", "model.activation_func", "model.should_pad_vocab", "dataset.seq_length",
-    "dataset.sequence_length", "model.tp_comm_overlap", "comm_overlap.overlap_param_gather_with_optimizer_step",
-    "--recipe", "--nodes", "--gpus_per_node", "model.fp8", "model.fp8_hybrid", "mixed_precision.bf16",
-    "mixed_precision.fp16", "mixed_precision.fp8", "mixed_precision.fp8_recipe", "mixed_precision.fp4",
-    "mixed_precision.fp4_recipe", "model.max_position_embeddings", "model.overlap_moe_expert_parallel_comm",
-    "ddp.fsdp_double_buffer",
-    "ddp.check_for_nan_in_grad", "ddp.bucket_size", "ddp.pad_buckets_for_high_nccl_busbw", "ddp.check_for_large_grads",
-    "rerun_state_machine.check_for_nan_in_loss", "rerun_state_machine.check_for_nan_in_grad",
-    "comm_overlap.tp_comm_bootstrap_backend", "comm_overlap.batch_p2p_comm", "comm_overlap.align_param_gather",
-    "comm_overlap.bucket_size", "dist.enable_megatron_core_experimental", "dist.distributed_timeout_minutes",
-})  # fmt: skip
+_ALSO_READ: Final = frozenset(
+    {
+        "model",
+        "mixed_precision",
+        "mixed_precision.grad_reduce_in_fp32",
+        "ddp.grad_reduce_in_fp32",
+        "comm_overlap",
+        "comm_overlap.overlap_grad_reduce",
+        "comm_overlap.overlap_param_gather",
+        "model.cuda_graph_scope",
+        "dist.use_megatron_fsdp",
+        "model.activation_func",
+        "model.should_pad_vocab",
+        "dataset.seq_length",
+        "dataset.sequence_length",
+        "model.tp_comm_overlap",
+        "comm_overlap.overlap_param_gather_with_optimizer_step",
+        "--recipe",
+        "--nodes",
+        "--gpus_per_node",
+        "model.fp8",
+        "model.fp8_hybrid",
+        "mixed_precision.bf16",
+        "mixed_precision.fp16",
+        "mixed_precision.fp8",
+        "mixed_precision.fp8_recipe",
+        "mixed_precision.fp4",
+        "mixed_precision.fp4_recipe",
+        "model.max_position_embeddings",
+        "model.overlap_moe_expert_parallel_comm",
+        "ddp.fsdp_double_buffer",
+        "ddp.check_for_nan_in_grad",
+        "ddp.bucket_size",
+        "ddp.pad_buckets_for_high_nccl_busbw",
+        "ddp.check_for_large_grads",
+        "rerun_state_machine.check_for_nan_in_loss",
+        "rerun_state_machine.check_for_nan_in_grad",
+        "comm_overlap.tp_comm_bootstrap_backend",
+        "comm_overlap.batch_p2p_comm",
+        "comm_overlap.align_param_gather",
+        "comm_overlap.bucket_size",
+        "dist.enable_megatron_core_experimental",
+        "dist.distributed_timeout_minutes",
+    }
+)
 
 
 class MegatronBridge:
@@ -85,7 +143,7 @@ class MegatronBridge:
     source = "NVIDIA-NeMo/Megatron-Bridge @ 067f987df03b8355b03192d88d70f1709fedf51a"
     terms = TERMS
 
-    def write(self, order: Order) -> Written:
+    def write(self, order: LaunchOrder) -> Written:
         """Returns a Python program for torchrun. Raises `LaunchError` where the framework would refuse the execution.
 
         Args:
@@ -97,8 +155,10 @@ class MegatronBridge:
         reason = check_arguments(self._arguments(keys, Report()), order.nodes * order.gpus_per_node)
         if reason:
             raise LaunchError(f"Megatron-Bridge refuses this execution: {reason.replace('--', '')}.")
-        lists = {which: tuple(map(_said_by_keys, report.listed(which)))
-                 for which in ("not_expressible", "not_modelled", "remarks")}  # fmt: skip
+        lists = {
+            which: tuple(map(_said_by_keys, report.listed(which)))
+            for which in ("not_expressible", "not_modelled", "remarks")
+        }
         if order.execution["weight_offload"]:
             lists["not_expressible"] = tuple(each for each in lists["not_expressible"] if "weight_offload" not in each)
             if not keys.get("model.cpu_offloading_weights"):
@@ -106,11 +166,15 @@ class MegatronBridge:
         lists["not_modelled"] = (*lists["not_modelled"], _TO_REPLACE)
         text = _program_text(self, order, keys, lists)
         return Written(
-            self.name, self.title, self.version, (LaunchFile("pretrain_megatron_bridge.py", text, "python"),), keys,
+            self.name,
+            self.title,
+            self.version,
+            (LaunchFile("pretrain_megatron_bridge.py", text, "python"),),
+            keys,
             *lists.values(),
-        )  # fmt: skip
+        )
 
-    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
         """Return the keys of a recipe: Python, a command that runs one, or YAML; None without any.
 
         Args:
@@ -157,7 +221,7 @@ class MegatronBridge:
             found = replace(found, gpus=gpus, origins=origins)
         return found
 
-    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
         """Returns what keys say; a key "--recipe" names the recipe that they belong to."""
         report = Report(self.title, asked)
         recipe = "" if isinstance(flags.get("--recipe"), UnknownValue) else str(flags.get("--recipe", ""))[:200]
@@ -229,13 +293,19 @@ class MegatronBridge:
         for key in ("cpu_offloading_weights", "cpu_offloading_activations", "cpu_offloading"):
             if said.get(key) is not None and not isinstance(said[key], UnknownValue):
                 said[key] = parse_flag(said[key], key)
-        for key, name in (("dist.use_megatron_fsdp", "use_megatron_fsdp"),
-                          ("comm_overlap.overlap_param_gather_with_optimizer_step",
-                           "overlap_param_gather_with_optimizer_step")):  # fmt: skip
+        for key, name in (
+            ("dist.use_megatron_fsdp", "use_megatron_fsdp"),
+            ("comm_overlap.overlap_param_gather_with_optimizer_step", "overlap_param_gather_with_optimizer_step"),
+        ):
             if isinstance(flags.get(key), UnknownValue) or parse_flag(flags.get(key), key):
                 said[name], names[name] = flags.get(key) or True, key
-        return Arguments(said, BRIDGE, {**names, "fp8_recipe": "mixed_precision fp8 recipe", "fp4_recipe":
-                                        "mixed_precision fp4 recipe"}, report, hidden)  # fmt: skip
+        return Arguments(
+            said,
+            BRIDGE,
+            {**names, "fp8_recipe": "mixed_precision fp8 recipe", "fp4_recipe": "mixed_precision fp4 recipe"},
+            report,
+            hidden,
+        )
 
 
 def _read_tied_embeddings(
@@ -252,9 +322,9 @@ def _is_off(value: Any, name: str) -> bool:
     return value is not None and not isinstance(value, UnknownValue) and not parse_flag(value, name)
 
 
-def _found_keys(keys: RecipeKeys, gpus: int | None, origin: Origin | None) -> Found:
+def _found_keys(keys: RecipeKeys, gpus: int | None, origin: Origin | None) -> FileContents:
     origins = keys.origins | ({"gpus": origin} if origin is not None else {})
-    return Found(keys.values, gpus, {}, tuple(keys.unread), tuple(keys.remarks), origins, recipes=keys.recipes)
+    return FileContents(keys.values, gpus, {}, tuple(keys.unread), tuple(keys.remarks), origins, recipes=keys.recipes)
 
 
 def _name_effect(key: str, value: Any, report: Report) -> None:
@@ -284,32 +354,117 @@ def _gpus_of(keys: Mapping[str, Any], origins: Mapping[str, Origin]) -> tuple[in
 
 
 _TABLES_WITHOUT_BEARING: Final = (
-    "model.data.", "model.tokenizer.", "model.optim.", "model.nsys_profile.", "exp_manager.", "trainer.", "optim.",
-    "run.", "hydra.", "defaults", "name", "restore_from_path", "cluster.", "logging.", "log.", "resume.", "data.",
-    "peft.", "mode", "model.data_",
-)  # fmt: skip
+    "model.data.",
+    "model.tokenizer.",
+    "model.optim.",
+    "model.nsys_profile.",
+    "exp_manager.",
+    "trainer.",
+    "optim.",
+    "run.",
+    "hydra.",
+    "defaults",
+    "name",
+    "restore_from_path",
+    "cluster.",
+    "logging.",
+    "log.",
+    "resume.",
+    "data.",
+    "peft.",
+    "mode",
+    "model.data_",
+)
 _WITHOUT_BEARING: Final = (
-    "train.", "dataset.", "tokenizer.", "logger.", "scheduler.", "checkpoint.", "rng.", "validation.", "profiling.",
-    "optimizer.", "--", "env_vars",
-)  # fmt: skip
-_MODEL_FIELDS_WITHOUT_BEARING: Final = frozenset({
-    "cross_entropy_loss_fusion", "cross_entropy_fusion_impl", "pipeline_dtype", "use_te_rng_tracker",
-    "moe_permute_fusion",
-    "moe_router_fusion", "moe_router_force_load_balancing", "cuda_graph_warmup_steps", "deterministic_mode", "bf16",
-    "params_dtype", "init_method_std", "layernorm_epsilon", "rope_scaling", "apply_rope_fusion", "tp_comm_overlap_cfg",
-    "make_vocab_size_divisible_by", "fp8_output_proj", "moe_router_padding_for_fp8", "qk_clip", "moe_hybridep_num_sms",
-    "bias_dropout_add_fusion", "max_position_embeddings", "moe_router_score_function", "moe_router_group_topk",
-    "moe_router_num_groups", "moe_router_topk_scaling_factor", "moe_router_enable_expert_bias", "moe_router_dtype",
-    "mcore_gpt", "megatron_amp_O2", "transformer_engine", "rotary_percentage", "pre_process", "post_process",
-    "persist_layer_norm", "bias_activation_fusion", "use_cpu_initialization", "precision",
-    "do_layer_norm_weight_decay", "headscale", "transformer_block_type", "openai_gelu",
-    "normalize_attention_scores", "hysteresis", "native_amp_init_scale", "native_amp_growth_interval", "onnx_safe",
-    "apex_transformer_log_level", "gradient_as_bucket_view", "sync_batch_comm", "seed", "resume_from_checkpoint",
-    "use_scaled_init_method", "apply_query_key_layer_scaling", "kv_channels", "name", "gc_interval",
-    "seq_len_interpolation_factor", "fp32_residual_connection", "attention_dropout", "hidden_dropout", "ffn_dropout",
-    "reset_position_ids", "reset_attention_mask", "eod_mask_loss", "wandb_logger", "apply_layernorm_1p",
-    "moe_router_pre_softmax", "calculate_per_token_loss", "init_model_with_meta_device", "perform_initialization",
-})  # fmt: skip
+    "train.",
+    "dataset.",
+    "tokenizer.",
+    "logger.",
+    "scheduler.",
+    "checkpoint.",
+    "rng.",
+    "validation.",
+    "profiling.",
+    "optimizer.",
+    "--",
+    "env_vars",
+)
+_MODEL_FIELDS_WITHOUT_BEARING: Final = frozenset(
+    {
+        "cross_entropy_loss_fusion",
+        "cross_entropy_fusion_impl",
+        "pipeline_dtype",
+        "use_te_rng_tracker",
+        "moe_permute_fusion",
+        "moe_router_fusion",
+        "moe_router_force_load_balancing",
+        "cuda_graph_warmup_steps",
+        "deterministic_mode",
+        "bf16",
+        "params_dtype",
+        "init_method_std",
+        "layernorm_epsilon",
+        "rope_scaling",
+        "apply_rope_fusion",
+        "tp_comm_overlap_cfg",
+        "make_vocab_size_divisible_by",
+        "fp8_output_proj",
+        "moe_router_padding_for_fp8",
+        "qk_clip",
+        "moe_hybridep_num_sms",
+        "bias_dropout_add_fusion",
+        "max_position_embeddings",
+        "moe_router_score_function",
+        "moe_router_group_topk",
+        "moe_router_num_groups",
+        "moe_router_topk_scaling_factor",
+        "moe_router_enable_expert_bias",
+        "moe_router_dtype",
+        "mcore_gpt",
+        "megatron_amp_O2",
+        "transformer_engine",
+        "rotary_percentage",
+        "pre_process",
+        "post_process",
+        "persist_layer_norm",
+        "bias_activation_fusion",
+        "use_cpu_initialization",
+        "precision",
+        "do_layer_norm_weight_decay",
+        "headscale",
+        "transformer_block_type",
+        "openai_gelu",
+        "normalize_attention_scores",
+        "hysteresis",
+        "native_amp_init_scale",
+        "native_amp_growth_interval",
+        "onnx_safe",
+        "apex_transformer_log_level",
+        "gradient_as_bucket_view",
+        "sync_batch_comm",
+        "seed",
+        "resume_from_checkpoint",
+        "use_scaled_init_method",
+        "apply_query_key_layer_scaling",
+        "kv_channels",
+        "name",
+        "gc_interval",
+        "seq_len_interpolation_factor",
+        "fp32_residual_connection",
+        "attention_dropout",
+        "hidden_dropout",
+        "ffn_dropout",
+        "reset_position_ids",
+        "reset_attention_mask",
+        "eod_mask_loss",
+        "wandb_logger",
+        "apply_layernorm_1p",
+        "moe_router_pre_softmax",
+        "calculate_per_token_loss",
+        "init_model_with_meta_device",
+        "perform_initialization",
+    }
+)
 
 
 def _read_overlaps(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str]) -> None:
@@ -331,8 +486,11 @@ def _read_overlaps(said: dict[str, Any], flags: Mapping[str, Any], names: dict[s
 def _read_precisions(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str]) -> None:
     """Read datatypes from a recipe of mixed precision, and from keys next to its name."""
     given = flags.get("mixed_precision")
-    own = {name: flags[key] for name in ("bf16", "fp16", "fp8", "fp8_recipe", "fp4", "fp4_recipe")
-           if (key := f"mixed_precision.{name}") in flags}  # fmt: skip
+    own = {
+        name: flags[key]
+        for name in ("bf16", "fp16", "fp8", "fp8_recipe", "fp4", "fp4_recipe")
+        if (key := f"mixed_precision.{name}") in flags
+    }
     for name in ("bf16", "fp16", "fp8", "fp4"):
         names[name] = "mixed_precision"
     text = "" if isinstance(given, UnknownValue) else str(given or "").lower().replace("-", "_")
@@ -366,7 +524,7 @@ def _read_precisions(said: dict[str, Any], flags: Mapping[str, Any], names: dict
         said["accumulate_allreduce_grads_in_fp32"] = known
 
 
-def _configuration_keys(groups: Groups, order: Order) -> dict[str, Any]:
+def _configuration_keys(groups: Groups, order: LaunchOrder) -> dict[str, Any]:
     """Keys of the configuration from arguments of Megatron-Core."""
     a = {name: value for group in groups.values() for name, value in group.items()}
     keys: dict[str, Any] = {}
@@ -433,31 +591,44 @@ _DTYPES: Final = {"bf16": "torch.bfloat16", "fp32": "torch.float32"}
 _FUNCTIONS: Final = {True: "torch.nn.functional.silu", False: "torch.nn.functional.gelu"}
 
 
-def _program_text(framework: MegatronBridge, order: Order, keys: Mapping[str, Any], lists: Mapping[str, Any]) -> str:
+def _program_text(
+    framework: MegatronBridge, order: LaunchOrder, keys: Mapping[str, Any], lists: Mapping[str, Any]
+) -> str:
     """The program: a bare recipe, every key assigned, and the call that trains."""
     headings = dict(zip(lists, ("Not expressible there", "Set there, not modelled", "Remarks"), strict=True))
-    told = script_header(f"{framework.title} ({framework.version})", order,
-                  {headings[which]: sentences for which, sentences in lists.items()})  # fmt: skip
+    told = script_header(
+        f"{framework.title} ({framework.version})",
+        order,
+        {headings[which]: sentences for which, sentences in lists.items()},
+    )
     latent = "model.multi_latent_attention" in keys
     precision = keys["mixed_precision"]
     lines = [
-        told, "#", "# On every node:", f"#   {torchrun_command(order)} pretrain_megatron_bridge.py", "",
-        "import os", "", "import torch",
+        told,
+        "#",
+        "# On every node:",
+        f"#   {torchrun_command(order)} pretrain_megatron_bridge.py",
+        "",
+        "import os",
+        "",
+        "import torch",
         *(["from megatron.bridge.models.mla_provider import MLAModelProvider"] if latent else []),
         "from megatron.bridge.recipes.gpt.vanilla_gpt import vanilla_gpt_pretrain_config",
         "from megatron.bridge.training.comm_overlap import CommOverlapConfig",
         "from megatron.bridge.training.gpt_step import forward_step",
         f"from megatron.bridge.training.mixed_precision import {precision}",
         "from megatron.bridge.training.pretrain import pretrain",
-        "from megatron.core.transformer.enums import AttnBackend", "",
-        *(f'os.environ.setdefault("{name}", "{value}")' for name, value in environment_of(order).items()), "",
+        "from megatron.core.transformer.enums import AttnBackend",
+        "",
+        *(f'os.environ.setdefault("{name}", "{value}")' for name, value in environment_of(order).items()),
+        "",
         "cfg = vanilla_gpt_pretrain_config()",
         *(["cfg.model = MLAModelProvider()"] if latent else []),
         f"cfg.mixed_precision = {precision}()",
         f"cfg.comm_overlap = CommOverlapConfig(tp_comm_overlap={keys['comm_overlap.tp_comm_overlap']})",
         f"cfg.model.activation_func = {_FUNCTIONS[bool(keys['model.gated_linear_unit'])]}",
         f"cfg.tokenizer.vocab_size = {keys['model.vocab_size']}",
-    ]  # fmt: skip
+    ]
     for key, value in keys.items():
         if key in ("mixed_precision", "comm_overlap.tp_comm_overlap"):
             continue

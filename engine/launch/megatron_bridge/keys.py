@@ -129,11 +129,16 @@ KEYS: Final[Mapping[str, str]] = {
 """Keys by the argument that they state."""
 
 SHORT: Final[Mapping[str, str]] = {
-    "-tp": "model.tensor_model_parallel_size", "-pp": "model.pipeline_model_parallel_size",
-    "-cp": "model.context_parallel_size", "-vp": "model.virtual_pipeline_model_parallel_size",
-    "-ep": "model.expert_model_parallel_size", "-etp": "model.expert_tensor_parallel_size",
-    "-gb": "train.global_batch_size", "-mb": "train.micro_batch_size", "-sl": "model.seq_length",
-}  # fmt: skip
+    "-tp": "model.tensor_model_parallel_size",
+    "-pp": "model.pipeline_model_parallel_size",
+    "-cp": "model.context_parallel_size",
+    "-vp": "model.virtual_pipeline_model_parallel_size",
+    "-ep": "model.expert_model_parallel_size",
+    "-etp": "model.expert_tensor_parallel_size",
+    "-gb": "train.global_batch_size",
+    "-mb": "train.micro_batch_size",
+    "-sl": "model.seq_length",
+}
 """Short forms of the program that runs recipes; a key written out counts more."""
 
 PRECISIONS: Final[Mapping[str, Mapping[str, object]]] = {

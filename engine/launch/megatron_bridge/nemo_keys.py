@@ -14,38 +14,67 @@ from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS
 __all__ = ["NEMO_PRECISIONS", "is_nemo", "known_nemo_key", "with_keys_of_bridge"]
 
 _NEMO: Final = {
-    "data.global_batch_size": "train.global_batch_size", "data.micro_batch_size": "train.micro_batch_size",
-    "data.seq_length": "dataset.seq_length", "model.global_batch_size": "train.global_batch_size",
-    "model.micro_batch_size": "train.micro_batch_size", "model.encoder_seq_length": "model.seq_length",
+    "data.global_batch_size": "train.global_batch_size",
+    "data.micro_batch_size": "train.micro_batch_size",
+    "data.seq_length": "dataset.seq_length",
+    "model.global_batch_size": "train.global_batch_size",
+    "model.micro_batch_size": "train.micro_batch_size",
+    "model.encoder_seq_length": "model.seq_length",
     "model.rampup_batch_size": "train.rampup_batch_size",
     "model.activations_checkpoint_granularity": "model.recompute_granularity",
     "model.activations_checkpoint_method": "model.recompute_method",
     "model.activations_checkpoint_num_layers": "model.recompute_num_layers",
     "model.ub_tp_comm_overlap": "comm_overlap.tp_comm_overlap",
-    "model.bias": "model.add_bias_linear", "model.activation": "model.gated_linear_unit",
+    "model.bias": "model.add_bias_linear",
+    "model.activation": "model.gated_linear_unit",
     "model.fp8_params": "model.fp8_param_gather",
-    "model.optim.overlap_grad_sync": "ddp.overlap_grad_reduce", "optim.overlap_grad_sync": "ddp.overlap_grad_reduce",
+    "model.optim.overlap_grad_sync": "ddp.overlap_grad_reduce",
+    "optim.overlap_grad_sync": "ddp.overlap_grad_reduce",
     "model.optim.overlap_param_sync": "ddp.overlap_param_gather",
     "optim.overlap_param_sync": "ddp.overlap_param_gather",
-    "model.optim.name": "ddp.use_distributed_optimizer", "optim.name": "ddp.use_distributed_optimizer",
+    "model.optim.name": "ddp.use_distributed_optimizer",
+    "optim.name": "ddp.use_distributed_optimizer",
     "model.optim.grad_sync_dtype": "mixed_precision.grad_reduce_in_fp32",
-    "trainer.devices": "--gpus_per_node", "trainer.num_nodes": "--nodes", "trainer.precision": "mixed_precision",
-    "trainer.plugins": "mixed_precision", "optimizer.use_distributed_optimizer": "ddp.use_distributed_optimizer",
-}  # fmt: skip
+    "trainer.devices": "--gpus_per_node",
+    "trainer.num_nodes": "--nodes",
+    "trainer.precision": "mixed_precision",
+    "trainer.plugins": "mixed_precision",
+    "optimizer.use_distributed_optimizer": "ddp.use_distributed_optimizer",
+}
 NEMO_PRECISIONS: Final = {
-    "bf16": "bf16_mixed", "bf16-mixed": "bf16_mixed", "bf16-true": "bf16_mixed", "16": "fp16_mixed",
-    "16-mixed": "fp16_mixed", "16-true": "fp16_mixed", "fp16": "fp16_mixed", "32": "fp32", "32-true": "fp32",
-    "fp32": "fp32", "bf16_with_fp8_mixed": "bf16_with_fp8_delayed_scaling_mixed",
-}  # fmt: skip
+    "bf16": "bf16_mixed",
+    "bf16-mixed": "bf16_mixed",
+    "bf16-true": "bf16_mixed",
+    "16": "fp16_mixed",
+    "16-mixed": "fp16_mixed",
+    "16-true": "fp16_mixed",
+    "fp16": "fp16_mixed",
+    "32": "fp32",
+    "32-true": "fp32",
+    "fp32": "fp32",
+    "bf16_with_fp8_mixed": "bf16_with_fp8_delayed_scaling_mixed",
+}
 """Words of NeMo for a precision, by the recipe of mixed precision that is the same."""
 _GATED: Final = frozenset({"geglu", "swiglu", "reglu", "fast-geglu", "fast-swiglu", "fast-reglu"})
-_PLAIN: Final = frozenset({"gelu", "approx-gelu", "openai-gelu", "openai_gelu", "quick-gelu", "relu", "squared-relu",
-                           "squared_relu", "silu"})  # fmt: skip
-_OWN: Final = frozenset({
-    "model.encoder_seq_length", "model.mcore_gpt", "model.activation", "model.bias", "model.micro_batch_size",
-    "model.global_batch_size", "model.activations_checkpoint_granularity", "model.megatron_amp_O2", "model.optim.name",
-    "model.tensor_model_parallel_size", "model.pipeline_model_parallel_size", "model.num_layers",
-})  # fmt: skip
+_PLAIN: Final = frozenset(
+    {"gelu", "approx-gelu", "openai-gelu", "openai_gelu", "quick-gelu", "relu", "squared-relu", "squared_relu", "silu"}
+)
+_OWN: Final = frozenset(
+    {
+        "model.encoder_seq_length",
+        "model.mcore_gpt",
+        "model.activation",
+        "model.bias",
+        "model.micro_batch_size",
+        "model.global_batch_size",
+        "model.activations_checkpoint_granularity",
+        "model.megatron_amp_O2",
+        "model.optim.name",
+        "model.tensor_model_parallel_size",
+        "model.pipeline_model_parallel_size",
+        "model.num_layers",
+    }
+)
 """Keys of `model` that a configuration of NeMo 1 has."""
 
 

@@ -23,21 +23,63 @@ from models.documents import shown
 
 __all__ = ["BASE", "RecipeKeys", "from_python", "from_words", "from_yaml"]
 
-_ROOMS: Final = frozenset({"model", "train", "ddp", "optimizer", "comm_overlap", "mixed_precision", "dataset", "dist",
-                           "checkpoint", "rng", "tokenizer", "scheduler", "logger", "validation", "trainer",
-                           "data", "optim"})  # fmt: skip
+_ROOMS: Final = frozenset(
+    {
+        "model",
+        "train",
+        "ddp",
+        "optimizer",
+        "comm_overlap",
+        "mixed_precision",
+        "dataset",
+        "dist",
+        "checkpoint",
+        "rng",
+        "tokenizer",
+        "scheduler",
+        "logger",
+        "validation",
+        "trainer",
+        "data",
+        "optim",
+    }
+)
 _TABLES: Final = _ROOMS | {
-    "profiling", "rerun_state_machine", "ft", "straggler", "nvrx_straggler", "peft", "inprocess_restart", "env_vars",
-    "tensor_inspect", "exp_manager", "defaults", "hydra", "run", "inference", "cluster", "strategy", "seed", "logging",
-}  # fmt: skip
+    "profiling",
+    "rerun_state_machine",
+    "ft",
+    "straggler",
+    "nvrx_straggler",
+    "peft",
+    "inprocess_restart",
+    "env_vars",
+    "tensor_inspect",
+    "exp_manager",
+    "defaults",
+    "hydra",
+    "run",
+    "inference",
+    "cluster",
+    "strategy",
+    "seed",
+    "logging",
+}
 """Tables of Megatron-Bridge's and NeMo's YAML; a file with other tables belongs to another program."""
 _CALLS: Final = {
-    "MegatronStrategy": "model", "DistributedDataParallelConfig": "ddp", "MegatronCommOverlapCallback": "comm_overlap",
-    "CommOverlapConfig": "comm_overlap", "GPTModelProvider": "model", "MLAModelProvider": "model",
-    "TrainingConfig": "train", "OptimizerConfig": "optimizer", "MixedPrecisionConfig": "mixed_precision",
+    "MegatronStrategy": "model",
+    "DistributedDataParallelConfig": "ddp",
+    "MegatronCommOverlapCallback": "comm_overlap",
+    "CommOverlapConfig": "comm_overlap",
+    "GPTModelProvider": "model",
+    "MLAModelProvider": "model",
+    "TrainingConfig": "train",
+    "OptimizerConfig": "optimizer",
+    "MixedPrecisionConfig": "mixed_precision",
     "MegatronMixedPrecision": "mixed_precision",
-    "MockDataModule": "data", "PreTrainingDataModule": "data", "Trainer": "trainer",
-}  # fmt: skip
+    "MockDataModule": "data",
+    "PreTrainingDataModule": "data",
+    "Trainer": "trainer",
+}
 _WRAPPERS: Final = frozenset({"Config", "Partial", "partial"})
 _MODEL_CLASS: Final = re.compile(r"([A-Z][A-Za-z0-9]{1,40})Config(\d[0-9A-Za-z_]{0,40})$")
 _RECIPE: Final = re.compile(r"(_config|recipe)s?$|^(pretrain|finetune)\b|_(pretrain|finetune|sft|lora|peft)_")
@@ -58,9 +100,15 @@ _OPERATORS: Final = {
     ast.FloorDiv: operator.floordiv,
 }
 _COMPARED: Final = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Gt: operator.gt, ast.Lt: operator.lt, ast.GtE: operator.ge,
-    ast.LtE: operator.le, ast.Is: operator.is_, ast.IsNot: operator.is_not,
-}  # fmt: skip
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Gt: operator.gt,
+    ast.Lt: operator.lt,
+    ast.GtE: operator.ge,
+    ast.LtE: operator.le,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
 
 
 @dataclass
@@ -237,8 +285,9 @@ def _called_parameters(
             calls.append(values)
     return {
         name: calls[0].get(name, _OPEN) if all(each.get(name) == calls[0].get(name) for each in calls) else _OPEN
-        for name in every if calls and (name in defaults or any(name in each for each in calls))
-    }  # fmt: skip
+        for name in every
+        if calls and (name in defaults or any(name in each for each in calls))
+    }
 
 
 def _default_parameters(arguments: ast.arguments) -> dict[str, Any]:
@@ -263,9 +312,12 @@ class _Python:
     """Statements of Python, gone through in order with what names stand for."""
 
     def __init__(
-        self, file: str, names: Mapping[str, Any], function: ast.FunctionDef | None = None,
+        self,
+        file: str,
+        names: Mapping[str, Any],
+        function: ast.FunctionDef | None = None,
         bound: Mapping[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.file = file
         self.names: dict[str, Any] = dict(names)
         self.keys = RecipeKeys()
@@ -338,9 +390,8 @@ class _Python:
             if with_keys_of_bridge({key: None}, {})[0].keys() & {*KEYS.values()}:
                 self.keys.remarks[f"Whether {told} is open; what it decides is left open."] = None
         self.names = {
-            name: value for name, value in first_names.items()
-            if name in self.names and self.names[name] == value
-        }  # fmt: skip
+            name: value for name, value in first_names.items() if name in self.names and self.names[name] == value
+        }
 
     def _put(self, key: str, value: Any, node: ast.AST) -> None:
         inner = key.removeprefix("trainer.strategy.")
@@ -499,8 +550,13 @@ def from_yaml(text: str, name: str = "") -> RecipeKeys | None:
     if foreign and not (own and any(key.startswith("trainer.") for key in keys.values)):
         return None
     keys = keys.renamed()
-    deciding = {"model.tensor_model_parallel_size", "model.pipeline_model_parallel_size", "train.global_batch_size",
-                "train.micro_batch_size", "ddp.use_distributed_optimizer"}  # fmt: skip
+    deciding = {
+        "model.tensor_model_parallel_size",
+        "model.pipeline_model_parallel_size",
+        "train.global_batch_size",
+        "train.micro_batch_size",
+        "ddp.use_distributed_optimizer",
+    }
     return keys if own or deciding & {*keys.values} else None
 
 

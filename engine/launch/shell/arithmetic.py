@@ -20,9 +20,26 @@ _TOKEN: Final = re.compile(
     r"(<<=|>>=|\*\*|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|[-+*/%&|^]=|[-+*/%<>&|^~!?:=(),]))"
 )
 _LEVELS: Final = {
-    "||": 3, "&&": 4, "|": 5, "^": 6, "&": 7, "==": 8, "!=": 8, "<": 9, ">": 9, "<=": 9, ">=": 9, "<<": 10, ">>": 10,
-    "+": 11, "-": 11, "*": 12, "/": 12, "%": 12, "**": 14,
-}  # fmt: skip
+    "||": 3,
+    "&&": 4,
+    "|": 5,
+    "^": 6,
+    "&": 7,
+    "==": 8,
+    "!=": 8,
+    "<": 9,
+    ">": 9,
+    "<=": 9,
+    ">=": 9,
+    "<<": 10,
+    ">>": 10,
+    "+": 11,
+    "-": 11,
+    "*": 12,
+    "/": 12,
+    "%": 12,
+    "**": 14,
+}
 _ASSIGNMENTS: Final = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "|=", "^="})
 _SIGNS: Final = 2**63
 
@@ -37,14 +54,24 @@ def _divide_truncated(left: int, right: int) -> int:
 
 
 _OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
-    "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "/": _divide_truncated,
-    "%": lambda left, right: left - right * _divide_truncated(left, right), "&": int.__and__, "|": int.__or__,
-    "^": int.__xor__, "<<": lambda left, right: left << right, ">>": lambda left, right: left >> right,
-    "**": lambda left, right: left**right, "==": lambda left, right: int(left == right),
-    "!=": lambda left, right: int(left != right), "<": lambda left, right: int(left < right),
-    ">": lambda left, right: int(left > right), "<=": lambda left, right: int(left <= right),
+    "+": int.__add__,
+    "-": int.__sub__,
+    "*": int.__mul__,
+    "/": _divide_truncated,
+    "%": lambda left, right: left - right * _divide_truncated(left, right),
+    "&": int.__and__,
+    "|": int.__or__,
+    "^": int.__xor__,
+    "<<": lambda left, right: left << right,
+    ">>": lambda left, right: left >> right,
+    "**": lambda left, right: left**right,
+    "==": lambda left, right: int(left == right),
+    "!=": lambda left, right: int(left != right),
+    "<": lambda left, right: int(left < right),
+    ">": lambda left, right: int(left > right),
+    "<=": lambda left, right: int(left <= right),
     ">=": lambda left, right: int(left >= right),
-}  # fmt: skip
+}
 
 
 class _Parser:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from engine.launch.shell.expansion import Expander, Spot
+from engine.launch.shell.expansion import Expander, ScriptSpot
 from engine.launch.shell.source import Raw
 from engine.launch.shell.state import State
 from engine.launch.shell.values import Array, Segment, Value, text_of, without_start
@@ -34,7 +34,7 @@ class VariableAssignments:
         self.state = state
         self.expander = expander
 
-    def read_names(self, command: str, fields: Sequence[Value], spot: Spot) -> InputUse:
+    def read_names(self, command: str, fields: Sequence[Value], spot: ScriptSpot) -> InputUse:
         """Set the variables that `read`, `mapfile` or `getopts` fills to unknown values; return the use of input."""
         texts = [text_of(each) for each in fields]
         names = [each for each in texts if _NAME.fullmatch(each)]
@@ -95,8 +95,11 @@ class VariableAssignments:
             return
         if is_number and not more:
             number = self.expander.number(text_of(value), spot)
-            value = (self.state.hole(f"${name}", spot.line, spot.file) if number is None
-                     else (Segment(str(number), spot.line, spot.file),))  # fmt: skip
+            value = (
+                self.state.hole(f"${name}", spot.line, spot.file)
+                if number is None
+                else (Segment(str(number), spot.line, spot.file),)
+            )
         if more and before is None:
             value = (*self._value_elsewhere(name, spot), *value)
         if more and isinstance(before, Array):
@@ -107,7 +110,7 @@ class VariableAssignments:
             value = (*before, *value)
         self._set_variable(name, value, is_exported)
 
-    def _value_elsewhere(self, name: str, spot: Spot) -> Value:
+    def _value_elsewhere(self, name: str, spot: ScriptSpot) -> Value:
         """Return an unknown value for a variable that a missing file may set, else an empty one."""
         return self.state.hole(f"${name}", spot.line, spot.file) if self.state.may_be_set_elsewhere else ()
 
@@ -116,7 +119,7 @@ class VariableAssignments:
         if is_exported:
             self.state.exported[name] = None
 
-    def _parse_array(self, text: str, spot: Spot, before: Array) -> Array:
+    def _parse_array(self, text: str, spot: ScriptSpot, before: Array) -> Array:
         items = dict(before.items)
         self.state.work.spend(len(items) + len(text) // 4)
         following = max([each for each in items if isinstance(each, int)], default=-1) + 1

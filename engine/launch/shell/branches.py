@@ -90,15 +90,19 @@ def _merged_arrays(state: State, name: str, given: Sequence[Variable], line: int
         return arrays[longest]
     if any(each.is_map for each in arrays):
         keys = dict.fromkeys(key for each in arrays for key in each.items)
-        items = {key: merge_values(state, f"{name}[{key}]", [each.items.get(key) for each in arrays], line, file)
-                 for key in keys}  # fmt: skip
+        items = {
+            key: merge_values(state, f"{name}[{key}]", [each.items.get(key) for each in arrays], line, file)
+            for key in keys
+        }
         return Array({key: value for key, value in items.items() if isinstance(value, tuple)}, is_map=True)
     if all(any(text.startswith("-") for text in each) for each in texts if each):
         words = [[word for value in each for word in (words_of(value) or [value])] for each in lists if each]
         return Array(dict(enumerate(_merged_words(state, words, line, file))))
     if len({len(each) for each in lists}) == 1:
-        merged_items = [merge_values(state, f"{name}[{place}]", items, line, file)
-                        for place, items in enumerate(zip(*lists, strict=True))]  # fmt: skip
+        merged_items = [
+            merge_values(state, f"{name}[{place}]", items, line, file)
+            for place, items in enumerate(zip(*lists, strict=True))
+        ]
         return Array({place: value for place, value in enumerate(merged_items) if isinstance(value, tuple)})
     return Array({0: _open_value(state, f"{name}[@]", [" ".join(each) for each in texts], line, file)})
 
@@ -112,8 +116,10 @@ def _needs_arguments(state: State, text: str) -> bool:
 
 
 def _open_value(state: State, name: str, texts: Sequence[str | None], line: int, file: str) -> Value:
-    shown = ["not set" if text is None else repr("") if not text else state.holes.shown(text)[:SHORTEST_OF_MANY]
-             for text in texts]  # fmt: skip
+    shown = [
+        "not set" if text is None else repr("") if not text else state.holes.shown(text)[:SHORTEST_OF_MANY]
+        for text in texts
+    ]
     if len(shown) > MOST_SHOWN:
         shown = [*shown[:MOST_SHOWN], "..."]
     return state.hole(f"${name} ({' or '.join(shown)})", line, file)

@@ -10,10 +10,10 @@ from typing import Final
 
 from engine.launch.shell import slurm
 from engine.launch.shell.assignments import ASSIGNMENT
-from engine.launch.shell.expansion import Spot
-from engine.launch.shell.inputs import Input
+from engine.launch.shell.expansion import ScriptSpot
+from engine.launch.shell.inputs import HereDocument
 from engine.launch.shell.script import Call, MissingFile
-from engine.launch.shell.source import Raw, Source
+from engine.launch.shell.source import Raw, ScriptSource
 from engine.launch.shell.syntax import Node
 from engine.launch.shell.values import Segment, Value, Word, has_hole, text_of, without_holes, without_start
 from engine.launch.shell.walk import DEEPEST, RAN, Outcome, ScriptEndError, ScriptWalk
@@ -118,7 +118,7 @@ class Commands(ScriptWalk):
                 if not has_hole(text_of(value)):
                     self.script.exported[match[1]] = text_of(value)
         fields: list[Value] = []
-        spots: list[Spot] = []
+        spots: list[ScriptSpot] = []
         for each in _without_redirections(words[place:]):
             given = self.expander.fields(self.expander.pieces(each.text), each.spot)
             fields += given
@@ -128,7 +128,7 @@ class Commands(ScriptWalk):
         self.state.work.add_words(len(fields))
         return self._run_named(fields, spots, prefixes)
 
-    def _run_named(self, fields: list[Value], spots: list[Spot], prefixes: Mapping[str, Value]) -> Outcome:
+    def _run_named(self, fields: list[Value], spots: list[ScriptSpot], prefixes: Mapping[str, Value]) -> Outcome:
         """Run a command with its variables filled in, by its first word."""
         name = text_of(fields[0])
         spot = spots[0]
@@ -173,7 +173,7 @@ class Commands(ScriptWalk):
             self._record_call(fields, spots, prefixes)
         return RAN
 
-    def _record_call(self, fields: list[Value], spots: list[Spot], prefixes: Mapping[str, Value]) -> None:
+    def _record_call(self, fields: list[Value], spots: list[ScriptSpot], prefixes: Mapping[str, Value]) -> None:
         words = [self.state.holes.word(value, spot.line, spot.file) for value, spot in zip(fields, spots, strict=True)]
         frame = self.frame
         directives = frame.directives or {}
@@ -187,14 +187,14 @@ class Commands(ScriptWalk):
                 if any(sign in text for sign in " \n") and "--" in text:
                     self.run_held(_without_wrap(value), (*frame.wrappers, words))
 
-    def _include_file(self, fields: Sequence[Value], spot: Spot) -> None:
+    def _include_file(self, fields: Sequence[Value], spot: ScriptSpot) -> None:
         if not fields:
             return
         shown = self.state.holes.shown(text_of(fields[0]))
         name = shown.removeprefix("./")
         text = self.files.get(name)
         if text is not None and not has_hole(text_of(fields[0])):
-            source = Source.of(without_holes(text).encode("utf-8", "replace"), name)
+            source = ScriptSource.of(without_holes(text).encode("utf-8", "replace"), name)
             arguments = self.state.arguments
             if len(fields) > 1:
                 self.state.arguments = tuple(fields[1:])
@@ -216,10 +216,17 @@ class Commands(ScriptWalk):
 
     def define_function(self, node: Node) -> None:
         """Store the body of a function."""
-        name = next((self.source.text(each.start_byte, each.end_byte) for place, each in enumerate(node.children)
-                     if node.field_name_for_child(place) == "name"), "")  # fmt: skip
-        body = next((each for place, each in enumerate(node.children)
-                     if node.field_name_for_child(place) == "body"), None)  # fmt: skip
+        name = next(
+            (
+                self.source.text(each.start_byte, each.end_byte)
+                for place, each in enumerate(node.children)
+                if node.field_name_for_child(place) == "name"
+            ),
+            "",
+        )
+        body = next(
+            (each for place, each in enumerate(node.children) if node.field_name_for_child(place) == "body"), None
+        )
         if body is not None:
             self.functions[name] = (body, self.source)
 
@@ -239,7 +246,7 @@ class Commands(ScriptWalk):
             self.nesting -= 1
             self.state.arguments = before
 
-    def _run_here_document(self, given: Input, wrappers: list[list[Word]]) -> None:
+    def _run_here_document(self, given: HereDocument, wrappers: list[list[Word]]) -> None:
         """Run a here-document, which often is a script."""
         self.scripts += 1
         if self.scripts > MOST_SCRIPTS:
@@ -249,7 +256,7 @@ class Commands(ScriptWalk):
         is_held = not any(_program_name(word.text) in _RUNNING for words in wrappers for word in words)
         self.run_nested(value, (*self.frame.wrappers, *wrappers), directives=directives, is_held=is_held)
 
-    def _here_document_value(self, given: Input, *, joins_lines: bool = False) -> Value:
+    def _here_document_value(self, given: HereDocument, *, joins_lines: bool = False) -> Value:
         """Return the text of a here-document.
 
         Args:
@@ -276,17 +283,24 @@ class Commands(ScriptWalk):
         self.run_nested(value, wrappers, is_held=True)
 
     def run_nested(
-        self, value: Value, wrappers: tuple[list[Word], ...], *, is_held: bool = False, is_isolated: bool = True,
-        arguments: tuple[Value, ...] | None = None, directives: Mapping[str, Word] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        value: Value,
+        wrappers: tuple[list[Word], ...],
+        *,
+        is_held: bool = False,
+        is_isolated: bool = True,
+        arguments: tuple[Value, ...] | None = None,
+        directives: Mapping[str, Word] | None = None,
+    ) -> None:
         """Run a value as a script."""
         data = text_of(value).encode("utf-8", "replace")
         self.state.work.copy(len(data))
         self.state.work.spend(10 + len(data) // 4)
-        source = Source.of(data, self.source.name, value)
+        source = ScriptSource.of(data, self.source.name, value)
         before, before_arguments = self.frame, self.state.arguments
-        self.frame = replace(before, wrappers=wrappers, is_held=before.is_held or is_held,
-                             directives=directives or before.directives)  # fmt: skip
+        self.frame = replace(
+            before, wrappers=wrappers, is_held=before.is_held or is_held, directives=directives or before.directives
+        )
         if arguments is not None:
             self.state.arguments = arguments
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from engine.launch.shell.expansion import Expander, Spot
-from engine.launch.shell.patterns import Pattern
+from engine.launch.shell.expansion import Expander, ScriptSpot
+from engine.launch.shell.patterns import ShellPattern
 from engine.launch.shell.source import Raw
 from engine.launch.shell.state import State
 from engine.launch.shell.values import has_hole
@@ -17,8 +17,13 @@ __all__ = ["Conditions", "Operand"]
 Operand = tuple[list[tuple[str, bool]], str | None]
 """A word of a condition: its pieces of text, each with whether it was quoted, and its text; None without a value."""
 _NUMBERS: Final[Mapping[str, Callable[[int, int], bool]]] = {
-    "-eq": int.__eq__, "-ne": int.__ne__, "-gt": int.__gt__, "-ge": int.__ge__, "-lt": int.__lt__, "-le": int.__le__,
-}  # fmt: skip
+    "-eq": int.__eq__,
+    "-ne": int.__ne__,
+    "-gt": int.__gt__,
+    "-ge": int.__ge__,
+    "-lt": int.__lt__,
+    "-le": int.__le__,
+}
 _NUMBER: Final = re.compile(r"[+-]?\d{1,18}")
 
 
@@ -97,7 +102,7 @@ def _evaluate_test(words: Sequence[Operand], has_patterns: bool) -> bool | None:
     if sign in ("=", "==", "!="):
         if not has_patterns:
             return (left == right) == (sign != "!=")
-        pattern = Pattern(words[2][0])
+        pattern = ShellPattern(words[2][0])
         return pattern.matches(left) == (sign != "!=") if pattern.can_match(left) else None
     if sign in ("<", ">"):
         return None
@@ -118,7 +123,7 @@ class Conditions:
         outcome: bool | None = False
         for raw in patterns:
             pieces = self.expander.operand(self.expander.pieces(raw.text), raw.spot)
-            pattern = Pattern(pieces)
+            pattern = ShellPattern(pieces)
             if [part for part, _ in pieces] == ["*"]:
                 return True
             if text is None or any(has_hole(part) for part, _ in pieces) or not pattern.can_match(text):
@@ -139,7 +144,7 @@ class Conditions:
                 return None
         return self.state.holes.without_any(text)
 
-    def evaluate_words(self, words: Sequence[tuple[str, Spot]], is_double: bool) -> bool | None:
+    def evaluate_words(self, words: Sequence[tuple[str, ScriptSpot]], is_double: bool) -> bool | None:
         """Return whether the words of `[ ... ]` or `[[ ... ]]` hold, None if that is open."""
         operands: list[Operand | str] = []
         self.state.work.spend(5 * len(words))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from engine.launch.shell.branches import mark_default, merge_values
-from engine.launch.shell.expansion import Spot
+from engine.launch.shell.expansion import ScriptSpot
 from engine.launch.shell.state import Variable
 from engine.launch.shell.syntax import STATEMENTS, Node, children_of
 from engine.launch.shell.values import Array, Segment, Value, has_hole, text_of
@@ -75,7 +75,7 @@ class ControlFlow(ScriptWalk):
         self,
         bodies: Sequence[Callable[[], object]],
         conditions: Sequence[str],
-        spot: Spot,
+        spot: ScriptSpot,
         is_exhaustive: bool,
         default: int | None = None,
     ) -> Outcome:
@@ -208,8 +208,11 @@ class ControlFlow(ScriptWalk):
                 self.state.has_no_arguments = before
                 shown = f"case {self.state.holes.shown(raw.text)[:80]}"
             elif child.type == "case_item":
-                patterns = [self.raw_word(each) for place, each in enumerate(child.children)
-                            if child.field_name_for_child(place) == "value"]  # fmt: skip
+                patterns = [
+                    self.raw_word(each)
+                    for place, each in enumerate(child.children)
+                    if child.field_name_for_child(place) == "value"
+                ]
                 matches = True if falls_through else self.conditions.matches_any(text, patterns)
                 falls_through = False
                 if matches is False:
@@ -322,7 +325,7 @@ class ControlFlow(ScriptWalk):
             default = None if without is None else -1 if without is is_until else 0
             self._run_open_branches([partial(self._run_repeated, run, spot)], [condition], spot, False, default)
 
-    def _run_repeated(self, run: Callable[[], object], spot: Spot) -> None:
+    def _run_repeated(self, run: Callable[[], object], spot: ScriptSpot) -> None:
         """Run the body of a loop that may run several times: variables that it changes get no value."""
         self.nesting += 1
         calls = len(self.script.calls)
@@ -334,8 +337,11 @@ class ControlFlow(ScriptWalk):
         finally:
             after = self.state.rollback()
             self.nesting -= 1
-        changed = {name: value for name, value in after.items()
-                   if name in self.state.variables and not _is_equal(self.state.variables[name], value)}  # fmt: skip
+        changed = {
+            name: value
+            for name, value in after.items()
+            if name in self.state.variables and not _is_equal(self.state.variables[name], value)
+        }
         del self.script.calls[calls:]
         for name, value in changed.items():
             self.state.put(name, self._changing_value(name, self.state.variables[name], value, spot))
@@ -347,7 +353,7 @@ class ControlFlow(ScriptWalk):
         finally:
             self.nesting -= 1
 
-    def _changing_value(self, name: str, before: Variable, after: Variable | None, spot: Spot) -> Variable:
+    def _changing_value(self, name: str, before: Variable, after: Variable | None, spot: ScriptSpot) -> Variable:
         """Return the value of a variable at the beginning of any round of a loop."""
         hole = self.state.hole(f"${name} (changes in the loop on line {spot.line})", spot.line, spot.file)
         if isinstance(before, Array) or isinstance(after, Array):

@@ -18,7 +18,7 @@ from engine.launch.shell.branches import words_of
 from engine.launch.shell.commands import Commands
 from engine.launch.shell.control_flow import ControlFlow
 from engine.launch.shell.script import Call, Script
-from engine.launch.shell.source import Source
+from engine.launch.shell.source import ScriptSource
 from engine.launch.shell.syntax import SIMPLE_STATEMENTS, STATEMENTS, Node, children_of
 from engine.launch.shell.values import has_hole, text_of, without_holes
 from engine.launch.shell.walk import DEEPEST, RAN, Frame, Outcome, ScriptEndError
@@ -35,7 +35,7 @@ class ScriptEvaluator(Commands, ControlFlow):
         self.script.directives = slurm.read_directives(text, self.name)
         self.set_slurm_variables(self.script.directives)
         self.frame = Frame(directives=self.script.directives)
-        self.source = Source.of(text.encode("utf-8", "replace"), self.name)
+        self.source = ScriptSource.of(text.encode("utf-8", "replace"), self.name)
         with suppress(ScriptEndError):
             self.run_text(self.source, is_file=True)
         self._run_uncalled_functions()
@@ -77,8 +77,21 @@ class ScriptEvaluator(Commands, ControlFlow):
             if child.type in STATEMENTS:
                 self._run_loose(loose)
                 self.run_statement(child)
-            elif child.type not in ("comment", "\n", ";", "&", "heredoc_body", "heredoc_end", "{", "}", "(", ")", "do",
-                                    "done", ";;"):  # fmt: skip
+            elif child.type not in (
+                "comment",
+                "\n",
+                ";",
+                "&",
+                "heredoc_body",
+                "heredoc_end",
+                "{",
+                "}",
+                "(",
+                ")",
+                "do",
+                "done",
+                ";;",
+            ):
                 loose.append(child)
             elif child.type in ("\n", ";"):
                 self._run_loose(loose)

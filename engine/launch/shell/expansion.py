@@ -7,12 +7,20 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from engine.launch.shell.arithmetic import NoNumberError, calculate_expression
-from engine.launch.shell.patterns import Pattern
+from engine.launch.shell.patterns import ShellPattern
 from engine.launch.shell.state import State
 from engine.launch.shell.values import Array, Segment, Value, has_hole, join_values, text_of
-from engine.launch.shell.words import Arithmetic, Literal, Parameter, Piece, Unreadable, parse_text, parse_word
+from engine.launch.shell.words import (
+    ArithmeticExpansion,
+    Literal,
+    ParameterExpansion,
+    Piece,
+    Unreadable,
+    parse_text,
+    parse_word,
+)
 
-__all__ = ["Expander", "Spot"]
+__all__ = ["Expander", "ScriptSpot"]
 
 DEEPEST: Final = 12
 """Variables within numbers of an expression."""
@@ -20,7 +28,7 @@ CACHED: Final = 2_000
 """Characters of words whose pieces are remembered."""
 
 
-class Spot(NamedTuple):
+class ScriptSpot(NamedTuple):
     """Place of a word. In text from a variable, all rows of a word have the same line."""
 
     line: int
@@ -32,7 +40,7 @@ class Spot(NamedTuple):
         return self.line + row if self.counts_rows else self.line
 
 
-class Chosen(NamedTuple):
+class ChosenPieces(NamedTuple):
     """Pieces behind the operator of `${X:-d}`, to be read in its place."""
 
     pieces: tuple[Piece, ...]
@@ -51,7 +59,7 @@ class Expander:
         self.state.work.spend(2 + len(raw) // 8)
         return parse_word(raw) if len(raw) <= CACHED else parse_word.__wrapped__(raw)
 
-    def value(self, pieces: Iterable[Piece], spot: Spot) -> Value:
+    def value(self, pieces: Iterable[Piece], spot: ScriptSpot) -> Value:
         """Returns pieces as one value, as on the right of an assignment."""
         found: list[Segment] = []
         for piece in pieces:
@@ -62,12 +70,12 @@ class Expander:
         self.state.work.copy(sum([len(each.text) for each in found]) + 64 * len(found))
         return tuple(found)
 
-    def text_value(self, text: str, spot: Spot) -> Value:
+    def text_value(self, text: str, spot: ScriptSpot) -> Value:
         """Returns text in which quotes are letters, such as a here-document, with its variables put in."""
         self.state.work.spend(2 + len(text) // 8)
         return self.value(parse_text(text), spot)
 
-    def operand(self, pieces: Iterable[Piece], spot: Spot) -> list[tuple[str, bool]]:
+    def operand(self, pieces: Iterable[Piece], spot: ScriptSpot) -> list[tuple[str, bool]]:
         """Returns the texts of a condition's word or of a pattern, each with whether it was quoted."""
         found: list[tuple[str, bool]] = []
         for piece in pieces:
@@ -75,14 +83,14 @@ class Expander:
                 found.append((piece.text, piece.is_quoted))
             else:
                 given = self._expanded(piece, spot)
-                if isinstance(given, Chosen):
+                if isinstance(given, ChosenPieces):
                     found += self.operand(given.pieces, spot)
                 else:
                     found.append((text_of(self._as_value(given, spot)), piece.is_quoted))
         self.state.work.copy(sum([len(text) for text, _ in found]))
         return found
 
-    def fields(self, pieces: Sequence[Piece], spot: Spot) -> list[Value]:
+    def fields(self, pieces: Sequence[Piece], spot: ScriptSpot) -> list[Value]:
         """Returns the words that a word becomes: values without quotes are split, arrays are many."""
         done: list[Value] = []
         current: list[Segment] | None = None
@@ -106,7 +114,7 @@ class Expander:
                 _append_segments(current, (Segment(piece.text, spot.at(piece.row), spot.file, default),))
                 continue
             given = self._expanded(piece, spot)
-            if isinstance(given, Chosen):
+            if isinstance(given, ChosenPieces):
                 stack.append((iter(given.pieces), given.default or default))
                 continue
             for place, value in enumerate(given if isinstance(given, list) else [given]):
@@ -151,19 +159,20 @@ class Expander:
             found.append((True, None))
         return found
 
-    def _as_value(self, given: Value | list[Value] | Chosen, spot: Spot) -> Value:
-        if isinstance(given, Chosen):
+    def _as_value(self, given: Value | list[Value] | ChosenPieces, spot: ScriptSpot) -> Value:
+        if isinstance(given, ChosenPieces):
             value = self.value(given.pieces, spot)
-            return tuple(each if each.default or not given.default else each._replace(default=given.default)
-                         for each in value)  # fmt: skip
+            return tuple(
+                each if each.default or not given.default else each._replace(default=given.default) for each in value
+            )
         return join_values(given) if isinstance(given, list) else given
 
-    def _expanded(self, piece: Piece, spot: Spot) -> Value | list[Value] | Chosen:
+    def _expanded(self, piece: Piece, spot: ScriptSpot) -> Value | list[Value] | ChosenPieces:
         self.state.work.spend(4)
         line = spot.at(piece.row)
-        if isinstance(piece, Parameter):
+        if isinstance(piece, ParameterExpansion):
             return self._parameter(piece, spot)
-        if isinstance(piece, Arithmetic):
+        if isinstance(piece, ArithmeticExpansion):
             number = self.number(piece.inside, spot)
             if number is None:
                 return self.state.hole(piece.source, line, spot.file)
@@ -171,7 +180,7 @@ class Expander:
         source = piece.source if isinstance(piece, Unreadable) else ""
         return self.state.hole(source, line, spot.file)
 
-    def number(self, text: str, spot: Spot) -> int | None:
+    def number(self, text: str, spot: ScriptSpot) -> int | None:
         """Returns the value of an arithmetic expression, None where it has none."""
         given = text_of(self.text_value(text, spot)) if "$" in text or "`" in text else text
         self.state.work.spend(5 + len(given) // 4)
@@ -180,12 +189,15 @@ class Expander:
         if has_hole(given):
             return None
         try:
-            return calculate_expression(given.replace('"', ""), lambda name: self._numeric(name, 0),
-                             lambda name, number: self._write(name, number, spot))  # fmt: skip
+            return calculate_expression(
+                given.replace('"', ""),
+                lambda name: self._numeric(name, 0),
+                lambda name, number: self._write(name, number, spot),
+            )
         except NoNumberError:
             return None
 
-    def _write(self, name: str, number: int, spot: Spot) -> None:
+    def _write(self, name: str, number: int, spot: ScriptSpot) -> None:
         self.state.put(name, (Segment(str(number), spot.line, spot.file),))
 
     def _numeric(self, name: str, depth: int) -> int:
@@ -200,7 +212,7 @@ class Expander:
         self.state.work.spend(5 + len(text) // 4)
         return calculate_expression(text, lambda inner: self._numeric(inner, depth + 1), _write_nothing)
 
-    def _parameter(self, given: Parameter, spot: Spot) -> Value | list[Value] | Chosen:
+    def _parameter(self, given: ParameterExpansion, spot: ScriptSpot) -> Value | list[Value] | ChosenPieces:
         line = spot.at(given.row)
         state = self.state
         unknown = state.hole(given.source, line, spot.file)
@@ -231,13 +243,13 @@ class Expander:
             changed.append(found)
         return changed if isinstance(current, list) else changed[0]
 
-    def _is_absent(self, given: Parameter, spot: Spot) -> bool:
+    def _is_absent(self, given: ParameterExpansion, spot: ScriptSpot) -> bool:
         """Returns whether a variable without a value is known to have none."""
         if given.name.isdecimal() and given.name != "0":
             return self.state.arguments is not None and not self._has_open_arguments()
         return given.name in self.state.variables
 
-    def _of_absent(self, given: Parameter, spot: Spot) -> Value | Chosen:
+    def _of_absent(self, given: ParameterExpansion, spot: ScriptSpot) -> Value | ChosenPieces:
         """Returns what `${X...}` is of a variable that has no value."""
         if given.is_length:
             return (Segment("0", spot.at(given.row), spot.file),)
@@ -245,9 +257,9 @@ class Expander:
             value = self.value(given.rest, spot)
             self.state.put(given.name, value)
             return value
-        return Chosen(given.rest) if given.operator in ("-", ":-") else ()
+        return ChosenPieces(given.rest) if given.operator in ("-", ":-") else ()
 
-    def _current(self, given: Parameter, spot: Spot) -> Value | list[Value] | None:
+    def _current(self, given: ParameterExpansion, spot: ScriptSpot) -> Value | list[Value] | None:
         """Returns what a variable holds, several values for all of an array, None where it is not set."""
         name, state = given.name, self.state
         if name in ("@", "*"):
@@ -255,8 +267,11 @@ class Expander:
                 return None
             return list(state.arguments) if name == "@" or not given.is_quoted else join_values(state.arguments)
         if name == "#":
-            return None if state.arguments is None or self._has_open_arguments() else self._plain(
-                len(state.arguments), given, spot)  # fmt: skip
+            return (
+                None
+                if state.arguments is None or self._has_open_arguments()
+                else self._plain(len(state.arguments), given, spot)
+            )
         if name.isdecimal() and name != "0":
             return self._argument(int(name[:6]))
         value = state.variables.get(name)
@@ -277,7 +292,7 @@ class Expander:
             return value.items.get(key)
         return value if self.number(given.index, spot) == 0 else None
 
-    def key(self, index: str, array: Array | None, spot: Spot) -> int | str | None:
+    def key(self, index: str, array: Array | None, spot: ScriptSpot) -> int | str | None:
         """Returns the key of an array's item, None where it has no value."""
         if array is not None and array.is_map:
             return text_of(self.value(self.pieces(index), spot))
@@ -286,7 +301,7 @@ class Expander:
             number += 1 + max([each for each in array.items if isinstance(each, int)], default=-1)
         return number
 
-    def _plain(self, number: int, given: Parameter, spot: Spot) -> Value:
+    def _plain(self, number: int, given: ParameterExpansion, spot: ScriptSpot) -> Value:
         return (Segment(str(number), spot.at(given.row), spot.file),)
 
     def _argument(self, number: int) -> Value | None:
@@ -304,13 +319,16 @@ class Expander:
         text = text_of(value)
         if len(text) != 1:
             return False
-        return any(each.is_argument and each.expression.strip('"${}[]') in ("@", "*")
-                   for each in self.state.holes.within(text))  # fmt: skip
+        return any(
+            each.is_argument and each.expression.strip('"${}[]') in ("@", "*") for each in self.state.holes.within(text)
+        )
 
     def _has_open_arguments(self) -> bool:
         return any(self._is_many(value) for value in self.state.arguments or ())
 
-    def _indirect(self, given: Parameter, spot: Spot, unknown: Value) -> Value | list[Value] | Chosen:
+    def _indirect(
+        self, given: ParameterExpansion, spot: ScriptSpot, unknown: Value
+    ) -> Value | list[Value] | ChosenPieces:
         value = self.state.variables.get(given.name)
         if given.index in ("@", "*") and isinstance(value, Array):
             line = spot.at(given.row)
@@ -319,12 +337,15 @@ class Expander:
         name = text_of(value) if isinstance(value, tuple) else ""
         if given.index is None and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             return self._parameter(
-                Parameter(given.source, name, given.is_quoted, given.row, None, given.operator, given.rest,
-                          given.rest_source), spot)  # fmt: skip
+                ParameterExpansion(
+                    given.source, name, given.is_quoted, given.row, None, given.operator, given.rest, given.rest_source
+                ),
+                spot,
+            )
         return unknown
 
     def _length(
-        self, given: Parameter, current: Value | list[Value] | None, line: int, file: str, unknown: Value
+        self, given: ParameterExpansion, current: Value | list[Value] | None, line: int, file: str, unknown: Value
     ) -> Value:
         if current is None and given.index is None and given.name not in ("@", "*"):
             return unknown
@@ -338,8 +359,8 @@ class Expander:
         return unknown if has_hole(text) else (Segment(str(len(text)), line, file),)
 
     def _chosen(
-        self, given: Parameter, current: Value | list[Value] | None, absent: Value, spot: Spot
-    ) -> Value | list[Value] | Chosen:
+        self, given: ParameterExpansion, current: Value | list[Value] | None, absent: Value, spot: ScriptSpot
+    ) -> Value | list[Value] | ChosenPieces:
         """Returns what `${X:-d}` and its like choose."""
         state, operator = self.state, given.operator
         text = None if current is None else text_of(join_values(current) if isinstance(current, list) else current)
@@ -361,24 +382,26 @@ class Expander:
                 return ()
             if has_hole(text) and operator == ":+" and not re.sub("[\ue000-\uf8ff]", "", text):
                 return state.hole(given.source, spot.at(given.row), spot.file)
-            return Chosen(given.rest)
+            return ChosenPieces(given.rest)
         if is_empty and operator == ":=":
             value = self.value(given.rest, spot)
             state.put(given.name, value)
             return value
         if is_empty and operator == ":-":
-            return Chosen(given.rest)
+            return ChosenPieces(given.rest)
         return current if current is not None else absent
 
-    def _default(self, given: Parameter, spot: Spot) -> Value | Chosen:
-        chosen = Chosen(given.rest, given.source[:80])
+    def _default(self, given: ParameterExpansion, spot: ScriptSpot) -> Value | ChosenPieces:
+        chosen = ChosenPieces(given.rest, given.source[:80])
         if given.operator in ("=", ":=") and re.fullmatch(r"[A-Za-z_]\w*", given.name):
             value = self._as_value(chosen, spot)
             self.state.put(given.name, value)
             return value
         return chosen
 
-    def _part(self, given: Parameter, current: Value | list[Value], spot: Spot, unknown: Value) -> Value | list[Value]:
+    def _part(
+        self, given: ParameterExpansion, current: Value | list[Value], spot: ScriptSpot, unknown: Value
+    ) -> Value | list[Value]:
         """Returns `${X:start:length}`."""
         start_text, colon, length_text = given.rest_source.partition(":")
         start = self.number(start_text, spot)
@@ -399,12 +422,12 @@ class Expander:
         end = size if length is None else start + length if length >= 0 else size + length
         return current[start:end] if isinstance(current, list) else _cut_value(current, start, end)
 
-    def _changed(self, given: Parameter, value: Value, spot: Spot) -> Value | None:
+    def _changed(self, given: ParameterExpansion, value: Value, spot: ScriptSpot) -> Value | None:
         """Returns a value without a pattern, with something replaced or in other letters; None where that is open."""
         operator, text = given.operator, text_of(value)
         if operator[0] in "#%":
             pieces = self.operand(given.rest, spot)
-            pattern = Pattern(pieces)
+            pattern = ShellPattern(pieces)
             if any(has_hole(each) for each, _ in pieces) or not pattern.can_match(text):
                 return None
             self.state.work.spend(len(text) * max(1, sum(len(each) for each, _ in pieces)) // 4)

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Input", "take_inputs"]
+__all__ = ["HereDocument", "take_inputs"]
 
 _OPERATOR: Final = re.compile(r"<<(-?)[ \t]*(?:'([^'\n]{1,100})'|\"([^\"\n]{1,100})\"|\\?([A-Za-z0-9_.!+-]{1,100}))")
 _ORDINARY: Final = re.compile(r"[^\\'\"$`(){}<# \t\n;&|]+")
@@ -19,7 +19,7 @@ _BEFORE_COMMENTS: Final = " \t\n;&|()"
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class HereDocument:
     """A here-document: the place of its operator, and where its text begins and ends [bytes]."""
 
     place: int
@@ -31,7 +31,7 @@ class Input:
     strips_tabs: bool
 
 
-def take_inputs(data: bytes) -> tuple[bytes, list[Input]]:
+def take_inputs(data: bytes) -> tuple[bytes, list[HereDocument]]:
     """Returns a script without its here-documents, every other place the same, and the here-documents.
 
     Args:
@@ -40,7 +40,7 @@ def take_inputs(data: bytes) -> tuple[bytes, list[Input]]:
     if b"<<" not in data:
         return data, []
     text = data.decode("latin-1")  # one letter for each byte; only ASCII matters here
-    found: list[Input] = []
+    found: list[HereDocument] = []
     taken: list[tuple[int, int]] = []
     pending: list[tuple[int, str, bool, bool]] = []
     lines: dict[str, list[int]] | None = None
@@ -69,7 +69,7 @@ def take_inputs(data: bytes) -> tuple[bytes, list[Input]]:
                     if not nexts:
                         continue
                     end = min(nexts)
-                    found.append(Input(operator, place, end, row, is_quoted, strips_tabs))
+                    found.append(HereDocument(operator, place, end, row, is_quoted, strips_tabs))
                     after = text.find("\n", end)
                     after = size if after < 0 else after + 1
                     taken.append((place, after))

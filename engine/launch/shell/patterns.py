@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["Pattern"]
+__all__ = ["ShellPattern"]
 
 MOST_TOKENS: Final = 1_000
 MOST_WORK: Final = 1_000_000
@@ -13,7 +13,7 @@ MOST_WORK: Final = 1_000_000
 _SET: Final = re.compile(r"\[[!^]?\]?[^\]]*\]")
 
 
-class Pattern:
+class ShellPattern:
     """A pattern as segments between its stars; a segment is a tuple of letters, sets of letters, or None for any."""
 
     def __init__(self, pieces: list[tuple[str, bool]]) -> None:
@@ -72,7 +72,7 @@ class Pattern:
 
     def suffix(self, text: str, longest: bool) -> int | None:
         """Returns the length of the shortest or longest end of a text that the pattern stands for."""
-        mirrored = Pattern([])
+        mirrored = ShellPattern([])
         mirrored.segments = [segment[::-1] for segment in self.segments[::-1]]
         return mirrored.prefix(text[::-1], longest)
 

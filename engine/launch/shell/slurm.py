@@ -11,11 +11,39 @@ from engine.launch.shell.values import Value, Word
 __all__ = ["COMMANDS", "gpus_of_node", "number_of", "options_of", "read_directives", "slurm_variables"]
 
 COMMANDS: Final = frozenset({"srun", "sbatch", "salloc"})
-_SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus", "c": "cpus_per_task", "J": "job_name", "p": "partition",
-                 "t": "time", "A": "account", "o": "output", "e": "error", "w": "nodelist", "x": "exclude",
-                 "C": "constraint", "m": "distribution", "D": "chdir", "d": "dependency", "q": "qos"}  # fmt: skip
-_READ: Final = frozenset({"nodes", "ntasks", "ntasks_per_node", "gpus", "gpus_per_node", "gpus_per_task", "gres",
-                          "cpus_per_task", "tasks_per_node", "gpus_on_node"})  # fmt: skip
+_SHORT: Final = {
+    "N": "nodes",
+    "n": "ntasks",
+    "G": "gpus",
+    "c": "cpus_per_task",
+    "J": "job_name",
+    "p": "partition",
+    "t": "time",
+    "A": "account",
+    "o": "output",
+    "e": "error",
+    "w": "nodelist",
+    "x": "exclude",
+    "C": "constraint",
+    "m": "distribution",
+    "D": "chdir",
+    "d": "dependency",
+    "q": "qos",
+}
+_READ: Final = frozenset(
+    {
+        "nodes",
+        "ntasks",
+        "ntasks_per_node",
+        "gpus",
+        "gpus_per_node",
+        "gpus_per_task",
+        "gres",
+        "cpus_per_task",
+        "tasks_per_node",
+        "gpus_on_node",
+    }
+)
 _LINE: Final = re.compile(r"^#SBATCH[ \t]+([^\n]{1,2000})", re.MULTILINE)
 _GRES: Final = re.compile(
     r"(?:^|,)(?:gres[:/])?gpu(?::[A-Za-z0-9_.-]*[A-Za-z][A-Za-z0-9_.-]*)?(?:[:=](\d{1,6}))?(?:\(.*\))?(?=,|$)"
@@ -96,12 +124,45 @@ def _parse_options(words: Sequence[Word]) -> dict[str, Word]:
     return {name: word for name, word in found.items() if name in _READ}
 
 
-_WITH_VALUES: Final = frozenset({
-    "mpi", "cpu_bind", "mem", "time", "container_image", "container_mounts", "container_name", "container_workdir",
-    "jobid", "export", "label", "comment", "gpu_bind", "mem_per_cpu", "mem_per_gpu", "relative", "ntasks_per_socket",
-    "cpus_per_gpu", "kill_on_bad_exit", "threads_per_core", "hint", "distribution", "reservation", "mail_type", "wrap",
-    "mail_user", "signal", "network", "switches", "array", "input", "ntasks_per_gpu", "exclude", "nodelist", "uid",
-}) - {"label"}  # fmt: skip
+_WITH_VALUES: Final = frozenset(
+    {
+        "mpi",
+        "cpu_bind",
+        "mem",
+        "time",
+        "container_image",
+        "container_mounts",
+        "container_name",
+        "container_workdir",
+        "jobid",
+        "export",
+        "label",
+        "comment",
+        "gpu_bind",
+        "mem_per_cpu",
+        "mem_per_gpu",
+        "relative",
+        "ntasks_per_socket",
+        "cpus_per_gpu",
+        "kill_on_bad_exit",
+        "threads_per_core",
+        "hint",
+        "distribution",
+        "reservation",
+        "mail_type",
+        "wrap",
+        "mail_user",
+        "signal",
+        "network",
+        "switches",
+        "array",
+        "input",
+        "ntasks_per_gpu",
+        "exclude",
+        "nodelist",
+        "uid",
+    }
+) - {"label"}
 
 
 def number_of(word: Word | None) -> int | None:

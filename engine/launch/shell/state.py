@@ -5,15 +5,38 @@ from __future__ import annotations
 from typing import Final
 
 from engine.launch.shell.script import MissingFile
-from engine.launch.shell.values import Array, Hole, Holes, Segment, Value, Work, length_of
+from engine.launch.shell.values import Array, Hole, Holes, ScriptWork, Segment, Value, length_of
 
 __all__ = ["State", "Variable"]
 
 Variable = Value | Array
 _ALWAYS_OPEN: Final = frozenset(
-    {"?", "$", "!", "-", "0", "RANDOM", "SECONDS", "PWD", "OLDPWD", "HOME", "HOSTNAME", "USER", "UID", "LINENO",
-     "BASH_SOURCE", "PPID", "EPOCHSECONDS", "FUNCNAME", "OPTARG", "OPTIND", "REPLY", "PATH", "PIPESTATUS"}
-)  # fmt: skip
+    {
+        "?",
+        "$",
+        "!",
+        "-",
+        "0",
+        "RANDOM",
+        "SECONDS",
+        "PWD",
+        "OLDPWD",
+        "HOME",
+        "HOSTNAME",
+        "USER",
+        "UID",
+        "LINENO",
+        "BASH_SOURCE",
+        "PPID",
+        "EPOCHSECONDS",
+        "FUNCNAME",
+        "OPTARG",
+        "OPTIND",
+        "REPLY",
+        "PATH",
+        "PIPESTATUS",
+    }
+)
 """Variables that the shell sets itself."""
 
 
@@ -26,7 +49,7 @@ class State:
         self.arguments: tuple[Value, ...] | None = None
         """Arguments of the script or function; None if unknown."""
         self.holes = Holes()
-        self.work = Work()
+        self.work = ScriptWork()
         self.outside: dict[str, None] = {}
         self.missing_files: list[MissingFile] = []
         self.may_be_set_elsewhere = False

@@ -25,10 +25,23 @@ SIMPLE_STATEMENTS: Final = frozenset(
     {"command", "declaration_command", "unset_command", "variable_assignment", "variable_assignments"}
 )
 STATEMENTS: Final = SIMPLE_STATEMENTS | {
-    "test_command", "list", "negated_command", "pipeline", "compound_statement", "subshell", "redirected_statement",
-    "if_statement", "case_statement", "for_statement", "c_style_for_statement", "while_statement",
-    "function_definition", "do_group", "program", "ERROR",
-}  # fmt: skip
+    "test_command",
+    "list",
+    "negated_command",
+    "pipeline",
+    "compound_statement",
+    "subshell",
+    "redirected_statement",
+    "if_statement",
+    "case_statement",
+    "for_statement",
+    "c_style_for_statement",
+    "while_statement",
+    "function_definition",
+    "do_group",
+    "program",
+    "ERROR",
+}
 
 
 @lru_cache(maxsize=1)
@@ -55,8 +68,9 @@ def parse(text: bytes) -> Node:
     # The parser takes a space behind a backslash for white space, not for a letter of a word.
     text = _ESCAPED.sub(lambda found: b"__" if found[0] == b"\\ " else found[0], text)
     try:
-        tree = tree_sitter.Parser(_bash_language()).parse(lambda offset, _point: text[offset : offset + 65536],
-                                                     progress_callback=stops)  # fmt: skip
+        tree = tree_sitter.Parser(_bash_language()).parse(
+            lambda offset, _point: text[offset : offset + 65536], progress_callback=stops
+        )
     except ValueError:
         raise LaunchError(
             "The script is too long, or too far from shell syntax, to be read; give the command that it starts."

@@ -17,10 +17,10 @@ __all__ = [
     "Array",
     "Hole",
     "Holes",
+    "ScriptWork",
     "Segment",
     "Value",
     "Word",
-    "Work",
     "has_hole",
     "join_values",
     "length_of",
@@ -133,7 +133,7 @@ class Holes:
         return Word(_HOLE.sub("", text), line, file, unknown, defaults)
 
 
-class Work:
+class ScriptWork:
     """Work that a script may still take."""
 
     def __init__(self) -> None:

@@ -11,9 +11,9 @@ from engine.launch.contract import LaunchError
 from engine.launch.shell import slurm
 from engine.launch.shell.assignments import InputUse, VariableAssignments
 from engine.launch.shell.conditions import Conditions
-from engine.launch.shell.expansion import Expander, Spot
+from engine.launch.shell.expansion import Expander, ScriptSpot
 from engine.launch.shell.script import Script
-from engine.launch.shell.source import Raw, Source
+from engine.launch.shell.source import Raw, ScriptSource
 from engine.launch.shell.state import State
 from engine.launch.shell.syntax import Node, first_fault, parse
 from engine.launch.shell.values import Segment, Word
@@ -53,12 +53,12 @@ class ScriptWalk(ABC):
         self.conditions = Conditions(self.state, self.expander)
         self.name = name
         self.files = files
-        self.functions: dict[str, tuple[Node, Source]] = {}
+        self.functions: dict[str, tuple[Node, ScriptSource]] = {}
         self.called: set[str] = set()
         self.active: list[str] = []
         """Functions that are running."""
         self.frame = Frame()
-        self.source = Source(b"", name)
+        self.source = ScriptSource(b"", name)
         self.depth = 0
         self.nesting = 0
         """Number of conditions and loops around the current statement."""
@@ -74,7 +74,7 @@ class ScriptWalk(ABC):
     def run_statements(self, node: Node) -> None:
         """Run the children of a node in order."""
 
-    def run_text(self, source: Source, *, is_file: bool = False) -> None:
+    def run_text(self, source: ScriptSource, *, is_file: bool = False) -> None:
         """Parse a text and run its statements."""
         root = parse(source.data)
         if is_file and root.has_error:
@@ -98,7 +98,7 @@ class ScriptWalk(ABC):
             self.nesting -= 1
             self.state.rollback()
 
-    def run_within(self, source: Source, run: Callable[[], object]) -> None:
+    def run_within(self, source: ScriptSource, run: Callable[[], object]) -> None:
         """Run statements of another text. Raises `LaunchError` if texts are nested too deep."""
         before = self.source
         self.source = source
@@ -111,7 +111,7 @@ class ScriptWalk(ABC):
             self.source = before
             self.depth -= 1
 
-    def spot_of(self, node: Node) -> Spot:
+    def spot_of(self, node: Node) -> ScriptSpot:
         """Return the place of a node."""
         return self.source.spot(node.start_byte, node.start_point.row)
 

@@ -14,9 +14,9 @@ from typing import Final
 
 __all__ = [
     "COMMAND_ENDS",
-    "Arithmetic",
+    "ArithmeticExpansion",
     "Literal",
-    "Parameter",
+    "ParameterExpansion",
     "Piece",
     "Unreadable",
     "parse_text",
@@ -39,9 +39,19 @@ _REDIRECTION: Final = re.compile(r"[0-9]*(?:<<<|<<-?|<&|<>|>>|>&|>\||<|>)(?!\()|
 _ORDINARY: Final = re.compile(r"[^\\'\"$`(){} \t\n;&|<>]+")
 _ANSI: Final = re.compile(r"\\(?:([abefnrtv\\'\"?])|x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4}))")
 _ANSI_LETTERS: Final = {
-    "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'",
-    '"': '"', "?": "?",
-}  # fmt: skip
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "?": "?",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class ParameterExpansion:
     """A variable, `$X` or `${X...}`."""
 
     source: str
@@ -71,7 +81,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
+class ArithmeticExpansion:
     """An expression of numbers, `$((...))`; `inside` is its text."""
 
     source: str
@@ -89,7 +99,7 @@ class Unreadable:
     row: int
 
 
-Piece = Literal | Parameter | Arithmetic | Unreadable
+Piece = Literal | ParameterExpansion | ArithmeticExpansion | Unreadable
 
 
 class _Scanner:
@@ -180,7 +190,7 @@ class _Scanner:
                 row = self.row
                 self.row += text.count("\n", start, end)
                 self.place = end
-                yield Arithmetic(text[start:end], text[start + 3 : end - 2], in_string, row)
+                yield ArithmeticExpansion(text[start:end], text[start + 3 : end - 2], in_string, row)
             else:
                 yield self._open(end, in_string)
         elif text.startswith("$(", start):
@@ -200,7 +210,7 @@ class _Scanner:
             self.place += 1
         elif found := _PLAIN_NAME.match(text, start + 1):
             self.place = found.end()
-            yield Parameter(text[start : self.place], found[0], in_string, self.row)
+            yield ParameterExpansion(text[start : self.place], found[0], in_string, self.row)
         else:
             self.place += 1
             yield Literal("$", True, self.row)
@@ -227,10 +237,18 @@ class _Scanner:
         source = text[start : self.place]
         if not source.endswith("}") or (operator is None and rest):
             return Unreadable(source, in_string, row)
-        return Parameter(
-            source, found[0], in_string, row, index, operator[0] if operator is not None else "", rest,
-            text[begin : self.place - 1], is_length, is_indirect,
-        )  # fmt: skip
+        return ParameterExpansion(
+            source,
+            found[0],
+            in_string,
+            row,
+            index,
+            operator[0] if operator is not None else "",
+            rest,
+            text[begin : self.place - 1],
+            is_length,
+            is_indirect,
+        )
 
 
 def _decode_escape(found: re.Match[str]) -> str:

@@ -17,7 +17,7 @@ from engine.columns.stage_layouts import list_of_layers
 from engine.executions.layer_splits import LayerSplitError, even_cut, torchtitan_split
 from engine.launch.contract import LaunchError
 from engine.launch.report import OPEN, Report
-from engine.launch.settings import Settings
+from engine.launch.settings import LaunchSettings
 
 __all__ = ["cut_keys", "modules_of", "read_cut"]
 
@@ -72,7 +72,7 @@ def modules_of(blocks: Sequence[int]) -> list[list[str]]:
     return parts
 
 
-def read_cut(settings: Settings, report: Report) -> None:
+def read_cut(settings: LaunchSettings, report: Report) -> None:
     """Adds the stage layout, and for a list of modules the interleaving, to what a configuration says.
 
     Args:
@@ -98,7 +98,7 @@ def _chunks_of_modules(parts: list[list[str]], report: Report) -> int | None:
     return len(parts) // pipeline
 
 
-def _read_layout(settings: Settings, report: Report, parts: list[list[str]]) -> Any:
+def _read_layout(settings: LaunchSettings, report: Report, parts: list[list[str]]) -> Any:
     """Return the layers of every stage in the words of `stage_layout`; None where they are even."""
     pipeline = int(report.execution["pipeline_par"])
     if pipeline == 1:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from engine.launch.named_models import same_blocks
 
-__all__ = ["CONFIGS", "FLAVORS", "Config", "config_for", "library_model"]
+__all__ = ["CONFIGS", "FLAVORS", "FlavorConfig", "config_for", "library_model"]
 
 _FLAVORS_OF: Final[Mapping[str, Mapping[str, str]]] = {
     "llama3": {
@@ -43,7 +43,7 @@ FLAVORS: Final[Mapping[tuple[str, str], str]] = {
 _ATTENTION_SUFFIXES: Final = ("_flex_attn", "_varlen_attn", "_flex", "_varlen", "_irope")
 
 
-class Config(NamedTuple):
+class FlavorConfig(NamedTuple):
     """A function of torchtitan that returns a configuration."""
 
     module: str
@@ -54,21 +54,21 @@ class Config(NamedTuple):
     """Datatype of matrix products that its converters choose; no key of the command line does."""
 
 
-CONFIGS: Final[tuple[Config, ...]] = (
-    Config("llama3", "llama3_8b", "llama-3.1-8B"),
-    Config("llama3", "llama3_8b_mxfp8", "llama-3.1-8B", "float8"),
-    Config("llama3", "llama3_70b", "llama-3.1-70B"),
-    Config("llama3", "llama3_405b", "llama-3.1-405B", "float8"),
-    Config("deepseek_v3", "deepseek_v3_16b", "deepseek-v2-lite"),
-    Config("deepseek_v3", "deepseek_v3_671b", "deepseek-v3"),
-    Config("deepseek_v3", "deepseek_v3_671b_float8", "deepseek-v3", "float8"),
-    Config("qwen3", "qwen3_0_6b", "qwen3-0.6B"),
-    Config("qwen3", "qwen3_1_7b", "qwen3-1.7B"),
-    Config("qwen3", "qwen3_14b", "qwen3-14B"),
-    Config("qwen3", "qwen3_30b_a3b", "qwen3-30B-A3B"),
-    Config("qwen3", "qwen3_32b", "qwen3-32B"),
-    Config("gpt_oss", "gpt_oss_20b", "gpt-oss-20B"),
-    Config("gpt_oss", "gpt_oss_120b", "gpt-oss-120B"),
+CONFIGS: Final[tuple[FlavorConfig, ...]] = (
+    FlavorConfig("llama3", "llama3_8b", "llama-3.1-8B"),
+    FlavorConfig("llama3", "llama3_8b_mxfp8", "llama-3.1-8B", "float8"),
+    FlavorConfig("llama3", "llama3_70b", "llama-3.1-70B"),
+    FlavorConfig("llama3", "llama3_405b", "llama-3.1-405B", "float8"),
+    FlavorConfig("deepseek_v3", "deepseek_v3_16b", "deepseek-v2-lite"),
+    FlavorConfig("deepseek_v3", "deepseek_v3_671b", "deepseek-v3"),
+    FlavorConfig("deepseek_v3", "deepseek_v3_671b_float8", "deepseek-v3", "float8"),
+    FlavorConfig("qwen3", "qwen3_0_6b", "qwen3-0.6B"),
+    FlavorConfig("qwen3", "qwen3_1_7b", "qwen3-1.7B"),
+    FlavorConfig("qwen3", "qwen3_14b", "qwen3-14B"),
+    FlavorConfig("qwen3", "qwen3_30b_a3b", "qwen3-30B-A3B"),
+    FlavorConfig("qwen3", "qwen3_32b", "qwen3-32B"),
+    FlavorConfig("gpt_oss", "gpt_oss_20b", "gpt-oss-20B"),
+    FlavorConfig("gpt_oss", "gpt_oss_120b", "gpt-oss-120B"),
 )
 """Functions of `torchtitan/models/*/config_registry.py` that train a model of the library."""
 
@@ -90,7 +90,7 @@ def library_model(family: str, flavor: str) -> str | None:
     return found
 
 
-def config_for(shape: Mapping[str, Any], datatype: str) -> Config | None:
+def config_for(shape: Mapping[str, Any], datatype: str) -> FlavorConfig | None:
     """Returns the function that trains a model of this shape, `None` where torchtitan has none.
 
     Args:

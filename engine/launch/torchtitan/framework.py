@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.command_words import CommandWords, launch_in
-from engine.launch.contract import Found, LaunchError, LaunchInputs, Order, Origin, Reading, UnknownValue, Written
+from engine.launch.contract import (
+    FileContents,
+    LaunchError,
+    LaunchInputs,
+    LaunchOrder,
+    LaunchReading,
+    Origin,
+    UnknownValue,
+    Written,
+)
 from engine.launch.torchtitan.reading import read_configuration
 from engine.launch.torchtitan.writing import TITLE, VERSION, write_command
 from engine.launch.yaml_files import is_expression
@@ -57,15 +66,15 @@ class Torchtitan:
         "datatype": "model.converters (0.2.2); converters of the function",
     }
 
-    def write(self, order: Order) -> Written:
+    def write(self, order: LaunchOrder) -> Written:
         """Returns the command that trains with an execution; see `engine.launch.contract.Framework`."""
         return write_command(order)
 
-    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
         """Returns what keys and values say; see `engine.launch.contract.Framework`."""
         return read_configuration(flags, asked)
 
-    def find(self, text: str, name: str, recipe: str | None = None) -> Found | None:
+    def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
         """Returns what a TOML file or a command line holds; see `engine.launch.contract.Framework`."""
         toml = name.lower().endswith(".toml")
         if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
@@ -90,7 +99,7 @@ class Torchtitan:
         gpus, remarks = _count_in_comment(text)
         if gpus is not None:
             origins["gpus"] = Origin("stated", "comment at the top", name, 1)
-        return Found(flags, gpus, remarks=remarks, origins=origins)
+        return FileContents(flags, gpus, remarks=remarks, origins=origins)
 
 
 def _convert_value(value: Any, line: int, file: str) -> Any:
@@ -129,7 +138,7 @@ def _count_in_comment(text: str) -> tuple[int | None, tuple[str, ...]]:
     return None, ()
 
 
-def _read_command(text: str, name: str) -> Found | None:
+def _read_command(text: str, name: str) -> FileContents | None:
     """Returns the keys of a command line."""
     if "torchtitan" not in text and not any(mark in text for mark in _MARKS):
         return None

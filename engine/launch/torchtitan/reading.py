@@ -15,10 +15,10 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
-from engine.launch.contract import LaunchError, LaunchInputs, Reading
+from engine.launch.contract import LaunchError, LaunchInputs, LaunchReading
 from engine.launch.named_models import library_shape
 from engine.launch.report import OPEN, OpenValue, Report
-from engine.launch.settings import Settings
+from engine.launch.settings import LaunchSettings
 from engine.launch.torchtitan.cuts import read_cut
 from engine.launch.torchtitan.flavors import CONFIGS, library_model
 
@@ -30,36 +30,80 @@ _SHARD: Final = "parallelism.data_parallel_shard_degree"
 _HEAD_ONLY: Final = frozenset({_TOKENS, _STEP_TOKENS, "training.max_context_length", "parallelism.num_pp_microbatches"})
 _OLD_ONLY: Final = ("model.", "activation_checkpoint.", "quantize.", "job.")
 _IGNORED: Final = (
-    "job.", "profiling.", "profiler.", "metrics.", "optimizer.", "lr_scheduler.", "dataloader.", "checkpoint.", "comm.",
-    "memory_estimation.", "fault_tolerance.", "experimental.", "validation.", "validator.", "debug.", "loss.",
-    "training.dataset", "training.dataloader.", "training.steps", "training.max_norm", "training.gc_",
-    "model.hf_assets_path", "model.tokenizer_path", "model.print_after_conversion", "hf_assets_path", "dump_folder",
-    "activation_checkpoint.per_op_sac", "activation_checkpoint.early_stop", "activation_checkpoint.preserve_rng",
-    "activation_checkpoint.determinism", "activation_checkpoint.debug", "activation_checkpoint.visualize",
-    "compile.backend", "parallelism.disable_loss_parallel", "parallelism.spmd_backend",
-    "parallelism.context_parallel_load_balancer", "parallelism.context_parallel_ptrr_mask_key",
+    "job.",
+    "profiling.",
+    "profiler.",
+    "metrics.",
+    "optimizer.",
+    "lr_scheduler.",
+    "dataloader.",
+    "checkpoint.",
+    "comm.",
+    "memory_estimation.",
+    "fault_tolerance.",
+    "experimental.",
+    "validation.",
+    "validator.",
+    "debug.",
+    "loss.",
+    "training.dataset",
+    "training.dataloader.",
+    "training.steps",
+    "training.max_norm",
+    "training.gc_",
+    "model.hf_assets_path",
+    "model.tokenizer_path",
+    "model.print_after_conversion",
+    "hf_assets_path",
+    "dump_folder",
+    "activation_checkpoint.per_op_sac",
+    "activation_checkpoint.early_stop",
+    "activation_checkpoint.preserve_rng",
+    "activation_checkpoint.determinism",
+    "activation_checkpoint.debug",
+    "activation_checkpoint.visualize",
+    "compile.backend",
+    "parallelism.disable_loss_parallel",
+    "parallelism.spmd_backend",
+    "parallelism.context_parallel_load_balancer",
+    "parallelism.context_parallel_ptrr_mask_key",
     "training.mixed_precision_reduce",
-)  # fmt: skip
+)
 """Keys about data, logging and the like, of which no execution says anything."""
-_READ_WHERE_IT_COUNTS: Final = frozenset({
-    "parallelism.fsdp_reshard_after_forward", "parallelism.context_parallel_rotate_method",
-    "parallelism.expert_tensor_parallel_degree", "parallelism.pipeline_parallel_microbatch_size",
-    "parallelism.pipeline_parallel_layers_per_stage", "parallelism.pipeline_parallel_first_stage_less_layers",
-    "parallelism.pipeline_parallel_last_stage_less_layers", "parallelism.module_fqns_per_model_part",
-    "parallelism.enable_async_tensor_parallel", "compile.enable_async_tensor_parallel", "compile.components",
-    "training.local_batch_size", "training.global_batch_size", "training.mixed_precision_param",
-    "training.disable_cuda_graphs", "activation_checkpoint.selective_ac_option", "parallelism.num_pp_microbatches",
-    "parallelism.pipeline_parallel_schedule", "parallelism.pipeline_parallel_expert_parallel_overlap",
-    "parallelism.data_parallel_replicate_degree", "parallelism.enable_sequence_parallel", "compile.enable",
-    "training.num_tokens_per_microbatch_per_dp_rank",
-})  # fmt: skip
+_READ_WHERE_IT_COUNTS: Final = frozenset(
+    {
+        "parallelism.fsdp_reshard_after_forward",
+        "parallelism.context_parallel_rotate_method",
+        "parallelism.expert_tensor_parallel_degree",
+        "parallelism.pipeline_parallel_microbatch_size",
+        "parallelism.pipeline_parallel_layers_per_stage",
+        "parallelism.pipeline_parallel_first_stage_less_layers",
+        "parallelism.pipeline_parallel_last_stage_less_layers",
+        "parallelism.module_fqns_per_model_part",
+        "parallelism.enable_async_tensor_parallel",
+        "compile.enable_async_tensor_parallel",
+        "compile.components",
+        "training.local_batch_size",
+        "training.global_batch_size",
+        "training.mixed_precision_param",
+        "training.disable_cuda_graphs",
+        "activation_checkpoint.selective_ac_option",
+        "parallelism.num_pp_microbatches",
+        "parallelism.pipeline_parallel_schedule",
+        "parallelism.pipeline_parallel_expert_parallel_overlap",
+        "parallelism.data_parallel_replicate_degree",
+        "parallelism.enable_sequence_parallel",
+        "compile.enable",
+        "training.num_tokens_per_microbatch_per_dp_rank",
+    }
+)
 """Keys that count only together with others, such as the keys of a pipeline."""
 _SINGLE: Final = frozenset({"1f1b", "gpipe", "pipelineschedulesingle"})
 _V_SHAPED: Final = {"zbvzerobubble": "zb_v", "dualpipev": "dualpipev"}
 _FLOAT8: Final = ("float8", "mxfp8", "mx")
 
 
-def dialect_of(settings: Settings) -> str:
+def dialect_of(settings: LaunchSettings) -> str:
     """Returns "0.2.2", "0.3.0" or "main", the dialect in which a configuration is written.
 
     Args:
@@ -72,7 +116,7 @@ def dialect_of(settings: Settings) -> str:
     return "0.3.0" if {"module", "config"} & set(settings.given) else "0.2.2"
 
 
-def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading:
+def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
     """Returns what a configuration of torchtitan says.
 
     Args:
@@ -82,7 +126,7 @@ def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading
     Raises LaunchError where a value is of no use, or degrees do not multiply to the GPUs.
     """
     report = Report("torchtitan", asked)
-    settings = Settings(flags, report)
+    settings = LaunchSettings(flags, report)
     dialect = dialect_of(settings)
     _read_model(settings, report, dialect)
     _read_degrees(settings, report, dialect)
@@ -98,7 +142,7 @@ def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> Reading
     return report.reading("torchtitan", dialect, flags)
 
 
-def _read_model(settings: Settings, report: Report, dialect: str) -> None:
+def _read_model(settings: LaunchSettings, report: Report, dialect: str) -> None:
     try:
         family, flavor = settings.word("model.name"), settings.word("model.flavor")
         module, function = settings.word("module"), settings.word("config")
@@ -124,11 +168,14 @@ def _read_model(settings: Settings, report: Report, dialect: str) -> None:
     if "seq" not in report.model.origins:
         report.leave("sequence length")
     if "kv_heads" in report.model.origins:
-        report.say("attention_type", lambda: "multiquery" if report.model["kv_heads"] == 1 else "multihead",
-                   "from key and value heads")  # fmt: skip
+        report.say(
+            "attention_type",
+            lambda: "multiquery" if report.model["kv_heads"] == 1 else "multihead",
+            "from key and value heads",
+        )
 
 
-def _read_degrees(settings: Settings, report: Report, dialect: str) -> None:
+def _read_degrees(settings: LaunchSettings, report: Report, dialect: str) -> None:
     e, say = report.execution, report.say
     say("tensor_par", lambda: settings.whole("parallelism.tensor_parallel_degree", 1))
     say("pipeline_par", lambda: settings.whole("parallelism.pipeline_parallel_degree", 1))
@@ -185,7 +232,7 @@ def _read_degrees(settings: Settings, report: Report, dialect: str) -> None:
     _read_experts(settings, report, dialect)
 
 
-def _zero_stage(settings: Settings, report: Report, copies: int, shared: int) -> int:
+def _zero_stage(settings: LaunchSettings, report: Report, copies: int, shared: int) -> int:
     policy = settings.word("parallelism.fsdp_reshard_after_forward", "default").lower()
     if policy not in ("default", "always", "never"):
         raise LaunchError(f"fsdp_reshard_after_forward is {policy!r}; torchtitan knows default, always and never.")
@@ -203,7 +250,7 @@ def _zero_stage(settings: Settings, report: Report, copies: int, shared: int) ->
     return stage
 
 
-def _read_experts(settings: Settings, report: Report, dialect: str) -> None:
+def _read_experts(settings: LaunchSettings, report: Report, dialect: str) -> None:
     e = report.execution
     report.say("expert_par", lambda: settings.whole("parallelism.expert_parallel_degree", 1))
 
@@ -225,7 +272,7 @@ def _read_experts(settings: Settings, report: Report, dialect: str) -> None:
     report.note(backend)
 
 
-def _read_batch(settings: Settings, report: Report, dialect: str) -> None:
+def _read_batch(settings: LaunchSettings, report: Report, dialect: str) -> None:
     e = report.execution
     if dialect == "main":
         report.say("microbatch_size", lambda: _or_open(_count_sequences(settings, report, _TOKENS)))
@@ -255,7 +302,7 @@ def _or_open(value: Any) -> Any:
     return OPEN if value is None else value
 
 
-def _count_sequences(settings: Settings, report: Report, key: str) -> int | None:
+def _count_sequences(settings: LaunchSettings, report: Report, key: str) -> int | None:
     """Sequences of a number of tokens."""
     tokens = settings.whole(key)
     if tokens is None or "seq" not in report.model:
@@ -268,7 +315,7 @@ def _count_sequences(settings: Settings, report: Report, key: str) -> int | None
     return tokens // sequence
 
 
-def _batch_of_tokens(settings: Settings, report: Report) -> Any:
+def _batch_of_tokens(settings: LaunchSettings, report: Report) -> Any:
     step = settings.whole(_STEP_TOKENS, -1, least=-1)
     microbatches = settings.whole("parallelism.num_pp_microbatches", 1) or 1
     if step is not None and step > 0:
@@ -278,7 +325,7 @@ def _batch_of_tokens(settings: Settings, report: Report) -> Any:
     return OPEN if micro is None else micro * passes * int(report.execution["data_par"])
 
 
-def _read_pipeline(settings: Settings, report: Report) -> None:
+def _read_pipeline(settings: LaunchSettings, report: Report) -> None:
     e = report.execution
 
     def schedule() -> str:
@@ -303,7 +350,7 @@ def _read_pipeline(settings: Settings, report: Report) -> None:
     report.note(notes)
 
 
-def _chunks_of(settings: Settings, report: Report) -> Any:
+def _chunks_of(settings: LaunchSettings, report: Report) -> Any:
     """Chunks of every rank under a schedule of several."""
     layers = settings.whole("parallelism.pipeline_parallel_layers_per_stage")
     first = settings.whole("parallelism.pipeline_parallel_first_stage_less_layers", 1, least=0) or 0
@@ -325,7 +372,7 @@ def _count_chunks(stages: int, pipeline: int, report: Report) -> Any:
     return stages // pipeline
 
 
-def _read_recompute(settings: Settings, report: Report, dialect: str) -> None:
+def _read_recompute(settings: LaunchSettings, report: Report, dialect: str) -> None:
 
     def rule() -> tuple[Any, Any]:
         if dialect == "0.2.2":
@@ -356,7 +403,7 @@ def _read_recompute(settings: Settings, report: Report, dialect: str) -> None:
     report.say(("activation_recompute", "selective_recompute"), rule)
 
 
-def _read_software(settings: Settings, report: Report, dialect: str) -> None:
+def _read_software(settings: LaunchSettings, report: Report, dialect: str) -> None:
     e, say = report.execution, report.say
 
     def datatype() -> str:
@@ -401,7 +448,7 @@ def _read_software(settings: Settings, report: Report, dialect: str) -> None:
     report.note(notes)
 
 
-def _read_overlap(settings: Settings, report: Report, dialect: str) -> None:
+def _read_overlap(settings: LaunchSettings, report: Report, dialect: str) -> None:
     e = report.execution
 
     def gathered() -> tuple[str, bool]:
@@ -427,7 +474,7 @@ def _read_overlap(settings: Settings, report: Report, dialect: str) -> None:
     report.say("expert_overlap", experts)
 
 
-def _list_rest(settings: Settings, report: Report, dialect: str) -> None:
+def _list_rest(settings: LaunchSettings, report: Report, dialect: str) -> None:
     for name in settings.rest():
         value = settings.given[name]
         if name in _READ_WHERE_IT_COUNTS and name in _keys_of(dialect):

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.columns import called, choice_label
-from engine.launch.contract import LaunchError, LaunchFile, Order, Written
+from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header, torchrun_command
 from engine.launch.not_expressible import without_predictions
 from engine.launch.report import Report
 from engine.launch.torchtitan.cuts import cut_keys
-from engine.launch.torchtitan.flavors import Config, config_for
+from engine.launch.torchtitan.flavors import FlavorConfig, config_for
 
 __all__ = ["TITLE", "VERSION", "write_command"]
 
@@ -25,7 +25,7 @@ _SCHEDULES: Final = {"zb_v": "ZBVZeroBubble", "dualpipev": "DualPipeV"}
 _PLAIN: Final = ("1f1b", "interleaved")
 
 
-def write_command(order: Order) -> Written:
+def write_command(order: LaunchOrder) -> Written:
     """Returns the command that trains with an execution.
 
     Args:
@@ -69,7 +69,7 @@ def _flag_words(flags: Mapping[str, Any]) -> list[str]:
     return [*words, f"activation_checkpoint:{flags['activation_checkpoint']}"]
 
 
-def _refuse_unsupported(order: Order) -> None:
+def _refuse_unsupported(order: LaunchOrder) -> None:
     e, shape = order.execution, order.shape
     if not e["training"]:
         raise LaunchError("torchtitan trains; an execution of forward passes alone cannot be written for it.")
@@ -101,7 +101,7 @@ def _refuse_unsupported(order: Order) -> None:
         _refuse_pipeline(order)
 
 
-def _refuse_pipeline(order: Order) -> None:
+def _refuse_pipeline(order: LaunchOrder) -> None:
     """Refuse a pipeline that torchtitan or torch's schedules refuse (torch.distributed.pipelining, schedules.py)."""
     ranks, passes, name = order.execution["pipeline_par"], order.replica_microbatches, _schedule_name(order.execution)
     if order.shape["tied_embeddings"]:
@@ -122,7 +122,7 @@ def _schedule_name(e: Mapping[str, Any]) -> str:
     return _SCHEDULES.get(str(e["schedule"]), plain)
 
 
-def _start_keys(order: Order, config: Config | None, report: Report) -> dict[str, Any]:
+def _start_keys(order: LaunchOrder, config: FlavorConfig | None, report: Report) -> dict[str, Any]:
     if config is None:
         report.not_expressible(
             f"The model: torchtitan takes shapes from flavors in its code and has none of {_model_title(order)}; "
@@ -132,7 +132,7 @@ def _start_keys(order: Order, config: Config | None, report: Report) -> dict[str
     return {"module": config.module, "config": config.function}
 
 
-def _model_title(order: Order) -> str:
+def _model_title(order: LaunchOrder) -> str:
     return order.model.title or order.model.name
 
 
@@ -173,7 +173,7 @@ def _degree_keys(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
     }
 
 
-def _pipeline_keys(order: Order, report: Report) -> dict[str, Any]:
+def _pipeline_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e = order.execution
     pipeline, schedule = e["pipeline_par"], str(e["schedule"])
     if pipeline == 1:
@@ -187,7 +187,7 @@ def _pipeline_keys(order: Order, report: Report) -> dict[str, Any]:
     return flags
 
 
-def _batch_keys(order: Order) -> dict[str, Any]:
+def _batch_keys(order: LaunchOrder) -> dict[str, Any]:
     e, sequence = order.execution, order.shape["seq"]
     return {
         "training.max_context_length": sequence,
@@ -196,7 +196,7 @@ def _batch_keys(order: Order) -> dict[str, Any]:
     }
 
 
-def _software_keys(e: Mapping[str, Any], config: Config | None, report: Report) -> dict[str, Any]:
+def _software_keys(e: Mapping[str, Any], config: FlavorConfig | None, report: Report) -> dict[str, Any]:
     ring = e["tensor_par_overlap"] != "none" and e["tensor_par"] > 1
     launch, graphs = str(e["launch"]), False
     if launch == "graphs":
@@ -244,7 +244,7 @@ def _recompute_keys(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
     return {"activation_checkpoint": "selective"}
 
 
-def _name_the_rest(order: Order, report: Report) -> None:
+def _name_the_rest(order: LaunchOrder, report: Report) -> None:
     """Notes which fields torchtitan has no place for."""
     without_predictions(order, report)
     e = order.execution

@@ -12,16 +12,16 @@ from engine.planners.elastic.library_models import after_failure, model_curve, m
 from engine.planners.elastic.measured import Measurements, measurement_names, measurements, read_measurements
 from engine.planners.elastic.over_time import Phase, Timeline, timeline
 from engine.planners.elastic.resource_curve import curve
-from engine.planners.elastic.splits import Job, Split, split
+from engine.planners.elastic.splits import Split, SplitJob, split
 
 __all__ = [
     "ElasticPlan",
     "ElasticProblem",
-    "Job",
     "Measurements",
     "ModelCard",
     "Phase",
     "Split",
+    "SplitJob",
     "Timeline",
     "after_failure",
     "best_plan",

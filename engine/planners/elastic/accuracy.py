@@ -10,10 +10,10 @@ import pandas as pd
 from engine.executions.arrays import Floats
 from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.cards import load_card
-from engine.planners.elastic.enumeration import Limits, plan_table
+from engine.planners.elastic.enumeration import ResourceLimits, plan_table
 from engine.planners.elastic.limits import checked_bandwidth, checked_threads
 from engine.planners.elastic.measured import Measurements, measurements
-from engine.planners.elastic.performance.variants import Variant, variant_of
+from engine.planners.elastic.performance.variants import PerformanceVariant, variant_of
 from engine.planners.elastic.placements import gpus_on_nodes
 from engine.planners.elastic.plan_names import PLAIN, TITLES, PlanName, parse_plan
 
@@ -24,7 +24,7 @@ def against_measured(
     model_card: CardLike,
     measured: Measurements | str | None = None,
     *,
-    variant: str | Variant = "artifact",
+    variant: str | PerformanceVariant = "artifact",
     cpu_threads: int = 4,
     bandwidth: float = 0.0,
     families: tuple[str, ...] = ("DP", "3D"),
@@ -55,10 +55,10 @@ def against_measured(
         rows = rows[rows["nodes"] <= most_nodes]
     threads = rows["cpu_threads"].fillna(checked_threads(cpu_threads)).astype(int).tolist()
     keys = [
-        Limits(gpus_on_nodes(placement), number, checked_bandwidth(bandwidth))
+        ResourceLimits(gpus_on_nodes(placement), number, checked_bandwidth(bandwidth))
         for placement, number in zip(rows["placement"], threads, strict=True)
     ]
-    predicted: dict[tuple[Limits, str], tuple[float, str, str]] = {}
+    predicted: dict[tuple[ResourceLimits, str], tuple[float, str, str]] = {}
     if limits := list(dict.fromkeys(keys)):
         plans = plan_table(card, limits, restricted=False, families=families, atom_limits=False)
         figures = model.figures(card, plans)

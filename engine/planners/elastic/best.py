@@ -13,20 +13,20 @@ import pandas as pd
 from engine.planners.contract import (
     Alternative,
     Cancel,
-    Figure,
     Placement,
     Plan,
     PlanError,
+    PlanFigure,
     Progress,
     Stage,
     never,
     unheard,
 )
 from engine.planners.elastic.cards import ModelCard, load_card, to_document
-from engine.planners.elastic.enumeration import Limits, plan_table
+from engine.planners.elastic.enumeration import ResourceLimits, plan_table
 from engine.planners.elastic.limits import checked_bandwidth, checked_threads
 from engine.planners.elastic.performance.artifact import IterationTerms
-from engine.planners.elastic.performance.variants import Variant, variant_of
+from engine.planners.elastic.performance.variants import PerformanceVariant, variant_of
 from engine.planners.elastic.placements import PlacementLike, gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import PlanName
 
@@ -53,7 +53,7 @@ class ElasticProblem:
     nodes: tuple[int, ...]
     cpu_threads: int = 1
     bandwidth: float = 0.0
-    variant: Variant | str = "artifact"
+    variant: PerformanceVariant | str = "artifact"
     restricted: bool | None = None
 
     def document(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def best_plan(
     placement: PlacementLike,
     cpu_threads: int = 1,
     bandwidth: float = 0.0,
-    variant: str | Variant = "artifact",
+    variant: str | PerformanceVariant = "artifact",
     restricted: bool | None = None,
 ) -> ElasticPlan:
     """Returns the plan of the highest throughput under the limits.
@@ -165,7 +165,7 @@ def plans_table(
     placement: PlacementLike,
     cpu_threads: int = 1,
     bandwidth: float = 0.0,
-    variant: str | Variant = "artifact",
+    variant: str | PerformanceVariant = "artifact",
     restricted: bool | None = None,
     families: tuple[str, ...] = ("DP", "3D"),
 ) -> pd.DataFrame:
@@ -183,7 +183,7 @@ def plans_table(
     card, nodes, model = load_card(model_card), gpus_on_nodes(placement), variant_of(variant)
     plans = plan_table(
         card,
-        [Limits(nodes, checked_threads(cpu_threads), checked_bandwidth(bandwidth))],
+        [ResourceLimits(nodes, checked_threads(cpu_threads), checked_bandwidth(bandwidth))],
         restricted=model.restricted if restricted is None else restricted,
         families=families,
         atom_limits=model.restricted,
@@ -241,10 +241,10 @@ def _plan_of_table(problem: ElasticProblem, table: pd.DataFrame) -> ElasticPlan:
     best = table.iloc[0]
     name: PlanName = table.attrs["names"][0]
     figures = (
-        Figure("throughput", float(best["throughput"]), "samples/s", "Throughput"),
-        Figure("iteration", float(best["iteration_ms"]) / 1e3, "s", "Iteration"),
+        PlanFigure("throughput", float(best["throughput"]), "samples/s", "Throughput"),
+        PlanFigure("iteration", float(best["iteration_ms"]) / 1e3, "s", "Iteration"),
         *(
-            Figure(part, float(best[f"{part}_ms"]) / 1e3, "s", part.capitalize())
+            PlanFigure(part, float(best[f"{part}_ms"]) / 1e3, "s", part.capitalize())
             for part in IterationTerms.__dataclass_fields__
         ),
     )

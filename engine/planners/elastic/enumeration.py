@@ -14,7 +14,7 @@ from engine.planners.elastic.cards import ModelCard
 from engine.planners.elastic.placements import gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import DATA_PARALLEL, OFFLOAD, ZERO_DP, PlanName, parse_plan
 
-__all__ = ["NO_ZERO", "Limits", "PlanTable", "data_parallel_plans", "every_plan", "plan_table"]
+__all__ = ["NO_ZERO", "PlanTable", "ResourceLimits", "data_parallel_plans", "every_plan", "plan_table"]
 
 Placements = tuple[tuple[int, ...], ...]
 
@@ -23,7 +23,7 @@ NO_ZERO = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResourceLimits:
     """Resources of a job: GPUs on each node, CPU threads per GPU, and the bandwidth to other nodes, 0 for no limit."""
 
     nodes: tuple[int, ...]
@@ -44,7 +44,7 @@ class PlanTable:
     `limit` says to which of the limits each plan belongs, `reasons` why it may not run, empty where it may.
     """
 
-    limits: tuple[Limits, ...]
+    limits: tuple[ResourceLimits, ...]
     limit: Ints
     names: tuple[PlanName, ...]
     reasons: tuple[str, ...]
@@ -118,7 +118,7 @@ class PlanTable:
 
 def plan_table(
     card: ModelCard,
-    limits: Sequence[Limits],
+    limits: Sequence[ResourceLimits],
     *,
     restricted: bool = True,
     families: tuple[str, ...] = ("DP", "3D"),

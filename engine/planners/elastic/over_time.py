@@ -14,15 +14,15 @@ import pandas as pd
 from engine.planners.contract import PlanError
 from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.cards import ModelCard, load_card
-from engine.planners.elastic.enumeration import Limits, plan_table
+from engine.planners.elastic.enumeration import ResourceLimits, plan_table
 from engine.planners.elastic.limits import checked_bandwidth, checked_threads
 from engine.planners.elastic.measured import Measurements, measurements_of
 from engine.planners.elastic.measured.csv_rows import csv_rows, csv_text, number
-from engine.planners.elastic.performance.variants import Variant, variant_of
+from engine.planners.elastic.performance.variants import PerformanceVariant, variant_of
 from engine.planners.elastic.placements import gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import PlanName
 from engine.planners.elastic.resource_curve import winners
-from engine.planners.elastic.strategies import STATIC, Strategy, strategy_of
+from engine.planners.elastic.strategies import STATIC, ElasticStrategy, strategy_of
 from models.documents import shown
 
 __all__ = ["FIGURE_7", "PLANNER", "Phase", "Timeline", "phases_of", "timeline"]
@@ -160,11 +160,11 @@ def timeline(
     model_card: CardLike = "llama7_bsz16",
     phases: Iterable[Phase | Mapping[str, Any] | Sequence[Any]] | pd.DataFrame | str = FIGURE_7,
     *,
-    strategies: Iterable[str | Strategy] = tuple(STATIC),
+    strategies: Iterable[str | ElasticStrategy] = tuple(STATIC),
     measured: Measurements | str | None = None,
     basis: str | None = None,
     pause_s: float = 0.0,
-    variant: str | Variant = "artifact",
+    variant: str | PerformanceVariant = "artifact",
     restricted: bool | None = None,
 ) -> Timeline:
     """Returns throughput over the phases, the planner first, which takes the best plan of each by its predictions.
@@ -190,7 +190,7 @@ def timeline(
         raise PlanError(f"There are no measurements of {card.name}; give some, or take the basis predicted.")
     if isinstance(pause_s, bool) or not isinstance(pause_s, Real) or not 0 <= float(pause_s) <= 1e12:
         raise PlanError(f"The pause is {shown(pause_s)}; give seconds from 0 on.")
-    limits = [Limits(phase.nodes, phase.cpu_threads, phase.bandwidth) for phase in given if phase.nodes]
+    limits = [ResourceLimits(phase.nodes, phase.cpu_threads, phase.bandwidth) for phase in given if phase.nodes]
     rules = [strategy_of(each) for each in strategies]
     taken: dict[str, list[tuple[PlanName | None, float]]] = {
         PLANNER: _plans_by_planner(card, limits, model, restricted)
@@ -204,7 +204,7 @@ def timeline(
 
 
 def _plans_by_planner(
-    card: ModelCard, limits: Sequence[Limits], model: Variant, restricted: bool | None
+    card: ModelCard, limits: Sequence[ResourceLimits], model: PerformanceVariant, restricted: bool | None
 ) -> list[tuple[PlanName | None, float]]:
     """The best plan under each limit with its iteration [s]."""
     if not limits:
@@ -219,7 +219,7 @@ def _plans_by_planner(
 
 
 def _plans_by_rule(
-    card: ModelCard, limits: Sequence[Limits], model: Variant, rule: Strategy
+    card: ModelCard, limits: Sequence[ResourceLimits], model: PerformanceVariant, rule: ElasticStrategy
 ) -> list[tuple[PlanName | None, float]]:
     """The plan of a rule under each limit with its predicted iteration [s], NaN where the model says that it cannot
     run."""

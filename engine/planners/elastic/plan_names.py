@@ -19,9 +19,20 @@ from engine.planners.elastic.placements import gpus_on_nodes
 from models.documents import shown
 
 __all__ = [
-    "DATA_PARALLEL", "OFFLOAD", "PLAIN", "PLAN_COLUMNS", "TITLES", "WORDS", "ZERO_DP", "PlanName", "degrees_text",
-    "parse_plan", "plan_title", "plan_titles", "with_plan_titles",
-]  # fmt: skip
+    "DATA_PARALLEL",
+    "OFFLOAD",
+    "PLAIN",
+    "PLAN_COLUMNS",
+    "TITLES",
+    "WORDS",
+    "ZERO_DP",
+    "PlanName",
+    "degrees_text",
+    "parse_plan",
+    "plan_title",
+    "plan_titles",
+    "with_plan_titles",
+]
 
 PLAIN: Final = 0
 OFFLOAD: Final = 1
@@ -129,8 +140,10 @@ def plan_titles(table: pd.DataFrame, column: str) -> list[str]:
         gpus = [None if each != each else int(each) for each in table["stored_gpus"]]
     elif "placement" in table:
         gpus = [sum(gpus_on_nodes(each)) if isinstance(each, str) and each else None for each in table["placement"]]
-    return [plan_title(name, number) if isinstance(name, str) else name
-            for name, number in zip(table[column], gpus, strict=True)]  # fmt: skip
+    return [
+        plan_title(name, number) if isinstance(name, str) else name
+        for name, number in zip(table[column], gpus, strict=True)
+    ]
 
 
 @lru_cache(maxsize=4_096)

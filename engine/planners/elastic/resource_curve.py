@@ -14,9 +14,9 @@ from engine.executions.arrays import Floats, Positions
 from engine.planners.contract import PlanError
 from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.cards import ModelCard, load_card
-from engine.planners.elastic.enumeration import Limits, PlanTable, plan_table
+from engine.planners.elastic.enumeration import PlanTable, ResourceLimits, plan_table
 from engine.planners.elastic.limits import checked_bandwidth, checked_threads, checked_whole
-from engine.planners.elastic.performance.variants import Variant, variant_of
+from engine.planners.elastic.performance.variants import PerformanceVariant, variant_of
 from engine.planners.elastic.placements import MOST_GPUS, PlacementLike, gpus_on_nodes, placements_filling
 from models.documents import shown
 
@@ -52,9 +52,9 @@ class Winners:
 
 def winners(
     card: ModelCard,
-    limits: Sequence[Limits],
+    limits: Sequence[ResourceLimits],
     *,
-    variant: Variant,
+    variant: PerformanceVariant,
     restricted: bool | None = None,
     families: tuple[str, ...] = ("DP", "3D"),
 ) -> Winners:
@@ -117,7 +117,7 @@ def curve(
     gpus_per_node: int | None = None,
     cpu_threads: int = 1,
     bandwidth: float = 0.0,
-    variant: str | Variant = "artifact",
+    variant: str | PerformanceVariant = "artifact",
     restricted: bool | None = None,
     keep_smaller: float = KEEP_SMALLER,
 ) -> pd.DataFrame:
@@ -155,7 +155,7 @@ def curve(
     node = None if size is None else checked_whole(size, "GPUs of a node are", 1, MOST_GPUS)
     fixed = _gpus_by_node(placement, gpus, node)
     limits = [
-        Limits(
+        ResourceLimits(
             _gpus_by_node(None, value, node) if over == "gpus" else fixed,
             checked_threads(value if over == "cpu_threads" else cpu_threads),
             checked_bandwidth(value if over == "bandwidth" else bandwidth),
@@ -187,7 +187,7 @@ def _gpus_by_node(placement: PlacementLike | None, gpus: int | None, gpus_per_no
 
 
 def _build_curve_table(
-    card: ModelCard, over: str, asked: Sequence[Any], limits: Sequence[Limits], found: Winners, share: float
+    card: ModelCard, over: str, asked: Sequence[Any], limits: Sequence[ResourceLimits], found: Winners, share: float
 ) -> pd.DataFrame:
     kept = kept_smaller(found.throughput, share)
     there = kept >= 0

@@ -11,11 +11,11 @@ from engine.planners.contract import PlanError
 from engine.planners.elastic.plan_names import OFFLOAD, PlanName, parse_plan
 from models.documents import did_you_mean, shown
 
-__all__ = ["MEGATRON", "STATIC", "Strategy", "megatron", "own_strategy", "strategy_of"]
+__all__ = ["MEGATRON", "STATIC", "ElasticStrategy", "megatron", "own_strategy", "strategy_of"]
 
 
 @dataclass(frozen=True)
-class Strategy:
+class ElasticStrategy:
     """A rule: its name, its description in words, and its plan for the GPUs on each node, None for no plan."""
 
     name: str
@@ -37,14 +37,14 @@ def _plan_of_degrees(pp: float, tp: float, dp: float) -> PlanName | None:
     return PlanName(int(pp), int(tp), int(dp)) if whole else None
 
 
-def megatron(pp: int = 2, tp: int = 2) -> Strategy:
+def megatron(pp: int = 2, tp: int = 2) -> ElasticStrategy:
     """Returns the rule of Megatron's 3D parallelism: the smallest tensor and pipeline degrees that fit, scaled out by
     data parallelism.
 
     Args:
         pp, tp: these degrees; 2 and 2 for LLaMA-2-7B with a batch of 16.
     """
-    return Strategy(
+    return ElasticStrategy(
         "Megatron 3D",
         f"{pp} stages of {tp} tensor parallel ranks, replicated",
         lambda nodes: _plan_of_degrees(pp, tp, sum(nodes) // (pp * tp)),
@@ -55,21 +55,21 @@ MEGATRON: Final = megatron()
 
 OFFLOADED: Final = PlanName(zero=OFFLOAD, recompute=True)
 
-STATIC: Final[Mapping[str, Strategy]] = {
+STATIC: Final[Mapping[str, ElasticStrategy]] = {
     each.name: each
     for each in (
-        Strategy(
+        ElasticStrategy(
             "TP+DP",
             "tensor parallelism inside nodes, data parallelism across them",
             lambda nodes: _plan_of_degrees(1, nodes[0], sum(nodes) // nodes[0]),
         ),
-        Strategy(
+        ElasticStrategy(
             "TP+PP",
             "tensor parallelism inside nodes, a pipeline across them",
             lambda nodes: _plan_of_degrees(sum(nodes) // nodes[0], nodes[0], 1),
         ),
         MEGATRON,
-        Strategy(
+        ElasticStrategy(
             OFFLOADED.title,
             "ZeRO-Offload with recomputation on all GPUs",
             lambda nodes: OFFLOADED,
@@ -79,7 +79,7 @@ STATIC: Final[Mapping[str, Strategy]] = {
 """The strategies with which figure 7 compares, in its order."""
 
 
-def own_strategy(text: str, name: str | None = None) -> Strategy:
+def own_strategy(text: str, name: str | None = None) -> ElasticStrategy:
     """Returns a user's rule: a plan for all placements, such as zero-dp+ga, or degrees as products.
 
     Degrees are three terms with commas, of whole numbers and of n, all GPUs, g, GPUs of a node, and w, nodes, with *
@@ -95,7 +95,7 @@ def own_strategy(text: str, name: str | None = None) -> Strategy:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) == 1:
         fixed = parse_plan(text)
-        return Strategy(name or fixed.title, f"always {fixed.title}", lambda nodes: fixed)
+        return ElasticStrategy(name or fixed.title, f"always {fixed.title}", lambda nodes: fixed)
     if len(parts) != 3:
         raise PlanError(f"{shown(text)} has {len(parts)} terms; a rule has three: pipeline, tensor, data parallel.")
     terms = [_parse_term(part) for part in parts]
@@ -105,7 +105,7 @@ def own_strategy(text: str, name: str | None = None) -> Strategy:
         found = _plan_of_degrees(*(_evaluate_term(term, known) for term in terms))
         return found if found and found.pp * found.tp * found.dp == known["n"] else None
 
-    return Strategy(name or text, f"{', '.join(parts)} (n GPUs, g on a node, w nodes)", rule)
+    return ElasticStrategy(name or text, f"{', '.join(parts)} (n GPUs, g on a node, w nodes)", rule)
 
 
 def _parse_term(text: str) -> list[str]:
@@ -128,7 +128,7 @@ def _evaluate_term(term: Sequence[str], known: Mapping[str, int]) -> float:
     return value / divisor if divisor else 0.0
 
 
-def strategy_of(strategy: str | Strategy) -> Strategy:
+def strategy_of(strategy: str | ElasticStrategy) -> ElasticStrategy:
     """Returns a strategy from a strategy, a name of `STATIC`, or the text of a rule.
 
     Args:
@@ -136,7 +136,7 @@ def strategy_of(strategy: str | Strategy) -> Strategy:
 
     Raises `engine.planners.contract.PlanError` for anything else, or an invalid rule.
     """
-    if isinstance(strategy, Strategy):
+    if isinstance(strategy, ElasticStrategy):
         return strategy
     if strategy in STATIC:
         return STATIC[strategy]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.cards import load_card
-from engine.planners.elastic.enumeration import Limits
+from engine.planners.elastic.enumeration import ResourceLimits
 from engine.planners.elastic.limits import checked_whole
 from engine.planners.elastic.performance.variants import ARTIFACT
 from engine.planners.elastic.resource_curve import KEEP_SMALLER, winners
@@ -46,7 +46,7 @@ def sweep(model_card: CardLike, *, most_gpus: int = 64, keep_smaller: float = KE
         for threads in range(1, (THREADS // gpus if gpus <= NODE else NODE) + 1)
         for level in ((0,) if gpus == 1 else range(1 if gpus > NODE else 0, LEVELS + 1))
     ]
-    limits = [Limits((gpus,), threads, float(level)) for gpus, threads, level in keys]
+    limits = [ResourceLimits((gpus,), threads, float(level)) for gpus, threads, level in keys]
     found = winners(card, limits, variant=ARTIFACT, families=("DP",))
     names, rates = found.names(), found.throughput.tolist()
     kept: dict[tuple[int, int, int], tuple[float, str, tuple[int, int, int]]] = {}

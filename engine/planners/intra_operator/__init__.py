@@ -21,19 +21,48 @@ from engine.planners.intra_operator.parallel_blocks import BlockList, ParallelBl
 from engine.planners.intra_operator.planner import IntraOperatorProblem, solve
 from engine.planners.intra_operator.search import IntraOperatorPlan, search
 from engine.planners.intra_operator.segments import segment_map
-from engine.planners.intra_operator.steps import Chosen, evaluate_vectors, layers_of
+from engine.planners.intra_operator.steps import StepCosts, evaluate_vectors, layers_of
 from engine.planners.intra_operator.suites import suite_parameters, tflop_count
 from engine.planners.intra_operator.volumes import vector_volumes
 from models.loader import ModelLike
 
 __all__ = [
-    "TEXT_FORMS", "AlpaMesh", "Axis", "BlockList", "Chosen", "FittedRates", "IntraOperatorPlan",
-    "IntraOperatorProblem", "LinearChain", "Mesh", "ParallelBlock", "Vector", "beside_exploration", "blocks",
-    "described", "evaluate_vectors", "fit_rates", "linear_chain", "log_text", "measured_points",
-    "measured_points_of", "mesh_of", "overlay", "plan_degrees", "published_runs", "published_volumes",
-    "run_time_candidates", "search", "segment_map", "sharding_annotations", "solve", "suite_parameters",
-    "system_mesh", "tflop_count", "vector_volumes",
-]  # fmt: skip
+    "TEXT_FORMS",
+    "AlpaMesh",
+    "Axis",
+    "BlockList",
+    "FittedRates",
+    "IntraOperatorPlan",
+    "IntraOperatorProblem",
+    "LinearChain",
+    "Mesh",
+    "ParallelBlock",
+    "StepCosts",
+    "Vector",
+    "beside_exploration",
+    "blocks",
+    "described",
+    "evaluate_vectors",
+    "fit_rates",
+    "linear_chain",
+    "log_text",
+    "measured_points",
+    "measured_points_of",
+    "mesh_of",
+    "overlay",
+    "plan_degrees",
+    "published_runs",
+    "published_volumes",
+    "run_time_candidates",
+    "search",
+    "segment_map",
+    "sharding_annotations",
+    "solve",
+    "suite_parameters",
+    "system_mesh",
+    "tflop_count",
+    "vector_volumes",
+]
 
 
 def blocks(model: ModelLike, *, batch: int = 16, layers: int = 2) -> BlockList:

@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator.contractions import Contraction, Dim, Operand, Strategy, strategies
+from engine.planners.intra_operator.contractions import Contraction, Dim, Operand, ShardingStrategy, strategies
 
 __all__ = ["AlpaMesh", "LinearChain", "linear_chain"]
 
@@ -152,9 +152,7 @@ class LinearChain:
     strategies: tuple[str, ...]
 
 
-def linear_chain(
-    mesh: AlpaMesh, *, batch: int, widths: Sequence[int], element_bytes: float = 4.0
-) -> LinearChain:
+def linear_chain(mesh: AlpaMesh, *, batch: int, widths: Sequence[int], element_bytes: float = 4.0) -> LinearChain:
     """Returns the cheapest strategies of a step of training a chain of linear layers, by dynamic programming.
 
     The gradients of a layer take the strategies that follow from its own. The first layer's input needs no gradient.
@@ -171,13 +169,21 @@ def linear_chain(
     if len(widths) < 2 or max(mesh.shape) < 2:
         raise PlanError("A chain needs at least one layer of two widths, and a mesh at least two devices.")
     layers = [
-        Contraction("dot", Operand("x", (("t",), ("k",))), Operand("w", (("k",), ("n",)), weight=True),
-                    Operand("y", (("t",), ("n",))))
-    ] * (len(widths) - 1)  # fmt: skip
+        Contraction(
+            "dot",
+            Operand("x", (("t",), ("k",))),
+            Operand("w", (("k",), ("n",)), weight=True),
+            Operand("y", (("t",), ("n",))),
+        )
+    ] * (len(widths) - 1)
     options = strategies(layers[0], mesh.shape)
     sizes = [{"t": batch, "k": k, "n": n} for k, n in pairwise(widths)]
-    own = np.array([[_layer_cost(mesh, layers[0], each, size, at == 0, element_bytes) for each in options]
-                    for at, size in enumerate(sizes)])  # fmt: skip
+    own = np.array(
+        [
+            [_layer_cost(mesh, layers[0], each, size, at == 0, element_bytes) for each in options]
+            for at, size in enumerate(sizes)
+        ]
+    )
     best, came = own[0], list[np.ndarray]()
     for at in range(1, len(sizes)):
         size = batch * widths[at] * element_bytes
@@ -193,7 +199,7 @@ def linear_chain(
 
 
 def _layer_cost(
-    mesh: AlpaMesh, layer: Contraction, strategy: Strategy, sizes: dict[str, int], first: bool, width: float
+    mesh: AlpaMesh, layer: Contraction, strategy: ShardingStrategy, sizes: dict[str, int], first: bool, width: float
 ) -> float:
     """All-reduces of the result, of the gradient of the weight, and of that of the input."""
     cost = 0.0
@@ -209,11 +215,11 @@ def _layer_cost(
     return cost
 
 
-def _resharding_between(mesh: AlpaMesh, before: Strategy, after: Strategy, size: float) -> float:
+def _resharding_between(mesh: AlpaMesh, before: ShardingStrategy, after: ShardingStrategy, size: float) -> float:
     """Cost of resharding a result to the next layer's input, and of the gradient back."""
     given, wanted = _sharding_spec(before, (("t",), ("n",))), _sharding_spec(after, (("t",), ("k",)))
     return mesh.resharding_cost(given, wanted, size) + mesh.resharding_cost(wanted, given, size)
 
 
-def _sharding_spec(strategy: Strategy, dims: Sequence[Dim]) -> Spec:
+def _sharding_spec(strategy: ShardingStrategy, dims: Sequence[Dim]) -> Spec:
     return tuple(tuple(axis for axis, dim in enumerate(strategy.splits) if dim == one) for one in dims)

@@ -24,7 +24,7 @@ from engine.planners.intra_operator.contractions import Contraction, Dim, Operan
 from engine.planners.intra_operator.costs.options import SPLIT_TOKENS, Widths, repeated_heads
 from engine.planners.intra_operator.layer_costs import Vector
 from engine.planners.intra_operator.layer_graphs import LayerGraph
-from engine.planners.intra_operator.parallel_blocks import Member, ParallelBlock, layer_blocks
+from engine.planners.intra_operator.parallel_blocks import BlockMember, ParallelBlock, layer_blocks
 from engine.planners.intra_operator.search import IntraOperatorPlan
 
 __all__ = ["sharding_annotations"]
@@ -32,14 +32,40 @@ __all__ = ["sharding_annotations"]
 AXIS_NAMES: Final = {1: ("model",), 2: ("data", "model")}
 TOKENS: Final = (("b", "s"), ("g", "t"), ("g", "c"))
 COLUMNS: Final = (
-    "layers", "layer", "contraction", "tensor", "kind", "dims", "shape", "partition_spec", "placements", "collective",
-)  # fmt: skip
+    "layers",
+    "layer",
+    "contraction",
+    "tensor",
+    "kind",
+    "dims",
+    "shape",
+    "partition_spec",
+    "placements",
+    "collective",
+)
 CALLED: Final = {
-    "b": "batch", "s": "sequence", "z": "keys", "h": "hidden", "a": "heads", "r": "queries of a head", "d": "head",
-    "f": "ffn", "e": "experts", "g": "groups", "t": "tokens", "c": "places", "n": "visits", "x": "qkv",
-    "latent_q": "query latent", "latent_kv": "key-value latent", "rope": "rotated key", "wide": "key and value",
-    "value": "value head", "shared": "shared ffn", "o": "out",
-}  # fmt: skip
+    "b": "batch",
+    "s": "sequence",
+    "z": "keys",
+    "h": "hidden",
+    "a": "heads",
+    "r": "queries of a head",
+    "d": "head",
+    "f": "ffn",
+    "e": "experts",
+    "g": "groups",
+    "t": "tokens",
+    "c": "places",
+    "n": "visits",
+    "x": "qkv",
+    "latent_q": "query latent",
+    "latent_kv": "key-value latent",
+    "rope": "rotated key",
+    "wide": "key and value",
+    "value": "value head",
+    "shared": "shared ffn",
+    "o": "out",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +149,7 @@ def _layer_rows(
 def _member_rows(
     graph: LayerGraph,
     block: ParallelBlock,
-    member: Member,
+    member: BlockMember,
     strategies: Sequence[int],
     widths: Widths,
     names: Sequence[str],
@@ -202,5 +228,3 @@ def _dim_size(dim: Dim, sizes: Mapping[str, int]) -> int:
     for label in dim:
         found *= sizes[label]
     return found
-
-

@@ -92,13 +92,21 @@ def beside_exploration(
         raise PlanError(plan.infeasible)
     chosen = plan.chosen
     asked: dict[str, Any] = {
-        "num_procs": plan.mesh.devices, "max_batch_size": batch, "datatype": datatype, "cost_model": COST_MODEL,
-    }  # fmt: skip
-    rows = [{
-        "what": "this plan", "solution": chosen.solution, "seconds": chosen.seconds,
-        "sample_rate": batch / chosen.seconds, "memory": chosen.memory,
-        "note": "" if len(plan.notes) == 0 else plan.notes[0],
-    }]  # fmt: skip
+        "num_procs": plan.mesh.devices,
+        "max_batch_size": batch,
+        "datatype": datatype,
+        "cost_model": COST_MODEL,
+    }
+    rows = [
+        {
+            "what": "this plan",
+            "solution": chosen.solution,
+            "seconds": chosen.seconds,
+            "sample_rate": batch / chosen.seconds,
+            "memory": chosen.memory,
+            "note": "" if len(plan.notes) == 0 else plan.notes[0],
+        }
+    ]
     degrees = plan_degrees(plan)
     if degrees is None:
         note = "Layers that are split in different ways are no execution."
@@ -125,9 +133,13 @@ def _best_row(
     solution = ", ".join([execution_name(found), *choices])
     rate = float(found["sample_rate"])
     return {
-        "what": what, "solution": solution, "seconds": float(found["batch_size"]) / rate, "sample_rate": rate,
-        "memory": float(found["proc_mem_tier1_cap_req"]), "note": "With embedding, head and launches.",
-    }  # fmt: skip
+        "what": what,
+        "solution": solution,
+        "seconds": float(found["batch_size"]) / rate,
+        "sample_rate": rate,
+        "memory": float(found["proc_mem_tier1_cap_req"]),
+        "note": "With embedding, head and launches.",
+    }
 
 
 def _row_without_figures(what: str, note: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Final
 
-__all__ = ["Contraction", "Dim", "Operand", "Strategy", "backward", "plan_table", "strategies"]
+__all__ = ["Contraction", "Dim", "Operand", "ShardingStrategy", "backward", "plan_table", "strategies"]
 
 Dim = tuple[str, ...]
 """Labels of one dimension, the major one first."""
@@ -109,7 +109,7 @@ class Contraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class ShardingStrategy:
     """One way to split a contraction: the dimension of every mesh axis, None where an axis has one device; the axes
     over which partial sums are all-reduced."""
 
@@ -119,7 +119,7 @@ class Strategy:
     all_reduce: tuple[int, ...]
 
 
-def strategies(contraction: Contraction, mesh: Sequence[int]) -> tuple[Strategy, ...]:
+def strategies(contraction: Contraction, mesh: Sequence[int]) -> tuple[ShardingStrategy, ...]:
     """Returns the strategies of a contraction on a mesh of two axes, of which one may have a single device.
 
     On one axis there is one for each dimension; on two the axes split different dimensions.
@@ -129,7 +129,7 @@ def strategies(contraction: Contraction, mesh: Sequence[int]) -> tuple[Strategy,
         mesh: devices along both axes.
     """
     first, second = mesh
-    found: list[Strategy] = []
+    found: list[ShardingStrategy] = []
     if first > 1 and second > 1:
         for pair in permutations(contraction.splits, 2):
             found.append(_build_strategy(len(found), contraction, pair))
@@ -140,9 +140,9 @@ def strategies(contraction: Contraction, mesh: Sequence[int]) -> tuple[Strategy,
     return tuple(found)
 
 
-def _build_strategy(number: int, contraction: Contraction, splits: tuple[Dim | None, ...]) -> Strategy:
+def _build_strategy(number: int, contraction: Contraction, splits: tuple[Dim | None, ...]) -> ShardingStrategy:
     reduced = tuple(axis for axis, dim in enumerate(splits) if dim in contraction.contracted)
-    return Strategy(number, _strategy_name(contraction, splits), splits, reduced)
+    return ShardingStrategy(number, _strategy_name(contraction, splits), splits, reduced)
 
 
 def _strategy_name(contraction: Contraction, splits: tuple[Dim | None, ...]) -> str:

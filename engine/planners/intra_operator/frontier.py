@@ -80,8 +80,14 @@ def frontier_of(order: Sequence[LayerCosts], mesh: Mesh, compute: float) -> Fron
     source = np.concatenate([np.full(len(each[0]), at) for at, each in enumerate(parts)])
     place = np.concatenate([np.arange(len(each[0])) for each in parts])
     rows = undominated(memory, seconds)
-    found = [(float(memory[row]), float(compute + seconds[row]),
-              searches[source[row]].vectors(parts[source[row]], int(place[row]))) for row in rows]  # fmt: skip
+    found = [
+        (
+            float(memory[row]),
+            float(compute + seconds[row]),
+            searches[source[row]].vectors(parts[source[row]], int(place[row])),
+        )
+        for row in rows
+    ]
     lost = [each.thinned for each in searches if each.thinned is not None]
     thinned = None
     if lost:
@@ -175,9 +181,13 @@ class _Layers:
                 keep = undominated(*(each.ravel() for each in summed))
                 at, vector = keep % len(points.memory), part[keep // len(points.memory)]
                 new = _FrontierPoints(
-                    summed[0].ravel()[keep], np.maximum(points.working[at], working[vector]), summed[1].ravel()[keep],
-                    np.full(len(keep), source, np.int64), at, vector,
-                )  # fmt: skip
+                    summed[0].ravel()[keep],
+                    np.maximum(points.working[at], working[vector]),
+                    summed[1].ravel()[keep],
+                    np.full(len(keep), source, np.int64),
+                    at,
+                    vector,
+                )
                 best = new if best is None else _join_points(best, new)
         return best
 

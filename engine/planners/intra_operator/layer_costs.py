@@ -34,9 +34,17 @@ from engine.planners.intra_operator.names import named_vectors
 from engine.planners.intra_operator.parallel_blocks import layer_blocks
 
 __all__ = [
-    "FIRST", "LISTED", "STATES", "LayerCosts", "Vector", "Widths", "layer_costs", "undominated",
-    "undominated_at_work", "working_caps",
-]  # fmt: skip
+    "FIRST",
+    "LISTED",
+    "STATES",
+    "LayerCosts",
+    "Vector",
+    "Widths",
+    "layer_costs",
+    "undominated",
+    "undominated_at_work",
+    "working_caps",
+]
 
 Vector = tuple[int, ...] | tuple[tuple[int, ...], ...]
 """One strategy per block; on two mesh axes one for each axis."""

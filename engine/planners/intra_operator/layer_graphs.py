@@ -16,9 +16,17 @@ from typing import Final
 from engine.planners.intra_operator.contractions import Contraction, Operand
 
 __all__ = [
-    "Between", "LayerGraph", "attention", "gated_mlp", "grouped_experts", "latent_attention", "linear", "mlp",
-    "reading", "sorted_experts",
-]  # fmt: skip
+    "Between",
+    "LayerGraph",
+    "attention",
+    "gated_mlp",
+    "grouped_experts",
+    "latent_attention",
+    "linear",
+    "mlp",
+    "reading",
+    "sorted_experts",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +138,18 @@ def latent_attention(*, compressed_queries: bool = True) -> tuple[tuple[Contract
     inner, source = (("latent_q",), "latent_queries") if compressed_queries else (H, "x_queries")
     up = (
         Contraction(
-            "q_up", Operand(source, (T, inner)), Operand("w_q_up", (inner, ("a", "d")), weight=True),
+            "q_up",
+            Operand(source, (T, inner)),
+            Operand("w_q_up", (inner, ("a", "d")), weight=True),
             Operand("q_up_out", (T, ("a", "d"))),
         ),
         Contraction(
-            "kv_up", Operand("latent_keys", (T, ("latent_kv",))),
-            Operand("w_kv_up", (("latent_kv",), ("a", "wide")), weight=True), Operand("kv_up_out", (T, ("a", "wide"))),
+            "kv_up",
+            Operand("latent_keys", (T, ("latent_kv",))),
+            Operand("w_kv_up", (("latent_kv",), ("a", "wide")), weight=True),
+            Operand("kv_up_out", (T, ("a", "wide"))),
         ),
-    )  # fmt: skip
+    )
     queries = Operand("q", (("b",), ("a",), ("s",), ("d",)))
     keys = Operand("k", (("b",), ("a",), ("z",), ("d",)))
     values = Operand("v", (("b",), ("a",), ("z",), ("value",)))
@@ -230,21 +242,27 @@ def sorted_experts(*, gated: bool, shared: bool) -> tuple[tuple[Contraction, ...
     names = ("expert_gate", "expert_up") if gated else ("expert_up",)
     found = [
         Contraction(
-            "router", Operand("routed", (T, H)), Operand("w_router", (H, ("e",)), weight=True),
+            "router",
+            Operand("routed", (T, H)),
+            Operand("w_router", (H, ("e",)), weight=True),
             Operand("logits", (T, ("e",))),
         ),
         *(
             Contraction(
-                name, visits, Operand(f"w_{name}", (("e",), H, ("f",)), weight=True),
+                name,
+                visits,
+                Operand(f"w_{name}", (("e",), H, ("f",)), weight=True),
                 Operand(f"{name}_out", (("e",), ("n",), ("f",))),
             )
             for name in names
         ),
         Contraction(
-            "expert_down", inside, Operand("w_expert_down", (("e",), ("f",), H), weight=True),
+            "expert_down",
+            inside,
+            Operand("w_expert_down", (("e",), ("f",), H), weight=True),
             Operand("expert_out", (("e",), ("n",), H)),
         ),
-    ]  # fmt: skip
+    ]
     lying = [
         Between("router", "softmax and choice over experts, sorting of tokens by expert", ("e", "t")),
         *(Between(name, "activation", keeps=True) for name in names),

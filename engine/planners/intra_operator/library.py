@@ -70,9 +70,12 @@ def _build_layer(shape: Architecture, length: int, batch: int, mixture: bool, wi
     else:
         ahead, lying = latent_attention(compressed_queries=latent.q_rank is not None)
         sizes |= {
-            "latent_q": latent.q_rank or 1, "latent_kv": latent.kv_rank, "rope": latent.rope_head_dim,
-            "wide": latent.nope_head_dim + latent.v_head_dim, "value": latent.v_head_dim,
-        }  # fmt: skip
+            "latent_q": latent.q_rank or 1,
+            "latent_kv": latent.kv_rank,
+            "rope": latent.rope_head_dim,
+            "wide": latent.nope_head_dim + latent.v_head_dim,
+            "value": latent.v_head_dim,
+        }
     beside = bool(shape.parallel_residual) and experts is None
     joined: tuple[str, ...] = ()
     if experts is None:
@@ -86,10 +89,19 @@ def _build_layer(shape: Architecture, length: int, batch: int, mixture: bool, wi
     contractions = (*ahead, *rest)
     name = "dense" if experts is None else "experts, shared" if experts.shared_width else "experts"
     return LayerGraph(
-        name if window is None else f"{name}, windowed", contractions, (*lying, *behind), sizes, "out",
-        reading(contractions, beside=beside), beside, 0 if experts is None else experts.top_k, joined, window,
-        embedding_weights(shape) + position_weights(shape) + norm_weights(shape), batch * length * shape.vocab_padded,
-    )  # fmt: skip
+        name if window is None else f"{name}, windowed",
+        contractions,
+        (*lying, *behind),
+        sizes,
+        "out",
+        reading(contractions, beside=beside),
+        beside,
+        0 if experts is None else experts.top_k,
+        joined,
+        window,
+        embedding_weights(shape) + position_weights(shape) + norm_weights(shape),
+        batch * length * shape.vocab_padded,
+    )
 
 
 def _note_simplifications(shape: Architecture) -> tuple[str, ...]:

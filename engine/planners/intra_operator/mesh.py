@@ -155,9 +155,15 @@ def mesh_of(document: Mesh | Mapping[str, Any]) -> Mesh:
     system = None if document.get("system") is None else given_system(document["system"])
     datatype = None if document.get("datatype") is None else str(document["datatype"])
     found = Mesh(
-        devices, _parse_number(document, "matrix_rate"), bandwidth, memory=memory, outer=outer, system=system,
-        datatype=datatype, **_parse_optional_rates(document),
-    )  # fmt: skip
+        devices,
+        _parse_number(document, "matrix_rate"),
+        bandwidth,
+        memory=memory,
+        outer=outer,
+        system=system,
+        datatype=datatype,
+        **_parse_optional_rates(document),
+    )
     if system is not None:
         kernels_of(system, datatype or "bfloat16")
     return found

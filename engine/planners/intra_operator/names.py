@@ -10,9 +10,17 @@ from typing import Any, Final
 from engine.planners.intra_operator.costs.options import Widths
 
 __all__ = [
-    "DATA_PARALLEL", "EXPERT_PARALLEL", "FSDP", "MEGATRON", "MIXED", "SEQUENCE_PARALLEL",
-    "described", "named_vectors", "vector_name", "vector_names",
-]  # fmt: skip
+    "DATA_PARALLEL",
+    "EXPERT_PARALLEL",
+    "FSDP",
+    "MEGATRON",
+    "MIXED",
+    "SEQUENCE_PARALLEL",
+    "described",
+    "named_vectors",
+    "vector_name",
+    "vector_names",
+]
 
 DATA_PARALLEL: Final = "data parallel"
 FSDP: Final = "fully sharded data parallel (FSDP)"
@@ -38,9 +46,7 @@ def vector_name(vectors: Sequence[Any], layers: Sequence[str], widths: Widths | 
     return _solution_name([_layer_kinds(vector, layer) for vector, layer in zip(vectors, layers, strict=True)], widths)
 
 
-def vector_names(
-    layers: Mapping[str, tuple[Sequence[Any], Sequence[int]]], widths: Widths | None = None
-) -> list[str]:
+def vector_names(layers: Mapping[str, tuple[Sequence[Any], Sequence[int]]], widths: Widths | None = None) -> list[str]:
     """Returns the names of many plans, each as `vector_name` gives it, which looks once at layers that do the same.
 
     Args:

@@ -25,17 +25,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from engine.planners.intra_operator.contractions import Contraction, Strategy, backward, plan_table, strategies
+from engine.planners.intra_operator.contractions import Contraction, ShardingStrategy, backward, plan_table, strategies
 from engine.planners.intra_operator.layer_graphs import Between, LayerGraph
 
-__all__ = ["BlockList", "Member", "ParallelBlock", "layer_blocks"]
+__all__ = ["BlockList", "BlockMember", "ParallelBlock", "layer_blocks"]
 
 ONE_AXIS: Final = (1, 2)
 """A mesh of one axis; how many devices it has does not change which strategies there are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class BlockMember:
     """A contraction of a block: the label that it is split along for every strategy of the block, and the plans, each
     from the block's strategy to the own one, of itself and of both its gradients."""
 
@@ -51,7 +51,7 @@ class ParallelBlock:
 
     name: str
     layer: str
-    members: tuple[Member, ...]
+    members: tuple[BlockMember, ...]
     between: tuple[Between, ...]
     sizes: Mapping[str, int] = field(repr=False)
 
@@ -71,7 +71,7 @@ class ParallelBlock:
         return tuple(dim[0] for dim in self.root.splits)
 
     @cached_property
-    def strategies(self) -> tuple[Strategy, ...]:
+    def strategies(self) -> tuple[ShardingStrategy, ...]:
         """Returns the strategies on a mesh of one axis."""
         return strategies(self.root, ONE_AXIS)
 
@@ -89,6 +89,7 @@ class ParallelBlock:
             found[member.contraction.name] = member.plan
             found.update(member.gradients)
         return found
+
 
 class BlockList(tuple[ParallelBlock, ...]):
     """The ParallelBlocks of a model, in the order of its different layers."""
@@ -158,7 +159,7 @@ def _build_block(graph: LayerGraph, group: Sequence[Contraction]) -> ParallelBlo
     for each in group:
         labels = tuple(_follow_labels(root, each, group, lying))
         gradients = tuple((_gradient_name(each, one.name), plan_table(root, one, labels)) for one in backward(each))
-        members.append(Member(each, labels, plan_table(root, each, labels), gradients))
+        members.append(BlockMember(each, labels, plan_table(root, each, labels), gradients))
     return ParallelBlock("+".join(one.name for one in group), graph.name, tuple(members), lying, graph.sizes)
 
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 from engine.planners.contract import (
     Alternative,
     Cancel,
-    Figure,
     Placement,
     Plan,
     PlanCancelledError,
     PlanError,
+    PlanFigure,
     Progress,
     Stage,
     never,
@@ -48,9 +48,13 @@ class IntraOperatorProblem:
         """Returns everything that the plan depends on, as JSON."""
         model = to_document(self.model) if isinstance(self.model, Model) else str(self.model)
         return {
-            "model": model, "mesh": self.mesh.document(), "batch": self.batch, "layers": self.layers,
-            "memory_limit": self.memory_limit, "counted": dict(self.counted),
-        }  # fmt: skip
+            "model": model,
+            "mesh": self.mesh.document(),
+            "batch": self.batch,
+            "layers": self.layers,
+            "memory_limit": self.memory_limit,
+            "counted": dict(self.counted),
+        }
 
 
 def solve(problem: IntraOperatorProblem, progress: Progress = unheard, cancel: Cancel = never) -> Plan:
@@ -73,9 +77,13 @@ def solve(problem: IntraOperatorProblem, progress: Progress = unheard, cancel: C
     if cancel():
         raise PlanCancelledError
     found = search(
-        problem.model, any_mesh(problem.mesh), batch=problem.batch, layers=problem.layers,
-        memory_limit=problem.memory_limit, **problem.counted,
-    )  # fmt: skip
+        problem.model,
+        any_mesh(problem.mesh),
+        batch=problem.batch,
+        layers=problem.layers,
+        memory_limit=problem.memory_limit,
+        **problem.counted,
+    )
     if cancel():
         raise PlanCancelledError
     progress(1.0, "Done")
@@ -85,21 +93,28 @@ def solve(problem: IntraOperatorProblem, progress: Progress = unheard, cancel: C
     stage = Stage(0, len(found.layers), Placement(tuple(range(found.mesh.devices))), figures)
     details = described(found.chosen.vectors, [each.name for each in found.layers], found.widths)
     return Plan(
-        NAME, VERSION, problem, (stage,), figures, "step_time", _list_alternatives(found), (*details, *found.notes),
+        NAME,
+        VERSION,
+        problem,
+        (stage,),
+        figures,
+        "step_time",
+        _list_alternatives(found),
+        (*details, *found.notes),
         {"search": found},
-    )  # fmt: skip
+    )
 
 
-def _plan_figures(found: IntraOperatorPlan) -> tuple[Figure, ...]:
+def _plan_figures(found: IntraOperatorPlan) -> tuple[PlanFigure, ...]:
     chosen = found.chosen
     assert chosen is not None
     return (
-        Figure("step_time", chosen.seconds, "s", "Step"),
-        Figure("compute_time", chosen.compute_seconds, "s", "Computation"),
-        Figure("communication_time", chosen.communication_seconds, "s", "Collectives"),
-        Figure("volume", chosen.volume, "bytes", "Volume of collectives"),
-        Figure("memory", chosen.memory, "bytes", "Memory of a device"),
-        Figure("throughput", found.tflops * 1e12, "FLOP/s", "Throughput of all devices"),
+        PlanFigure("step_time", chosen.seconds, "s", "Step"),
+        PlanFigure("compute_time", chosen.compute_seconds, "s", "Computation"),
+        PlanFigure("communication_time", chosen.communication_seconds, "s", "Collectives"),
+        PlanFigure("volume", chosen.volume, "bytes", "Volume of collectives"),
+        PlanFigure("memory", chosen.memory, "bytes", "Memory of a device"),
+        PlanFigure("throughput", found.tflops * 1e12, "FLOP/s", "Throughput of all devices"),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["MEASURED_ON", "MEASURED_VECTORS", "RUNS", "MeasuredVector", "Run"]
+__all__ = ["MEASURED_ON", "MEASURED_VECTORS", "RUNS", "MeasuredVector", "PublishedRun"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class MeasuredVector:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PublishedRun:
     """One published run: who planned it, of which model, on how many devices, the least seconds of a step; three
     measured steps [s], and the memory of a device [GiB], None where not published."""
 
@@ -55,10 +55,17 @@ MEASURED_VECTORS: Final = (
 )
 """The vector of the last row is inferred from its volume."""
 RUNS: Final = (
-    Run("CFP", "gpt F", 24, 2, 4, 0.29200369, ((1, 1, 1, 1),) * 2, (0.29200369, 0.29214811, 0.29259733), 11.5),
-    Run(
-        "CFP", "moe E", 64, 4, 4, 0.44744757, ((1, 1, 1, 0), (1, 1, 1, 1)) * 2, (0.44787622, 0.44809792, 0.44744757),
+    PublishedRun("CFP", "gpt F", 24, 2, 4, 0.29200369, ((1, 1, 1, 1),) * 2, (0.29200369, 0.29214811, 0.29259733), 11.5),
+    PublishedRun(
+        "CFP",
+        "moe E",
+        64,
+        4,
+        4,
+        0.44744757,
+        ((1, 1, 1, 0), (1, 1, 1, 1)) * 2,
+        (0.44787622, 0.44809792, 0.44744757),
         20.5,
     ),
-    Run("Alpa", "gpt F", 24, 2, 8, 0.37616382, (), (0.37685599, 0.37689264, 0.37616382)),
-)  # fmt: skip
+    PublishedRun("Alpa", "gpt F", 24, 2, 8, 0.37616382, (), (0.37685599, 0.37689264, 0.37616382)),
+)

@@ -23,15 +23,24 @@ __all__ = ["VectorRecords"]
 VERSION: Final = 2
 """Increased whenever a formula changes, so that results of older code are not reused."""
 FIGURES: Final = (
-    "seconds", "compute_seconds", "communication_seconds", "all_reduce", "all_gather", "all_to_all", "reduce_scatter",
-    "volume", "memory",
-)  # fmt: skip
-SCHEMA: Final = pa.schema([
-    *(pa.field(name, pa.string()) for name in ("plan", "model", "mesh", "counted")),
-    *(pa.field(name, pa.int64()) for name in ("batch", "layers", "devices")),
-    *(pa.field(name, pa.string()) for name in ("vector", "solution", "reason")),
-    *(pa.field(name, pa.float64()) for name in FIGURES),
-])  # fmt: skip
+    "seconds",
+    "compute_seconds",
+    "communication_seconds",
+    "all_reduce",
+    "all_gather",
+    "all_to_all",
+    "reduce_scatter",
+    "volume",
+    "memory",
+)
+SCHEMA: Final = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("plan", "model", "mesh", "counted")),
+        *(pa.field(name, pa.int64()) for name in ("batch", "layers", "devices")),
+        *(pa.field(name, pa.string()) for name in ("vector", "solution", "reason")),
+        *(pa.field(name, pa.float64()) for name in FIGURES),
+    ]
+)
 
 
 class VectorRecords:
@@ -57,10 +66,14 @@ class VectorRecords:
         name = plan_key(plan)
         words = [_vector_text(each) for each in vectors["vector"]]
         same: dict[str, Any] = {
-            "plan": name, "model": plan.model, "mesh": json.dumps(plan.mesh.document(), default=str),
-            "counted": json.dumps(asdict(plan.widths)), "batch": plan.batch,
-            "layers": len(plan.layers), "devices": plan.mesh.devices,
-        }  # fmt: skip
+            "plan": name,
+            "model": plan.model,
+            "mesh": json.dumps(plan.mesh.document(), default=str),
+            "counted": json.dumps(asdict(plan.widths)),
+            "batch": plan.batch,
+            "layers": len(plan.layers),
+            "devices": plan.mesh.devices,
+        }
         columns: dict[str, Any] = {"key": [f"{name}-{each}" for each in words]}
         columns |= {each: [value] * len(vectors) for each, value in same.items()}
         columns |= {"vector": words, "solution": list(vectors["solution"]), "reason": list(vectors["reason"])}
@@ -88,8 +101,13 @@ def plan_key(plan: IntraOperatorPlan) -> str:
         plan: what `search` returned.
     """
     runs = groupby((each.name, tuple(sorted(each.sizes.items()))) for each in plan.layers)
-    document = [VERSION, plan.model, plan.mesh.document(), asdict(plan.widths),
-                [(kind, len(list(several))) for kind, several in runs]]  # fmt: skip
+    document = [
+        VERSION,
+        plan.model,
+        plan.mesh.document(),
+        asdict(plan.widths),
+        [(kind, len(list(several))) for kind, several in runs],
+    ]
     return hashlib.sha256(json.dumps(document, default=str).encode()).hexdigest()[:32]
 
 

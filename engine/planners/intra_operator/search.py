@@ -16,11 +16,12 @@ from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.library import any_mesh
 from engine.planners.intra_operator.mesh import Mesh
 from engine.planners.intra_operator.names import MIXED
-from engine.planners.intra_operator.steps import Chosen, layers_of, positive, step_of, widths_of
+from engine.planners.intra_operator.steps import StepCosts, layers_of, positive, step_of, widths_of
 from engine.planners.intra_operator.uniform import arithmetic_seconds, costs_of, step_flop, uniform_vectors
 from models.loader import ModelLike
 
 __all__ = ["IntraOperatorPlan", "search"]
+
 
 @dataclass(frozen=True)
 class IntraOperatorPlan:
@@ -38,7 +39,7 @@ class IntraOperatorPlan:
     tflop: float
     vectors: pd.DataFrame
     frontier: pd.DataFrame
-    chosen: Chosen | None
+    chosen: StepCosts | None
     infeasible: str
     notes: tuple[str, ...] = ()
     layers: tuple[LayerGraph, ...] = ()
@@ -139,10 +140,17 @@ def search(
     machine = any_mesh(mesh)
     limit = machine.memory if memory_limit is None else positive("memory_limit", memory_limit)
     widths = widths_of(
-        model, element_bytes=element_bytes, state_bytes=state_bytes, zero=zero, keep_scores=keep_scores, fsdp=fsdp,
-        sequence_parallel=sequence_parallel, gradient_bytes=gradient_bytes, recompute=recompute,
+        model,
+        element_bytes=element_bytes,
+        state_bytes=state_bytes,
+        zero=zero,
+        keep_scores=keep_scores,
+        fsdp=fsdp,
+        sequence_parallel=sequence_parallel,
+        gradient_bytes=gradient_bytes,
+        recompute=recompute,
         accumulation=accumulation,
-    )  # fmt: skip
+    )
     name, graphs, notes = layers_of(model, batch=batch, layers=layers, accumulation=widths.accumulation)
     kinds = costs_of(graphs, machine, widths)
     if blocked := [each.name for each in kinds.values() if not each.possible.any()]:
@@ -172,6 +180,17 @@ def search(
     if notes and not widths.gradient:
         notes += (f"Gradients are added up in elements of {widths.element:g} bytes; gradient_bytes takes others.",)
     return IntraOperatorPlan(
-        name, machine, limit, flop / 1e12, table, frontier, chosen, infeasible, notes, tuple(graphs), widths,
-        ends.thinned, ends.steps,
-    )  # fmt: skip
+        name,
+        machine,
+        limit,
+        flop / 1e12,
+        table,
+        frontier,
+        chosen,
+        infeasible,
+        notes,
+        tuple(graphs),
+        widths,
+        ends.thinned,
+        ends.steps,
+    )

@@ -61,10 +61,20 @@ def segments_of(graphs: Sequence[LayerGraph]) -> pd.DataFrame:
         template, first = templates.setdefault(graph.name, (len(templates), (printed, end)))
         blocks = layer_blocks(graph)
         space = tuple(each.space for each in blocks)
-        rows.append({
-            "segment": number, "layer": graph.name, "start": start, "stop": stop, "template": template,
-            "repeats": repeats, "blocks": tuple(each.name for each in blocks), "space": space,
-            "vectors": math.prod(space), "printed": (printed, end), "printed_as": first,
-        })  # fmt: skip
+        rows.append(
+            {
+                "segment": number,
+                "layer": graph.name,
+                "start": start,
+                "stop": stop,
+                "template": template,
+                "repeats": repeats,
+                "blocks": tuple(each.name for each in blocks),
+                "space": space,
+                "vectors": math.prod(space),
+                "printed": (printed, end),
+                "printed_as": first,
+            }
+        )
         start, printed = stop, end
     return pd.DataFrame(rows)

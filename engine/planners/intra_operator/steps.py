@@ -19,14 +19,14 @@ from engine.planners.intra_operator.suites import is_suite, suite_depth, suite_l
 from engine.planners.intra_operator.uniform import arithmetic_seconds, collectives_of, costs_of
 from models.loader import ModelLike
 
-__all__ = ["Chosen", "evaluate_vectors", "layers_of", "positive", "step_of", "widths_of"]
+__all__ = ["StepCosts", "evaluate_vectors", "layers_of", "positive", "step_of", "widths_of"]
 
 DEEPEST: Final = 256
 MOST_STEPS: Final = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class StepCosts:
     """One vector for every layer: its name, the seconds of a step, of computation and of collectives, volume [bytes]
     and seconds by collective, memory of a device [bytes]."""
 
@@ -47,11 +47,16 @@ class Chosen:
     def document(self) -> dict[str, Any]:
         """Returns it as JSON."""
         return {
-            "vectors": [list(each) for each in self.vectors], "solution": self.solution, "seconds": self.seconds,
-            "compute_seconds": self.compute_seconds, "communication_seconds": self.communication_seconds,
-            "volumes": dict(self.volumes), "collective_seconds": dict(self.collective_seconds),
-            "volume": self.volume, "memory": self.memory,
-        }  # fmt: skip
+            "vectors": [list(each) for each in self.vectors],
+            "solution": self.solution,
+            "seconds": self.seconds,
+            "compute_seconds": self.compute_seconds,
+            "communication_seconds": self.communication_seconds,
+            "volumes": dict(self.volumes),
+            "collective_seconds": dict(self.collective_seconds),
+            "volume": self.volume,
+            "memory": self.memory,
+        }
 
 
 def layers_of(
@@ -138,7 +143,7 @@ def evaluate_vectors(
     batch: int = 16,
     layers: int | None = None,
     **counted: Any,
-) -> Chosen:
+) -> StepCosts:
     """Returns the costs of a step with given vectors, as `search` reports them for its chosen ones.
 
     Args:
@@ -186,7 +191,7 @@ def positive(name: str, value: object) -> float:
 
 def step_of(
     kinds: Mapping[str, LayerCosts], order: Sequence[str], mesh: Mesh, vectors: Sequence[Vector], widths: Widths
-) -> Chosen:
+) -> StepCosts:
     """Returns the costs of a step with given vectors.
 
     Args:
@@ -217,7 +222,7 @@ def step_of(
         state = int(costs.gives[at])
     seconds = mesh.seconds(volumes, counts)
     compute = kernels if mesh.system is not None else arithmetic_seconds(kinds, order, mesh)
-    return Chosen(
+    return StepCosts(
         tuple(vectors),
         vector_name(vectors, order, widths),
         compute + float(seconds.sum()),

@@ -60,8 +60,10 @@ def _combine_rows(kinds: Mapping[str, LayerCosts], order: Sequence[str], mesh: M
             half = max(most // 2, 1)
             best = [np.argsort(by, kind="stable")[:half] for by in (seconds, memory)]
             spaces = [int(one.ids.max()) + 1 for one in each.options]
-            words = [one if len(mesh.shape) > 1 else tuple(n for (n,) in one)
-                     for one in named_vectors(name, spaces, len(mesh.shape))]  # fmt: skip
+            words = [
+                one if len(mesh.shape) > 1 else tuple(n for (n,) in one)
+                for one in named_vectors(name, spaces, len(mesh.shape))
+            ]
             there = {vector: at for at, vector in enumerate(each.vectors)}
             named = np.array([there[one] for one in words if one in there], np.int64)
             every = np.unique(np.concatenate([*best, named]))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.executions.arrays import Floats
-from engine.planners.layerwise.cluster import Cluster
+from engine.planners.layerwise.cluster import MachineCluster
 from engine.planners.layerwise.profiles.states import States
 
 __all__ = ["DataParallel", "accumulation_size", "data_parallel", "largest_batch"]
@@ -64,7 +64,7 @@ def accumulation_size(share: int, largest: int) -> int:
     return share // parts
 
 
-def data_parallel(states: States, cluster: Cluster, batch: int, largest: int) -> DataParallel:
+def data_parallel(states: States, cluster: MachineCluster, batch: int, largest: int) -> DataParallel:
     """Returns the speedups of data parallelism for a batch.
 
     Args:

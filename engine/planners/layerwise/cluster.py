@@ -14,18 +14,27 @@ from typing import Any, Final
 
 from engine.planners.contract import PlanError
 
-__all__ = ["MOST_DEVICES", "PRESETS", "Cluster", "ClusterError", "Machine", "cluster_of", "flat", "hierarchical"]
+__all__ = [
+    "MOST_DEVICES",
+    "PRESETS",
+    "ClusterMachine",
+    "MachineCluster",
+    "MachineClusterError",
+    "cluster_of",
+    "flat",
+    "hierarchical",
+]
 
 MOST_DEVICES: Final = 4_096
 """Devices that a cluster may have."""
 
 
-class ClusterError(PlanError):
+class MachineClusterError(PlanError):
     """An invalid cluster; the message says how to correct it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ClusterMachine:
     """Some devices of one kind in one machine. `kind` names the profile that its devices follow, empty for the profile
     itself; `memory` is per device [bytes]."""
 
@@ -35,7 +44,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class MachineCluster:
     """Machines in order; devices are numbered through. Rates are [bytes/s].
 
     `inside` is one device's link within a machine, `all_reduce` and `transfer` are what a machine's network sustains of
@@ -43,7 +52,7 @@ class Cluster:
     machine goes over as many links as there are pairs of devices.
     """
 
-    machines: tuple[Machine, ...]
+    machines: tuple[ClusterMachine, ...]
     inside: float = 25e9
     all_reduce: float = 3e9
     transfer: float = 1e9
@@ -117,7 +126,7 @@ class Cluster:
         """Returns whether all devices are of one kind."""
         return len({machine.kind for machine in self.machines}) == 1
 
-    def flattened(self) -> Cluster:
+    def flattened(self) -> MachineCluster:
         """Returns the same devices, each in a machine of its own."""
         alone = tuple(replace(machine, devices=1) for machine in self.machines for _ in range(machine.devices))
         return replace(self, machines=alone, name=f"{self.name} flat".strip())
@@ -129,8 +138,8 @@ class Cluster:
         return {"machines": machines, **rates, "switched": self.switched}
 
 
-def cluster_of(machines: Cluster | Sequence[int], memory: float = 16e9) -> Cluster:
-    """Returns a cluster from where its machines' device numbers end, as in `[8, 16]`; a `Cluster` is checked.
+def cluster_of(machines: MachineCluster | Sequence[int], memory: float = 16e9) -> MachineCluster:
+    """Returns a cluster from where its machines' device numbers end, as in `[8, 16]`; a `MachineCluster` is checked.
 
     Args:
         machines: whole numbers that rise, or a cluster.
@@ -139,40 +148,46 @@ def cluster_of(machines: Cluster | Sequence[int], memory: float = 16e9) -> Clust
     Raises:
         ClusterError: it has no devices, too many, or a rate that is not above 0.
     """
-    made = machines if isinstance(machines, Cluster) else _from_ends(machines, memory)
+    made = machines if isinstance(machines, MachineCluster) else _from_ends(machines, memory)
     if not made.machines:
-        raise ClusterError("The cluster has no machines; [8, 16] are two machines with eight devices each.")
+        raise MachineClusterError("The cluster has no machines; [8, 16] are two machines with eight devices each.")
     for number, machine in enumerate(made.machines, start=1):
         if machine.devices < 1:
-            raise ClusterError(f"Machine {number} has {machine.devices} devices; it must have at least one.")
+            raise MachineClusterError(f"Machine {number} has {machine.devices} devices; it must have at least one.")
         if not (math.isfinite(machine.memory) and machine.memory > 0):
-            raise ClusterError(f"Machine {number} has {machine.memory:g} bytes of memory; it must have more than none.")
+            raise MachineClusterError(
+                f"Machine {number} has {machine.memory:g} bytes of memory; it must have more than none."
+            )
     if made.size > MOST_DEVICES:
-        raise ClusterError(f"The cluster has {made.size:,} devices; at most {MOST_DEVICES:,} can be planned.")
+        raise MachineClusterError(f"The cluster has {made.size:,} devices; at most {MOST_DEVICES:,} can be planned.")
     for field in ("inside", "all_reduce", "transfer"):
         value = getattr(made, field)
         if not (math.isfinite(value) and value > 0):
-            raise ClusterError(f"The rate {field} is {value:g}; it must be a number of bytes per second above 0.")
+            raise MachineClusterError(
+                f"The rate {field} is {value:g}; it must be a number of bytes per second above 0."
+            )
     return made
 
 
-def _from_ends(ends: Sequence[int], memory: float) -> Cluster:
+def _from_ends(ends: Sequence[int], memory: float) -> MachineCluster:
     try:
         numbers = [int(end) for end in ends]
         whole = all(number == end for number, end in zip(numbers, ends, strict=True))
     except (TypeError, ValueError, OverflowError):
         numbers, whole = [], False
     if not whole or not numbers:
-        raise ClusterError("Machines are given by where their devices' numbers end: [8, 16] are two machines of eight.")
+        raise MachineClusterError(
+            "Machines are given by where their devices' numbers end: [8, 16] are two machines of eight."
+        )
     if numbers[-1] > MOST_DEVICES:
-        raise ClusterError(f"The cluster has {numbers[-1]:,} devices; at most {MOST_DEVICES:,} can be planned.")
+        raise MachineClusterError(f"The cluster has {numbers[-1]:,} devices; at most {MOST_DEVICES:,} can be planned.")
     sizes = [after - before for before, after in zip([0, *numbers], numbers, strict=False)]
     if min(sizes) < 1:
-        raise ClusterError(f"Where machines end must rise: {numbers} leaves a machine without devices.")
-    return Cluster(tuple(Machine(size, memory=memory) for size in sizes))
+        raise MachineClusterError(f"Where machines end must rise: {numbers} leaves a machine without devices.")
+    return MachineCluster(tuple(ClusterMachine(size, memory=memory) for size in sizes))
 
 
-def hierarchical(machines: int, devices: int, **changes: Any) -> Cluster:
+def hierarchical(machines: int, devices: int, **changes: Any) -> MachineCluster:
     """Returns a cluster of machines with equally many devices.
 
     Args:
@@ -181,10 +196,10 @@ def hierarchical(machines: int, devices: int, **changes: Any) -> Cluster:
         changes: further fields of the cluster; `memory` [bytes] and `kind` of its devices.
     """
     memory, kind = changes.pop("memory", 16e9), changes.pop("kind", "")
-    return cluster_of(Cluster((Machine(devices, kind, memory),) * machines, **changes))
+    return cluster_of(MachineCluster((ClusterMachine(devices, kind, memory),) * machines, **changes))
 
 
-def flat(devices: int, **changes: Any) -> Cluster:
+def flat(devices: int, **changes: Any) -> MachineCluster:
     """Returns a cluster of machines with one device each.
 
     Args:

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-__all__ = ["EXCEEDED", "Latency", "Work", "latency"]
+__all__ = ["EXCEEDED", "Latency", "MicrobatchWork", "latency"]
 
 EXCEEDED = 1 + 1e-9
 """Factor by which a stage must be longer than the pivot to replace it: more than rounding of equal times."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class MicrobatchWork:
     """Work of a stage for one microbatch: forward and backward pass [s], and its all-reduce once per step [s]."""
 
     forward: float
@@ -45,7 +45,7 @@ class Latency:
         return self.warmup + self.steady + self.ending
 
 
-def latency(stages: Sequence[Work], count: int) -> Latency:
+def latency(stages: Sequence[MicrobatchWork], count: int) -> Latency:
     """Returns the latency of stages, network stages between them, with `count` microbatches.
 
     The pivot starts at the last stage; going to the front, a stage whose steady phase is longer than the pivot's and

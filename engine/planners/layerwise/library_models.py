@@ -20,10 +20,10 @@ from engine.columns.stage_layouts import canonical
 from engine.executions.codes import OFFLOADS
 from engine.executions.execution_names import execution_name
 from engine.planners.contract import PlanError, Progress, unheard
-from engine.planners.layerwise.cluster import Cluster, Machine, cluster_of
+from engine.planners.layerwise.cluster import ClusterMachine, MachineCluster, cluster_of
 from engine.planners.layerwise.planner import planned
 from engine.planners.layerwise.problem import LayerwiseProblem, checked
-from engine.planners.layerwise.profiles.profile import Layer, LayerProfile, joined, profile_of
+from engine.planners.layerwise.profiles.profile import LayerProfile, ProfileLayer, joined, profile_of
 from engine.planners.layerwise.profiles.states import states_of
 from engine.planners.layerwise.result import LayerwisePlan
 from engine.planners.layerwise.strategy import BLOCK, EMBEDDING, HEAD, PREDICTION, megatron_layout
@@ -40,9 +40,15 @@ from models.parameters import (
 )
 
 __all__ = [
-    "ModelPlan", "compared", "evaluated", "execution_of", "library_profile", "plan_model", "scenario_of",
+    "ModelPlan",
+    "compared",
+    "evaluated",
+    "execution_of",
+    "library_profile",
+    "plan_model",
+    "scenario_of",
     "system_cluster",
-]  # fmt: skip
+]
 
 COST_MODEL: Final = "calibrated"
 CHOSEN: Final = ("tensor_par", "pipeline_par", "data_par", "microbatch_size")
@@ -106,11 +112,11 @@ def library_profile(
     back = max(float(found["bw_time"]) - sum(local[kind][1] for kind in kinds), 0.0)
     table_weights = (embedding_weights(architecture) + position_weights(architecture)) * bytes_each
     half = architecture.hidden * architecture.vocab_padded * bytes_each
-    layers = [Layer(EMBEDDING, "Embedding", 0.0, 0.0, boundary, max(table_weights - half, half), 0.0)]
+    layers = [ProfileLayer(EMBEDDING, "Embedding", 0.0, 0.0, boundary, max(table_weights - half, half), 0.0)]
     for number, kind in enumerate(kinds):
         weights = layer_weights(architecture, experts=kind.startswith("experts")) * bytes_each
         name = f"Block {number} ({kind.replace('_', ', ')})"
-        layers.append(Layer(f"{BLOCK} {number}", name, *passes[kind], boundary, weights, kept))
+        layers.append(ProfileLayer(f"{BLOCK} {number}", name, *passes[kind], boundary, weights, kept))
     logits = float(found["logit_space"]) * tensor_par
     if trained is not model:
         more = engine.evaluate(trained, wide, table, cost_model=COST_MODEL, calibration=calibration).iloc[0]
@@ -123,9 +129,11 @@ def library_profile(
         weights = bytes_each * prediction_parameters(architecture) / architecture.prediction_layers
         for number in range(count):
             name = f"Prediction layer {number} ({kinds[-1].replace('_', ', ')}, head)"
-            layers.append(Layer(f"{PREDICTION} {number}", name, forward, backward, boundary, weights, kept + logits))
+            layers.append(
+                ProfileLayer(f"{PREDICTION} {number}", name, forward, backward, boundary, weights, kept + logits)
+            )
     held = half + norm_weights(architecture) * bytes_each
-    layers.append(Layer(HEAD, "Head and loss", ahead, back, 4.0 * microbatch, held, logits))
+    layers.append(ProfileLayer(HEAD, "Head and loss", ahead, back, 4.0 * microbatch, held, logits))
     edges = [(a.id, b.id) for a, b in itertools.pairwise(layers)]
     states = ("weight_space", "weight_grad_space", "optimizer_space")
     optimizer = sum(float(found[each]) for each in states) / float(found["weight_space"])
@@ -142,7 +150,7 @@ def _without_predictions(model: Model) -> Model:
 
 def system_cluster(
     system: SystemLike, processors: int, *, tensor_par: int = 1, kind: str = "", reach: int = 0
-) -> Cluster:
+) -> MachineCluster:
     """Returns the groups of `tensor_par` processors of a system, in domains of its fastest network, at its networks'
     rates.
 
@@ -165,8 +173,10 @@ def system_cluster(
     sizes = [min(domain, groups - at) for at in range(0, groups, domain)]
     memory = system.mem1.capacity_gib * 2**30 * tensor_par
     rates = [each.bandwidth_gb_per_s * 1e9 * each.efficiency * tensor_par for each in (near, far)]
-    machines = tuple(Machine(size, kind, memory) for size in sizes)
-    return cluster_of(Cluster(machines, rates[0], rates[1], rates[1], f"{processors} x {system.name}", switched=True))
+    machines = tuple(ClusterMachine(size, kind, memory) for size in sizes)
+    return cluster_of(
+        MachineCluster(machines, rates[0], rates[1], rates[1], f"{processors} x {system.name}", switched=True)
+    )
 
 
 def plan_model(
@@ -283,9 +293,14 @@ def scenario_of(found: ModelPlan, model: ModelLike, system: SystemLike) -> Scena
         limits |= {name: [execution[name]] for name in ("stage_layout", "pipeline_interleaving")}
     limits |= {name: [False] for name in OFFLOADS}
     return Scenario.of(
-        model, system, num_procs=int(execution["num_procs"]), max_batch_size=int(execution["batch_size"]),
-        datatype=str(execution["datatype"]), cost_model=COST_MODEL, limits=limits,
-    )  # fmt: skip
+        model,
+        system,
+        num_procs=int(execution["num_procs"]),
+        max_batch_size=int(execution["batch_size"]),
+        datatype=str(execution["datatype"]),
+        cost_model=COST_MODEL,
+        limits=limits,
+    )
 
 
 def compared(found: ModelPlan, model: ModelLike, system: SystemLike, processors: int) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engine.planners.contract import PlanError
 from engine.planners.layerwise.paper import PaperSearch
 from engine.planners.layerwise.result import LayerwisePlan
-from engine.planners.layerwise.value import Group, largest_block, microbatches, step_time
+from engine.planners.layerwise.value import StageGroup, largest_block, microbatches, step_time
 
 __all__ = ["valued"]
 
@@ -31,7 +31,9 @@ def valued(plan: LayerwisePlan, stages: Sequence[tuple[int, int, tuple[int, ...]
     count = microbatches(problem.global_batch, 1, problem.microbatch)
     if problem.mode == "released":
         last = len(states) - 1
-        groups = [Group(start, last if stop > last else stop, len(devices), devices) for start, stop, devices in stages]
+        groups = [
+            StageGroup(start, last if stop > last else stop, len(devices), devices) for start, stop, devices in stages
+        ]
         block = largest_block(states, problem.cluster, groups)
         return states.total / float(step_time(states, problem.cluster, groups, 1, block, count).total)
     search = PaperSearch.of(problem, states)

@@ -18,15 +18,15 @@ import numpy as np
 
 from engine.executions.arrays import Flags, Floats, Ints, take
 from engine.planners.contract import Cancel, PlanCancelledError, Progress
-from engine.planners.layerwise.cluster import Cluster
-from engine.planners.layerwise.latency import EXCEEDED, Latency, Work, latency
+from engine.planners.layerwise.cluster import MachineCluster
+from engine.planners.layerwise.latency import EXCEEDED, Latency, MicrobatchWork, latency
 from engine.planners.layerwise.memory import in_flight, stage_memory
 from engine.planners.layerwise.placement import Taken, added, devices, empty, placements, sizes_of
 from engine.planners.layerwise.problem import LayerwiseProblem
 from engine.planners.layerwise.profiles.states import States
 from engine.planners.layerwise.value import microbatches
 
-__all__ = ["PaperSearch", "Planned"]
+__all__ = ["PaperSearch", "PlannedStage"]
 
 MOST_OCCUPATIONS: Final = 1_500
 """Sets of taken devices up to which all placements are tried; with more, stages take consecutive devices."""
@@ -47,7 +47,7 @@ GUESSES: Final = (1.05, 1.15, 1.3, 1.6, 2.2, 4.0, np.inf)
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedStage:
     """A stage: states `start` to `stop`, half-open, its devices, and whether it computes its activations again."""
 
     start: int
@@ -108,7 +108,7 @@ class PaperSearch:
     def __init__(
         self,
         states: States,
-        cluster: Cluster,
+        cluster: MachineCluster,
         count: int,
         *,
         optimizer: float,
@@ -136,10 +136,14 @@ class PaperSearch:
             states: at the batch of its step.
         """
         return cls(
-            states, problem.cluster, microbatches(problem.global_batch, 1, problem.microbatch),
-            optimizer=problem.optimizer, policy=problem.policy, recompute=problem.recompute,
+            states,
+            problem.cluster,
+            microbatches(problem.global_batch, 1, problem.microbatch),
+            optimizer=problem.optimizer,
+            policy=problem.policy,
+            recompute=problem.recompute,
             share=problem.microbatch if problem.whole else None,
-        )  # fmt: skip
+        )
 
     @property
     def narrowed(self) -> bool:
@@ -160,7 +164,9 @@ class PaperSearch:
         one's."""
         return self._occupations(consecutive=False) is None
 
-    def found(self, known: Sequence[Sequence[Planned]], progress: Progress, cancel: Cancel) -> list[list[Planned]]:
+    def found(
+        self, known: Sequence[Sequence[PlannedStage]], progress: Progress, cancel: Cancel
+    ) -> list[list[PlannedStage]]:
         """Returns the best plan, and the best with fewer stages, in this order; empty where memory holds none.
 
         Args:
@@ -181,7 +187,7 @@ class PaperSearch:
                 return plans
         return []
 
-    def _below(self, most: float, order: Sequence[Taken], cancel: Cancel) -> list[list[Planned]]:
+    def _below(self, most: float, order: Sequence[Taken], cancel: Cancel) -> list[list[PlannedStage]]:
         """The best plan and the best ones with fewer stages that take no longer than `most` [s]."""
         kept: dict[Taken, tuple[_Suffixes, list[_Step]]] = {}
         for taken in order:
@@ -334,38 +340,38 @@ class PaperSearch:
                 return None
         return sorted(seen, key=lambda each: (-sum(each), each))
 
-    def _traced(self, kept: dict[Taken, tuple[_Suffixes, list[_Step]]], position: int) -> list[Planned]:
-        taken, plan = empty(self.cluster), list[Planned]()
+    def _traced(self, kept: dict[Taken, tuple[_Suffixes, list[_Step]]], position: int) -> list[PlannedStage]:
+        taken, plan = empty(self.cluster), list[PlannedStage]()
         while position >= 0:
             suffixes, steps = kept[taken]
             step = steps[int(suffixes.step[position])]
             start, stop = int(suffixes.start[position]), int(suffixes.stop[position])
-            plan.append(Planned(start, stop, step.devices, bool(suffixes.again[position])))
+            plan.append(PlannedStage(start, stop, step.devices, bool(suffixes.again[position])))
             taken, position = step.after, int(suffixes.rest[position])
         return plan
 
-    def works(self, plan: Sequence[Planned]) -> list[Work]:
+    def works(self, plan: Sequence[PlannedStage]) -> list[MicrobatchWork]:
         """Returns the work of the stages of a plan for a microbatch, with transfers as stages of their own."""
-        made: list[Work] = []
+        made: list[MicrobatchWork] = []
         for number, stage in enumerate(plan):
             if number:
                 rate = self.cluster.move_rate(plan[number - 1].devices, stage.devices)
                 moved = rate * float(self._entering[stage.start]) / self.count
-                made.append(Work(moved, moved))
+                made.append(MicrobatchWork(moved, moved))
             forward, both = self._slowest(_Step((), stage.devices, 0))
             share = 1 / (self.count * len(stage.devices))
             ahead = float(forward[stage.stop] - forward[stage.start]) * share
             back = float(both[stage.stop] - both[stage.start]) * share - ahead
             held = float(self._parameters[stage.stop] - self._parameters[stage.start])
             reduce = self.cluster.reduce_time(stage.devices, held)
-            made.append(Work(ahead, back + ahead if stage.recompute else back, reduce))
+            made.append(MicrobatchWork(ahead, back + ahead if stage.recompute else back, reduce))
         return made
 
-    def value(self, plan: Sequence[Planned]) -> Latency:
+    def value(self, plan: Sequence[PlannedStage]) -> Latency:
         """Returns the latency of a plan."""
         return latency(self.works(plan), self.count)
 
-    def memory(self, plan: Sequence[Planned]) -> list[float]:
+    def memory(self, plan: Sequence[PlannedStage]) -> list[float]:
         """Returns the memory of each stage on one of its devices [bytes]."""
         return [
             float(
@@ -380,7 +386,7 @@ class PaperSearch:
             for number, stage in enumerate(plan)
         ]
 
-    def fits(self, plan: Sequence[Planned]) -> bool:
+    def fits(self, plan: Sequence[PlannedStage]) -> bool:
         """Returns whether every stage of a plan has the memory that it needs, and whole samples for its devices."""
         if self.share is not None and any(self.share % len(stage.devices) for stage in plan):
             return False
@@ -388,12 +394,12 @@ class PaperSearch:
             need <= self.cluster.memory(stage.devices) for need, stage in zip(self.memory(plan), plan, strict=True)
         )
 
-    def fitted(self, shape: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[Planned]:
+    def fitted(self, shape: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[PlannedStage]:
         """Returns stages given by start, stop and devices; stages recompute only if they do not fit otherwise."""
-        plain = [Planned(start, stop, group) for start, stop, group in shape]
+        plain = [PlannedStage(start, stop, group) for start, stop, group in shape]
         needs = self.memory(plain)
         return [
-            Planned(
+            PlannedStage(
                 stage.start, stage.stop, stage.devices, self.recompute and need > self.cluster.memory(stage.devices)
             )
             for stage, need in zip(plain, needs, strict=True)

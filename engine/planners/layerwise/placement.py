@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from engine.planners.layerwise.cluster import Cluster
+from engine.planners.layerwise.cluster import MachineCluster
 
 __all__ = ["Taken", "copies_of", "empty", "placements"]
 
@@ -16,7 +16,7 @@ Taken = tuple[int, ...]
 """Devices taken of each machine."""
 
 
-def empty(cluster: Cluster) -> Taken:
+def empty(cluster: MachineCluster) -> Taken:
     """Returns the state without taken devices.
 
     Args:
@@ -64,7 +64,7 @@ def _scatter_devices(free: Sequence[int], need: int) -> Taken | None:
     return tuple(found)
 
 
-def devices(cluster: Cluster, taken: Taken, more: Taken) -> tuple[int, ...]:
+def devices(cluster: MachineCluster, taken: Taken, more: Taken) -> tuple[int, ...]:
     """Returns the numbers of the next `more` devices behind the `taken` ones.
 
     Args:
@@ -79,7 +79,7 @@ def devices(cluster: Cluster, taken: Taken, more: Taken) -> tuple[int, ...]:
     )
 
 
-def sizes_of(cluster: Cluster) -> Taken:
+def sizes_of(cluster: MachineCluster) -> Taken:
     """Returns devices of each machine.
 
     Args:
@@ -98,7 +98,7 @@ def added(taken: Taken, more: Taken) -> Taken:
     return tuple(a + b for a, b in zip(taken, more, strict=True))
 
 
-def copies_of(cluster: Cluster, taken: Taken, need: int, copies: int) -> tuple[Taken, ...]:
+def copies_of(cluster: MachineCluster, taken: Taken, need: int, copies: int) -> tuple[Taken, ...]:
     """Returns the devices that `copies` of a stage may take, placed one after the other by any policy, in lexicographic
     order.
 

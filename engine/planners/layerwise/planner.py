@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from engine.planners.contract import Cancel, Figure, Placement, PlanError, Progress, never, unheard
+from engine.planners.contract import Cancel, Placement, PlanError, PlanFigure, Progress, never, unheard
 from engine.planners.layerwise.baselines import DataParallel, data_parallel, largest_batch
-from engine.planners.layerwise.cluster import Cluster, cluster_of
-from engine.planners.layerwise.paper import PaperSearch, Planned
+from engine.planners.layerwise.cluster import MachineCluster, cluster_of
+from engine.planners.layerwise.paper import PaperSearch, PlannedStage
 from engine.planners.layerwise.problem import LayerwiseProblem, checked
 from engine.planners.layerwise.profiles.checks import suspicions
 from engine.planners.layerwise.profiles.profile import LayerProfile
 from engine.planners.layerwise.profiles.reading import profile_from
 from engine.planners.layerwise.profiles.states import States, states_of
-from engine.planners.layerwise.released import Found, searches
+from engine.planners.layerwise.released import ReleasedPlan, searches
 from engine.planners.layerwise.result import Candidate, LayerStage, LayerwisePlan
 from engine.planners.layerwise.stage_figures import stage_figures
-from engine.planners.layerwise.value import Group, microbatches, step_time
+from engine.planners.layerwise.value import StageGroup, microbatches, step_time
 
 __all__ = ["VERSION", "plan", "planned", "solve"]
 
@@ -33,7 +33,7 @@ def plan(
     *,
     profile_batch: float | None = None,
     global_batch: int,
-    machines: Cluster | Sequence[int],
+    machines: MachineCluster | Sequence[int],
     microbatch: int = 1,
     mode: str = "released",
     progress: Progress = unheard,
@@ -120,7 +120,7 @@ def _released_candidates(
     return sorted(found, key=_sort_key)
 
 
-def _evaluate_candidate(problem: LayerwiseProblem, states: States, found: Found) -> Candidate:
+def _evaluate_candidate(problem: LayerwiseProblem, states: States, found: ReleasedPlan) -> Candidate:
     count = microbatches(problem.global_batch, found.copies, problem.microbatch)
     stages = tuple(_layer_stage(group, len(states)) for group in found.groups)
     if not count:
@@ -157,7 +157,7 @@ def _by_latency(
     return sorted(made.values(), key=_sort_key)
 
 
-def _paper_candidate(states: States, search: PaperSearch, name: str, plan: Sequence[Planned]) -> Candidate:
+def _paper_candidate(states: States, search: PaperSearch, name: str, plan: Sequence[PlannedStage]) -> Candidate:
     stages = tuple(
         LayerStage(each.start, each.stop, Placement(each.devices), (), each.stop, len(each.devices), each.recompute)
         for each in plan
@@ -174,7 +174,7 @@ def _paper_candidate(states: States, search: PaperSearch, name: str, plan: Seque
     return Candidate(name, states.total / search.value(plan).total, "", stages)
 
 
-def _layer_stage(group: Group, count: int) -> LayerStage:
+def _layer_stage(group: StageGroup, count: int) -> LayerStage:
     return LayerStage(group.start, group.stop(count), Placement(group.devices), (), group.end, group.units)
 
 
@@ -197,29 +197,29 @@ def _build_plan(
     count = microbatches(problem.global_batch, best.copies, problem.microbatch)
     stages = stage_figures(states, problem, best.stages, count)
     figures = [
-        Figure("speedup", value, "", "Speedup over one device"),
-        Figure("step_time", states.total / value, "s", "Step time"),
-        Figure("sample_rate", problem.global_batch * value / states.total, "samples/s", "Throughput"),
-        Figure("microbatches", count, "", "Microbatches of a pipeline"),
+        PlanFigure("speedup", value, "", "Speedup over one device"),
+        PlanFigure("step_time", states.total / value, "s", "Step time"),
+        PlanFigure("sample_rate", problem.global_batch * value / states.total, "samples/s", "Throughput"),
+        PlanFigure("microbatches", count, "", "Microbatches of a pipeline"),
     ]
     if search is None:
-        groups = [Group(stage.start, stage.end, stage.units, stage.devices) for stage in best.stages]
+        groups = [StageGroup(stage.start, stage.end, stage.units, stage.devices) for stage in best.stages]
         # The block is the step minus its other parts.
         block = _largest_block(states, problem, best)
         step = step_time(states, problem.cluster, groups, best.copies, block, count)
         figures += [
-            Figure("blocks", float(step.blocks), "s", "Blocks after the first"),
-            Figure("fill", float(step.fill), "s", "Fill of the pipeline"),
-            Figure("transfers", float(step.transfers), "s", "Transfers between stages"),
-            Figure("exposed_reduce", float(step.exposed_reduce), "s", "Exposed all-reduce"),
+            PlanFigure("blocks", float(step.blocks), "s", "Blocks after the first"),
+            PlanFigure("fill", float(step.fill), "s", "Fill of the pipeline"),
+            PlanFigure("transfers", float(step.transfers), "s", "Transfers between stages"),
+            PlanFigure("exposed_reduce", float(step.exposed_reduce), "s", "Exposed all-reduce"),
         ]
     else:
-        plan = [Planned(stage.start, stage.stop, stage.devices, stage.recompute) for stage in best.stages]
+        plan = [PlannedStage(stage.start, stage.stop, stage.devices, stage.recompute) for stage in best.stages]
         phases = search.value(plan)
         figures += [
-            Figure("warmup", phases.warmup, "s", "Warm-up up to the pivot"),
-            Figure("steady", phases.steady, "s", "Steady phase of the pivot"),
-            Figure("ending", phases.ending, "s", "Ending with the all-reduce"),
+            PlanFigure("warmup", phases.warmup, "s", "Warm-up up to the pivot"),
+            PlanFigure("steady", phases.steady, "s", "Steady phase of the pivot"),
+            PlanFigure("ending", phases.ending, "s", "Ending with the all-reduce"),
         ]
     return LayerwisePlan(
         planner="layerwise",
@@ -240,7 +240,7 @@ def _build_plan(
 
 def _largest_block(states: States, problem: LayerwiseProblem, best: Candidate) -> float:
     """The largest block of a released plan for the whole batch, so that its step time is the one of its value [s]."""
-    groups = [Group(stage.start, stage.end, stage.units, stage.devices) for stage in best.stages]
+    groups = [StageGroup(stage.start, stage.end, stage.units, stage.devices) for stage in best.stages]
     count = microbatches(problem.global_batch, best.copies, problem.microbatch)
     twice = 2.0 if best.name.startswith("straight") else 1.0
     block = 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.planners.contract import PlanError
-from engine.planners.layerwise.cluster import Cluster
+from engine.planners.layerwise.cluster import MachineCluster
 from engine.planners.layerwise.memory import POLICIES
 from engine.planners.layerwise.profiles.profile import LayerProfile
 
@@ -32,7 +32,7 @@ class LayerwiseProblem:
     profile: LayerProfile
     profile_batch: float
     global_batch: int
-    cluster: Cluster
+    cluster: MachineCluster
     microbatch: int = 1
     mode: str = "released"
     optimizer: float = 1.0

@@ -14,30 +14,30 @@ import numpy as np
 
 from engine.executions.arrays import Floats, Ints
 from engine.planners.contract import Cancel, PlanCancelledError
-from engine.planners.layerwise.cluster import Cluster
+from engine.planners.layerwise.cluster import MachineCluster
 from engine.planners.layerwise.placement import Taken, added, copies_of, devices, empty, placements, sizes_of
 from engine.planners.layerwise.profiles.states import States
-from engine.planners.layerwise.value import Group, microbatches, two_stage_times
+from engine.planners.layerwise.value import StageGroup, microbatches, two_stage_times
 
-__all__ = ["TIE", "Found", "balanced", "in_two", "searches", "straight"]
+__all__ = ["TIE", "ReleasedPlan", "balanced", "in_two", "searches", "straight"]
 
 TIE = 1e-12
 """Relative difference below which two values count as equal: rounding of sums in another order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReleasedPlan:
     """A plan that a search found: the stages, copies of the pipeline, and its largest block for the whole batch [s]."""
 
     search: str
-    groups: tuple[Group, ...]
+    groups: tuple[StageGroup, ...]
     copies: int
     block: float
 
 
 def searches(
-    states: States, cluster: Cluster, batch: int, microbatch: int, cancel: Cancel
-) -> Iterator[tuple[str, Callable[[], list[Found]]]]:
+    states: States, cluster: MachineCluster, batch: int, microbatch: int, cancel: Cancel
+) -> Iterator[tuple[str, Callable[[], list[ReleasedPlan]]]]:
     """Returns the searches that HPGO runs, by name, to be called one after the other.
 
     Args:
@@ -48,8 +48,8 @@ def searches(
         cancel: called often; True stops the search.
     """
     if cluster.size == 1:
-        alone = Group(0, len(states) - 1, 1, (0,))
-        yield "one device", lambda: [Found("one device", (alone,), 1, states.total)]
+        alone = StageGroup(0, len(states) - 1, 1, (0,))
+        yield "one device", lambda: [ReleasedPlan("one device", (alone,), 1, states.total)]
         return
     for units in range(2, cluster.size + 1):
         yield f"balanced-{units}", lambda units=units: balanced(states, cluster, units)  # type: ignore[misc]
@@ -59,7 +59,7 @@ def searches(
     yield "bipartition", lambda: in_two(states, cluster, microbatches(batch, 1, microbatch))
 
 
-def balanced(states: States, cluster: Cluster, units: int) -> list[Found]:
+def balanced(states: States, cluster: MachineCluster, units: int) -> list[ReleasedPlan]:
     """Returns stages with any numbers of units that make the largest block as small as it can be.
 
     The search starts from one stage with all units, whose block T / (units copies) no division can undercut: the
@@ -74,11 +74,11 @@ def balanced(states: States, cluster: Cluster, units: int) -> list[Found]:
     copies = cluster.size // units
     taken = empty(cluster)
     (group, *_) = placements(sizes_of(cluster), taken, units * copies)
-    stage = Group(0, len(states) - 1, units, devices(cluster, taken, group))
-    return [Found(f"balanced-{units}", (stage,), copies, states.total / (units * copies))]
+    stage = StageGroup(0, len(states) - 1, units, devices(cluster, taken, group))
+    return [ReleasedPlan(f"balanced-{units}", (stage,), copies, states.total / (units * copies))]
 
 
-def in_two(states: States, cluster: Cluster, count: int) -> list[Found]:
+def in_two(states: States, cluster: MachineCluster, count: int) -> list[ReleasedPlan]:
     """Looks at every cut in two stages, every division of the devices and every placement, with one copy of the
     pipeline: the best cut for each division and placement, the earliest of equal ones.
 
@@ -92,7 +92,7 @@ def in_two(states: States, cluster: Cluster, count: int) -> list[Found]:
     if not len(cuts) or not count:
         return []
     done, out = states.time[cuts], states.out[cuts]
-    found: list[Found] = []
+    found: list[ReleasedPlan] = []
     for number in range(1, cluster.size):
         for first in placements(sizes, taken, number):
             front = devices(cluster, taken, first)
@@ -103,8 +103,8 @@ def in_two(states: States, cluster: Cluster, count: int) -> list[Found]:
                 times = two_stage_times(states, cluster, front, back, cuts, block, count)
                 best = int(np.flatnonzero(times <= times.min() * (1 + TIE))[0])
                 cut = int(cuts[best])
-                groups = (Group(0, cut + 1, len(front), front), Group(cut + 1, last, len(back), back))
-                found.append(Found("bipartition", groups, 1, float(block[best])))
+                groups = (StageGroup(0, cut + 1, len(front), front), StageGroup(cut + 1, last, len(back), back))
+                found.append(ReleasedPlan("bipartition", groups, 1, float(block[best])))
     return found
 
 
@@ -119,7 +119,7 @@ class _Cell:
     origin: Ints
 
 
-def straight(states: States, cluster: Cluster, stages: int, cancel: Cancel) -> list[Found]:
+def straight(states: States, cluster: MachineCluster, stages: int, cancel: Cancel) -> list[ReleasedPlan]:
     """Returns pipelines of exactly so many stages with one unit each that make the largest block as small as it can be.
 
     Cells are kept by the devices that are taken; every one that reaches the last state is an answer. A transfer counts
@@ -159,7 +159,7 @@ def straight(states: States, cluster: Cluster, stages: int, cancel: Cancel) -> l
                 cells[after] = _better_cells(cells[after], made) if after in cells else made
         levels.append(dict(sorted(cells.items())))
     return [
-        Found(f"straight-{stages}", _trace_groups(levels, number, sets, count), copies, float(cell.block[-1]))
+        ReleasedPlan(f"straight-{stages}", _trace_groups(levels, number, sets, count), copies, float(cell.block[-1]))
         for number, cell in enumerate(levels[-1].values())
         if np.isfinite(cell.block[-1])
     ]
@@ -178,12 +178,12 @@ def _better_cells(one: _Cell, other: _Cell) -> _Cell:
 
 def _trace_groups(
     levels: list[dict[Taken, _Cell]], number: int, sets: list[tuple[int, ...]], count: int
-) -> tuple[Group, ...]:
+) -> tuple[StageGroup, ...]:
     state, end, groups = count - 1, count - 1, []
     for level in reversed(levels[1:]):
         cell = list(level.values())[number]
         cut = int(cell.cut[state])
-        groups.append(Group(cut + 1, end, 1, sets[int(cell.last[state])]))
+        groups.append(StageGroup(cut + 1, end, 1, sets[int(cell.last[state])]))
         number, state, end = int(cell.origin[state]), cut, cut + 1
-    groups.append(Group(0, end, 1, sets[0]))
+    groups.append(StageGroup(0, end, 1, sets[0]))
     return tuple(reversed(groups))

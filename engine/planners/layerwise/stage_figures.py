@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.planners.contract import Figure
+from engine.planners.contract import PlanFigure
 from engine.planners.layerwise.memory import in_flight, stage_memory
 from engine.planners.layerwise.problem import LayerwiseProblem
 from engine.planners.layerwise.profiles.states import States
@@ -35,7 +35,7 @@ def stage_figures(
 
 def _figures_of_stage(
     states: States, problem: LayerwiseProblem, stages: Sequence[LayerStage], number: int, count: int
-) -> tuple[Figure, ...]:
+) -> tuple[PlanFigure, ...]:
     stage, cluster = stages[number], problem.cluster
     group = stage.devices
     share = 1 / (count * len(group))
@@ -54,13 +54,13 @@ def _figures_of_stage(
     cut = float(states.out[last]) / count if filled and number + 1 < len(stages) else 0.0
     moved = cut * cluster.move_rate(group, stages[number + 1].devices) if cut else 0.0
     return (
-        Figure("forward_time", ahead, "s", "Forward pass of a microbatch"),
-        Figure("backward_time", back + (ahead if stage.recompute else 0.0), "s", "Backward pass of a microbatch"),
-        Figure("reduce_time", cluster.reduce_time(group, held), "s", "All-reduce of a step"),
-        Figure("cut_bytes", cut, "bytes", "Handed on per microbatch"),
-        Figure("transfer_time", moved, "s", "Transfer of a microbatch"),
-        Figure("parameters", held, "bytes", "Parameters"),
-        Figure("kept_microbatches", kept, "", "Microbatches in flight"),
-        Figure("memory", float(needed), "bytes", "Memory of a device"),
-        Figure("memory_room", cluster.memory(group), "bytes", "Memory that a device has"),
+        PlanFigure("forward_time", ahead, "s", "Forward pass of a microbatch"),
+        PlanFigure("backward_time", back + (ahead if stage.recompute else 0.0), "s", "Backward pass of a microbatch"),
+        PlanFigure("reduce_time", cluster.reduce_time(group, held), "s", "All-reduce of a step"),
+        PlanFigure("cut_bytes", cut, "bytes", "Handed on per microbatch"),
+        PlanFigure("transfer_time", moved, "s", "Transfer of a microbatch"),
+        PlanFigure("parameters", held, "bytes", "Parameters"),
+        PlanFigure("kept_microbatches", kept, "", "Microbatches in flight"),
+        PlanFigure("memory", float(needed), "bytes", "Memory of a device"),
+        PlanFigure("memory_room", cluster.memory(group), "bytes", "Memory that a device has"),
     )

@@ -10,8 +10,17 @@ from engine.columns.stage_layouts import list_of_layers
 from engine.planners.contract import PlanError
 from engine.planners.layerwise.result import LayerwisePlan
 
-__all__ = ["BLOCK", "EMBEDDING", "HEAD", "PREDICTION", "graph_text", "megatron_layout", "strategy", "strategy_text",
-           "user_stages"]  # fmt: skip
+__all__ = [
+    "BLOCK",
+    "EMBEDDING",
+    "HEAD",
+    "PREDICTION",
+    "graph_text",
+    "megatron_layout",
+    "strategy",
+    "strategy_text",
+    "user_stages",
+]
 
 EMBEDDING: Final = "embedding"
 BLOCK: Final = "block"

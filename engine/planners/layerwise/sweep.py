@@ -9,16 +9,22 @@ from typing import Any, Final
 import pandas as pd
 
 from engine.planners.contract import Cancel, PlanCancelledError, PlanError, Progress, never, unheard
-from engine.planners.layerwise.cluster import Cluster
+from engine.planners.layerwise.cluster import MachineCluster
 from engine.planners.layerwise.planner import planned
 from engine.planners.layerwise.problem import LayerwiseProblem, checked
 from engine.planners.layerwise.profiles.states import states_of
 from engine.planners.layerwise.result import Candidate, LayerwisePlan
 
 __all__ = [
-    "BATCHES", "BATCH_COLUMNS", "DEVICE_COLUMNS", "batch_rows", "batch_sweep", "device_rows", "first_devices",
+    "BATCHES",
+    "BATCH_COLUMNS",
+    "DEVICE_COLUMNS",
+    "batch_rows",
+    "batch_sweep",
+    "device_rows",
+    "first_devices",
     "scalability",
-]  # fmt: skip
+]
 
 OF_ALL: Final = ("data_parallel", "data_parallel_p3", "data_parallel_overlapped", "best_hybrid")
 OF_DEVICES: Final = ("straight", "several_stages")
@@ -137,7 +143,7 @@ def device_rows(
         }
 
 
-def first_devices(cluster: Cluster, size: int) -> Cluster:
+def first_devices(cluster: MachineCluster, size: int) -> MachineCluster:
     """Returns the first devices of a cluster, in their machines.
 
     Args:

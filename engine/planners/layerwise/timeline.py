@@ -12,17 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.executions.arrays import Floats
-from engine.planners.layerwise.latency import Work
+from engine.planners.layerwise.latency import MicrobatchWork
 from engine.planners.layerwise.result import LayerwisePlan
 
-__all__ = ["Timeline", "plan_timeline", "released_timeline", "timeline"]
+__all__ = ["PipelineTimeline", "plan_timeline", "released_timeline", "timeline"]
 
 
 @dataclass(frozen=True)
-class Timeline:
+class PipelineTimeline:
     """Ends of all passes, arrays [stages, microbatches] [s]; stages are compute stages with transfers between them."""
 
-    works: tuple[Work, ...]
+    works: tuple[MicrobatchWork, ...]
     forward_end: Floats
     backward_end: Floats
 
@@ -33,7 +33,7 @@ class Timeline:
         return float(np.max(self.backward_end[:, -1] + reduces))
 
 
-def timeline(works: Sequence[Work], count: int) -> Timeline:
+def timeline(works: Sequence[MicrobatchWork], count: int) -> PipelineTimeline:
     """Returns the passes of `count` microbatches through stages, including the transfers between them.
 
     Args:
@@ -67,26 +67,26 @@ def timeline(works: Sequence[Work], count: int) -> Timeline:
                 start = max(start, behind[x][number - 1])
             behind[x][number] = start + works[x].backward
     forward[:], backward[:] = ahead, behind
-    return Timeline(tuple(works), forward, backward)
+    return PipelineTimeline(tuple(works), forward, backward)
 
 
-def plan_timeline(plan: LayerwisePlan, most: int = 10_000) -> Timeline:
+def plan_timeline(plan: LayerwisePlan, most: int = 10_000) -> PipelineTimeline:
     """Returns the passes of a plan from the figures of its stages, of `most` microbatches at most.
 
     Args:
         plan: one that `solve` returned.
         most: microbatches that are shown; the first ones where there are more.
     """
-    works: list[Work] = []
+    works: list[MicrobatchWork] = []
     for number, stage in enumerate(plan.stages):
         figures = {each.name: each.value for each in stage.figures}
-        works.append(Work(figures["forward_time"], figures["backward_time"], figures["reduce_time"]))
+        works.append(MicrobatchWork(figures["forward_time"], figures["backward_time"], figures["reduce_time"]))
         if number + 1 < len(plan.stages):
-            works.append(Work(figures["transfer_time"], figures["transfer_time"]))
+            works.append(MicrobatchWork(figures["transfer_time"], figures["transfer_time"]))
     return timeline(works, min(plan.microbatches, most))
 
 
-def released_timeline(plan: LayerwisePlan) -> Timeline:
+def released_timeline(plan: LayerwisePlan) -> PipelineTimeline:
     """Returns the passes as HPGO's simulator has them: each stage with the next one's first state, half of the time
     forward and half backward, and transfers of a whole batch's microbatch.
 
@@ -95,13 +95,13 @@ def released_timeline(plan: LayerwisePlan) -> Timeline:
     """
     states, cluster, count = plan.states, plan.problem.cluster, plan.microbatches
     assert states is not None
-    works: list[Work] = []
+    works: list[MicrobatchWork] = []
     for number, stage in enumerate(plan.stages):
         half = states.span(states.time, stage.start, stage.end) / (stage.units * plan.copies * count) / 2
         reduce = cluster.reduce_time(stage.devices, states.span(states.parameters, stage.start, stage.end))
-        works.append(Work(half, half, reduce))
+        works.append(MicrobatchWork(half, half, reduce))
         if number + 1 < len(plan.stages):
             rate = cluster.move_rate(stage.devices, plan.stages[number + 1].devices)
             moved = rate * float(states.out[stage.end - 1]) / count
-            works.append(Work(moved, moved))
+            works.append(MicrobatchWork(moved, moved))
     return timeline(works, count)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from engine.executions.arrays import Floats, Ints
-from engine.planners.layerwise.cluster import Cluster
+from engine.planners.layerwise.cluster import MachineCluster
 from engine.planners.layerwise.profiles.states import States
 
-__all__ = ["Group", "StepTime", "largest_block", "microbatches", "step_time", "two_stage_times"]
+__all__ = ["StageGroup", "StepTime", "largest_block", "microbatches", "step_time", "two_stage_times"]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class StageGroup:
     """States that some devices compute. `end` is the first state of the next group; the last group's is the last state
     itself, as HPGO prints it. `units` are devices of one copy of the pipeline."""
 
@@ -60,7 +60,7 @@ def microbatches(batch: int, copies: int, microbatch: int) -> int:
 
 
 def step_time(
-    states: States, cluster: Cluster, groups: Sequence[Group], copies: int, block: float, count: int
+    states: States, cluster: MachineCluster, groups: Sequence[StageGroup], copies: int, block: float, count: int
 ) -> StepTime:
     """Returns the step of a plan: beta (M - 1) + T / (copies M) + transfers + max(0, all-reduce of stage i - i beta).
 
@@ -88,7 +88,7 @@ def step_time(
 
 def two_stage_times(
     states: States,
-    cluster: Cluster,
+    cluster: MachineCluster,
     front: tuple[int, ...],
     back: tuple[int, ...],
     cuts: Ints,
@@ -124,7 +124,7 @@ def _step_parts(block: Any, count: int, fill: float, transfers: Any, reduces: Se
     return StepTime(beta * (count - 1), fill, transfers, exposed, count)
 
 
-def largest_block(states: States, cluster: Cluster, groups: Sequence[Group]) -> float:
+def largest_block(states: States, cluster: MachineCluster, groups: Sequence[StageGroup]) -> float:
     """Returns the longest that any stage computes, or any cut transfers in one direction, for the whole batch [s].
 
     Args:

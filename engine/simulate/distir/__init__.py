@@ -16,7 +16,7 @@ from engine.simulate.distir.calibration import (
     read_measured,
 )
 from engine.simulate.distir.configurations import style
-from engine.simulate.distir.cost_models import REVISIONS, Allreduce, CostModel
+from engine.simulate.distir.cost_models import REVISIONS, Allreduce, DistIRCostModel
 from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import grid
 from engine.simulate.distir.figures import envelopes, over_devices, with_speedup
@@ -26,13 +26,13 @@ from engine.simulate.distir.searching import (
     MODEL_SIZES,
     RULES,
     STYLES,
-    Size,
+    ModelSize,
     configurations,
     pareto,
     search,
     top_configurations,
 )
-from engine.simulate.distir.timelines import Timeline, timeline
+from engine.simulate.distir.timelines import DistIRTimeline, timeline
 
 __all__ = [
     "GPT_SIZES",
@@ -43,11 +43,11 @@ __all__ = [
     "Allreduce",
     "ConfigurationError",
     "Constants",
-    "CostModel",
+    "DistIRCostModel",
+    "DistIRTimeline",
     "GPTSize",
+    "ModelSize",
     "Records",
-    "Size",
-    "Timeline",
     "agreement",
     "configurations",
     "envelopes",

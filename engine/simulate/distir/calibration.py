@@ -22,15 +22,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.executions.arrays import Floats
 from engine.simulate.distir.configurations import Configurations, reasons, sentence, size
-from engine.simulate.distir.cost_models import LARGEST_GROUP, Allreduce, CostModel, revision_of
+from engine.simulate.distir.cost_models import LARGEST_GROUP, Allreduce, DistIRCostModel, revision_of
 from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import cost_model, evaluate
 from engine.simulate.distir.stages import durations
 
 __all__ = [
-    "MEASURED_CONSTANTS", "Constants", "agreement", "fit_kernels", "fit_steps", "load_constants", "measured_steps",
-    "overlay", "read_measured",
-]  # fmt: skip
+    "MEASURED_CONSTANTS",
+    "Constants",
+    "agreement",
+    "fit_kernels",
+    "fit_steps",
+    "load_constants",
+    "measured_steps",
+    "overlay",
+    "read_measured",
+]
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Time = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -55,7 +62,7 @@ class Constants(BaseModel):
     allreduce: dict[int, tuple[Time, Time, Time]] = {}
     """Size of the group -> seconds per gigabit, per device, and beside."""
 
-    def model(self) -> CostModel:
+    def model(self) -> DistIRCostModel:
         """Returns the revision's cost model with these constants."""
         return cost_model(self.revision, **self.arguments())
 
@@ -196,8 +203,9 @@ def _build_configurations(steps: pd.DataFrame) -> Configurations:
     for name in ("width", "layers", "batch"):
         for value in columns[name].tolist():
             size(name, value)
-    c = Configurations(D=columns["D"], H=one, P=one, m=one, width=columns["width"], layers=columns["layers"],
-                       batch=columns["batch"])  # fmt: skip
+    c = Configurations(
+        D=columns["D"], H=one, P=one, m=one, width=columns["width"], layers=columns["layers"], batch=columns["batch"]
+    )
     for row, code in enumerate(reasons(c)):
         if code:
             numbers = {name: int(getattr(c, name)[row]) for name in c.__slots__}
@@ -238,14 +246,19 @@ def agreement(table: pd.DataFrame) -> pd.DataFrame:
         measured, simulated = (table.loc[where, column] for column in ("seconds", "simulated"))
         error, rates = simulated - measured, [table.loc[where, "batch"] / times for times in (measured, simulated)]
         rows.append(
-            {"devices": name, "rows": len(error), "pearson": _pearson_correlation(*rates),
-             "spearman": _pearson_correlation(rates[0].rank(), rates[1].rank()),
-             "pearson_time": _pearson_correlation(measured, simulated),
-             "spearman_time": _pearson_correlation(measured.rank(), simulated.rank()),
-             "mean_absolute_error": error.abs().mean(),
-             "mean_absolute_percentage_error": 100.0 * (error / measured).abs().mean(), "bias": error.mean(),
-             "median_ratio": (simulated / measured).median()}
-        )  # fmt: skip
+            {
+                "devices": name,
+                "rows": len(error),
+                "pearson": _pearson_correlation(*rates),
+                "spearman": _pearson_correlation(rates[0].rank(), rates[1].rank()),
+                "pearson_time": _pearson_correlation(measured, simulated),
+                "spearman_time": _pearson_correlation(measured.rank(), simulated.rank()),
+                "mean_absolute_error": error.abs().mean(),
+                "mean_absolute_percentage_error": 100.0 * (error / measured).abs().mean(),
+                "bias": error.mean(),
+                "median_ratio": (simulated / measured).median(),
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -272,10 +285,11 @@ def fit_steps(steps: pd.DataFrame, revision: str = "R2", *, relative: bool = Tru
     never = 1e300
     nothing = replace(model, flops=never, dram_bandwidth=never, launch_overhead=0.0)
     machines = (
-        (replace(nothing, flops=1.0), never), (replace(nothing, dram_bandwidth=1.0), never),
+        (replace(nothing, flops=1.0), never),
+        (replace(nothing, dram_bandwidth=1.0), never),
         (replace(nothing, launch_overhead=1.0 if model.streamed_elementwise else 0.0), never),
         (replace(nothing, bytes_per_gigabit=1.0), 1.0),
-    )  # fmt: skip
+    )
     columns = []
     for machine, bandwidth in machines:
         parts = durations(c, 1, machine, bandwidth, filtered=True, single=False)
@@ -284,10 +298,12 @@ def fit_steps(steps: pd.DataFrame, revision: str = "R2", *, relative: bool = Tru
     weight = 1.0 / target if relative else np.ones(len(target))
     x = _fit_non_negative(matrix * weight[:, None], target * weight)
     return Constants(
-        revision=revision, flops=_invert_rate(x[0]), dram_bandwidth=_invert_rate(x[1]),
+        revision=revision,
+        flops=_invert_rate(x[0]),
+        dram_bandwidth=_invert_rate(x[1]),
         launch_overhead=float(x[2]) if model.streamed_elementwise else None,
         bandwidth_gbps=_invert_rate(x[3] * model.bytes_per_gigabit),
-    )  # fmt: skip
+    )
 
 
 def fit_kernels(kernels: pd.DataFrame, *, element_bytes: int = 4) -> Constants:

@@ -18,7 +18,7 @@ import numpy as np
 from engine.executions.arrays import Floats
 from engine.simulate.distir.errors import ConfigurationError
 
-__all__ = ["LARGEST_GROUP", "REVISIONS", "SCALAR_BYTES", "Allreduce", "CostModel", "revision_of"]
+__all__ = ["LARGEST_GROUP", "REVISIONS", "SCALAR_BYTES", "Allreduce", "DistIRCostModel", "revision_of"]
 
 Number = TypeVar("Number", float, Floats)
 
@@ -42,7 +42,7 @@ class Allreduce:
 
 
 @dataclass(frozen=True, slots=True)
-class CostModel:
+class DistIRCostModel:
     """One revision: constants and switches."""
 
     name: str
@@ -139,37 +139,77 @@ class CostModel:
         return np.asarray(np.where(group > 1, time, 0.0), np.float64)
 
 
-_R1: Final = CostModel(
-    name="R1", commit="3386edc", what="source of the notebook, 2021-03-16",
-    flops=1e14, dram_bandwidth=1.2e12, launch_overhead=0.0, bytes_per_gigabit=8e9, matmul_bytes_per_element=2.0,
-    streamed_elementwise=False, transfer_factor=None, split_time=1e-6, placement_in_step=True, outputs_gathered=True,
+_R1: Final = DistIRCostModel(
+    name="R1",
+    commit="3386edc",
+    what="source of the notebook, 2021-03-16",
+    flops=1e14,
+    dram_bandwidth=1.2e12,
+    launch_overhead=0.0,
+    bytes_per_gigabit=8e9,
+    matmul_bytes_per_element=2.0,
+    streamed_elementwise=False,
+    transfer_factor=None,
+    split_time=1e-6,
+    placement_in_step=True,
+    outputs_gathered=True,
     optimizer=False,
-)  # fmt: skip
-_R2: Final = CostModel(
-    name="R2", commit="83d7fc3", what="units mended, 2021-04-05",
-    flops=1e14, dram_bandwidth=1.2e12, launch_overhead=0.0, bytes_per_gigabit=1.25e8, matmul_bytes_per_element=None,
-    streamed_elementwise=False, transfer_factor=None, split_time=1e-6, placement_in_step=True, outputs_gathered=True,
+)
+_R2: Final = DistIRCostModel(
+    name="R2",
+    commit="83d7fc3",
+    what="units mended, 2021-04-05",
+    flops=1e14,
+    dram_bandwidth=1.2e12,
+    launch_overhead=0.0,
+    bytes_per_gigabit=1.25e8,
+    matmul_bytes_per_element=None,
+    streamed_elementwise=False,
+    transfer_factor=None,
+    split_time=1e-6,
+    placement_in_step=True,
+    outputs_gathered=True,
     optimizer=False,
-)  # fmt: skip
-_R3: Final = CostModel(
-    name="R3", commit="7cfa1b0", what="submission to MLSys 2022, 2022-01-05",
-    flops=1.4e13, dram_bandwidth=9e11, launch_overhead=1e-5, bytes_per_gigabit=1.25e8, matmul_bytes_per_element=None,
-    streamed_elementwise=True, transfer_factor=1.0, split_time=0.0, placement_in_step=False, outputs_gathered=False,
+)
+_R3: Final = DistIRCostModel(
+    name="R3",
+    commit="7cfa1b0",
+    what="submission to MLSys 2022, 2022-01-05",
+    flops=1.4e13,
+    dram_bandwidth=9e11,
+    launch_overhead=1e-5,
+    bytes_per_gigabit=1.25e8,
+    matmul_bytes_per_element=None,
+    streamed_elementwise=True,
+    transfer_factor=1.0,
+    split_time=0.0,
+    placement_in_step=False,
+    outputs_gathered=False,
     optimizer=True,
-)  # fmt: skip
-_PUBLISHED: Final = CostModel(
-    name="EuroMLSys21", commit="before 3386edc",
+)
+_PUBLISHED: Final = DistIRCostModel(
+    name="EuroMLSys21",
+    commit="before 3386edc",
     what="what made the published grid: no allgathers, and gradients reduced over groups of H where H and D exceed one",
-    flops=1e14, dram_bandwidth=1.2e12, launch_overhead=0.0, bytes_per_gigabit=8e9, matmul_bytes_per_element=2.0,
-    streamed_elementwise=False, transfer_factor=None, split_time=1e-6, placement_in_step=True, outputs_gathered=False,
-    optimizer=False, gradient_group_is_horizontal=True,
-)  # fmt: skip
+    flops=1e14,
+    dram_bandwidth=1.2e12,
+    launch_overhead=0.0,
+    bytes_per_gigabit=8e9,
+    matmul_bytes_per_element=2.0,
+    streamed_elementwise=False,
+    transfer_factor=None,
+    split_time=1e-6,
+    placement_in_step=True,
+    outputs_gathered=False,
+    optimizer=False,
+    gradient_group_is_horizontal=True,
+)
 
-REVISIONS: Final[Mapping[str, CostModel]] = {model.name: model for model in (_R1, _R2, _R3, _PUBLISHED)}
+REVISIONS: Final[Mapping[str, DistIRCostModel]] = {model.name: model for model in (_R1, _R2, _R3, _PUBLISHED)}
 """The cost models by name: R1, R2, R3, and EuroMLSys21, which made the published grid."""
 
 
-def revision_of(name: str) -> CostModel:
+def revision_of(name: str) -> DistIRCostModel:
     """Returns the cost model of that name.
 
     Args:

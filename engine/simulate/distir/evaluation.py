@@ -11,7 +11,7 @@ import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
 from engine.simulate.distir.configurations import Configurations, read, reasons, sentence, size
-from engine.simulate.distir.cost_models import Allreduce, CostModel, revision_of
+from engine.simulate.distir.cost_models import Allreduce, DistIRCostModel, revision_of
 from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.memory import peak_bytes
 from engine.simulate.distir.recurrence import clocks
@@ -69,9 +69,13 @@ def grid(
     revision.
     """
     model = cost_model(
-        revision, flops=flops, dram_bandwidth=dram_bandwidth, launch_overhead=launch_overhead, allreduce=allreduce,
+        revision,
+        flops=flops,
+        dram_bandwidth=dram_bandwidth,
+        launch_overhead=launch_overhead,
+        allreduce=allreduce,
         datatype_bytes=datatype_bytes,
-    )  # fmt: skip
+    )
     bandwidth = positive("bandwidth_gbps", bandwidth_gbps)
     limit = None if memory_limit is None else positive("memory_limit", memory_limit)
     sizes = {name: size(name, value) for name, value in (("width", width), ("layers", layers), ("batch", batch))}
@@ -88,7 +92,7 @@ def cost_model(
     launch_overhead: float | None = None,
     allreduce: Mapping[int, Allreduce] | None = None,
     datatype_bytes: int | None = None,
-) -> CostModel:
+) -> DistIRCostModel:
     """Return a revision's cost model, with the given constants instead of its own.
 
     Args:
@@ -139,9 +143,15 @@ def positive(name: str, value: Any, *, zero: bool = False) -> float:
 
 
 def evaluate(
-    table: pd.DataFrame, c: Configurations, model: CostModel, bandwidth_gbps: float, *, filtered: bool = False,
-    memory_limit: float | None = None, untransformed: bool = False,
-) -> pd.DataFrame:  # fmt: skip
+    table: pd.DataFrame,
+    c: Configurations,
+    model: DistIRCostModel,
+    bandwidth_gbps: float,
+    *,
+    filtered: bool = False,
+    memory_limit: float | None = None,
+    untransformed: bool = False,
+) -> pd.DataFrame:
     """Return `table` with the columns of `RESULTS`; its rows match the configurations `c`, which may also differ in
     sizes.
 
@@ -186,7 +196,7 @@ def evaluate(
 
 
 def _evaluate_group(
-    c: Configurations, model: CostModel, bandwidth_gbps: float, filtered: bool, single: bool
+    c: Configurations, model: DistIRCostModel, bandwidth_gbps: float, filtered: bool, single: bool
 ) -> tuple[Floats, Ints]:
     """Latency [s] and peak memory [bytes] of configurations that have P and m in common."""
     stages, microbatches = int(c.P[0]), int(c.m[0])

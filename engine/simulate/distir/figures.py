@@ -20,9 +20,13 @@ from engine.simulate.distir.evaluation import cost_model, evaluate, grid
 __all__ = ["ENVELOPES", "NOTEBOOK", "envelopes", "over_devices", "with_speedup"]
 
 NOTEBOOK: Final = {
-    "width": 4096, "layers": 64, "batch": 4096, "devices": (2, 4, 8, 16, 32), "batches": (512, 1024, 2048, 4096),
+    "width": 4096,
+    "layers": 64,
+    "batch": 4096,
+    "devices": (2, 4, 8, 16, 32),
+    "batches": (512, 1024, 2048, 4096),
     "microbatches": (4, 8, 16, 32),
-}  # fmt: skip
+}
 """Settings of the notebook's figures."""
 
 ENVELOPES: Final = ("D", "H", "P", "D=H")
@@ -30,10 +34,17 @@ ENVELOPES: Final = ("D", "H", "P", "D=H")
 
 
 def over_devices(
-    *, revision: str, width: int, layers: int, batch: int, bandwidth_gbps: float,
-    devices: Sequence[int] = (2, 4, 8, 16, 32), batches: Sequence[int] = (), microbatches: Sequence[int] = (),
+    *,
+    revision: str,
+    width: int,
+    layers: int,
+    batch: int,
+    bandwidth_gbps: float,
+    devices: Sequence[int] = (2, 4, 8, 16, 32),
+    batches: Sequence[int] = (),
+    microbatches: Sequence[int] = (),
     **constants: Any,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """Return Figure 3 as a table: kind ("data", "pipeline"), series, devices, speedup, and the columns of `grid`.
 
     Args:
@@ -53,14 +64,27 @@ def over_devices(
         for value in values:
             samples = value if kind == "data" else batch
             rows = [
-                {"kind": kind, "series": value, "devices": number, "D": number if kind == "data" else 1, "H": 1,
-                 "P": 1 if kind == "data" else number, "m": 1 if kind == "data" or number == 1 else value}
+                {
+                    "kind": kind,
+                    "series": value,
+                    "devices": number,
+                    "D": number if kind == "data" else 1,
+                    "H": 1,
+                    "P": 1 if kind == "data" else number,
+                    "m": 1 if kind == "data" or number == 1 else value,
+                }
                 for number in devices
-            ]  # fmt: skip
+            ]
             table = grid(
-                rows, revision=revision, width=width, layers=layers, batch=samples, bandwidth_gbps=bandwidth_gbps,
-                filtered=True, **constants,
-            )  # fmt: skip
+                rows,
+                revision=revision,
+                width=width,
+                layers=layers,
+                batch=samples,
+                bandwidth_gbps=bandwidth_gbps,
+                filtered=True,
+                **constants,
+            )
             one = Configurations(*(np.array([each], np.int64) for each in (1, 1, 1, 1, width, layers, samples)))
             alone = evaluate(pd.DataFrame(index=[0]), one, model, bandwidth_gbps, untransformed=True)["latency"][0]
             found.append(table.assign(speedup=alone / table["latency"]))
@@ -94,9 +118,11 @@ def envelopes(table: pd.DataFrame) -> pd.DataFrame:
     """
     runs = table[table["reason"] == ""] if "reason" in table else table
     where = {
-        "D": (runs["H"] == 1) & (runs["P"] == 1), "H": (runs["D"] == 1) & (runs["P"] == 1),
-        "P": (runs["D"] == 1) & (runs["H"] == 1), "D=H": (runs["D"] == runs["H"]) & (runs["P"] == 1),
-    }  # fmt: skip
+        "D": (runs["H"] == 1) & (runs["P"] == 1),
+        "H": (runs["D"] == 1) & (runs["P"] == 1),
+        "P": (runs["D"] == 1) & (runs["H"] == 1),
+        "D=H": (runs["D"] == runs["H"]) & (runs["P"] == 1),
+    }
     found = []
     for name in ENVELOPES:
         mine = runs[where[name] & runs["speedup"].notna()]

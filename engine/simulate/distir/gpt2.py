@@ -23,7 +23,7 @@ import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
 from engine.simulate.distir.configurations import LARGEST_PIPELINE, is_group, read
-from engine.simulate.distir.cost_models import CostModel
+from engine.simulate.distir.cost_models import DistIRCostModel
 from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import cost_model, positive
 
@@ -55,11 +55,19 @@ class GPTSize:
 
 
 GPT_SIZES: Final[Mapping[str, GPTSize]] = {
-    "gpt2": GPTSize(12, 12, 768), "gpt2-medium": GPTSize(24, 16, 1024), "gpt2-large": GPTSize(36, 20, 1280),
-    "gpt2-xl": GPTSize(48, 25, 1600), "gpt3": GPTSize(12, 12, 768), "gpt3-medium": GPTSize(24, 16, 1024),
-    "gpt3-large": GPTSize(24, 16, 1536), "gpt3-xl": GPTSize(24, 16, 2048), "gpt3-2.7B": GPTSize(32, 32, 2560),
-    "gpt3-6.7B": GPTSize(32, 32, 4096), "gpt3-13B": GPTSize(40, 40, 5120), "gpt3-175B": GPTSize(96, 96, 12288),
-}  # fmt: skip
+    "gpt2": GPTSize(12, 12, 768),
+    "gpt2-medium": GPTSize(24, 16, 1024),
+    "gpt2-large": GPTSize(36, 20, 1280),
+    "gpt2-xl": GPTSize(48, 25, 1600),
+    "gpt3": GPTSize(12, 12, 768),
+    "gpt3-medium": GPTSize(24, 16, 1024),
+    "gpt3-large": GPTSize(24, 16, 1536),
+    "gpt3-xl": GPTSize(24, 16, 2048),
+    "gpt3-2.7B": GPTSize(32, 32, 2560),
+    "gpt3-6.7B": GPTSize(32, 32, 4096),
+    "gpt3-13B": GPTSize(40, 40, 5120),
+    "gpt3-175B": GPTSize(96, 96, 12288),
+}
 """R3's sizes by name."""
 
 REASONS: Final[Mapping[str, str]] = {
@@ -77,9 +85,14 @@ REASONS: Final[Mapping[str, str]] = {
 
 
 def gpt2_grid(
-    rows: pd.DataFrame | Iterable[Mapping[str, Any]], *, size: GPTSize, batch: int, bandwidth_gbps: float,
-    prompt: int = PROMPT, **constants: Any,
-) -> pd.DataFrame:  # fmt: skip
+    rows: pd.DataFrame | Iterable[Mapping[str, Any]],
+    *,
+    size: GPTSize,
+    batch: int,
+    bandwidth_gbps: float,
+    prompt: int = PROMPT,
+    **constants: Any,
+) -> pd.DataFrame:
     """Returns the table with `latency` [s], `throughput` [prompts/s] and `weights` of the fullest device [bytes].
 
     Latency is a lower bound, throughput an upper one: see `NOT_COUNTED`.
@@ -143,9 +156,15 @@ def _find_reasons(degrees: dict[str, Ints], size: GPTSize, batch: int) -> Any:
 
 
 def _simulate_configuration(
-    model: CostModel, size: GPTSize, prompts: int, prompt: int, shards: int, stages: int, microbatches: int,
+    model: DistIRCostModel,
+    size: GPTSize,
+    prompts: int,
+    prompt: int,
+    shards: int,
+    stages: int,
+    microbatches: int,
     bandwidth_gbps: float,
-) -> tuple[float, float]:  # fmt: skip
+) -> tuple[float, float]:
     """Latency [s] and the most weights on a device [bytes] of one configuration."""
     block, head = (
         _block_time(model, size, prompts, prompt, shards, bandwidth_gbps),
@@ -169,13 +188,13 @@ def _op_time(cost: Callable[..., Floats], *numbers: float) -> float:
     return float(cost(*(np.full(1, number, np.float64) for number in numbers))[0])
 
 
-def _gemm_time(model: CostModel, rows: float, inner: float, columns: float) -> float:
+def _gemm_time(model: DistIRCostModel, rows: float, inner: float, columns: float) -> float:
     """A product with its bias: the product, and adding two operands."""
     return _op_time(model.matmul, rows, inner, columns) + _op_time(lambda n: model.elementwise(n, 2), rows * columns)
 
 
 def _block_time(
-    model: CostModel, size: GPTSize, prompts: int, prompt: int, shards: int, bandwidth_gbps: float
+    model: DistIRCostModel, size: GPTSize, prompts: int, prompt: int, shards: int, bandwidth_gbps: float
 ) -> float:
     """The products and all-reduces of one block [s]."""
     rows, width, part = prompts * prompt, size.width, size.width / shards
@@ -185,12 +204,18 @@ def _block_time(
     scores = _op_time(model.matmul, heads * prompt, inner, prompt)
     values = _op_time(model.matmul, heads * prompt, prompt, inner)
     return (
-        _gemm_time(model, rows, width, 3 * part) + scores + values + _gemm_time(model, rows, part, width) + reduced
-        + _gemm_time(model, rows, width, 4 * part) + _gemm_time(model, rows, 4 * part, width) + reduced
-    )  # fmt: skip
+        _gemm_time(model, rows, width, 3 * part)
+        + scores
+        + values
+        + _gemm_time(model, rows, part, width)
+        + reduced
+        + _gemm_time(model, rows, width, 4 * part)
+        + _gemm_time(model, rows, 4 * part, width)
+        + reduced
+    )
 
 
-def _head_time(model: CostModel, size: GPTSize, prompts: int, prompt: int) -> float:
+def _head_time(model: DistIRCostModel, size: GPTSize, prompts: int, prompt: int) -> float:
     """The product with the vocabulary [s], which no shard shares."""
     return _op_time(model.matmul, prompts * prompt, size.width, VOCABULARY)
 

@@ -24,10 +24,10 @@ import numpy as np
 
 from engine.executions.arrays import Ints
 from engine.simulate.distir.configurations import Configurations
-from engine.simulate.distir.cost_models import SCALAR_BYTES, CostModel
+from engine.simulate.distir.cost_models import SCALAR_BYTES, DistIRCostModel
 from engine.simulate.distir.schedule import BACKWARD, FORWARD, folded
 
-__all__ = ["Shape", "memory_curve", "peak_bytes", "shape_of", "size_bytes"]
+__all__ = ["StageMemoryShape", "memory_curve", "peak_bytes", "shape_of", "size_bytes"]
 
 _UNITS: Final = np.eye(7, dtype=np.int64)
 WHOLE, CUT, SHARD, WEIGHT, GATHERED, SCALAR, GROWN = _UNITS
@@ -36,13 +36,24 @@ replicas; the batch size; and, within an item, a microbatch's activations times 
 NOTHING: Final = np.zeros(len(_UNITS), np.int64)
 OUTERMOST: Final = 4
 """Layers at either end of a stage whose moments are kept: two of each parity, and the first of all beside them."""
-F_FIRST, F_LATER, B_FIRST, B_LATER, B_LAST, ACTIVATION_IN, ACTIVATION_OUT, GRADIENT_IN, GRADIENT_OUT, LABEL_OUT, \
-    WEIGHTS_OUT = range(11)  # fmt: skip
+(
+    F_FIRST,
+    F_LATER,
+    B_FIRST,
+    B_LATER,
+    B_LAST,
+    ACTIVATION_IN,
+    ACTIVATION_OUT,
+    GRADIENT_IN,
+    GRADIENT_OUT,
+    LABEL_OUT,
+    WEIGHTS_OUT,
+) = range(11)
 """Kinds of events on a device."""
 
 
 @dataclass(frozen=True)
-class Shape:
+class StageMemoryShape:
     """Properties of a stage that its memory moments depend on, besides the schedule."""
 
     stage: int
@@ -123,7 +134,7 @@ def _visit_layers(tape: Tape, layers: Sequence[int], take: Callable[[int], None]
         take(layer)
 
 
-def _record_forward(s: Shape, tape: Tape, first: bool) -> None:
+def _record_forward(s: StageMemoryShape, tape: Tape, first: bool) -> None:
     def take(layer: int) -> None:
         if first and s.stage > 0 and not s.weights_placed:
             tape.take(SHARD)
@@ -142,7 +153,7 @@ def _record_forward(s: Shape, tape: Tape, first: bool) -> None:
         tape.free(_output_size(s.layers[-1]), NOTHING if s.placed else WHOLE)
 
 
-def _record_backward(s: Shape, tape: Tape, first: bool, last: bool) -> None:
+def _record_backward(s: StageMemoryShape, tape: Tape, first: bool, last: bool) -> None:
     def take(layer: int) -> None:
         out, into = _output_size(layer), _output_size(layer + 1)
         tape.take(out)
@@ -164,7 +175,7 @@ def _record_backward(s: Shape, tape: Tape, first: bool, last: bool) -> None:
     _visit_layers(tape, s.layers[::-1], take)
 
 
-def _record_beginning(s: Shape, microbatches: int) -> Tape:
+def _record_beginning(s: StageMemoryShape, microbatches: int) -> Tape:
     """Record the placement before the first item: within the program on the first stage of the first shard, or before
     it.
     """
@@ -189,7 +200,7 @@ def _record_beginning(s: Shape, microbatches: int) -> Tape:
     return tape
 
 
-def _record_ending(s: Shape, microbatches: int, tape: Tape) -> None:
+def _record_ending(s: StageMemoryShape, microbatches: int, tape: Tape) -> None:
     """Over replicas, in the order of the outputs: loss, gradients, and the input's gradient before the last of them."""
     if not s.replicas:
         return
@@ -202,7 +213,7 @@ def _record_ending(s: Shape, microbatches: int, tape: Tape) -> None:
 
 
 @lru_cache(maxsize=512)
-def _build_templates(s: Shape) -> tuple[tuple[Ints, Ints], ...]:
+def _build_templates(s: StageMemoryShape) -> tuple[tuple[Ints, Ints], ...]:
     """Return the moments from the start of an event [moments, counts] and its net change [counts] per kind of event."""
     into, out = _output_size(s.layers[0] + 1), _output_size(s.layers[-1])
     result = []
@@ -283,7 +294,7 @@ def _list_events(stages: int, microbatches: int) -> tuple[Events, ...]:
     return tuple(result)
 
 
-def _count_live(s: Shape, microbatches: int, start: Ints) -> Ints:
+def _count_live(s: StageMemoryShape, microbatches: int, start: Ints) -> Ints:
     """Return the live memory at the start of each event of a stage, and after the last [events + 1, counts]."""
     events = _list_events(s.stages, microbatches)[s.stage]
     net = np.stack([after for _, after in _build_templates(s)])[events.kinds]
@@ -294,7 +305,7 @@ def _count_live(s: Shape, microbatches: int, start: Ints) -> Ints:
 
 
 @lru_cache(maxsize=4096)
-def _find_moments(s: Shape, microbatches: int) -> Ints:
+def _find_moments(s: StageMemoryShape, microbatches: int) -> Ints:
     """The moments of a stage's device that can be its fullest [moments, counts]."""
     events = _list_events(s.stages, microbatches)[s.stage]
     begun = _record_beginning(s, microbatches)
@@ -321,7 +332,7 @@ def _filter_undominated(moments: Ints) -> Ints:
     return kept
 
 
-def size_bytes(c: Configurations, model: CostModel) -> Ints:
+def size_bytes(c: Configurations, model: DistIRCostModel) -> Ints:
     """Return the bytes of each counted size [counts, rows].
 
     Args:
@@ -334,7 +345,9 @@ def size_bytes(c: Configurations, model: CostModel) -> Ints:
     return np.stack([*(element * number for number in elements), scalar, np.zeros(len(c), np.int64)])
 
 
-def shape_of(c: Configurations, row: int, stage: int, model: CostModel, *, filtered: bool, single: bool) -> Shape:
+def shape_of(
+    c: Configurations, row: int, stage: int, model: DistIRCostModel, *, filtered: bool, single: bool
+) -> StageMemoryShape:
     """Returns what the moments of a stage of one configuration depend on.
 
     Args:
@@ -346,14 +359,21 @@ def shape_of(c: Configurations, row: int, stage: int, model: CostModel, *, filte
         single: takes one device as the program before any transform.
     """
     before = not model.placement_in_step
-    return Shape(
-        stage=stage, stages=int(c.P[row]), each=int(c.layers[row] // c.P[row]), several=bool(c.m[row] > 1),
-        shards=bool(c.H[row] > 1), replicas=bool(c.D[row] > 1), inputs_count=before, placed=before or single,
-        weights_placed=before or filtered or single, gathered=model.outputs_gathered,
-    )  # fmt: skip
+    return StageMemoryShape(
+        stage=stage,
+        stages=int(c.P[row]),
+        each=int(c.layers[row] // c.P[row]),
+        several=bool(c.m[row] > 1),
+        shards=bool(c.H[row] > 1),
+        replicas=bool(c.D[row] > 1),
+        inputs_count=before,
+        placed=before or single,
+        weights_placed=before or filtered or single,
+        gathered=model.outputs_gathered,
+    )
 
 
-def peak_bytes(c: Configurations, model: CostModel, *, filtered: bool, single: bool = False) -> Ints:
+def peak_bytes(c: Configurations, model: DistIRCostModel, *, filtered: bool, single: bool = False) -> Ints:
     """Returns the fullest moment of the device of every stage [bytes; stages, rows].
 
     Args:
@@ -365,7 +385,7 @@ def peak_bytes(c: Configurations, model: CostModel, *, filtered: bool, single: b
     stages, microbatches = int(c.P[0]), int(c.m[0])
     sizes = size_bytes(c, model)
     result = np.zeros((stages, len(c)), np.int64)
-    keys: dict[Shape, list[int]] = {}
+    keys: dict[StageMemoryShape, list[int]] = {}
     for row in range(len(c)):
         keys.setdefault(shape_of(c, row, 0, model, filtered=filtered, single=single), []).append(row)
     for key, rows in keys.items():
@@ -376,7 +396,7 @@ def peak_bytes(c: Configurations, model: CostModel, *, filtered: bool, single: b
 
 
 def memory_curve(
-    c: Configurations, row: int, stage: int, model: CostModel, *, filtered: bool
+    c: Configurations, row: int, stage: int, model: DistIRCostModel, *, filtered: bool
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Return the events on a stage's device and its memory.
 

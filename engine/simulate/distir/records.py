@@ -72,9 +72,13 @@ class Records:
         for name in (*DEGREES, *RESULTS):
             columns[name] = table[name].to_numpy()
         self._table.put(
-            pa.table({name: pa.array(columns[name], field.type, from_pandas=True) for name, field in
-                      zip(columns, pa.schema([pa.field("key", pa.string()), *SCHEMA]), strict=True)})
-        )  # fmt: skip
+            pa.table(
+                {
+                    name: pa.array(columns[name], field.type, from_pandas=True)
+                    for name, field in zip(columns, pa.schema([pa.field("key", pa.string()), *SCHEMA]), strict=True)
+                }
+            )
+        )
 
 
 def _to_plain_value(value: Any) -> Any:

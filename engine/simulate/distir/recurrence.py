@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from engine.executions.arrays import Floats
-from engine.simulate.distir.schedule import BACKWARD, FORWARD, Folded, Item, folded, steps
-from engine.simulate.distir.stages import Durations
+from engine.simulate.distir.schedule import BACKWARD, FORWARD, FoldedSchedule, Item, folded, steps
+from engine.simulate.distir.stages import StepPartDurations
 
 __all__ = ["Observer", "clocks"]
 
@@ -27,7 +27,7 @@ Observer = Callable[[str, int, int, Floats, Floats], None]
 """Called with kind, stage, microbatch, start and end [s, rows] of an item or a transfer."""
 
 
-def clocks(d: Durations, stages: int, microbatches: int, observe: Observer | None = None) -> Floats:
+def clocks(d: StepPartDurations, stages: int, microbatches: int, observe: Observer | None = None) -> Floats:
     """Returns the time at which each stage ends its step [s; stages, rows]; the latest is the step's.
 
     Args:
@@ -53,7 +53,7 @@ def clocks(d: Durations, stages: int, microbatches: int, observe: Observer | Non
 class _StepRecurrence:
     """The clocks of the stages [rows], and what moves them."""
 
-    d: Durations
+    d: StepPartDurations
     t: list[Floats]
     observe: Observer | None
 
@@ -107,7 +107,7 @@ class _StepRecurrence:
         if self.observe is not None:
             self.observe("weights", stage, 0, both, self.t[0])
 
-    def repeat(self, plan: Folded) -> None:
+    def repeat(self, plan: FoldedSchedule) -> None:
         """Goes through the periods that are left out of a folded schedule.
 
         A period takes clocks to others by sums and maxima only. So once a number of periods moves all stages of a

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["BACKWARD", "FORWARD", "Folded", "Item", "folded", "longest_unfolded", "steps"]
+__all__ = ["BACKWARD", "FORWARD", "FoldedSchedule", "Item", "folded", "longest_unfolded", "steps"]
 
 FORWARD: Final = False
 BACKWARD: Final = True
@@ -60,7 +60,7 @@ def steps(stages: int, microbatches: int) -> tuple[tuple[Item, ...], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedSchedule:
     """A schedule of many microbatches: that of fewer, of which two steps from `cut` on come `repeated` times more.
 
     From then on every stage does one forward and one backward in each period of two steps, with the next microbatch,
@@ -81,7 +81,7 @@ def longest_unfolded(stages: int) -> int:
     return 2 * stages + 8
 
 
-def folded(stages: int, microbatches: int) -> Folded:
+def folded(stages: int, microbatches: int) -> FoldedSchedule:
     """Returns the schedule of `steps`, folded where it is longer than `longest`.
 
     Args:
@@ -89,4 +89,4 @@ def folded(stages: int, microbatches: int) -> Folded:
         microbatches: m.
     """
     fewer = min(microbatches, longest_unfolded(stages))
-    return Folded(steps(stages, fewer), 2 * stages + 3, microbatches - fewer)
+    return FoldedSchedule(steps(stages, fewer), 2 * stages + 3, microbatches - fewer)

@@ -25,7 +25,7 @@ __all__ = [
     "MODEL_SIZES",
     "RULES",
     "STYLES",
-    "Size",
+    "ModelSize",
     "configurations",
     "pareto",
     "search",
@@ -45,17 +45,21 @@ LARGEST_WORLD: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ModelSize:
     """A multilayer perceptron: weights and their width."""
 
     layers: int
     width: int
 
 
-MODEL_SIZES: Final[Mapping[str, Size]] = {
-    "mlp-xs": Size(8, 512), "mlp-small": Size(16, 8_192), "mlp-medium": Size(64, 16_384), "mlp-large": Size(96, 32_768),
-    "notebook": Size(64, 4_096), "euromlsys21": Size(64, 8_192),
-}  # fmt: skip
+MODEL_SIZES: Final[Mapping[str, ModelSize]] = {
+    "mlp-xs": ModelSize(8, 512),
+    "mlp-small": ModelSize(16, 8_192),
+    "mlp-medium": ModelSize(64, 16_384),
+    "mlp-large": ModelSize(96, 32_768),
+    "notebook": ModelSize(64, 4_096),
+    "euromlsys21": ModelSize(64, 8_192),
+}
 """Model sizes by name: R3's, the notebook's and the published grid's."""
 
 
@@ -101,10 +105,18 @@ def configurations(devices: Sequence[int], *, batch: int, rule: str = "all") -> 
 
 
 def search(
-    sizes: Mapping[str, Size], *, devices: Sequence[int], batches: Sequence[int], revision: str, bandwidth_gbps: float,
-    memory_limit: float | None = None, rule: str = "all", records: Records | None = None,
-    report_progress: Callable[[int, int], bool] | None = None, **constants: Any,
-) -> pd.DataFrame:  # fmt: skip
+    sizes: Mapping[str, ModelSize],
+    *,
+    devices: Sequence[int],
+    batches: Sequence[int],
+    revision: str,
+    bandwidth_gbps: float,
+    memory_limit: float | None = None,
+    rule: str = "all",
+    records: Records | None = None,
+    report_progress: Callable[[int, int], bool] | None = None,
+    **constants: Any,
+) -> pd.DataFrame:
     """Return every configuration of every model size and batch; infeasible ones with their reason.
 
     Args:
@@ -129,9 +141,13 @@ def search(
         for batch in batches:
             table = configurations(devices, batch=size("batch", batch), rule=rule)
             tables.append(
-                table.assign(model=str(name), layers=size("layers", chosen.layers), width=size("width", chosen.width),
-                             batch=size("batch", batch))
-            )  # fmt: skip
+                table.assign(
+                    model=str(name),
+                    layers=size("layers", chosen.layers),
+                    width=size("width", chosen.width),
+                    batch=size("batch", batch),
+                )
+            )
     everything = sum(len(table) for table in tables)
     if everything > LARGEST_SEARCH:
         raise ConfigurationError(
@@ -155,9 +171,13 @@ def search(
 
 
 def _evaluate_table(
-    table: pd.DataFrame, revision: str, bandwidth_gbps: float, memory_limit: float | None, records: Records | None,
+    table: pd.DataFrame,
+    revision: str,
+    bandwidth_gbps: float,
+    memory_limit: float | None,
+    records: Records | None,
     constants: Mapping[str, Any],
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     first = table.iloc[0]
     sizes: dict[str, Any] = {name: int(first[name]) for name in ("width", "layers", "batch")}
     if records is None:

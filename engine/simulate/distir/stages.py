@@ -13,13 +13,13 @@ import numpy as np
 
 from engine.executions.arrays import Floats, Ints
 from engine.simulate.distir.configurations import Configurations
-from engine.simulate.distir.cost_models import CostModel
+from engine.simulate.distir.cost_models import DistIRCostModel
 
-__all__ = ["Durations", "durations", "even_layers"]
+__all__ = ["StepPartDurations", "durations", "even_layers"]
 
 
 @dataclass(frozen=True, slots=True)
-class Durations:
+class StepPartDurations:
     """Parts of a step [s]; arrays are [rows], or [stages, rows] where each stage has its own.
 
     A stage's `forward` has no loss; its `backward` is that of the first microbatch, and `accumulation` is what every
@@ -64,8 +64,8 @@ def even_layers(first: Ints, count: Ints) -> Ints:
 
 
 def durations(
-    c: Configurations, stages: int, model: CostModel, bandwidth_gbps: float, *, filtered: bool, single: bool
-) -> Durations:
+    c: Configurations, stages: int, model: DistIRCostModel, bandwidth_gbps: float, *, filtered: bool, single: bool
+) -> StepPartDurations:
     """Returns the parts of a step for configurations that all have as many stages.
 
     Args:
@@ -112,7 +112,7 @@ def durations(
         start = nothing if single else placed + np.where(P > 1, 2.0 * model.split_time, 0.0)
         label = model.send(whole, bandwidth_gbps)
         of_weight = nothing if filtered else model.send(weight, bandwidth_gbps)
-    return Durations(
+    return StepPartDurations(
         forward=even * forward_even + odd * forward_odd,
         forward_reductions=odd * reduced,
         last_layer=np.where((first + each) % 2 == 1, forward_even, forward_odd),

@@ -15,28 +15,32 @@ import pandas as pd
 from engine.executions.arrays import Floats, Ints
 from engine.simulate.distir import memory
 from engine.simulate.distir.configurations import Configurations, reasons, sentence, size
-from engine.simulate.distir.cost_models import CostModel
+from engine.simulate.distir.cost_models import DistIRCostModel
 from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import cost_model, positive
 from engine.simulate.distir.recurrence import clocks
-from engine.simulate.distir.stages import Durations, durations
+from engine.simulate.distir.stages import StepPartDurations, durations
 
-__all__ = ["Timeline", "timeline"]
+__all__ = ["DistIRTimeline", "timeline"]
 
 ENDS: Final = ("source", "target")
 MICROSECONDS: Final = 1e6
 NEIGHBOUR: Final = {"activation": -1, "gradient": 1}
 """Offset from the receiver of a transfer to its sender; other transfers come from the first stage."""
 NAMES: Final[Mapping[str, str]] = {
-    "f": "Forward", "b": "Backward", "activation": "Send activations", "gradient": "Send gradients",
-    "label": "Send labels", "weights": "Send weights",
-}  # fmt: skip
+    "f": "Forward",
+    "b": "Backward",
+    "activation": "Send activations",
+    "gradient": "Send gradients",
+    "label": "Send labels",
+    "weights": "Send weights",
+}
 LARGEST: Final = 100_000
 """Items of a step that a timeline has at most."""
 
 
 @dataclass(frozen=True)
-class Timeline:
+class DistIRTimeline:
     """A step of one configuration.
 
     `items`: stage, kind (f, b), mb, start, end [s], as they begin; a forward of the last stage ends with its loss.
@@ -61,16 +65,32 @@ class Timeline:
         events = [(NAMES[row["kind"]], row[side], row["mb"], row["start"], row["end"]) for row, side in bars]
         events.sort(key=lambda event: (event[3], event[1]))
         return [
-            {"name": f"{name} {mb}", "ph": "X", "ts": MICROSECONDS * start, "dur": MICROSECONDS * (end - start),
-             "pid": 0, "tid": 1 + int(stage)}
+            {
+                "name": f"{name} {mb}",
+                "ph": "X",
+                "ts": MICROSECONDS * start,
+                "dur": MICROSECONDS * (end - start),
+                "pid": 0,
+                "tid": 1 + int(stage),
+            }
             for name, stage, mb, start, end in events
-        ]  # fmt: skip
+        ]
 
 
 def timeline(
-    *, revision: str, D: int = 1, H: int = 1, P: int = 1, m: int = 1, width: int, layers: int, batch: int,  # noqa: N803
-    bandwidth_gbps: float, filtered: bool = False, **constants: Any,
-) -> Timeline:  # fmt: skip
+    *,
+    revision: str,
+    D: int = 1,  # noqa: N803 - the letters of the paper
+    H: int = 1,  # noqa: N803 - the letters of the paper
+    P: int = 1,  # noqa: N803 - the letters of the paper
+    m: int = 1,
+    width: int,
+    layers: int,
+    batch: int,
+    bandwidth_gbps: float,
+    filtered: bool = False,
+    **constants: Any,
+) -> DistIRTimeline:
     """Return the simulated step of one configuration. Arguments are as for `grid`.
 
     Args:
@@ -105,8 +125,8 @@ def timeline(
 
 
 def _simulate_timeline(
-    c: Configurations, model: CostModel, bandwidth: float, filtered: bool, degrees: dict[str, int]
-) -> Timeline:
+    c: Configurations, model: DistIRCostModel, bandwidth: float, filtered: bool, degrees: dict[str, int]
+) -> DistIRTimeline:
     stages, microbatches = degrees["P"], degrees["m"]
     parts = durations(c, stages, model, bandwidth, filtered=filtered, single=False)
     items: list[tuple[str, int, int, float, float]] = []
@@ -124,16 +144,19 @@ def _simulate_timeline(
     item_table = pd.DataFrame(items, columns=["kind", "stage", "mb", "start", "end"])
     transfer_table = pd.DataFrame(transfers, columns=["kind", "source", "target", "mb", "start", "end"])
     peaks = memory.peak_bytes(c, model, filtered=filtered)[:, 0]
-    return Timeline(
-        revision=model.name, degrees=degrees, latency=latency,
+    return DistIRTimeline(
+        revision=model.name,
+        degrees=degrees,
+        latency=latency,
         items=item_table[["stage", "kind", "mb", "start", "end"]],
-        transfers=transfer_table, stages=_account_stage_times(parts, degrees, latency, transfer_table, peaks),
+        transfers=transfer_table,
+        stages=_account_stage_times(parts, degrees, latency, transfer_table, peaks),
         memory=_trace_memory(c, model, filtered, item_table, transfer_table),
-    )  # fmt: skip
+    )
 
 
 def _account_stage_times(
-    d: Durations, degrees: dict[str, int], latency: float, transfers: pd.DataFrame, peaks: Ints
+    d: StepPartDurations, degrees: dict[str, int], latency: float, transfers: pd.DataFrame, peaks: Ints
 ) -> pd.DataFrame:
     """Return the time of each stage by cause."""
     stages, m = degrees["P"], degrees["m"]
@@ -152,13 +175,19 @@ def _account_stage_times(
     exchanges = reductions + d.end_transfers[:, 0]
     waiting = latency - compute - exchanges - sends
     return pd.DataFrame(
-        {"stage": range(stages), "compute": compute, "exchange": exchanges, "send": sends,
-         "waiting": np.maximum(waiting, 0.0), "peak_memory": peaks}
-    )  # fmt: skip
+        {
+            "stage": range(stages),
+            "compute": compute,
+            "exchange": exchanges,
+            "send": sends,
+            "waiting": np.maximum(waiting, 0.0),
+            "peak_memory": peaks,
+        }
+    )
 
 
 def _trace_memory(
-    c: Configurations, model: CostModel, filtered: bool, items: pd.DataFrame, transfers: pd.DataFrame
+    c: Configurations, model: DistIRCostModel, filtered: bool, items: pd.DataFrame, transfers: pd.DataFrame
 ) -> pd.DataFrame:
     """Return the live memory of every stage's device over time."""
     done: dict[Any, float] = {(r["kind"], r["stage"], r["mb"]): r["end"] for r in items.to_dict("records")}

@@ -19,10 +19,10 @@ from engine.simulate.schedules.contract import (
     INPUT_GRADIENT,
     WEIGHT_GRADIENT,
     Entry,
-    Rule,
     ScheduleError,
-    Shape,
-)  # fmt: skip
+    ScheduleRule,
+    ScheduleShape,
+)
 
 __all__ = ["RULES"]
 
@@ -32,7 +32,9 @@ MEMORY: Final = (2, -1, -1)
 class _ZeroBubblePlan:
     """One variant being planned: clocks, memory and the actions put so far, by rank."""
 
-    def __init__(self, shape: Shape, limit: float, *, wait_first: bool, backward_first: bool, greedy: bool) -> None:
+    def __init__(
+        self, shape: ScheduleShape, limit: float, *, wait_first: bool, backward_first: bool, greedy: bool
+    ) -> None:
         self.ranks, self.total, self.limit = shape.ranks, shape.microbatches, 2 * limit
         self.costs, self.send = shape.durations[:3], shape.durations[3]
         self.wait_first, self.backward_first, self.greedy = wait_first, backward_first, greedy
@@ -150,7 +152,7 @@ class _ZeroBubblePlan:
         return self.done[WEIGHT_GRADIENT][rank] < self.done[INPUT_GRADIENT][rank]
 
 
-def _plan_order(shape: Shape, limit: float) -> list[list[Entry]]:
+def _plan_order(shape: ScheduleShape, limit: float) -> list[list[Entry]]:
     if limit < 1:
         raise ScheduleError(f"The memory limit must be at least 1 activation, and is {limit:g}.")
     best: tuple[float, list[list[Entry]]] | None = None
@@ -163,25 +165,35 @@ def _plan_order(shape: Shape, limit: float) -> list[list[Entry]]:
     return best[1]
 
 
-def _plan_one_share(shape: Shape) -> list[list[Entry]]:
+def _plan_one_share(shape: ScheduleShape) -> list[list[Entry]]:
     return _plan_order(shape, shape.ranks if shape.memory_limit is None else shape.memory_limit)
 
 
-def _plan_two_shares(shape: Shape) -> list[list[Entry]]:
+def _plan_two_shares(shape: ScheduleShape) -> list[list[Entry]]:
     return _plan_order(shape, 2 * shape.ranks if shape.memory_limit is None else shape.memory_limit)
 
 
 _SOURCE: Final = "Qi et al. 2023 (arXiv:2401.10241), section 3; the heuristic of its program"
 
 RULES: Final = (
-    Rule(
-        name="zb-auto-1p", title="Zero bubble, planned, 1F1B's memory", order=_plan_one_share, splits=True,
-        limited=True, timed=True, source=_SOURCE,
+    ScheduleRule(
+        name="zb-auto-1p",
+        title="Zero bubble, planned, 1F1B's memory",
+        order=_plan_one_share,
+        splits=True,
+        limited=True,
+        timed=True,
+        source=_SOURCE,
         frameworks={"zero-bubble": "--enable-zero-bubble --zero-bubble-max-pending-backward P"},
     ),
-    Rule(
-        name="zb-auto-2p", title="Zero bubble, planned, twice the memory", order=_plan_two_shares, splits=True,
-        limited=True, timed=True, source=_SOURCE,
+    ScheduleRule(
+        name="zb-auto-2p",
+        title="Zero bubble, planned, twice the memory",
+        order=_plan_two_shares,
+        splits=True,
+        limited=True,
+        timed=True,
+        source=_SOURCE,
         frameworks={"zero-bubble": "--enable-zero-bubble --zero-bubble-max-pending-backward 2P"},
     ),
-)  # fmt: skip
+)

@@ -17,11 +17,11 @@ from engine.simulate.schedules.contract import (
     INPUT_GRADIENT,
     WEIGHT_GRADIENT,
     Entry,
-    Placement,
-    Rule,
     ScheduleError,
-    Shape,
-)  # fmt: skip
+    ScheduleRule,
+    ScheduleShape,
+    StagePlacement,
+)
 
 __all__ = ["RULES"]
 
@@ -34,7 +34,9 @@ class _VShapedPlan:
     Forwards go leg 0 on near chunks, then leg 1 on far ones; gradients leg 0 on far chunks, then leg 1 on near ones.
     """
 
-    def __init__(self, shape: Shape, limit: float, fill: tuple[bool, bool], granted: list[float] | None) -> None:
+    def __init__(
+        self, shape: ScheduleShape, limit: float, fill: tuple[bool, bool], granted: list[float] | None
+    ) -> None:
         self.shape, self.ranks, self.total = shape, shape.ranks, shape.microbatches
         self.costs, self.send, self.limit = shape.durations[:3], shape.durations[3], 2 * limit
         self.fill_backward, self.fill_forward = fill
@@ -65,8 +67,12 @@ class _VShapedPlan:
         turned = leg == 0 or m < self.count(kind, 0, rank)
         source = rank - 1 if leg == 0 else rank + 1
         arrival = self.arrival(kind, leg, rank)
-        if (m >= self.total or not turned or (0 <= source < self.ranks and arrival is None)
-                or self.memory[rank] + MEMORY[kind] > self.limit):  # fmt: skip
+        if (
+            m >= self.total
+            or not turned
+            or (0 <= source < self.ranks and arrival is None)
+            or self.memory[rank] + MEMORY[kind] > self.limit
+        ):
             raise ScheduleError(_NO_ORDER.format(self.total, self.ranks, self.limit / 2))
         soonest = end = self.clock[rank] + self.costs[kind]
         if arrival is not None:
@@ -198,7 +204,7 @@ _NO_ORDER: Final = (
 
 
 def _attempt_plan(
-    shape: Shape, limit: float, fill: tuple[bool, bool], granted: list[float] | None = None
+    shape: ScheduleShape, limit: float, fill: tuple[bool, bool], granted: list[float] | None = None
 ) -> tuple[float, list[list[Entry]]]:
     """Returns the bubble and the order of a variant, planned again as long as that helps."""
     plan = _VShapedPlan(shape, limit, fill, granted)
@@ -211,7 +217,7 @@ def _attempt_plan(
     return bubble, plan.entries
 
 
-def _plan_order(shape: Shape) -> list[list[Entry]]:
+def _plan_order(shape: ScheduleShape) -> list[list[Entry]]:
     limit = 2 * shape.ranks if shape.memory_limit is None else shape.memory_limit
     best: tuple[float, list[list[Entry]]] | None = None
     for fill_backward, fill_forward in product((True, False), repeat=2):
@@ -223,9 +229,16 @@ def _plan_order(shape: Shape) -> list[list[Entry]]:
 
 
 RULES: Final = (
-    Rule(
-        name="zbv-auto", title="ZB-V, planned", order=_plan_order, placement=Placement.V, chunks=2, splits=True,
-        limited=True, timed=True, source="Qi et al. 2023 (arXiv:2401.10241), section 6; the heuristic of its program",
+    ScheduleRule(
+        name="zbv-auto",
+        title="ZB-V, planned",
+        order=_plan_order,
+        placement=StagePlacement.V,
+        chunks=2,
+        splits=True,
+        limited=True,
+        timed=True,
+        source="Qi et al. 2023 (arXiv:2401.10241), section 6; the heuristic of its program",
         frameworks={"zero-bubble": "--zero-bubble-v-schedule"},
     ),
-)  # fmt: skip
+)

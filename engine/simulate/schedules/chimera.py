@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.simulate.schedules.contract import Entry, Placement, Rule, ScheduleError, Shape, backward, forward
+from engine.simulate.schedules.contract import (
+    Entry,
+    ScheduleError,
+    ScheduleRule,
+    ScheduleShape,
+    StagePlacement,
+    backward,
+    forward,
+)
 
 __all__ = ["RULES"]
 
 
-def _merge_directions(shape: Shape) -> list[list[Entry]]:
+def _merge_directions(shape: ScheduleShape) -> list[list[Entry]]:
     """Lists each rank's actions by their slots, which never collide where P is even."""
     ranks, half = shape.ranks, shape.microbatches // 2
     slots: list[list[tuple[int, Entry]]] = [[] for _ in range(ranks)]
@@ -31,7 +39,7 @@ def _merge_directions(shape: Shape) -> list[list[Entry]]:
     return [[entry for _, entry in sorted(each, key=lambda slot: slot[0])] for each in slots]
 
 
-def _check_shape(shape: Shape) -> None:
+def _check_shape(shape: ScheduleShape) -> None:
     if shape.ranks % 2 or shape.microbatches not in (shape.ranks, 2 * shape.ranks):
         raise ScheduleError(
             f"Chimera is defined for an even number of ranks P with M = P or M = 2P microbatches; there are "
@@ -41,8 +49,13 @@ def _check_shape(shape: Shape) -> None:
 
 
 RULES: Final = (
-    Rule(
-        name="chimera", title="Chimera", order=_merge_directions, placement=Placement.BIDIRECTIONAL, parameter_copies=2,
-        check=_check_shape, source="Li and Hoefler 2021 (arXiv:2107.06925), section 3.1",
+    ScheduleRule(
+        name="chimera",
+        title="Chimera",
+        order=_merge_directions,
+        placement=StagePlacement.BIDIRECTIONAL,
+        parameter_copies=2,
+        check=_check_shape,
+        source="Li and Hoefler 2021 (arXiv:2107.06925), section 3.1",
     ),
-)  # fmt: skip
+)

@@ -12,9 +12,23 @@ from enum import StrEnum
 from typing import Final
 
 __all__ = [
-    "BACKWARD", "FORWARD", "INPUT_GRADIENT", "KINDS", "WEIGHT_GRADIENT", "Action", "Entry", "Placement", "Rule",
-    "ScheduleError", "Shape", "backward", "forward", "input_gradient", "pair", "weight_gradient",
-]  # fmt: skip
+    "BACKWARD",
+    "FORWARD",
+    "INPUT_GRADIENT",
+    "KINDS",
+    "WEIGHT_GRADIENT",
+    "Action",
+    "Entry",
+    "ScheduleError",
+    "ScheduleRule",
+    "ScheduleShape",
+    "StagePlacement",
+    "backward",
+    "forward",
+    "input_gradient",
+    "pair",
+    "weight_gradient",
+]
 
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, BACKWARD = range(4)
 
@@ -31,7 +45,7 @@ class ScheduleError(ValueError):
     """A schedule that does not exist for these numbers, or a list of actions that cannot run; says what would do."""
 
 
-class Placement(StrEnum):
+class StagePlacement(StrEnum):
     """Assignment of stages to ranks."""
 
     LOOP = "loop"
@@ -43,15 +57,15 @@ class Placement(StrEnum):
 
     def rank(self, stage: int, microbatch: int, ranks: int, microbatches: int) -> int:
         """Return the rank that computes a stage for a microbatch."""
-        if self is Placement.LOOP:
+        if self is StagePlacement.LOOP:
             return stage % ranks
-        if self is Placement.V:
+        if self is StagePlacement.V:
             return stage if stage < ranks else 2 * ranks - 1 - stage
         return stage if 2 * microbatch < microbatches else ranks - 1 - stage
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ScheduleShape:
     """Inputs of a rule."""
 
     ranks: int
@@ -68,31 +82,31 @@ class Shape:
     """Forward, input gradient, weight gradient of a chunk and a send, for rules that look at them."""
 
 
-def _no_check(shape: Shape) -> None:
+def _no_check(shape: ScheduleShape) -> None:
     del shape
 
 
-def _no_remarks(shape: Shape) -> Sequence[str]:
+def _no_remarks(shape: ScheduleShape) -> Sequence[str]:
     del shape
     return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rule:
+class ScheduleRule:
     """A schedule by name."""
 
     name: str
     title: str
-    order: Callable[[Shape], list[list[Entry]]]
+    order: Callable[[ScheduleShape], list[list[Entry]]]
     """Lists the entries of every rank."""
     source: str
     """Paper and section, or program, that the rule is of."""
-    placement: Placement = Placement.LOOP
+    placement: StagePlacement = StagePlacement.LOOP
     chunks: int | None = 1
     """Chunks per rank, where the schedule fixes them."""
-    check: Callable[[Shape], None] = _no_check
+    check: Callable[[ScheduleShape], None] = _no_check
     """Raises ScheduleError in words for numbers that the schedule is not defined for."""
-    remarks: Callable[[Shape], Sequence[str]] = _no_remarks
+    remarks: Callable[[ScheduleShape], Sequence[str]] = _no_remarks
     """Sentences about who would refuse these numbers although the order exists."""
     frameworks: Mapping[str, str] = field(default_factory=dict)
     """Framework that offers it -> how it is asked for there."""
@@ -108,12 +122,12 @@ class Rule:
     """True if the order depends on the durations."""
     parameter_copies: int = 1
     """Number of copies of each parameter."""
-    slots: Callable[[Shape], int] | None = None
+    slots: Callable[[ScheduleShape], int] | None = None
     """Microbatches that the order has room for, where that is more than there are: the last ones stay empty."""
 
-    def stages(self, shape: Shape) -> int:
+    def stages(self, shape: ScheduleShape) -> int:
         """Returns the stages of the model, S."""
-        return shape.ranks * (shape.chunks if self.placement is not Placement.BIDIRECTIONAL else 1)
+        return shape.ranks * (shape.chunks if self.placement is not StagePlacement.BIDIRECTIONAL else 1)
 
 
 def forward(stage: int, microbatch: int) -> Entry:

@@ -10,16 +10,16 @@ from typing import Final
 
 from engine.simulate.schedules.contract import (
     Entry,
-    Placement,
-    Rule,
     ScheduleError,
-    Shape,
+    ScheduleRule,
+    ScheduleShape,
+    StagePlacement,
     backward,
     forward,
     input_gradient,
     pair,
     weight_gradient,
-)  # fmt: skip
+)
 
 __all__ = ["RULES"]
 
@@ -76,7 +76,7 @@ def _fill_phases(rank: _Rank, place: int, half: int, each: int) -> None:
         rank.add(rank.oldest())
 
 
-def _two_ways(shape: Shape) -> list[list[Entry]]:
+def _two_ways(shape: ScheduleShape) -> list[list[Entry]]:
     lists = []
     for number in range(shape.ranks):
         mirrored = shape.ranks - 1 - number
@@ -90,7 +90,7 @@ def _two_ways(shape: Shape) -> list[list[Entry]]:
     return lists
 
 
-def _list_folded(shape: Shape) -> list[list[Entry]]:
+def _list_folded(shape: ScheduleShape) -> list[list[Entry]]:
     lists = []
     for number in range(shape.ranks):
         rank = _Rank((number, 2 * shape.ranks - 1 - number), (0, 0))
@@ -99,8 +99,8 @@ def _list_folded(shape: Shape) -> list[list[Entry]]:
     return lists
 
 
-def _at_least(name: str, *, even: bool) -> Callable[[Shape], None]:
-    def check(shape: Shape) -> None:
+def _at_least(name: str, *, even: bool) -> Callable[[ScheduleShape], None]:
+    def check(shape: ScheduleShape) -> None:
         if even and (shape.ranks % 2 or shape.microbatches % 2):
             raise ScheduleError(
                 f"{name} needs even numbers of ranks and microbatches; there are "
@@ -116,14 +116,29 @@ def _at_least(name: str, *, even: bool) -> Callable[[Shape], None]:
 
 
 RULES: Final = (
-    Rule(
-        name="dualpipe", title="DualPipe", order=_two_ways, placement=Placement.BIDIRECTIONAL, chunks=1, pairs=True,
-        splits=True, parameter_copies=2, check=_at_least("DualPipe", even=True),
-        source="DeepSeek-AI 2024 (arXiv:2412.19437), section 3.2.1", frameworks={"DualPipe": "DualPipe"},
+    ScheduleRule(
+        name="dualpipe",
+        title="DualPipe",
+        order=_two_ways,
+        placement=StagePlacement.BIDIRECTIONAL,
+        chunks=1,
+        pairs=True,
+        splits=True,
+        parameter_copies=2,
+        check=_at_least("DualPipe", even=True),
+        source="DeepSeek-AI 2024 (arXiv:2412.19437), section 3.2.1",
+        frameworks={"DualPipe": "DualPipe"},
     ),
-    Rule(
-        name="dualpipev", title="DualPipeV", order=_list_folded, placement=Placement.V, chunks=2, pairs=True,
-        splits=True, check=_at_least("DualPipeV", even=False), source="deepseek-ai/DualPipe, dualpipev.py",
+    ScheduleRule(
+        name="dualpipev",
+        title="DualPipeV",
+        order=_list_folded,
+        placement=StagePlacement.V,
+        chunks=2,
+        pairs=True,
+        splits=True,
+        check=_at_least("DualPipeV", even=False),
+        source="deepseek-ai/DualPipe, dualpipev.py",
         frameworks={"torch": "DualPipeV", "DualPipe": "DualPipeV"},
     ),
-)  # fmt: skip
+)

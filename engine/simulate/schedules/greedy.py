@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from engine.simulate.schedules.contract import BACKWARD, FORWARD, Entry, Rule, Shape
+from engine.simulate.schedules.contract import BACKWARD, FORWARD, Entry, ScheduleRule, ScheduleShape
 
 __all__ = ["RULES"]
 
 
-def _list_greedily(shape: Shape) -> list[list[Entry]]:
+def _list_greedily(shape: ScheduleShape) -> list[list[Entry]]:
     """Lists what every stage picks in 2 (M+P-1) steps."""
     last = shape.ranks - 1
     ready: list[list[deque[int]]] = [[deque(), deque()] for _ in range(shape.ranks)]
@@ -39,8 +39,10 @@ def _list_greedily(shape: Shape) -> list[list[Entry]]:
 
 
 RULES: Final = (
-    Rule(
-        name="distir-1f1b", title="1F1B, greedy (DistIR)", order=_list_greedily,
+    ScheduleRule(
+        name="distir-1f1b",
+        title="1F1B, greedy (DistIR)",
+        order=_list_greedily,
         source="Santhanam et al. 2021 (arXiv:2111.05426), the PipeDream scheduler of its program",
     ),
-)  # fmt: skip
+)

@@ -12,15 +12,15 @@ from typing import Final
 
 from engine.simulate.schedules.contract import (
     Entry,
-    Rule,
     ScheduleError,
-    Shape,
+    ScheduleRule,
+    ScheduleShape,
     backward,
     forward,
     input_gradient,
     pair,
     weight_gradient,
-)  # fmt: skip
+)
 
 __all__ = ["RULES", "group_size", "padded_microbatches"]
 
@@ -28,7 +28,7 @@ Turn = tuple[int, int]
 """Chunk and microbatch."""
 
 
-def group_size(shape: Shape) -> int:
+def group_size(shape: ScheduleShape) -> int:
     """Returns how many microbatches pass a chunk before the next one's turn: P, or all where there are fewer.
 
     A group that Megatron refuses though M is a multiple of P is torch's case, which has no group size and takes P.
@@ -41,13 +41,13 @@ def group_size(shape: Shape) -> int:
     return shape.group
 
 
-def _refused_rest(shape: Shape) -> int:
+def _refused_rest(shape: ScheduleShape) -> int:
     """Returns the rest of the microbatches in groups for which Megatron refuses them, or 0."""
     rest = shape.microbatches % (shape.group or min(shape.ranks, shape.microbatches))
     return rest if rest < shape.ranks else 0
 
 
-def padded_microbatches(shape: Shape) -> int:
+def padded_microbatches(shape: ScheduleShape) -> int:
     """Returns the microbatches of full groups of P, of which Calculon's rule leaves the last ones empty.
 
     Args:
@@ -56,7 +56,7 @@ def padded_microbatches(shape: Shape) -> int:
     return -(-shape.microbatches // shape.ranks) * shape.ranks if shape.chunks > 1 else shape.microbatches
 
 
-def _list_turns(shape: Shape, group: int, microbatches: int) -> list[Turn]:
+def _list_turns(shape: ScheduleShape, group: int, microbatches: int) -> list[Turn]:
     """Lists chunk and microbatch in the order of forwards: a group through chunk 0, through chunk 1, and so on."""
     return [
         (chunk, m)
@@ -67,7 +67,7 @@ def _list_turns(shape: Shape, group: int, microbatches: int) -> list[Turn]:
 
 
 def _list_alternating(
-    shape: Shape, group: int, *, hops: int = 2, more: int = 0, paired: bool = False
+    shape: ScheduleShape, group: int, *, hops: int = 2, more: int = 0, paired: bool = False
 ) -> list[list[Entry]]:
     """Lists a warm-up of `hops` forwards per rank behind and (v-1)g + `more`, then forwards and backwards in turn."""
     turns = _list_turns(shape, group, shape.microbatches)
@@ -83,15 +83,15 @@ def _list_alternating(
     return lists
 
 
-def _list_interleaved(shape: Shape) -> list[list[Entry]]:
+def _list_interleaved(shape: ScheduleShape) -> list[list[Entry]]:
     return _list_alternating(shape, group_size(shape))
 
 
-def _expert_overlap(shape: Shape) -> list[list[Entry]]:
+def _expert_overlap(shape: ScheduleShape) -> list[list[Entry]]:
     return _list_alternating(shape, group_size(shape), more=1, paired=True)
 
 
-def _list_split(shape: Shape) -> list[list[Entry]]:
+def _list_split(shape: ScheduleShape) -> list[list[Entry]]:
     """Lists forward, input gradient and, from the r-th backward of rank r on, the oldest weight gradient in turn."""
     group = group_size(shape)
     turns = _list_turns(shape, group, shape.microbatches)
@@ -114,23 +114,20 @@ def _list_split(shape: Shape) -> list[list[Entry]]:
     return lists
 
 
-def _breadth_first(shape: Shape) -> list[list[Entry]]:
+def _breadth_first(shape: ScheduleShape) -> list[list[Entry]]:
     """Lists all forwards chunk after chunk, then all backwards chunk before chunk, microbatches descending (torch)."""
     every = range(shape.microbatches)
     return [
         [forward(chunk * shape.ranks + rank, m) for chunk in range(shape.chunks) for m in every]
-        + [
-            backward(chunk * shape.ranks + rank, m)
-            for chunk in reversed(range(shape.chunks)) for m in reversed(every)
-        ]
+        + [backward(chunk * shape.ranks + rank, m) for chunk in reversed(range(shape.chunks)) for m in reversed(every)]
         for rank in range(shape.ranks)
-    ]  # fmt: skip
+    ]
 
 
-def _list_calculon(shape: Shape) -> list[list[Entry]]:
+def _list_calculon(shape: ScheduleShape) -> list[list[Entry]]:
     """Lists 1F1B, interleaved in full groups of P: slots of a group that is not full stay empty, yet take their
     time."""
-    whole = Shape(shape.ranks, padded_microbatches(shape), shape.chunks)
+    whole = ScheduleShape(shape.ranks, padded_microbatches(shape), shape.chunks)
     return (
         _list_alternating(whole, shape.ranks)
         if shape.chunks > 1
@@ -138,12 +135,12 @@ def _list_calculon(shape: Shape) -> list[list[Entry]]:
     )
 
 
-def _several_chunks(shape: Shape) -> None:
+def _several_chunks(shape: ScheduleShape) -> None:
     if shape.chunks < 2:
         raise ScheduleError("An interleaved schedule needs two chunks per rank or more; with one it is 1f1b.")
 
 
-def _check_group(shape: Shape) -> None:
+def _check_group(shape: ScheduleShape) -> None:
     _several_chunks(shape)
     ranks, total = shape.ranks, shape.microbatches
     group = shape.group or min(ranks, total)
@@ -165,14 +162,14 @@ def _check_group(shape: Shape) -> None:
     )
 
 
-def _check_pairs(shape: Shape) -> None:
+def _check_pairs(shape: ScheduleShape) -> None:
     if shape.chunks < 2 and shape.ranks > 1:
         raise ScheduleError("Megatron refuses to overlap expert exchange without virtual stages: chunks of 2 or more.")
     if shape.chunks > 1:
         _check_group(shape)
 
 
-def _list_remarks(shape: Shape) -> list[str]:
+def _list_remarks(shape: ScheduleShape) -> list[str]:
     total, ranks = shape.microbatches, shape.ranks
     remarks = []
     if total < ranks:
@@ -191,7 +188,7 @@ def _list_remarks(shape: Shape) -> list[str]:
     return remarks
 
 
-def _check_rounds(shape: Shape) -> None:
+def _check_rounds(shape: ScheduleShape) -> None:
     rounds = max(1, shape.microbatches // shape.ranks)
     if shape.group is None and shape.microbatches % rounds:
         raise ScheduleError(
@@ -200,41 +197,69 @@ def _check_rounds(shape: Shape) -> None:
         )
 
 
-def _split_group(rule: Callable[[Shape], list[list[Entry]]]) -> Callable[[Shape], list[list[Entry]]]:
+def _split_group(rule: Callable[[ScheduleShape], list[list[Entry]]]) -> Callable[[ScheduleShape], list[list[Entry]]]:
     """Returns the rule with the group that torch takes where none is asked for."""
 
-    def order(shape: Shape) -> list[list[Entry]]:
+    def order(shape: ScheduleShape) -> list[list[Entry]]:
         group = shape.group or shape.microbatches // max(1, shape.microbatches // shape.ranks)
-        return rule(Shape(shape.ranks, shape.microbatches, shape.chunks, group))
+        return rule(ScheduleShape(shape.ranks, shape.microbatches, shape.chunks, group))
 
     return order
 
 
 RULES: Final = (
-    Rule(
-        name="interleaved", title="Interleaved 1F1B", order=_list_interleaved, chunks=None, check=_check_group,
-        remarks=_list_remarks, grouped=True, source="Narayanan et al. 2021 (arXiv:2104.04473), section 2.2",
+    ScheduleRule(
+        name="interleaved",
+        title="Interleaved 1F1B",
+        order=_list_interleaved,
+        chunks=None,
+        check=_check_group,
+        remarks=_list_remarks,
+        grouped=True,
+        source="Narayanan et al. 2021 (arXiv:2104.04473), section 2.2",
         frameworks={
-            "Megatron": "--num-virtual-stages-per-pipeline-rank", "torch": "Interleaved1F1B", "zero-bubble": "yes",
+            "Megatron": "--num-virtual-stages-per-pipeline-rank",
+            "torch": "Interleaved1F1B",
+            "zero-bubble": "yes",
         },
     ),
-    Rule(
-        name="interleaved-ep-overlap", title="Interleaved 1F1B, expert exchange overlapped", order=_expert_overlap,
-        chunks=None, check=_check_pairs, remarks=_list_remarks, grouped=True, pairs=True,
+    ScheduleRule(
+        name="interleaved-ep-overlap",
+        title="Interleaved 1F1B, expert exchange overlapped",
+        order=_expert_overlap,
+        chunks=None,
+        check=_check_pairs,
+        remarks=_list_remarks,
+        grouped=True,
+        pairs=True,
         source="NVIDIA/Megatron-LM, core/pipeline_parallel/schedules.py",
         frameworks={"Megatron": "--overlap-moe-expert-parallel-comm"},
     ),
-    Rule(
-        name="interleaved-zb", title="Interleaved zero bubble", order=_split_group(_list_split), chunks=None,
-        check=_check_rounds, grouped=True, splits=True, source="torch.distributed.pipelining, InterleavedZeroBubble",
+    ScheduleRule(
+        name="interleaved-zb",
+        title="Interleaved zero bubble",
+        order=_split_group(_list_split),
+        chunks=None,
+        check=_check_rounds,
+        grouped=True,
+        splits=True,
+        source="torch.distributed.pipelining, InterleavedZeroBubble",
         frameworks={"torch": "InterleavedZeroBubble"},
     ),
-    Rule(
-        name="looped-bfs", title="Breadth first", order=_breadth_first, chunks=None,
-        source="Lamy-Poirier 2022 (arXiv:2211.05953)", frameworks={"torch": "LoopedBFS"},
+    ScheduleRule(
+        name="looped-bfs",
+        title="Breadth first",
+        order=_breadth_first,
+        chunks=None,
+        source="Lamy-Poirier 2022 (arXiv:2211.05953)",
+        frameworks={"torch": "LoopedBFS"},
     ),
-    Rule(
-        name="calculon-1f1b", title="Calculon's 1F1B", order=_list_calculon, chunks=None, slots=padded_microbatches,
+    ScheduleRule(
+        name="calculon-1f1b",
+        title="Calculon's 1F1B",
+        order=_list_calculon,
+        chunks=None,
+        slots=padded_microbatches,
         source="Calculon 0.1.0, llm.py `_compute_batch_stats`: what it charges for a last group that is not full",
     ),
-)  # fmt: skip
+)

@@ -10,23 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.simulate.schedules.contract import Entry, Rule, ScheduleError, Shape, backward, forward, pair
+from engine.simulate.schedules.contract import (
+    Entry,
+    ScheduleError,
+    ScheduleRule,
+    ScheduleShape,
+    backward,
+    forward,
+    pair,
+)
 
 __all__ = ["RULES"]
 
 
-def _all_forward_all_backward(shape: Shape) -> list[list[Entry]]:
+def _all_forward_all_backward(shape: ScheduleShape) -> list[list[Entry]]:
     """Lists all forwards, then all backwards, both in ascending order (torch; the paper draws descending)."""
     every = range(shape.microbatches)
     return [[forward(r, m) for m in every] + [backward(r, m) for m in every] for r in range(shape.ranks)]
 
 
 def _build_alternating_rule(
-    ahead: Callable[[Shape, int], int], *, paired: bool = False
-) -> Callable[[Shape], list[list[Entry]]]:
+    ahead: Callable[[ScheduleShape, int], int], *, paired: bool = False
+) -> Callable[[ScheduleShape], list[list[Entry]]]:
     """Returns the rule: so many forwards ahead, then a forward and a backward in turn, then the other backwards."""
 
-    def order(shape: Shape) -> list[list[Entry]]:
+    def order(shape: ScheduleShape) -> list[list[Entry]]:
         lists = []
         total = shape.microbatches
         for rank in range(shape.ranks):
@@ -42,7 +50,7 @@ def _build_alternating_rule(
     return order
 
 
-def _check_pairs(shape: Shape) -> None:
+def _check_pairs(shape: ScheduleShape) -> None:
     if shape.ranks > 1 and shape.microbatches < 2 * shape.ranks - 1:
         raise ScheduleError(
             f"1F1B with overlapped pairs needs at least 2P-1 = {2 * shape.ranks - 1} microbatches on {shape.ranks} "
@@ -50,7 +58,7 @@ def _check_pairs(shape: Shape) -> None:
         )
 
 
-def _torch_wants_a_full_pipeline(shape: Shape) -> list[str]:
+def _torch_wants_a_full_pipeline(shape: ScheduleShape) -> list[str]:
     if shape.microbatches >= shape.ranks:
         return []
     return [
@@ -60,23 +68,33 @@ def _torch_wants_a_full_pipeline(shape: Shape) -> list[str]:
 
 
 RULES: Final = (
-    Rule(
-        name="gpipe", title="GPipe", order=_all_forward_all_backward,
-        source="Huang et al. 2018 (arXiv:1811.06965), section 2.3", frameworks={"torch": "GPipe"},
+    ScheduleRule(
+        name="gpipe",
+        title="GPipe",
+        order=_all_forward_all_backward,
+        source="Huang et al. 2018 (arXiv:1811.06965), section 2.3",
+        frameworks={"torch": "GPipe"},
     ),
-    Rule(
-        name="1f1b", title="1F1B", order=_build_alternating_rule(lambda shape, rank: shape.ranks - 1 - rank),
-        source="Narayanan et al. 2020 (arXiv:2006.09503), section 3", remarks=_torch_wants_a_full_pipeline,
+    ScheduleRule(
+        name="1f1b",
+        title="1F1B",
+        order=_build_alternating_rule(lambda shape, rank: shape.ranks - 1 - rank),
+        source="Narayanan et al. 2020 (arXiv:2006.09503), section 3",
+        remarks=_torch_wants_a_full_pipeline,
         frameworks={"Megatron": "default", "torch": "1F1B", "DeepSpeed": "the only one", "zero-bubble": "default"},
     ),
-    Rule(
-        name="eager-1f1b", title="Eager 1F1B",
+    ScheduleRule(
+        name="eager-1f1b",
+        title="Eager 1F1B",
         order=_build_alternating_rule(lambda shape, rank: 2 * (shape.ranks - 1 - rank)),
         source="1F1B with twice the warm-up, to hide sends for nearly twice the memory",
     ),
-    Rule(
-        name="1f1b-overlap", title="1F1B, overlapped pairs", pairs=True, check=_check_pairs,
+    ScheduleRule(
+        name="1f1b-overlap",
+        title="1F1B, overlapped pairs",
+        pairs=True,
+        check=_check_pairs,
         order=_build_alternating_rule(lambda shape, rank: 2 * (shape.ranks - 1 - rank) + 1, paired=True),
         source="Victarry/PP-Schedule-Visualization, 1f1b_overlap",
     ),
-)  # fmt: skip
+)

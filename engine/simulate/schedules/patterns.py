@@ -145,8 +145,9 @@ def _pack_slots(ranks: list[Slots]) -> list[Slots]:
     """Returns the slots with every action as early as the order and its inputs allow."""
     found: list[Slots] = [[[0] * len(kind) for kind in each] for each in ranks]
     free = [0] * len(ranks)
-    for _, rank, kind, m in sorted((slot, rank, kind, m) for rank, each in enumerate(ranks)
-                                   for slot, kind, m in _in_time(each)):  # fmt: skip
+    for _, rank, kind, m in sorted(
+        (slot, rank, kind, m) for rank, each in enumerate(ranks) for slot, kind, m in _in_time(each)
+    ):
         ready = [] if kind >= WEIGHTS else [1 + slot for slot in _list_needed_slots(found, rank, kind, m)]
         found[rank][kind][m] = max(free[rank], *ready, 0)
         free[rank] = found[rank][kind][m] + 1
@@ -191,9 +192,15 @@ def _held_change(action: tuple[int, int] | None) -> int:
 
 
 def _find_earlier_slot(
-    slots: list[Slots], row: dict[int, tuple[int, int]], held: list[int], slot: int, rank: int, kind: int, m: int,
+    slots: list[Slots],
+    row: dict[int, tuple[int, int]],
+    held: list[int],
+    slot: int,
+    rank: int,
+    kind: int,
+    m: int,
     limit: int,
-) -> int:  # fmt: skip
+) -> int:
     """Returns where an action of V-1F1B goes: before its present slot, or there."""
     first = 1 + max(_needed_whole(slots, rank, kind, m), default=-1)
     if kind >= FAR_GRADIENT:

@@ -19,33 +19,56 @@ from engine.simulate.schedules import (
     one_chunk,
     v_shaped,
     zero_bubble,
-)  # fmt: skip
-from engine.simulate.schedules.contract import Rule, ScheduleError
+)
+from engine.simulate.schedules.contract import ScheduleError, ScheduleRule
 
 __all__ = ["NAMES", "RULES", "rule"]
 
-RULES: Final[tuple[Rule, ...]] = (
-    *one_chunk.RULES, *greedy.RULES, *interleaved.RULES, *zero_bubble.RULES, *automatic.RULES, *v_shaped.RULES,
-    *automatic_v.RULES, *dualpipe.RULES, *chimera.RULES,
-)  # fmt: skip
+RULES: Final[tuple[ScheduleRule, ...]] = (
+    *one_chunk.RULES,
+    *greedy.RULES,
+    *interleaved.RULES,
+    *zero_bubble.RULES,
+    *automatic.RULES,
+    *v_shaped.RULES,
+    *automatic_v.RULES,
+    *dualpipe.RULES,
+    *chimera.RULES,
+)
 
 _BY_NAME: Final = {each.name: each for each in RULES}
 
 NAMES: Final = tuple(_BY_NAME)
 
 _OTHER_NAMES: Final = {
-    "pipedream-flush": "1f1b", "interleaved-1f1b": "interleaved", "interleaved1f1b": "interleaved",
-    "loopedbfs": "looped-bfs", "breadth-first": "looped-bfs", "bfs": "looped-bfs", "zb1p": "zb-h1", "zbh1": "zb-h1",
-    "zb2p": "zb-h2", "zbh2": "zb-h2", "zb-v": "zbv", "zbvzerobubble": "zbv", "interleavedzerobubble": "interleaved-zb",
-    "vhalf": "v-half", "vmin": "v-min", "v1f1b": "v-1f1b", "dualpipe-v": "dualpipev", "distir": "distir-1f1b",
+    "pipedream-flush": "1f1b",
+    "interleaved-1f1b": "interleaved",
+    "interleaved1f1b": "interleaved",
+    "loopedbfs": "looped-bfs",
+    "breadth-first": "looped-bfs",
+    "bfs": "looped-bfs",
+    "zb1p": "zb-h1",
+    "zbh1": "zb-h1",
+    "zb2p": "zb-h2",
+    "zbh2": "zb-h2",
+    "zb-v": "zbv",
+    "zbvzerobubble": "zbv",
+    "interleavedzerobubble": "interleaved-zb",
+    "vhalf": "v-half",
+    "vmin": "v-min",
+    "v1f1b": "v-1f1b",
+    "dualpipe-v": "dualpipev",
+    "distir": "distir-1f1b",
     "calculon": "calculon-1f1b",
-    "greedy-1f1b": "distir-1f1b", "ep-overlap": "interleaved-ep-overlap",
-    "combined-1f1b": "interleaved-ep-overlap", "zb-v-auto": "zbv-auto",
-}  # fmt: skip
+    "greedy-1f1b": "distir-1f1b",
+    "ep-overlap": "interleaved-ep-overlap",
+    "combined-1f1b": "interleaved-ep-overlap",
+    "zb-v-auto": "zbv-auto",
+}
 """Names in other programs, without capitals and with hyphens."""
 
 
-def rule(name: str) -> Rule:
+def rule(name: str) -> ScheduleRule:
     """Return the schedule with a name, including names that other programs use.
 
     Args:

@@ -14,19 +14,19 @@ from engine.simulate.schedules.contract import (
     BACKWARD,
     FORWARD,
     Entry,
-    Placement,
-    Rule,
-    Shape,
+    ScheduleRule,
+    ScheduleShape,
+    StagePlacement,
     forward,
     input_gradient,
     weight_gradient,
-)  # fmt: skip
+)
 from engine.simulate.schedules.patterns import Pattern, pull_forward, squeeze_pattern
 
 __all__ = ["RULES"]
 
 
-def _zero_bubble(shape: Shape) -> list[list[Entry]]:
+def _zero_bubble(shape: ScheduleShape) -> list[list[Entry]]:
     """List seven phases for at least 2P-1 microbatches, and drop the surplus microbatches."""
     count = max(shape.microbatches, 2 * shape.ranks - 1)
     return [
@@ -82,7 +82,7 @@ def _zero_bubble_rank(rank: int, ranks: int, count: int) -> list[Entry]:
     return entries
 
 
-def _list_half_memory(shape: Shape) -> list[list[Entry]]:
+def _list_half_memory(shape: ScheduleShape) -> list[list[Entry]]:
     """Lists the repeating pattern that holds half of 1F1B's activations for long pipelines."""
     p = shape.ranks
     gap = 0 if p % 2 else 3
@@ -91,37 +91,40 @@ def _list_half_memory(shape: Shape) -> list[list[Entry]]:
     )
 
 
-def _list_least_memory(shape: Shape) -> list[list[Entry]]:
+def _list_least_memory(shape: ScheduleShape) -> list[list[Entry]]:
     """Lists the repeating pattern that holds a third of 1F1B's activations for long pipelines."""
     p = shape.ranks
     gap = 0 if p % 3 else 2
     return _build_entries(shape, [(r, 2 * p - 1 - r, 2 * p + gap + r, 4 * p + gap - 1 - r) for r in range(p)])
 
 
-def _build_entries(shape: Shape, pattern: Pattern) -> list[list[Entry]]:
+def _build_entries(shape: ScheduleShape, pattern: Pattern) -> list[list[Entry]]:
     """Returns the squeezed pattern as entries: forwards of both chunks, input gradients of the second and the first."""
     found = []
     for rank, moves in enumerate(squeeze_pattern(pattern, shape.microbatches)):
         near, far = rank, 2 * shape.ranks - 1 - rank
-        made = (forward, near), (forward, far), (input_gradient, far), (input_gradient, near), (weight_gradient, far), (
-            weight_gradient, near)  # fmt: skip
+        made = (
+            (forward, near),
+            (forward, far),
+            (input_gradient, far),
+            (input_gradient, near),
+            (weight_gradient, far),
+            (weight_gradient, near),
+        )
         found.append([made[kind][0](made[kind][1], m) for kind, m in moves])
     return found
 
 
-def _one_forward_one_backward(shape: Shape) -> list[list[Entry]]:
+def _one_forward_one_backward(shape: ScheduleShape) -> list[list[Entry]]:
     """Lists a pattern of six slots per microbatch, whole backwards taking two, pulled forward within its memory."""
     kinds = (FORWARD, False), (FORWARD, True), (BACKWARD, True), (BACKWARD, False)
     return [
-        [
-            ((kinds[kind][0], 2 * shape.ranks - 1 - rank if kinds[kind][1] else rank, m),)
-            for kind, m in moves
-        ]
+        [((kinds[kind][0], 2 * shape.ranks - 1 - rank if kinds[kind][1] else rank, m),) for kind, m in moves]
         for rank, moves in enumerate(pull_forward(shape.ranks, shape.microbatches))
-    ]  # fmt: skip
+    ]
 
 
-def _list_remarks(shape: Shape) -> list[str]:
+def _list_remarks(shape: ScheduleShape) -> list[str]:
     if shape.microbatches < 2 * shape.ranks - 1:
         return [
             f"With fewer than 2P-1 = {2 * shape.ranks - 1} microbatches it runs, but leaves bubbles; torch warns of "
@@ -133,23 +136,44 @@ def _list_remarks(shape: Shape) -> list[str]:
 _CONTROLLED: Final = "Qi et al. 2024 (arXiv:2405.15362), section 4"
 
 RULES: Final = (
-    Rule(
-        name="zbv", title="ZB-V", order=_zero_bubble, placement=Placement.V, chunks=2, splits=True,
-        remarks=_list_remarks, source="Qi et al. 2023 (arXiv:2401.10241), section 6, in torch's fixed order",
+    ScheduleRule(
+        name="zbv",
+        title="ZB-V",
+        order=_zero_bubble,
+        placement=StagePlacement.V,
+        chunks=2,
+        splits=True,
+        remarks=_list_remarks,
+        source="Qi et al. 2023 (arXiv:2401.10241), section 6, in torch's fixed order",
         frameworks={"torch": "ZBVZeroBubble", "zero-bubble": "--zero-bubble-v-schedule, which plans its own order"},
     ),
-    Rule(
-        name="v-half", title="V-Half", order=_list_half_memory, placement=Placement.V, chunks=2, splits=True,
+    ScheduleRule(
+        name="v-half",
+        title="V-Half",
+        order=_list_half_memory,
+        placement=StagePlacement.V,
+        chunks=2,
+        splits=True,
         source=_CONTROLLED,
         frameworks={"zero-bubble": "--zero-bubble-v-schedule-mem-setup half"},
     ),
-    Rule(
-        name="v-min", title="V-Min", order=_list_least_memory, placement=Placement.V, chunks=2, splits=True,
+    ScheduleRule(
+        name="v-min",
+        title="V-Min",
+        order=_list_least_memory,
+        placement=StagePlacement.V,
+        chunks=2,
+        splits=True,
         source=_CONTROLLED,
         frameworks={"zero-bubble": "--zero-bubble-v-schedule-mem-setup min"},
     ),
-    Rule(
-        name="v-1f1b", title="V-1F1B", order=_one_forward_one_backward, placement=Placement.V, chunks=2,
-        source=_CONTROLLED, frameworks={"zero-bubble": "--enable-1f1b-v"},
+    ScheduleRule(
+        name="v-1f1b",
+        title="V-1F1B",
+        order=_one_forward_one_backward,
+        placement=StagePlacement.V,
+        chunks=2,
+        source=_CONTROLLED,
+        frameworks={"zero-bubble": "--enable-1f1b-v"},
     ),
-)  # fmt: skip
+)

@@ -12,21 +12,21 @@ from typing import Final
 
 from engine.simulate.schedules.contract import (
     Entry,
-    Rule,
     ScheduleError,
-    Shape,
+    ScheduleRule,
+    ScheduleShape,
     forward,
     input_gradient,
     weight_gradient,
-)  # fmt: skip
+)
 
 __all__ = ["RULES"]
 
 
-def _by_hand(depth: int) -> Callable[[Shape], list[list[Entry]]]:
+def _by_hand(depth: int) -> Callable[[ScheduleShape], list[list[Entry]]]:
     """Returns the rule of `depth` forwards ahead for each rank behind and as many weight gradients kept per rank."""
 
-    def order(shape: Shape) -> list[list[Entry]]:
+    def order(shape: ScheduleShape) -> list[list[Entry]]:
         lists = []
         for rank in range(shape.ranks):
             ahead = min(shape.microbatches, depth * (shape.ranks - 1 - rank))
@@ -46,7 +46,7 @@ def _by_hand(depth: int) -> Callable[[Shape], list[list[Entry]]]:
     return order
 
 
-def _check_second(shape: Shape) -> None:
+def _check_second(shape: ScheduleShape) -> None:
     if shape.microbatches < 2 * shape.ranks - 1:
         raise ScheduleError(
             f"ZB-H2 needs at least 2P-1 = {2 * shape.ranks - 1} microbatches on {shape.ranks} ranks; there are "
@@ -54,7 +54,7 @@ def _check_second(shape: Shape) -> None:
         )
 
 
-def _remarks_of_first(shape: Shape) -> list[str]:
+def _remarks_of_first(shape: ScheduleShape) -> list[str]:
     rounds = max(1, shape.microbatches // shape.ranks)
     if shape.microbatches % rounds:
         return [f"torch refuses {shape.microbatches} microbatches: they do not divide into {rounds} rounds."]
@@ -62,14 +62,22 @@ def _remarks_of_first(shape: Shape) -> list[str]:
 
 
 RULES: Final = (
-    Rule(
-        name="zb-h1", title="ZB-H1", order=_by_hand(1), splits=True, remarks=_remarks_of_first,
+    ScheduleRule(
+        name="zb-h1",
+        title="ZB-H1",
+        order=_by_hand(1),
+        splits=True,
+        remarks=_remarks_of_first,
         source="Qi et al. 2023 (arXiv:2401.10241), section 2.1",
         frameworks={"torch": "InterleavedZeroBubble", "zero-bubble": "--enable-zero-bubble"},
     ),
-    Rule(
-        name="zb-h2", title="ZB-H2", order=_by_hand(2), splits=True, check=_check_second,
+    ScheduleRule(
+        name="zb-h2",
+        title="ZB-H2",
+        order=_by_hand(2),
+        splits=True,
+        check=_check_second,
         source="Qi et al. 2023 (arXiv:2401.10241), section 2.2, as a rule by hand",
         frameworks={"zero-bubble": "--zero-bubble-max-pending-backward 2P, which plans its own order"},
     ),
-)  # fmt: skip
+)

@@ -35,7 +35,11 @@ RUNS = reference.golden().query("status == 'ok'").reset_index(drop=True)
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [
-        (0.05, 900.0, 1), (7.5, 16.7, "L2"), (1.0, 100.0, "D2"), (2.2, 9.0, "L2"), (61.0, 79.0, "L5"),
+        (0.05, 900.0, 1),
+        (7.5, 16.7, "L2"),
+        (1.0, 100.0, "D2"),
+        (2.2, 9.0, "L2"),
+        (61.0, 79.0, "L5"),
         (0.0131, 0.0149, "L0.0005"),
     ],
 )
@@ -72,8 +76,10 @@ def test_memory_bars_show_every_byte_against_the_capacity() -> None:
     sums = {"x": 0.0, "x2": 0.0}
     for trace in chart.figure.data:
         sums[trace.xaxis] += sum(trace.x)
-    scales = [numbers.scale_for("act_space", [0.5 * row["proc_mem_tier1_cap_req"]]),
-              numbers.scale_for("act_space", [row["proc_mem_tier2_cap_req"]])]  # fmt: skip
+    scales = [
+        numbers.scale_for("act_space", [0.5 * row["proc_mem_tier1_cap_req"]]),
+        numbers.scale_for("act_space", [row["proc_mem_tier2_cap_req"]]),
+    ]
     assert sums["x"] * scales[0].factor == pytest.approx(row["proc_mem_tier1_cap_req"])
     assert sums["x2"] * scales[1].factor == pytest.approx(row["proc_mem_tier2_cap_req"])
     (line,) = chart.figure.layout.shapes
@@ -96,9 +102,7 @@ def test_memory_rows_keep_the_order_of_the_table() -> None:
     assert list(figure.data[0].y) == [4, 3, 2, 1, 0]
     assert [custom[2] for custom in figure.data[0].customdata] == [100, 101, 102, 103, 104]
     totals = [note.text for note in figure.layout.annotations if "<b>" in note.text]
-    assert totals == [
-        f"<b>{numbers.format_value('act_space', value)}</b>" for value in table["proc_mem_tier1_cap_req"]
-    ]
+    assert totals == [f"<b>{numbers.format_value('act_space', value)}</b>" for value in table["proc_mem_tier1_cap_req"]]
     assert "No execution" in memory_rows(table.iloc[:0], GIB).alt
 
 
@@ -186,12 +190,16 @@ def test_histogram_bars_are_the_counts() -> None:
 
 CHOICES = pd.DataFrame(
     [
-        ("activation_recompute", "full", 69.0), ("activation_recompute", "none", 96.0),
-        ("activation_recompute", "attn_only", 100.0), ("optimizer_sharding", True, 100.0),
-        ("optimizer_sharding", False, 99.9), ("microbatch_size", 32, math.nan), ("tensor_par_net", 1, 84.0),
+        ("activation_recompute", "full", 69.0),
+        ("activation_recompute", "none", 96.0),
+        ("activation_recompute", "attn_only", 100.0),
+        ("optimizer_sharding", True, 100.0),
+        ("optimizer_sharding", False, 99.9),
+        ("microbatch_size", 32, math.nan),
+        ("tensor_par_net", 1, 84.0),
     ],
     columns=["field", "choice", "value"],
-)  # fmt: skip
+)
 
 
 def test_choices_are_placed_at_their_share_of_the_best() -> None:

@@ -10,8 +10,12 @@ import pytest
 
 from dashboard.charts.elements.drawing import Drawing
 
-LAYOUT = {"xaxis": {"showgrid": False, "title": {"font": {"size": 11}}}, "yaxis": {"range": [0, 1]}, "margin": {"t": 8},
-          "yaxis2": {"title": {"text": "before"}}}  # fmt: skip
+LAYOUT = {
+    "xaxis": {"showgrid": False, "title": {"font": {"size": 11}}},
+    "yaxis": {"range": [0, 1]},
+    "margin": {"t": 8},
+    "yaxis2": {"title": {"text": "before"}},
+}
 
 
 def test_what_changes_a_figure_changes_a_drawing_alike() -> None:

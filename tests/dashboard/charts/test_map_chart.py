@@ -32,12 +32,18 @@ def cells(values: list[list[float]], **more: Any) -> pd.DataFrame:
             fits = not math.isnan(value)
             rows.append(
                 {
-                    "tensor_par": 2**row, "pipeline_par": 2**column, "value": value, "total": 100,
-                    "feasible": 40 if fits else 0, "id": 10 * row + column if fits else None,
-                    "reason": None if fits else "memory", "reason_text": None if fits else "It needs 95 GiB more.",
-                    "shortfall_bytes": math.nan if fits else 94.2 * GIB, **more,
+                    "tensor_par": 2**row,
+                    "pipeline_par": 2**column,
+                    "value": value,
+                    "total": 100,
+                    "feasible": 40 if fits else 0,
+                    "id": 10 * row + column if fits else None,
+                    "reason": None if fits else "memory",
+                    "reason_text": None if fits else "It needs 95 GiB more.",
+                    "shortfall_bytes": math.nan if fits else 94.2 * GIB,
+                    **more,
                 }
-            )  # fmt: skip
+            )
     return pd.DataFrame(rows)
 
 
@@ -144,11 +150,21 @@ def test_a_large_map_becomes_a_heatmap_that_still_reports_cells() -> None:
     side = math.isqrt(MOST_LABELS) + 1
     table = pd.DataFrame(
         [
-            {"tensor_par": row, "pipeline_par": column, "value": math.nan if row == column else row + column / 100,
-             "total": 1, "feasible": 1, "id": 7, "reason": "", "reason_text": "", "shortfall_bytes": 0.0}
-            for row in range(1, side + 1) for column in range(1, side + 1)
+            {
+                "tensor_par": row,
+                "pipeline_par": column,
+                "value": math.nan if row == column else row + column / 100,
+                "total": 1,
+                "feasible": 1,
+                "id": 7,
+                "reason": "",
+                "reason_text": "",
+                "shortfall_bytes": 0.0,
+            }
+            for row in range(1, side + 1)
+            for column in range(1, side + 1)
         ]
-    )  # fmt: skip
+    )
     figure = degree_map(table, "sample_rate").figure
     assert not [trace for trace in figure.data if trace.type == "bar"]
     overlay = [trace for trace in figure.data if trace.customdata is not None]
@@ -191,8 +207,9 @@ def test_one_legend_says_what_the_colours_of_several_maps_stand_for(
 
 def test_maps_with_a_legend_for_all_have_no_bars_of_their_own() -> None:
     alone, shared = (degree_map(cells(MAP), "sample_rate", bar=bar).figure for bar in (True, False))
-    carriers = [[trace for trace in figure.data if "colorbar" in trace.marker.to_plotly_json()]
-                for figure in (alone, shared)]  # fmt: skip
+    carriers = [
+        [trace for trace in figure.data if "colorbar" in trace.marker.to_plotly_json()] for figure in (alone, shared)
+    ]
     assert [len(found) for found in carriers] == [1, 0]
     assert shared.layout.margin.r < alone.layout.margin.r
     assert bars(alone).marker.color == bars(shared).marker.color
@@ -240,9 +257,16 @@ def test_infinite_values_are_the_worst_and_printed() -> None:
 @pytest.mark.parametrize(
     ("gib", "expected"),
     [
-        (94.2, "+94"), (10.0, "+10"), (0.34, "+0.3"), (0.001, "+0.1"),
-        (1023.0, "+1,023"), (1024.0, "+1.0T"), (1500.0, "+1.5T"), (20_480.0, "+20T"),
-        (0.0, "–"), (math.nan, "–"),
+        (94.2, "+94"),
+        (10.0, "+10"),
+        (0.34, "+0.3"),
+        (0.001, "+0.1"),
+        (1023.0, "+1,023"),
+        (1024.0, "+1.0T"),
+        (1500.0, "+1.5T"),
+        (20_480.0, "+20T"),
+        (0.0, "–"),
+        (math.nan, "–"),
     ],
 )
 def test_the_label_of_a_shortfall_agrees_with_sentences_and_never_says_zero(gib: float, expected: str) -> None:

@@ -71,7 +71,7 @@ def test_every_element_that_styles_and_scripts_look_for_is_listed() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in LOOKS)
     named = set(re.findall(r"data-testid[\^]?=[\"']?(\w+)", text))
     named |= set(re.findall(r"data-testid=\W*(\w+)", front_end.MAIN + front_end.DATA_GRID))
-    named |= set(re.findall(r'data-testid=\W*(\w+)', front_end.marked_in_navigation("Map", 0)))
+    named |= set(re.findall(r"data-testid=\W*(\w+)", front_end.marked_in_navigation("Map", 0)))
     assert named == set(front_end.IN_USE)
 
 
@@ -103,12 +103,15 @@ def test_the_page_is_named_in_its_section_of_the_navigation() -> None:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        ("streamlit.net_util", "get_internal_ip"), ("streamlit.net_util", "get_external_ip"),
-        ("streamlit.web.cli", "main"), ("streamlit.runtime", "exists"), ("streamlit.runtime", "get_instance"),
+        ("streamlit.net_util", "get_internal_ip"),
+        ("streamlit.net_util", "get_external_ip"),
+        ("streamlit.web.cli", "main"),
+        ("streamlit.runtime", "exists"),
+        ("streamlit.runtime", "get_instance"),
         ("streamlit.runtime.runtime", "Runtime.is_active_session"),
         ("streamlit.runtime.scriptrunner", "get_script_run_ctx"),
     ],
-)  # fmt: skip
+)
 def test_streamlit_has_the_private_name(module: str, name: str) -> None:
     found = importlib.import_module(module)
     for part in name.split("."):
@@ -124,10 +127,14 @@ def test_a_run_of_a_page_has_a_context_with_what_is_read_of_it() -> None:
         from dashboard.compat import session
 
         context = get_script_run_ctx()
-        st.json({
-            "page": session.runs_page(), "back": session.went_back(), "browser": session.in_browser(),
-            "names": isinstance(context.session_id, str) and isinstance(context.is_history_navigation, bool),
-        })  # fmt: skip
+        st.json(
+            {
+                "page": session.runs_page(),
+                "back": session.went_back(),
+                "browser": session.in_browser(),
+                "names": isinstance(context.session_id, str) and isinstance(context.is_history_navigation, bool),
+            }
+        )
 
     app = AppTest.from_function(script).run()
     assert not app.exception
@@ -238,10 +245,17 @@ def test_public_functions_return_the_types_that_have_no_public_name() -> None:
 
 
 def test_plotly_writes_what_is_drawn_as_figures_do_and_gives_its_library() -> None:
-    trace = {"type": "bar", "x": np.arange(3), "y": [1.5, None, 2], "customdata": np.ones((3, 2)),
-             "width": np.float64(0.5), "hovertext": pd.Series(["b", "c", "d"]),
-             "marker": {"color": pd.Series([1.0, 2.0, math.nan])},
-             "meta": [["a", 1]], "ids": pd.DataFrame({"a": ["b", "c"], "d": [1, 2]})}  # fmt: skip
+    trace = {
+        "type": "bar",
+        "x": np.arange(3),
+        "y": [1.5, None, 2],
+        "customdata": np.ones((3, 2)),
+        "width": np.float64(0.5),
+        "hovertext": pd.Series(["b", "c", "d"]),
+        "marker": {"color": pd.Series([1.0, 2.0, math.nan])},
+        "meta": [["a", 1]],
+        "ids": pd.DataFrame({"a": ["b", "c"], "d": [1, 2]}),
+    }
     layout = {"title": {"text": "A"}, "shapes": [{"type": "line", "x0": 0.5}], "yaxis": {"tickvals": (1, 2)}}
     expected = json.loads(go.Figure(data=[trace], layout=layout).to_json())
     del expected["layout"]["template"]  # Plotly's own colours, which the house style replaces

@@ -24,9 +24,10 @@ from dashboard.files.growing_file import PIECE, GrowingFile
 @pytest.fixture(autouse=True)
 def _no_offers() -> Iterator[None]:
     with (
-        patch.object(downloads, "_offers", type(downloads._offers)()), patch.object(downloads, "_served", False),
+        patch.object(downloads, "_offers", type(downloads._offers)()),
+        patch.object(downloads, "_served", False),
         patch.object(downloads, "_problems", type(downloads._problems)()),
-    ):  # fmt: skip
+    ):
         yield
 
 
@@ -60,7 +61,7 @@ def pieces(response: Response) -> list[bytes]:
 
 def test_a_file_comes_whole_in_pieces() -> None:
     content = bytes(range(256)) * 5_000
-    response = answer(downloads.offer(of(content, "größe \"1\".csv"), "x"))
+    response = answer(downloads.offer(of(content, 'größe "1".csv'), "x"))
     assert response.headers["content-disposition"] == "attachment; filename*=utf-8''gr%C3%B6%C3%9Fe%20%221%22.csv"
     assert response.headers["content-type"].startswith("text/csv")
     got = pieces(response)

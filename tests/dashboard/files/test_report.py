@@ -72,8 +72,12 @@ def test_the_report_holds_the_figures_of_the_engine() -> None:
     places = {attributes.get("id") for _, attributes in page.elements}
     assert {f"figure-{key}" for key in figures} <= places
     cells = found.by_cell()
-    drawn = [point[2] for trace in figures["map"]["light"]["data"] for point in trace.get("customdata") or []
-             if len(point) > 2]  # fmt: skip
+    drawn = [
+        point[2]
+        for trace in figures["map"]["light"]["data"]
+        for point in trace.get("customdata") or []
+        if len(point) > 2
+    ]
     assert {int(number) for number in cells.loc[cells["feasible"] > 0, "id"]} <= {int(number) for number in drawn}
     top = found.top(20)
     assert all(f"<td>{int(number):,}</td>" in text for number in top["id"])
@@ -95,7 +99,8 @@ def test_the_report_tells_what_its_own_cost_model_leaves_out() -> None:
 @pytest.mark.parametrize(("cost_model", "other"), [("calculon", "context_par"), ("calibrated", "optimizer_sharding")])
 def test_the_report_says_what_its_words_mean(cost_model: str, other: str) -> None:
     found = engine.explore(
-        "gpt3-1.3B", "h100_80g_nvl8", num_procs=4, max_batch_size=4, datatype="float16", cost_model=cost_model)
+        "gpt3-1.3B", "h100_80g_nvl8", num_procs=4, max_batch_size=4, datatype="float16", cost_model=cost_model
+    )
     page = unescape(without_library(report.build(found)))
     for name in ("tensor_par", "pipeline_par", "data_par", "activation_recompute"):
         column = by_name(name)
@@ -121,8 +126,11 @@ def test_the_report_loads_nothing() -> None:
 
 @pytest.mark.parametrize("cost_model", ["calculon", "calibrated"])
 def test_the_table_of_the_best_has_every_choice_in_which_they_differ(cost_model: str) -> None:
-    found = exploration() if cost_model == "calculon" else engine.explore(
-        "gpt3-13B", "h100_80g_nvl8", **SMALL, cost_model="calibrated")  # fmt: skip
+    found = (
+        exploration()
+        if cost_model == "calculon"
+        else engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, cost_model="calibrated")
+    )
     text = top_table(found)
     heads = re.findall(r"<th [^>]*>([^<]*)</th>", text)
     top = found.top(20)
@@ -138,13 +146,15 @@ def test_the_table_of_the_best_has_every_choice_in_which_they_differ(cost_model:
     assert {len(row) for row in rows} == {len(heads)}
     place = heads.index("HBM, GiB")
     assert [float(row[place]) for row in rows] == pytest.approx(
-        [need / 2**30 for need in top["proc_mem_tier1_cap_req"]], abs=0.05)  # fmt: skip
+        [need / 2**30 for need in top["proc_mem_tier1_cap_req"]], abs=0.05
+    )
     assert len({len(row[place].partition(".")[2]) for row in rows}) == 1  # digits that align
 
 
 def evil_exploration() -> engine.Exploration:
-    system = hardware.edited(hardware.load("h100_80g_nvl8"), {"mem1.capacity_gib": 96.0, "source": EVIL},
-                             name=EVIL, title=EVIL)  # fmt: skip
+    system = hardware.edited(
+        hardware.load("h100_80g_nvl8"), {"mem1.capacity_gib": 96.0, "source": EVIL}, name=EVIL, title=EVIL
+    )
     return engine.explore("gpt3-13B", system, **SMALL, limits={"tensor_par": [4], "pipeline_par": [1, 2]})
 
 

@@ -38,10 +38,15 @@ from tests.dashboard.pages.test_whatif import studied
 
 NETWORKS = ("tensor_par_net", "pipeline_par_net", "data_par_net")
 ASKED = {"num_procs": 16, "max_batch_size": 16, "datatype": "bfloat16"}
-LIMITS: dict[str, Any] = {"microbatch_size": 1, "tensor_par": [2, 8, 16],
-                          "activation_recompute": ["none", "full"], "zero_stage": [0, 1, 3],
-                          "tensor_par_comm_type": ["ar", "rs_ag"], "pipeline_par": [1, 2, 4],
-                          "optimizer_offload": False}  # fmt: skip
+LIMITS: dict[str, Any] = {
+    "microbatch_size": 1,
+    "tensor_par": [2, 8, 16],
+    "activation_recompute": ["none", "full"],
+    "zero_stage": [0, 1, 3],
+    "tensor_par_comm_type": ["ar", "rs_ag"],
+    "pipeline_par": [1, 2, 4],
+    "optimizer_offload": False,
+}
 FEWER: dict[str, Any] = {"zero_stage": None, "tensor_par_overlap": "none", "data_par_overlap": True}
 """More of the limits where there are more executions."""
 
@@ -51,9 +56,12 @@ def explored(cost_model: str) -> Exploration:
     """A model that both cost models know, on two domains of a system whose ranks go over both of its networks."""
     limits = LIMITS if cost_model == "calibrated" else {**LIMITS, **FEWER}
     return engine.explore(
-        "llama-3-8B", "h100_80g_sxm", **ASKED, cost_model=cost_model,
+        "llama-3-8B",
+        "h100_80g_sxm",
+        **ASKED,
+        cost_model=cost_model,
         limits={name: limit for name, limit in limits.items() if limit is not None},
-    )  # fmt: skip
+    )
 
 
 BOTH = pytest.mark.parametrize("cost_model", ["calculon", "calibrated"])
@@ -106,8 +114,10 @@ def _sheet(content: bytes) -> list[list[Any]]:
     """The cells of a sheet as a spreadsheet takes them: truths, numbers and texts."""
     space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
     kinds: dict[str | None, Any] = {
-        "b": lambda text: text == "1", None: lambda text: float(text or "nan"), "inlineStr": str
-    }  # fmt: skip
+        "b": lambda text: text == "1",
+        None: lambda text: float(text or "nan"),
+        "inlineStr": str,
+    }
     rows = [
         {_column(cell.get("r", "")): kinds[cell.get("t")]("".join(cell.itertext())) for cell in row}
         for row in ElementTree.fromstring(content).iter(f"{space}row")
@@ -162,8 +172,9 @@ def test_networks_are_those_of_the_placement_wherever_executions_are_told() -> N
     assert (stored["data_par_net"] == (outside & (stored["data_par"] > 1))).all()
     seen = engine.evaluate(found.scenario.model, found.scenario.system, again, cost_model="calculon")
     assert not set(seen["reason"]) & {"network_too_small", "network_not_filled", "network_does_not_exist"}
-    limited = engine.explore("llama-3-8B", "h100_80g_sxm", **ASKED, cost_model="calibrated",
-                             limits={**LIMITS, "data_par_net": 0})  # fmt: skip
+    limited = engine.explore(
+        "llama-3-8B", "h100_80g_sxm", **ASKED, cost_model="calibrated", limits={**LIMITS, "data_par_net": 0}
+    )
     assert limited.feasible == int((stored["data_par_net"] == 0).sum())
 
 
@@ -182,9 +193,9 @@ def test_calculon_gets_the_same_execution_or_a_sentence() -> None:
             assert "refuses this execution" in made.sentence
             continue
         table = pd.DataFrame([json.loads(made.text)])
-        (outcome,) = engine.evaluate(
-            found.scenario.model, found.scenario.system, table, cost_model="calculon"
-        ).to_dict("records")
+        (outcome,) = engine.evaluate(found.scenario.model, found.scenario.system, table, cost_model="calculon").to_dict(
+            "records"
+        )
         assert outcome["status"] == "ok" or outcome["reason"].startswith("memory")
         assert ("it runs" in made.sentence) == (outcome["status"] == "ok")
     assert outcomes == {True, False}
@@ -250,17 +261,25 @@ def test_the_system_file_of_a_change_comes_back(cost_model: str) -> None:
 _HERE, _CALIBRATE = "dashboard/files/test_round_trip", "engine/calibrate/test_"
 COMES_BACK = {
     "pages/calibrate/use 'calibrate_download'": (
-        f"{_CALIBRATE}document", "a_document_reads_back_and_has_the_fitted_values"),
+        f"{_CALIBRATE}document",
+        "a_document_reads_back_and_has_the_fitted_values",
+    ),
     "pages/calibrate/view 'calibrate_template'": (
-        f"{_CALIBRATE}reading", "the_template_has_what_the_mapping_needs_and_reads_back"),
+        f"{_CALIBRATE}reading",
+        "the_template_has_what_the_mapping_needs_and_reads_back",
+    ),
     "pages/codesign/studies 'codesign_save'": ("dashboard/pages/test_codesign", "files_of_a_study_come_back"),
     "pages/codesign/studies 'codesign_share_file'": ("dashboard/pages/test_codesign", "files_of_a_study_come_back"),
     "pages/codesign/downloads 'codesign_report'": ("dashboard/pages/test_codesign", "files_of_a_study_come_back"),
     "pages/codesign/downloads 'codesign_study_json'": ("dashboard/pages/test_codesign", "files_of_a_study_come_back"),
     "pages/codesign/downloads f'codesign_{part}_{kind}'": (
-        "dashboard/pages/test_codesign", "files_of_a_study_come_back"),
+        "dashboard/pages/test_codesign",
+        "files_of_a_study_come_back",
+    ),
     "pages/compare/view 'compare_tables'": (
-        "dashboard/pages/test_compare_files", "the_tables_of_a_comparison_come_back"),
+        "dashboard/pages/test_compare_files",
+        "the_tables_of_a_comparison_come_back",
+    ),
     "files/downloads key": (_HERE, "tables_of_executions_come_back"),
     "pages/elastic/cards 'elastic_card_json'": ("dashboard/pages/test_elastic", "files_of_a_plan_come_back"),
     "pages/elastic/cards 'elastic_both_json'": ("dashboard/pages/test_elastic", "cards_in_links_and_files_are_checked"),
@@ -269,9 +288,13 @@ COMES_BACK = {
     "pages/execution/view f'execution_json_download{suffix}'": (_HERE, "the_file_of_an_execution_comes_back"),
     "pages/explore/download f'download_{kind}'": (_HERE, "tables_of_executions_come_back"),
     "pages/intra_operator/layers 'intra_operator_annotations.csv'": (
-        "dashboard/pages/test_intra_operator", "files_of_a_plan_come_back"),
+        "dashboard/pages/test_intra_operator",
+        "files_of_a_plan_come_back",
+    ),
     "pages/intra_operator/tables f'intra_operator_{name}'": (
-        "dashboard/pages/test_intra_operator", "files_of_a_plan_come_back"),
+        "dashboard/pages/test_intra_operator",
+        "files_of_a_plan_come_back",
+    ),
     "pages/layerwise/view f'layerwise_{name}'": ("dashboard/pages/test_layerwise", "files_of_a_plan_come_back"),
     "pages/layerwise/view 'layerwise_batches.csv'": ("dashboard/pages/test_layerwise", "files_of_a_plan_come_back"),
     "pages/library/view 'library_calculon'": (_HERE, "files_of_the_library_come_back"),
@@ -279,23 +302,33 @@ COMES_BACK = {
     "pages/pareto/table f'pareto_download_{kind}'": (_HERE, "tables_of_executions_come_back"),
     "pages/results/view f'results_export_{kind}'": (_HERE, "tables_of_executions_come_back"),
     "pages/scenarios/studies 'scenarios_study_file'": (
-        "dashboard/pages/test_scenarios", "studies_are_kept_like_scenarios"),
+        "dashboard/pages/test_scenarios",
+        "studies_are_kept_like_scenarios",
+    ),
     "pages/scenarios/view 'scenarios_file'": ("dashboard/pages/test_scenarios", "opening_a_file"),
     "pages/scenarios/view 'scenarios_report'": (
-        "dashboard/files/test_report", "the_report_holds_the_figures_of_the_engine"),
+        "dashboard/files/test_report",
+        "the_report_holds_the_figures_of_the_engine",
+    ),
     "pages/schedules/grids 'schedules_grid_csv'": (
-        "dashboard/pages/test_parallelism_grid", "files_of_a_grid_come_back"),
+        "dashboard/pages/test_parallelism_grid",
+        "files_of_a_grid_come_back",
+    ),
     "pages/schedules/grids 'schedules_grid_trace'": (
-        "dashboard/pages/test_parallelism_grid", "files_of_a_grid_come_back"),
+        "dashboard/pages/test_parallelism_grid",
+        "files_of_a_grid_come_back",
+    ),
     "pages/schedules/view f'schedules_{letter}_{name}'": (
-        "dashboard/pages/test_schedules", "files_of_a_schedule_come_back"),
+        "dashboard/pages/test_schedules",
+        "files_of_a_schedule_come_back",
+    ),
     "pages/serving/tables f'serving_download_{kind}'": (_HERE, "deployments_come_back"),
     "widgets/launch f'{key}_download_{number}'": ("engine/launch/test_round_trip", "what_is_written_reads_back"),
     "widgets/share key": ("dashboard/pages/test_scenarios", "opening_a_file"),
     "widgets/share 'share_report'": ("dashboard/files/test_report", "the_report_holds_the_figures_of_the_engine"),
     "pages/whatif/studies 'whatif_studies_file'": (_HERE, "the_files_of_the_studies_come_back"),
     "pages/whatif/sliders 'whatif_download'": (_HERE, "the_system_file_of_a_change_comes_back"),
-}  # fmt: skip
+}
 """What every download of the pages is read again by: module and key of the button; file and name of the test."""
 
 
@@ -343,10 +376,29 @@ def told_by(shardscape: Command, *arguments: object) -> str:
 @BOTH
 def test_the_command_line_s_results_come_back(cost_model: str, tmp_path: Path, shardscape: Command) -> None:
     scenario = explored(cost_model).scenario
-    space = ("llama-3-8B", "h100_80g_sxm", "--procs", "16", "--max-batch", "16", "--datatype", "bfloat16",
-             "--cost-model", cost_model, "--limit", "microbatch_size=1", "--limit", "tensor_par=4",
-             "--limit", "pipeline_par=2", "--limit", "activation_recompute=none", "--limit", "optimizer_offload=false",
-             *(("--limit", "tensor_par_overlap=none") if cost_model == "calculon" else ()))  # fmt: skip
+    space = (
+        "llama-3-8B",
+        "h100_80g_sxm",
+        "--procs",
+        "16",
+        "--max-batch",
+        "16",
+        "--datatype",
+        "bfloat16",
+        "--cost-model",
+        cost_model,
+        "--limit",
+        "microbatch_size=1",
+        "--limit",
+        "tensor_par=4",
+        "--limit",
+        "pipeline_par=2",
+        "--limit",
+        "activation_recompute=none",
+        "--limit",
+        "optimizer_offload=false",
+        *(("--limit", "tensor_par_overlap=none") if cost_model == "calculon" else ()),
+    )
     for command in ("explore", "best"):
         document = json.loads(told_by(shardscape, command, *space, "--json", "--top", "20"))
         rows = pd.DataFrame(document["top"])
@@ -375,10 +427,12 @@ def test_deployments_come_back(kind: str) -> None:
 
 def same_deployments(about: Mapping[str, Any], rows: pd.DataFrame, expected: pd.DataFrame) -> None:
     again = serving.evaluate(
-        models.load_document(about["model"]), hardware.load_document(about["system"]), rows,
+        models.load_document(about["model"]),
+        hardware.load_document(about["system"]),
+        rows,
         calibration=hardware.load_calibration_document(about["calibration"], "the file"),
         **{name: about[name] for name in ("time_to_first_token", "time_per_output_token", "price")},
-    )  # fmt: skip
+    )
     assert len(rows) == len(expected) > 50
     for name in expected.columns:
         if name in again and expected[name].dtype.kind == "f":
@@ -388,9 +442,14 @@ def same_deployments(about: Mapping[str, Any], rows: pd.DataFrame, expected: pd.
 def test_the_command_line_s_deployments_come_back(tmp_path: Path, shardscape: Command) -> None:
     asked = ("inference", "llama-3-8B", "h100_80g_sxm", "--num-procs", "8", "--prompt", "1000", "--output", "100")
     found = serving.explore("llama-3-8B", "h100_80g_sxm", num_procs=8, prompt=1000, output=100)
-    about = {"model": models.to_document(found.model), "system": hardware.to_document(found.system),
-             "calibration": hardware.calibration_document(hardware.load_calibration("global")),
-             "time_to_first_token": None, "time_per_output_token": None, "price": None}  # fmt: skip
+    about = {
+        "model": models.to_document(found.model),
+        "system": hardware.to_document(found.system),
+        "calibration": hardware.calibration_document(hardware.load_calibration("global")),
+        "time_to_first_token": None,
+        "time_per_output_token": None,
+        "price": None,
+    }
     for suffix in ("csv", "parquet"):
         path = tmp_path / f"deployments.{suffix}"
         told_by(shardscape, *asked, "--export", str(path))

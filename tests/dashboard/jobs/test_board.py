@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.jobs.board import Board, BoardFull
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.board import BoardFull, JobBoard
+from dashboard.jobs.job import Job, JobKind
 from dashboard.widgets import job_card
 from engine import ExplorationCancelled, Progress
 from engine.exploration.workers import WorkerError
@@ -24,7 +24,7 @@ WHOLE = {"name": "plan", "doing": "Planning"}
 class Whole(Job):
     """Work that goes on until it is let go, stopped, or fails."""
 
-    def __init__(self, kind: Kind, key: str, fault: Exception | None = None, **more: Any) -> None:
+    def __init__(self, kind: JobKind, key: str, fault: Exception | None = None, **more: Any) -> None:
         super().__init__(kind, key, "Planning", key, **more)
         self.fault, self.go, self.released = fault, threading.Event(), 0
 
@@ -44,7 +44,7 @@ class Whole(Job):
 class Parts(Job):
     """Work in four parts, of which those after the first wait until it is let go or stopped."""
 
-    def __init__(self, kind: Kind, key: str) -> None:
+    def __init__(self, kind: JobKind, key: str) -> None:
         super().__init__(kind, key)
         self.go = threading.Event()
 
@@ -56,8 +56,8 @@ class Parts(Job):
 
 
 @pytest.fixture
-def board() -> Iterator[Board]:
-    made = Board()
+def board() -> Iterator[JobBoard]:
+    made = JobBoard()
     yield made
     made.close()
 
@@ -69,14 +69,14 @@ def until(told: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def begun(board: Board, job: Whole, watcher: str = "") -> Whole:
+def begun(board: JobBoard, job: Whole, watcher: str = "") -> Whole:
     board.post(job, watcher)
     until(lambda: job.state != "queued")
     return job
 
 
-def test_a_higher_priority_comes_first_and_then_what_each_session_asked_for_last(board: Board) -> None:
-    kind, order = Kind(**WHOLE), []
+def test_a_higher_priority_comes_first_and_then_what_each_session_asked_for_last(board: JobBoard) -> None:
+    kind, order = JobKind(**WHOLE), []
     first = begun(board, Whole(kind, "first"))
 
     class Told(Whole):
@@ -95,21 +95,24 @@ def test_a_higher_priority_comes_first_and_then_what_each_session_asked_for_last
     assert order.index("b1") < order.index("a1")
 
 
-def test_lanes_and_kinds_do_not_wait_for_each_other(board: Board) -> None:
-    kind = Kind(**WHOLE)
+def test_lanes_and_kinds_do_not_wait_for_each_other(board: JobBoard) -> None:
+    kind = JobKind(**WHOLE)
     begun(board, Whole(kind, "one"))
     begun(board, Whole(kind, "two", lane="large"))
-    begun(board, Whole(Kind(**WHOLE), "one"))
+    begun(board, Whole(JobKind(**WHOLE), "one"))
 
 
 @pytest.mark.parametrize(
     ("fault", "said"),
-    [(ValueError("No such plan."), "No such plan."), (MemoryError(), "The server has not enough memory for this."),
-     (WorkerError("The process has ended."), "The process has ended."),
-     (KeyError("inside"), "Planning failed for a reason of our own; the server's log has it.")],
-)  # fmt: skip
-def test_what_goes_wrong_is_one_sentence_and_ends_no_lane(board: Board, fault: Exception, said: str) -> None:
-    kind = Kind(**WHOLE)
+    [
+        (ValueError("No such plan."), "No such plan."),
+        (MemoryError(), "The server has not enough memory for this."),
+        (WorkerError("The process has ended."), "The process has ended."),
+        (KeyError("inside"), "Planning failed for a reason of our own; the server's log has it."),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence_and_ends_no_lane(board: JobBoard, fault: Exception, said: str) -> None:
+    kind = JobKind(**WHOLE)
     bad = begun(board, Whole(kind, "bad", fault))
     bad.go.set()
     assert bad.wait(20)
@@ -117,8 +120,8 @@ def test_what_goes_wrong_is_one_sentence_and_ends_no_lane(board: Board, fault: E
     begun(board, Whole(kind, "good")).go.set()
 
 
-def test_what_nobody_looks_at_ends_and_can_be_asked_for_again(board: Board) -> None:
-    kind = Kind(**WHOLE, unwatched=0.05)
+def test_what_nobody_looks_at_ends_and_can_be_asked_for_again(board: JobBoard) -> None:
+    kind = JobKind(**WHOLE, unwatched=0.05)
     job = begun(board, Whole(kind, "job"))
     assert job.wait(20)
     until(lambda: board.find(kind, "job") is None)
@@ -126,8 +129,8 @@ def test_what_nobody_looks_at_ends_and_can_be_asked_for_again(board: Board) -> N
     assert board.post(Whole(kind, "job")) is not job
 
 
-def test_where_nobody_looks_any_more_nothing_goes_on_until_somebody_does(board: Board) -> None:
-    whole, parts = Kind(**WHOLE), Kind(name="sweep", doing="Sweeping", in_parts=True)
+def test_where_nobody_looks_any_more_nothing_goes_on_until_somebody_does(board: JobBoard) -> None:
+    whole, parts = JobKind(**WHOLE), JobKind(name="sweep", doing="Sweeping", in_parts=True)
     ended, waiting = begun(board, Whole(whole, "one")), Whole(whole, "two")
     board.post(waiting)
     study = Parts(parts, "study")
@@ -142,8 +145,8 @@ def test_where_nobody_looks_any_more_nothing_goes_on_until_somebody_does(board: 
     assert study.found == [0, 1, 2, 3]
 
 
-def test_work_in_parts_keeps_what_it_found_and_goes_on(board: Board) -> None:
-    kind = Kind(name="sweep", doing="Sweeping", in_parts=True)
+def test_work_in_parts_keeps_what_it_found_and_goes_on(board: JobBoard) -> None:
+    kind = JobKind(name="sweep", doing="Sweeping", in_parts=True)
     job = board.post(Parts(kind, "job"))
     until(lambda: len(job.found) > 0)
     assert board.cancel(job)
@@ -155,14 +158,14 @@ def test_work_in_parts_keeps_what_it_found_and_goes_on(board: Board) -> None:
     assert (job.state, job.found) == ("done", [0, 1, 2, 3])
 
 
-def test_too_many_are_refused_and_one_more_in_parts_pauses_that_looked_at_longest_ago(board: Board) -> None:
-    kind = Kind(**WHOLE, most_waiting=1)
+def test_too_many_are_refused_and_one_more_in_parts_pauses_that_looked_at_longest_ago(board: JobBoard) -> None:
+    kind = JobKind(**WHOLE, most_waiting=1)
     begun(board, Whole(kind, "one"))
     board.post(Whole(kind, "two"))
     with pytest.raises(BoardFull, match="1 plans are waiting already"):
         board.post(Whole(kind, "three"))
     # None of those in parts gets a turn at once.
-    parts = Kind(name="sweep", doing="Sweeping", in_parts=True, most_waiting=1, gives_way_to=kind)
+    parts = JobKind(name="sweep", doing="Sweeping", in_parts=True, most_waiting=1, gives_way_to=kind)
     first = board.post(Parts(parts, "one"))
     board.post(Parts(parts, "two"))
     assert first.state == "paused"
@@ -170,12 +173,12 @@ def test_too_many_are_refused_and_one_more_in_parts_pauses_that_looked_at_longes
     assert first.state == "queued"
 
 
-def test_ended_jobs_are_forgotten_beyond_their_number_weight_and_time(board: Board) -> None:
+def test_ended_jobs_are_forgotten_beyond_their_number_weight_and_time(board: JobBoard) -> None:
     class Heavy(Whole):
         weight = 2.0
 
     def left(**bounds: float) -> list[str]:
-        kind = Kind(**WHOLE, **bounds)  # type: ignore[arg-type]
+        kind = JobKind(**WHOLE, **bounds)  # type: ignore[arg-type]
         for key in "abc":
             job = Heavy(kind, key)
             job.end("done")
@@ -188,8 +191,8 @@ def test_ended_jobs_are_forgotten_beyond_their_number_weight_and_time(board: Boa
     assert left(remembered=-1.0) == ["c"]
 
 
-def test_closing_a_kind_ends_its_jobs_and_no_others(board: Board) -> None:
-    kind, other = Kind(**WHOLE), Kind(**WHOLE)
+def test_closing_a_kind_ends_its_jobs_and_no_others(board: JobBoard) -> None:
+    kind, other = JobKind(**WHOLE), JobKind(**WHOLE)
     mine, theirs = begun(board, Whole(kind, "job")), begun(board, Whole(other, "job"))
     board.close(kind)
     assert (mine.state, theirs.state) == ("cancelled", "running")
@@ -197,8 +200,8 @@ def test_closing_a_kind_ends_its_jobs_and_no_others(board: Board) -> None:
     assert mine.released == 1
 
 
-def test_so_many_of_a_lane_are_worked_on_at_once(board: Board) -> None:
-    kind = Kind(**WHOLE, at_once=2)
+def test_so_many_of_a_lane_are_worked_on_at_once(board: JobBoard) -> None:
+    kind = JobKind(**WHOLE, at_once=2)
     jobs = [board.post(Whole(kind, key)) for key in "abc"]
     until(lambda: [job.state for job in jobs].count("running") == 2)
     waits = next(job for job in jobs if job.state == "queued")
@@ -215,8 +218,8 @@ def _card(job: object) -> None:
     job_card(job, "me")
 
 
-def test_the_card_of_any_job_says_how_far_it_is_and_stops_it_and_what_follows(board: Board) -> None:
-    job = begun(board, Whole(Kind(**WHOLE), "all of it"), "me")
+def test_the_card_of_any_job_says_how_far_it_is_and_stops_it_and_what_follows(board: JobBoard) -> None:
+    job = begun(board, Whole(JobKind(**WHOLE), "all of it"), "me")
     board.look(job, "another")
     page = AppTest.from_function(_card, kwargs={"job": job}).run()
     assert "Planning" in html(page)
@@ -231,9 +234,9 @@ def test_the_card_of_any_job_says_how_far_it_is_and_stops_it_and_what_follows(bo
     assert board.find(job.kind, job.key) is None
 
 
-def test_the_card_of_work_in_parts_is_a_line_that_goes_on(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_card_of_work_in_parts_is_a_line_that_goes_on(board: JobBoard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_card, "SHOW", 0.0)
-    job = board.post(Parts(Kind(name="sweep", doing="Sweeping", in_parts=True), "job"), "me")
+    job = board.post(Parts(JobKind(name="sweep", doing="Sweeping", in_parts=True), "job"), "me")
     until(lambda: len(job.found) > 0)
     page = AppTest.from_function(_card, kwargs={"job": job}).run()
     page.button(key="job_stop_sweep").click().run()

@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from dashboard.jobs.board import Board
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.board import JobBoard
+from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.studies import Studies
 from dashboard.pages.whatif.waiting_times import searching
 from dashboard.widgets.job_card import job_words
 from dashboard.words.waiting import span
 from engine import Scenario
-from engine.whatif import Study
+from engine.whatif import PointSequence
 from tests.dashboard.page_runs import exploration, plainly
 
 
-def study(count: int, wait: float = 0.0) -> Callable[[], Study[int]]:
+def study(count: int, wait: float = 0.0) -> Callable[[], PointSequence[int]]:
     def results(done: int) -> Iterator[int]:
         for number in range(done, count):
             time.sleep(wait)
             yield number
 
-    return lambda: Study(count, results)
+    return lambda: PointSequence(count, results)
 
 
 def test_studies_take_turns_and_are_shared() -> None:
@@ -68,7 +68,7 @@ def test_points_that_take_long_do_not_hold_up_a_study_whose_points_are_quick() -
 def test_a_study_that_was_stopped_goes_on_after_what_it_found() -> None:
     begun = []
 
-    def make() -> Study[int]:
+    def make() -> PointSequence[int]:
         begun.append(1)
         return study(40, 0.01)()
 
@@ -158,16 +158,24 @@ def test_times_to_wait_are_told_in_words() -> None:
     small = exploration().scenario
     assert searching(small) == f"Searching {small.space.total:,} executions for the best"
     many = Scenario.of(
-        "deepseek-v3", "h100_80g_sxm", num_procs=1024, max_batch_size=15360, datatype="bfloat16",
-        limits={"tensor_par": 1, "context_par": [1, 2, 4, 8], "launch": ["eager", "fused", "compiled", "graphs"],
-                **dict.fromkeys(("expert_overlap", "pipeline_overlap"), (True, False)),
-                **dict.fromkeys(("gradient_datatype", "optimizer_datatype"), ("float32", "bfloat16"))},
-    )  # fmt: skip
+        "deepseek-v3",
+        "h100_80g_sxm",
+        num_procs=1024,
+        max_batch_size=15360,
+        datatype="bfloat16",
+        limits={
+            "tensor_par": 1,
+            "context_par": [1, 2, 4, 8],
+            "launch": ["eager", "fused", "compiled", "graphs"],
+            **dict.fromkeys(("expert_overlap", "pipeline_overlap"), (True, False)),
+            **dict.fromkeys(("gradient_datatype", "optimizer_datatype"), ("float32", "bfloat16")),
+        },
+    )
     assert plainly(searching(many)) == "Searching 132 M executions for the best; that many may take 5.3 s"
 
 
 def test_a_failing_study_says_so_and_hurts_no_other() -> None:
-    def broken() -> Study[Any]:
+    def broken() -> PointSequence[Any]:
         raise ValueError("No such thing.")
 
     made = Studies()
@@ -189,7 +197,7 @@ def test_a_question_goes_first() -> None:
         def work(self) -> bool:
             return not go.wait(20)
 
-    board, questions = Board(), Kind(name="search", doing="Searching")
+    board, questions = JobBoard(), JobKind(name="search", doing="Searching")
     made = Studies(board, gives_way_to=questions)
     try:
         slow = made.request("slow", study(10_000, 0.001))

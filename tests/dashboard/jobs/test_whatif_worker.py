@@ -31,24 +31,39 @@ from dashboard.settings import settings_from
 from dashboard.words.numbers import format_value
 from engine import ExplorationCancelled, Scenario, whatif
 from engine.executions.codes import OFFLOADS
-from engine.whatif import Study
+from engine.whatif import PointSequence
 from tests.dashboard.page_runs import again, exploration, html, plainly, run
 
 
 def scenario(which: str = "exact") -> Scenario:
     """A space of some thousand executions."""
     system = {"exact": "h100_80g_nvl8", "calibrated": "h100_80g_sxm"}[which]
-    return Scenario.of("gpt3-13B", system, num_procs=16, max_batch_size=32, datatype="float16",
-                       limits={**dict.fromkeys(OFFLOADS, False), "tensor_par_overlap": "none"})  # fmt: skip
+    return Scenario.of(
+        "gpt3-13B",
+        system,
+        num_procs=16,
+        max_batch_size=32,
+        datatype="float16",
+        limits={**dict.fromkeys(OFFLOADS, False), "tensor_par_overlap": "none"},
+    )
 
 
 def endless() -> Scenario:
     """A space of 6 billion executions, whose search takes some tens of seconds."""
     return Scenario.of(
-        "deepseek-v3", "h100_80g_sxm", num_procs=1024, max_batch_size=1024, datatype="float16",
-        limits={"batch_size": {"min": 1}, "expert_overlap": [True, False], "pipeline_overlap": [True, False],
-                "launch": ["fused", "graphs", "eager"], "gradient_datatype": ["float32", "bfloat16"]},
-    )  # fmt: skip
+        "deepseek-v3",
+        "h100_80g_sxm",
+        num_procs=1024,
+        max_batch_size=1024,
+        datatype="float16",
+        limits={
+            "batch_size": {"min": 1},
+            "expert_overlap": [True, False],
+            "pipeline_overlap": [True, False],
+            "launch": ["fused", "graphs", "eager"],
+            "gradient_datatype": ["float32", "bfloat16"],
+        },
+    )
 
 
 class Asked:
@@ -61,7 +76,7 @@ class Asked:
     def answer(self, scenario: Scenario, changes: dict[str, float]) -> whatif.Answer:
         return self.questions.ask(scenario, changes)
 
-    def study(self, name: StudyName, *arguments: Any) -> Study[Any]:
+    def study(self, name: StudyName, *arguments: Any) -> PointSequence[Any]:
         return self.studies.made(name, *arguments, largest=1e9)
 
     def close(self) -> None:
@@ -120,13 +135,21 @@ def test_answers_and_studies_are_those_of_this_process(
 
     def found(one: Asked) -> list[Any]:
         studies = [one.study(kind, *asked) for kind, asked in every]
-        return [told(one.answer(base, {})), told(one.answer(base, more)),
-                *([len(study), repr(list(study)), repr(list(study.after(2)))] for study in studies)]  # fmt: skip
+        return [
+            told(one.answer(base, {})),
+            told(one.answer(base, more)),
+            *([len(study), repr(list(study)), repr(list(study.after(2)))] for study in studies),
+        ]
 
     expected = found(here)
     with monkeypatch.context() as patch:
-        for module, name in ((searching, "searcher_of"), (searching, "best_of"), (spaces, "ready"),
-                             (engine_studies, "searcher_of"), (engine_studies, "best_of")):  # fmt: skip
+        for module, name in (
+            (searching, "searcher_of"),
+            (searching, "best_of"),
+            (spaces, "ready"),
+            (engine_studies, "searcher_of"),
+            (engine_studies, "best_of"),
+        ):
             patch.setattr(module, name, None)
         assert found(apart) == expected
 
@@ -214,8 +237,10 @@ def test_the_process_ends_with_the_server_whatever_it_is_doing() -> None:
         next(iter(closed.study("sizes", scenario(), [8], "kept")))
     server = subprocess.Popen(
         [sys.executable, "-c", _SERVER, json.dumps([endless().to_document(), scenario().to_document()])],
-        stdout=subprocess.PIPE, cwd=Path(__file__).parents[3], text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+        text=True,
+    )
     assert server.stdout is not None
     other = int(server.stdout.readline())
     server.kill()

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 import dashboard.jobs.exploration_rows as under_test
-from dashboard.jobs.board import Board
+from dashboard.jobs.board import JobBoard
 from dashboard.jobs.exploration_rows import ROWS_PER_FILE, _Relay, _Taker, explore_into_store
 from dashboard.jobs.explorations import Explorations
-from dashboard.jobs.job import Job, Kind
+from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.server import Server
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
 from dashboard.jobs.worker import Task, Worker, Workers
@@ -215,9 +215,12 @@ def test_of_a_server_that_is_killed_nothing_stays(
     place = tmp_path / "temporary"
     place.mkdir()
     server = subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(tmp_path / "killed.duckdb")], stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3], env={**os.environ, "TMPDIR": str(place)}, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", _KILLED, str(tmp_path / "killed.duckdb")],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "TMPDIR": str(place)},
+        text=True,
+    )
     assert server.stdout is not None
     *ending, killed = (int(number) for number in server.stdout.readline().split())
     folders = set(place.iterdir())
@@ -320,8 +323,12 @@ def test_without_room_in_the_store_the_result_is_kept_in_memory(
 def test_what_a_function_raises_is_raised_in_its_words_and_leaves_a_process_that_goes_on(worker: Worker) -> None:
     number, parts = worker.run(ended, "well"), list[str]()
     assert number == worker.pid != os.getpid()
-    for how, kind in (("refused", ValueError), ("memory", MemoryError), ("cancelled", ExplorationCancelled),
-                      ("failed", RuntimeError)):  # fmt: skip
+    for how, kind in (
+        ("refused", ValueError),
+        ("memory", MemoryError),
+        ("cancelled", ExplorationCancelled),
+        ("failed", RuntimeError),
+    ):
         with pytest.raises(kind, match="in its words"):
             worker.run(ended, how, task=Task(give=parts.append))
     assert parts == ["refused", "memory", "cancelled", "failed"]
@@ -334,7 +341,7 @@ def test_what_a_function_raises_is_raised_in_its_words_and_leaves_a_process_that
 class Counting(Job):
     """A job of a new kind, as `dashboard.jobs` describes it."""
 
-    def __init__(self, kind: Kind, most: int) -> None:
+    def __init__(self, kind: JobKind, most: int) -> None:
         super().__init__(kind, str(most), "Counting")
         self.most, self.result = most, 0
 
@@ -345,8 +352,8 @@ class Counting(Job):
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_new_kind_of_job_is_a_function_and_a_job(apart: bool, worker: Worker) -> None:
-    board = Board()
-    kind = Kind(name="count", doing="Counting", workers={"": worker} if apart else {})
+    board = JobBoard()
+    kind = JobKind(name="count", doing="Counting", workers={"": worker} if apart else {})
     try:
         job = board.post(Counting(kind, 5))
         assert job.wait(60)
@@ -370,9 +377,7 @@ def test_a_closed_worker_runs_nothing_more() -> None:
         worker.run(ended, "well")
 
 
-def test_statistics_are_evaluated_in_the_process(
-    store: Store, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_statistics_are_evaluated_in_the_process(store: Store, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of stored rows and of rows in memory; nothing is evaluated here meanwhile."""
     names = ["act_space", "weight_space", "block_fw_flops"]
     made = UnstoredStatistics(worker=worker)

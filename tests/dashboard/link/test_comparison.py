@@ -47,9 +47,11 @@ def own(name: str = EVIL) -> Scenario:
 def link() -> dict[str, str]:
     """What a link to the page has beside A."""
     return {
-        **SEEN, "compare_b": "~hbm_bandwidth:6144", "compare_c": urlencode(scenario_parameters.parameters_of(own())),
+        **SEEN,
+        "compare_b": "~hbm_bandwidth:6144",
+        "compare_c": urlencode(scenario_parameters.parameters_of(own())),
         "map_x": "another page's",
-    }  # fmt: skip
+    }
 
 
 def compared() -> Comparison:
@@ -81,9 +83,12 @@ def test_a_file_says_what_the_link_said() -> None:
 
 
 @given(
-    capacity=st.floats(1, 1e6), seq=st.integers(1, 100_000), procs=st.sampled_from([8, 16, 24]),
-    title=any_text(min_size=1, max_size=60).filter(lambda text: text.isprintable()), four=st.booleans(),
-)  # fmt: skip
+    capacity=st.floats(1, 1e6),
+    seq=st.integers(1, 100_000),
+    procs=st.sampled_from([8, 16, 24]),
+    title=any_text(min_size=1, max_size=60).filter(lambda text: text.isprintable()),
+    four=st.booleans(),
+)
 def test_any_comparison_survives_the_way_into_a_file_and_back(
     capacity: float, seq: int, procs: int, title: str, four: bool
 ) -> None:
@@ -164,8 +169,12 @@ BAD: dict[str, tuple[Any, str]] = {
     "changes of A": ({**with_scenarios(scenario(), scenario()), "changes": {"A": {"procs": 8}}}, "changes.A"),
     "huge change": ({**with_scenarios(scenario(), scenario()), "changes": {"B": {"procs": 10**400}}}, "changes.B"),
     "huge number": (with_scenarios(scenario(), scenario(num_procs=10**30)), "scenario B"),
-    "batches": (with_scenarios(scenario(), scenario(max_batch_size=2**31 - 1, limits={
-        "batch_size": {"min": 1, "max": 2**31 - 1}})), "batch sizes"),
+    "batches": (
+        with_scenarios(
+            scenario(), scenario(max_batch_size=2**31 - 1, limits={"batch_size": {"min": 1, "max": 2**31 - 1}})
+        ),
+        "batch sizes",
+    ),
     "script": (with_scenarios(scenario(), scenario(datatype="<script>")), "<script>"),
     "deep": (with_scenarios(scenario(), scenario(limits=nested(400))), "deep"),
     "deeper than python": (b'{"format": "shardscape-comparison/1", "scenarios": ' + b"[" * 100_000, "nested"),
@@ -173,7 +182,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "many digits": (b'{"format": "shardscape-comparison/1", "scenarios": ' + b"9" * 90_000 + b"}", "digits"),
     "not a number": (b'{"format": "shardscape-comparison/1", "scenarios": NaN}', "NaN"),
     "large": (b" " * 50_000_000, f"{MOST_BYTES:,}"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -209,8 +218,9 @@ def test_any_value_in_any_key_is_read_or_refused(key: str, value: Any) -> None:
 
 def too_full_curve() -> list[list[float]]:
     """A thousand steps of an efficiency, none like another, so that packing shortens them little."""
-    return [[1e6 - step * 999.0 + (step * 0.7391) % 1, 0.9 - step * 7e-4 - (step * 0.3713) % 1e-4]
-            for step in range(1_000)]  # fmt: skip
+    return [
+        [1e6 - step * 999.0 + (step * 0.7391) % 1, 0.9 - step * 7e-4 - (step * 0.3713) % 1e-4] for step in range(1_000)
+    ]
 
 
 def too_full() -> Scenario:
@@ -260,8 +270,9 @@ def test_a_file_opens_the_page_with_what_it_holds_alone(place: Place) -> None:
     assert not app.exception
     assert switched.call_args.args[0] == "the page Compare"
     assert switched.call_args.kwargs["query_params"] == {
-        **{name: text for name, text in link().items() if name != "map_x"}, **scenario_parameters.parameters_of(first())
-    }  # fmt: skip
+        **{name: text for name, text in link().items() if name != "map_x"},
+        **scenario_parameters.parameters_of(first()),
+    }
     assert not {"compare_d", "compare_pair"} & set(app.session_state["_url"])  # of what was compared before
 
 
@@ -285,10 +296,13 @@ def test_a_scenario_that_no_page_can_carry_cannot_be_opened(place: Place, whole:
 def test_a_saved_comparison_has_its_file(place: Place) -> None:
     place.files.keep("Both", first(), "compare", link())
     place.files.keep("Alone", first(), "compare", SEEN)
-    keys = [[button.key for button in page({"scenarios_pick": each.ident}).get("download_button")]
-            for each in place.files.saved()]  # fmt: skip
-    shown = {each.title: "scenarios_comparison_file" in found
-             for each, found in zip(place.files.saved(), keys, strict=True)}  # fmt: skip
+    keys = [
+        [button.key for button in page({"scenarios_pick": each.ident}).get("download_button")]
+        for each in place.files.saved()
+    ]
+    shown = {
+        each.title: "scenarios_comparison_file" in found for each, found in zip(place.files.saved(), keys, strict=True)
+    }
     assert shown == {"Both": True, "Alone": False}
 
 

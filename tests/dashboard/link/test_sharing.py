@@ -38,34 +38,53 @@ def folded(document: Any) -> str:
 
 systems = st.builds(
     lambda name, capacity, bandwidth, size, rate, title, whole: (
-        (lambda made: made.model_copy(update={"derived_from": "", "changes": ()}) if whole else made)(
-            hardware.edited(
-                hardware.load(name),
-                {"mem1.capacity_gib": capacity, "networks.0.bandwidth_gb_per_s": bandwidth, "networks.0.size": size,
-                 "matrix.float16.tflops": rate, "mem1.mb_efficiency": [[10, 0.8], [0, 0.5]]},
-                name=title, title=title,
-            )
+        lambda made: made.model_copy(update={"derived_from": "", "changes": ()}) if whole else made
+    )(
+        hardware.edited(
+            hardware.load(name),
+            {
+                "mem1.capacity_gib": capacity,
+                "networks.0.bandwidth_gb_per_s": bandwidth,
+                "networks.0.size": size,
+                "matrix.float16.tflops": rate,
+                "mem1.mb_efficiency": [[10, 0.8], [0, 0.5]],
+            },
+            name=title,
+            title=title,
         )
     ),
     st.sampled_from(["h100_80g_nvl8", "a100_80g", "h200_141g_sxm", "mi300x_192g"]),
-    st.floats(1, 1e6), st.floats(1, 1e6), st.integers(1, 4096), st.floats(1, 1e5),
-    any_text(min_size=1, max_size=60).filter(lambda text: text.isprintable()), st.booleans(),
-)  # fmt: skip
+    st.floats(1, 1e6),
+    st.floats(1, 1e6),
+    st.integers(1, 4096),
+    st.floats(1, 1e5),
+    any_text(min_size=1, max_size=60).filter(lambda text: text.isprintable()),
+    st.booleans(),
+)
 shapes = st.builds(
     lambda name, seq, title: models.edited(models.load(name), {"seq_size": seq}, name=title),
-    st.sampled_from(["llama-3-70B", "megatron-1T", "gemma-2-27B"]), st.integers(1, 100_000),
+    st.sampled_from(["llama-3-70B", "megatron-1T", "gemma-2-27B"]),
+    st.integers(1, 100_000),
     any_text(min_size=1, max_size=60).filter(lambda text: text.isprintable()),
-)  # fmt: skip
-limits = st.fixed_dictionaries({}, optional={
-    "tensor_par": st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, unique=True),
-    "pipeline_par": st.builds(lambda low, more: {"min": low, "max": low + more}, st.integers(0, 99), st.integers(0, 9)),
-    "weight_offload": st.booleans(),
-    "activation_recompute": st.sampled_from(["none", "attn_only", "full"]),
-})  # fmt: skip
+)
+limits = st.fixed_dictionaries(
+    {},
+    optional={
+        "tensor_par": st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, unique=True),
+        "pipeline_par": st.builds(
+            lambda low, more: {"min": low, "max": low + more}, st.integers(0, 99), st.integers(0, 9)
+        ),
+        "weight_offload": st.booleans(),
+        "activation_recompute": st.sampled_from(["none", "attn_only", "full"]),
+    },
+)
 
 
-@given(model=shapes | st.sampled_from(["gpt3-13B", "llama-3-70B"]), system=systems | st.just("a100_80g_sxm@50g"),
-       limit=limits)  # fmt: skip
+@given(
+    model=shapes | st.sampled_from(["gpt3-13B", "llama-3-70B"]),
+    system=systems | st.just("a100_80g_sxm@50g"),
+    limit=limits,
+)
 def test_a_link_gives_the_scenario_again_to_a_server_that_never_saw_it(model: Any, system: Any, limit: Any) -> None:
     sent = scenario(model, system, limits=limit)
     parameters = scenario_parameters.parameters_of(sent)
@@ -117,8 +136,14 @@ def test_a_file_says_which_scenarios_of_a_long_link_it_does_not_hold(beside: int
 
 
 def test_a_changed_library_is_noticed() -> None:
-    document = {"format": "shardscape-scenario/1", "key": "00000000", "model": {"of": "gpt3-13B"},
-                "system": {"of": "h100_80g_nvl8"}, **SIZES, "limits": {}}  # fmt: skip
+    document = {
+        "format": "shardscape-scenario/1",
+        "key": "00000000",
+        "model": {"of": "gpt3-13B"},
+        "system": {"of": "h100_80g_nvl8"},
+        **SIZES,
+        "limits": {},
+    }
     reading = scenario_parameters.read_scenario({"scenario": folded(document)})
     assert reading.scenario == scenario()
     assert "another version" in reading.problems[0]
@@ -185,9 +210,18 @@ def test_a_bad_scenario_file_is_refused_in_a_sentence(name: str) -> None:
 def test_bombs_and_fragments_are_refused() -> None:
     bomb = folded(b" " * 60_000_000)
     cut = folded(scenario().to_document())[:-20]
-    for text, word in ((bomb, ""), (cut, "damaged"), ("", "damaged"), ("1", "damaged"), ("1!!", "damaged"),
-                       ("é", "damaged"), ("2abcdef", "newer"), ("eNqrVg", "damaged"), ("1" + "A" * 50_000, "50,001"),
-                       (folded(b" " * 2_000_000), "1,000,000 bytes")):  # fmt: skip
+    for text, word in (
+        (bomb, ""),
+        (cut, "damaged"),
+        ("", "damaged"),
+        ("1", "damaged"),
+        ("1!!", "damaged"),
+        ("é", "damaged"),
+        ("2abcdef", "newer"),
+        ("eNqrVg", "damaged"),
+        ("1" + "A" * 50_000, "50,001"),
+        (folded(b" " * 2_000_000), "1,000,000 bytes"),
+    ):
         with pytest.raises(Refused, match=word or "characters"):
             unpacked(text)
 
@@ -197,9 +231,17 @@ def test_a_space_of_a_million_million_executions_is_named_but_not_explored() -> 
     from dashboard.settings import Settings
 
     huge = models.load_document(
-        {"format": "shardscape-model/1", "name": "huge", "seq_size": 720720, "hidden": 720720, "feedforward": 1000,
-         "attn_heads": 5040, "attn_size": 128, "num_blocks": 5040}
-    )  # fmt: skip
+        {
+            "format": "shardscape-model/1",
+            "name": "huge",
+            "seq_size": 720720,
+            "hidden": 720720,
+            "feedforward": 1000,
+            "attn_heads": 5040,
+            "attn_size": 128,
+            "num_blocks": 5040,
+        }
+    )
     system = hardware.load("h100_80g_nvl8")
     tiers = system.model_copy(update={"name": "tiers", "networks": system.networks * 4})
     sent = scenario(huge, tiers, num_procs=36756720, max_batch_size=735134400, limits={"uneven_pipelines": True})
@@ -248,9 +290,25 @@ def test_any_value_in_any_key_is_read_or_refused(key: str, value: Any) -> None:
         read_or_refused(lambda content=content: unpacked(folded(content)))  # type: ignore[misc]
 
 
-@given(path=st.sampled_from(["mem1", "mem1.capacity_gib", "networks", "networks.0.operations", "matrix.float16",
-                             "matrix", "processing_mode", "notes", "assumptions", "changes", "derived_from", "name"]),
-       value=json_values)  # fmt: skip
+@given(
+    path=st.sampled_from(
+        [
+            "mem1",
+            "mem1.capacity_gib",
+            "networks",
+            "networks.0.operations",
+            "matrix.float16",
+            "matrix",
+            "processing_mode",
+            "notes",
+            "assumptions",
+            "changes",
+            "derived_from",
+            "name",
+        ]
+    ),
+    value=json_values,
+)
 def test_any_edit_is_read_or_refused(path: str, value: Any) -> None:
     content = complete(system={"of": "a100_80g", "name": "a", "title": "", "set": {path: value}})
     read_or_refused(lambda: unpacked(folded(content)))
@@ -263,9 +321,16 @@ def test_any_file_is_read_or_refused(content: bytes) -> None:
 
 def test_files_of_every_kind_are_recognised() -> None:
     model, system = models.load("gpt3-13B"), hardware.load("h100_80g_nvl8")
-    config = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
-              "num_attention_heads": 32, "vocab_size": 32000, "max_position_embeddings": 4096,
-              "tie_word_embeddings": False}  # fmt: skip
+    config = {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "vocab_size": 32000,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+    }
     cases: list[tuple[Any, Any]] = [
         (models.to_document(model), model),
         (hardware.to_document(system), system),

@@ -137,7 +137,10 @@ def test_what_one_click_changes_is_one_step_even_where_it_fails_midway() -> None
     app = run(AppTest.from_function(stepping, default_timeout=30))
     both, after = app.session_state["told"]
     assert {name: both[name] for name in ("model", "pareto_x", "cell")} == {
-        "model": "gpt3-6.7B", "pareto_x": "b", "cell": "4x2"}  # fmt: skip
+        "model": "gpt3-6.7B",
+        "pareto_x": "b",
+        "cell": "4x2",
+    }
     assert after == {**both, "pareto_y": "c"}
 
 
@@ -206,21 +209,36 @@ def test_no_link_breaks_anything(parameters: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("link", "said"),
     [
-        ({"procs": "-1"}, "The link's number of GPUs is -1; it must be a whole number from 1 to 2,147,483,647. Showing "
-                          "512 instead."),
-        ({"batch": "many"}, "The link's batch is many; it must be a whole number from 1 to 2,147,483,647. Showing 1024 "
-                            "instead."),
-        ({"type": "fp8"}, "The link's datatype is fp8, but NVIDIA H100 80 GB SXM, 8 per NVLink domain has rates for "
-                          "FP8 (float8) and FP16 (float16) and BF16 (bfloat16) and FP32 (float32). Showing BF16 "
-                          "instead."),
-        ({"model": "gpt3-175b"}, "The link's model gpt3-175b is not in the library; did you mean 'gpt3-175B' or "
-                                 "'gpt3-175B-maxtext' or 'opt-175B'. Showing Llama 3.1 70B instead."),
-        ({"limits": "pipelines:2"}, "The link limits pipelines, which is no choice of an execution; did you mean "
-                                    "'pipeline_par'"),
-        ({"limits": "tensor_par:x"}, "Tensor parallel (tensor_par) cannot be 'x'; it is a whole number from 1 to "
-                                     "2,147,483,647. This limit is left out."),
+        (
+            {"procs": "-1"},
+            "The link's number of GPUs is -1; it must be a whole number from 1 to 2,147,483,647. Showing 512 instead.",
+        ),
+        (
+            {"batch": "many"},
+            "The link's batch is many; it must be a whole number from 1 to 2,147,483,647. Showing 1024 instead.",
+        ),
+        (
+            {"type": "fp8"},
+            "The link's datatype is fp8, but NVIDIA H100 80 GB SXM, 8 per NVLink domain has rates for "
+            "FP8 (float8) and FP16 (float16) and BF16 (bfloat16) and FP32 (float32). Showing BF16 "
+            "instead.",
+        ),
+        (
+            {"model": "gpt3-175b"},
+            "The link's model gpt3-175b is not in the library; did you mean 'gpt3-175B' or "
+            "'gpt3-175B-maxtext' or 'opt-175B'. Showing Llama 3.1 70B instead.",
+        ),
+        (
+            {"limits": "pipelines:2"},
+            "The link limits pipelines, which is no choice of an execution; did you mean 'pipeline_par'",
+        ),
+        (
+            {"limits": "tensor_par:x"},
+            "Tensor parallel (tensor_par) cannot be 'x'; it is a whole number from 1 to "
+            "2,147,483,647. This limit is left out.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_link_is_told_in_the_words_of_the_pages(link: dict[str, str], said: str) -> None:
     (problem,) = scenario_parameters.read_scenario(link).problems
     assert problem.startswith(said)
@@ -235,9 +253,7 @@ def test_of_several_limits_only_those_that_cannot_be_read_are_left_out() -> None
 
 @pytest.mark.parametrize("limits", [{}, {"tensor_par": [1, 2], "batch_size": {"min": 8, "max": 16}}])
 def test_a_link_leads_to_the_same_scenario(limits: dict[str, Any]) -> None:
-    scenario = Scenario.of(
-        "gpt3-13B", "a100_80g", num_procs=16, max_batch_size=32, datatype="float16", limits=limits
-    )
+    scenario = Scenario.of("gpt3-13B", "a100_80g", num_procs=16, max_batch_size=32, datatype="float16", limits=limits)
     found = scenario_parameters.read_scenario(scenario_parameters.parameters_of(scenario))
     assert found.problems == ()
     assert found.scenario.key == scenario.key

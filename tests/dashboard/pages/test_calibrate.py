@@ -33,7 +33,7 @@ SYSTEM = {"calibrate_system": "h100_80g_sxm"}
 
 
 @functools.cache
-def outcome() -> calibrate.Outcome:
+def outcome() -> calibrate.CalibrationOutcome:
     """What the engine makes of the runs that most tests upload."""
     return calibrate.calibrate(checked(timed(plans(), TRUTH)))
 
@@ -171,8 +171,10 @@ def test_parameters_may_be_chosen_and_nonsense_in_a_link_is_not() -> None:
     page = run({**SYSTEM, "calibrate_parameters": "launch-attention"}, (File("runs.csv", content(table)),))
     chosen = shown_in(page, "learned")["parameter"].tolist()
     assert chosen == ["Host time per kernel", "Attention rate"]
-    for link in ({"calibrate_parameters": "speed", "calibrate_system": "abacus"},
-                 {"calibrate_parameters": "%", "calibrate_example": "../..", "calibrate_base": "x"}):  # fmt: skip
+    for link in (
+        {"calibrate_parameters": "speed", "calibrate_system": "abacus"},
+        {"calibrate_parameters": "%", "calibrate_example": "../..", "calibrate_base": "x"},
+    ):
         page = run({**SYSTEM, **link}, (File("runs.csv", content(table)),))
         assert len(shown_in(page, "used")) == len(table)
 
@@ -204,9 +206,7 @@ def test_a_fit_is_kept_used_and_given_up(own_files: UserFiles) -> None:
     assert name.startswith("h100_80g_sxm-")
     found = kept["our <b>cluster</b>"]
     assert found.system == "h100_80g_sxm"
-    assert found.parameters["sustained_hopper"].value == pytest.approx(
-        outcome().after.sustained_hopper, rel=1e-4
-    )
+    assert found.parameters["sustained_hopper"].value == pytest.approx(outcome().after.sustained_hopper, rel=1e-4)
     assert page.button(key="calibrate_use").disabled is False  # the default scenario is on H100 too
     page.button(key="calibrate_use").click()
     page = again(page, files)
@@ -295,10 +295,16 @@ def test_hostile_uploads_are_one_sentence(data: bytes, told: str) -> None:
 
 
 def test_charts_escape_names_and_state_their_finding() -> None:
-    rows = pd.DataFrame({
-        "row": [1, 2], "label": ["<i>x", "row 2"], "model": ["<img src=x>", "b"], "measured": [1.0, 20.0],
-        "before": [0.2, -3.0], "after": [0.1, np.nan],
-    })  # fmt: skip
+    rows = pd.DataFrame(
+        {
+            "row": [1, 2],
+            "label": ["<i>x", "row 2"],
+            "model": ["<img src=x>", "b"],
+            "measured": [1.0, 20.0],
+            "before": [0.2, -3.0],
+            "after": [0.1, np.nan],
+        }
+    )
     drawn = before_and_after(rows, "left out of the fit")
     assert "<img" not in drawn.figure.to_json()
     assert "<i>x" not in drawn.figure.to_json()
@@ -307,8 +313,10 @@ def test_charts_escape_names_and_state_their_finding() -> None:
     assert min(drawn.figure.data[1].y) > -113
     assert list(drawn.figure.data[0].x) == [1.0, 1.0, None]
     assert before_and_after(rows.iloc[:0], "x").alt == "No run can be used."
-    moved = [Moved("A", 1.1, (0.9, 1.2), (1.05, 1.15), "1 before, 1.1 after"),
-             Moved("B", 0.5, (0.4, 2.0), (0.45, 0.6), "2 before, 1 after")]  # fmt: skip
+    moved = [
+        Moved("A", 1.1, (0.9, 1.2), (1.05, 1.15), "1 before, 1.1 after"),
+        Moved("B", 0.5, (0.4, 2.0), (0.45, 0.6), "2 before, 1 after"),
+    ]
     chart = parameters_moved(moved)
     assert "B moved most: 2 before, 1 after" in chart.alt
     assert list(chart.figure.data[2].x) == pytest.approx([10.0, -50.0])
@@ -320,5 +328,3 @@ def test_one_run_draws() -> None:
     page = run(SYSTEM, (File("runs.csv", content(table)),))
     assert "1 configuration of 1 model is too few" in said(page)
     assert len(figure(page, "calibrate_errors")["data"][1]["x"]) == 1
-
-

@@ -46,20 +46,38 @@ NO_OFFLOAD = {"weight_offload": False, "activations_offload": False, "optimizer_
 def dense() -> Exploration:
     """Llama 3.1 70B on 16 H100: grouped queries, gated MLP."""
     return engine.explore(
-        "llama-3.1-70B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16",
-        limits={"pipeline_par": [1, 2, 4], "tensor_par": [2, 4, 8], "microbatch_size": [1, 2],
-                "tensor_par_overlap": "none", "data_par_overlap": True},
-    )  # fmt: skip
+        "llama-3.1-70B",
+        "h100_80g_sxm",
+        num_procs=16,
+        max_batch_size=32,
+        datatype="bfloat16",
+        limits={
+            "pipeline_par": [1, 2, 4],
+            "tensor_par": [2, 4, 8],
+            "microbatch_size": [1, 2],
+            "tensor_par_overlap": "none",
+            "data_par_overlap": True,
+        },
+    )
 
 
 @functools.cache
 def experts() -> Exploration:
     """DeepSeek-V3 on 512 H100: latent attention and experts, which Calculon's block cannot stand for."""
     return engine.explore(
-        "deepseek-v3", "h100_80g_sxm", num_procs=512, max_batch_size=512, datatype="float8",
-        limits={"tensor_par": [1, 2], "microbatch_size": [1], "expert_par": [8, 16, 32], **NO_OFFLOAD,
-                "stage_layout": "even"},
-    )  # fmt: skip
+        "deepseek-v3",
+        "h100_80g_sxm",
+        num_procs=512,
+        max_batch_size=512,
+        datatype="float8",
+        limits={
+            "tensor_par": [1, 2],
+            "microbatch_size": [1],
+            "expert_par": [8, 16, 32],
+            **NO_OFFLOAD,
+            "stage_layout": "even",
+        },
+    )
 
 
 BOTH = pytest.mark.parametrize("found", [dense, experts], ids=["dense", "experts"])
@@ -86,8 +104,11 @@ def test_whatif_moves_compute_with_power_and_each_alone_on_request() -> None:
         assert format_value("sample_rate", answer.best["sample_rate"]).split()[0] in html(app)
         (name,) = changes
         gains[name] = answer.gain
-        labels = {slider.key.split("whatif_sliders_")[1].split("-")[0]: slider.label for slider in app.select_slider
-                  if "whatif_sliders_" in str(slider.key)}  # fmt: skip
+        labels = {
+            slider.key.split("whatif_sliders_")[1].split("-")[0]: slider.label
+            for slider in app.select_slider
+            if "whatif_sliders_" in str(slider.key)
+        }
         assert next(iter(labels.values())).startswith(("Compute and power", "**Compute and power**"))
         assert any(label.startswith(f"**{whatif.parameter(scenario, name).label}**") for label in labels.values())
         if name == "compute":  # what moves with it is shown where it is
@@ -150,8 +171,15 @@ def test_results_show_expert_parallelism_where_there_are_experts_or_it_is_asked_
 
 def ranked(**degrees: int) -> dict[str, Any]:
     """Degrees of an execution, all 1 but those given."""
-    names = ("tensor_par", "context_par", "data_par", "pipeline_par", "expert_par", "expert_tensor_par",
-             "pipeline_interleaving")  # fmt: skip
+    names = (
+        "tensor_par",
+        "context_par",
+        "data_par",
+        "pipeline_par",
+        "expert_par",
+        "expert_tensor_par",
+        "pipeline_interleaving",
+    )
     return {name: degrees.get(name, 1) for name in names}
 
 

@@ -21,7 +21,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.files import codesign_report
-from dashboard.files.codesign_report import Question
+from dashboard.files.codesign_report import DesignReportQuestion
 from dashboard.jobs import codesign_studies
 from dashboard.jobs.server import server
 from dashboard.link.text_encoding import folded
@@ -39,14 +39,21 @@ from tests.dashboard.page_runs import html, page_alone, plainly, plots
 from tests.engine.codesign.small_study import ONE_POINT
 
 SMALL = {
-    "format": "shardscape-study/1", "name": "Two prices of memory", "models": ["gpt3-13B"],
+    "format": "shardscape-study/1",
+    "name": "Two prices of memory",
+    "models": ["gpt3-13B"],
     "systems": ["h100_80g_nvl8"],
     "edits": [
-        {"parameter": "hbm_capacity", "values": [20, 40, 80]}, {"parameter": "host_capacity", "values": [0, 512]},
+        {"parameter": "hbm_capacity", "values": [20, 40, 80]},
+        {"parameter": "host_capacity", "values": [0, 512]},
     ],
-    "sizes": [8], "datatypes": ["float16"], "batches": [16], "cost_model": "calculon",
-    "costs": {"preset": "h100_2024"}, "constraints": [{"quantity": "usd", "at_most": 400_000}],
-}  # fmt: skip
+    "sizes": [8],
+    "datatypes": ["float16"],
+    "batches": [16],
+    "cost_model": "calculon",
+    "costs": {"preset": "h100_2024"},
+    "constraints": [{"quantity": "usd", "at_most": 400_000}],
+}
 NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "', drop table x; --", "é" * 500)
 NAMES = ("study", "own", "up", "across", "of", "at", "picture", "x", "y", "design", "kept", "worth")
 
@@ -133,16 +140,23 @@ def test_what_is_kept_narrows_tables_files_and_choices_and_is_taken_back(place: 
     (chart,) = plots(app)
     faint = [np.array(each["marker"]["opacity"]) for each in chart.figure["data"] if each["name"] != "chosen"]
     assert faint
-    question = Question(*(codesign.QUANTITIES[name] for name in ("tokens_per_s", "usd")), codesign.MIX, "middle", {},
-                        stretches=kept)  # fmt: skip
+    question = DesignReportQuestion(
+        *(codesign.QUANTITIES[name] for name in ("tokens_per_s", "usd")), codesign.MIX, "middle", {}, stretches=kept
+    )
     rows = pd.read_csv(io.BytesIO(_designs_file(found, question, "all_designs", "csv")))
     assert rows["design"].tolist() == inside["design"].tolist()
-    assert "Only designs with system h100_80g_nvl8" in codesign_report.build(
-        found, replace(question, names={"system": "system"}), "", None).decode()  # fmt: skip
-    (lines,) = plots(run({"codesign_study": "own", "codesign_kept": text, "codesign_picture": "parallel"},
-                         document_of(study)))  # fmt: skip
-    brushed = {each["name"]: each["constraintrange"] for each in lines.figure["data"][0]["dimensions"]
-               if "constraintrange" in each}  # fmt: skip
+    assert (
+        "Only designs with system h100_80g_nvl8"
+        in codesign_report.build(found, replace(question, names={"system": "system"}), "", None).decode()
+    )
+    (lines,) = plots(
+        run({"codesign_study": "own", "codesign_kept": text, "codesign_picture": "parallel"}, document_of(study))
+    )
+    brushed = {
+        each["name"]: each["constraintrange"]
+        for each in lines.figure["data"][0]["dimensions"]
+        if "constraintrange" in each
+    }
     assert brushed.keys() == kept.keys()
     assert brushed["usd"][0] < designs[designs["status"] == "ok"]["usd"].min() < middle <= brushed["usd"][1]
     # Back, word by word; what is written by the keyboard is the same.
@@ -165,8 +179,13 @@ def test_what_is_kept_narrows_tables_files_and_choices_and_is_taken_back(place: 
 def test_the_front_grows_while_designs_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     again: list[int] = []
     monkeypatch.setattr(view.st, "rerun", lambda: again.append(0))
-    for ended, done, shown, runs in ((False, 0, 0, 0), (False, 8, 0, 1), (False, 10, 8, 0), (False, 11, 8, 1),
-                                     (True, 99, 8, 0)):  # fmt: skip
+    for ended, done, shown, runs in (
+        (False, 0, 0, 0),
+        (False, 8, 0, 1),
+        (False, 10, 8, 0),
+        (False, 11, 8, 1),
+        (True, 99, 8, 0),
+    ):
         again.clear()
         job: Any = SimpleNamespace(ended=ended, progress=SimpleNamespace(done=done))
         view._until_more(job, shown)
@@ -180,8 +199,13 @@ def test_what_is_no_study_is_one_sentence() -> None:
     app = run({"codesign_study": "own"}, json.dumps(wrong))
     assert len(app.error) == 1
     assert "sizes" in app.error[0].value
-    huge = {**SMALL, "edits": [{"parameter": name, "from": 1, "to": 9, "count": 10_000} for name in (
-        "hbm_capacity", "host_capacity", "hbm_bandwidth")]}  # fmt: skip
+    huge = {
+        **SMALL,
+        "edits": [
+            {"parameter": name, "from": 1, "to": 9, "count": 10_000}
+            for name in ("hbm_capacity", "host_capacity", "hbm_bandwidth")
+        ],
+    }
     app = run({"codesign_study": "own"}, json.dumps(huge))
     assert len(app.error) + len(app.info) == 1
     for value in NONSENSE:
@@ -194,8 +218,12 @@ def test_files_of_a_study_come_back(tmp_path: Path) -> None:
         again = codesign.Study.from_json(document_of(study).encode())
         assert (again.key, again.document) == (study.key, study.document)
     # Nothing in place of a preset's price, no source where the study says the same, and a price of its own.
-    costs = {"preset": "h100_2024", "usd": {"mem1_gib": 0, "host": [32_000, 75_000]}, "watts": {"processor": None},
-             "sources": {"usd.mem1_gib": "ours"}}  # fmt: skip
+    costs = {
+        "preset": "h100_2024",
+        "usd": {"mem1_gib": 0, "host": [32_000, 75_000]},
+        "watts": {"processor": None},
+        "sources": {"usd.mem1_gib": "ours"},
+    }
     study = codesign.Study.from_document(SMALL | {"costs": costs})
     assert codesign.Study.from_json(document_of(study).encode()).document == study.document
     study = codesign.Study.from_document(SMALL)
@@ -210,7 +238,7 @@ def test_files_of_a_study_come_back(tmp_path: Path) -> None:
         assert read["usd"].tolist() == designs["usd"].tolist()
         assert read["system"].tolist() == designs["system"].tolist()
     up, across = (codesign.QUANTITIES[name] for name in ("tokens_per_s", "usd"))
-    asked = Question(up, across, codesign.MIX, "middle", {"hbm_capacity": "HBM"})
+    asked = DesignReportQuestion(up, across, codesign.MIX, "middle", {"hbm_capacity": "HBM"})
     text = codesign_report.build(found, asked, "Told <b>", 3, "http://here/codesign").decode()
     whole = re.search(r'<pre id="study">(.*?)</pre>', text, re.DOTALL)
     assert whole is not None
@@ -223,12 +251,16 @@ def test_files_of_a_study_come_back(tmp_path: Path) -> None:
 
 
 PARTS = {
-    "models": "gpt3-13B × 3, megatron-126M", "sizes": "8, 16", "systems": "a100_80g, h100_80g_nvl8",
-    "datatypes": "float16, bfloat16", "batches": "16, 2 per processor", "objectives": "usd, watts",
+    "models": "gpt3-13B × 3, megatron-126M",
+    "sizes": "8, 16",
+    "systems": "a100_80g, h100_80g_nvl8",
+    "datatypes": "float16, bfloat16",
+    "batches": "16, 2 per processor",
+    "objectives": "usd, watts",
     "edits": "hbm_capacity: 20 to 160 in 4 log\nhost_capacity/host_bandwidth: 0/450, 512/900\n"
-             "net1_bandwidth: 0.5, 2 times own\nhbm_bandwidth follows hbm_capacity ^ 0.5",
+    "net1_bandwidth: 0.5, 2 times own\nhbm_bandwidth follows hbm_capacity ^ 0.5",
     "constraints": "usd at most 400000\ndays at least 1 at most 50000",
-}  # fmt: skip
+}
 
 
 def test_every_part_of_the_sentence_can_be_written_and_read() -> None:
@@ -242,11 +274,16 @@ def test_every_part_of_the_sentence_can_be_written_and_read() -> None:
     assert [each.weight for each in study.document.models] == [3.0, 1.0]
     assert (study.document.follow[0].exponent, study.document.constraints[1].at_most) == (0.5, 50_000)
     for name, text, told in (
-        ("models", "", "models"), ("sizes", "8, x", "'x' is not a number"), ("systems", "h100", "h100"),
-        ("edits", "hbm_capacity 80", "is not a change; write one such as"), ("edits", "hbm: 1", "What-if parameter"),
-        ("constraints", "usd below 5", "is not a constraint; write"), ("batches", "many", "is not a number"),
-        ("edits", "hbm_capacity: 20 to x in 3", "is not a number"), ("sizes", "é" * 500, "is not a number"),
-    ):  # fmt: skip
+        ("models", "", "models"),
+        ("sizes", "8, x", "'x' is not a number"),
+        ("systems", "h100", "h100"),
+        ("edits", "hbm_capacity 80", "is not a change; write one such as"),
+        ("edits", "hbm: 1", "What-if parameter"),
+        ("constraints", "usd below 5", "is not a constraint; write"),
+        ("batches", "many", "is not a number"),
+        ("edits", "hbm_capacity: 20 to x in 3", "is not a number"),
+        ("sizes", "é" * 500, "is not a number"),
+    ):
         with pytest.raises(ValueError, match=told) as refused:
             changed(study, name, text)
         assert "\n" not in str(refused.value)
@@ -294,10 +331,14 @@ def test_a_study_travels_in_the_link_and_what_cannot_be_is_told() -> None:
 
 
 LIMITED: dict[str, Any] = SMALL | {
-    "sizes": [8, 16], "edits": [*SMALL["edits"], {"parameter": "net0_bandwidth", "values": [225, 450]}],
-    "constraints": [{"quantity": "usd", "at_most": 330_000}, {"quantity": "watts", "at_most": 14_000},
-                    {"quantity": "processors", "at_most": 1e6}],
-}  # fmt: skip
+    "sizes": [8, 16],
+    "edits": [*SMALL["edits"], {"parameter": "net0_bandwidth", "values": [225, 450]}],
+    "constraints": [
+        {"quantity": "usd", "at_most": 330_000},
+        {"quantity": "watts", "at_most": 14_000},
+        {"quantity": "processors", "at_most": 1e6},
+    ],
+}
 
 
 def values_of(trace: Mapping[str, Any], axis: str) -> list[float]:
@@ -321,7 +362,8 @@ def test_refused_designs_are_drawn_as_refused_and_axes_show_allowed_ones(place: 
     marks = {trace["name"]: trace for trace in chart.figure["data"]}
     assert sorted(values_of(marks["refused"], "x")) == sorted(refused["usd"])
     assert sorted([*values_of(marks["beaten"], "x"), *values_of(marks["front"], "x")]) == sorted(
-        allowed[allowed["status"] == "ok"]["usd"])  # fmt: skip
+        allowed[allowed["status"] == "ok"]["usd"]
+    )
     assert marks["refused"]["marker"]["symbol"] != marks["beaten"]["marker"].get("symbol", "circle")
     assert any("Refused by price" in each for each in marks["refused"]["hovertext"])
     layout = chart.figure["layout"]
@@ -339,14 +381,28 @@ def test_refused_designs_are_drawn_as_refused_and_axes_show_allowed_ones(place: 
     captions = plainly(" ".join(each.value for each in app.caption)).replace("\\", "")
     assert "No price given for NVLink bandwidth: the front treats it as free." in captions
     # No picture takes a refused design for the best of its cell or its value.
-    (mapped,) = plots(run({"codesign_study": "own", "codesign_picture": "map", "codesign_x": "hbm_capacity",
-                           "codesign_y": "processors"}, document_of(study)))  # fmt: skip
+    (mapped,) = plots(
+        run(
+            {
+                "codesign_study": "own",
+                "codesign_picture": "map",
+                "codesign_x": "hbm_capacity",
+                "codesign_y": "processors",
+            },
+            document_of(study),
+        )
+    )
     heat = mapped.figure["data"][0]
     cells = np.frombuffer(base64.b64decode(heat["z"]["bdata"]), heat["z"]["dtype"])
     assert np.nanmax(cells) == allowed["tokens_per_s"].max() < refused["tokens_per_s"].max()
     report_text = codesign_report.build(
-        found, Question(codesign.QUANTITIES["tokens_per_s"], codesign.QUANTITIES["usd"], codesign.MIX, "middle", {}),
-        "", None).decode()  # fmt: skip
+        found,
+        DesignReportQuestion(
+            codesign.QUANTITIES["tokens_per_s"], codesign.QUANTITIES["usd"], codesign.MIX, "middle", {}
+        ),
+        "",
+        None,
+    ).decode()
     assert "Smallest binding set" in report_text
     looked_at = run({"codesign_study": "own", "codesign_design": str(refused["design"].iloc[0])}, document_of(study))
     assert "refused by" in html(looked_at)
@@ -364,11 +420,19 @@ def test_a_damaged_folder_is_told_and_can_be_searched_again(place: Path) -> None
 
 SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 ONE: dict[str, Any] = {
-    **SMALL, "models": ["megatron-126M"], "systems": ["h100_80g_sxm"], "datatypes": ["bfloat16"],
-    "cost_model": "calibrated", "objectives": ["tokens_per_s"], "constraints": [], "prune": True,
-    "edits": [{"parameter": "hbm_capacity", "values": [10, 20, 40, 80]},
-              {"parameter": "compute", "values": [500, 700, 900, 990]}],
-}  # fmt: skip
+    **SMALL,
+    "models": ["megatron-126M"],
+    "systems": ["h100_80g_sxm"],
+    "datatypes": ["bfloat16"],
+    "cost_model": "calibrated",
+    "objectives": ["tokens_per_s"],
+    "constraints": [],
+    "prune": True,
+    "edits": [
+        {"parameter": "hbm_capacity", "values": [10, 20, 40, 80]},
+        {"parameter": "compute", "values": [500, 700, 900, 990]},
+    ],
+}
 
 
 def test_a_study_is_kept_and_chosen_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,12 +473,22 @@ def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_e
     assert re.fullmatch(r"\N{MINUS SIGN}[\d.]+ to \+[\d.]+\s%", told)
     assert told in html(app)
     assert "Cost model calibrated" in html(app)
-    assert told in codesign_report.build(
-        found, Question(throughput, None, codesign.MIX, "middle", {"compute": "Compute"}, "compute"), "", None
-    ).decode()
+    assert (
+        told
+        in codesign_report.build(
+            found,
+            DesignReportQuestion(throughput, None, codesign.MIX, "middle", {"compute": "Compute"}, "compute"),
+            "",
+            None,
+        ).decode()
+    )
     # A map of two choices says of cells that were skipped what bounds leave them, and they hold no more than that.
-    (mapped,) = plots(run({"codesign_study": "own", "codesign_picture": "map", "codesign_x": "compute",
-                           "codesign_y": "hbm_capacity"}, document_of(study)))  # fmt: skip
+    (mapped,) = plots(
+        run(
+            {"codesign_study": "own", "codesign_picture": "map", "codesign_x": "compute", "codesign_y": "hbm_capacity"},
+            document_of(study),
+        )
+    )
     heat, left = mapped.figure["data"]
     every = codesign.Study.from_document({**json.loads(document_of(study)), "prune": False})
     codesign.run(every, tmp_path / every.key, workers=1)

@@ -28,8 +28,14 @@ def compared() -> tuple[Comparison, list[Exploration]]:
     """Calculon's H100, another capacity, the calibrated cost model, and a scenario in which nothing fits."""
     first = exploration()
     smaller = whatif.changed(first.scenario, {"hbm_capacity": 40})
-    calibrated = Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=16, max_batch_size=16, datatype="bfloat16",
-                             limits={"microbatch_size": 1, "activation_recompute": "none"})  # fmt: skip
+    calibrated = Scenario.of(
+        "llama-3-8B",
+        "h100_80g_sxm",
+        num_procs=16,
+        max_batch_size=16,
+        datatype="bfloat16",
+        limits={"microbatch_size": 1, "activation_recompute": "none"},
+    )
     found = [first, *(engine.explore_scenario(each) for each in (smaller, calibrated)), exploration("hopeless")]
     return Comparison(tuple(each.scenario for each in found)), found
 

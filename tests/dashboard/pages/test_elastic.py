@@ -83,8 +83,10 @@ def test_one_job_through_the_phases_of_figure_7() -> None:
 def test_sensitivities_of_several_cards_lie_over_each_other() -> None:
     app = run({"elastic_card": "roberta", "elastic_beside": "vit~gpt2~nonesuch"})
     expected = {name: curve(name) for name in ("roberta", "vit", "gpt2")}
-    grown = [f"{plain(float(each['stored_best'].max() / each['stored_best'].iloc[0]), 3)} times from 1 to 64"
-             for each in expected.values()]  # fmt: skip
+    grown = [
+        f"{plain(float(each['stored_best'].max() / each['stored_best'].iloc[0]), 3)} times from 1 to 64"
+        for each in expected.values()
+    ]
     assert [said(app).count(words) for words in grown] == [1, 1, 1]
     assert app.multiselect[0].value == ["vit", "gpt2"]
 
@@ -120,10 +122,18 @@ def test_several_jobs_are_split_three_ways() -> None:
     assert "1.43" in html(app)
     assert len(app.dataframe[0].value) == 6
     assert "Throughputs are measured." in html(app)
-    assert re.search(r"Error against \d+ measured runs: [\d.]+\s% on average", html(run({
-        "elastic_show": "several", "elastic_basis": "predicted"})))  # fmt: skip
-    app = run({"elastic_show": "several", "elastic_of": "models", "elastic_shared": "8",
-               "elastic_jobs": "llama-3-8B*64, llama-3-8B*32=1"})  # fmt: skip
+    assert re.search(
+        r"Error against \d+ measured runs: [\d.]+\s% on average",
+        html(run({"elastic_show": "several", "elastic_basis": "predicted"})),
+    )
+    app = run(
+        {
+            "elastic_show": "several",
+            "elastic_of": "models",
+            "elastic_shared": "8",
+            "elastic_jobs": "llama-3-8B*64, llama-3-8B*32=1",
+        }
+    )
     assert app.dataframe[0].value["job"].nunique() == 2
     assert "measured runs of dense models on Hopper" in html(app)
 
@@ -212,8 +222,9 @@ def test_plans_measurements_and_limits_of_a_card_can_be_changed(kept_files: User
     assert own.measurements is not None
     times = pd.DataFrame({"exec_plan": ["244", None], "placement": ["8888", None], "iteration_s": ["1.5", None]})
     assert (unpacked_card(keep(times)["elastic_own"]).measurements or "").split() == [
-        "exec_plan,placement,iteration_s", "244,8888,1.5",
-    ]  # fmt: skip
+        "exec_plan,placement,iteration_s",
+        "244,8888,1.5",
+    ]
 
 
 def test_tables_of_one_s_own_travel_in_the_link() -> None:
@@ -296,9 +307,30 @@ def test_nonsense_breaks_nothing() -> None:
     """Every value is given to every parameter, and every subject shown with each of the values among its parameters."""
     values = ("<script>alert(1)</script>", "99999999999999999999", "-1", "é" * 500, "../../etc")
     names = (
-        "card", "phases", "pause", "variant", "basis", "over", "phase", "jobs", "shared", "curve", "workload", "nodes",
-        "node", "stop", "policy", "runs", "of", "own", "beside", "every", "losses", "against", "loss_shown",
-    )  # fmt: skip
+        "card",
+        "phases",
+        "pause",
+        "variant",
+        "basis",
+        "over",
+        "phase",
+        "jobs",
+        "shared",
+        "curve",
+        "workload",
+        "nodes",
+        "node",
+        "stop",
+        "policy",
+        "runs",
+        "of",
+        "own",
+        "beside",
+        "every",
+        "losses",
+        "against",
+        "loss_shown",
+    )
     for turn, subject in enumerate(("job", "several", "accuracy", "losses", values[0])):
         link = {f"elastic_{name}": values[(number + turn) % 5] for number, name in enumerate(names)}
         run({**link, "elastic_show": subject})
@@ -372,15 +404,25 @@ def test_any_name_that_something_is_kept_under_can_be_linked_and_listed(
     assert [serving.selectbox(key=f"_serving_{which}").value for which in ("model", "system")] == [SIGNS, SIGNS]
     (calibration,) = kept_files.calibrations().values()
     scenario = Scenario.of(
-        *(next(iter(each.values())) for each in (kept_files.models(), kept_files.systems())), num_procs=8,
-        max_batch_size=8, datatype="bfloat16", calibration=calibration,
-    )  # fmt: skip
+        *(next(iter(each.values())) for each in (kept_files.models(), kept_files.systems())),
+        num_procs=8,
+        max_batch_size=8,
+        datatype="bfloat16",
+        calibration=calibration,
+    )
     assert read_scenario(parameters_of(scenario)).scenario == scenario
-    study = codesign.Study.from_document({
-        "format": codesign.FORMAT, "name": SIGNS, "models": [{"model": models.to_document(scenario.model)}],
-        "systems": [hardware.to_document(scenario.system)], "sizes": [8], "datatypes": ["bfloat16"], "batches": [8],
-        "costs": {"preset": "h100_2024"},
-    })  # fmt: skip
+    study = codesign.Study.from_document(
+        {
+            "format": codesign.FORMAT,
+            "name": SIGNS,
+            "models": [{"model": models.to_document(scenario.model)}],
+            "systems": [hardware.to_document(scenario.system)],
+            "sizes": [8],
+            "datatypes": ["bfloat16"],
+            "batches": [8],
+            "costs": {"preset": "h100_2024"},
+        }
+    )
     ident = kept_files.keep_study(SIGNS, study)
     assert kept_files.study(ident).title == SIGNS
     assert unpacked_study(packed_study(study) or "").key == study.key

@@ -183,9 +183,13 @@ def test_the_gantt_ends_at_the_step_time_and_fills_every_row(mode: str) -> None:
 
 def test_long_and_wide_schedules_stay_drawable() -> None:
     found = engine.explore(
-        "gpt3-175B", "h100_80g_nvl8", num_procs=64, max_batch_size=1536, datatype="float16",
+        "gpt3-175B",
+        "h100_80g_nvl8",
+        num_procs=64,
+        max_batch_size=1536,
+        datatype="float16",
         limits={"tensor_par": 2, "pipeline_par": 32, "microbatch_size": 1},
-    )  # fmt: skip
+    )
     assert found.best is not None
     drawn = schedule(found.best, 96, most_tasks=4 * MOST_BARS)
     assert drawn.skipped > 0

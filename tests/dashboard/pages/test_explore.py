@@ -23,15 +23,14 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, percent
 from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore, explore_scenario
 from engine.executions.codes import OFFLOADS
-from engine.store import Condition
+from engine.store import StoreCondition
 from tests.dashboard.link.test_sharing import complete, folded, nested
 from tests.dashboard.page_runs import ROOT, figure, html, plainly, plots, progress
 
 SMALL = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "16", "batch": "32", "type": "float16"}
 FEW = "weight_offload:off;activations_offload:off;optimizer_offload:off"
 BARE = (
-    "weight_offload:off;activations_offload:off;optimizer_offload:off;optimizer_sharding:off;"
-    "activation_recompute:none"
+    "weight_offload:off;activations_offload:off;optimizer_offload:off;optimizer_sharding:off;activation_recompute:none"
 )
 
 
@@ -49,9 +48,7 @@ def expected(*batches: int) -> Exploration:
     """The small scenario, by default with the largest batch only."""
     limits = {"batch_size": list(batches)} if batches else {}
     return explore_scenario(
-        Scenario.of(
-            "gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=limits
-        )
+        Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=limits)
     )
 
 
@@ -81,9 +78,15 @@ def map_values(app: AppTest) -> dict[tuple[int, int], str]:
 def test_the_default_page_shows_the_best_of_llama_on_512_h100s_below_examples_until_they_are_dismissed() -> None:
     app = opened()
     direct = explore_scenario(
-        Scenario.of("llama-3.1-70B", "h100_80g_sxm", num_procs=512, max_batch_size=1024, datatype="bfloat16",
-                    limits=dict.fromkeys(OFFLOADS, False))
-    )  # fmt: skip
+        Scenario.of(
+            "llama-3.1-70B",
+            "h100_80g_sxm",
+            num_procs=512,
+            max_batch_size=1024,
+            datatype="bfloat16",
+            limits=dict.fromkeys(OFFLOADS, False),
+        )
+    )
     best = direct.best
     assert direct.scenario.cost_model == "calibrated"
     assert direct.scenario.model.seq_size == 8_192
@@ -145,10 +148,14 @@ def test_every_cell_of_the_map_has_the_engine_s_value() -> None:
 
 @pytest.mark.parametrize(
     ("metric", "parts"),
-    [("bubble_share", ["bubble_time"]),
-     ("comm_exposed_share",
-      ["tp_comm_exposed_time", "recomm_exposed_time", "pp_comm_exposed_time", "dp_comm_exposed_time"])],
-)  # fmt: skip
+    [
+        ("bubble_share", ["bubble_time"]),
+        (
+            "comm_exposed_share",
+            ["tp_comm_exposed_time", "recomm_exposed_time", "pp_comm_exposed_time", "dp_comm_exposed_time"],
+        ),
+    ],
+)
 def test_every_cell_of_the_map_has_the_share_in_its_fastest_execution(metric: str, parts: list[str]) -> None:
     app = opened(**SMALL, metric=metric)
     pair = ["tensor_par", "pipeline_par"]
@@ -169,8 +176,14 @@ def test_changing_the_model_explores_the_other_model() -> None:
     app.selectbox(key="sentence_model").select("gpt3-6.7B")
     settled(app)
     other = explore_scenario(
-        Scenario.of("gpt3-6.7B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16",
-                    limits=dict.fromkeys(OFFLOADS, False))
+        Scenario.of(
+            "gpt3-6.7B",
+            "h100_80g_nvl8",
+            num_procs=16,
+            max_batch_size=32,
+            datatype="float16",
+            limits=dict.fromkeys(OFFLOADS, False),
+        )
     )
     assert other.best is not None
     assert f'aria-label="Best throughput {format_value("sample_rate", other.best["sample_rate"])}' in html(app)
@@ -196,7 +209,7 @@ def test_the_panel_describes_the_selected_cell() -> None:
     assert f"<b>{format_value('total_time', best['total_time'])}</b>" in text
     table = app.dataframe[0].value
     fastest = expected().rows.top(
-        60, where=[Condition("tensor_par", "=", 4), Condition("pipeline_par", "=", 2)]
+        60, where=[StoreCondition("tensor_par", "=", 4), StoreCondition("pipeline_par", "=", 2)]
     )
     assert len(table) == fastest.num_rows
     milliseconds = [1000 * seconds for seconds in fastest["total_time"].to_pylist()]
@@ -210,7 +223,7 @@ def test_a_selected_execution_takes_the_place_of_the_best() -> None:
     assert "selected below" in html(app)
     # One that was read from a launch configuration is called the reader's own, with its place, and is easy to find.
     rate = expected().evaluate_ids([table["id"]])["sample_rate"].iloc[0]
-    faster = expected().rows.count([Condition("sample_rate", ">", rate)])
+    faster = expected().rows.count([StoreCondition("sample_rate", ">", rate)])
     link = {**SMALL, "cell": f"{table['tensor_par']}x{table['pipeline_par']}", "own": str(table["id"])}
     app = opened(**link, id=link["own"])
     assert "your execution" in html(app)
@@ -252,12 +265,16 @@ def test_an_empty_space_is_explained() -> None:
 @pytest.mark.parametrize(
     ("link", "words"),
     [
-        ({"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "8", "limits": "tensor_par:8"},
-         "the 40 heads and the hidden size of 5,140, PP has to divide the 40 blocks"),
-        ({"model": "deepseek-v3", "system": "h100_80g_sxm", "procs": "7919", "type": "bfloat16"},
-         "the 128 heads and the hidden size of 7,168, PP must not exceed the 61 blocks"),
+        (
+            {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "8", "limits": "tensor_par:8"},
+            "the 40 heads and the hidden size of 5,140, PP has to divide the 40 blocks",
+        ),
+        (
+            {"model": "deepseek-v3", "system": "h100_80g_sxm", "procs": "7919", "type": "bfloat16"},
+            "the 128 heads and the hidden size of 7,168, PP must not exceed the 61 blocks",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_empty_space_names_the_sizes_that_leave_nothing(link: dict[str, str], words: str) -> None:
     app = opened(**{**SMALL, "batch": "16", **link})
     assert any(words in info.value.replace("\\", "") for info in app.info), [info.value for info in app.info]
@@ -370,8 +387,9 @@ def test_several_batch_sizes_share_a_cell() -> None:
     assert int(cells["total"].sum()) == both.total
     assert int(cells["feasible"].sum()) == both.feasible
     for row in cells.to_dict("records"):
-        alike = pd.concat([p[(p["tensor_par"] == row["tensor_par"]) & (p["pipeline_par"] == row["pipeline_par"])]
-                           for p in parts])  # fmt: skip
+        alike = pd.concat(
+            [p[(p["tensor_par"] == row["tensor_par"]) & (p["pipeline_par"] == row["pipeline_par"])] for p in parts]
+        )
         assert row["value"] == alike["value"].max() or (pd.isna(row["value"]) and alike["value"].isna().all())
 
 

@@ -13,7 +13,7 @@ from dashboard.pages.explore import prefetch
 from dashboard.queries import explorations
 from dashboard.queries.tie_breaking import plainest
 from engine import Exploration, explore
-from engine.store import Condition, StoreError
+from engine.store import StoreCondition, StoreError
 from tests.dashboard.page_runs import FEW, exploration
 
 NAMES = ("total_time", "activation_recompute", "batch_size", "weight_offload", "context_par")
@@ -37,11 +37,18 @@ def found(request: pytest.FixtureRequest) -> Exploration:
         return exploration()
     several = request.param == "batches"
     limits = {**FEW, "batch_size": [16, 32]} if several else FEW
-    return explore("gpt3-13B", "h100_80g_nvl8", num_procs=8, max_batch_size=32, datatype="float16", limits=limits,
-                   cost_model="calculon" if several else "calibrated")  # fmt: skip
+    return explore(
+        "gpt3-13B",
+        "h100_80g_nvl8",
+        num_procs=8,
+        max_batch_size=32,
+        datatype="float16",
+        limits=limits,
+        cost_model="calculon" if several else "calibrated",
+    )
 
 
-def group(found: Exploration, cell: tuple[int, int], *more: Condition) -> explorations.Group:
+def group(found: Exploration, cell: tuple[int, int], *more: StoreCondition) -> explorations.Group:
     return explorations.Group("", (*explorations.in_cell(cell), *more), -1, 0, 0.0, cell)
 
 
@@ -50,9 +57,13 @@ def test_every_panel_shows_what_it_shows_alone(found: Exploration, rank: str) ->
     rows = found.rows.table().to_pandas()
     with patch.object(explorations, "top_of") as top, patch.object(explorations, "spread_of") as spread:
         read(found, rank, (*NAMES, rank))
-        shown = {cell: (prefetch.top(found, group(found, cell), rank, (*NAMES, rank)),
-                        prefetch.spread(found, group(found, cell)))
-                 for cell in rows.groupby(["tensor_par", "pipeline_par"]).groups}  # fmt: skip
+        shown = {
+            cell: (
+                prefetch.top(found, group(found, cell), rank, (*NAMES, rank)),
+                prefetch.spread(found, group(found, cell)),
+            )
+            for cell in rows.groupby(["tensor_par", "pipeline_par"]).groups
+        }
     assert not top.called
     assert not spread.called
     lower = rank != "sample_rate"
@@ -88,7 +99,7 @@ def test_other_questions_are_not_answered_by_it() -> None:
     found = exploration()
     cell = tuple(found.rows.table(["tensor_par", "pipeline_par"]).to_pandas().iloc[0].tolist())
     read(found, "sample_rate", NAMES)
-    narrow = Condition("weight_offload", "=", False)
+    narrow = StoreCondition("weight_offload", "=", False)
     part, rows = group(found, cell, narrow), found.rows.table(where=[*explorations.in_cell(cell), narrow]).to_pandas()
     assert sum(prefetch.spread(found, part).counts) <= len(rows)
     ids = rows.sort_values(["sample_rate", "id"], ascending=[False, True])["id"].head(explorations.TABLE_ROWS).tolist()

@@ -19,15 +19,16 @@ from dashboard.widgets.filters.popover import where_of
 from dashboard.words.numbers import count, format_value, percent
 from engine import Exploration, explore
 from engine.columns import by_name
-from engine.store import Condition
+from engine.store import StoreCondition
 from hardware import network_names
 from tests.dashboard.page_runs import SMALL, again, exploration, figure, html, plainly, plots, run
 
 NONE_OR_FULL = "activation_recompute:none,full"
 LEAN = "activation_recompute:none,full;proc_mem_tier1_cap_req:..21474836480.0"
 LEAN_CONDITIONS = [
-    Condition("activation_recompute", "in", ["none", "full"]), Condition("proc_mem_tier1_cap_req", "<=", 20 * 2.0**30),
-]  # fmt: skip
+    StoreCondition("activation_recompute", "in", ["none", "full"]),
+    StoreCondition("proc_mem_tier1_cap_req", "<=", 20 * 2.0**30),
+]
 
 
 def words(app: AppTest) -> str:
@@ -42,7 +43,7 @@ def texts_by_cell(app: AppTest) -> dict[str, str]:
 
 
 def check_cells(
-    app: AppTest, fields: list[str], where: list[Condition], metric: str, found: Exploration | None = None
+    app: AppTest, fields: list[str], where: list[StoreCondition], metric: str, found: Exploration | None = None
 ) -> None:
     """Every group that the engine finds is on the map with its value and number, and no other has a value."""
     groups = (found or exploration()).rows.best_by(fields, metric, where=where).to_pylist()
@@ -74,7 +75,7 @@ def test_filters_narrow_map_strip_panel_and_costs() -> None:
     labels = [plainly(button.label).replace("\\", "") for button in app.button]
     assert "Recompute none or full" in labels
     assert "HBM needed ≤ 20 GiB" in labels
-    here = [*LEAN_CONDITIONS, *(Condition(n, "=", best[n]) for n in ("tensor_par", "pipeline_par"))]
+    here = [*LEAN_CONDITIONS, *(StoreCondition(n, "=", best[n]) for n in ("tensor_par", "pipeline_par"))]
     assert f"executions <b>{count(found.rows.count(here))}</b>" in text
     fastest = found.rows.top(60, where=here)["total_time"].to_pylist()
     assert app.dataframe[0].value["total_time"].tolist() == pytest.approx([1000 * s for s in fastest], rel=1e-12)
@@ -102,7 +103,7 @@ def test_a_filter_is_added_by_a_pill_and_removed_by_its_chip() -> None:
     app.button_group(key="_explore_pick_tensor_par_overlap").set_value(["ring"])
     again(app, found)
     assert app.session_state["_url"]["results_where"] == "tensor_par_overlap:ring"
-    check_cells(app, ["tensor_par", "pipeline_par"], [Condition("tensor_par_overlap", "=", "ring")], "sample_rate")
+    check_cells(app, ["tensor_par", "pipeline_par"], [StoreCondition("tensor_par_overlap", "=", "ring")], "sample_rate")
     app.number_input(key="_explore_high_proc_mem_tier1_cap_req").set_value(10.0)
     again(app, found)
     assert app.session_state["_url"]["results_where"].endswith(f";proc_mem_tier1_cap_req:..{10 * 2.0**30!r}")
@@ -125,7 +126,7 @@ def test_filters_that_nothing_meets_name_what_binds_and_offer_the_nearest_relaxa
     assert f"what binds is throughput ≥ {format_value('sample_rate', 1e6)}." in words(app)
     app.button(key="explore_relax_sample_rate").click()
     again(app, found)
-    best = found.rows.top(1, where=[Condition("activation_recompute", "=", "none")])["sample_rate"][0].as_py()
+    best = found.rows.top(1, where=[StoreCondition("activation_recompute", "=", "none")])["sample_rate"][0].as_py()
     assert app.session_state["_url"]["results_where"] == f"activation_recompute:none;sample_rate:{best!r}.."
     assert f'aria-label="Best throughput {format_value("sample_rate", best)}' in html(app)
 
@@ -152,34 +153,55 @@ def test_a_cell_without_an_execution_that_meets_the_filters_offers_a_way_out() -
 @pytest.mark.parametrize(
     ("link", "fields", "where", "metric"),
     [
-        ({"map_x": "microbatch_size", "map_y": "pipeline_interleaving"},
-         ["pipeline_interleaving", "microbatch_size"], [], "sample_rate"),
-        ({"map_x": "data_par", "map_y": "optimizer_sharding", "metric": "total_time"},
-         ["optimizer_sharding", "data_par"], [], "total_time"),
+        (
+            {"map_x": "microbatch_size", "map_y": "pipeline_interleaving"},
+            ["pipeline_interleaving", "microbatch_size"],
+            [],
+            "sample_rate",
+        ),
+        (
+            {"map_x": "data_par", "map_y": "optimizer_sharding", "metric": "total_time"},
+            ["optimizer_sharding", "data_par"],
+            [],
+            "total_time",
+        ),
         ({"map_x": "tensor_par"}, ["pipeline_par", "tensor_par"], [], "sample_rate"),
-        ({"map_facet": "activation_recompute"},
-         ["tensor_par", "pipeline_par", "activation_recompute"], [], "sample_rate"),
-        ({"map_facet": "tensor_par_comm_type", "map_x": "microbatch_size", "results_where": NONE_OR_FULL},
-         ["tensor_par", "microbatch_size", "tensor_par_comm_type"], LEAN_CONDITIONS[:1], "sample_rate"),
+        (
+            {"map_facet": "activation_recompute"},
+            ["tensor_par", "pipeline_par", "activation_recompute"],
+            [],
+            "sample_rate",
+        ),
+        (
+            {"map_facet": "tensor_par_comm_type", "map_x": "microbatch_size", "results_where": NONE_OR_FULL},
+            ["tensor_par", "microbatch_size", "tensor_par_comm_type"],
+            LEAN_CONDITIONS[:1],
+            "sample_rate",
+        ),
     ],
-)  # fmt: skip
+)
 def test_any_axes_show_the_engine_s_groups(
-    link: dict[str, str], fields: list[str], where: list[Condition], metric: str
+    link: dict[str, str], fields: list[str], where: list[StoreCondition], metric: str
 ) -> None:
     app = run("explore", exploration(), link)
     check_cells(app, fields, where, metric)
     if "map_facet" in link:
         panels = {trace["xaxis"] for trace in figure(app, "explore_pairs")["data"] if trace["type"] == "bar"}
-        assert len(panels) == len(set(exploration().rows.best_by(fields[-1:], "sample_rate")[fields[-1]].to_pylist())
-                                  ) or where  # fmt: skip
+        assert (
+            len(panels) == len(set(exploration().rows.best_by(fields[-1:], "sample_rate")[fields[-1]].to_pylist()))
+            or where
+        )
 
 
 def test_a_selected_pair_is_what_the_panel_describes() -> None:
     found = exploration()
-    link = {"map_x": "microbatch_size", "map_y": "pipeline_interleaving",
-            "map_at": "pipeline_interleaving:1;microbatch_size:2"}  # fmt: skip
+    link = {
+        "map_x": "microbatch_size",
+        "map_y": "pipeline_interleaving",
+        "map_at": "pipeline_interleaving:1;microbatch_size:2",
+    }
     app = run("explore", found, link)
-    where = [Condition("pipeline_interleaving", "=", 1), Condition("microbatch_size", "=", 2)]
+    where = [StoreCondition("pipeline_interleaving", "=", 1), StoreCondition("microbatch_size", "=", 2)]
     best = found.rows.top(1, where=where).to_pylist()[0]
     assert "Interleaving 1 × Microbatch 2" in html(app)
     assert f"<b>{format_value('total_time', best['total_time'])}</b>" in html(app)
@@ -229,11 +251,14 @@ def test_choosing_the_field_of_the_other_axis_swaps_them() -> None:
         {"map_x": "tensor_par", "map_y": "tensor_par", "results_where": "nothing:1"},
         {"map_y": "sample_rate", "map_facet": "pipeline_par", "results_where": "tensor_par:-1e300.."},
         {"map_x": "training", "results_where": "sample_rate:nan..inf"},
-        {"results_where": "tensor_par:" + "9" * 18}, {"results_where": "sample_rate:1e308..1e-308"},
-        {"map_x": "data_par", "map_at": "data_par:2;data_par:3"}, {"map_x": "data_par", "map_at": "':--"},
-        {"map_x": "data_par", "map_at": "sample_rate:1..2"}, {"map_x": "data_par", "map_at": "training:on"},
+        {"results_where": "tensor_par:" + "9" * 18},
+        {"results_where": "sample_rate:1e308..1e-308"},
+        {"map_x": "data_par", "map_at": "data_par:2;data_par:3"},
+        {"map_x": "data_par", "map_at": "':--"},
+        {"map_x": "data_par", "map_at": "sample_rate:1..2"},
+        {"map_x": "data_par", "map_at": "training:on"},
     ],
-)  # fmt: skip
+)
 def test_hostile_views_are_refused_in_words_and_harm_nothing(link: dict[str, str]) -> None:
     app = run("explore", exploration(), link)
     assert not app.error
@@ -248,8 +273,9 @@ def test_several_ranges_hold_at_once_on_results_fields_and_what_follows_from_the
     rows = found.rows.table(["sample_rate", "proc_mem_tier1_cap_req", "microbatch_size"]).to_pandas()
     mine = rows[
         (utilisation(found.scenario, 1.0) * rows["sample_rate"] >= half)
-        & (rows["proc_mem_tier1_cap_req"] <= 30 * 2**30) & rows["microbatch_size"].between(2, 8)
-    ]  # fmt: skip
+        & (rows["proc_mem_tier1_cap_req"] <= 30 * 2**30)
+        & rows["microbatch_size"].between(2, 8)
+    ]
     assert 0 < len(mine) < found.feasible
     assert f'aria-label="Meet the filters {count(len(mine))}' in html(app)
     assert f"{count(len(mine))} of {count(found.feasible)} that run" in words(app)
@@ -257,8 +283,10 @@ def test_several_ranges_hold_at_once_on_results_fields_and_what_follows_from_the
     assert {"HBM needed ≤ 30 GiB", "Microbatch 2 to 8"} <= set(labels)
     assert any(label.startswith("Model FLOP utilisation ≥") for label in labels)
     assert set(app.multiselect(key="_explore_ranges").value) == {
-        "mfu", "proc_mem_tier1_cap_req", "microbatch_size",
-    }  # fmt: skip
+        "mfu",
+        "proc_mem_tier1_cap_req",
+        "microbatch_size",
+    }
 
 
 def test_a_range_is_added_in_its_own_unit_and_dropped_with_its_row() -> None:
@@ -317,9 +345,14 @@ def test_a_derived_range_that_nothing_meets_is_relaxed_to_the_nearest() -> None:
     assert f'aria-label="MFU {percent(best)}' in html(app)
 
 
-@pytest.mark.parametrize("link", [
-    {"map_x": "data_par_net"}, {"map_y": "data_par_net", "map_x": "microbatch_size"}, {"map_facet": "data_par_net"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "link",
+    [
+        {"map_x": "data_par_net"},
+        {"map_y": "data_par_net", "map_x": "microbatch_size"},
+        {"map_facet": "data_par_net"},
+    ],
+)
 def test_networks_on_the_map_have_names(link: dict[str, str]) -> None:
     app = run("explore", exploration(), link)
     names = network_names(exploration().scenario.system)
@@ -340,11 +373,22 @@ def test_networks_on_the_map_have_names(link: dict[str, str]) -> None:
 def crowded(cells: int, facets: int) -> pd.DataFrame:
     """A map of so many cells per panel, in a row of the first field for each of ten values of the second."""
     rows = [
-        {"x": x, "y": y, "facet": facet, "value": 100.0 * facet + x + y / 100 if (x + y) % 7 else math.nan,
-         "tally": "5", "id": x * 100 + y, "at": f"tensor_par:{x};pipeline_par:{y};microbatch_size:{facet}",
-         "name": f"{x} × {y}", "label": "" if (x + y) % 7 else "+3", "why": "too large"}
-        for facet in range(1, facets + 1) for y in range(1, 11) for x in range(1, cells // 10 + 1)
-    ]  # fmt: skip
+        {
+            "x": x,
+            "y": y,
+            "facet": facet,
+            "value": 100.0 * facet + x + y / 100 if (x + y) % 7 else math.nan,
+            "tally": "5",
+            "id": x * 100 + y,
+            "at": f"tensor_par:{x};pipeline_par:{y};microbatch_size:{facet}",
+            "name": f"{x} × {y}",
+            "label": "" if (x + y) % 7 else "+3",
+            "why": "too large",
+        }
+        for facet in range(1, facets + 1)
+        for y in range(1, 11)
+        for x in range(1, cells // 10 + 1)
+    ]
     return pd.DataFrame(rows)
 
 
@@ -367,8 +411,12 @@ def test_maps_of_cells_too_small_for_numbers_still_read(cells: int, facets: int,
     chart = best_map(table, *fields, by_name("sample_rate"), mode, facet=third)
     assert not numbered(table)
     drawn = chart.figure
-    hovers = {at: text for trace in drawn.data if trace.customdata is not None
-              for (at, _), text in zip(trace.customdata, trace.hovertext, strict=True)}  # fmt: skip
+    hovers = {
+        at: text
+        for trace in drawn.data
+        if trace.customdata is not None
+        for (at, _), text in zip(trace.customdata, trace.hovertext, strict=True)
+    }
     assert set(hovers) == set(table["at"])
     for row in table.dropna().sample(20, random_state=1).to_dict("records"):
         assert format_value("sample_rate", row["value"]) in hovers[row["at"]]
@@ -384,9 +432,14 @@ def test_maps_of_cells_too_small_for_numbers_still_read(cells: int, facets: int,
 
 def test_the_calibrated_model_s_own_fields_can_be_filtered_by_and_are_weighed() -> None:
     found = explore(
-        "gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=16, datatype="float16", cost_model="calibrated",
+        "gpt3-13B",
+        "h100_80g_nvl8",
+        num_procs=16,
+        max_batch_size=16,
+        datatype="float16",
+        cost_model="calibrated",
         limits={"tensor_par": [4], "pipeline_par": [1]},
-    )  # fmt: skip
+    )
     rows = found.rows.table(["zero_stage", "sample_rate"]).to_pandas()
     stages = sorted(int(stage) for stage in rows["zero_stage"].unique())
     assert len(stages) > 1

@@ -13,8 +13,18 @@ NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "'
     [
         ("memory", ("memory_hbm", "memory_tier", "memory_sort")),
         ("pareto", ("pareto_x", "pareto_y", "pareto_z", "pareto_xscale", "pareto_close")),
-        ("results", ("results_where", "results_sort", "results_order", "results_size", "results_page",
-                     "results_columns", "results_cell")),
+        (
+            "results",
+            (
+                "results_where",
+                "results_sort",
+                "results_order",
+                "results_size",
+                "results_page",
+                "results_columns",
+                "results_cell",
+            ),
+        ),
         ("execution", ("execution_b", "execution_figure")),
     ],
 )

@@ -25,6 +25,7 @@ PLAIN = {"code.code_text", "html.body", "selectbox.options", "text_input.default
 _READ = re.compile(r"(?<!\\)\*b|<i>|(?<!\\):red|://|www\\?\.|me@evil|:material|(?:^|\s)\\?-\\?>")
 """What Streamlit would make something of, some of it only after Markdown has taken backslashes away."""
 
+
 def evil(cost_model: str) -> Scenario:
     """A model on a system of which every text is hostile."""
     texts = {"name": EVIL, "title": EVIL, "source": EVIL, "notes": (EVIL,)}

@@ -18,7 +18,7 @@ from dashboard.charts.plans.intra_operator import Measured, along_curves, rate_b
 from dashboard.charts.plans.layer_blocks import segment_map
 from dashboard.link.text_encoding import folded
 from dashboard.pages.intra_operator import view
-from dashboard.pages.intra_operator.inputs import OWN, Question
+from dashboard.pages.intra_operator.inputs import OWN, IntraOperatorInputs
 from dashboard.pages.intra_operator.layers import plans_frame, strategies_frame
 from dashboard.pages.intra_operator.measured import complete_points
 from dashboard.pages.intra_operator.tables import json_text, vectors_csv
@@ -42,10 +42,34 @@ from tests.dashboard.page_runs import figure, html, page_alone, patient, plainly
 MESH = {"devices": 4, "matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 LOG = Path(__file__).parents[2] / "reference" / "cfp" / "gpt_f_16_enumeration.log"
 NONSENSE = ("<script>alert(1)</script>", "99999999999999999999", "-1", "nan", "', drop table x; --", "é" * 500, "0")
-NUMBERS = ("devices", "batch", "layers", "rate", "bandwidth", "exchange", "alpha", "state", "limit",
-           "microbatches", "outer")
-CHOICES = ("from", "suite", "model", "system", "type", "width", "zero", "shown", "like", "layer", "over", "result",
-           "recompute")
+NUMBERS = (
+    "devices",
+    "batch",
+    "layers",
+    "rate",
+    "bandwidth",
+    "exchange",
+    "alpha",
+    "state",
+    "limit",
+    "microbatches",
+    "outer",
+)
+CHOICES = (
+    "from",
+    "suite",
+    "model",
+    "system",
+    "type",
+    "width",
+    "zero",
+    "shown",
+    "like",
+    "layer",
+    "over",
+    "result",
+    "recompute",
+)
 
 
 COMPARED = view.COMPARED
@@ -94,8 +118,9 @@ def test_the_published_solution_of_gpt_is_what_the_page_says() -> None:
 def test_measured_points_stand_beside_the_vectors_that_were_measured() -> None:
     drawn = figure(opened(), "intra_operator_volume")["data"]
     assert next(each["text"] for each in drawn if each.get("name") == "measured") == ["0,0,0,0", "0,0,0,1", "0,0,0,2"]
-    assert not [each for each in figure(opened(batch="24"), "intra_operator_volume")["data"]
-                if each.get("name") == "measured"]  # fmt: skip
+    assert not [
+        each for each in figure(opened(batch="24"), "intra_operator_volume")["data"] if each.get("name") == "measured"
+    ]
 
 
 def test_a_limit_that_nothing_fits_is_a_sentence() -> None:
@@ -161,8 +186,9 @@ def test_files_of_a_plan_come_back() -> None:
     back = table.assign(vector=vectors).rename(columns={"volume_bytes": "volume", "memory_bytes": "memory"})
     pd.testing.assert_frame_equal(back, plan.vectors, rtol=1e-12)
     document = json.loads(json_text(plan))
-    again = search(document["model"], mesh_of(document["mesh"]), batch=16, layers=2,
-                   memory_limit=document["memory_limit"])  # fmt: skip
+    again = search(
+        document["model"], mesh_of(document["mesh"]), batch=16, layers=2, memory_limit=document["memory_limit"]
+    )
     assert again.chosen is not None
     assert json.loads(json.dumps(again.chosen.document())) == document["chosen"]
     printed = measured_points_of(log_text(plan, "enumeration"))
@@ -193,7 +219,9 @@ def test_a_log_of_ones_own_stands_beside_what_is_predicted_and_gives_rates() -> 
 
 
 def test_a_file_that_names_a_path_as_its_model_is_refused() -> None:
-    asked = Question("gpt F", "GPT F", OWN, "", "float32", mesh_of(MESH), 16, 2, 32, 4.0, 16.0, "none", False)
+    asked = IntraOperatorInputs(
+        "gpt F", "GPT F", OWN, "", "float32", mesh_of(MESH), 16, 2, 32, 4.0, 16.0, "none", False
+    )
     points = measured_points_of('vector,seconds,model\n"1,1,1,1",0.3,/etc/passwd.json\n')
     with pytest.raises(PlanError, match=r"There is no model '/etc/passwd\.json'"):
         complete_points(points, asked)
@@ -225,20 +253,31 @@ def test_block_tables_hold_the_published_plans() -> None:
     assert plans.loc["out.wgrad", "strategy 1"] == "sequences, all-reduce"
     named = strategies_frame(blocks("gpt F"))
     assert list(named["name"][:3]) == [
-        "SS = SR x RS @ {0,1}", "SS = SR x RS @ {1,0}", "RS = RS x SS @ {1,0} (allreduce @ 1)",
-    ]  # fmt: skip
+        "SS = SR x RS @ {0,1}",
+        "SS = SR x RS @ {1,0}",
+        "RS = RS x SS @ {1,0} (allreduce @ 1)",
+    ]
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_charts_say_what_they_show(mode: str) -> None:
     plan = planned()
-    points = vector_points(plan.vectors, "volume", "communication_seconds", mode, chosen={}, measured=[
-        Measured("0,0,0,0", 16.3e9, 0.79)])  # fmt: skip
+    points = vector_points(
+        plan.vectors, "volume", "communication_seconds", mode, chosen={}, measured=[Measured("0,0,0,0", 16.3e9, 0.79)]
+    )
     assert points.alt.startswith("81 vectors; time of collectives: ")
     bars = time_bars(plan.vectors.head(3).assign(label=["a", "b", "c"]), mode)
     assert "of it collectives" in bars.alt
-    rows = pd.DataFrame({"value": [1, 2, 4], "name": "best", "solution": ["x", "x", "y"], "rate": [1.0, 2.0, 3.0],
-                         "seconds": [1.0, 1.0, 1.0], "memory": [1e9, 1e9, 1e9]})  # fmt: skip
+    rows = pd.DataFrame(
+        {
+            "value": [1, 2, 4],
+            "name": "best",
+            "solution": ["x", "x", "y"],
+            "rate": [1.0, 2.0, 3.0],
+            "seconds": [1.0, 1.0, 1.0],
+            "memory": [1e9, 1e9, 1e9],
+        }
+    )
     assert along_curves(rows, "Batch", 2, "rate", mode).alt == "Best plan by batch: x from 1 to 2; y at 4."
     systems = pd.DataFrame({"label": ["A", "B"], "devices": [4, 8], "rate": [100.0, None], "solution": ["x", ""]})
     assert rate_bars(systems, "A", mode).alt == "A × 4 comes first with 100 TFLOP/s of a device, x."

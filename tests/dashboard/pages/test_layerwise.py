@@ -93,9 +93,11 @@ def test_files_of_a_plan_come_back() -> None:
     assert found.batches is not None
     for table in (candidates_table(found.plan), found.batches):
         pd.testing.assert_frame_equal(
-            pd.read_csv(io.StringIO(table.to_csv(index=False)), keep_default_na=False), table.fillna(""),
-            check_dtype=False, rtol=1e-12,
-        )  # fmt: skip
+            pd.read_csv(io.StringIO(table.to_csv(index=False)), keep_default_na=False),
+            table.fillna(""),
+            check_dtype=False,
+            rtol=1e-12,
+        )
 
 
 def test_a_library_model_is_set_beside_the_cost_model() -> None:
@@ -108,9 +110,12 @@ def test_a_library_model_is_set_beside_the_cost_model() -> None:
 
 def test_a_plan_of_a_library_model_opens_as_an_execution_with_its_stages() -> None:
     link = {
-        "layerwise_from": "model", "layerwise_model": "llama-3-70B", "layerwise_gpus": "64",
-        "layerwise_tensor": "8", "layerwise_batch": "128",
-    }  # fmt: skip
+        "layerwise_from": "model",
+        "layerwise_model": "llama-3-70B",
+        "layerwise_gpus": "64",
+        "layerwise_tensor": "8",
+        "layerwise_batch": "128",
+    }
     with (
         patch("dashboard.pages.layerwise.view.page_links.exists", return_value=True),
         patch("dashboard.pages.layerwise.view.page_links.target", return_value="execution"),

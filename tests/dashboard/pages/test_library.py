@@ -46,8 +46,10 @@ def checked(app: AppTest) -> AppTest:
 
 
 def everything() -> list[Any]:
-    return [*(models.load(name) for name in models.names()),
-            *(hardware.load(name) for name in hardware.names(with_variants=True))]  # fmt: skip
+    return [
+        *(models.load(name) for name in models.names()),
+        *(hardware.load(name) for name in hardware.names(with_variants=True)),
+    ]
 
 
 def test_every_entry_of_the_library_has_a_sheet() -> None:
@@ -151,17 +153,29 @@ def test_tables_that_cannot_be_read_say_how(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [("mem1.capacity_gib", -1.0), ("mem1.capacity_gib", 0.0), ("networks.0.size", 0), ("networks.0.efficiency", 1.5),
-     ("mem1.mb_efficiency", ((1.0, 0.5),)), ("networks.9.size", 1)],
-)  # fmt: skip
+    [
+        ("mem1.capacity_gib", -1.0),
+        ("mem1.capacity_gib", 0.0),
+        ("networks.0.size", 0),
+        ("networks.0.efficiency", 1.5),
+        ("mem1.mb_efficiency", ((1.0, 0.5),)),
+        ("networks.9.size", 1),
+    ],
+)
 def test_impossible_values_are_refused(path: str, value: Any) -> None:
     with pytest.raises(Refused):
         copy_of(hardware.load("h100_80g_nvl8"), {path: value}, "x", "")
 
 
 def test_using_something_keeps_what_still_applies() -> None:
-    now = Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float8",
-                      limits={"tensor_par": [4], "tensor_par_net": [0]})  # fmt: skip
+    now = Scenario.of(
+        "gpt3-13B",
+        "h100_80g_nvl8",
+        num_procs=16,
+        max_batch_size=32,
+        datatype="float8",
+        limits={"tensor_par": [4], "tensor_par_net": [0]},
+    )
     then = scenario_with(now, hardware.load("v100_32g_sxm"))
     assert then.datatype in then.system.matrix
     assert set(then.limits) == {"tensor_par"}
@@ -171,9 +185,14 @@ def test_using_something_keeps_what_still_applies() -> None:
 
 
 def test_curves_are_the_tables() -> None:
-    chart = efficiency_curve([("matrix float16", ((128, 0.95), (16, 0.9), (1, 0.6), (0, 0.1))),
-                              ("matrix float8", ((128, 0.95), (16, 0.9), (1, 0.6), (0, 0.1))),
-                              ("vector float16", ((0, 0.5),))], "GFLOP")  # fmt: skip
+    chart = efficiency_curve(
+        [
+            ("matrix float16", ((128, 0.95), (16, 0.9), (1, 0.6), (0, 0.1))),
+            ("matrix float8", ((128, 0.95), (16, 0.9), (1, 0.6), (0, 0.1))),
+            ("vector float16", ((0, 0.5),)),
+        ],
+        "GFLOP",
+    )
     first, second = chart.figure.data
     assert first.name == "matrix float16, float8"
     assert list(zip(first.x, first.y, strict=True)) == [(0.1, 0.1), (1, 0.6), (16, 0.9), (128, 0.95), (10_000, 0.95)]
@@ -269,9 +288,18 @@ def test_an_execution_is_not_taken_for_a_model() -> None:
 
 
 def test_uploading(place: Place) -> None:
-    config = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
-              "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
-              "max_position_embeddings": 4096, "tie_word_embeddings": False, "rms_norm_eps": 1e-5}  # fmt: skip
+    config = {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 32000,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+        "rms_norm_eps": 1e-5,
+    }
     app = upload(page(), "my_llama.json", json.dumps(config).encode())
     assert "Grouped-query attention" in html(app)
     checked(app.button(key="library_keep_upload").click().run())
@@ -280,9 +308,14 @@ def test_uploading(place: Place) -> None:
     app = upload(page(), "cluster.json", calculon)
     checked(app.button(key="library_keep_upload").click().run())
     assert place.files.systems()["cluster"].mem1 == hardware.load("a100_80g").mem1
-    for content, word in ((b"{", "JSON"), (b"[]", "object"), (b'{"model_type": "mamba"}', "state spaces"),
-                          (b'{"matrix": 1}', "key"), (b'{"num_blocks": 4}', "hidden"),
-                          (b"[" * 50_000, "nested")):  # fmt: skip
+    for content, word in (
+        (b"{", "JSON"),
+        (b"[]", "object"),
+        (b'{"model_type": "mamba"}', "state spaces"),
+        (b'{"matrix": 1}', "key"),
+        (b'{"num_blocks": 4}', "hidden"),
+        (b"[" * 50_000, "nested"),
+    ):
         app = upload(page(), f"{EVIL}.json", content)
         assert word in app.error[0].value.replace("\\", "")
         assert EVIL not in app.error[0].value

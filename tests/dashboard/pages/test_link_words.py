@@ -8,8 +8,13 @@ from streamlit.testing.v1.element_tree import NumberInput
 
 from tests.dashboard.page_runs import ROOT, exploration, run
 
-SMALL = {"model": "gpt3-13B", "procs": "16", "batch": "32", "type": "float16",
-         "limits": "weight_offload:off;activations_offload:off;optimizer_offload:off"}
+SMALL = {
+    "model": "gpt3-13B",
+    "procs": "16",
+    "batch": "32",
+    "type": "float16",
+    "limits": "weight_offload:off;activations_offload:off;optimizer_offload:off",
+}
 
 
 def told(page: AppTest) -> dict[str, str]:
@@ -22,8 +27,12 @@ WRONG = [
     ("explore", "metric", "foo", "The link's metric cannot be 'foo' here; it may be sample_rate, "),
     ("explore", "map_x", "tensor", "The link's axis across (map_x) cannot be 'tensor' here; did you mean"),
     ("explore", "map_facet", "5", "Showing none instead."),
-    ("explore", "results_where", "foo:1;tensor_par:x", "no field or result 'foo' to filter by; the filter is left "
-                                                       "out. The filter 'tensor_par:x' cannot be read"),
+    (
+        "explore",
+        "results_where",
+        "foo:1;tensor_par:x",
+        "no field or result 'foo' to filter by; the filter is left out. The filter 'tensor_par:x' cannot be read",
+    ),
     ("explore", "map_table", "maybe", "cannot be 'maybe' here; it must be on or off. Showing off instead."),
     ("results", "results_sort", "speed", "The link's column to sort by (results_sort) cannot be 'speed' here"),
     ("results", "results_order", "up", "it must be best or worst. Showing best instead."),
@@ -45,7 +54,7 @@ WRONG = [
     ("library", "library_item", "gpt-175B", "The link's entry 'gpt-175B' is not in the library; did you mean"),
     ("library", "library_kind", "x", "it must be models or systems. Showing models instead."),
     ("scenarios", "scenarios_kind", "x", "The link's kind (scenarios_kind) cannot be 'x'"),
-]  # fmt: skip
+]
 """Page, parameter, value that cannot be, and what is said of it."""
 
 

@@ -12,7 +12,7 @@ from dashboard.queries.memory_requirements import needs_of, with_hbm
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.numbers import format_value, gibibytes
 from engine import Scenario, explore_scenario, whatif
-from engine.store import Condition
+from engine.store import StoreCondition
 from hardware import GIB
 from tests.dashboard.page_runs import again, exploration, figure, html, plainly, run
 
@@ -42,7 +42,9 @@ def test_a_selected_execution_is_shown_beside_the_best() -> None:
 @pytest.mark.parametrize("name", ["memory", "execution"])
 def test_every_piece_of_the_bars_has_its_size_in_words(name: str) -> None:
     found = exploration("none")
-    offloading = found.rows.top(1, where=[Condition("optimizer_offload", "=", True)], names=["id"])["id"].to_pylist()[0]
+    offloading = found.rows.top(1, where=[StoreCondition("optimizer_offload", "=", True)], names=["id"])[
+        "id"
+    ].to_pylist()[0]
     row = found.evaluate_ids([offloading]).iloc[0].to_dict()
     said = plainly(html(run(name, found, {"id": str(offloading)})))
     own, host = tier_pieces(row)
@@ -174,8 +176,14 @@ def test_a_description_that_claims_huge_memory_takes_no_room_of_the_server(gib: 
 @pytest.mark.parametrize("needs", [[577, 583, 798], [90, 120, 5000], [20, 40, 60]])
 def test_the_cells_nearest_to_fitting_differ_in_length(needs: list[float]) -> None:
     """Bars far beyond the capacity are cut, but never all to one length."""
-    cells = pd.DataFrame({"tensor_par": [1, 2, 4], "pipeline_par": 1, "need": [need * 2**30 for need in needs],
-                          "remedy": ["" if need <= 80 else "only more memory" for need in needs]})  # fmt: skip
+    cells = pd.DataFrame(
+        {
+            "tensor_par": [1, 2, 4],
+            "pipeline_par": 1,
+            "need": [need * 2**30 for need in needs],
+            "remedy": ["" if need <= 80 else "only more memory" for need in needs],
+        }
+    )
     figure = memory_needs(cells, 80 * 2**30).figure
     (bars,) = [trace for trace in figure.data if trace.type == "bar"]
     assert bars.x[0] < bars.x[1]

@@ -33,8 +33,20 @@ from tests.dashboard.pages.test_compare_files import compared
 from tests.dashboard.pages.test_library import Place, page, place, upload
 
 __all__ = ["place"]
-PAGES = ("explore", "execution", "whatif", "memory", "pareto", "compare", "results", "scenarios", "library", "serving",
-         "validation", "calibrate")  # fmt: skip
+PAGES = (
+    "explore",
+    "execution",
+    "whatif",
+    "memory",
+    "pareto",
+    "compare",
+    "results",
+    "scenarios",
+    "library",
+    "serving",
+    "validation",
+    "calibrate",
+)
 UNSEEN = {"id", "form_id", "key", "user_key", "url", "href", "page_script_hash"}
 
 
@@ -49,8 +61,14 @@ def names() -> re.Pattern[str]:
 
 @cache
 def found() -> Exploration:
-    return engine.explore("llama-3-8B", "h100_80g_sxm", num_procs=16, max_batch_size=16, datatype="bfloat16",
-                          limits={"microbatch_size": 1, "activation_recompute": "none"})  # fmt: skip
+    return engine.explore(
+        "llama-3-8B",
+        "h100_80g_sxm",
+        num_procs=16,
+        max_batch_size=16,
+        datatype="bfloat16",
+        limits={"microbatch_size": 1, "activation_recompute": "none"},
+    )
 
 
 def texts(app: AppTest) -> Iterator[str]:
@@ -118,16 +136,29 @@ def test_reports_show_titles() -> None:
         assert not {match.group(1) for match in names().finditer(text)}
 
 
-LLAMA = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
-         "max_position_embeddings": 131072}  # fmt: skip
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+}
 
 
-@pytest.mark.parametrize(("file", "more", "expected"), [
-    ("config.json", {}, "Llama 8.03B"), ("config (1).json", {}, "Llama 8.03B"), ("config-2.json", {}, "Llama 8.03B"),
-    ("config.json", {"_name_or_path": "meta-llama/Llama-3.1-8B/"}, "Llama-3.1-8B"),
-    ("config.json", {"_name_or_path": "./"}, "Llama 8.03B"), ("mine.json", {}, "mine"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("file", "more", "expected"),
+    [
+        ("config.json", {}, "Llama 8.03B"),
+        ("config (1).json", {}, "Llama 8.03B"),
+        ("config-2.json", {}, "Llama 8.03B"),
+        ("config.json", {"_name_or_path": "meta-llama/Llama-3.1-8B/"}, "Llama-3.1-8B"),
+        ("config.json", {"_name_or_path": "./"}, "Llama 8.03B"),
+        ("mine.json", {}, "mine"),
+    ],
+)
 def test_an_uploaded_config_is_called_by_what_it_is(
     place: Place, file: str, more: dict[str, str], expected: str
 ) -> None:

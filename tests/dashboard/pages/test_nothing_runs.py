@@ -23,8 +23,11 @@ from tests.dashboard.page_runs import again, exploration, figure, html, plainly,
 @pytest.mark.parametrize(
     ("name", "button"),
     [
-        ("explore", "explore_way_0"), ("execution", "nothing_runs_0"), ("memory", "nothing_runs_0"),
-        ("pareto", "nothing_runs_0"), ("results", "nothing_runs_0"),
+        ("explore", "explore_way_0"),
+        ("execution", "nothing_runs_0"),
+        ("memory", "nothing_runs_0"),
+        ("pareto", "nothing_runs_0"),
+        ("results", "nothing_runs_0"),
     ],
 )
 def test_a_page_without_executions_offers_what_helps(name: str, button: str) -> None:
@@ -47,8 +50,9 @@ def test_how_far_off_it_is_names_both_memories() -> None:
     assert nearest["shortfall_host_bytes"] > 0
     system = found.scenario.system
     for memory, name, kind in (
-        (system.mem1, "shortfall_hbm_bytes", "HBM"), (system.mem2, "shortfall_host_bytes", "host memory"),
-    ):  # fmt: skip
+        (system.mem1, "shortfall_hbm_bytes", "HBM"),
+        (system.mem2, "shortfall_host_bytes", "host memory"),
+    ):
         need = gibibytes(memory.capacity_gib * 2**30 + nearest[name])
         assert plainly(f"**{need}** of {kind} where a GPU has {gibibytes(memory.capacity_gib * 2**30)},") in said
     alone = least_memory(found.scenario.space)["need"].min()
@@ -60,8 +64,9 @@ def test_how_far_off_it_is_names_both_memories() -> None:
 def test_what_is_offered_is_the_least_that_alone_makes_something_run(procs: int, cost_model: str) -> None:
     """By a search of the whole space with it, and with a GiB less."""
     model = "gpt3-175B" if procs == 4 else "megatron-1T"
-    scenario = Scenario.of(model, "h100_80g_nvl8", num_procs=procs, max_batch_size=16, datatype="float16",
-                           cost_model=cost_model)  # fmt: skip
+    scenario = Scenario.of(
+        model, "h100_80g_nvl8", num_procs=procs, max_batch_size=16, datatype="float16", cost_model=cost_model
+    )
     now = {which.name: which for which in whatif.parameters(scenario)}
     offered = remedies(scenario, scenario.key)
     assert {"hbm_capacity", "host_capacity"} <= {remedy.name for remedy in offered} or procs == 16
@@ -88,10 +93,17 @@ def test_the_smallest_likely_size_that_fits_is_found() -> None:
 
 
 def test_limits_that_alone_stand_in_the_way_are_named() -> None:
-    limits = {"tensor_par": 1, "pipeline_par": 1, "weight_offload": False, "optimizer_offload": False,
-              "activations_offload": False, "optimizer_sharding": False}  # fmt: skip
-    scenario = Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16",
-                           limits=limits)  # fmt: skip
+    limits = {
+        "tensor_par": 1,
+        "pipeline_par": 1,
+        "weight_offload": False,
+        "optimizer_offload": False,
+        "activations_offload": False,
+        "optimizer_sharding": False,
+    }
+    scenario = Scenario.of(
+        "gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=limits
+    )
     assert not fits(scenario)
     assert fits(scenario, limits={})
     assert enough_processors(scenario) is None  # 13 billion parameters on one GPU each, however many there are
@@ -103,11 +115,18 @@ HOPELESS: dict[str, dict[str, Any]] = {
     "both memories": {"model": "llama-3.1-405B", "num_procs": 16, "limits": {"microbatch_size": [1, 2]}},
     "context parallel": {"model": "llama-3.1-8B", "num_procs": 8, "limits": {"context_par": [1, 2, 4]}},
     "experts": {"model": "deepseek-v3", "num_procs": 32, "limits": {"microbatch_size": 1, "tensor_par": [4, 8]}},
-    "no offload": {"model": "llama-3.1-405B", "num_procs": 16, "limits": {
-        "weight_offload": False, "activations_offload": False, "optimizer_offload": False}},
-    "batches": {"model": "gpt3-175B", "num_procs": 8, "cost_model": "calculon", "limits": {
-        "batch_size": [8, 16], "microbatch_size": 1, "tensor_par_overlap": "none"}},
-}  # fmt: skip
+    "no offload": {
+        "model": "llama-3.1-405B",
+        "num_procs": 16,
+        "limits": {"weight_offload": False, "activations_offload": False, "optimizer_offload": False},
+    },
+    "batches": {
+        "model": "gpt3-175B",
+        "num_procs": 8,
+        "cost_model": "calculon",
+        "limits": {"batch_size": [8, 16], "microbatch_size": 1, "tensor_par_overlap": "none"},
+    },
+}
 SMALLER = {"context parallel": 4.0}
 """HBM of the system [GiB] where 80 would be enough."""
 

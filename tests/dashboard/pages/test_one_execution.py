@@ -14,10 +14,16 @@ from engine.columns import by_name
 from tests.dashboard.page_runs import html, run
 
 LIMITS = {
-    "activation_recompute": "full", "tensor_par_comm_type": "ar", "weight_offload": True, "activations_offload": False,
-    "optimizer_offload": True, "seq_par_ag_redo": False, "tensor_par_overlap": "none", "optimizer_sharding": False,
+    "activation_recompute": "full",
+    "tensor_par_comm_type": "ar",
+    "weight_offload": True,
+    "activations_offload": False,
+    "optimizer_offload": True,
+    "seq_par_ag_redo": False,
+    "tensor_par_overlap": "none",
+    "optimizer_sharding": False,
     "data_par_overlap": False,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -27,10 +27,12 @@ from tests.dashboard.page_runs import html, run
 from tests.dashboard.pages.test_stage_layouts import DEEPSEEK, best, found
 
 SPACES = {
-    "deepseek-v3": ("h800_80g_sxm", 2048, 15360), "llama-3-70B": ("h100_80g_sxm", 256, 512),
-    "qwen3-235B-A22B": ("h200_141g_sxm", 512, 1024), "gpt3-175B": ("a100_80g_sxm", 512, 512),
+    "deepseek-v3": ("h800_80g_sxm", 2048, 15360),
+    "llama-3-70B": ("h100_80g_sxm", 256, 512),
+    "qwen3-235B-A22B": ("h200_141g_sxm", 512, 1024),
+    "gpt3-175B": ("a100_80g_sxm", 512, 512),
     "mixtral-8x7B": ("h100_80g_sxm", 128, 256),
-}  # fmt: skip
+}
 FARTHEST = 0.05
 """Farthest that closed forms are off for layouts that the search offers; 0.16 for any cut (`stage_replay`)."""
 
@@ -39,9 +41,14 @@ def samples(model: str, number: int) -> tuple[engine.Scenario, list[dict[str, An
     """Feasible executions with a pipeline of a space, at random, whose replay is quick."""
     system, procs, batch = SPACES[model]
     scenario = engine.Scenario.of(
-        model, system, num_procs=procs, max_batch_size=batch, datatype="bfloat16", cost_model="calibrated",
+        model,
+        system,
+        num_procs=procs,
+        max_batch_size=batch,
+        datatype="bfloat16",
+        cost_model="calibrated",
         limits={"pipeline_par": {"min": 2, "max": 16}},
-    )  # fmt: skip
+    )
     chance, rows = random.Random(f"step {model}"), []
     for _ in range(60):
         ids = [chance.randrange(scenario.space.total) for _ in range(150)]
@@ -71,9 +78,9 @@ def test_a_step_is_its_pipeline_by_replay_and_what_comes_besides(model: str) -> 
         assert compared.stated == pytest.approx(inside, rel=1e-6)
         assert sum(parts.values()) == pytest.approx(row["total_time"], rel=1e-6)
         assert compared.step == pytest.approx(
-            row["total_time"] - (compared.stated - compared.replayed)
-            - (compared.stated_messages - compared.messages), rel=1e-9,
-        )  # fmt: skip
+            row["total_time"] - (compared.stated - compared.replayed) - (compared.stated_messages - compared.messages),
+            rel=1e-9,
+        )
         apart.append(abs(compared.apart))
         # What the sentence says are these figures.
         told = compared.sentence()
@@ -152,8 +159,9 @@ def test_a_replay_that_does_not_fit_is_an_error_in_words() -> None:
 
 def test_microbatches_that_are_not_replayed_count() -> None:
     """104 of 120 microbatches were replayed, and the step was theirs."""
-    scenario = engine.Scenario.of("deepseek-v3", "h800_80g_sxm", num_procs=2048, max_batch_size=15360,
-                                  datatype="bfloat16")  # fmt: skip
+    scenario = engine.Scenario.of(
+        "deepseek-v3", "h800_80g_sxm", num_procs=2048, max_batch_size=15360, datatype="bfloat16"
+    )
     row = dict(engine.best_of(scenario))
     compared = stage_replay(row, execution_times(scenario, row).account)
     assert compared is not None
@@ -162,18 +170,27 @@ def test_microbatches_that_are_not_replayed_count() -> None:
     times = execution_times(scenario, row)
     chunks = times.chunks
     cuts = cuts_of(times.account, times.ranks, chunks, times.layout)
-    whole = questions.Question(
-        ranks=times.ranks, microbatches=times.microbatches, chunks=chunks, group=None, forward=1.0, input_gradient=1.0,
-        weight_gradient=1.0, hidden=0.0, uneven=0.0, send=times.message, mode="overlap", memory=None, own=cuts,
+    whole = questions.ScheduleQuestion(
+        ranks=times.ranks,
+        microbatches=times.microbatches,
+        chunks=chunks,
+        group=None,
+        forward=1.0,
+        input_gradient=1.0,
+        weight_gradient=1.0,
+        hidden=0.0,
+        uneven=0.0,
+        send=times.message,
+        mode="overlap",
+        memory=None,
+        own=cuts,
         besides=times.besides_seconds,
-    )  # fmt: skip
+    )
     name = questions.rule(times.schedule).name
     full = questions.outcome(whole, name)
     fewer = questions.most_microbatches(times.ranks, chunks)
     assert fewer < times.microbatches
-    short = questions.outcome(
-        questions.replace(whole, microbatches=fewer, wanted=times.microbatches), name
-    )  # fmt: skip
+    short = questions.outcome(questions.replace(whole, microbatches=fewer, wanted=times.microbatches), name)
     assert full.step == pytest.approx(compared.step, rel=1e-6)
     assert short.step == pytest.approx(full.step, rel=2e-3)
     assert short.idle == pytest.approx(full.idle, abs=2e-3)
@@ -182,9 +199,14 @@ def test_microbatches_that_are_not_replayed_count() -> None:
 def test_calculons_step_is_its_replay_and_what_comes_besides() -> None:
     """Where stages are alike, the closed form is the replay to the last digit."""
     scenario = engine.Scenario.of(
-        "gpt3-175B", "a100_80g", num_procs=256, max_batch_size=256, datatype="float16", cost_model="calculon",
+        "gpt3-175B",
+        "a100_80g",
+        num_procs=256,
+        max_batch_size=256,
+        datatype="float16",
+        cost_model="calculon",
         limits={"pipeline_par": {"min": 2}},
-    )  # fmt: skip
+    )
     chance, seen = random.Random("calculon"), 0
     while seen < 12:
         table = scenario.evaluate(scenario.space.table([chance.randrange(scenario.space.total) for _ in range(200)]))

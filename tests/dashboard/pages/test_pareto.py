@@ -108,8 +108,13 @@ def test_the_page_shows_frontier_and_prices() -> None:
 
 def test_three_axes_and_a_link() -> None:
     found = exploration()
-    link = {"pareto_x": "total_time", "pareto_y": "proc_mem_tier2_cap_req", "pareto_z": "bubble_time",
-            "pareto_xscale": "log", "pareto_close": "on"}  # fmt: skip
+    link = {
+        "pareto_x": "total_time",
+        "pareto_y": "proc_mem_tier2_cap_req",
+        "pareto_z": "bubble_time",
+        "pareto_xscale": "log",
+        "pareto_close": "on",
+    }
     page = run("pareto", found, link)
     drawn = figure(page, "pareto_plot")
     assert drawn["layout"]["xaxis"]["type"] == "log"
@@ -267,13 +272,19 @@ MACHADO = {  # severity 1.0, from the tables of the paper named in `dashboard.ch
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
     "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
-}  # fmt: skip
+}
 OKLAB = (
-    [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
-     [0.0883024619, 0.2817188376, 0.6299787005]],
-    [[0.2104542553, 0.793617785, -0.0040720468], [1.9779984951, -2.428592205, 0.4505937099],
-     [0.0259040371, 0.7827717662, -0.808675766]],
-)  # fmt: skip
+    [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ],
+    [
+        [0.2104542553, 0.793617785, -0.0040720468],
+        [1.9779984951, -2.428592205, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.808675766],
+    ],
+)
 
 
 @pytest.mark.parametrize("deficiency", MACHADO)

@@ -21,12 +21,12 @@ from dashboard.words.numbers import format_value
 from engine import Exploration, ExplorationCancelled, Progress, explore_scenario, whatif
 from engine.columns import STATISTICS, by_name, statistics_of
 from engine.exploration.unstored_statistics import add_columns, is_stored
-from engine.store import Condition, TooManyValuesError
+from engine.store import StoreCondition, TooManyValuesError
 from tests.dashboard.page_runs import FEW, SMALL, TIGHT, again, exploration, figure, html, run
 
 LONG = 60.0
 ME, OTHER = "me", "somebody else"
-SOME = (Condition("tensor_par", "=", 4), Condition("microbatch_size", "=", 1))
+SOME = (StoreCondition("tensor_par", "=", 4), StoreCondition("microbatch_size", "=", 1))
 """Few executions, so that evaluating them in the tests takes little."""
 
 
@@ -42,7 +42,7 @@ def _server() -> Iterator[UnstoredStatistics]:
     made = UnstoredStatistics()
     with (
         patch("dashboard.widgets.needed_statistics.unstored_statistics", return_value=made),
-    ):  # fmt: skip
+    ):
         yield made
     made.close()
 
@@ -68,7 +68,7 @@ class Slow:
         evaluate(task, *about)
 
 
-def every(found: Exploration, name: str, where: tuple[Condition, ...] = ()) -> dict[int, float]:
+def every(found: Exploration, name: str, where: tuple[StoreCondition, ...] = ()) -> dict[int, float]:
     """A statistic by id, evaluated from the stored fields in one go."""
     table = found.rows.table(where=where).to_pandas()
     values = found.scenario.evaluate(table)[name]
@@ -191,7 +191,7 @@ def test_filters_of_other_pages_hold_here_too() -> None:
     found = exploration()
     link = {"results_where": "activation_recompute:full;tensor_par:..4", "pareto_x": "act_space"}
     page = run("pareto", found, link)
-    where = (Condition("activation_recompute", "=", "full"), Condition("tensor_par", "<=", 4.0))
+    where = (StoreCondition("activation_recompute", "=", "full"), StoreCondition("tensor_par", "<=", 4.0))
     front = frontier(found, found.key, ("sample_rate", "act_space"), where)
     assert page.dataframe[0].value["id"].tolist() == front["id"].tolist()
     assert f"of {found.rows.count(where):,} filtered executions" in html(page)
@@ -212,7 +212,7 @@ def test_another_scenario_has_the_same_filters_and_figures() -> None:
     ):
         page = run("pareto", found, link)
     line = next(trace for trace in figure(page, "pareto_plot")["data"] if trace.get("name", "").startswith("B"))
-    where = (Condition("tensor_par", "in", (1, 2)),)
+    where = (StoreCondition("tensor_par", "in", (1, 2)),)
     front = frontier(other, other.key, ("sample_rate", "act_space"), where)
     assert len(front) > 1
     assert line["y"] == pytest.approx(front.sort_values("act_space")["sample_rate"].tolist())

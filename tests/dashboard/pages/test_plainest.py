@@ -7,14 +7,14 @@ import pytest
 
 from dashboard.queries.explorations import in_cell
 from dashboard.queries.tie_breaking import best_of, plainest, ties_of_best
-from engine.store import Condition
+from engine.store import StoreCondition
 from tests.dashboard.page_runs import exploration, html, run
 
 OFFLOADS = ["weight_offload", "activations_offload", "optimizer_offload"]
 PLAIN = {"none": 0, "pipe": 1, "attn_only": 1, "ring": 2, "full": 2}
 
 
-def ties_of(metric: str, where: list[Condition] | None = None) -> pd.DataFrame:
+def ties_of(metric: str, where: list[StoreCondition] | None = None) -> pd.DataFrame:
     """Every execution with exactly the best value, found by reading all of them."""
     rows = exploration("none").rows.table(where=where or []).to_pandas()
     best = rows[metric].max() if metric == "sample_rate" else rows[metric].min()
@@ -28,11 +28,16 @@ def by_hand(ties: pd.DataFrame) -> int:
     ranked = sorted(
         here.to_dict("records"),
         key=lambda row: (
-            sum(row[name] for name in OFFLOADS), PLAIN[row["tensor_par_overlap"]], row["data_par_overlap"],
-            PLAIN[row["activation_recompute"]], row["seq_par_ag_redo"], row["optimizer_sharding"],
-            row["pipeline_interleaving"], row["id"],
+            sum(row[name] for name in OFFLOADS),
+            PLAIN[row["tensor_par_overlap"]],
+            row["data_par_overlap"],
+            PLAIN[row["activation_recompute"]],
+            row["seq_par_ag_redo"],
+            row["optimizer_sharding"],
+            row["pipeline_interleaving"],
+            row["id"],
         ),
-    )  # fmt: skip
+    )
     return int(ranked[0]["id"])
 
 
@@ -61,7 +66,7 @@ def test_the_plainest_of_those_that_tie_stands_for_the_best(metric: str) -> None
 
 def test_conditions_narrow_what_ties() -> None:
     found = exploration("none")
-    where = (Condition("weight_offload", "=", True), Condition("optimizer_offload", "=", True))
+    where = (StoreCondition("weight_offload", "=", True), StoreCondition("optimizer_offload", "=", True))
     ties = ties_of("sample_rate", list(where))
     chosen = plainest(found, found.key, int(ties["id"].min()), "sample_rate", where)
     assert (chosen.id, chosen.number) == (by_hand(ties), len(ties))

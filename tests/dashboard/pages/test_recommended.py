@@ -17,8 +17,14 @@ from tests.dashboard.page_runs import again, html, open_menu, plainly, run
 
 @functools.cache
 def measured() -> Exploration:
-    return explore("llama-3.1-8B", "h100_80g_sxm", num_procs=8, max_batch_size=16, datatype="bfloat16",
-                   limits={"pipeline_par": [1, 2], "microbatch_size": [1, 2]})  # fmt: skip
+    return explore(
+        "llama-3.1-8B",
+        "h100_80g_sxm",
+        num_procs=8,
+        max_batch_size=16,
+        datatype="bfloat16",
+        limits={"pipeline_par": [1, 2], "microbatch_size": [1, 2]},
+    )
 
 
 @pytest.mark.parametrize("page", ["explore", "execution"])

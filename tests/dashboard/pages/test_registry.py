@@ -15,7 +15,7 @@ import pytest
 import dashboard.pages
 from dashboard.link import page_links, scenario_parameters, vocabulary
 from dashboard.pages import registry
-from dashboard.pages.contract import Group, Needs, Page
+from dashboard.pages.contract import NavigationGroup, Needs, Page
 from dashboard.pages.registry import PAGES
 
 FOLDER = Path(dashboard.pages.__file__).parent
@@ -33,7 +33,7 @@ def test_every_package_is_a_page_and_every_page_a_package() -> None:
 
 def test_groups_come_in_their_order_and_each_once() -> None:
     sections = registry.sections()
-    assert list(sections) == list(Group)
+    assert list(sections) == list(NavigationGroup)
     assert tuple(page for pages in sections.values() for page in pages) == PAGES
 
 
@@ -86,11 +86,16 @@ def test_a_page_names_no_parameter_that_nobody_owns(page: Page) -> None:
 
 
 def test_every_owned_parameter_is_read_somewhere() -> None:
-    code = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.parent.rglob("*.py"))
-                     if path.name != "__init__.py")  # fmt: skip
+    code = "\n".join(
+        path.read_text(encoding="utf-8") for path in sorted(FOLDER.parent.rglob("*.py")) if path.name != "__init__.py"
+    )
     prefixes = set(re.findall(r'f"(\w+_)\{', code))
-    unread = [name for each in PAGES for name in each.parameters
-              if f'"{name}"' not in code and not any(name.startswith(prefix) for prefix in prefixes)]  # fmt: skip
+    unread = [
+        name
+        for each in PAGES
+        for name in each.parameters
+        if f'"{name}"' not in code and not any(name.startswith(prefix) for prefix in prefixes)
+    ]
     assert unread == []
 
 

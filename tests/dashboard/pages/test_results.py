@@ -33,7 +33,7 @@ from dashboard.queries.economics import Metric, utilisation
 from dashboard.queries.filters import FILTERABLE, Filter, conditions, parse, text
 from dashboard.words.numbers import count
 from engine.columns import FIELDS, STATISTICS, by_name, stored_of
-from engine.store import Condition
+from engine.store import StoreCondition
 from tests.dashboard.page_runs import again, exploration, html, plainly, run
 from tests.dashboard.pages.test_calibrated_pages import dense
 from tests.texts import any_text
@@ -96,11 +96,20 @@ def test_the_table_is_the_best_executions() -> None:
 
 def test_filters_sort_and_page_of_a_link() -> None:
     found = exploration("none")
-    link = {"results_where": "activation_recompute:full;microbatch_size:..2", "results_sort": HBM,
-            "results_order": "worst", "results_page": "2", "cell": "2x2"}  # fmt: skip
+    link = {
+        "results_where": "activation_recompute:full;microbatch_size:..2",
+        "results_sort": HBM,
+        "results_order": "worst",
+        "results_page": "2",
+        "cell": "2x2",
+    }
     page = run("results", found, link)
-    where = [Condition("activation_recompute", "=", "full"), Condition("microbatch_size", "<=", 2),
-             Condition("tensor_par", "=", 2), Condition("pipeline_par", "=", 2)]  # fmt: skip
+    where = [
+        StoreCondition("activation_recompute", "=", "full"),
+        StoreCondition("microbatch_size", "<=", 2),
+        StoreCondition("tensor_par", "=", 2),
+        StoreCondition("pipeline_par", "=", 2),
+    ]
     expected = found.rows.page(100, 100, order_by=((HBM, "descending"),), where=where, names=["id"])
     assert page.dataframe[0].value["id"].tolist() == expected["id"].to_pylist()
     page.button(key="results_drop_activation_recompute").click()
@@ -149,7 +158,7 @@ def test_an_empty_filter_names_the_way_out() -> None:
     found = exploration("none")
     page = run("results", found, {"results_where": "total_time:..1e-9;tensor_par:2"})
     assert any("No execution meets" in element.value for element in page.markdown)
-    left = found.rows.count([Condition("tensor_par", "=", 2)])
+    left = found.rows.count([StoreCondition("tensor_par", "=", 2)])
     assert page.button(key="explore_without_total_time").label.endswith(f"{left:,} executions")
     page.button(key="explore_relax_total_time").click()
     assert len(again(page, found).dataframe[0].value)
@@ -168,8 +177,11 @@ def test_all_statistics_on_demand() -> None:
         assert ratio.dropna().max() == pytest.approx(ratio.dropna().min())
 
 
-WHERE = [Condition("tensor_par", "=", 4), Condition("activation_recompute", "=", "none"),
-         Condition("microbatch_size", ">=", 16)]  # fmt: skip
+WHERE = [
+    StoreCondition("tensor_par", "=", 4),
+    StoreCondition("activation_recompute", "=", "none"),
+    StoreCondition("microbatch_size", ">=", 16),
+]
 """Some thousand executions: every format is written and read whole."""
 NAMES = ["id", "tensor_par", "activation_recompute", "optimizer_sharding", "sample_rate", "offload_mem_bw_req"]
 
@@ -249,8 +261,10 @@ def test_excel_holds_exactly_what_the_filter_selects(large: bool) -> None:
     assert float(rows[1][4]) == expected["sample_rate"].iloc[0]
     assert rows[1][2] == "none"
     assert "gpt3-13B" in second
-    facts = [["".join(cell.itertext()) for cell in row]
-             for row in parts["xl/worksheets/sheet2.xml"].iterfind(".//m:row", space)]  # fmt: skip
+    facts = [
+        ["".join(cell.itertext()) for cell in row]
+        for row in parts["xl/worksheets/sheet2.xml"].iterfind(".//m:row", space)
+    ]
     assert [text for name, text in facts if name == "selection"] == ["TP 4", "no recompute"]
 
 
@@ -349,11 +363,14 @@ def test_every_stored_column_can_be_filtered_by() -> None:
 def test_neither_end_of_a_field_is_called_best() -> None:
     found = exploration("none")
     for by, words, ids in (
-        ("tensor_par", "lowest first by tensor parallel", found.rows.page(
-            0, 100, order_by=(("tensor_par", "ascending"),), names=["id"])),
+        (
+            "tensor_par",
+            "lowest first by tensor parallel",
+            found.rows.page(0, 100, order_by=(("tensor_par", "ascending"),), names=["id"]),
+        ),
         ("activation_recompute", "in order by recompute", None),
         ("total_time", "best first by step time", None),
-    ):  # fmt: skip
+    ):
         page = run("results", found, {"results_sort": by})
         assert words in html(page)
         if ids is not None:
@@ -374,8 +391,14 @@ def test_what_is_recomputed_is_told_only_where_something_is() -> None:
 
 
 def test_what_of_the_rows_was_never_measured_is_told() -> None:
-    found = engine.explore("llama-3.1-8B", "h100_80g_sxm", num_procs=8, max_batch_size=16, datatype="bfloat16",
-                           limits={"pipeline_par": [1, 2], "microbatch_size": 1})  # fmt: skip
+    found = engine.explore(
+        "llama-3.1-8B",
+        "h100_80g_sxm",
+        num_procs=8,
+        max_batch_size=16,
+        datatype="bfloat16",
+        limits={"pipeline_par": [1, 2], "microbatch_size": 1},
+    )
     page = run("results", found)
     said = plainly(" ".join(each.value for each in page.caption)).replace("\\", "")
     best = found.rows.page(0, 100, order_by=(("sample_rate", "descending"),), names=["id"]).to_pylist()
@@ -402,8 +425,11 @@ def test_several_ranges_of_another_page_are_carried_over_and_can_be_added_to() -
     page = run("results", found, {"results_where": link}, opened=["filter"])
     rows = found.rows.table(["id", "sample_rate", "proc_mem_tier1_cap_req", "microbatch_size"]).to_pandas()
     mfu = rows["sample_rate"] * utilisation(found.scenario, 1.0)
-    mine = rows[mfu.between(best / 2, best * 0.9) & (rows["proc_mem_tier1_cap_req"] <= 30 * 2**30)
-                & rows["microbatch_size"].between(2, 8)]  # fmt: skip
+    mine = rows[
+        mfu.between(best / 2, best * 0.9)
+        & (rows["proc_mem_tier1_cap_req"] <= 30 * 2**30)
+        & rows["microbatch_size"].between(2, 8)
+    ]
     assert 0 < len(mine) < found.feasible
     assert f"{count(len(mine))} of {count(found.feasible)} feasible executions" in html(page)
     best_first = mine.sort_values(["sample_rate", "id"], ascending=[False, True])
@@ -420,6 +446,9 @@ def test_a_filter_on_an_inverse_figure_turns_its_ends() -> None:
     metric = Metric("usd", replace(by_name("total_time"), name="usd"), "sample_rate", 600.0, inverse=True)
     filters, problems = parse("usd:2.0..6.0", {"usd": metric})
     assert not problems
-    assert filters[0].conditions == [Condition("sample_rate", ">=", 100.0), Condition("sample_rate", "<=", 300.0)]
+    assert filters[0].conditions == [
+        StoreCondition("sample_rate", ">=", 100.0),
+        StoreCondition("sample_rate", "<=", 300.0),
+    ]
     assert filters[0].figures(100.0, 300.0) == (2.0, 6.0)
-    assert parse("usd:0.0..", {"usd": metric})[0][0].conditions == [Condition("sample_rate", "<=", math.inf)]
+    assert parse("usd:0.0..", {"usd": metric})[0][0].conditions == [StoreCondition("sample_rate", "<=", math.inf)]

@@ -33,10 +33,16 @@ from tests.dashboard.page_runs import SMALL, html, page_alone
 from tests.dashboard.server import Place, own_server
 
 SMALL_STUDY = {
-    "format": codesign.FORMAT, "models": ["gpt3-13B"], "systems": ["h100_80g_nvl8"],
-    "edits": [{"parameter": "hbm_capacity", "values": [20, 40, 80]}], "sizes": [8], "datatypes": ["float16"],
-    "batches": [16], "cost_model": "calculon", "costs": {"preset": "h100_2024"},
-}  # fmt: skip
+    "format": codesign.FORMAT,
+    "models": ["gpt3-13B"],
+    "systems": ["h100_80g_nvl8"],
+    "edits": [{"parameter": "hbm_capacity", "values": [20, 40, 80]}],
+    "sizes": [8],
+    "datatypes": ["float16"],
+    "batches": [16],
+    "cost_model": "calculon",
+    "costs": {"preset": "h100_2024"},
+}
 LIMITS = {"tensor_par": [4], "pipeline_par": [1, 2]}
 
 
@@ -105,8 +111,13 @@ def test_saving_renaming_copying_and_deleting(tmp_path: Path) -> None:
     assert saved[copy].scenario == saved[ident].scenario == scenario
     files.forget(ident)
     assert [each.ident for each in files.saved()] == [copy]
-    for action in (lambda: files.rename(ident, "x"), lambda: files.forget(ident), lambda: files.duplicate("../../x"),
-                   lambda: files.rename(copy, ""), lambda: files.rename(copy, "x" * 121)):  # fmt: skip
+    for action in (
+        lambda: files.rename(ident, "x"),
+        lambda: files.forget(ident),
+        lambda: files.duplicate("../../x"),
+        lambda: files.rename(copy, ""),
+        lambda: files.rename(copy, "x" * 121),
+    ):
         with pytest.raises(Refused):
             action()
     assert not [path for path in (tmp_path / "x.user").rglob("*") if path.is_file() and path.suffix != ".json"]
@@ -149,10 +160,14 @@ def test_damaged_and_foreign_files_are_named_and_left_alone(tmp_path: Path) -> N
     folder = tmp_path / "scenarios"
     document = json.loads((folder / f"{ident}.json").read_text())
     bad = {
-        "0" * 16: b"{", "1" * 16: b"[1]", "2" * 16: json.dumps({**document, "format": "shardscape-saved/9"}).encode(),
-        "3" * 16: json.dumps({**document, "scenario": {}}).encode(), "4" * 16: b"\xff" * 10, "5" * 16: b" " * 2_000_000,
+        "0" * 16: b"{",
+        "1" * 16: b"[1]",
+        "2" * 16: json.dumps({**document, "format": "shardscape-saved/9"}).encode(),
+        "3" * 16: json.dumps({**document, "scenario": {}}).encode(),
+        "4" * 16: b"\xff" * 10,
+        "5" * 16: b" " * 2_000_000,
         "6" * 16: json.dumps({**document, "title": 5}).encode(),
-    }  # fmt: skip
+    }
     for name, content in bad.items():
         (folder / f"{name}.json").write_bytes(content)
     (folder / "notes.txt").write_text("not ours")
@@ -333,10 +348,16 @@ def test_opening_a_file(place: Place) -> None:
     assert not app.exception
     # A config.json of Hugging Face is a model: it is told, and opens in place of the scenario's.
     config = {
-        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
-        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
         "max_position_embeddings": 8192,
-    }  # fmt: skip
+    }
     now = Scenario.of("gpt3-13B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16")
     app = page(scenario_parameters.parameters_of(now))
     app.text_area(key="scenarios_pasted").set_value(json.dumps(config)).run()
@@ -353,18 +374,29 @@ def test_opening_a_file(place: Place) -> None:
 
 def test_opening_a_launch_script(place: Place) -> None:
     """It is placed on the current system, and opens as a scenario with its execution selected."""
-    written = launch.write({
-        "tensor_par": 2, "pipeline_par": 2, "data_par": 4, "batch_size": 32, "microbatch_size": 1,
-        "tensor_par_comm_type": "rs_ag", "optimizer_sharding": True, "data_par_overlap": True,
-    }, "llama-3-8B", framework="megatron")  # fmt: skip
+    written = launch.write(
+        {
+            "tensor_par": 2,
+            "pipeline_par": 2,
+            "data_par": 4,
+            "batch_size": 32,
+            "microbatch_size": 1,
+            "tensor_par_comm_type": "rs_ag",
+            "optimizer_sharding": True,
+            "data_par_overlap": True,
+        },
+        "llama-3-8B",
+        framework="megatron",
+    )
     now = Scenario.of("gpt3-13B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16")
     app = page(scenario_parameters.parameters_of(now))
     app.file_uploader[0].set_value(("train.sh", written.text.encode(), "text/plain")).run()
     assert not app.exception
     told = " ".join(each.value for each in (*app.markdown, *app.caption, *app.warning)).replace("\\", "")
     assert "llama-3-8B · 16 GPUs" in told
-    stands = launch.standing(launch.read_text(written.text, "train.sh").execution, "llama-3-8B", now.system,
-                             cost_model=now.cost_model)  # fmt: skip
+    stands = launch.standing(
+        launch.read_text(written.text, "train.sh").execution, "llama-3-8B", now.system, cost_model=now.cost_model
+    )
     assert stands.steps
     assert stands.faster is not None
     for flags in launch.flag_changes(stands, framework="megatron"):
@@ -383,10 +415,20 @@ def test_opening_a_launch_script(place: Place) -> None:
 
 def test_what_a_launch_script_leaves_open_is_asked_for(place: Place) -> None:
     """Nothing is evaluated before the fields are filled in, and then as if the script said it."""
-    written = launch.write({
-        "tensor_par": 2, "pipeline_par": 2, "data_par": 4, "batch_size": 32, "microbatch_size": 1,
-        "tensor_par_comm_type": "rs_ag", "optimizer_sharding": True, "data_par_overlap": True,
-    }, "llama-3-8B", framework="megatron").text  # fmt: skip
+    written = launch.write(
+        {
+            "tensor_par": 2,
+            "pipeline_par": 2,
+            "data_par": 4,
+            "batch_size": 32,
+            "microbatch_size": 1,
+            "tensor_par_comm_type": "rs_ag",
+            "optimizer_sharding": True,
+            "data_par_overlap": True,
+        },
+        "llama-3-8B",
+        framework="megatron",
+    ).text
     text = written.replace("--tensor-model-parallel-size 2", "--tensor-model-parallel-size $TP")
     now = Scenario.of("gpt3-13B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16")
     app = page(scenario_parameters.parameters_of(now))
@@ -398,8 +440,9 @@ def test_what_a_launch_script_leaves_open_is_asked_for(place: Place) -> None:
     app.number_input(key="launch_state_tensor_par").set_value(2).run()
     assert not app.exception
     told = " ".join(each.value for each in (*app.markdown, *app.caption)).replace("\\", "")
-    stands = launch.standing(launch.read_text(written, "train.sh").execution, "llama-3-8B", now.system,
-                             cost_model=now.cost_model)  # fmt: skip
+    stands = launch.standing(
+        launch.read_text(written, "train.sh").execution, "llama-3-8B", now.system, cost_model=now.cost_model
+    )
     assert stands.faster is not None
     assert f"place {stands.faster + 1:,} of {stands.feasible:,} that run" in told
 
@@ -431,8 +474,11 @@ def test_a_report_names_what_it_was_asked_for_and_not_its_equal_by_another_name(
     other = replace(first, model=models.edited(first.model, {}, name="ours", title="Our own name"))
     assert other.key == first.key
     built: list[str] = []
-    monkeypatch.setattr(scenarios_view.st, "download_button", lambda label, data, *_, **__: (
-        built.append(data()) if label == "Report" else None))  # fmt: skip
+    monkeypatch.setattr(
+        scenarios_view.st,
+        "download_button",
+        lambda label, data, *_, **__: built.append(data()) if label == "Report" else None,
+    )
     monkeypatch.setattr(scenarios_view.report, "build", lambda exploration, *_: exploration.scenario.model.title)
     place.files.keep("mine", other)
     page()
@@ -442,9 +488,17 @@ def test_a_report_names_what_it_was_asked_for_and_not_its_equal_by_another_name(
 
 def test_ages_and_sizes() -> None:
     assert [age(0, now) for now in (5, 150, 7_300, 200_000, 70_000_000)] == [
-        "just now", "2 min ago", "2 h ago", "2 days ago", "2 years ago",
-    ]  # fmt: skip
+        "just now",
+        "2 min ago",
+        "2 h ago",
+        "2 days ago",
+        "2 years ago",
+    ]
     assert [size(number) for number in (None, 12, 1_500, 12_300_000, 4_200_000_000)] == [
-        "–", "12 B", "1.50 kB", "12.3 MB", "4.20 GB",
-    ]  # fmt: skip
+        "–",
+        "12 B",
+        "1.50 kB",
+        "12.3 MB",
+        "4.20 GB",
+    ]
     assert scenarios.sentence_of(small()) == "FP16 · batch 32 · 2 limits · exact"

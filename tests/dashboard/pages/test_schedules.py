@@ -18,7 +18,15 @@ from dashboard.charts.schedules.schedule_curves import best_bands, schedule_curv
 from dashboard.link.scenario_parameters import read_scenario
 from dashboard.pages.schedules import questions
 from dashboard.pages.schedules.measured import measured_schedule, own_order, replay_measured
-from dashboard.pages.schedules.questions import OFFERED, Question, along, drawn_replay, outcome, outcomes, titles
+from dashboard.pages.schedules.questions import (
+    OFFERED,
+    ScheduleQuestion,
+    along,
+    drawn_replay,
+    outcome,
+    outcomes,
+    titles,
+)
 from dashboard.pages.schedules.scenario_times import scenario_times
 from dashboard.pages.schedules.tables import feasibility_table
 from dashboard.queries.accuracy import error_of, span
@@ -27,22 +35,38 @@ from engine.simulate.exports import chrome_trace_json, torch_csv
 from engine.simulate.imports import read_events
 from engine.simulate.residence import held_over_time
 from engine.simulate.schedule import drawn
-from engine.simulate.schedules.contract import Placement
+from engine.simulate.schedules.contract import StagePlacement
 from tests.dashboard.page_runs import html, page_alone
 
 EQUAL = {"F": 1.0, "B": 1.0, "W": 1.0}
 NUMBERS = {"schedules_from": "numbers"}
-FEW = {"model": "llama-3-70B", "system": "h100_80g_sxm", "procs": "64", "batch": "64", "type": "bfloat16",
-       "limits": "microbatch_size:1;tensor_par:8;weight_offload:off;activations_offload:off;optimizer_offload:off"}
+FEW = {
+    "model": "llama-3-70B",
+    "system": "h100_80g_sxm",
+    "procs": "64",
+    "batch": "64",
+    "type": "bfloat16",
+    "limits": "microbatch_size:1;tensor_par:8;weight_offload:off;activations_offload:off;optimizer_offload:off",
+}
 """A scenario of few executions, whose best with a pipeline is found at once."""
 
 
-def asked(**changes: object) -> Question:
+def asked(**changes: object) -> ScheduleQuestion:
     given: dict[str, object] = {
-        "ranks": 4, "microbatches": 8, "chunks": 2, "group": None, "forward": 1e-3, "input_gradient": 1e-3,
-        "weight_gradient": 1e-3, "hidden": 0.0, "uneven": 0.0, "send": 0.0, "mode": "overlap", "memory": None,
-    }  # fmt: skip
-    return Question(**given | changes)  # type: ignore[arg-type]
+        "ranks": 4,
+        "microbatches": 8,
+        "chunks": 2,
+        "group": None,
+        "forward": 1e-3,
+        "input_gradient": 1e-3,
+        "weight_gradient": 1e-3,
+        "hidden": 0.0,
+        "uneven": 0.0,
+        "send": 0.0,
+        "mode": "overlap",
+        "memory": None,
+    }
+    return ScheduleQuestion(**given | changes)  # type: ignore[arg-type]
 
 
 @functools.cache
@@ -167,7 +191,7 @@ def test_long_schedules_leave_out_repetitions_and_tell_the_true_step() -> None:
         assert "512 microbatches" in gantt(picture, row="rank").alt
 
 
-def replay_of(question: Question, name: str) -> float:
+def replay_of(question: ScheduleQuestion, name: str) -> float:
     found = outcome(question, name).found
     assert found is not None
     return found.makespan
@@ -192,26 +216,39 @@ def test_measured_events_are_read_and_compared() -> None:
     assert len(traced) == 16
     assert replay_measured(traced, "1f1b", 1).makespan == pytest.approx(15.0)
     assert measured_schedule(traced).step_time == pytest.approx(truth.makespan)
-    torch = {"traceEvents": [
-        {"ph": "X", "name": "PP:0F0", "ts": 5, "dur": 2, "pid": 1, "tid": 9},
-        {"ph": "X", "name": "aten::mm", "ts": 5, "dur": 1},
-        {"ph": "M", "name": "process_name"}, {"ph": "X", "name": "PP:0B0", "ts": 9, "dur": 4, "pid": 1, "tid": 9},
-    ], "distributedInfo": {"rank": 3}}  # fmt: skip
+    torch = {
+        "traceEvents": [
+            {"ph": "X", "name": "PP:0F0", "ts": 5, "dur": 2, "pid": 1, "tid": 9},
+            {"ph": "X", "name": "aten::mm", "ts": 5, "dur": 1},
+            {"ph": "M", "name": "process_name"},
+            {"ph": "X", "name": "PP:0B0", "ts": 9, "dur": 4, "pid": 1, "tid": 9},
+        ],
+        "distributedInfo": {"rank": 3},
+    }
     assert read_events(json.dumps(torch))[["kind", "start", "end"]].to_numpy().tolist() == [
-        ["F", 0.0, pytest.approx(2e-6)], ["BW", pytest.approx(4e-6), pytest.approx(8e-6)]
-    ]  # fmt: skip
+        ["F", 0.0, pytest.approx(2e-6)],
+        ["BW", pytest.approx(4e-6), pytest.approx(8e-6)],
+    ]
     table = "\ufeffrank,kind,start,end\r\n0,forward,0,1\r\n0,forward,1,2\r\n0,backward,2,4\r\n0,backward,4,6\r\n"
     assert read_events(table)["microbatch"].tolist() == [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("", "no column start"), ("[]", "No event"), ("{}", "no list of events"), ("{", "no JSON"),
-    ("a,b\n1,2", "no column start"),
-    ('[{"name": "F0.0", "ph": "X", "ts": 1, "tid": 0}]', "no start and end"),
-    ('[{"name": "F0.0", "ph": "X", "ts": 5, "end": 1, "tid": 0}]', "ends before"),
-    ('[{"name": "F0.0", "ph": "X", "ts": 5, "dur": 1}]', "no rank"), ('[{"name": 3, "ph": "X"}, 7]', "No event"),
-    ("start,kind\nx,forward\n", "no start and end"), ("[" * 100_000, "no JSON"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no column start"),
+        ("[]", "No event"),
+        ("{}", "no list of events"),
+        ("{", "no JSON"),
+        ("a,b\n1,2", "no column start"),
+        ('[{"name": "F0.0", "ph": "X", "ts": 1, "tid": 0}]', "no start and end"),
+        ('[{"name": "F0.0", "ph": "X", "ts": 5, "end": 1, "tid": 0}]', "ends before"),
+        ('[{"name": "F0.0", "ph": "X", "ts": 5, "dur": 1}]', "no rank"),
+        ('[{"name": 3, "ph": "X"}, 7]', "No event"),
+        ("start,kind\nx,forward\n", "no start and end"),
+        ("[" * 100_000, "no JSON"),
+    ],
+)
 def test_files_that_make_no_sense_are_told_in_a_sentence(text: str, words: str) -> None:
     with pytest.raises(ScheduleError, match=words):
         read_events(text)
@@ -219,7 +256,11 @@ def test_files_that_make_no_sense_are_told_in_a_sentence(text: str, words: str) 
 
 def test_files_of_a_schedule_come_back() -> None:
     """Events and the table of actions as measured events, the order as an order of one's own."""
-    for name, placement in (("1f1b", Placement.LOOP), ("interleaved", Placement.LOOP), ("dualpipev", Placement.V)):
+    for name, placement in (
+        ("1f1b", StagePlacement.LOOP),
+        ("interleaved", StagePlacement.LOOP),
+        ("dualpipev", StagePlacement.V),
+    ):
         found = outcome(asked(ranks=2, microbatches=4, send=0.5), name).found
         assert found is not None
         written = found.tasks.sort_values(["rank", "start", "kind"], ignore_index=True)
@@ -232,7 +273,7 @@ def test_files_of_a_schedule_come_back() -> None:
 
 def test_an_order_of_ones_own_is_checked_and_replayed() -> None:
     text = torch_csv(replay("zbv", stages=2, microbatches=4, times=EQUAL))
-    found = own_order(text, asked(ranks=2, microbatches=4), Placement.V)
+    found = own_order(text, asked(ranks=2, microbatches=4), StagePlacement.V)
     assert found.makespan == pytest.approx(0.5e-3 * replay("zbv", stages=2, microbatches=4, times=EQUAL).makespan)
     with pytest.raises(ScheduleError, match="waits for ever"):
-        own_order("0B0,0F0\n1F0,1B0\n", asked(), Placement.LOOP)
+        own_order("0B0,0F0\n1F0,1B0\n", asked(), StagePlacement.LOOP)

@@ -26,12 +26,17 @@ from dashboard.pages.serving.queries import curves, per_degree, title
 from dashboard.pages.serving.tables import COLUMNS, _deployments_file
 from dashboard.words.numbers import format_value
 from engine import serving
-from engine.serving import MEMORY_PARTS, STEP_PARTS, Found, by_name
+from engine.serving import MEMORY_PARTS, STEP_PARTS, ServingExploration, by_name
 from tests.dashboard.page_runs import figure, html, page_alone, plainly
 
 QUESTION: dict[str, Any] = {"num_procs": 8, "prompt": 1000, "output": 200}
-LINK = {"serving_model": "llama-3-70B", "serving_system": "h100_80g_sxm", "serving_procs": "8",
-        "serving_prompt": "1000", "serving_output": "200"}  # fmt: skip
+LINK = {
+    "serving_model": "llama-3-70B",
+    "serving_system": "h100_80g_sxm",
+    "serving_procs": "8",
+    "serving_prompt": "1000",
+    "serving_output": "200",
+}
 
 
 FEW = {**LINK, "serving_model": "llama-3-8B", "serving_procs": "2"}
@@ -39,12 +44,12 @@ FEW = {**LINK, "serving_model": "llama-3-8B", "serving_procs": "2"}
 
 
 @pytest.fixture(scope="module")
-def found() -> Found:
+def found() -> ServingExploration:
     return serving.explore("llama-3-70B", "h100_80g_sxm", **QUESTION)
 
 
 @functools.cache
-def few() -> Found:
+def few() -> ServingExploration:
     return serving.explore("llama-3-8B", "h100_80g_sxm", **{**QUESTION, "num_procs": 2})
 
 
@@ -92,13 +97,19 @@ def test_it_starts_with_the_scenarios_model_and_system():
     assert "modelled" in html(page)
 
 
-def test_tiles_are_the_best_deployment(found: Found):
+def test_tiles_are_the_best_deployment(found: ServingExploration):
     page = opened()
     best = found.best
     assert best is not None
     text = html(page)
-    for name in ("tokens_per_s_per_processor", "tokens_per_s_per_user", "time_to_first_token", "time_per_output_token",
-                 "cost_per_million_tokens", "energy_per_token"):  # fmt: skip
+    for name in (
+        "tokens_per_s_per_processor",
+        "tokens_per_s_per_user",
+        "time_to_first_token",
+        "time_per_output_token",
+        "cost_per_million_tokens",
+        "energy_per_token",
+    ):
         column = by_name(name)
         assert format_value(column, best[name]) in text, name
     assert f"Best: {title(best)}" in text
@@ -106,13 +117,26 @@ def test_tiles_are_the_best_deployment(found: Found):
     assert "Modelled with the rates" in text
 
 
-def test_limits_of_the_link_are_the_engines(found: Found):
-    page = run({**LINK, "serving_ttft": "100", "serving_tpot": "25.5", "serving_price": "2",
-                "serving_weight_bits": "16,8,4", "serving_launch": "graphs"})  # fmt: skip
+def test_limits_of_the_link_are_the_engines(found: ServingExploration):
+    page = run(
+        {
+            **LINK,
+            "serving_ttft": "100",
+            "serving_tpot": "25.5",
+            "serving_price": "2",
+            "serving_weight_bits": "16,8,4",
+            "serving_launch": "graphs",
+        }
+    )
     expected = serving.explore(
-        "llama-3-70B", "h100_80g_sxm", **QUESTION, time_to_first_token=0.1, time_per_output_token=0.0255, price=2.0,
+        "llama-3-70B",
+        "h100_80g_sxm",
+        **QUESTION,
+        time_to_first_token=0.1,
+        time_per_output_token=0.0255,
+        price=2.0,
         limits={"weight_bits": [16, 8, 4], "launch": "graphs"},
-    )  # fmt: skip
+    )
     assert 0 < expected.feasible != found.feasible
     text = html(page)
     assert f"Deployments that run {expected.feasible:,}, of {expected.total:,}" in text
@@ -120,7 +144,7 @@ def test_limits_of_the_link_are_the_engines(found: Found):
     assert "at the price given" in text
 
 
-def test_marks_are_the_frontiers_of_every_degree(found: Found):
+def test_marks_are_the_frontiers_of_every_degree(found: ServingExploration):
     drawn = figure(opened(), "serving_plot")["data"]
     assert [trace["name"] for trace in drawn] == [f"TP {t}" for t in sorted(found.table["tensor_par"].unique())]
     table = found.table.set_index("id")
@@ -132,13 +156,16 @@ def test_marks_are_the_frontiers_of_every_degree(found: Found):
         assert (np.diff(trace["y"]) < 0).all()
         assert len(set(rows["tensor_par"])) == 1
     assert set(found.frontier["id"]) <= set(ids)
-    sizes = {point[0]: size for trace in drawn
-             for point, size in zip(trace["customdata"], trace["marker"]["size"], strict=True)}  # fmt: skip
+    sizes = {
+        point[0]: size
+        for trace in drawn
+        for point, size in zip(trace["customdata"], trace["marker"]["size"], strict=True)
+    }
     large = {number for number, size in sizes.items() if size > 4}
     assert large == set(found.frontier["id"]) | {found.best["id"]}
 
 
-def test_a_picked_deployment_is_shown_and_the_best_comes_back(found: Found):
+def test_a_picked_deployment_is_shown_and_the_best_comes_back(found: ServingExploration):
     other = int(found.frontier["id"].iloc[0])
     page = run({**LINK, "serving_id": str(other)})
     row = found.evaluate_ids([other]).iloc[0]
@@ -150,7 +177,7 @@ def test_a_picked_deployment_is_shown_and_the_best_comes_back(found: Found):
     assert "Best: " in html(page)
 
 
-def test_another_question_gives_up_what_was_picked(found: Found):
+def test_another_question_gives_up_what_was_picked(found: ServingExploration):
     page = run({**LINK, "serving_id": str(int(found.frontier["id"].iloc[0]))})
     page.number_input(key="_serving_procs").set_value(4)
     again(page)
@@ -202,7 +229,7 @@ def test_two_limits_that_no_deployment_meets_give_way_together() -> None:
     assert url(page)["serving_ttft"] == f"{first:g}"
 
 
-def test_a_deployment_off_the_curves_is_ringed_where_it_is(found: Found) -> None:
+def test_a_deployment_off_the_curves_is_ringed_where_it_is(found: ServingExploration) -> None:
     drawn = curves(found)
     row = found.table[~found.table["id"].isin(drawn["id"])].iloc[0].to_dict() | {"title": "aside"}
     plain = serving_frontier(drawn).figure
@@ -248,14 +275,25 @@ def test_a_prompt_beyond_the_context_can_be_shortened():
 
 
 def test_links_full_of_nonsense_show_the_defaults():
-    page = run({"serving_model": "x", "serving_system": "<b>", "serving_procs": "0", "serving_prompt": "-1",
-                "serving_ttft": "1e9", "serving_tpot": "0.0", "serving_weight_bits": "7", "serving_id": "99999999",
-                "serving_by": "speed", "serving_launch": "graphs,magic"})  # fmt: skip
+    page = run(
+        {
+            "serving_model": "x",
+            "serving_system": "<b>",
+            "serving_procs": "0",
+            "serving_prompt": "-1",
+            "serving_ttft": "1e9",
+            "serving_tpot": "0.0",
+            "serving_weight_bits": "7",
+            "serving_id": "99999999",
+            "serving_by": "speed",
+            "serving_launch": "graphs,magic",
+        }
+    )
     assert "Best: " in html(page)
     assert page.selectbox(key="_serving_model").value == "llama-3.1-70B"
 
 
-def test_the_table_is_sorted_and_can_be_the_frontier_only(found: Found):
+def test_the_table_is_sorted_and_can_be_the_frontier_only(found: ServingExploration):
     with patch.object(tables, "SHOWN", 500):
         page = run({**LINK, "serving_by": "time_to_first_token"})
     shown = listed(page)
@@ -265,7 +303,7 @@ def test_the_table_is_sorted_and_can_be_the_frontier_only(found: Found):
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
-def test_downloads_have_every_deployment(found: Found, kind: str):
+def test_downloads_have_every_deployment(found: ServingExploration, kind: str):
     question = Inputs(found.model, found.system, 8, 1000, 200, None, None, None, {})
     data = _deployments_file(question, found, kind)
     if kind == "csv":
@@ -293,7 +331,7 @@ def test_downloads_have_every_deployment(found: Found, kind: str):
     assert rows["id"].tolist() == found.table["id"].tolist()
 
 
-def test_bars_add_up(found: Found):
+def test_bars_add_up(found: ServingExploration):
     rows = per_degree(found)
     drawn = serving_memory(rows).figure.data
     assert [trace.name for trace in drawn] == [kind.name for kind in MEMORY]
@@ -307,7 +345,7 @@ def test_bars_add_up(found: Found):
     assert "modelled" in decode_step(best).alt
 
 
-def test_names_at_the_ends_of_curves_do_not_cover_each_other(found: Found):
+def test_names_at_the_ends_of_curves_do_not_cover_each_other(found: ServingExploration):
     notes = serving_frontier(curves(found)).figure.layout.annotations
     assert {note.text for note in notes} == {f"TP {t}" for t in found.table["tensor_par"].unique()}
     assert "No deployment" in serving_frontier(curves(found).head(0)).alt
@@ -315,13 +353,29 @@ def test_names_at_the_ends_of_curves_do_not_cover_each_other(found: Found):
 
 def test_a_name_at_the_end_of_a_curve_stands_clear_of_the_marks_beside_it():
     # The first curve ends just left of the second one, where its name would have stood.
-    points = [(1, 20.0, 800.0), (1, 60.0, 300.0), (1, 75.0, 100.0), (2, 25.0, 900.0), (2, 70.0, 400.0),
-              (2, 78.0, 150.0), (2, 80.0, 100.0), (2, 90.0, 30.0)]  # fmt: skip
+    points = [
+        (1, 20.0, 800.0),
+        (1, 60.0, 300.0),
+        (1, 75.0, 100.0),
+        (2, 25.0, 900.0),
+        (2, 70.0, 400.0),
+        (2, 78.0, 150.0),
+        (2, 80.0, 100.0),
+        (2, 90.0, 30.0),
+    ]
     degrees, users, processors = zip(*points, strict=True)
     table = pd.DataFrame(
-        {"id": range(8), "title": "x", "tensor_par": degrees, "on_frontier": True, "tokens_per_s_per_user": users,
-         "tokens_per_s_per_processor": processors, "time_to_first_token": 0.1, "memory_total": 1e10}
-    )  # fmt: skip
+        {
+            "id": range(8),
+            "title": "x",
+            "tensor_par": degrees,
+            "on_frontier": True,
+            "tokens_per_s_per_user": users,
+            "tokens_per_s_per_processor": processors,
+            "time_to_first_token": 0.1,
+            "memory_total": 1e10,
+        }
+    )
     figure = serving_frontier(table).figure
     (low, high), (bottom, top) = figure.layout.xaxis.range, figure.layout.yaxis.range
     (name,) = [note for note in figure.layout.annotations if note.text == "TP 1"]

@@ -14,13 +14,13 @@ from streamlit.testing.v1 import AppTest
 import engine
 from dashboard.link import scenario_parameters
 from dashboard.pages.schedules.own_stages import bytes_of_ranks, ranks_of
-from dashboard.pages.schedules.questions import Question, outcome
+from dashboard.pages.schedules.questions import ScheduleQuestion, outcome
 from dashboard.queries.explorations import options_of
 from dashboard.queries.filters import parse
 from dashboard.words.executions import choices
 from engine import Exploration, Scenario
 from engine.columns import fields_of
-from engine.cost_models.account import Account
+from engine.cost_models.account import ExecutionAccount
 from engine.cost_models.chunk_times import microbatches_of
 from engine.cost_models.registry import cost_model_of
 from engine.executions.files import read_executions
@@ -28,32 +28,42 @@ from engine.executions.layer_splits import LayerSplitError
 from engine.simulate import replay
 from engine.simulate.execution_stages import cut_for, cuts_of
 from engine.simulate.schedule import schedule
-from engine.simulate.schedules.contract import Placement
+from engine.simulate.schedules.contract import StagePlacement
 from engine.simulate.stage_replay import stage_replay
-from engine.store import Condition
+from engine.store import StoreCondition
 from tests.dashboard.page_runs import figure, html, run
 
 DEEPSEEK = "Et*3|(tt|)*29m|L"
 LIMITS: dict[str, Any] = {
-    "stage_layout": ["balanced", "Et*3|(tt|)*29,m|L", "even", "first_8_last_5"], "tensor_par": [1],
-    "pipeline_par": [8, 16], "microbatch_size": [1], "expert_par": [32],
-    "activation_recompute": ["none", "full"], "weight_offload": False,
-    "activations_offload": False, "optimizer_offload": False,
-}  # fmt: skip
+    "stage_layout": ["balanced", "Et*3|(tt|)*29,m|L", "even", "first_8_last_5"],
+    "tensor_par": [1],
+    "pipeline_par": [8, 16],
+    "microbatch_size": [1],
+    "expert_par": [32],
+    "activation_recompute": ["none", "full"],
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+}
 
 
 @functools.cache
 def found() -> Exploration:
     """DeepSeek-V3 on 512 H200s in stages of several layouts."""
     return engine.explore(
-        "deepseek-v3", "h200_141g_sxm", num_procs=512, max_batch_size=512, datatype="bfloat16", limits=LIMITS,
+        "deepseek-v3",
+        "h200_141g_sxm",
+        num_procs=512,
+        max_batch_size=512,
+        datatype="bfloat16",
+        limits=LIMITS,
         cost_model="calibrated",
-    )  # fmt: skip
+    )
 
 
 def best(layout: str) -> dict[str, Any]:
     """The best execution with a layout."""
-    rows = found().rows.top(1, "sample_rate", where=[Condition("stage_layout", "=", layout)])
+    rows = found().rows.top(1, "sample_rate", where=[StoreCondition("stage_layout", "=", layout)])
     (number,) = rows["id"].to_pylist()
     return dict(found().evaluate_ids([number]).iloc[0])
 
@@ -132,7 +142,7 @@ def test_the_picture_has_stages_as_long_as_their_blocks() -> None:
     assert figure(page, "execution_gantt")["data"]
 
 
-def account_of(row: dict[str, Any]) -> Account:
+def account_of(row: dict[str, Any]) -> ExecutionAccount:
     scenario = found().scenario
     return cost_model_of(scenario).account(scenario.model, scenario.system, row, scenario.used_calibration)
 
@@ -165,12 +175,22 @@ def test_a_pipeline_of_told_stages_takes_as_long_as_the_cost_model_says() -> Non
     """The execution's own schedule with the seconds of its stages, against the closed form without messages."""
     row = best("first_8_last_5")
     stages = account_of(row).model_stages(int(row["pipeline_par"]), 1)
-    times = {"F": [each.forward for each in stages], "B": [each.input_gradient for each in stages],
-             "W": [each.weight_gradient for each in stages]}  # fmt: skip
+    times = {
+        "F": [each.forward for each in stages],
+        "B": [each.input_gradient for each in stages],
+        "W": [each.weight_gradient for each in stages],
+    }
     told = replay("1f1b", stages=8, microbatches=microbatches_of(row), times=times).makespan
     parts = {part.name: part.seconds for part in account_of(row).parts()}
-    ends = ("DP communication", "Tied embeddings", "Offload", "Optimizer step", "Stragglers", "Host",
-            "PP communication")  # fmt: skip
+    ends = (
+        "DP communication",
+        "Tied embeddings",
+        "Offload",
+        "Optimizer step",
+        "Stragglers",
+        "Host",
+        "PP communication",
+    )
     assert told == pytest.approx(sum(each for name, each in parts.items() if name not in ends), rel=0.002)
 
 
@@ -200,8 +220,13 @@ def test_memory_of_ranks_by_the_replay_is_the_cost_models(layout: str) -> None:
     row = best(layout)
     ranks, chunks = int(row["pipeline_par"]), int(row["pipeline_interleaving"])
     (cut,) = (each for each in cuts_of(account_of(row), ranks, chunks, None) if each.chunks == chunks)
-    found_there = replay(str(row["schedule"]), stages=ranks, microbatches=microbatches_of(row), chunks=chunks,
-                         times={"F": 1, "B": 1, "W": 1})  # fmt: skip
+    found_there = replay(
+        str(row["schedule"]),
+        stages=ranks,
+        microbatches=microbatches_of(row),
+        chunks=chunks,
+        times={"F": 1, "B": 1, "W": 1},
+    )
     held = bytes_of_ranks(cut, found_there, sharded=True)
     assert max(whole for _, whole in held) == pytest.approx(row["proc_mem_tier1_cap_req"], rel=1e-9)
     twice = replay("dualpipe", stages=4, microbatches=8, times={"F": 1, "B": 1, "W": 1})
@@ -234,11 +259,25 @@ def test_the_schedules_page_replays_the_stages_of_an_execution() -> None:
 
 def test_planned_orders_are_replayed_with_every_stage() -> None:
     cuts = cuts_of(account_of(best("even")), 4, 2, None)
-    work = [sum(getattr(each, name) for each in cut_for(cuts, 1).stages) / 4
-            for name in ("forward", "input_gradient", "weight_gradient")]  # fmt: skip
-    question = Question(ranks=4, microbatches=8, chunks=2, group=None, forward=work[0], input_gradient=work[1],
-                        weight_gradient=work[2], hidden=0.0, uneven=0.0, send=0.01, mode="overlap", memory=None,
-                        own=cuts)  # fmt: skip
+    work = [
+        sum(getattr(each, name) for each in cut_for(cuts, 1).stages) / 4
+        for name in ("forward", "input_gradient", "weight_gradient")
+    ]
+    question = ScheduleQuestion(
+        ranks=4,
+        microbatches=8,
+        chunks=2,
+        group=None,
+        forward=work[0],
+        input_gradient=work[1],
+        weight_gradient=work[2],
+        hidden=0.0,
+        uneven=0.0,
+        send=0.01,
+        mode="overlap",
+        memory=None,
+        own=cuts,
+    )
     for name in ("zb-auto-1p", "zb-auto-2p", "zbv-auto"):
         made = outcome(question, name)
         assert made.found is not None, made.reason
@@ -250,15 +289,15 @@ def test_planned_orders_are_replayed_with_every_stage() -> None:
 def test_work_of_ranks_follows_the_placement_and_says_what_makes_it() -> None:
     cuts = cuts_of(account_of(best("even")), 4, 3, None)
     assert [(each.chunks, len(each.stages)) for each in cuts] == [(1, 4), (2, 8), (3, 12)]
-    turned = ranks_of(cut_for(cuts, 2), 4, Placement.V)
+    turned = ranks_of(cut_for(cuts, 2), 4, StagePlacement.V)
     assert {"embedding", "head and loss"} <= {name for name, _, _ in turned[0].holds}
     (listed,) = (each for each in cuts_of(account_of(best("even")), 8, 2, "Et*4|(t*8|)*6t*9L") if each.chunks == 1)
-    work = ranks_of(listed, 8, Placement.LOOP)
+    work = ranks_of(listed, 8, StagePlacement.LOOP)
     assert max(work, key=lambda each: each.over).rank == 7
     assert [held[:2] for held in work[7].holds] == [("blocks with experts", 9), ("head and loss", 1)]
-    both = ranks_of(cut_for(cuts, 1), 4, Placement.BIDIRECTIONAL)
+    both = ranks_of(cut_for(cuts, 1), 4, StagePlacement.BIDIRECTIONAL)
     assert both[0].seconds == pytest.approx(both[3].seconds)
-    loop = ranks_of(cut_for(cuts, 1), 4, Placement.LOOP)
+    loop = ranks_of(cut_for(cuts, 1), 4, StagePlacement.LOOP)
     assert sum(each.seconds for each in loop) == pytest.approx(sum(each.seconds for each in turned))
     assert max(loop, key=lambda each: each.over).why.split(":")[0].endswith(("experts", "head and loss"))
 

@@ -59,9 +59,13 @@ ELSEWHERE = {"elastic", "intra_operator", "codesign", "serving", "guide", "valid
 
 @pytest.mark.parametrize(
     ("found", "page"),
-    [pytest.param(found, entry.name, id=f"{name}-{entry.name}") for name, found in FOUND.items() for entry in PAGES
-     if name == "runs" or entry.name not in ELSEWHERE],
-)  # fmt: skip
+    [
+        pytest.param(found, entry.name, id=f"{name}-{entry.name}")
+        for name, found in FOUND.items()
+        for entry in PAGES
+        if name == "runs" or entry.name not in ELSEWHERE
+    ],
+)
 def test_every_page_draws_a_cost_model_that_it_does_not_know(page: str, found: Any) -> None:
     app = run(page, found(), BRIEF)
     kinds = ("markdown", "caption", "warning", "error", "info", "code")
@@ -97,9 +101,16 @@ def test_scenarios_keep_it_and_switch_to_it() -> None:
         other = switch(scenario, name)
         assert other.cost_model == name
         assert switch(other, scenario.cost_model) == scenario
-    assert altered(scenario, model=engine.Scenario.of(
-        "deepseek-v3", scenario.system, num_procs=512, max_batch_size=512, datatype="bfloat16"
-    ).model, num_procs=512).cost_model == toy.TOY.name  # fmt: skip
+    assert (
+        altered(
+            scenario,
+            model=engine.Scenario.of(
+                "deepseek-v3", scenario.system, num_procs=512, max_batch_size=512, datatype="bfloat16"
+            ).model,
+            num_procs=512,
+        ).cost_model
+        == toy.TOY.name
+    )
     assert "in the toy cost model" in [scope for _, scope, _ in representation(scenario.model)]
 
 

@@ -26,9 +26,11 @@ def expected(found: Exploration, **given: Any) -> TrainingRun:
     best, scenario = found.best, found.scenario
     assert best is not None
     return economics.training_run(
-        RunInputs.of(scenario.system, **given), tokens_per_s=best["sample_rate"] * scenario.model.seq_size,
-        num_procs=16, parameters=float(scenario.model.parameters or 0),
-    )  # fmt: skip
+        RunInputs.of(scenario.system, **given),
+        tokens_per_s=best["sample_rate"] * scenario.model.seq_size,
+        num_procs=16,
+        parameters=float(scenario.model.parameters or 0),
+    )
 
 
 def told(page: AppTest) -> str:
@@ -106,8 +108,14 @@ def test_a_link_carries_the_inputs() -> None:
 
 def test_a_link_with_nonsense_falls_back_to_the_default() -> None:
     found = exploration()
-    nonsense = {"pue": "0.2", "mtbf_h": "1e300", "usd_low": "-3", "usd_high": "nan", "tokens": "<b>",
-                "interval_s": "1e999"}  # fmt: skip
+    nonsense = {
+        "pue": "0.2",
+        "mtbf_h": "1e300",
+        "usd_low": "-3",
+        "usd_high": "nan",
+        "tokens": "<b>",
+        "interval_s": "1e999",
+    }
     page = run("execution", found, {f"execution_run_{name}": value for name, value in nonsense.items()})
     default = opened()
     for name in nonsense:

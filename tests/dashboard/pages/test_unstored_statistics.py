@@ -40,7 +40,7 @@ def _server() -> Iterator[UnstoredStatistics]:
     with (
         patch("dashboard.widgets.needed_statistics.unstored_statistics", return_value=made),
         patch.object(module, "PATIENCE", LONG),
-    ):  # fmt: skip
+    ):
         yield made
     made.close()
 
@@ -61,8 +61,11 @@ def table_of(cost_model: str) -> pd.DataFrame:
 def map_of(page: AppTest) -> dict[str, tuple[str, int]]:
     """What the cells of the map say: (the value as hovering tells it, the execution) by what a click reports."""
     bars = [trace for trace in figure(page, "explore_pairs")["data"] if trace["type"] == "bar"]
-    return {at: (told, number) for trace in bars
-            for told, (at, number) in zip(trace["hovertext"], trace["customdata"], strict=True)}  # fmt: skip
+    return {
+        at: (told, number)
+        for trace in bars
+        for told, (at, number) in zip(trace["hovertext"], trace["customdata"], strict=True)
+    }
 
 
 def link_of(name: str, low: float | None = None, high: float | None = None) -> str:
@@ -107,8 +110,11 @@ def test_a_statistic_with_no_better_direction_is_that_of_the_fastest() -> None:
 def test_the_table_is_filtered_and_sorted_by_any_statistic(cost_model: str) -> None:
     found, every = fresh(cost_model), table_of(cost_model)
     low = float(every["act_grad_space"].median())
-    link = {"results_where": link_of("act_grad_space", low), "results_sort": "optimizer_space",
-            "results_columns": "id,optimizer_space,act_grad_space"}  # fmt: skip
+    link = {
+        "results_where": link_of("act_grad_space", low),
+        "results_sort": "optimizer_space",
+        "results_columns": "id,optimizer_space,act_grad_space",
+    }
     page = run("results", found, link)
     expected = every[every["act_grad_space"] >= low].sort_values(["optimizer_space", "id"])
     table = page.dataframe[0].value
@@ -133,19 +139,22 @@ def test_every_statistic_can_be_filtered_by_and_says_so_in_a_link() -> None:
 @pytest.mark.parametrize(
     ("cost_model", "wrong"),
     [
-        ("calculon", {
-            "logit_space:1..2": "no field or result 'logit_space'",
-            "act_space:1e999..": "The filter 'act_space:1e999..' cannot be read",
-            "act_space:nan..": "The filter 'act_space:nan..' cannot be read",
-            "act_space:": "The filter 'act_space:' cannot be read",
-            "act_space:..": "The filter 'act_space:..' cannot be read",
-            "status:1..2": "no field or result 'status'",
-            "act_space.parquet:1..2": "no field or result 'act_space.parquet'",
-            "..-added:1..2": "no field or result '..-added'",
-        }),
+        (
+            "calculon",
+            {
+                "logit_space:1..2": "no field or result 'logit_space'",
+                "act_space:1e999..": "The filter 'act_space:1e999..' cannot be read",
+                "act_space:nan..": "The filter 'act_space:nan..' cannot be read",
+                "act_space:": "The filter 'act_space:' cannot be read",
+                "act_space:..": "The filter 'act_space:..' cannot be read",
+                "status:1..2": "no field or result 'status'",
+                "act_space.parquet:1..2": "no field or result 'act_space.parquet'",
+                "..-added:1..2": "no field or result '..-added'",
+            },
+        ),
         ("calibrated", {"block_fw_flops:1..2": "no field or result 'block_fw_flops'"}),
     ],
-)  # fmt: skip
+)
 def test_filters_that_cannot_be_are_left_out(cost_model: str, wrong: dict[str, str]) -> None:
     told: list[Any] = []
     found = fresh(cost_model)
@@ -209,8 +218,10 @@ def test_a_range_can_be_had_before_it_is_in_force(server: UnstoredStatistics) ->
     page = again(page, found)
     assert server.need(found, ["act_space"], "me") is None
     page = again(page, found)
-    least, most = (next(field for field in page.number_input if field.label.startswith(f"Activations {word}"))
-                   for word in ("at least", "at most"))  # fmt: skip
+    least, most = (
+        next(field for field in page.number_input if field.label.startswith(f"Activations {word}"))
+        for word in ("at least", "at most")
+    )
     span = (every["act_space"].min() / 2**30, every["act_space"].max() / 2**30)
     assert [least.placeholder, most.placeholder] == [f"from {plain(span[0])}", f"to {plain(span[1])}"]
     most.set_value((span[0] + span[1]) / 2)
@@ -229,8 +240,13 @@ def test_too_many_at_once_are_refused_on_every_page() -> None:
 
 
 def test_asking_for_one_has_all_evaluated_where_there_is_room(server: UnstoredStatistics, tmp_path: Path) -> None:
-    limits = {"tensor_par": [1, 2], "weight_offload": False, "optimizer_offload": False, "microbatch_size": [1, 2],
-              "data_par_overlap": True}  # fmt: skip
+    limits = {
+        "tensor_par": [1, 2],
+        "weight_offload": False,
+        "optimizer_offload": False,
+        "microbatch_size": [1, 2],
+        "data_par_overlap": True,
+    }
     found = engine.explore("gpt3-13B", SYSTEMS["calculon"], **SMALL, limits=limits, store=tmp_path / "results.duckdb")
     every = list(unstored_metrics(found.scenario))
     with patch.object(found.rows._added, "most", 8 * found.feasible):
@@ -247,8 +263,9 @@ def test_asking_for_one_has_all_evaluated_where_there_is_room(server: UnstoredSt
 
 def test_a_map_per_datatype_evaluates_each() -> None:
     found = fresh()
-    other = engine.explore("gpt3-13B", SYSTEMS["calculon"], **{**SMALL, "datatype": "float8"},
-                           limits=found.scenario.limits)  # fmt: skip
+    other = engine.explore(
+        "gpt3-13B", SYSTEMS["calculon"], **{**SMALL, "datatype": "float8"}, limits=found.scenario.limits
+    )
     with patch("dashboard.pages.explore.axes.explorations_of", side_effect=lambda asked, _: [other] * len(asked)):
         page = run("explore", found, {"map_facet": "datatype", "metric": "weight_space"})
     titles = [note["text"] for note in figure(page, "explore_pairs")["layout"]["annotations"]]
@@ -273,8 +290,13 @@ def test_an_export_is_of_what_the_filter_selects() -> None:
     filters, _ = parse(link_of("act_space", None, bound), derived_of(found.scenario))
     add_columns(found, ["act_space", "optimizer_space"])
     target = io.BytesIO()
-    exports.of_rows(found, "csv", names=["id", "act_space", "useful_flops"], where=conditions(filters),
-                   order_by=(("optimizer_space", "descending"),))(target)  # fmt: skip
+    exports.of_rows(
+        found,
+        "csv",
+        names=["id", "act_space", "useful_flops"],
+        where=conditions(filters),
+        order_by=(("optimizer_space", "descending"),),
+    )(target)
     with zipfile.ZipFile(target) as archive:
         table = pd.read_csv(archive.open("executions.csv"))
     expected = every[every["act_space"] <= bound].sort_values(["optimizer_space", "id"], ascending=[False, True])

@@ -158,10 +158,16 @@ def test_residuals_of_every_field(field: str, expected: tuple[pd.DataFrame, pd.D
 
 def test_more_marks_than_may_be_drawn_keep_the_worst() -> None:
     size = 5_000
-    rows = pd.DataFrame({
-        "row": range(1, size + 1), "id": "a", "model": "m", "hardware": "h",
-        "measured_step_time_s": np.linspace(1, 9, size), "predicted_step_time_s": np.linspace(1, 10, size),
-    })  # fmt: skip
+    rows = pd.DataFrame(
+        {
+            "row": range(1, size + 1),
+            "id": "a",
+            "model": "m",
+            "hardware": "h",
+            "measured_step_time_s": np.linspace(1, 9, size),
+            "predicted_step_time_s": np.linspace(1, 10, size),
+        }
+    )
     rows["error"] = rows["predicted_step_time_s"] / rows["measured_step_time_s"] - 1
     shown = shown_marks(rows)
     assert len(shown) <= MAX_MARKS
@@ -172,10 +178,17 @@ def test_more_marks_than_may_be_drawn_keep_the_worst() -> None:
 
 
 def test_names_from_a_file_cannot_write_html() -> None:
-    rows = pd.DataFrame({
-        "row": [1], "id": ["a"], "model": ["<img src=x>"], "hardware": ["<b>"], "measured_step_time_s": [1.0],
-        "predicted_step_time_s": [1.1], "error": [0.1],
-    })  # fmt: skip
+    rows = pd.DataFrame(
+        {
+            "row": [1],
+            "id": ["a"],
+            "model": ["<img src=x>"],
+            "hardware": ["<b>"],
+            "measured_step_time_s": [1.0],
+            "predicted_step_time_s": [1.1],
+            "error": [0.1],
+        }
+    )
     for drawn in (measured(rows), residuals(rows, pd.Series(["<i>x"]), "Framework")):
         assert "<img" not in drawn.figure.to_json()
         assert "<i>x" not in json.loads(drawn.figure.to_json())["layout"]["xaxis"].get("ticktext", [])

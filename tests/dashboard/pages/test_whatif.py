@@ -18,7 +18,7 @@ from dashboard.jobs.server import explorations, studies
 from dashboard.jobs.studies import Studies, StudyJob
 from dashboard.jobs.whatif_answers import StudyName
 from dashboard.pages.whatif.answer import _prefer_old_best, answer
-from dashboard.pages.whatif.board import Board
+from dashboard.pages.whatif.board import WhatIfBoard
 from dashboard.queries.nearest_fit import enough_processors, remedies
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.changes import in_words, options, text_of
@@ -27,7 +27,7 @@ from dashboard.words.numbers import format_value, gibibytes, signed_percent
 from engine import Exploration, whatif
 from engine.executions.execution_names import execution_name
 from engine.exploration.memory_requirements import least_memory
-from engine.whatif import Study
+from engine.whatif import PointSequence
 from tests.dashboard.page_runs import COARSE, again, exploration, figure, html, plainly, run
 
 HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"
@@ -57,7 +57,7 @@ def unstudied() -> Iterator[None]:
 def only(*names: StudyName) -> Iterator[None]:
     """Has other studies end before they find anything."""
 
-    def made(of: Studies, name: StudyName, *arguments: Any, largest: float) -> Study[Any]:
+    def made(of: Studies, name: StudyName, *arguments: Any, largest: float) -> PointSequence[Any]:
         if name not in names:
             raise ValueError("Nobody looks at this study.")
         return MADE(of, name, *arguments, largest=largest)
@@ -81,14 +81,14 @@ def page(link: dict[str, str] | None = None) -> AppTest:
 @contextmanager
 def waited_for() -> Iterator[None]:
     """Has the page wait for its studies before it draws them, where it would draw what there is and look again."""
-    ask = Board._runs
+    ask = WhatIfBoard._runs
 
-    def found(board: Board) -> Any:
+    def found(board: WhatIfBoard) -> Any:
         asked = ask(board)
         assert all(each is None or each.wait(60) for each in asked)
         return asked
 
-    with patch.object(Board, "_runs", found):
+    with patch.object(WhatIfBoard, "_runs", found):
         yield
 
 
@@ -220,10 +220,17 @@ def test_where_a_slider_stood_before_a_change_from_elsewhere_is_no_move() -> Non
 
 
 def test_lifting_the_limits_is_offered_where_they_stand_in_the_way() -> None:
-    limits = {"tensor_par": 1, "pipeline_par": 1, "weight_offload": False, "optimizer_offload": False,
-              "activations_offload": False, "optimizer_sharding": False}  # fmt: skip
-    found = engine.explore("gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16",
-                           limits=limits)  # fmt: skip
+    limits = {
+        "tensor_par": 1,
+        "pipeline_par": 1,
+        "weight_offload": False,
+        "optimizer_offload": False,
+        "activations_offload": False,
+        "optimizer_sharding": False,
+    }
+    found = engine.explore(
+        "gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=limits
+    )
     app = run("whatif", found)
     with patch("dashboard.link.state.set_scenario", Mock()) as changed:
         app.button(key="whatif_help_limits").click()
@@ -314,8 +321,8 @@ def test_slider_values_hold_the_base_and_the_value() -> None:
 
 
 def test_what_this_server_does_not_explore_it_does_not_search_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search cannot be stopped: one of a space that takes hours would keep a thread of the server busy for as long.
-    """
+    """A search cannot be stopped: one of a space that takes hours would keep a thread of the server busy for as "
+    "long."""
     scenario = exploration().scenario
     larger = whatif.changed(scenario, {"batch": 48.0})
     assert scenario.space.total < larger.space.total

@@ -49,8 +49,12 @@ def searched(app: AppTest) -> AppTest:
 
 
 def test_sizes_say_where_efficiency_falls_off() -> None:
-    sizes = [Size(8, 8.0, 0.5, "1·1"), Size(16, 15.0, 0.47, "1·2"), Size(32, 20.0, 0.3, "2·2"),
-             Size(64, math.nan, math.nan, "", "too few")]  # fmt: skip
+    sizes = [
+        Size(8, 8.0, 0.5, "1·1"),
+        Size(16, 15.0, 0.47, "1·2"),
+        Size(32, 20.0, 0.3, "2·2"),
+        Size(64, math.nan, math.nan, "", "too few"),
+    ]
     assert fall_off(sizes) == 32
     assert "From 32 GPUs on" in size_chart(sizes, here=16).alt
     some = size_chart(sizes[1:3], here=16, every=[8, 16, 32, 64]).figure  # the others are on their way
@@ -85,8 +89,10 @@ def test_every_size_of_a_range_is_the_engines_optimum() -> None:
     points = figure(app, "whatif_sizes")["data"][1]
     assert list(points["x"]) == list(range(4, 35, 2))
     scenario = found().scenario
-    rates = {count: best_of(whatif.changed(scenario, {"procs": count})).get("sample_rate", math.nan)
-             for count in (8, 12, 16, 34)}  # fmt: skip
+    rates = {
+        count: best_of(whatif.changed(scenario, {"procs": count})).get("sample_rate", math.nan)
+        for count in (8, 12, 16, 34)
+    }
     each = {count: rate / count for count, rate in rates.items()}
     shares = points["y"]
     assert shares[6] / shares[2] == pytest.approx(each[16] / each[8])
@@ -120,10 +126,12 @@ def test_fields_of_the_range_that_are_typed_before_either_is_drawn_again_both_co
 
 @pytest.mark.parametrize(
     ("link", "sentence"),
-    [({}, "Highlighted: this scenario."),
-     ({"whatif_changes": "procs:32"}, "Highlighted: the what-if's number of GPUs."),
-     ({"whatif_changes": "procs:32", "whatif_around": "whatif"}, "Highlighted: this what-if.")],
-)  # fmt: skip
+    [
+        ({}, "Highlighted: this scenario."),
+        ({"whatif_changes": "procs:32"}, "Highlighted: the what-if's number of GPUs."),
+        ({"whatif_changes": "procs:32", "whatif_around": "whatif"}, "Highlighted: this what-if."),
+    ],
+)
 def test_what_is_highlighted_is_told(link: dict[str, str], sentence: str) -> None:
     app = page(whatif_range="8..32:8", **link)
     assert sentence in plainly([each.value for each in app.caption])
@@ -166,9 +174,14 @@ def test_what_the_batch_is_at_every_size_is_told(batch: str, words: str) -> None
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("1..99999:1", "99,999 sizes"), ("9..8:1", "no size"), ("8..16:0", "step between sizes"),
-     ("0..8:1", "number of GPUs"), ("1..999999999999:1", "2,147,483,647")],
-)  # fmt: skip
+    [
+        ("1..99999:1", "99,999 sizes"),
+        ("9..8:1", "no size"),
+        ("8..16:0", "step between sizes"),
+        ("0..8:1", "number of GPUs"),
+        ("1..999999999999:1", "2,147,483,647"),
+    ],
+)
 def test_a_range_that_is_none_is_told_in_a_sentence(text: str, sentence: str) -> None:
     app = run("whatif", found(), {"whatif_range": text})
     assert sentence in plainly([each.value for each in app.warning])
@@ -185,8 +198,12 @@ def test_what_is_no_range_leaves_the_likely_sizes(text: str) -> None:
 
 
 def test_what_the_studies_found_is_a_file_that_explains_itself() -> None:
-    link = {"whatif_range": "8..24:8", "whatif_changes": "hbm_bandwidth:6144", "whatif_around": "whatif",
-            "whatif_one": "hbm_capacity"}  # fmt: skip
+    link = {
+        "whatif_range": "8..24:8",
+        "whatif_changes": "hbm_bandwidth:6144",
+        "whatif_around": "whatif",
+        "whatif_one": "hbm_capacity",
+    }
     with patch.object(Studies, "made", MADE), patch("dashboard.pages.whatif.studies.st.download_button") as button:
         page(**link)
     assert button.call_args.kwargs["file_name"].endswith("_studies.csv.zip")

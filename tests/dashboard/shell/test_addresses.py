@@ -16,8 +16,16 @@ from dashboard.shell import root_address
 
 def answer(path: str, query: str = "", base: str = "") -> Response | None:
     """What the server answers below a path; None where it leaves that to Streamlit."""
-    scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": [],
-             "server": ("127.0.0.1", 80), "scheme": "http", "root_path": ""}  # fmt: skip
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [],
+        "server": ("127.0.0.1", 80),
+        "scheme": "http",
+        "root_path": "",
+    }
     with patch("dashboard.shell.root_address.st.get_option", return_value=base):
         found = root_address.routes()
     for route in found:

@@ -75,7 +75,7 @@ def test_what_is_described_is_what_is_answered(client: TestClient) -> None:
         ("list_models", b"{}", {"host": "rebound.example"}, 403, "The API answers at addresses, and at names"),
         ("list_models", b"{}", {"sec-fetch-site": "cross-site"}, 403, "The API does not answer pages of other sites."),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_is_a_sentence(
     client: TestClient, path: str, content: bytes, headers: dict[str, str], status: int, sentence: str
 ) -> None:
@@ -86,8 +86,9 @@ def test_a_refusal_is_a_sentence(
 
 
 def test_a_space_is_no_larger_than_the_pages_explore(client: TestClient) -> None:
-    found = client.post("/api/explore", json={"scenario": {**DENSE, "model": "gpt3-175B", "num_procs": 512,
-                                                           "max_batch_size": 512}})  # fmt: skip
+    found = client.post(
+        "/api/explore", json={"scenario": {**DENSE, "model": "gpt3-175B", "num_procs": 512, "max_batch_size": 512}}
+    )
     assert found.status_code == 400
     assert found.json()["error"].startswith("The space has 6,582,816 executions; up to 1,000,000 are searched here.")
 

@@ -53,9 +53,13 @@ sys.addaudithook(watch)
 SMALL = {"model": "megatron-126M", "system": "h100_80g_nvl8", "procs": "4", "batch": "8", "type": "float16"}
 MANY = 15
 LONG = {
-    "model": "deepseek-v3", "system": "h100_80g_sxm", "num_procs": 16_384, "max_batch_size": 16_384,
-    "datatype": "bfloat16", "limits": {"context_par": [1, 2, 4, 8], "expert_tensor_par": [1, 2, 4]},
-}  # fmt: skip
+    "model": "deepseek-v3",
+    "system": "h100_80g_sxm",
+    "num_procs": 16_384,
+    "max_batch_size": 16_384,
+    "datatype": "bfloat16",
+    "limits": {"context_par": [1, 2, 4, 8], "expert_tensor_par": [1, 2, 4]},
+}
 """A question about it takes minutes."""
 
 
@@ -110,8 +114,17 @@ def test_the_watch_sees_what_a_process_does(watched: dict[str, str]) -> None:
 
 def assert_framed_by_nobody(server: Server) -> None:
     """No other site can frame an answer of the server."""
-    for path in ("/", "/pareto", "/_stcore/health", "/_stcore/host-config", "/app/static/logo-light.svg",
-                 "/explore?procs=8", "/download/nothing", "/static/nothing.js", "/../etc/passwd"):  # fmt: skip
+    for path in (
+        "/",
+        "/pareto",
+        "/_stcore/health",
+        "/_stcore/host-config",
+        "/app/static/logo-light.svg",
+        "/explore?procs=8",
+        "/download/nothing",
+        "/static/nothing.js",
+        "/../etc/passwd",
+    ):
         answer = httpx.get(server.address + path)
         assert answer.headers["X-Frame-Options"] == "SAMEORIGIN", path
         assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'self'", path
@@ -177,8 +190,15 @@ def test_nothing_is_sent_anywhere_and_nobody_frames_it_and_it_stops(watched: dic
         assert alone(refused(server, ours)) == 101
         # Pages of other programs on this machine, or of the same address by other names and ports.
         port = int(server.address.rpartition(":")[2])
-        places = (f"http://127.0.0.1:{port + 1}", "http://localhost:3000", f"http://localhost:{port}", "http://127.0.0.1",
-                  f"{ours}:8443", "http://shardscape.example.org", "null")  # fmt: skip
+        places = (
+            f"http://127.0.0.1:{port + 1}",
+            "http://localhost:3000",
+            f"http://localhost:{port}",
+            "http://127.0.0.1",
+            f"{ours}:8443",
+            "http://shardscape.example.org",
+            "null",
+        )
         assert [alone(refused(server, place)) for place in places] == [403] * len(places)
         assert alone(refused(server, server.address)) == 101
         assert alone(opened(server, PAGES)) == []

@@ -45,4 +45,3 @@ def test_rounding_in_any_part_of_a_step_changes_nothing(noise: list[float]) -> N
     changes = [text for text in notes if text[:1] in "±+−"]
     assert len(changes) >= len(time_pieces(BEST)) // 2
     assert set(changes) == {UNCHANGED}
-

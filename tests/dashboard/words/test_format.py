@@ -71,27 +71,45 @@ def test_value(column: str, value: object, expected: str) -> None:
 @pytest.mark.parametrize(
     ("number", "expected"),
     [
-        (0, "0"), (33866, "33,866"), (999_999, "999,999"), (3_141_592, "3.14 M"), (7_000_000, "7.00 M"),
-        (7_126_368, "7.13 M"), (1_200_000_000, "1.20 bn"), (999_999_999, "1.00 bn"), (math.nan, "–"), (-1200, "−1,200"),
+        (0, "0"),
+        (33866, "33,866"),
+        (999_999, "999,999"),
+        (3_141_592, "3.14 M"),
+        (7_000_000, "7.00 M"),
+        (7_126_368, "7.13 M"),
+        (1_200_000_000, "1.20 bn"),
+        (999_999_999, "1.00 bn"),
+        (math.nan, "–"),
+        (-1200, "−1,200"),
     ],
-)  # fmt: skip
+)
 def test_count(number: float, expected: str) -> None:
     assert numbers.count(number) == unbroken(expected)
 
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(3_310_000, "38.3 days"), (86_400, "1.0 days"), (25_920, "7.2 h"), (1_178, "20 min"), (42, "0.70 min"),
-     (0, "0.0 days"), (math.inf, "∞"), (math.nan, "–")],
-)  # fmt: skip
+    [
+        (3_310_000, "38.3 days"),
+        (86_400, "1.0 days"),
+        (25_920, "7.2 h"),
+        (1_178, "20 min"),
+        (42, "0.70 min"),
+        (0, "0.0 days"),
+        (math.inf, "∞"),
+        (math.nan, "–"),
+    ],
+)
 def test_days(seconds: float, expected: str) -> None:
     assert numbers.days(seconds) == unbroken(expected)
 
 
 def test_counted() -> None:
     assert [numbers.counted(number, "sequence") for number in (0, 1, 3072)] == [
-        "0 sequences", "1 sequence", "3,072 sequences",
-    ]  # fmt: skip
+        "0 sequences",
+        "1 sequence",
+        "3,072 sequences",
+    ]
     assert numbers.counted(16, "microbatch") == "16 microbatches"
 
 
@@ -115,10 +133,16 @@ def test_delta(column: str, change: float, expected: str) -> None:
 @pytest.mark.parametrize(
     ("new", "base", "expected"),
     [
-        (859, 820, "+4.8 %"), (820, 820, "±0"), (819.7, 820, "±0"), (600, 820, "−26.8 %"), (1, 0, "–"),
-        (math.nan, 1, "–"), (math.inf, 1, "–"), (100, 1, "+9,900.0 %"),
+        (859, 820, "+4.8 %"),
+        (820, 820, "±0"),
+        (819.7, 820, "±0"),
+        (600, 820, "−26.8 %"),
+        (1, 0, "–"),
+        (math.nan, 1, "–"),
+        (math.inf, 1, "–"),
+        (100, 1, "+9,900.0 %"),
     ],
-)  # fmt: skip
+)
 def test_relative(new: float, base: float, expected: str) -> None:
     assert numbers.relative(new, base) == unbroken(expected)
 

@@ -50,9 +50,14 @@ def test_formulas_give_the_figures(name: str) -> None:
 @pytest.mark.parametrize("cost_model", ["calculon", "calibrated"])
 def test_formulas_of_derived_figures_give_what_executions_are_ranked_by(cost_model: str) -> None:
     found = engine.explore(
-        "gpt3-13B", "h100_80g_sxm", num_procs=16, max_batch_size=16, datatype="bfloat16", cost_model=cost_model,
+        "gpt3-13B",
+        "h100_80g_sxm",
+        num_procs=16,
+        max_batch_size=16,
+        datatype="bfloat16",
+        cost_model=cost_model,
         limits={"tensor_par": [2, 4], "pipeline_par": [2], "microbatch_size": [1]},
-    )  # fmt: skip
+    )
     ids = found.rows.table(["id"])["id"].to_numpy()
     rows = found.evaluate_ids(ids[:: len(ids) // 40]).to_dict("records")
     known = derived_metrics(found.scenario)
@@ -74,9 +79,7 @@ def test_layer_sums_are_sums_of_the_layer_table() -> None:
 
 def test_formulas_hold_in_inference_and_on_uneven_pipelines() -> None:
     limits = {"training": [True, False], "uneven_pipelines": True, "pipeline_par": [1, 2, 3]}
-    found = engine.explore(
-        "gpt3-13B", "a100_80g", num_procs=24, max_batch_size=24, datatype="float16", limits=limits
-    )
+    found = engine.explore("gpt3-13B", "a100_80g", num_procs=24, max_batch_size=24, datatype="float16", limits=limits)
     ids = found.rows.table(["id"])["id"].to_numpy()
     rows = found.evaluate_ids(np.random.default_rng(5).choice(ids, 16, replace=False)).to_dict("records")
     for row in rows:

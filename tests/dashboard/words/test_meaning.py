@@ -81,10 +81,13 @@ def written(app: Any) -> list[list[str]]:
     return [code.value.split("\n= ") for code in app.code if "= " in code.value and "{" not in code.value]
 
 
-@pytest.mark.parametrize(("found", "names"), [
-    (dense, ["tp_comm_exposed_time", "optim_step_time", "total_time", "overhead_time"]),
-    (exploration, ["dp_comm_exposed_time", "act_grad_space", "sample_rate", "block_fw_flops", "block_fw_time"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [
+        (dense, ["tp_comm_exposed_time", "optim_step_time", "total_time", "overhead_time"]),
+        (exploration, ["dp_comm_exposed_time", "act_grad_space", "sample_rate", "block_fw_flops", "block_fw_time"]),
+    ],
+)
 def test_no_formula_repeats_itself(found: Any, names: list[str]) -> None:
     explored: Exploration = found()
     for name in names:
@@ -102,9 +105,15 @@ def test_a_part_that_is_only_another_name_is_no_formula() -> None:
 
 @pytest.mark.parametrize("offloads", [True, False])
 def test_bandwidths_are_of_what_the_execution_does(offloads: bool) -> None:
-    limits = {"weight_offload": offloads, "activations_offload": False, "optimizer_offload": False,
-              "tensor_par_overlap": "none", "data_par_overlap": False, "microbatch_size": 1,
-              "tensor_par": [4, 8]}  # fmt: skip
+    limits = {
+        "weight_offload": offloads,
+        "activations_offload": False,
+        "optimizer_offload": False,
+        "tensor_par_overlap": "none",
+        "data_par_overlap": False,
+        "microbatch_size": 1,
+        "tensor_par": [4, 8],
+    }
     found = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=limits)
     app = run("execution", found)
     tables = [table.value for table in app.dataframe if "needed" in table.value]

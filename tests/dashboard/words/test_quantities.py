@@ -24,9 +24,11 @@ from engine.columns import ALL, by_name
 
 ROOTS = [Path(inspect.getfile(room)).parent for room in (dashboard, engine)]
 OF_TEXT = {
-    name for room in (numbers, output) for name, each in inspect.getmembers(room, inspect.isfunction)
+    name
+    for room in (numbers, output)
+    for name, each in inspect.getmembers(room, inspect.isfunction)
     if each.__module__ == room.__name__ and inspect.signature(each).return_annotation in (str, "str")
-}  # fmt: skip
+}
 OF_TEXT |= {"told", "told_value"}
 OF_TEXT -= {"as_json", "text_table", "executions_table", "statistics_list", "_printable", "header"}
 HOMES = ("dashboard.words.numbers", "dashboard.words.changes", "dashboard.queries.economics", "engine.cli.output")
@@ -44,13 +46,25 @@ def called(node: ast.AST) -> str:
 def cut_quantities(tree: ast.AST) -> list[int]:
     """Lines that cut a part out of what a function of text about quantities returned, at once or by a name for it."""
     found = []
-    imported = {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
-                and node.module in HOMES for alias in node.names if alias.name in OF_TEXT}  # fmt: skip
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in HOMES
+        for alias in node.names
+        if alias.name in OF_TEXT
+    }
     for scope in [node for node in ast.walk(tree) if isinstance(node, (ast.Module, ast.FunctionDef))]:
-        of_quantity = {
-            target.id for node in ast.walk(scope) if isinstance(node, ast.Assign) and called(node.value) in imported
-            for target in node.targets if isinstance(target, ast.Name)
-        } if isinstance(scope, ast.FunctionDef) else set()  # fmt: skip
+        of_quantity = (
+            {
+                target.id
+                for node in ast.walk(scope)
+                if isinstance(node, ast.Assign) and called(node.value) in imported
+                for target in node.targets
+                if isinstance(target, ast.Name)
+            }
+            if isinstance(scope, ast.FunctionDef)
+            else set()
+        )
 
         def is_quantity(node: ast.AST, names: set[str] = of_quantity) -> bool:
             return called(node) in imported or (isinstance(node, ast.Name) and node.id in names)
@@ -72,8 +86,12 @@ def test_nothing_cuts_the_text_of_a_quantity() -> None:
     assert cut_quantities(ast.parse(home + named)) == [4]
     assert cut_quantities(ast.parse("from dashboard.queries.economics import told\ny = told(it, 'usd', 3)[:4]")) == [2]
     assert cut_quantities(ast.parse(f"{home}import re\ny = re.sub('a', '', signed_percent(3))")) == [3]
-    bad = {f"{file}:{line}" for root in ROOTS for file in root.rglob("*.py")
-           for line in cut_quantities(ast.parse(file.read_text("utf-8")))}  # fmt: skip
+    bad = {
+        f"{file}:{line}"
+        for root in ROOTS
+        for file in root.rglob("*.py")
+        for line in cut_quantities(ast.parse(file.read_text("utf-8")))
+    }
     assert not bad
 
 

@@ -60,8 +60,12 @@ def test_the_search_knows_everything_by_name() -> None:
     app.button(key="search_open").click().run()
     assert not app.exception
     shown = app.selectbox(key="search_field").options
-    for words in ("Map · page", "Accuracy · chapter of the guide", "Tensor parallel (TP) · term",
-                  "NVIDIA H100 80 GB SXM, 8 per NVLink domain · system"):
+    for words in (
+        "Map · page",
+        "Accuracy · chapter of the guide",
+        "Tensor parallel (TP) · term",
+        "NVIDIA H100 80 GB SXM, 8 per NVLink domain · system",
+    ):
         assert words in shown
     assert any(option.startswith("Mixtral 8x22B · model") for option in shown)
     assert len(shown) == len(set(shown))

@@ -14,14 +14,23 @@ KIND = FILTERABLE["activation_recompute"]
         ({"activation_recompute": "none"}, "none", "none"),
         ({"activation_recompute": "full", "selective_recompute": "attention"}, "full", "full"),
         ({"activation_recompute": "attn_only"}, "selective (attention)", "selective"),
-        ({"activation_recompute": "attn_only", "selective_recompute": "attention"}, "selective (attention)",
-         "selective"),
-        ({"activation_recompute": "attn_only", "selective_recompute": "half"}, "selective (every second block)",
-         "selective (half)"),
-        ({"activation_recompute": "attn_only", "selective_recompute": "save_dots"}, "selective (all but products)",
-         "selective (all but products)"),
+        (
+            {"activation_recompute": "attn_only", "selective_recompute": "attention"},
+            "selective (attention)",
+            "selective",
+        ),
+        (
+            {"activation_recompute": "attn_only", "selective_recompute": "half"},
+            "selective (every second block)",
+            "selective (half)",
+        ),
+        (
+            {"activation_recompute": "attn_only", "selective_recompute": "save_dots"},
+            "selective (all but products)",
+            "selective (all but products)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_computed_again_has_one_word(execution: dict[str, str], words: str, in_tables: str) -> None:
     assert recomputed(execution) == words
     assert recomputed(execution, brief=True) == in_tables

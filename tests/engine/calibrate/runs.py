@@ -42,19 +42,19 @@ def timed(table: pd.DataFrame, truth: Parameters, noise: float = 0.0, seed: int 
     return table.assign(step_time_s=step_times(mapped.case, truth).step * np.exp(error))
 
 
-def measured(table: pd.DataFrame) -> calibrate.Measured:
+def measured(table: pd.DataFrame) -> calibrate.MeasuredRuns:
     """A table as the reader of files gives it."""
     runs = runs_of(table)
-    return calibrate.Measured(runs, tuple(f"row {row + 1}" for row in range(len(table))), ("",) * len(table))
+    return calibrate.MeasuredRuns(runs, tuple(f"row {row + 1}" for row in range(len(table))), ("",) * len(table))
 
 
-def checked(table: pd.DataFrame, system: str = SYSTEM) -> calibrate.Checked:
+def checked(table: pd.DataFrame, system: str = SYSTEM) -> calibrate.CheckedRuns:
     """A table checked against a system of the library."""
     return calibrate.check(measured(table), hardware.load(system), parameters())
 
 
-def part_of(runs: Runs, rows: np.ndarray) -> calibrate.Measured:
+def part_of(runs: Runs, rows: np.ndarray) -> calibrate.MeasuredRuns:
     """Some rows of runs."""
     index = np.flatnonzero(rows)
     taken = Runs(runs.table.iloc[index].reset_index(drop=True), runs.faults[index])
-    return calibrate.Measured(taken, tuple(f"row {row + 1}" for row in range(len(index))), ("",) * len(index))
+    return calibrate.MeasuredRuns(taken, tuple(f"row {row + 1}" for row in range(len(index))), ("",) * len(index))

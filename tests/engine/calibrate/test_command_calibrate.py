@@ -81,8 +81,9 @@ def test_bad_rows_are_listed_by_row(command: Any, tmp_path: Path) -> None:
     document = json.loads(out)
     assert code == 0
     assert [(row["row"], row["reason"]) for row in document["refused"]] == [
-        ("row 4", "bad_value"), ("row 6", "impossible_product"),
-    ]  # fmt: skip
+        ("row 4", "bad_value"),
+        ("row 6", "impossible_product"),
+    ]
     assert document["calibration"]["fitted_on"].startswith("22 runs")
 
 

@@ -19,12 +19,12 @@ DAY = datetime.date(2026, 5, 1)
 
 
 @pytest.fixture(scope="module")
-def outcome() -> calibrate.Outcome:
+def outcome() -> calibrate.CalibrationOutcome:
     table = timed(plans(), TRUTH)
     return calibrate.calibrate(checked(table.assign(step_time_s=table["step_time_s"].where(table.index != 4, -1))))
 
 
-def test_a_document_reads_back_and_has_the_fitted_values(outcome: calibrate.Outcome) -> None:
+def test_a_document_reads_back_and_has_the_fitted_values(outcome: calibrate.CalibrationOutcome) -> None:
     found = calibrate.document(outcome, "ours", DAY)
     again = hardware.load_calibration_document(json.loads(json.dumps(hardware.calibration_document(found))))
     assert again == found
@@ -48,7 +48,7 @@ def test_a_document_reads_back_and_has_the_fitted_values(outcome: calibrate.Outc
             assert item == library_calibration().parameters[name]
 
 
-def test_its_errors_are_those_of_the_fit_and_say_which_were_held_out(outcome: calibrate.Outcome) -> None:
+def test_its_errors_are_those_of_the_fit_and_say_which_were_held_out(outcome: calibrate.CalibrationOutcome) -> None:
     found = calibrate.document(outcome)
     before, unseen, fitted = found.errors
     assert outcome.errors_unseen is not None
@@ -62,7 +62,7 @@ def test_its_errors_are_those_of_the_fit_and_say_which_were_held_out(outcome: ca
     assert any("sustained_hopper 10 %" in note for note in found.notes)
 
 
-def test_names_differ_with_values_and_bad_ones_are_refused(outcome: calibrate.Outcome) -> None:
+def test_names_differ_with_values_and_bad_ones_are_refused(outcome: calibrate.CalibrationOutcome) -> None:
     other = calibrate.calibrate(outcome.checked, ["sustained_hopper"])
     assert calibrate.document(outcome).name != calibrate.document(other).name
     assert calibrate.document(outcome).name.startswith("h100_80g_sxm-")
@@ -71,7 +71,7 @@ def test_names_differ_with_values_and_bad_ones_are_refused(outcome: calibrate.Ou
         calibrate.document(outcome, "x" * 300)
 
 
-def test_a_fit_may_start_from_a_calibration_of_ones_own(outcome: calibrate.Outcome) -> None:
+def test_a_fit_may_start_from_a_calibration_of_ones_own(outcome: calibrate.CalibrationOutcome) -> None:
     mine = calibrate.document(outcome, "ours", DAY)
     second = calibrate.calibrate(outcome.checked, ["sustained_hopper"], mine)
     assert second.before == parameters_of(mine)
@@ -101,8 +101,10 @@ SLOW = calibration(scale_up=0.05, overlap_tensor=0.01)
 
 def test_executions_are_ranked_by_both() -> None:
     found = calibrate.rerank(SCENARIO, library_calibration(), SLOW, k=30)
-    whole = {name: engine.explore_scenario(calibrate.recalibrated(SCENARIO, one))
-             for name, one in (("before", library_calibration()), ("after", SLOW))}  # fmt: skip
+    whole = {
+        name: engine.explore_scenario(calibrate.recalibrated(SCENARIO, one))
+        for name, one in (("before", library_calibration()), ("after", SLOW))
+    }
     for when, exploration in whole.items():
         best = exploration.best
         assert best is not None

@@ -10,9 +10,9 @@ import pytest
 import hardware
 from engine import calibrate
 from engine.calibrate.choice import adjustable, influence
-from engine.calibrate.fit import Outcome
+from engine.calibrate.fit import CalibrationOutcome
 from engine.calibrate.fit import calibrate as fit
-from engine.calibrate.rows import Checked
+from engine.calibrate.rows import CheckedRuns
 from engine.cost_models.calibrated import Parameters, library_calibration, parameters, step_times
 from engine.validation.fitting import fit_parameters
 from engine.validation.mapping import map_runs
@@ -28,13 +28,13 @@ NAMES = ("sustained_hopper", "attention", "launch")
 
 
 @cache
-def made() -> Checked:
+def made() -> CheckedRuns:
     """Runs of every model in every layout, as the true parameters have them."""
     return checked(timed(plans(), TRUTH))
 
 
 @cache
-def found_again() -> Outcome:
+def found_again() -> CalibrationOutcome:
     """What a fit to them finds."""
     return fit(made(), NAMES)
 
@@ -56,8 +56,11 @@ def test_known_parameters_are_found_again() -> None:
 
 
 def test_more_models_bring_the_values_nearer_to_the_truth() -> None:
-    wider = [{**model, "hidden": model["hidden"] + 64 * model["heads"] * step, "model": f"{model['model']} {step}"}
-             for step in range(1, 6) for model in MODELS]  # fmt: skip
+    wider = [
+        {**model, "hidden": model["hidden"] + 64 * model["heads"] * step, "model": f"{model['model']} {step}"}
+        for step in range(1, 6)
+        for model in MODELS
+    ]
     many = fit(checked(timed(plans((*MODELS, *wider)), TRUTH)), NAMES)
     few = found_again()
     for far, near in zip(few.estimates, many.estimates, strict=True):
@@ -194,7 +197,7 @@ def test_an_accelerator_without_rates_can_be_calibrated() -> None:
     assert outcome.after.sustained_other == pytest.approx(0.36, rel=0.03)
 
 
-def part_of_table(name: str, truth: object) -> calibrate.Measured:
+def part_of_table(name: str, truth: object) -> calibrate.MeasuredRuns:
     from engine.validation.reading import runs_of
     from tests.engine.calibrate.runs import measured
 
@@ -234,8 +237,11 @@ def test_a_published_source_is_predicted_better_after_a_fit_to_part_of_it(
     document = hardware.calibration_document(library_calibration())
     for name in ("sustained_ampere", "sustained_hopper", "sustained_blackwell", "attention", "launch", "immaturity"):
         old = document["parameters"][name]
-        document["parameters"][name] = {"value": float(getattr(without, name)), "kind": "fitted",
-                                        "source": old["source"]}  # fmt: skip
+        document["parameters"][name] = {
+            "value": float(getattr(without, name)),
+            "kind": "fitted",
+            "source": old["source"],
+        }
     base = hardware.load_calibration_document(document)
 
     mine = theirs & (runs.table["hardware"] == accelerator).to_numpy(bool) & (fit_weights(runs.table) > 0)

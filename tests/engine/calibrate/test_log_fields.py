@@ -49,11 +49,22 @@ def test_the_command_line_in_a_log_says_what_the_script_says(fixture: dict[str, 
         ({"optimizer_cpu_offload": True}, "notes", "optimizer offload=True"),
         ({"cpu_offloading_num_layers": 3}, "notes", "offloading of 3 layers"),
         ({"recompute_granularity": "selective", "recompute_modules": "['core_attn']"}, "recompute", "selective"),
-        ({"recompute_granularity": "selective", "recompute_modules": "['layernorm']"}, "recompute",
-         "modules: layernorm"),
-        ({"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": 1,
-          "virtual_pipeline_model_parallel_size": 4}, "recompute", "full:8layers"),
+        (
+            {"recompute_granularity": "selective", "recompute_modules": "['layernorm']"},
+            "recompute",
+            "modules: layernorm",
+        ),
+        (
+            {
+                "recompute_granularity": "full",
+                "recompute_method": "block",
+                "recompute_num_layers": 1,
+                "virtual_pipeline_model_parallel_size": 4,
+            },
+            "recompute",
+            "full:8layers",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_log_prints(arguments: dict[str, object], field: str, value: str | None) -> None:
     assert logged(**arguments).get(field) == value

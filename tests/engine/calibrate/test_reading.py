@@ -16,14 +16,31 @@ from engine.validation.mapping import NEEDED as MAPPED
 from tests.engine.calibrate.runs import LAYOUTS, LLAMA, plans
 
 ARGUMENTS = {
-    "accumulate_allreduce_grads_in_fp32": "True", "bf16": "True", "context_parallel_size": "1",
-    "ffn_hidden_size": "14336", "group_query_attention": "True", "hidden_size": "4096", "micro_batch_size": "1",
-    "global_batch_size": "128", "num_attention_heads": "32", "num_layers": "32", "num_query_groups": "8",
-    "overlap_grad_reduce": "True", "pipeline_model_parallel_size": "2", "recompute_granularity": "None",
-    "seq_length": "8192", "sequence_parallel": "True", "swiglu": "True", "tensor_model_parallel_size": "4",
-    "untie_embeddings_and_output_weights": "True", "use_distributed_optimizer": "True", "world_size": "64",
-    "num_experts": "None", "virtual_pipeline_model_parallel_size": "None", "num_layers_per_virtual_pipeline_stage": "4",
-}  # fmt: skip
+    "accumulate_allreduce_grads_in_fp32": "True",
+    "bf16": "True",
+    "context_parallel_size": "1",
+    "ffn_hidden_size": "14336",
+    "group_query_attention": "True",
+    "hidden_size": "4096",
+    "micro_batch_size": "1",
+    "global_batch_size": "128",
+    "num_attention_heads": "32",
+    "num_layers": "32",
+    "num_query_groups": "8",
+    "overlap_grad_reduce": "True",
+    "pipeline_model_parallel_size": "2",
+    "recompute_granularity": "None",
+    "seq_length": "8192",
+    "sequence_parallel": "True",
+    "swiglu": "True",
+    "tensor_model_parallel_size": "4",
+    "untie_embeddings_and_output_weights": "True",
+    "use_distributed_optimizer": "True",
+    "world_size": "64",
+    "num_experts": "None",
+    "virtual_pipeline_model_parallel_size": "None",
+    "num_layers_per_virtual_pipeline_stage": "4",
+}
 """As Megatron-LM prints them."""
 
 
@@ -49,11 +66,29 @@ def megatron(times: list[float], batch: int = 256) -> str:
 
 
 EXPECTED = {
-    "hidden": "4096", "ffn": "14336", "layers": "32", "heads": "32", "kv_heads": "8", "vocab": "128256",
-    "seq_len": "8192", "num_gpus": "64", "tp": "4", "pp": "2", "mbs": "1", "gbs": "256", "vpp": "4",
-    "gated_mlp": "True", "tied_embeddings": "False", "zero_stage": "1", "recompute": "none", "dtype": "bf16",
-    "gradient_bytes": "4", "overlap_data": "True", "seq_parallel": "True", "framework": "Megatron-LM",
-}  # fmt: skip
+    "hidden": "4096",
+    "ffn": "14336",
+    "layers": "32",
+    "heads": "32",
+    "kv_heads": "8",
+    "vocab": "128256",
+    "seq_len": "8192",
+    "num_gpus": "64",
+    "tp": "4",
+    "pp": "2",
+    "mbs": "1",
+    "gbs": "256",
+    "vpp": "4",
+    "gated_mlp": "True",
+    "tied_embeddings": "False",
+    "zero_stage": "1",
+    "recompute": "none",
+    "dtype": "bf16",
+    "gradient_bytes": "4",
+    "overlap_data": "True",
+    "seq_parallel": "True",
+    "framework": "Megatron-LM",
+}
 
 
 def test_a_megatron_log_becomes_one_run() -> None:
@@ -69,8 +104,9 @@ def test_a_megatron_log_becomes_one_run() -> None:
 def test_arguments_on_the_command_line_or_in_a_namespace_say_the_same() -> None:
     flags = " ".join(
         f"--{name.replace('_', '-')}" + ("" if value == "True" else f" {value}")
-        for name, value in ARGUMENTS.items() if value != "None"
-    )  # fmt: skip
+        for name, value in ARGUMENTS.items()
+        if value != "None"
+    )
     space = "Namespace(" + ", ".join(f"{name}={value}" for name, value in ARGUMENTS.items()) + ")"
     yaml = "\n".join(f"      {name}: {value}" for name, value in ARGUMENTS.items())
     colours = "\x1b[32m" + dotted(ARGUMENTS).replace("\n", "\n0: ") + "\x1b[0m"
@@ -86,25 +122,41 @@ def test_the_line_about_the_world_gives_degrees() -> None:
     )
     fields = read_log(line, "a").fields
     assert {name: fields[name] for name in ("num_gpus", "dp", "cp", "tp", "pp")} == {
-        "num_gpus": "64", "dp": "8", "cp": "2", "tp": "4", "pp": "1",
-    }  # fmt: skip
+        "num_gpus": "64",
+        "dp": "8",
+        "cp": "2",
+        "tp": "4",
+        "pp": "1",
+    }
 
 
 @pytest.mark.parametrize(
     ("line", "field", "value", "framework"),
     [
-        ("Epoch 0: : 100%|###| 100/100 [07:57<00:00, reduced_train_loss=7.3, train_step_timing in s=3.590]",
-         "step_time_s", 3.59, "NeMo"),
-        ("Training epoch 0, iteration 9/99 | global_batch_size: 256 | train_step_timing in s: 3.59 | lr: 1e-4",
-         "step_time_s", 3.59, "NeMo"),
+        (
+            "Epoch 0: : 100%|###| 100/100 [07:57<00:00, reduced_train_loss=7.3, train_step_timing in s=3.590]",
+            "step_time_s",
+            3.59,
+            "NeMo",
+        ),
+        (
+            "Training epoch 0, iteration 9/99 | global_batch_size: 256 | train_step_timing in s: 3.59 | lr: 1e-4",
+            "step_time_s",
+            3.59,
+            "NeMo",
+        ),
         ("Step Time : 3.59s GPU utilization: 675.4MODEL_TFLOP/s/GPU", "step_time_s", 3.59, "Megatron-Bridge"),
-        ("[titan] step: 10  loss: 7.1  memory: 45.25GiB(57%)  tps: 5,432  tflops: 300.1  mfu: 30.3%",
-         "tokens_per_s_per_gpu", 5432.0, "torchtitan"),
+        (
+            "[titan] step: 10  loss: 7.1  memory: 45.25GiB(57%)  tps: 5,432  tflops: 300.1  mfu: 30.3%",
+            "tokens_per_s_per_gpu",
+            5432.0,
+            "torchtitan",
+        ),
         ("Epoch 0:  20%|##  | 20/100 [00:40<02:40,  0.50it/s, v_num=1]", "step_time_s", 2.0, ""),
         ("Epoch 0:  20%|##  | 20/100 [00:40<02:40,  2.00s/it, v_num=1]", "step_time_s", 2.0, ""),
         ("elapsed time per iteration (s): 3.59 | ", "step_time_s", 3.59, "Megatron-LM"),
     ],
-)  # fmt: skip
+)
 def test_lines_of_other_frameworks(line: str, field: str, value: float, framework: str) -> None:
     log = read_log("\n".join([line] * 5), "a.log")
     assert float(log.fields[field]) == pytest.approx(value)
@@ -130,18 +182,35 @@ def test_unsteady_logs_and_logs_without_steps_are_remarked() -> None:
 
 def test_experts_recomputation_and_fp8_of_a_log() -> None:
     more = {
-        **ARGUMENTS, "num_experts": "8", "moe_router_topk": "2", "moe_ffn_hidden_size": "14336", "fp8": "hybrid",
-        "expert_model_parallel_size": "4", "moe_shared_expert_intermediate_size": "28672",
-        "recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": "3",
-        "expert_tensor_parallel_size": "1", "use_distributed_optimizer": "False", "group_query_attention": "False",
+        **ARGUMENTS,
+        "num_experts": "8",
+        "moe_router_topk": "2",
+        "moe_ffn_hidden_size": "14336",
+        "fp8": "hybrid",
+        "expert_model_parallel_size": "4",
+        "moe_shared_expert_intermediate_size": "28672",
+        "recompute_granularity": "full",
+        "recompute_method": "block",
+        "recompute_num_layers": "3",
+        "expert_tensor_parallel_size": "1",
+        "use_distributed_optimizer": "False",
+        "group_query_attention": "False",
         "attention_backend": "AttnBackend.unfused",
-    }  # fmt: skip
+    }
     fields = read_log(dotted(more), "a").fields
     wanted = {
-        "moe_experts": "8", "moe_topk": "2", "moe_ffn": "14336", "moe_shared": "2", "ep": "4", "dtype": "fp8",
-        "recompute": "full:24layers", "notes": "ETP=1", "zero_stage": "0", "kv_heads": "32",
+        "moe_experts": "8",
+        "moe_topk": "2",
+        "moe_ffn": "14336",
+        "moe_shared": "2",
+        "ep": "4",
+        "dtype": "fp8",
+        "recompute": "full:24layers",
+        "notes": "ETP=1",
+        "zero_stage": "0",
+        "kv_heads": "32",
         "attention_kernel": "unfused",
-    }  # fmt: skip
+    }
     assert {name: fields.get(name) for name in wanted} == wanted
 
 
@@ -201,7 +270,7 @@ HUGE = b"hidden,layers,heads,tp\n" + b"4096,32,32,2\n" * 1_000_000
         (HUGE, "more than 5,000 runs"),
         (b"x" * 20_000_001, "MB"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_table_of_runs_is_refused_in_one_sentence(content: bytes, told: str) -> None:
     began = time.perf_counter()
     with pytest.raises(CalibrateError, match=re.escape(told)) as refused:
@@ -212,9 +281,21 @@ def test_what_is_no_table_of_runs_is_refused_in_one_sentence(content: bytes, tol
 
 
 @pytest.mark.parametrize(
-    "line", ["1" * 19_000, "1,111" * 3_000, "a" * 19_000, "a-" * 9_000, ". " * 9_000, "--" * 9_000, "a " * 9_000,
-             "x=" * 9_000, "elapsed time per iteration (ms): " * 500, "(" * 19_000, "9.9e" * 4_000]
-)  # fmt: skip
+    "line",
+    [
+        "1" * 19_000,
+        "1,111" * 3_000,
+        "a" * 19_000,
+        "a-" * 9_000,
+        ". " * 9_000,
+        "--" * 9_000,
+        "a " * 9_000,
+        "x=" * 9_000,
+        "elapsed time per iteration (ms): " * 500,
+        "(" * 19_000,
+        "9.9e" * 4_000,
+    ],
+)
 def test_no_line_of_a_log_takes_long(line: str) -> None:
     text = "\n".join([line] * 40 + ["elapsed time per iteration (ms): 12.5 |"])
     began = time.perf_counter()

@@ -23,12 +23,12 @@ RATE = 256 * float(GOOD["seq_len"].iloc[ROW]) / 64 / TIME
 
 
 @cache
-def others() -> calibrate.Checked:
+def others() -> calibrate.CheckedRuns:
     """The good runs without the one that is changed."""
     return checked(GOOD.drop(index=ROW).reset_index(drop=True))
 
 
-def spoilt(**change: Any) -> calibrate.Checked:
+def spoilt(**change: Any) -> calibrate.CheckedRuns:
     """The good runs, one of them changed."""
     table = GOOD.astype(object).copy()
     for name, value in change.items():
@@ -127,9 +127,15 @@ def test_no_hardware_means_the_system_and_names_of_it_are_taken() -> None:
 
 def test_a_system_of_ones_own_is_what_runs_are_predicted_with() -> None:
     system = hardware.load("h100_80g_sxm")
-    slow = system.model_copy(update={"name": "half", "networks": tuple(
-        network.model_copy(update={"bandwidth_gb_per_s": network.bandwidth_gb_per_s / 8}) for network in system.networks
-    )})  # fmt: skip
+    slow = system.model_copy(
+        update={
+            "name": "half",
+            "networks": tuple(
+                network.model_copy(update={"bandwidth_gb_per_s": network.bandwidth_gb_per_s / 8})
+                for network in system.networks
+            ),
+        }
+    )
     found = calibrate.check(measured(GOOD), slow, parameters())
     usual = calibrate.check(measured(GOOD), system, parameters())
     assert (found.expected > usual.expected).all()

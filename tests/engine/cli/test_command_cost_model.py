@@ -138,8 +138,11 @@ def test_best_of_nothing(shardscape):
 @pytest.mark.parametrize("wanted", ["csv", "parquet"])
 def test_files_hold_the_fields_of_the_cost_model(shardscape, tmp_path, table, given, wanted):
     source, target = tmp_path / f"in.{given}", tmp_path / f"out.{wanted}"
-    {"csv": lambda: table.to_csv(source, index=False), "parquet": lambda: table.to_parquet(source),
-     "json": lambda: table.to_json(source, orient="records")}[given]()  # fmt: skip
+    {
+        "csv": lambda: table.to_csv(source, index=False),
+        "parquet": lambda: table.to_parquet(source),
+        "json": lambda: table.to_json(source, orient="records"),
+    }[given]()
     code, out, err = shardscape("evaluate", MODEL, SYSTEM, source, "--out", target)
     assert (code, out) == (0, "")
     assert "cost model calibrated, calibration global" in err
@@ -261,9 +264,11 @@ def test_the_exact_cost_model_has_no_such_limit(shardscape):
 def test_limits_on_extensions_are_parsed():
     texts = ["context_par=1..4", "zero_stage=0,3", "expert_overlap=on", "launch=fused,graphs"]
     assert parse_limits(texts) == {
-        "context_par": {"min": 1, "max": 4}, "zero_stage": [0, 3], "expert_overlap": [True],
+        "context_par": {"min": 1, "max": 4},
+        "zero_stage": [0, 3],
+        "expert_overlap": [True],
         "launch": ["fused", "graphs"],
-    }  # fmt: skip
+    }
 
 
 def test_the_figures_of_the_cost_model_can_be_ranked_by(shardscape, explored):

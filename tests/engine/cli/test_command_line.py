@@ -150,8 +150,11 @@ def test_evaluate_names_the_folder_that_is_missing(shardscape, tmp_path, golden)
 @pytest.mark.parametrize("wanted", ["csv", "parquet"])
 def test_evaluate_files(shardscape, tmp_path, golden, given, wanted):
     source, target = tmp_path / f"in.{given}", tmp_path / f"out.{wanted}"
-    {"csv": lambda: golden.to_csv(source, index=False), "parquet": lambda: golden.to_parquet(source),
-     "json": lambda: golden.to_json(source, orient="records")}[given]()  # fmt: skip
+    {
+        "csv": lambda: golden.to_csv(source, index=False),
+        "parquet": lambda: golden.to_parquet(source),
+        "json": lambda: golden.to_json(source, orient="records"),
+    }[given]()
     code, out, err = shardscape("evaluate", "gpt3-13B", "a100_80g", source, "--out", target)
     assert (code, out) == (0, "")
     found = pd.read_csv(target) if wanted == "csv" else pd.read_parquet(target)
@@ -289,9 +292,20 @@ def test_limits_are_parsed(texts, expected):
 
 @pytest.mark.parametrize(
     "text",
-    ["tensor_par", "=1", "tensor_par=", "tensor_par=..", "tensor_par=1..2..3", "tensor_par=1_0", "tensor_par=-1",
-     "tensor_par=1.5", "tensor_par=" + "9" * 5000, "weight_offload=maybe", "tensor_par=1,,2"],
-)  # fmt: skip
+    [
+        "tensor_par",
+        "=1",
+        "tensor_par=",
+        "tensor_par=..",
+        "tensor_par=1..2..3",
+        "tensor_par=1_0",
+        "tensor_par=-1",
+        "tensor_par=1.5",
+        "tensor_par=" + "9" * 5000,
+        "weight_offload=maybe",
+        "tensor_par=1,,2",
+    ],
+)
 def test_limits_that_are_not_understood(text):
     with pytest.raises(LimitError, match=r"\.$"):
         parse_limits([text])
@@ -381,5 +395,7 @@ def test_a_saved_scenario_is_asked_like_its_words(shardscape, tmp_path):
     assert typed["top"] == expected["top"]
     code, _, told = shardscape("best", "gpt3-13B", "--procs", 8)
     assert code == 2
-    assert told == ("Without SYSTEM, --max-batch, --datatype there is no scenario; give all of them, or a saved "
-                    "scenario with --scenario FILE.\n")  # fmt: skip
+    assert told == (
+        "Without SYSTEM, --max-batch, --datatype there is no scenario; give all of them, or a saved "
+        "scenario with --scenario FILE.\n"
+    )

@@ -132,10 +132,27 @@ def test_an_interrupt_stops_without_a_traceback_and_stores_nothing(tmp_path):
     """Ctrl-C in the midst of a large exploration: exit code 130, a sentence, and a store without it."""
     store = tmp_path / "results.duckdb"
     command = [
-        sys.executable, "-m", "engine.cli.main", "explore", "megatron-1T", "h100_80g_nvl8", "--procs", "3072",
-        "--max-batch", "3072", "--datatype", "float16", "--store", str(store), "--limit", "uneven_pipelines=on",
-        "--limit", "attention_type=multihead,multiquery", "--limit", "fused_activation=on,off",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "engine.cli.main",
+        "explore",
+        "megatron-1T",
+        "h100_80g_nvl8",
+        "--procs",
+        "3072",
+        "--max-batch",
+        "3072",
+        "--datatype",
+        "float16",
+        "--store",
+        str(store),
+        "--limit",
+        "uneven_pipelines=on",
+        "--limit",
+        "attention_type=multihead,multiquery",
+        "--limit",
+        "fused_activation=on,off",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     rows = store.with_name("results.rows")
     deadline = time.monotonic() + 60

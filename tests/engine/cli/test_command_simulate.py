@@ -29,8 +29,14 @@ def command(shardscape: Command) -> Command:
 
 
 def test_a_schedule_is_told_as_the_engine_replays_it(command: Command) -> None:
-    found = replay("interleaved", stages=4, microbatches=8, chunks=2, times={"F": 1, "B": 1, "W": 1},
-                   sends={"mode": "overlap", "c": 0.1})  # fmt: skip
+    found = replay(
+        "interleaved",
+        stages=4,
+        microbatches=8,
+        chunks=2,
+        times={"F": 1, "B": 1, "W": 1},
+        sends={"mode": "overlap", "c": 0.1},
+    )
     code, out, _ = command(*PLAIN)
     assert code == 0
     assert "makespan 58.4 s" in out
@@ -64,16 +70,35 @@ def test_all_schedules_are_listed(command: Command) -> None:
     assert command("schedules")[1].count("\n") > len(NAMES)
 
 
-SCENARIO = ("execution", "llama-3-8B", "h100_80g_sxm", "--procs", "16", "--max-batch", "32", "--datatype", "bfloat16",
-            "--limit", "tensor_par=2", "--limit", "pipeline_par=4")  # fmt: skip
+SCENARIO = (
+    "execution",
+    "llama-3-8B",
+    "h100_80g_sxm",
+    "--procs",
+    "16",
+    "--max-batch",
+    "32",
+    "--datatype",
+    "bfloat16",
+    "--limit",
+    "tensor_par=2",
+    "--limit",
+    "pipeline_par=4",
+)
 
 
 def test_an_execution_is_replayed_with_the_stages_of_its_model(command: Command, tmp_path: Path) -> None:
     code, out, err = command(*SCENARIO, "--json")
     assert (code, err) == (0, "")
     told = json.loads(out)
-    scenario = Scenario.of("llama-3-8B", "h100_80g_sxm", num_procs=16, max_batch_size=32, datatype="bfloat16",
-                           limits={"tensor_par": 2, "pipeline_par": 4})  # fmt: skip
+    scenario = Scenario.of(
+        "llama-3-8B",
+        "h100_80g_sxm",
+        num_procs=16,
+        max_batch_size=32,
+        datatype="bfloat16",
+        limits={"tensor_par": 2, "pipeline_par": 4},
+    )
     best = pipelined(scenario)
     assert (told["stages"], told["microbatches"]) == (best["pipeline_par"], microbatches_of(best)) != (1, 1)
     times = execution_times(scenario, best)
@@ -100,13 +125,16 @@ def test_an_execution_is_replayed_with_the_stages_of_its_model(command: Command,
     assert "planned with the mean of all stages" in out
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (("--id", "999999999999"), "ids run from 0"),
-    (("--id", "0", "--execution", "x.json"), "not both"),
-    (("--layout", "t*4|"), "must begin with the embedding"),
-    (("--chunks", "0"), "at least 1 of chunks"),
-    (("--schedule", "nonesuch"), "There is no schedule"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--id", "999999999999"), "ids run from 0"),
+        (("--id", "0", "--execution", "x.json"), "not both"),
+        (("--layout", "t*4|"), "must begin with the embedding"),
+        (("--chunks", "0"), "at least 1 of chunks"),
+        (("--schedule", "nonesuch"), "There is no schedule"),
+    ],
+)
 def test_what_no_execution_can_be_replayed_as_is_one_sentence(
     command: Command, arguments: tuple[str, ...], words: str
 ) -> None:
@@ -115,15 +143,18 @@ def test_what_no_execution_can_be_replayed_as_is_one_sentence(
     assert words in err
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (("nothing", "--stages", "4", "--microbatches", "8"), "no schedule"),
-    (("interleaved", "--stages", "4", "--microbatches", "10", "--chunks", "2"), "Megatron refuses M mod g = 2"),
-    (("1f1b", "--stages", "4", "--microbatches", "10000000"), "at most 500,000"),
-    (("1f1b", "--stages", "4", "--microbatches", "8", "--forward", "fast"), "--forward must be a number"),
-    (("1f1b", "--stages", "4", "--microbatches", "8", "--forward", "1,2"), "4 stages"),
-    (("1f1b", "--stages", "4", "--microbatches", "8", "--send-mode", "slow"), "none, overlap or block"),
-    (("missing.csv", "--stages", "4", "--microbatches", "8"), "cannot be read"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nothing", "--stages", "4", "--microbatches", "8"), "no schedule"),
+        (("interleaved", "--stages", "4", "--microbatches", "10", "--chunks", "2"), "Megatron refuses M mod g = 2"),
+        (("1f1b", "--stages", "4", "--microbatches", "10000000"), "at most 500,000"),
+        (("1f1b", "--stages", "4", "--microbatches", "8", "--forward", "fast"), "--forward must be a number"),
+        (("1f1b", "--stages", "4", "--microbatches", "8", "--forward", "1,2"), "4 stages"),
+        (("1f1b", "--stages", "4", "--microbatches", "8", "--send-mode", "slow"), "none, overlap or block"),
+        (("missing.csv", "--stages", "4", "--microbatches", "8"), "cannot be read"),
+    ],
+)
 def test_what_cannot_be_is_one_sentence(command: Command, arguments: tuple[str, ...], words: str) -> None:
     code, out, err = command("schedule", *arguments)
     assert code == 2

@@ -42,14 +42,15 @@ def published() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_predictions_of_the_packaged_runs_are_the_accepted_ones(
-    command: Command, tmp_path: Path, suffix: str
-) -> None:
+def test_predictions_of_the_packaged_runs_are_the_accepted_ones(command: Command, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"predictions{suffix}"
     code, out, err = command("--out", path)
     assert code == 0
-    found = pd.read_csv(path, keep_default_na=False, na_values={"predicted_step_time_s": [""]}) if suffix == ".csv" \
-        else pd.read_parquet(path)  # fmt: skip
+    found = (
+        pd.read_csv(path, keep_default_na=False, na_values={"predicted_step_time_s": [""]})
+        if suffix == ".csv"
+        else pd.read_parquet(path)
+    )
     stored = stored_predictions()
     assert list(found.columns) == [*validation.OUT_COLUMNS, "reason_text"]
     assert found["id"].tolist() == stored["id"].tolist()

@@ -33,10 +33,24 @@ sys.addaudithook(lambda what, _: what == "import" and next(left) == 0 and os.kil
 sys.exit({FUNCTION}())
 """
 BEST = (
-    "best", "deepseek-v3", "h800_80g_sxm", "--procs", "2048", "--max-batch", "15360", "--datatype", "float8",
-    "--limit", "context_par=1,2,4,8", "--limit", "launch=eager,fused,compiled,graphs",
-    "--limit", "expert_overlap=on,off", "--limit", "stage_layout=even",
-)  # fmt: skip
+    "best",
+    "deepseek-v3",
+    "h800_80g_sxm",
+    "--procs",
+    "2048",
+    "--max-batch",
+    "15360",
+    "--datatype",
+    "float8",
+    "--limit",
+    "context_par=1,2,4,8",
+    "--limit",
+    "launch=eager,fused,compiled,graphs",
+    "--limit",
+    "expert_overlap=on,off",
+    "--limit",
+    "stage_layout=even",
+)
 """Four hundred million executions, which takes some seconds."""
 
 
@@ -63,9 +77,15 @@ def begun(
         listening()
 
     process = subprocess.Popen(
-        [sys.executable, "-c", before + SCRIPT, *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True,
-        preexec_fn=prepare, close_fds=False, cwd=ROOT, env={**os.environ, **(environment or {})},
-    )  # fmt: skip
+        [sys.executable, "-c", before + SCRIPT, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        preexec_fn=prepare,
+        close_fds=False,
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+    )
     os.close(sign)
     os.read(ready, 1)
     os.close(ready)
@@ -89,9 +109,14 @@ SERVE = ("serve", "--port", "1", "--no-browser")
 )
 def test_an_interrupt_while_loading_is_quiet(arguments: tuple[str, ...], module: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, str(module), *arguments], capture_output=True, text=True, cwd=ROOT,
-        check=False, timeout=120, preexec_fn=listening,
-    )  # fmt: skip
+        [sys.executable, "-c", INTERRUPTED, str(module), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        timeout=120,
+        preexec_fn=listening,
+    )
     assert (done.returncode, done.stdout) == (130, ""), done.stderr
     assert done.stderr in ("", "Interrupted.\n")
 

@@ -19,19 +19,25 @@ from engine.codesign.points import as_table
 from tests.engine.codesign.small_study import study
 
 LIMITED = ("usd", "watts", "processors", "tokens_per_s", "days")
-STUDY = study(models=["megatron-126M"], follow=[], edits=[
-    {"parameter": "hbm_capacity", "values": [20, 40, 80]}, {"parameter": "host_capacity", "values": [64, 256]},
-])  # fmt: skip
+STUDY = study(
+    models=["megatron-126M"],
+    follow=[],
+    edits=[
+        {"parameter": "hbm_capacity", "values": [20, 40, 80]},
+        {"parameter": "host_capacity", "values": [64, 256]},
+    ],
+)
 """24 designs, whose rates the tests make up."""
 
 
 def results(rates: list[float | None]) -> Results:
     """Results of the study with these rates; designs without one do not run."""
     rows = [
-        {"point": number, "status": "infeasible", "feasible": 0} if rate is None else
-        {"point": number, "status": "ok", "samples_per_s": rate, "id": 0, "feasible": 1, "batch_size": 16}
+        {"point": number, "status": "infeasible", "feasible": 0}
+        if rate is None
+        else {"point": number, "status": "ok", "samples_per_s": rate, "id": 0, "feasible": 1, "batch_size": 16}
         for number, rate in enumerate(rates)
-    ]  # fmt: skip
+    ]
     return Results(STUDY, as_table(STUDY, rows).to_pandas())
 
 
@@ -73,8 +79,9 @@ def test_the_report_is_that_of_all_subsets(case: tuple[Results, list[codesign.Co
         assert sign * row["without"] == best(every - {number}) or (math.isnan(row["without"]) and base == -math.inf)
         assert row["binds"] == (best(every - {number}) > base)
     subsets = chain.from_iterable(combinations(every, size) for size in range(1, len(bounds) + 1))
-    useful = [(len(subset), -best(every - set(subset)), subset) for subset in subsets
-              if best(every - set(subset)) > base]  # fmt: skip
+    useful = [
+        (len(subset), -best(every - set(subset)), subset) for subset in subsets if best(every - set(subset)) > base
+    ]
     if not useful:
         assert report.smallest_set == ()
         assert report.smallest_set_design is None
@@ -87,10 +94,15 @@ def test_the_report_is_that_of_all_subsets(case: tuple[Results, list[codesign.Co
 def test_two_constraints_that_bind_together_are_named_together(tmp_path: Any, shardscape: Any) -> None:
     """The more processors, the faster, dearer and hungrier: with either bound lifted the other one still holds."""
     document = {
-        **STUDY.to_document(), "sizes": [4, 8, 16, 32], "edits": [],
-        "constraints": [{"quantity": "usd", "at_most": 4.2e5}, {"quantity": "watts", "at_most": 1.3e4},
-                        {"quantity": "processors", "at_most": 1024}],
-    }  # fmt: skip
+        **STUDY.to_document(),
+        "sizes": [4, 8, 16, 32],
+        "edits": [],
+        "constraints": [
+            {"quantity": "usd", "at_most": 4.2e5},
+            {"quantity": "watts", "at_most": 1.3e4},
+            {"quantity": "processors", "at_most": 1024},
+        ],
+    }
     asked = codesign.Study.from_document(document)
     codesign.run(asked, tmp_path / "results", workers=1)
     found = codesign.results(tmp_path / "results")

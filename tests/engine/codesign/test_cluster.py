@@ -36,7 +36,7 @@ MANY = {
     ],
     "models": ["megatron-126M"],
     "sizes": [4, 8],
-}  # fmt: skip
+}
 """40 points, each a hundredth of a second."""
 POINTS = 40
 
@@ -62,8 +62,9 @@ class Cluster:
     def __init__(self, workers: int) -> None:
         command = [sys.executable, str(Path(__file__).with_name("cluster_process.py")), str(workers)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT,
-                                        start_new_session=True)  # fmt: skip
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT, start_new_session=True
+        )
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()
         assert self.address.startswith("tcp://")

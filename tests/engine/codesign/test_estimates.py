@@ -12,9 +12,12 @@ from engine.codesign.running import Progress
 from tests.engine.codesign.small_study import study
 
 TWO: dict[str, Any] = {
-    "models": ["megatron-126M", "gpt3-13B"], "sizes": [4, 8], "batches": [4], "follow": [],
+    "models": ["megatron-126M", "gpt3-13B"],
+    "sizes": [4, 8],
+    "batches": [4],
+    "follow": [],
     "edits": [{"parameter": "hbm_capacity", "values": [20, 30, 40, 60, 80]}],
-}  # fmt: skip
+}
 """Two models on two sizes, five designs each."""
 
 

@@ -13,10 +13,15 @@ from engine import codesign
 from tests.engine.codesign.small_study import study
 
 EDITS: dict[str, Any] = {
-    "models": ["megatron-126M"], "follow": [], "sizes": [8, 16], "batches": [16],
-    "edits": [*({"parameter": name, "values": [0.5, 1, 2], "relative": True}
-                for name in ("net0_bandwidth", "hbm_bandwidth")), {"parameter": "net0_size", "values": [4, 8, 16]}],
-}  # fmt: skip
+    "models": ["megatron-126M"],
+    "follow": [],
+    "sizes": [8, 16],
+    "batches": [16],
+    "edits": [
+        *({"parameter": name, "values": [0.5, 1, 2], "relative": True} for name in ("net0_bandwidth", "hbm_bandwidth")),
+        {"parameter": "net0_size", "values": [4, 8, 16]},
+    ],
+}
 
 
 def test_the_middle_is_what_is_given_or_half_way() -> None:
@@ -33,8 +38,12 @@ def test_the_middle_is_what_is_given_or_half_way() -> None:
     eight = study(**{**EDITS, "costs": {"usd": usd}, "datatypes": ["float8", "float16"]})
     prices = codesign.bill(eight, np.arange(eight.designs))["usd_middle"].to_numpy().reshape(2, -1)
     assert (prices[0] == prices[1]).all()
-    for wrong, told in (([1], "has 1 numbers"), ([1, 2, 3, 4], "has 4 numbers"), ([1, 3, 2], "they must rise"),
-                        ([2, 1], "first number must be the lower")):  # fmt: skip
+    for wrong, told in (
+        ([1], "has 1 numbers"),
+        ([1, 2, 3, 4], "has 4 numbers"),
+        ([1, 3, 2], "they must rise"),
+        ([2, 1], "first number must be the lower"),
+    ):
         with pytest.raises(codesign.StudyError, match=told):
             study(costs={"usd": {"processor": wrong}})
 
@@ -55,8 +64,10 @@ def test_what_is_free_is_said_above_the_front(tmp_path: Path, shardscape: Any) -
     assert json.loads(out)["unpriced"]["usd"] == codesign.unpriced(old)
     # Other prices answer in the same folder, and with a price the largest is no longer free.
     priced = codesign.results(place).otherwise(costs={"preset": "h100_2026"})
-    best = [[each.best("tokens_per_s_per_usd", at=at) for at in ("middle", "high")]
-            for each in (codesign.results(place), priced)]  # fmt: skip
+    best = [
+        [each.best("tokens_per_s_per_usd", at=at) for at in ("middle", "high")]
+        for each in (codesign.results(place), priced)
+    ]
     assert [[row and row["net0_bandwidth"] for row in rows] for rows in best] == [[2.0, 2.0], [1.0, 0.5]]
 
 

@@ -34,11 +34,17 @@ WIDE: dict[str, Any] = {
     "sizes": [8],
     "batches": [8],
     "costs": {
-        "usd": {"processor": 20_000, "tflops": [5, 9], "mem1_gib": [17, 82], "mem1_gb_per_s": 1, "mem2_gib": 4,
-                "network_gb_per_s": [[2, 4], 26]},
+        "usd": {
+            "processor": 20_000,
+            "tflops": [5, 9],
+            "mem1_gib": [17, 82],
+            "mem1_gb_per_s": 1,
+            "mem2_gib": 4,
+            "network_gb_per_s": [[2, 4], 26],
+        },
         "watts": {"processor": 700, "mem1_gib": 1},
     },
-}  # fmt: skip
+}
 """72 designs of one layout."""
 
 
@@ -81,11 +87,17 @@ def test_random_systems_never_exceed_what_a_better_one_reaches() -> None:
         space = ready(scenario)
         assert space is not None
         figures = {
-            "matrix.float16.tflops": 1, "vector.float16.tflops": 1, "mem1.bandwidth_gb_per_s": 1,
-            "mem1.capacity_gib": 1, "mem2.bandwidth_gb_per_s": 1, "mem2.capacity_gib": 1,
-            "networks.0.bandwidth_gb_per_s": 1, "networks.1.bandwidth_gb_per_s": 1, "networks.0.latency_s": -1,
+            "matrix.float16.tflops": 1,
+            "vector.float16.tflops": 1,
+            "mem1.bandwidth_gb_per_s": 1,
+            "mem1.capacity_gib": 1,
+            "mem2.bandwidth_gb_per_s": 1,
+            "mem2.capacity_gib": 1,
+            "networks.0.bandwidth_gb_per_s": 1,
+            "networks.1.bandwidth_gb_per_s": 1,
+            "networks.0.latency_s": -1,
             "networks.1.latency_s": -1,
-        }  # fmt: skip
+        }
         cost_model = COST_MODELS["calculon"]
         assert {path: cost_model.rises_with(scenario.system, path) for path in figures} == figures
         own = {path: dict(scenario.system.values_at(path))[path] for path in figures}
@@ -130,23 +142,45 @@ def test_no_calibrated_system_exceeds_a_better_one(model: str, procs: int) -> No
             assert found.id is None or found.rate <= best.rate * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("more", [
-    {"objectives": ["tokens_per_s", "usd"],
-     "edits": [{"parameter": "hbm_bandwidth", "values": [1500, 6000]}, WIDE["edits"][0], *WIDE["edits"][2::2]]},
-    {"models": ["megatron-126M"], "systems": ["h100_80g_sxm"], "datatypes": ["bfloat16"], "cost_model": "calibrated",
-     "edits": [{"parameter": "hbm_capacity", "values": [4, 80]},
-               {"parameter": "net0_bandwidth", "values": [100, 450]},
-               {"parameter": "compute", "values": [500, 990]}, {"parameter": "host_capacity", "values": [0, 64]}]},
-    {"objectives": ["tokens_per_joule", "days", "usd"],
-     "models": [{"model": "megatron-126M", "weight": 2}, {"model": "megatron-5B"}], "sizes": [4, 8],
-     "constraints": [{"quantity": "watts", "at_most": 13_000}],
-     "edits": [WIDE["edits"][0], {"parameter": "hbm_bandwidth", "values": [1500, 6000]}]},
-    # Here the better designs are refused, so what loses to one of them may be the best of those that are not.
-    {"objectives": ["tokens_per_s", "usd"], "edits": WIDE["edits"][:3],
-     "constraints": [{"quantity": "usd", "at_least": 300_000}]},
-    {"objectives": ["tokens_per_s", "usd"],
-     "edits": [*WIDE["edits"][:2], {"parameter": "sequence", "values": [512, 2048]}]},
-], ids=["calculon", "calibrated", "a mix", "a price of at least so much", "samples of several lengths"])  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [
+        {
+            "objectives": ["tokens_per_s", "usd"],
+            "edits": [{"parameter": "hbm_bandwidth", "values": [1500, 6000]}, WIDE["edits"][0], *WIDE["edits"][2::2]],
+        },
+        {
+            "models": ["megatron-126M"],
+            "systems": ["h100_80g_sxm"],
+            "datatypes": ["bfloat16"],
+            "cost_model": "calibrated",
+            "edits": [
+                {"parameter": "hbm_capacity", "values": [4, 80]},
+                {"parameter": "net0_bandwidth", "values": [100, 450]},
+                {"parameter": "compute", "values": [500, 990]},
+                {"parameter": "host_capacity", "values": [0, 64]},
+            ],
+        },
+        {
+            "objectives": ["tokens_per_joule", "days", "usd"],
+            "models": [{"model": "megatron-126M", "weight": 2}, {"model": "megatron-5B"}],
+            "sizes": [4, 8],
+            "constraints": [{"quantity": "watts", "at_most": 13_000}],
+            "edits": [WIDE["edits"][0], {"parameter": "hbm_bandwidth", "values": [1500, 6000]}],
+        },
+        # Here the better designs are refused, so what loses to one of them may be the best of those that are not.
+        {
+            "objectives": ["tokens_per_s", "usd"],
+            "edits": WIDE["edits"][:3],
+            "constraints": [{"quantity": "usd", "at_least": 300_000}],
+        },
+        {
+            "objectives": ["tokens_per_s", "usd"],
+            "edits": [*WIDE["edits"][:2], {"parameter": "sequence", "values": [512, 2048]}],
+        },
+    ],
+    ids=["calculon", "calibrated", "a mix", "a price of at least so much", "samples of several lengths"],
+)
 def test_answers_are_those_without_skipping(more: dict[str, Any], tmp_path: Path) -> None:
     whole, less = (study(**{**WIDE, **more}, prune=prune) for prune in (False, True))
     codesign.run(whole, tmp_path / "whole", workers=1)
@@ -220,13 +254,26 @@ def test_schedules_that_take_gradients_apart_prove_nothing_by_rates() -> None:
     """The host launches as long on a faster unit, so that less of a backward pass is left to fill idle time with."""
     trained = {"layers": 8, "prediction_layers": 1, "trained_prediction_layers": 1}
     model, own = model_of({**LLAMA, **trained}, 4096), hardware.load("tpu7x_192g")
-    limits = {"schedule": ["zb_h1"], "tensor_par": 1, "context_par": 2, "pipeline_par": 2, "pipeline_overlap": True,
-              "activation_recompute": "none"}  # fmt: skip
+    limits = {
+        "schedule": ["zb_h1"],
+        "tensor_par": 1,
+        "context_par": 2,
+        "pipeline_par": 2,
+        "pipeline_overlap": True,
+        "activation_recompute": "none",
+    }
 
     def space_of(tflops: float, more: dict[str, Any]) -> Any:
         system = hardware.edited(own, {"matrix.bfloat16.tflops": tflops})
-        scenario = engine.Scenario.of(model, system, num_procs=16, max_batch_size=8, datatype="bfloat16",
-                                      cost_model="calibrated", limits={**limits, **more})  # fmt: skip
+        scenario = engine.Scenario.of(
+            model,
+            system,
+            num_procs=16,
+            max_batch_size=8,
+            datatype="bfloat16",
+            cost_model="calibrated",
+            limits={**limits, **more},
+        )
         space = ready(scenario)
         assert space is not None
         return space.best(system, watched=True)

@@ -40,9 +40,14 @@ def test_offloading_takes_the_place_of_memory_beside_the_processor() -> None:
     GPT-3 175B on 1,024 H100s, exact by Calculon's model.
     """
     capacities = [10, 20, 80, 240]
-    found = some("hbm_capacity", models=["gpt3-175B"], edits=[
-        {"parameter": "hbm_capacity", "values": capacities}, {"parameter": "host_capacity", "values": [0, 512]},
-    ])  # fmt: skip
+    found = some(
+        "hbm_capacity",
+        models=["gpt3-175B"],
+        edits=[
+            {"parameter": "hbm_capacity", "values": capacities},
+            {"parameter": "host_capacity", "values": [0, 512]},
+        ],
+    )
     rates = found.designs().pivot_table(index="hbm_capacity", columns="host_capacity", values="samples_per_s")
     assert rates[512.0].nunique() == 1
     assert (np.diff(rates[0.0]) > 0).all()
@@ -55,10 +60,14 @@ def test_offloading_takes_the_place_of_memory_beside_the_processor() -> None:
 
 
 def test_more_offload_bandwidth_helps_until_nothing_waits_for_it() -> None:
-    found = some("offload_capacity_and_bandwidth", sizes=[64], edits=[
-        {"parameter": "host_capacity", "values": [0, 128, 512]},
-        {"parameter": "host_bandwidth", "values": [25, 200, 400]},
-    ])  # fmt: skip
+    found = some(
+        "offload_capacity_and_bandwidth",
+        sizes=[64],
+        edits=[
+            {"parameter": "host_capacity", "values": [0, 128, 512]},
+            {"parameter": "host_bandwidth", "values": [25, 200, 400]},
+        ],
+    )
     rates = found.designs().pivot_table(index="host_bandwidth", columns="host_capacity", values="samples_per_s")
     assert rates[0.0].nunique() == 1, "a link to no memory is worth nothing"
     assert (np.diff(rates[512.0]) >= 0).all()
@@ -100,9 +109,7 @@ def test_a_mix_is_tokens_over_the_time_that_each_model_takes(found: codesign.Res
 
 
 def test_budgets_constraints_and_what_binds(found: codesign.Results) -> None:
-    found = found.otherwise(
-        constraints=[{"quantity": "processors", "at_most": 8}, {"quantity": "usd", "at_most": 1e9}]
-    )
+    found = found.otherwise(constraints=[{"quantity": "processors", "at_most": 8}, {"quantity": "usd", "at_most": 1e9}])
     best, free = found.best(), found.best(constraints=[])
     assert best is not None
     assert free is not None

@@ -25,11 +25,17 @@ def test_points_are_the_optima_that_the_reference_model_gives(tmp_path: Path) ->
     for number, space in enumerate(each for each in reference.spaces() if "best_sample_rate" in each):
         asked = codesign.Study.from_document(
             {
-                "format": codesign.FORMAT, "models": [space["model"]], "systems": [space["system"]],
-                "sizes": [space["num_procs"]], "datatypes": [space["datatype"]], "batches": [space["max_batch_size"]],
-                "cost_model": "calculon", "objectives": ["tokens_per_s"], "limits": {"fused_activation": [True]},
+                "format": codesign.FORMAT,
+                "models": [space["model"]],
+                "systems": [space["system"]],
+                "sizes": [space["num_procs"]],
+                "datatypes": [space["datatype"]],
+                "batches": [space["max_batch_size"]],
+                "cost_model": "calculon",
+                "objectives": ["tokens_per_s"],
+                "limits": {"fused_activation": [True]},
             }
-        )  # fmt: skip
+        )
         place = tmp_path / str(number)
         codesign.run(asked, place, workers=1)
         rows = codesign.results(place).rows
@@ -57,9 +63,12 @@ def test_points_are_proven_optima_of_edited_systems(tmp_path: Path) -> None:
         )
         size = (8, 16)[design.size]
         best = engine.best(
-            ("megatron-126M", "gpt3-13B")[point % 2], system, num_procs=size,
-            max_batch_size=(16, 4 * size)[design.batch], datatype="float16",
-        )  # fmt: skip
+            ("megatron-126M", "gpt3-13B")[point % 2],
+            system,
+            num_procs=size,
+            max_batch_size=(16, 4 * size)[design.batch],
+            datatype="float16",
+        )
         row = found.rows.iloc[point]
         if row["status"] == "infeasible":
             assert not best
@@ -71,11 +80,14 @@ def test_points_are_proven_optima_of_edited_systems(tmp_path: Path) -> None:
 
 
 def test_every_design_has_one_place_and_early_ones_are_spread() -> None:
-    asked = study(edits=[
-        {"parameter": "hbm_capacity", "from": 20, "to": 200, "count": 7, "scale": "log"},
-        {"parameter": "net0_bandwidth", "from": 100, "to": 900, "count": 9},
-        {"parameter": "net0_size", "values": [4, 8]},
-    ], follow=[])  # fmt: skip
+    asked = study(
+        edits=[
+            {"parameter": "hbm_capacity", "from": 20, "to": 200, "count": 7, "scale": "log"},
+            {"parameter": "net0_bandwidth", "from": 100, "to": 900, "count": 9},
+            {"parameter": "net0_size", "values": [4, 8]},
+        ],
+        follow=[],
+    )
     order = asked.designs_at(0, asked.places)
     assert sorted(order.tolist()) == list(range(asked.designs))
     assert [asked.designs_before(place) for place in range(asked.places + 1)] == [
@@ -107,8 +119,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"edits": [{"parameter": "hbm_capacity", "values": [80]}] * 2}, r"'hbm_capacity' is changed twice"),
     ({"edits": [], "follow": [{"parameter": "vector", "follows": "matrix"}]}, r"'matrix', which no edit changes"),
     (
-        {"edits": [{"parameter": name, "from": 40, "to": 160, "count": 100_000}
-                   for name in ("hbm_capacity", "host_capacity")]},
+        {
+            "edits": [
+                {"parameter": name, "from": 40, "to": 160, "count": 100_000}
+                for name in ("hbm_capacity", "host_capacity")
+            ]
+        },
         r"has 80,000,000,000 points, and 10,000,000 at most can be run; take fewer of its 100,000 values of hbm_capac",
     ),
     (
@@ -133,25 +149,30 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"statistics": ["proc_mem_tier1_cap_req"] * 2}, r"has one of its statistics twice"),
     ({"edits": [{"parameter": "hbm_capacity", "from": 80, "to": 80.0000000000001, "count": 30}]}, r"too close for 30"),
     (
-        {"edits": [{"parameter": "hbm_capacity", "values": [80, 800]}],
-         "follow": [{"parameter": "hbm_bandwidth", "follows": "hbm_capacity", "exponent": 8}]},
+        {
+            "edits": [{"parameter": "hbm_capacity", "values": [80, 800]}],
+            "follow": [{"parameter": "hbm_bandwidth", "follows": "hbm_capacity", "exponent": 8}],
+        },
         r"'hbm_bandwidth', which follows 'hbm_capacity': HBM bandwidth is .*; it must be from",
     ),
     ({"constraints": [{"quantity": "hbm_gib", "at_most": 40}]}, r"not kept; add proc_mem_tier1_cap_req to the stat"),
     ({"constraints": [{"quantity": "watts", "at_most": 1}]}, r"watts must be at most 1, but the designs have from 1\d"),
     (
-        {"edits": [{"parameter": "host_capacity", "values": [512, 0]}],
-         "costs": {"usd": {"processor": 0, "mem2_gib": 4}}},
+        {
+            "edits": [{"parameter": "host_capacity", "values": [512, 0]}],
+            "costs": {"usd": {"processor": 0, "mem2_gib": 4}},
+        },
         r"The price of a design with h100_80g_nvl8 would be 0",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("wrong", "told"), BAD, ids=[told[:30] for _, told in BAD])
 def test_what_cannot_be_is_told_in_one_sentence(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told) as refused:
-        codesign.Study.from_document({**SMALL, **({} if "follow" in wrong or "edits" not in wrong else {"follow": []}),
-                                      **wrong})  # fmt: skip
+        codesign.Study.from_document(
+            {**SMALL, **({} if "follow" in wrong or "edits" not in wrong else {"follow": []}), **wrong}
+        )
     assert type(refused.value).__module__.split(".")[0] in ("engine", "models", "hardware")
     assert "\n" not in str(refused.value)
 
@@ -159,12 +180,22 @@ def test_what_cannot_be_is_told_in_one_sentence(wrong: dict[str, Any], told: str
 def test_prices_and_powers_are_amounts_times_what_each_costs() -> None:
     asked = study(
         costs={
-            "usd": {"processor": [10, 20], "tflops": 0.5, "mem1_gib": [1, 3], "mem2_gib": 0.25,
-                    "network_gb_per_s": [2, 4], "host": 1000, "switch": 5000},
+            "usd": {
+                "processor": [10, 20],
+                "tflops": 0.5,
+                "mem1_gib": [1, 3],
+                "mem2_gib": 0.25,
+                "network_gb_per_s": [2, 4],
+                "host": 1000,
+                "switch": 5000,
+            },
             "watts": {"processor": 700, "host": 100},
-            "processors_per_host": 8, "processors_per_switch": 12, "pue": 1.5, "usd_per_processor_hour": [2, 3],
+            "processors_per_host": 8,
+            "processors_per_switch": 12,
+            "pue": 1.5,
+            "usd_per_processor_hour": [2, 3],
         }
-    )  # fmt: skip
+    )
     numbers = np.arange(asked.designs)
     bill = codesign.bill(asked, numbers)
     last = bill.iloc[-1]  # 16 processors, 80 GiB, 8 per inner network
@@ -209,13 +240,17 @@ def test_the_command_answers_whatever_a_study_asks(
 
     def told(more: dict[str, Any], *options: str) -> tuple[int, str, str]:
         Path("study.json").write_text(json.dumps({**base, **more}), encoding="utf-8")
-        found: tuple[int, str, str] = shardscape("codesign", "study.json", "--workers", "1", "--folder",
-                                                 str(len(list(tmp_path.iterdir()))), *options)  # fmt: skip
+        found: tuple[int, str, str] = shardscape(
+            "codesign", "study.json", "--workers", "1", "--folder", str(len(list(tmp_path.iterdir()))), *options
+        )
         return found
 
-    for more in ({"objectives": ["usd"]}, {"objectives": ["tokens_per_s"], "costs": {}},
-                 {"objectives": ["tokens_per_s"], "prune": True},
-                 {"objectives": ["tokens_per_s", "tokens_per_joule"], "prune": True, "edits": tiny}):  # fmt: skip
+    for more in (
+        {"objectives": ["usd"]},
+        {"objectives": ["tokens_per_s"], "costs": {}},
+        {"objectives": ["tokens_per_s"], "prune": True},
+        {"objectives": ["tokens_per_s", "tokens_per_joule"], "prune": True, "edits": tiny},
+    ):
         code, out, _ = told(more)
         assert (code, out.startswith(f"Best {more['objectives'][0]}\n")) == (0, True)  # type: ignore[index]
         code, out, _ = told(more, "--csv")
@@ -225,16 +260,19 @@ def test_the_command_answers_whatever_a_study_asks(
     code, out, _ = told({"edits": [*none, {"parameter": "host_capacity", "values": [0]}]})
     assert (code, out) == (1, "No design runs.\n")
     for more in ((), ("--json",)):  # the answers first
-        code, out, text = told({"edits": [*none, {"parameter": "host_capacity", "values": [0]}]}, "--sensitivity", "0",
-                               *more)  # fmt: skip
+        code, out, text = told(
+            {"edits": [*none, {"parameter": "host_capacity", "values": [0]}]}, "--sensitivity", "0", *more
+        )
         assert (code, "Design 0 does not run" in text) == (2, True)
         assert json.loads(out)["best"] is None if more else out == "No design runs.\n"
     there = set(tmp_path.iterdir())
     for options, sentence in (
-        (("--objective", "usdd"), "did you mean 'usd'"), (("--of", "gpt"), "no model 'gpt'"),
-        (("--budget", "0"), "must be a number above 0"), (("--sensitivity", "99"), "no design 99"),
+        (("--objective", "usdd"), "did you mean 'usd'"),
+        (("--of", "gpt"), "no model 'gpt'"),
+        (("--budget", "0"), "must be a number above 0"),
+        (("--sensitivity", "99"), "no design 99"),
         (("--objective", "usd", "--budget", "5"), "--budget bounds"),
-    ):  # fmt: skip
+    ):
         code, _, text = told({}, *options)
         assert (code, sentence in text) == (2, True)
     assert set(tmp_path.iterdir()) == there, "what cannot be answered is told before it is computed"
@@ -244,8 +282,11 @@ def test_the_command_answers_whatever_a_study_asks(
     (tmp_path / "hbm_capacity").mkdir()
     code, out, _ = shardscape("codesign", "hbm_capacity", "--count")
     assert (code, out[:10]) == (0, "54 points:")
-    monkeypatch.setattr(codesign, "run", lambda study, place, **how: asked.append(place) or codesign.Progress(
-        54, 54, 54, 0, 0, 0, 0, 0, 0.0))  # fmt: skip
+    monkeypatch.setattr(
+        codesign,
+        "run",
+        lambda study, place, **how: asked.append(place) or codesign.Progress(54, 54, 54, 0, 0, 0, 0, 0, 0.0),
+    )
     asked: list[str] = []
     shardscape("codesign", "hbm_capacity")
     assert asked == ["hbm_capacity.results"]

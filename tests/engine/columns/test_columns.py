@@ -58,11 +58,22 @@ def test_units_come_from_the_vocabulary_and_fit_the_name() -> None:
     assert {column.unit for column in ALL} == UNITS
     for column in STATISTICS:
         expected = {
-            "_flops": "FLOP", "_time": "s", "_exposed": "s", "_accessed": "bytes", "_size": "bytes",
-            "_space": "bytes", "_offload": "bytes", "_sharding": "bytes", "_cap_req": "bytes",
-            "bw_req": "bytes/s", "_req_chunk": "bytes/s", "_req_tail": "bytes/s", "overlap_req": "bytes/s",
-            "_efficiency": "fraction", "_rate": "samples/s",
-        }  # fmt: skip
+            "_flops": "FLOP",
+            "_time": "s",
+            "_exposed": "s",
+            "_accessed": "bytes",
+            "_size": "bytes",
+            "_space": "bytes",
+            "_offload": "bytes",
+            "_sharding": "bytes",
+            "_cap_req": "bytes",
+            "bw_req": "bytes/s",
+            "_req_chunk": "bytes/s",
+            "_req_tail": "bytes/s",
+            "overlap_req": "bytes/s",
+            "_efficiency": "fraction",
+            "_rate": "samples/s",
+        }
         assert column.unit == next(unit for ending, unit in expected.items() if column.name.endswith(ending)), column
 
 

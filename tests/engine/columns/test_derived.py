@@ -40,9 +40,17 @@ GPT3 = "gpt3-175B"
 def architecture(**fields):
     """A plain decoder of round numbers."""
     known = {
-        "hidden": 1024, "ffn": 4096, "layers": 8, "heads": 16, "kv_heads": 16, "head_dim": 64, "gated_mlp": False,
-        "vocab": 32_000, "vocab_padded": 32_768, "tied_embeddings": False,
-    }  # fmt: skip
+        "hidden": 1024,
+        "ffn": 4096,
+        "layers": 8,
+        "heads": 16,
+        "kv_heads": 16,
+        "head_dim": 64,
+        "gated_mlp": False,
+        "vocab": 32_000,
+        "vocab_padded": 32_768,
+        "tied_embeddings": False,
+    }
     return Architecture(**{**known, **fields})
 
 
@@ -97,9 +105,15 @@ def test_narayanan_equation_of_one_iteration():
     # F = 96 B s l h^2 (1 + s / 6h + V / 16 l h), with full recompute (arXiv:2104.04473, equation 3)
     layers, hidden, length, vocab = 96, 12_288, 2048, 51_200
     shape = architecture(
-        hidden=hidden, ffn=4 * hidden, layers=layers, heads=96, kv_heads=96, head_dim=128, vocab=vocab,
+        hidden=hidden,
+        ffn=4 * hidden,
+        layers=layers,
+        heads=96,
+        kv_heads=96,
+        head_dim=128,
+        vocab=vocab,
         vocab_padded=vocab,
-    )  # fmt: skip
+    )
     published = 96 * layers * hidden**2 * (1 + length / (6 * hidden) + vocab / (16 * layers * hidden))
     assert architecture_flops(shape, length).hardware("full") == pytest.approx(published, rel=1e-12)
 
@@ -155,10 +169,13 @@ def _normalised(row, shape, experts):
     fields = {name: int(row[name]) for name in shape}
     if experts:
         fields["experts"] = Experts(
-            routed=int(row["moe_experts"]), top_k=int(row["moe_topk"]), ffn=int(row["moe_ffn"]),
-            shared=int(row["moe_shared"] > 0), shared_ffn=int(row["moe_shared"] * row["moe_ffn"]) or None,
+            routed=int(row["moe_experts"]),
+            top_k=int(row["moe_topk"]),
+            ffn=int(row["moe_ffn"]),
+            shared=int(row["moe_shared"] > 0),
+            shared_ffn=int(row["moe_shared"] * row["moe_ffn"]) or None,
             leading_dense_layers=int(row["moe_dense_layers"]),
-        )  # fmt: skip
+        )
     found = architecture_flops(
         architecture(**fields, vocab_padded=fields["vocab"], gated_mlp=bool(row["gated_mlp"])), int(row["seq_len"])
     )
@@ -172,8 +189,9 @@ def _normalised(row, shape, experts):
 def test_end_to_end_training_time_of_narayanan():
     # arXiv:2104.04473, section 5.1: 8 T P / (n X) gives 34 days for 175B, 84 days for 1T
     for tokens, parameters, procs, rate, days in (
-        (300e9, 175e9, 1024.0, 140e12, 34), (450e9, 1e12, 3072.0, 163e12, 84),
-    ):  # fmt: skip
+        (300e9, 175e9, 1024.0, 140e12, 34),
+        (450e9, 1e12, 3072.0, 163e12, 84),
+    ):
         seconds = seconds_for_tokens(tokens, tokens_per_second_at(8 * parameters, procs, rate))
         assert seconds == pytest.approx(8 * tokens * parameters / (procs * rate))
         assert seconds / DAY == pytest.approx(days, abs=1)
@@ -274,9 +292,10 @@ def llama_run(**given):
     flops = token_flops(models.load("llama-3.1-405B"))
     return training_run(
         RunInputs.of(hardware.load("h100_80g_sxm"), tokens=15.6e12, **given),
-        tokens_per_s=tokens_per_second_at(flops.model(), 16_384.0, 400e12), num_procs=16_384,
+        tokens_per_s=tokens_per_second_at(flops.model(), 16_384.0, 400e12),
+        num_procs=16_384,
         parameters=float(models.load("llama-3.1-405B").parameters),
-    )  # fmt: skip
+    )
 
 
 def test_llama_3_has_more_than_nine_tenths_of_goodput():
@@ -295,9 +314,18 @@ def test_llama_3_has_more_than_nine_tenths_of_goodput():
 
 def test_a_small_run_by_hand():
     inputs = RunInputs(
-        tokens=1e9, usd_low=2.0, usd_high=3.0, power_w=500.0, power_share=1.2, pue=1.5, mtbf_h=800.0,
-        bytes_per_parameter=10.0, storage_gb_per_s=0.5, restart_s=100.0, interval_s=900.0,
-    )  # fmt: skip
+        tokens=1e9,
+        usd_low=2.0,
+        usd_high=3.0,
+        power_w=500.0,
+        power_share=1.2,
+        pue=1.5,
+        mtbf_h=800.0,
+        bytes_per_parameter=10.0,
+        storage_gb_per_s=0.5,
+        restart_s=100.0,
+        interval_s=900.0,
+    )
     run = training_run(inputs, tokens_per_s=1e5, num_procs=8, parameters=4e9)
     assert run.compute_s == 1e4
     assert run.system_mtbf_s == 800 * 3600 / 8
@@ -396,9 +424,19 @@ def test_cost_prints_figures_and_what_they_rest_on(shardscape):
 
 def test_cost_as_json_equals_the_engine(shardscape):
     code, out, _ = shardscape(
-        "cost", "llama-3.1-405B", "h100_80g_sxm", "--procs", 16_384, "--tflops", 400, "--tokens", 15.6e12,
-        "--price", "2:3", "--json",
-    )  # fmt: skip
+        "cost",
+        "llama-3.1-405B",
+        "h100_80g_sxm",
+        "--procs",
+        16_384,
+        "--tflops",
+        400,
+        "--tokens",
+        15.6e12,
+        "--price",
+        "2:3",
+        "--json",
+    )
     found, run = json.loads(out), llama_run(usd_low=2.0, usd_high=3.0)
     assert code == 0
     for name in OUTPUTS:
@@ -413,9 +451,13 @@ def test_cost_of_an_execution_is_that_of_its_evaluation(shardscape, tmp_path):
     from engine.columns import FIELDS
 
     best = engine.explore(
-        "gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16",
+        "gpt3-13B",
+        "h100_80g_nvl8",
+        num_procs=16,
+        max_batch_size=32,
+        datatype="float16",
         limits={"activation_recompute": "full"},
-    ).best  # fmt: skip
+    ).best
     path = tmp_path / "execution.json"
     path.write_text(json.dumps({column.name: best[column.name] for column in FIELDS}), encoding="utf-8")
     code, out, _ = shardscape("cost", "gpt3-13B", "h100_80g_nvl8", "--execution", path, "--json")
@@ -426,9 +468,17 @@ def test_cost_of_an_execution_is_that_of_its_evaluation(shardscape, tmp_path):
     assert found["utilisation"]["recompute"] == "full"
     assert found["utilisation"]["hfu"] > found["utilisation"]["mfu"]
     same = shardscape(
-        "cost", "gpt3-13B", "h100_80g_nvl8", "--procs", 16, "--step-time", best["total_time"], "--batch",
-        best["batch_size"], "--json",
-    )  # fmt: skip
+        "cost",
+        "gpt3-13B",
+        "h100_80g_nvl8",
+        "--procs",
+        16,
+        "--step-time",
+        best["total_time"],
+        "--batch",
+        best["batch_size"],
+        "--json",
+    )
     assert json.loads(same[1])["wall_s"] == pytest.approx(found["wall_s"])
 
 

@@ -21,9 +21,7 @@ for _ in range(50_000):
 WHOLE = "it is a whole number from 1 to 2,147,483,647."
 TENSOR = "Tensor parallel (tensor_par)"
 NEAR = "did you mean 'tensor_par' or 'tensor_par_comm_type' or 'tensor_par_net'"
-ACCEPTED = ", ".join(
-    sorted({column.name for column in FIELDS} - {"num_procs", "datatype"} | {"uneven_pipelines"})
-)
+ACCEPTED = ", ".join(sorted({column.name for column in FIELDS} - {"num_procs", "datatype"} | {"uneven_pipelines"}))
 
 
 def normalise(limits: Any) -> dict[str, Any]:
@@ -85,15 +83,18 @@ def normalise(limits: Any) -> dict[str, Any]:
         ({"training": None, "x": None}, f"There is no limit on 'x'; limits can be set on {ACCEPTED}."),
     ],
     ids=lambda value: shown(value) if not isinstance(value, str) else "",
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_in_a_sentence(limits: Any, message: str) -> None:
     with pytest.raises(LimitError) as refusal:
         normalise(limits)
     assert str(refusal.value) == message
 
 
-@pytest.mark.parametrize("value", [10**5000, DEEP, "x" * 10**6, np.array(["none"]), object(), b"none", 1e400, (DEEP,)],
-                         ids=lambda value: type(value).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, DEEP, "x" * 10**6, np.array(["none"]), object(), b"none", 1e400, (DEEP,)],
+    ids=lambda value: type(value).__name__,
+)
 @pytest.mark.parametrize("name", ["tensor_par", "training", "tensor_par_overlap", "uneven_pipelines"])
 def test_rubbish_is_refused_briefly(name: str, value: Any) -> None:
     for limit in (value, [value], {"min": value}, {value if isinstance(value, str) else "max": value}):
@@ -127,13 +128,19 @@ def test_every_limit_refuses_every_value_that_its_field_cannot_have(column: Colu
 
 def test_equal_limits_become_equal() -> None:
     one = {
-        "tensor_par": [4, 1, 2, 2], "training": True, "activation_recompute": ("none", "full"),
-        "pipeline_par": {"max": 8}, "uneven_pipelines": False, "data_par": None,
-    }  # fmt: skip
+        "tensor_par": [4, 1, 2, 2],
+        "training": True,
+        "activation_recompute": ("none", "full"),
+        "pipeline_par": {"max": 8},
+        "uneven_pipelines": False,
+        "data_par": None,
+    }
     other = {
-        "pipeline_par": {"min": 0, "max": 8}, "activation_recompute": {"full", "none"}, "training": [True],
+        "pipeline_par": {"min": 0, "max": 8},
+        "activation_recompute": {"full", "none"},
+        "training": [True],
         "tensor_par": np.array([1, 2, 4], np.int8).tolist(),
-    }  # fmt: skip
+    }
     assert normalise(one) == normalise(other)
     assert json.dumps(normalise(one)) == json.dumps(normalise(other))
     assert normalise(normalise(one)) == normalise(one)

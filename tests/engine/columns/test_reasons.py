@@ -20,13 +20,30 @@ from tests import reference
 from tests.reference import CALIBRATED_ONLY
 
 GOOD: dict[str, Any] = {
-    "num_procs": 64, "tensor_par": 8, "pipeline_par": 4, "data_par": 2, "tensor_par_net": 0, "pipeline_par_net": 1,
-    "data_par_net": 1, "batch_size": 64, "microbatch_size": 2, "datatype": "float16", "fused_activation": True,
-    "attention_type": "multihead", "activation_recompute": "full", "pipeline_interleaving": 2,
-    "optimizer_sharding": True, "tensor_par_comm_type": "ar", "tensor_par_overlap": "none", "seq_par_ag_redo": False,
-    "data_par_overlap": False, "weight_offload": False, "activations_offload": False, "optimizer_offload": False,
+    "num_procs": 64,
+    "tensor_par": 8,
+    "pipeline_par": 4,
+    "data_par": 2,
+    "tensor_par_net": 0,
+    "pipeline_par_net": 1,
+    "data_par_net": 1,
+    "batch_size": 64,
+    "microbatch_size": 2,
+    "datatype": "float16",
+    "fused_activation": True,
+    "attention_type": "multihead",
+    "activation_recompute": "full",
+    "pipeline_interleaving": 2,
+    "optimizer_sharding": True,
+    "tensor_par_comm_type": "ar",
+    "tensor_par_overlap": "none",
+    "seq_par_ag_redo": False,
+    "data_par_overlap": False,
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
     "training": True,
-}  # fmt: skip
+}
 INFERENCE = {"training": False, "activation_recompute": "none"}
 ALONE = {"data_par": 1, "num_procs": 32}
 WIDE = {"tensor_par_net": 1, "microbatch_size": 1}
@@ -199,7 +216,7 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
         {"weight_offload": True, "optimizer_offload": True},
         "Needs 45.6 GiB of host memory, but a GPU has 1 GiB: 44.6 GiB too much.",
     ),
-]  # fmt: skip
+]
 
 
 def evaluated(changes: dict[str, Any], reason: str) -> dict[str, Any]:
@@ -251,8 +268,14 @@ def test_reasons_are_told_apart() -> None:
 
 def test_rows_that_break_several_rules_report_the_first() -> None:
     """The order of checks is the reference's: each row breaks one rule more than the row after it."""
-    broken = ["num_procs_not_positive", "batch_size_not_positive", "unknown_recompute", "interleaving_not_positive",
-              "unknown_tensor_par_overlap", "network_does_not_exist"]  # fmt: skip
+    broken = [
+        "num_procs_not_positive",
+        "batch_size_not_positive",
+        "unknown_recompute",
+        "interleaving_not_positive",
+        "unknown_tensor_par_overlap",
+        "network_does_not_exist",
+    ]
     changes = {reason: change for reason, change, _ in CASES if reason in broken}
     rows: list[dict[str, Any]] = []
     row = GOOD
@@ -267,11 +290,21 @@ def test_what_hardly_does_not_fit_is_told_in_a_unit_that_shows_it() -> None:
     short = [536.0, 18.7 / 1024, 3 / 1024, 3 / 1024, 2.0**-20, 5 / 2**30]
     told = excesses(80.0 + np.array(short), 80.0)
     assert told["need"].to_pylist() == [
-        "616 GiB", "80.02 GiB", "80.003 GiB", "80.003 GiB", "80.000001 GiB", "80.000000 GiB",
-    ]  # fmt: skip
+        "616 GiB",
+        "80.02 GiB",
+        "80.003 GiB",
+        "80.003 GiB",
+        "80.000001 GiB",
+        "80.000000 GiB",
+    ]
     assert told["have"].to_pylist() == [
-        "80 GiB", "80.00 GiB", "80.000 GiB", "80.000 GiB", "80.000000 GiB", "80.000000 GiB",
-    ]  # fmt: skip
+        "80 GiB",
+        "80.00 GiB",
+        "80.000 GiB",
+        "80.000 GiB",
+        "80.000000 GiB",
+        "80.000000 GiB",
+    ]
     assert told["short"].to_pylist() == ["536 GiB", "18.7 MiB", "3 MiB", "3 MiB", "1 KiB", "5 B"]
     assert excesses(np.array([]), 80.0)["short"].to_pylist() == []
     whole = reasons.sentence("memory_tier1", told, 6)
@@ -309,8 +342,11 @@ def test_sentences_of_many_rows_at_once() -> None:
     wide = reasons.sentence("memory_tier2", {"need": need, "have": 80.0, "short": short}, 4)
     said = [re.findall(r"((?:under )?\d[\d.,]*\d|\d)(?= of| too|:)", text) for text in wide.to_pylist()]
     assert said == [
-        ["0", "80", "0.00391"], ["10", "80", "under 0.001"], ["1,234", "80", "100"], ["80.1", "80", "0.06"],
-    ]  # fmt: skip
+        ["0", "80", "0.00391"],
+        ["10", "80", "under 0.001"],
+        ["1,234", "80", "100"],
+        ["80.1", "80", "0.06"],
+    ]
     same = reasons.sentence("num_procs_not_positive", {"num_procs": 0}, 3)
     assert same.to_pylist() == ["num_procs is 0; it must be at least 1."] * 3
     words = reasons.sentence("unknown_datatype", {"datatype": pa.array(["{x}", "ü"])}, 2)

@@ -103,20 +103,25 @@ def findings(path: Path, source: str | None = None) -> list[str]:
     tree = ast.parse(text)
     public = {f"{PACKAGES[name]}.{each}" for name in about(path) for each in import_module(PACKAGES[name]).__all__}
     strange = [
-        f"imports {module}" for module, _ in imported(tree) for name in sorted(others)
+        f"imports {module}"
+        for module, _ in imported(tree)
+        for name in sorted(others)
         if (module == PACKAGES[name] or module.startswith(f"{PACKAGES[name]}.")) and module not in public
-    ]  # fmt: skip
+    ]
     return [*asked(tree, others, {PACKAGES[name] for name in others}), *strange]
 
 
-@pytest.mark.parametrize(("room", "source"), [
-    ("serving", "from engine.cost_models.calibrated.physics.layers.gemm import gemm"),
-    ("serving", "from engine.cost_models.calibrated import physics"),
-    ("serving", "import engine.cost_models.calibrated.physics.layers.gemm"),
-    ("serving", "import engine.cost_models.calibrated"),
-    ("measure", "from engine.cost_models.calculon import block"),
-    ("whatif", "from engine.cost_models.calibrated import gemm"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        ("serving", "from engine.cost_models.calibrated.physics.layers.gemm import gemm"),
+        ("serving", "from engine.cost_models.calibrated import physics"),
+        ("serving", "import engine.cost_models.calibrated.physics.layers.gemm"),
+        ("serving", "import engine.cost_models.calibrated"),
+        ("measure", "from engine.cost_models.calculon import block"),
+        ("whatif", "from engine.cost_models.calibrated import gemm"),
+    ],
+)
 def test_rooms_about_a_cost_model_take_its_public_names_only(room: str, source: str) -> None:
     assert findings(Path("engine", room, "products.py"), source)
     assert not findings(Path("engine/serving/products.py"), "from engine.cost_models.calibrated import gemm")
@@ -126,26 +131,32 @@ def test_no_source_asks_which_cost_model_it_is() -> None:
     assert {str(path): found for path in SOURCES if (found := findings(path))} == {}
 
 
-@pytest.mark.parametrize("source", [
-    'if scenario.cost_model == "calculon": pass',
-    'if "calibrated" != name: pass',
-    'exact = name in ("calculon", "calibrated")',
-    'words = {"calibrated": 1}[name]',
-    'rate = RATES["calculon"]',
-    'match name:\n    case "calibrated": pass',
-    'name.startswith("calibrated")',
-    'cost_model: Literal["calibrated", "calculon"]',
-    "from engine.cost_models.calculon.space import CalculonSpace as Own\nisinstance(space, Own)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if scenario.cost_model == "calculon": pass',
+        'if "calibrated" != name: pass',
+        'exact = name in ("calculon", "calibrated")',
+        'words = {"calibrated": 1}[name]',
+        'rate = RATES["calculon"]',
+        'match name:\n    case "calibrated": pass',
+        'name.startswith("calibrated")',
+        'cost_model: Literal["calibrated", "calculon"]',
+        "from engine.cost_models.calculon.space import CalculonSpace as Own\nisinstance(space, Own)",
+    ],
+)
 def test_what_asks_is_found(source: str) -> None:
     assert list(asked(ast.parse(source), set(PACKAGES), set(PACKAGES.values())))
 
 
-@pytest.mark.parametrize("source", [
-    'told = "calibrated"',
-    'evaluate(cost_model="calculon")',
-    'document = {"name": name, "calculon": block}',
-    "isinstance(space, Space)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [
+        'told = "calibrated"',
+        'evaluate(cost_model="calculon")',
+        'document = {"name": name, "calculon": block}',
+        "isinstance(space, Space)",
+    ],
+)
 def test_what_names_without_asking_is_not(source: str) -> None:
     assert not list(asked(ast.parse(source), set(PACKAGES), set(PACKAGES.values())))

@@ -62,9 +62,7 @@ def test_every_refusal_has_a_sentence(evaluated: tuple[pd.DataFrame, pd.DataFram
 @pytest.mark.parametrize(
     "field", ["datatype", "attention_type", "activation_recompute", "tensor_par_comm_type", "tensor_par_overlap"]
 )
-def test_sentence_quotes_the_word_that_is_not_known(
-    evaluated: tuple[pd.DataFrame, pd.DataFrame], field: str
-) -> None:
+def test_sentence_quotes_the_word_that_is_not_known(evaluated: tuple[pd.DataFrame, pd.DataFrame], field: str) -> None:
     expected, found = evaluated
     code = "unknown_recompute" if field == "activation_recompute" else f"unknown_{field}"
     rows = expected["reason"] == code
@@ -102,7 +100,7 @@ def test_statistics_are_equal_to_the_last_bit(evaluated: tuple[pd.DataFrame, pd.
     summed_otherwise = [STATISTICS.index(name) for name in ("useful_flops", "compute_efficiency", "total_efficiency")]
     equal[:, summed_otherwise] |= np.isclose(got, want, rtol=4e-16, atol=0)[:, summed_otherwise]
     differing = dict(zip(STATISTICS, (~equal).sum(axis=0).tolist(), strict=True))
-    assert equal.all(), f"{equal.mean():.4%} equal; {({name: n for name, n in differing.items() if n})}"
+    assert equal.all(), f"{equal.mean():.4%} equal; { ({name: n for name, n in differing.items() if n}) }"
 
 
 def test_what_does_not_run_has_no_times(evaluated: tuple[pd.DataFrame, pd.DataFrame]) -> None:

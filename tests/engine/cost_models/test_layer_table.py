@@ -82,13 +82,30 @@ def test_recommunication_of_tiled_products_is_shown_as_calculon_shows_it() -> No
 
 
 RUNNING = {
-    "num_procs": 8, "tensor_par": 4, "pipeline_par": 1, "data_par": 2, "tensor_par_net": 0, "pipeline_par_net": 0,
-    "data_par_net": 0, "batch_size": 8, "microbatch_size": 1, "datatype": "bfloat16", "fused_activation": True,
-    "attention_type": "multihead", "activation_recompute": "none", "pipeline_interleaving": 1,
-    "optimizer_sharding": False, "tensor_par_comm_type": "ar", "tensor_par_overlap": "none",
-    "seq_par_ag_redo": False, "data_par_overlap": False, "weight_offload": False, "activations_offload": False,
-    "optimizer_offload": False, "training": True,
-}  # fmt: skip
+    "num_procs": 8,
+    "tensor_par": 4,
+    "pipeline_par": 1,
+    "data_par": 2,
+    "tensor_par_net": 0,
+    "pipeline_par_net": 0,
+    "data_par_net": 0,
+    "batch_size": 8,
+    "microbatch_size": 1,
+    "datatype": "bfloat16",
+    "fused_activation": True,
+    "attention_type": "multihead",
+    "activation_recompute": "none",
+    "pipeline_interleaving": 1,
+    "optimizer_sharding": False,
+    "tensor_par_comm_type": "ar",
+    "tensor_par_overlap": "none",
+    "seq_par_ag_redo": False,
+    "data_par_overlap": False,
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+    "training": True,
+}
 
 
 def test_layers_are_calculons_whichever_cost_model_a_system_is_for() -> None:

@@ -15,13 +15,30 @@ from engine.cost_models.calibrated.operation_columns import LABELS, OPERATION_CO
 
 SYSTEM = "h100_80g_sxm"
 DENSE = {
-    "num_procs": 8, "tensor_par": 2, "pipeline_par": 1, "data_par": 4, "tensor_par_net": 0, "pipeline_par_net": 0,
-    "data_par_net": 0, "batch_size": 16, "microbatch_size": 2, "datatype": "bfloat16", "fused_activation": True,
-    "attention_type": "multihead", "activation_recompute": "none", "pipeline_interleaving": 1,
-    "optimizer_sharding": True, "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "none",
-    "seq_par_ag_redo": False, "data_par_overlap": False, "weight_offload": False, "activations_offload": False,
-    "optimizer_offload": False, "training": True,
-}  # fmt: skip
+    "num_procs": 8,
+    "tensor_par": 2,
+    "pipeline_par": 1,
+    "data_par": 4,
+    "tensor_par_net": 0,
+    "pipeline_par_net": 0,
+    "data_par_net": 0,
+    "batch_size": 16,
+    "microbatch_size": 2,
+    "datatype": "bfloat16",
+    "fused_activation": True,
+    "attention_type": "multihead",
+    "activation_recompute": "none",
+    "pipeline_interleaving": 1,
+    "optimizer_sharding": True,
+    "tensor_par_comm_type": "rs_ag",
+    "tensor_par_overlap": "none",
+    "seq_par_ag_redo": False,
+    "data_par_overlap": False,
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+    "training": True,
+}
 EXPERTS = {**DENSE, "tensor_par": 1, "data_par": 8, "expert_par": 8}
 
 
@@ -137,9 +154,16 @@ def test_the_command_lists_what_the_table_has(shardscape, file) -> None:
     assert all(label in out for label in expected["label"])
     headers = out.splitlines()[1].split("  ")
     assert [cell.strip() for cell in headers if cell] == [
-        "operation", "fw [µs]", "bw [µs]", "share of block [%]", "work [GFLOP]", "traffic [MiB]", "intensity [FLOP/B]",
-        "rate [TFLOP/s]", "bound by",
-    ]  # fmt: skip
+        "operation",
+        "fw [µs]",
+        "bw [µs]",
+        "share of block [%]",
+        "work [GFLOP]",
+        "traffic [MiB]",
+        "intensity [FLOP/B]",
+        "rate [TFLOP/s]",
+        "bound by",
+    ]
     assert "With experts:" in out
     assert "Dense:" in out
     up = expected[expected["name"] == "feedforward_up"].iloc[0]

@@ -20,8 +20,16 @@ from hardware import System
 CASES = {"calibrated": ("mixtral-8x7B", "bfloat16"), "calculon": ("gpt3-6.7B", "float16")}
 SYSTEM = hardware.load("h100_80g_sxm_pods")
 APART = {
-    "name", "title", "source", "assumptions", "unverified_fields", "notes", "derived_from", "changes", "cost_model",
-}  # fmt: skip
+    "name",
+    "title",
+    "source",
+    "assumptions",
+    "unverified_fields",
+    "notes",
+    "derived_from",
+    "changes",
+    "cost_model",
+}
 """What describes the description."""
 OF_COSTS = ("accelerator.usd_per_h", "accelerator.usd_source", "accelerator.name")
 SMALLER = ("efficiency", "processor_usage", "size", "capacity_gib")
@@ -65,8 +73,9 @@ def table_of(cost_model: str) -> pd.DataFrame:
     model, datatype = CASES[cost_model]
     tables = []
     for processors in (64, 6_144):
-        space = Scenario.of(model, SYSTEM, num_procs=processors, max_batch_size=processors, datatype=datatype,
-                            cost_model=cost_model).space  # fmt: skip
+        space = Scenario.of(
+            model, SYSTEM, num_procs=processors, max_batch_size=processors, datatype=datatype, cost_model=cost_model
+        ).space
         tables.append(space.table(np.linspace(0, space.total - 1, 1_500).astype(np.int64)))
     # What is fastest on a system is chosen where a table leaves the kernel open.
     return pd.concat(tables, ignore_index=True).drop(columns="attention_kernel", errors="ignore")

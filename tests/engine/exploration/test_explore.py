@@ -322,7 +322,11 @@ def test_stopping_leaves_the_store_as_it_was(store_path: Path) -> None:
                 pytest.raises(ExplorationCancelled),
             ):
                 engine.explore(
-                    "megatron-126M", "a100_80g", **NARROW, store=store, cancel=lambda: next(turn) >= checks  # noqa: B023
+                    "megatron-126M",
+                    "a100_80g",
+                    **NARROW,
+                    store=store,
+                    cancel=lambda: next(turn) >= checks,  # noqa: B023
                 )
             assert next(turn) == checks + 1  # stopped at once
             assert store.records() == before

@@ -92,8 +92,9 @@ def test_frontier_of_an_exploration(random: Random) -> None:
         assert expected[names].to_numpy().tolist() == points[names].iloc[positions].to_numpy().tolist()
 
 
-@pytest.mark.parametrize(("name", "error"), [("tensor_par", ValueError), ("block_fw_flops", ValueError),
-                                             ("sample_rat", UnknownColumn)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "error"), [("tensor_par", ValueError), ("block_fw_flops", ValueError), ("sample_rat", UnknownColumn)]
+)
 def test_axes_are_headline_metrics(name: str, error: type[Exception]) -> None:
     found = engine.explore_scenario(draw(Random(0), largest=2_000).scenario)
     calls: list[Any] = [(name, "total_time"), ("total_time", name), ("total_time", "fw_time", name)]

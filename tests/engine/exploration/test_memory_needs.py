@@ -46,6 +46,9 @@ def test_ids_need_what_is_said_wherever_they_run() -> None:
 
 def test_cells_that_no_memory_helps_are_left_out() -> None:
     scenario = engine.Scenario.of(
-        "gpt3-13B", "h100_80g_nvl8", **SMALL, limits={"pipeline_par": 40, "tensor_par": 1}  # type: ignore[arg-type]
+        "gpt3-13B",
+        "h100_80g_nvl8",
+        **SMALL,
+        limits={"pipeline_par": 40, "tensor_par": 1},  # type: ignore[arg-type]
     )
     assert len(least_memory(scenario.space)) == 0

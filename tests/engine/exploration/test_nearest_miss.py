@@ -26,9 +26,14 @@ ALONE = ["hbm_alone_bytes", "host_alone_bytes"]
 
 def scenario(cost_model: str, first: float, second: float) -> engine.Scenario:
     return engine.Scenario.of(
-        model_of(LLAMA), system_of("h100_80g_sxm", first=first, second=second), num_procs=8, max_batch_size=4,
-        datatype="bfloat16", cost_model=cost_model, limits=LIMITS,
-    )  # fmt: skip
+        model_of(LLAMA),
+        system_of("h100_80g_sxm", first=first, second=second),
+        num_procs=8,
+        max_batch_size=4,
+        datatype="bfloat16",
+        cost_model=cost_model,
+        limits=LIMITS,
+    )
 
 
 def lacking(chosen: engine.Scenario) -> pd.DataFrame:
@@ -115,9 +120,11 @@ def test_a_store_of_before_is_read_and_completed(
 
     def of_before(reductions: Reductions) -> dict[str, pa.Table]:
         tables = kept(reductions)
-        cells = tables["cells"].rename_columns(
-            [name.replace("lacking_", "excess_") for name in tables["cells"].column_names]
-        ).drop_columns(["alone_tier1", "alone_tier2"])
+        cells = (
+            tables["cells"]
+            .rename_columns([name.replace("lacking_", "excess_") for name in tables["cells"].column_names])
+            .drop_columns(["alone_tier1", "alone_tier2"])
+        )
         return tables | {"cells": cells}
 
     with Store(tmp_path / "results.duckdb") as store:

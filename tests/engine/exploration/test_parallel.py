@@ -47,9 +47,14 @@ print(found.total, found.best["id"])
         one = engine.explore("megatron-5B", "a100_80g", **asked)
     assert one.best is not None
     ran = subprocess.run(
-        [sys.executable, "-"], input=script, cwd=Path(engine.__file__).parents[1], capture_output=True, text=True,
-        check=False, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-"],
+        input=script,
+        cwd=Path(engine.__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert (ran.stdout, ran.stderr) == (f"{one.total} {one.best['id']}\n", "")
     infeasible, cells, step_times, told = pickle.loads(file.read_bytes())
     assert infeasible == one.infeasible_by_reason

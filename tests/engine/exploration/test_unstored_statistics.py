@@ -27,10 +27,10 @@ from engine.columns import HEADLINE, STATISTICS, UnknownColumn, defined_of, fiel
 from engine.exploration import unstored_statistics
 from engine.exploration.unstored_statistics import add_columns, is_stored
 from engine.store import (
-    Condition,
     NotEvaluatedError,
     Store,
     StoreAccessError,
+    StoreCondition,
     StoreError,
     TooManyValuesError,
     added_columns,
@@ -43,9 +43,13 @@ from tests.engine.small_spaces import draw
 from tests.engine.store_rows import rows_in_tables
 
 LIMITS = {
-    "microbatch_size": [1, 2], "data_par_overlap": False, "tensor_par_overlap": "none", "activations_offload": False,
-    "optimizer_offload": False, "weight_offload": False,
-}  # fmt: skip
+    "microbatch_size": [1, 2],
+    "data_par_overlap": False,
+    "tensor_par_overlap": "none",
+    "activations_offload": False,
+    "optimizer_offload": False,
+    "weight_offload": False,
+}
 SMALL: dict[str, Any] = {"num_procs": 16, "max_batch_size": 16, "datatype": "float16", "limits": LIMITS}
 SYSTEMS = {"calculon": "h100_80g_nvl8", "calibrated": "h100_80g_sxm"}
 EXPLORED = [("memory", "calculon"), ("table", "calibrated"), ("shards", "calculon"), ("shards", "calibrated")]
@@ -80,7 +84,7 @@ def table_of(found: Exploration) -> pd.DataFrame:
     return found.evaluate_ids(found.rows.table(["id"])["id"].to_numpy())
 
 
-def assert_evaluated(found: Exploration, names: list[str], where: list[Condition], sample: int = 60) -> None:
+def assert_evaluated(found: Exploration, names: list[str], where: list[StoreCondition], sample: int = 60) -> None:
     """The values of a sample of rows are those of their stored fields, evaluated apart; of a few rows one at a time."""
     fields = [column.name for column in fields_of(found.scenario.cost_model)]
     rows = found.rows.table([*fields, *names], where=where).to_pandas()
@@ -102,7 +106,9 @@ def in_rows_order(chosen: pd.DataFrame, ids: npt.NDArray[np.int64]) -> pd.DataFr
 @given(random=st.randoms(use_true_random=False))
 def test_every_statistic_of_a_sample_is_what_evaluating_it_gives(random: Random) -> None:
     found = engine.explore_scenario(draw(random, largest=2_000).scenario)
-    where = random.choice(([], [Condition("activation_recompute", "=", "full")], [Condition("tensor_par", ">", 1)]))
+    where = random.choice(
+        ([], [StoreCondition("activation_recompute", "=", "full")], [StoreCondition("tensor_par", ">", 1)])
+    )
     names = random.sample([column.name for column in STATISTICS if not is_stored(column.name)], 8)
     few = max(7, found.feasible // 6)  # several chunks, the last of another size
     with patch.object(unstored_statistics, "CHUNK", random.choice((few, 500, unstored_statistics.CHUNK))):
@@ -123,7 +129,11 @@ def test_rows_answer_every_question_about_what_was_added(found: Exploration, tmp
     assert rows.missing([*names, "useful_flops"]) == ["useful_flops"]
     expected = table_of(found)
     low, high = (float(expected["act_space"].quantile(share)) for share in (0.2, 0.6))
-    where = [Condition("act_space", ">=", low), Condition("act_space", "<=", high), Condition("tensor_par", ">", 1)]
+    where = [
+        StoreCondition("act_space", ">=", low),
+        StoreCondition("act_space", "<=", high),
+        StoreCondition("tensor_par", ">", 1),
+    ]
     chosen = expected[expected["act_space"].between(low, high) & (expected["tensor_par"] > 1)]
     assert 0 < len(chosen) < len(expected)
     assert rows.count(where) == len(chosen)
@@ -146,13 +156,15 @@ def test_rows_answer_every_question_about_what_was_added(found: Exploration, tmp
     assert page["act_space"].tolist() == ordered["act_space"].iloc[3:10].tolist()
     ids = chosen["id"].to_numpy()[::-3]
     assert rows.fetch(ids, ["weight_space"])["weight_space"].to_pylist() == (
-        in_rows_order(chosen, ids)["weight_space"].tolist())  # fmt: skip
+        in_rows_order(chosen, ids)["weight_space"].tolist()
+    )
     counted = rows.histogram("act_space", "total_time", bins=(9, 5), where=where)
     assert np.array_equal(
         counted.counts, np.histogram2d(chosen["act_space"], chosen["total_time"], (counted.x_edges, counted.y_edges))[0]
     )
-    written = rows.export(tmp_path / "out.parquet", names=["id", "act_space"], where=where,
-                          order_by=(("weight_space", "ascending"),))  # fmt: skip
+    written = rows.export(
+        tmp_path / "out.parquet", names=["id", "act_space"], where=where, order_by=(("weight_space", "ascending"),)
+    )
     exported = pq.read_table(tmp_path / "out.parquet")
     assert written == len(chosen)
     assert exported["id"].to_pylist() == chosen.sort_values(["weight_space", "id"])["id"].tolist()
@@ -164,7 +176,7 @@ def test_rows_answer_every_question_about_what_was_added(found: Exploration, tmp
 def test_what_was_not_added_is_refused_by_name(found: Exploration) -> None:
     rows = found.rows
     for ask in (
-        lambda: rows.count([Condition("optimizer_space", "<=", 1.0)]),
+        lambda: rows.count([StoreCondition("optimizer_space", "<=", 1.0)]),
         lambda: rows.top(3, "optimizer_space"),
         lambda: rows.best_by(["tensor_par"], "optimizer_space"),
         lambda: rows.table(["id", "optimizer_space"]),
@@ -192,7 +204,7 @@ def test_progress_counts_the_rows(found: Exploration) -> None:
 @pytest.mark.parametrize("better", ["higher", "lower"])
 def test_the_frontier_of_statistics_that_are_not_stored_is_beaten_by_nothing(better: str) -> None:
     found = engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL)
-    where = [Condition("tensor_par", "<=", 4)]
+    where = [StoreCondition("tensor_par", "<=", 4)]
     axes = ("sample_rate", "block_optim_flops", "act_space")
     with pytest.raises(NotEvaluatedError, match="block_optim_flops, act_space"):
         found.frontier(*axes, where=where)

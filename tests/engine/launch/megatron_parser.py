@@ -71,8 +71,13 @@ def loaded() -> Any:
         if module.__name__.startswith("megatron") and hasattr(module, "is_te_min_version"):
             module.is_te_min_version = lambda *_, **__: True
         if module.__name__.endswith(("moe.moe_utils", "transformer.transformer_config")):
-            for name in ("permute", "permute_with_probs", "sort_chunks_by_index", "sort_chunks_by_index_with_probs",
-                         "unpermute"):  # fmt: skip
+            for name in (
+                "permute",
+                "permute_with_probs",
+                "sort_chunks_by_index",
+                "sort_chunks_by_index_with_probs",
+                "unpermute",
+            ):
                 setattr(module, f"fused_{name}", lambda *_: None)
     return arguments
 
@@ -87,8 +92,10 @@ def flags(arguments: Any) -> list[list[Any]]:
             continue
         kind = kinds.get(type(each).__name__, "value")
         kind = {"+": "many", "*": "many", 3: "three"}.get(each.nargs, kind)
-        choices = [str(choice).rpartition(".")[2] if "AttnBackend" in str(choice) else str(choice)
-                   for choice in each.choices or ()]  # fmt: skip
+        choices = [
+            str(choice).rpartition(".")[2] if "AttnBackend" in str(choice) else str(choice)
+            for choice in each.choices or ()
+        ]
         default = (
             each.default if isinstance(each.default, int | float | str | bool | list | None) else str(each.default)
         )

@@ -33,9 +33,15 @@ def test_an_exported_execution_is_imported_as_it_was(framework: str, tmp_path: P
 
 def test_of_a_configuration_of_hugging_face_the_model_is_told(tmp_path: Path) -> None:
     config = {
-        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192,
-    }  # fmt: skip
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+        "max_position_embeddings": 8192,
+    }
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config), "utf-8")
     told = run("import", str(file)).stdout
@@ -74,8 +80,11 @@ def test_the_recommended_execution_is_written_unless_another_is_asked_for(framew
     def batch(*options: str) -> tuple[int, str]:
         made = run("export", str(asked), "--to", framework, "--nodes", "8", *options)
         assert made.exit_code == 0, made.stderr
-        found = launch.read_text(made.stdout, "launch.sh" if framework != "deepspeed" else "ds_config.json") \
-            if framework not in ("deepspeed", "megatron-bridge") else None  # fmt: skip
+        found = (
+            launch.read_text(made.stdout, "launch.sh" if framework != "deepspeed" else "ds_config.json")
+            if framework not in ("deepspeed", "megatron-bridge")
+            else None
+        )
         told = json.loads(run("export", str(asked), "--to", framework, "--nodes", "8", "--json", *options).stdout)
         back = launch.read_flags(framework, told["flags"], gpus=64).execution["batch_size"]
         assert found is None or found.execution["batch_size"] == back

@@ -10,9 +10,12 @@ import pytest
 from engine import launch
 
 QUANTISED: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "transformers_version": "5.0.0",
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "transformers_version": "5.0.0",
     "quantization_config": {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp", "lm_head"]},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("indent", [None, 1, 2])
@@ -43,8 +46,15 @@ def test_configurations_of_other_programs_get_one_sentence(program: str) -> None
         launch.read_text(FOREIGN[program], "train.yaml")
 
 
-@pytest.mark.parametrize("text", ["model:\n  name: x\n", '{"model": {"num_layers": 4}}', "model: gpt\nlr: 1\n",
-                                  "train:\n  model:\n    tensor_model_parallel_size: 4\n"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model:\n  name: x\n",
+        '{"model": {"num_layers": 4}}',
+        "model: gpt\nlr: 1\n",
+        "train:\n  model:\n    tensor_model_parallel_size: 4\n",
+    ],
+)
 def test_a_file_that_merely_has_a_model_is_no_recipe(text: str) -> None:
     for name in ("a.yaml", "a.json"):
         with pytest.raises(launch.LaunchError, match="no launch configuration that is known"):
@@ -56,14 +66,20 @@ def test_a_file_that_merely_has_a_model_is_no_recipe(text: str) -> None:
     [
         ("run.toml", "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nseq_len = 8192\n", "torchtitan"),
         ("start", "#!/bin/bash\ntorchrun pretrain_gpt.py --num-layers 8 --hidden-size 64\n", "megatron"),
-        ("What was pasted", "trainer:\n  devices: 8\nmodel:\n  tensor_model_parallel_size: 2\n  num_layers: 8\n",
-         "megatron-bridge"),
-        ("a.yaml", "{trainer: {devices: 8, num_nodes: 2}, model: {num_layers: 8, micro_batch_size: 1}}",
-         "megatron-bridge"),
+        (
+            "What was pasted",
+            "trainer:\n  devices: 8\nmodel:\n  tensor_model_parallel_size: 2\n  num_layers: 8\n",
+            "megatron-bridge",
+        ),
+        (
+            "a.yaml",
+            "{trainer: {devices: 8, num_nodes: 2}, model: {num_layers: 8, micro_batch_size: 1}}",
+            "megatron-bridge",
+        ),
         ("a.yml", "{MODEL_ARGS: {--num-layers: 4, --bf16: true}, ENV_VARS: {A: 1}}", "megatron"),
         ("a.yml", "{base_config: base.yml, remat_policy: full, ici_fsdp_parallelism: 8}", "maxtext"),
     ],
-)  # fmt: skip
+)
 def test_a_file_is_of_the_framework_that_its_form_shows(name: str, text: str, framework: str) -> None:
     assert launch.read_text(text, name).framework == framework
 

@@ -15,41 +15,82 @@ from engine.launch.megatron.parser import Flag, flags_by_name
 from engine.launch.megatron_bridge.keys import KEYS
 
 COMMON: dict[str, Any] = {
-    "--num-layers": 8, "--hidden-size": 256, "--num-attention-heads": 8, "--seq-length": 512,
-    "--max-position-embeddings": 512, "--micro-batch-size": 1, "--global-batch-size": 64, "--bf16": True,
-    "--tensor-model-parallel-size": 2, "--pipeline-model-parallel-size": 2, "--sequence-parallel": True,
+    "--num-layers": 8,
+    "--hidden-size": 256,
+    "--num-attention-heads": 8,
+    "--seq-length": 512,
+    "--max-position-embeddings": 512,
+    "--micro-batch-size": 1,
+    "--global-batch-size": 64,
+    "--bf16": True,
+    "--tensor-model-parallel-size": 2,
+    "--pipeline-model-parallel-size": 2,
+    "--sequence-parallel": True,
     "--context-parallel-size": 2,
-}  # fmt: skip
+}
 BASES: list[dict[str, Any]] = [
     COMMON,
-    {**COMMON, "--num-experts": 8, "--expert-model-parallel-size": 2, "--num-virtual-stages-per-pipeline-rank": 2,
-     "--use-distributed-optimizer": True, "--overlap-grad-reduce": True, "--overlap-param-gather": True,
-     "--tp-comm-overlap": True, "--moe-token-dispatcher-type": "flex", "--group-query-attention": True},
+    {
+        **COMMON,
+        "--num-experts": 8,
+        "--expert-model-parallel-size": 2,
+        "--num-virtual-stages-per-pipeline-rank": 2,
+        "--use-distributed-optimizer": True,
+        "--overlap-grad-reduce": True,
+        "--overlap-param-gather": True,
+        "--tp-comm-overlap": True,
+        "--moe-token-dispatcher-type": "flex",
+        "--group-query-attention": True,
+    },
     {**COMMON, "--num-experts": 8, "--expert-model-parallel-size": 2},
-    {name: value for name, value in COMMON.items() if name not in ("--sequence-parallel", "--micro-batch-size",
-                                                                   "--tensor-model-parallel-size")},
+    {
+        name: value
+        for name, value in COMMON.items()
+        if name not in ("--sequence-parallel", "--micro-batch-size", "--tensor-model-parallel-size")
+    },
     {**COMMON, "--multi-latent-attention": True, "--use-megatron-fsdp": True, "--pipeline-model-parallel-size": 1},
     {**COMMON, "--fp8-format": "hybrid", "--cpu-offloading-num-layers": 4, "--pipeline-model-parallel-size": 1},
     {**COMMON, "--use-torch-fsdp2": True, "--pipeline-model-parallel-size": 1, "--optimizer-cpu-offload": True},
-    {**COMMON, "--attention-backend": "flash", "--cuda-graph-impl": "local", "--recompute-granularity": "selective",
-     "--fp4-format": "e2m1", "--position-embedding-type": "rope", "--use-precision-aware-optimizer": True,
-     "--fine-grained-activation-offloading": True},
+    {
+        **COMMON,
+        "--attention-backend": "flash",
+        "--cuda-graph-impl": "local",
+        "--recompute-granularity": "selective",
+        "--fp4-format": "e2m1",
+        "--position-embedding-type": "rope",
+        "--use-precision-aware-optimizer": True,
+        "--fine-grained-activation-offloading": True,
+    },
     {**COMMON, "--recompute-granularity": "full", "--recompute-method": "block"},
-    {**COMMON, "--transformer-impl": "local", "--no-bias-swiglu-fusion": True, "--no-bias-dropout-fusion": True,
-     "--no-masked-softmax-fusion": True},
+    {
+        **COMMON,
+        "--transformer-impl": "local",
+        "--no-bias-swiglu-fusion": True,
+        "--no-bias-dropout-fusion": True,
+        "--no-masked-softmax-fusion": True,
+    },
     {**COMMON, "--transformer-impl": "local", "--no-bias-swiglu-fusion": True, "--no-bias-dropout-fusion": True},
     {**COMMON, "--transformer-impl": "local", "--no-bias-swiglu-fusion": True, "--no-masked-softmax-fusion": True},
     {**COMMON, "--transformer-impl": "local", "--no-masked-softmax-fusion": True, "--no-bias-dropout-fusion": True},
-    {name: value for name, value in COMMON.items() if name not in ("--bf16", "--global-batch-size", "--num-layers",
-                                                                   "--seq-length")},
+    {
+        name: value
+        for name, value in COMMON.items()
+        if name not in ("--bf16", "--global-batch-size", "--num-layers", "--seq-length")
+    },
     {"--fp16": True, **{name: value for name, value in COMMON.items() if name != "--bf16"}},
-]  # fmt: skip
+]
 SPECIAL: dict[str, Any] = {
-    "pipeline_model_parallel_layout": "Ettt|tttttL", "moe_layer_freq": 2, "cp_comm_type": "a2a",
-    "recompute_modules": "mlp", "position_embedding_type": "rope", "rampup_batch_size": [8, 8, 100],
-    "step_batch_size_schedule": "0:32 100:64", "hybrid_layer_pattern": "M*", "offload_modules": "attn_norm",
+    "pipeline_model_parallel_layout": "Ettt|tttttL",
+    "moe_layer_freq": 2,
+    "cp_comm_type": "a2a",
+    "recompute_modules": "mlp",
+    "position_embedding_type": "rope",
+    "rampup_batch_size": [8, 8, 100],
+    "step_batch_size_schedule": "0:32 100:64",
+    "hybrid_layer_pattern": "M*",
+    "offload_modules": "attn_norm",
     "cuda_graph_modules": "attn",
-}  # fmt: skip
+}
 
 
 def other_value(flag: Flag) -> Any:
@@ -67,9 +108,16 @@ def other_value(flag: Flag) -> Any:
     return [value] * 3 if flag.kind == "three" else [value] if flag.kind == "many" else value
 
 
-def said(reading: launch.Reading) -> tuple[Any, ...]:
-    return (reading.execution, reading.model, reading.left, reading.remarks, reading.refused, reading.not_modelled,
-            reading.unread)  # fmt: skip
+def said(reading: launch.LaunchReading) -> tuple[Any, ...]:
+    return (
+        reading.execution,
+        reading.model,
+        reading.left,
+        reading.remarks,
+        reading.refused,
+        reading.not_modelled,
+        reading.unread,
+    )
 
 
 FLAGS = sorted({flag.destination: flag for flag in flags_by_name().values()}.values(), key=lambda flag: flag.name)
@@ -107,28 +155,61 @@ def keys_of(framework: str) -> list[list[Any]]:
     return json.loads(text)["keys"]
 
 
-TITAN = {"parallelism.tensor_parallel_degree": 2, "parallelism.pipeline_parallel_degree": 2, "model.name": "llama3",
-         "model.flavor": "8B", "compile.enable": True, "parallelism.pipeline_parallel_schedule": "DualPipeV",
-         "parallelism.expert_parallel_degree": 2, "training.local_batch_size": 8,
-         "activation_checkpoint.mode": "none", "parallelism.context_parallel_degree": 2}  # fmt: skip
-MAXTEXT = {"base_emb_dim": 2048, "ici_fsdp_parallelism": 8, "dcn_data_parallelism": 1, "num_experts": 8,
-           "per_device_batch_size": 8, "dcn_pipeline_parallelism": 2, "ici_tensor_parallelism": 1,
-           "remat_policy": "custom"}  # fmt: skip
+TITAN = {
+    "parallelism.tensor_parallel_degree": 2,
+    "parallelism.pipeline_parallel_degree": 2,
+    "model.name": "llama3",
+    "model.flavor": "8B",
+    "compile.enable": True,
+    "parallelism.pipeline_parallel_schedule": "DualPipeV",
+    "parallelism.expert_parallel_degree": 2,
+    "training.local_batch_size": 8,
+    "activation_checkpoint.mode": "none",
+    "parallelism.context_parallel_degree": 2,
+}
+MAXTEXT = {
+    "base_emb_dim": 2048,
+    "ici_fsdp_parallelism": 8,
+    "dcn_data_parallelism": 1,
+    "num_experts": 8,
+    "per_device_batch_size": 8,
+    "dcn_pipeline_parallelism": 2,
+    "ici_tensor_parallelism": 1,
+    "remat_policy": "custom",
+}
 BASES_OF = {
     "torchtitan": [
-        TITAN, {}, {"model.name": "deepseek_v3", "model.flavor": "671B"},
-        {"module": "llama3", "config": "llama3_8b", "parallelism.tensor_parallel_degree": 2,
-         "training.num_tokens_per_microbatch_per_dp_rank": 8192, "training.max_context_length": 8192},
-        {"parallelism.pipeline_parallel_degree": 2, "parallelism.pipeline_parallel_schedule": "Interleaved1F1B",
-         "parallelism.pipeline_parallel_layers_per_stage": 4, "model.name": "llama3", "model.flavor": "8B"},
+        TITAN,
+        {},
+        {"model.name": "deepseek_v3", "model.flavor": "671B"},
+        {
+            "module": "llama3",
+            "config": "llama3_8b",
+            "parallelism.tensor_parallel_degree": 2,
+            "training.num_tokens_per_microbatch_per_dp_rank": 8192,
+            "training.max_context_length": 8192,
+        },
+        {
+            "parallelism.pipeline_parallel_degree": 2,
+            "parallelism.pipeline_parallel_schedule": "Interleaved1F1B",
+            "parallelism.pipeline_parallel_layers_per_stage": 4,
+            "model.name": "llama3",
+            "model.flavor": "8B",
+        },
     ],
     "maxtext": [
         MAXTEXT,
         {"attention_type": "mla", "base_emb_dim": 2048, "ici_fsdp_parallelism": 8, "dcn_data_parallelism": 2},
-        {"base_emb_dim": 2048, "ici_fsdp_parallelism": 1, "ici_tensor_parallelism": 2, "ici_expert_parallelism": 4,
-         "dcn_data_parallelism": 2, "num_experts": 8},
+        {
+            "base_emb_dim": 2048,
+            "ici_fsdp_parallelism": 1,
+            "ici_tensor_parallelism": 2,
+            "ici_expert_parallelism": 4,
+            "dcn_data_parallelism": 2,
+            "num_experts": 8,
+        },
     ],
-}  # fmt: skip
+}
 
 
 def value_for(type_: str, choices: list[str], default: Any) -> Any:
@@ -172,9 +253,11 @@ def test_no_known_key_of_deepspeed_or_megatron_bridge_is_swallowed() -> None:
     for key in KNOWN | {f"zero_optimization.{each}" for each in ZERO_KEYS}:
         room, _, inner = key.rpartition(".")
         for value in (2, True, {"enabled": True, "device": "cpu"}, "fp16"):
-            document = {**base, "zero_optimization": {**base["zero_optimization"], inner: value}} if room else {
-                **base, key: value
-            }  # fmt: skip
+            document = (
+                {**base, "zero_optimization": {**base["zero_optimization"], inner: value}}
+                if room
+                else {**base, key: value}
+            )
             try:
                 found = launch.read_flags("deepspeed", document, gpus=8)
             except launch.LaunchError:
@@ -184,8 +267,14 @@ def test_no_known_key_of_deepspeed_or_megatron_bridge_is_swallowed() -> None:
         else:
             swallowed.append(key)
     assert swallowed == []
-    base = {"model.num_layers": 8, "model.hidden_size": 64, "model.num_attention_heads": 4, "model.num_moe_experts": 4,
-            "train.micro_batch_size": 1, "model.tensor_model_parallel_size": 2}  # fmt: skip
+    base = {
+        "model.num_layers": 8,
+        "model.hidden_size": 64,
+        "model.num_attention_heads": 4,
+        "model.num_moe_experts": 4,
+        "train.micro_batch_size": 1,
+        "model.tensor_model_parallel_size": 2,
+    }
     by_destination = {flag.destination: flag for flag in FLAGS}
     plain = launch.read_flags("megatron-bridge", base, gpus=16)
     swallowed = []

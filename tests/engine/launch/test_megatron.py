@@ -27,11 +27,24 @@ def test_published_flags_mean_what_the_parser_makes_of_them(fixture: dict[str, A
 
 
 DENSE = {
-    "num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "batch_size": 256, "microbatch_size": 1,
-    "datatype": "bfloat16", "activation_recompute": "none", "pipeline_interleaving": 5, "optimizer_sharding": True,
-    "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "ring", "seq_par_ag_redo": True, "data_par_overlap": True,
-    "zero_stage": 1, "attention_kernel": "flash2", "launch": "fused",
-}  # fmt: skip
+    "num_procs": 64,
+    "tensor_par": 4,
+    "pipeline_par": 4,
+    "data_par": 4,
+    "batch_size": 256,
+    "microbatch_size": 1,
+    "datatype": "bfloat16",
+    "activation_recompute": "none",
+    "pipeline_interleaving": 5,
+    "optimizer_sharding": True,
+    "tensor_par_comm_type": "rs_ag",
+    "tensor_par_overlap": "ring",
+    "seq_par_ag_redo": True,
+    "data_par_overlap": True,
+    "zero_stage": 1,
+    "attention_kernel": "flash2",
+    "launch": "fused",
+}
 FLAGS_OF_DENSE = """
     --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 5
     --sequence-parallel --tp-comm-overlap --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather
@@ -121,8 +134,17 @@ def test_scripts_are_read_as_people_write_them(wrapped: bool, tmp_path: Path) ->
     file.write_text(script, "utf-8")
     found = launch.read(file)
     assert launch.named_shape(found.model) == "llama-3-70B"
-    told = {"num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "batch_size": 256, "microbatch_size": 1,
-            "tensor_par_comm_type": "rs_ag", "zero_stage": 0, "datatype": "float8"}  # fmt: skip
+    told = {
+        "num_procs": 64,
+        "tensor_par": 4,
+        "pipeline_par": 4,
+        "data_par": 4,
+        "batch_size": 256,
+        "microbatch_size": 1,
+        "tensor_par_comm_type": "rs_ag",
+        "zero_stage": 0,
+        "datatype": "float8",
+    }
     assert told.items() <= found.execution.items()
     assert found.execution["activation_recompute"] == "none"
     assert [each.split()[:2] for each in found.unread] == [["What", "$@"], ["--frobnicate", "is"]]
@@ -159,15 +181,27 @@ def test_gathers_that_are_not_hidden_while_reductions_are_have_no_field(gathers:
     assert any("--overlap-param-gather is off" in each for each in found.not_modelled) is not gathers
 
 
-@pytest.mark.parametrize("flags", [
-    {"--moe-layer-freq": "([0]*99999999+[1]*99999999)", "--num-experts": 8, "--num-layers": 2, "--hidden-size": 8,
-     "--num-attention-heads": 2},
-    {"--pipeline-model-parallel-layout": "((" * 5000, "--pipeline-model-parallel-size": 4},
-    {"--pipeline-model-parallel-layout": "(((t*99999)*99999)*99999)*99999", "--pipeline-model-parallel-size": 4},
-    {"--tensor-model-parallel-size": "9" * 4000}, {"--global-batch-size": -4}, {"--micro-batch-size": "NaN"},
-    {"--num-layers": True}, {"--recompute-modules": [1, None]}, {"x" * 10_000: "y" * 10_000},
-    {"--optimizer-cpu-offload": True, "--optimizer-offload-fraction": "inf"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {
+            "--moe-layer-freq": "([0]*99999999+[1]*99999999)",
+            "--num-experts": 8,
+            "--num-layers": 2,
+            "--hidden-size": 8,
+            "--num-attention-heads": 2,
+        },
+        {"--pipeline-model-parallel-layout": "((" * 5000, "--pipeline-model-parallel-size": 4},
+        {"--pipeline-model-parallel-layout": "(((t*99999)*99999)*99999)*99999", "--pipeline-model-parallel-size": 4},
+        {"--tensor-model-parallel-size": "9" * 4000},
+        {"--global-batch-size": -4},
+        {"--micro-batch-size": "NaN"},
+        {"--num-layers": True},
+        {"--recompute-modules": [1, None]},
+        {"x" * 10_000: "y" * 10_000},
+        {"--optimizer-cpu-offload": True, "--optimizer-offload-fraction": "inf"},
+    ],
+)
 def test_hostile_flags_are_refused_or_read_quickly(flags: dict[str, Any]) -> None:
     try:
         found = launch.read_flags("megatron", flags, gpus=8)
@@ -177,12 +211,21 @@ def test_hostile_flags_are_refused_or_read_quickly(flags: dict[str, Any]) -> Non
         assert all(len(each) < 400 for each in (*found.unread, *found.not_modelled, *found.remarks))
 
 
-@pytest.mark.parametrize("text", ["$((" * 3000, "${" * 3000, "a=$a$a\n" * 200 + "x --num-layers $a", "'" + "x" * 9999,
-                                  "[ a = b ] && " * 3000, "if [ a ]; then\n" * 3000 + "x --num-layers 2\n" * 3000,
-                                  "A=(" + "--num-layers $B " * 500 + ")\n" + "B=1\n" * 10,
-                                  "<<A\n" * 9999, "".join(f"<<A{n}\n" for n in [*range(3000), *range(3000)]),
-                                  "".join(f"cat <<A{n}\n" for n in range(3000))
-                                  + "".join(f"A{n}\n" for n in range(2999, -1, -1))])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$((" * 3000,
+        "${" * 3000,
+        "a=$a$a\n" * 200 + "x --num-layers $a",
+        "'" + "x" * 9999,
+        "[ a = b ] && " * 3000,
+        "if [ a ]; then\n" * 3000 + "x --num-layers 2\n" * 3000,
+        "A=(" + "--num-layers $B " * 500 + ")\n" + "B=1\n" * 10,
+        "<<A\n" * 9999,
+        "".join(f"<<A{n}\n" for n in [*range(3000), *range(3000)]),
+        "".join(f"cat <<A{n}\n" for n in range(3000)) + "".join(f"A{n}\n" for n in range(2999, -1, -1)),
+    ],
+)
 def test_hostile_scripts_take_work_by_their_length(text: str) -> None:
     """Counts calls, which are the same on every machine: what grows with the square takes thousands for a letter."""
     counted = cProfile.Profile()
@@ -230,7 +273,8 @@ COMBINED = (
     ("flags", "reason"),
     [
         ("", ""),
-        ("--moe-token-dispatcher-type flex", ""), ("--mtp-num-layers 1", ""),
+        ("--moe-token-dispatcher-type flex", ""),
+        ("--mtp-num-layers 1", ""),
         ("--recompute-granularity selective --recompute-modules moe_act --moe-grouped-gemm", ""),
         ("--pipeline-model-parallel-layout 'Et*4|(t*4|)*6t*4L'", ""),
         ("--moe-token-dispatcher-type allgather", "needs the token dispatcher alltoall or flex, not allgather"),
@@ -242,7 +286,7 @@ COMBINED = (
         ("--num-virtual-stages-per-pipeline-rank 1", "needs interleaving"),
         ("--global-batch-size 80", "microbatches in groups of 4; a replica has 5"),
     ],
-)  # fmt: skip
+)
 def test_combined_1f1b_is_read_and_what_megatron_asks_of_it(flags: str, reason: str) -> None:
     """Config checks of megatron-core 0.19: overlap of the exchange of tokens."""
     text = COMBINED + "--moe-token-dispatcher-type alltoall "
@@ -258,22 +302,35 @@ def test_combined_1f1b_is_read_and_what_megatron_asks_of_it(flags: str, reason: 
 
 def test_combined_1f1b_is_written_with_what_it_needs_or_refused() -> None:
     execution: dict[str, Any] = {
-        "num_procs": 64, "tensor_par": 1, "pipeline_par": 4, "data_par": 16, "expert_par": 8, "batch_size": 64,
-        "pipeline_interleaving": 2, "microbatch_size": 1, "schedule": "combined_1f1b", "datatype": "bfloat16",
-    }  # fmt: skip
-    for framework, flag in (("megatron", "--overlap-moe-expert-parallel-comm"),
-                            ("megatron-bridge", "comm_overlap.overlap_moe_expert_parallel_comm")):  # fmt: skip
+        "num_procs": 64,
+        "tensor_par": 1,
+        "pipeline_par": 4,
+        "data_par": 16,
+        "expert_par": 8,
+        "batch_size": 64,
+        "pipeline_interleaving": 2,
+        "microbatch_size": 1,
+        "schedule": "combined_1f1b",
+        "datatype": "bfloat16",
+    }
+    for framework, flag in (
+        ("megatron", "--overlap-moe-expert-parallel-comm"),
+        ("megatron-bridge", "comm_overlap.overlap_moe_expert_parallel_comm"),
+    ):
         written = launch.write(execution, "mixtral-8x7B", framework=framework)
         assert written.flags[flag] is True
         assert launch.read_flags(framework, written.flags, gpus=64).execution["schedule"] == "combined_1f1b"
         for changes, reason in (
-            ({"expert_par": 1}, "expert_par above 1 only"), ({"pipeline_interleaving": 1}, "interleaving above 1 only"),
-            ({"activation_recompute": "full"}, "full recomputation"), ({"batch_size": 80}, "groups of 4"),
-        ):  # fmt: skip
+            ({"expert_par": 1}, "expert_par above 1 only"),
+            ({"pipeline_interleaving": 1}, "interleaving above 1 only"),
+            ({"activation_recompute": "full"}, "full recomputation"),
+            ({"batch_size": 80}, "groups of 4"),
+        ):
             with pytest.raises(launch.LaunchError, match=reason):
                 launch.write({**execution, **changes}, "mixtral-8x7B", framework=framework)
-        plain = launch.write({**execution, "schedule": "interleaved", "expert_overlap": True}, "mixtral-8x7B",
-                             framework=framework)  # fmt: skip
+        plain = launch.write(
+            {**execution, "schedule": "interleaved", "expert_overlap": True}, "mixtral-8x7B", framework=framework
+        )
         assert any("combined 1F1B in Megatron-Core" in each for each in plain.remarks)
 
 
@@ -281,8 +338,17 @@ def test_the_arguments_that_a_log_prints_are_read_as_the_script_was() -> None:
     fixture = next(each for each in fixtures.ALL if each["id"] == "mlm-test-vp2-account-for")
     flags = launch.read_flags("megatron", fixture["flags"], gpus=8)
     lines = {name.removeprefix("--").replace("-", "_"): value for name, value in fixture["flags"].items()}
-    lines |= {"world_size": 8, "cp_comm_type": ["p2p"], "recompute_granularity": None, "fp8": None, "lr": 1e-4,
-              "rank": 0, "overlap_p2p_comm": True, "swiglu": False, "data_parallel_size": 2}  # fmt: skip
+    lines |= {
+        "world_size": 8,
+        "cp_comm_type": ["p2p"],
+        "recompute_granularity": None,
+        "fp8": None,
+        "lr": 1e-4,
+        "rank": 0,
+        "overlap_p2p_comm": True,
+        "swiglu": False,
+        "data_parallel_size": 2,
+    }
     log = "\n".join(f"0: [rank0]   {name} {'.' * 20} {value}" for name, value in lines.items())
     found = launch.read_text(f"------ arguments ------\n{log}\n------ end of arguments ------\n", "log.txt")
     assert found.execution == flags.execution
@@ -332,8 +398,15 @@ def test_the_sequence_of_a_run_counts_for_the_model_that_is_named() -> None:
 
 
 def test_a_checkpoint_describes_what_no_flag_states_of_the_model() -> None:
-    flags = {"--use-checkpoint-args": True, "--num-layers": 4, "--hidden-size": 64, "--num-attention-heads": 4,
-             "--use-rotary-position-embeddings": True, "--micro-batch-size": 1, "--seq-length": 128}  # fmt: skip
+    flags = {
+        "--use-checkpoint-args": True,
+        "--num-layers": 4,
+        "--hidden-size": 64,
+        "--num-attention-heads": 4,
+        "--use-rotary-position-embeddings": True,
+        "--micro-batch-size": 1,
+        "--seq-length": 128,
+    }
     found = launch.read_flags("megatron", flags, gpus=8)
     assert (found.model["layers"], found.model["positions"]) == (4, "rotary")
     assert {"gated_mlp", "tied_embeddings", "norm", "kv_heads"} <= set(found.open_fields)

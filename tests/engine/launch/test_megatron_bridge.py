@@ -111,8 +111,10 @@ def test_a_program_without_its_recipe_leaves_open_what_only_that_says(program: s
     command = f"torchrun --nproc_per_node 8 {program} model.tensor_model_parallel_size=2 train.global_batch_size=64"
     found = launch.read_text(command, "run.sh")
     assert found.execution.keys() & {"tensor_par", "batch_size", "num_procs"} == {
-        "tensor_par", "batch_size", "num_procs"
-    }  # fmt: skip
+        "tensor_par",
+        "batch_size",
+        "num_procs",
+    }
     assert {each.kind for each in found.origins.values()} == {"stated", "unknown"}
     assert any("own recipe is not at hand" in each for each in found.remarks)
     assert launch.read_text(command, "run.sh", takes_defaults=True).execution["pipeline_par"] == 1
@@ -153,13 +155,28 @@ model:
 @pytest.mark.parametrize(
     ("name", "text", "told", "unread"),
     [
-        ("recipe.py", NEMO_2,
-         {"num_procs": 288, "tensor_par": 8, "pipeline_par": 9, "data_par": 2, "batch_size": 252, "zero_stage": 1},
-         "model.expert_model_parallel_size = options.experts"),
-        ("c.yaml", NEMO_1, {"num_procs": 32, "tensor_par": 4, "data_par": 8, "batch_size": 64, "microbatch_size": 2,
-                            "activation_recompute": "attn_only", "zero_stage": 1}, ""),
+        (
+            "recipe.py",
+            NEMO_2,
+            {"num_procs": 288, "tensor_par": 8, "pipeline_par": 9, "data_par": 2, "batch_size": 252, "zero_stage": 1},
+            "model.expert_model_parallel_size = options.experts",
+        ),
+        (
+            "c.yaml",
+            NEMO_1,
+            {
+                "num_procs": 32,
+                "tensor_par": 4,
+                "data_par": 8,
+                "batch_size": 64,
+                "microbatch_size": 2,
+                "activation_recompute": "attn_only",
+                "zero_stage": 1,
+            },
+            "",
+        ),
     ],
-)  # fmt: skip
+)
 def test_recipes_of_nemo_are_read_with_what_names_stand_for(
     name: str, text: str, told: dict[str, Any], unread: str
 ) -> None:
@@ -175,10 +192,15 @@ def test_recipes_of_nemo_are_read_with_what_names_stand_for(
 @pytest.mark.parametrize(
     ("call", "gpus"),
     [
-        ("recipe()", 32), ("recipe(96)", 768), ("recipe(nodes=96)", 768), ("run.Partial(recipe, 96, gpus=4)", 384),
-        ("recipe(options.nodes)", None), ("recipe(**options)", None), ("recipe(gpus=4), recipe(gpus=8)", None),
+        ("recipe()", 32),
+        ("recipe(96)", 768),
+        ("recipe(nodes=96)", 768),
+        ("run.Partial(recipe, 96, gpus=4)", 384),
+        ("recipe(options.nodes)", None),
+        ("recipe(**options)", None),
+        ("recipe(gpus=4), recipe(gpus=8)", None),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("form", ["{}\n", "def main():\n    many = 96\n    run.run({})\n"])
 def test_a_parameter_is_what_the_file_gives_the_recipe(form: str, call: str, gpus: int | None) -> None:
     recipe = (
@@ -203,8 +225,15 @@ other = nl.MegatronStrategy(tensor_model_parallel_size=4, pipeline_model_paralle
 callback = MegatronCommOverlapCallback(tp_comm_overlap=True)
 """
     found = launch.read_text(text, "nemo.py", gpus=64)
-    told = {"tensor_par": 4, "pipeline_par": 8, "data_par": 2, "pipeline_interleaving": 5, "tensor_par_overlap": "ring",
-            "zero_stage": 1, "data_par_overlap": True}  # fmt: skip
+    told = {
+        "tensor_par": 4,
+        "pipeline_par": 8,
+        "data_par": 2,
+        "pipeline_interleaving": 5,
+        "tensor_par_overlap": "ring",
+        "zero_stage": 1,
+        "data_par_overlap": True,
+    }
     assert told.items() <= found.execution.items()
     assert {"batch_size", "microbatch_size"} <= set(found.left)
 
@@ -217,19 +246,31 @@ def test_python_nested_without_end_is_refused(value: str) -> None:
 
 
 NEMO_KEYS = {
-    "trainer.devices": 4, "trainer.num_nodes": 3, "trainer.precision": "bf16", "model.encoder_seq_length": 2048,
-    "model.num_layers": 24, "model.hidden_size": 1024, "model.ffn_hidden_size": 2816, "model.num_attention_heads": 16,
-    "model.micro_batch_size": 2, "model.global_batch_size": 48, "model.tensor_model_parallel_size": 2,
-    "model.sequence_parallel": True, "model.activation": "fast-swiglu", "model.bias": False,
-    "model.normalization": "rmsnorm", "model.optim.name": "distributed_fused_adam",
-}  # fmt: skip
+    "trainer.devices": 4,
+    "trainer.num_nodes": 3,
+    "trainer.precision": "bf16",
+    "model.encoder_seq_length": 2048,
+    "model.num_layers": 24,
+    "model.hidden_size": 1024,
+    "model.ffn_hidden_size": 2816,
+    "model.num_attention_heads": 16,
+    "model.micro_batch_size": 2,
+    "model.global_batch_size": 48,
+    "model.tensor_model_parallel_size": 2,
+    "model.sequence_parallel": True,
+    "model.activation": "fast-swiglu",
+    "model.bias": False,
+    "model.normalization": "rmsnorm",
+    "model.optim.name": "distributed_fused_adam",
+}
 
 
-def nemo(form: str, keys: dict[str, Any]) -> launch.Reading:
+def nemo(form: str, keys: dict[str, Any]) -> launch.LaunchReading:
     """Keys of NeMo 1 as words of a command, as YAML in blocks, or as YAML in braces."""
     if form == "command":
-        words = " ".join(f"{mark}{key}={value}" for (key, value), mark in zip(keys.items(), ("", "+", "++") * 20,
-                                                                              strict=False))  # fmt: skip
+        words = " ".join(
+            f"{mark}{key}={value}" for (key, value), mark in zip(keys.items(), ("", "+", "++") * 20, strict=False)
+        )
         return launch.read_text(f"python megatron_gpt_pretraining.py {words} ~model.data", "run.sh")
     tables: dict[str, Any] = {}
     for key, value in keys.items():
@@ -244,8 +285,16 @@ def nemo(form: str, keys: dict[str, Any]) -> launch.Reading:
 @pytest.mark.parametrize("form", ["command", "blocks", "braces"])
 def test_keys_of_nemo_1_mean_the_same_in_every_form(form: str) -> None:
     found = nemo(form, NEMO_KEYS)
-    told = {"num_procs": 12, "tensor_par": 2, "data_par": 6, "batch_size": 48, "microbatch_size": 2, "zero_stage": 1,
-            "tensor_par_comm_type": "rs_ag", "datatype": "bfloat16"}  # fmt: skip
+    told = {
+        "num_procs": 12,
+        "tensor_par": 2,
+        "data_par": 6,
+        "batch_size": 48,
+        "microbatch_size": 2,
+        "zero_stage": 1,
+        "tensor_par_comm_type": "rs_ag",
+        "datatype": "bfloat16",
+    }
     assert told.items() <= found.execution.items()
     shape = {"layers": 24, "gated_mlp": True, "linear_bias": False, "norm": "RMSNorm", "seq": 2048}
     assert shape.items() <= found.model.items()
@@ -257,16 +306,22 @@ def test_keys_of_nemo_1_mean_the_same_in_every_form(form: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("model.activation", "gelu", {"gated_mlp": False}), ("model.activation", "geglu", {"gated_mlp": True}),
-        ("model.activation", "reglu", {"gated_mlp": True}), ("model.activation", "squared-relu", {"gated_mlp": False}),
-        ("model.activation", "new-word", {"gated_mlp": None}), ("model.bias", True, {"linear_bias": True}),
-        ("trainer.precision", 32, {"datatype": "float32"}), ("trainer.precision", "32-true", {"datatype": "float32"}),
-        ("trainer.precision", "16-mixed", {"datatype": "float16"}), ("trainer.precision", 16, {"datatype": "float16"}),
-        ("trainer.precision", "bf16-mixed", {"datatype": "bfloat16"}), ("trainer.precision", "odd", {"datatype": None}),
+        ("model.activation", "gelu", {"gated_mlp": False}),
+        ("model.activation", "geglu", {"gated_mlp": True}),
+        ("model.activation", "reglu", {"gated_mlp": True}),
+        ("model.activation", "squared-relu", {"gated_mlp": False}),
+        ("model.activation", "new-word", {"gated_mlp": None}),
+        ("model.bias", True, {"linear_bias": True}),
+        ("trainer.precision", 32, {"datatype": "float32"}),
+        ("trainer.precision", "32-true", {"datatype": "float32"}),
+        ("trainer.precision", "16-mixed", {"datatype": "float16"}),
+        ("trainer.precision", 16, {"datatype": "float16"}),
+        ("trainer.precision", "bf16-mixed", {"datatype": "bfloat16"}),
+        ("trainer.precision", "odd", {"datatype": None}),
         ("model.optim.name", "fused_adam", {"zero_stage": 0}),
         ("model.activations_checkpoint_granularity", "full", {"activation_recompute": "full"}),
     ],
-)  # fmt: skip
+)
 def test_words_of_nemo_1_are_read_or_open(form: str, key: str, value: Any, told: dict[str, Any]) -> None:
     found = nemo(form, NEMO_KEYS | {key: value})
     for name, expected in told.items():
@@ -275,8 +330,11 @@ def test_words_of_nemo_1_are_read_or_open(form: str, key: str, value: Any, told:
 
 
 def test_a_named_configuration_of_nemo_that_is_not_at_hand_leaves_open_what_it_says() -> None:
-    found = launch.read_text("python megatron_gpt_pretraining.py --config-name=mine trainer.devices=8 "
-                             "model.tensor_model_parallel_size=2 model.micro_batch_size=1", "run.sh")  # fmt: skip
+    found = launch.read_text(
+        "python megatron_gpt_pretraining.py --config-name=mine trainer.devices=8 "
+        "model.tensor_model_parallel_size=2 model.micro_batch_size=1",
+        "run.sh",
+    )
     assert (found.execution["tensor_par"], found.execution["num_procs"]) == (2, 8)
     assert {"pipeline_par", "zero_stage", "datatype"} <= set(found.open_fields)
 

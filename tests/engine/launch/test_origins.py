@@ -38,7 +38,7 @@ def replaced(flags: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dic
     return {**flags, first: replaced(flags[first], tuple(rest), value) if rest else value}
 
 
-def values_of(reading: launch.Reading) -> dict[str, Any]:
+def values_of(reading: launch.LaunchReading) -> dict[str, Any]:
     return {**reading.model, **reading.execution}
 
 
@@ -114,25 +114,53 @@ def test_flags_are_named_only_where_they_are_stated_with_their_line(tmp_path: Pa
 
 
 UNKNOWN: list[tuple[str, str, str]] = [
-    ("nemo.yaml", "trainer: {devices: 8, num_nodes: 1}\nmodel: {tensor_model_parallel_size: '${oc.env:TP}', "
-     "micro_batch_size: 1, global_batch_size: 8, num_layers: 8}\n", "tensor_par"),
-    ("nemo.yaml", "trainer: {devices: 8, num_nodes: !ENV N}\nmodel: {tensor_model_parallel_size: 2, num_layers: 8}\n",
-     "num_procs"),
-    ("test.yml", "MODEL_ARGS:\n  --num-layers: 8\n  --hidden-size: 64\n  --tensor-model-parallel-size: {{ tp }}\n"
-     "  --micro-batch-size: 1\n", "tensor_par"),
-    ("mt.yml", "base_config: base.yml\nremat_policy: '{{ policy }}'\nici_fsdp_parallelism: 8\n"
-     "per_device_batch_size: 1\ndcn_data_parallelism: 1\n", "activation_recompute"),
-    ("titan.toml", "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nseq_len = 4096\n[parallelism]\n"
-     "tensor_parallel_degree = '${TP}'\n", "tensor_par"),
+    (
+        "nemo.yaml",
+        "trainer: {devices: 8, num_nodes: 1}\nmodel: {tensor_model_parallel_size: '${oc.env:TP}', "
+        "micro_batch_size: 1, global_batch_size: 8, num_layers: 8}\n",
+        "tensor_par",
+    ),
+    (
+        "nemo.yaml",
+        "trainer: {devices: 8, num_nodes: !ENV N}\nmodel: {tensor_model_parallel_size: 2, num_layers: 8}\n",
+        "num_procs",
+    ),
+    (
+        "test.yml",
+        "MODEL_ARGS:\n  --num-layers: 8\n  --hidden-size: 64\n  --tensor-model-parallel-size: {{ tp }}\n"
+        "  --micro-batch-size: 1\n",
+        "tensor_par",
+    ),
+    (
+        "mt.yml",
+        "base_config: base.yml\nremat_policy: '{{ policy }}'\nici_fsdp_parallelism: 8\n"
+        "per_device_batch_size: 1\ndcn_data_parallelism: 1\n",
+        "activation_recompute",
+    ),
+    (
+        "titan.toml",
+        "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nseq_len = 4096\n[parallelism]\n"
+        "tensor_parallel_degree = '${TP}'\n",
+        "tensor_par",
+    ),
     ("ds.json", '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": "auto"}}', "zero_stage"),
-    ("r.py", "cfg.model.tensor_model_parallel_size = int(os.environ['TP'])\ncfg.train.micro_batch_size = 1\n",
-     "tensor_par"),
-    ("r.py", "cfg.model.tensor_model_parallel_size = 2\ncfg.model.recompute_granularity = f'{kind}'\n",
-     "activation_recompute"),
-    ("r.py", "cfg.model.tensor_model_parallel_size = 2\nif fast:\n    cfg.model.tensor_model_parallel_size = 4\n",
-     "tensor_par"),
+    (
+        "r.py",
+        "cfg.model.tensor_model_parallel_size = int(os.environ['TP'])\ncfg.train.micro_batch_size = 1\n",
+        "tensor_par",
+    ),
+    (
+        "r.py",
+        "cfg.model.tensor_model_parallel_size = 2\ncfg.model.recompute_granularity = f'{kind}'\n",
+        "activation_recompute",
+    ),
+    (
+        "r.py",
+        "cfg.model.tensor_model_parallel_size = 2\nif fast:\n    cfg.model.tensor_model_parallel_size = 4\n",
+        "tensor_par",
+    ),
     ("r.py", "cfg.model.tensor_model_parallel_size = 2\ncfg.mixed_precision = precision_of(args)\n", "datatype"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "text", "field"), UNKNOWN, ids=[f"{name}-{field}" for name, _, field in UNKNOWN])
@@ -145,9 +173,12 @@ def test_expressions_of_other_programs_are_unknown_not_defaults(name: str, text:
 
 def test_words_that_are_not_at_hand_leave_open_what_they_may_say() -> None:
     flags = {
-        "--tensor-model-parallel-size": "1", "--expert-model-parallel-size": "8", "--micro-batch-size": "1",
-        "--global-batch-size": "64", "--bf16": True,
-    }  # fmt: skip
+        "--tensor-model-parallel-size": "1",
+        "--expert-model-parallel-size": "8",
+        "--micro-batch-size": "1",
+        "--global-batch-size": "64",
+        "--bf16": True,
+    }
     model = launch.read_flags("megatron", {**flags, "${MODEL_ARGS[@]}": UnknownValue("${MODEL_ARGS[@]}", 3)}, gpus=32)
     assert (model.execution["expert_par"], model.execution["zero_stage"]) == (8, 0)
     assert not set(model.model)  # nothing of it is the parser's default
@@ -182,8 +213,11 @@ def test_the_command_asks_for_what_is_open_and_writes_nothing(tmp_path: Path) ->
     "launcher", ["torchrun --nnodes $N --nproc_per_node 8", "deepspeed --num_nodes=$N --num_gpus 8"]
 )
 def test_a_number_of_gpus_from_outside_is_open_and_says_why(launcher: str) -> None:
-    found = launch.read_text(f"{launcher} pretrain_gpt.py --num-layers 8 --hidden-size 64 --seq-length 64 "
-                             "--num-attention-heads 4 --micro-batch-size 1 --global-batch-size 8", "a.sh")  # fmt: skip
+    found = launch.read_text(
+        f"{launcher} pretrain_gpt.py --num-layers 8 --hidden-size 64 --seq-length 64 "
+        "--num-attention-heads 4 --micro-batch-size 1 --global-batch-size 8",
+        "a.sh",
+    )
     assert found.num_procs is None
     assert "$N" in found.origins["num_procs"].words
     assert found.origins["data_par"] == found.origins["num_procs"]

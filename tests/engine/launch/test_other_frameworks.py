@@ -32,94 +32,224 @@ def test_published_configurations_mean_what_the_framework_makes_of_them(fixture:
 
 
 BASE: dict[str, Any] = {
-    "tensor_par_overlap": "none", "pipeline_interleaving": 1, "activation_recompute": "none",
-    "optimizer_sharding": True, "data_par_overlap": True, "datatype": "bfloat16", "launch": "fused",
-}  # fmt: skip
+    "tensor_par_overlap": "none",
+    "pipeline_interleaving": 1,
+    "activation_recompute": "none",
+    "optimizer_sharding": True,
+    "data_par_overlap": True,
+    "datatype": "bfloat16",
+    "launch": "fused",
+}
 DENSE = BASE | {
-    "num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "batch_size": 256, "microbatch_size": 1,
-    "pipeline_interleaving": 5, "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "ring", "seq_par_ag_redo": True,
+    "num_procs": 64,
+    "tensor_par": 4,
+    "pipeline_par": 4,
+    "data_par": 4,
+    "batch_size": 256,
+    "microbatch_size": 1,
+    "pipeline_interleaving": 5,
+    "tensor_par_comm_type": "rs_ag",
+    "tensor_par_overlap": "ring",
+    "seq_par_ag_redo": True,
     "attention_kernel": "flash2",
-}  # fmt: skip
+}
 EXPERTS = BASE | {
-    "num_procs": 256, "tensor_par": 1, "pipeline_par": 8, "data_par": 32, "expert_par": 32, "batch_size": 2048,
-    "microbatch_size": 1, "activation_recompute": "attn_only", "selective_recompute": "modules",
+    "num_procs": 256,
+    "tensor_par": 1,
+    "pipeline_par": 8,
+    "data_par": 32,
+    "expert_par": 32,
+    "batch_size": 2048,
+    "microbatch_size": 1,
+    "activation_recompute": "attn_only",
+    "selective_recompute": "modules",
     "attention_kernel": "native",
-}  # fmt: skip
+}
 SHARDED = BASE | {
-    "num_procs": 64, "tensor_par": 1, "pipeline_par": 1, "data_par": 64, "batch_size": 128, "microbatch_size": 1,
-    "activation_recompute": "full", "zero_stage": 3, "attention_kernel": "flash2",
-}  # fmt: skip
+    "num_procs": 64,
+    "tensor_par": 1,
+    "pipeline_par": 1,
+    "data_par": 64,
+    "batch_size": 128,
+    "microbatch_size": 1,
+    "activation_recompute": "full",
+    "zero_stage": 3,
+    "attention_kernel": "flash2",
+}
 LONG = BASE | {
-    "num_procs": 64, "tensor_par": 4, "context_par": 8, "pipeline_par": 2, "data_par": 1, "batch_size": 64,
-    "microbatch_size": 1, "tensor_par_comm_type": "rs_ag", "seq_par_ag_redo": True, "attention_kernel": "native",
-}  # fmt: skip
+    "num_procs": 64,
+    "tensor_par": 4,
+    "context_par": 8,
+    "pipeline_par": 2,
+    "data_par": 1,
+    "batch_size": 64,
+    "microbatch_size": 1,
+    "tensor_par_comm_type": "rs_ag",
+    "seq_par_ag_redo": True,
+    "attention_kernel": "native",
+}
 TITAN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("llama-3-70B", DENSE, {
-        "module": "llama3", "config": "llama3_70b", "parallelism.tensor_parallel_degree": 4,
-        "parallelism.pipeline_parallel_degree": 4, "parallelism.data_parallel_shard_degree": 4,
-        "parallelism.pipeline_parallel_schedule": "Interleaved1F1B",
-        "parallelism.pipeline_parallel_layers_per_stage": 4, "parallelism.num_pp_microbatches": 64,
-        "parallelism.pipeline_parallel_first_stage_less_layers": 0,
-        "parallelism.pipeline_parallel_last_stage_less_layers": 0,
-        "training.num_tokens_per_microbatch_per_dp_rank": 8192, "training.num_tokens_per_train_step": 2_097_152,
-        "training.max_context_length": 8192, "training.disable_cuda_graphs": True, "compile.enable": True,
-        "compile.enable_async_tensor_parallel": True, "activation_checkpoint": "none",
-    }),
-    ("deepseek-v3", EXPERTS, {
-        "module": "deepseek_v3", "config": "deepseek_v3_671b", "parallelism.pipeline_parallel_degree": 8,
-        "parallelism.pipeline_parallel_schedule": "1F1B", "parallelism.data_parallel_shard_degree": 32,
-        "parallelism.expert_parallel_degree": 32, "parallelism.num_pp_microbatches": 64,
-        "training.num_tokens_per_microbatch_per_dp_rank": 4096, "training.num_tokens_per_train_step": 8_388_608,
-        "training.max_context_length": 4096, "activation_checkpoint": "selective",
-    }),
-    ("llama-3-70B", SHARDED, {
-        "parallelism.tensor_parallel_degree": 1, "parallelism.data_parallel_shard_degree": 64,
-        "training.num_tokens_per_microbatch_per_dp_rank": 8192, "training.num_tokens_per_train_step": 1_048_576,
-        "training.max_context_length": 8192, "training.disable_cuda_graphs": True, "activation_checkpoint": "full",
-    }),
-]  # fmt: skip
+    (
+        "llama-3-70B",
+        DENSE,
+        {
+            "module": "llama3",
+            "config": "llama3_70b",
+            "parallelism.tensor_parallel_degree": 4,
+            "parallelism.pipeline_parallel_degree": 4,
+            "parallelism.data_parallel_shard_degree": 4,
+            "parallelism.pipeline_parallel_schedule": "Interleaved1F1B",
+            "parallelism.pipeline_parallel_layers_per_stage": 4,
+            "parallelism.num_pp_microbatches": 64,
+            "parallelism.pipeline_parallel_first_stage_less_layers": 0,
+            "parallelism.pipeline_parallel_last_stage_less_layers": 0,
+            "training.num_tokens_per_microbatch_per_dp_rank": 8192,
+            "training.num_tokens_per_train_step": 2_097_152,
+            "training.max_context_length": 8192,
+            "training.disable_cuda_graphs": True,
+            "compile.enable": True,
+            "compile.enable_async_tensor_parallel": True,
+            "activation_checkpoint": "none",
+        },
+    ),
+    (
+        "deepseek-v3",
+        EXPERTS,
+        {
+            "module": "deepseek_v3",
+            "config": "deepseek_v3_671b",
+            "parallelism.pipeline_parallel_degree": 8,
+            "parallelism.pipeline_parallel_schedule": "1F1B",
+            "parallelism.data_parallel_shard_degree": 32,
+            "parallelism.expert_parallel_degree": 32,
+            "parallelism.num_pp_microbatches": 64,
+            "training.num_tokens_per_microbatch_per_dp_rank": 4096,
+            "training.num_tokens_per_train_step": 8_388_608,
+            "training.max_context_length": 4096,
+            "activation_checkpoint": "selective",
+        },
+    ),
+    (
+        "llama-3-70B",
+        SHARDED,
+        {
+            "parallelism.tensor_parallel_degree": 1,
+            "parallelism.data_parallel_shard_degree": 64,
+            "training.num_tokens_per_microbatch_per_dp_rank": 8192,
+            "training.num_tokens_per_train_step": 1_048_576,
+            "training.max_context_length": 8192,
+            "training.disable_cuda_graphs": True,
+            "activation_checkpoint": "full",
+        },
+    ),
+]
 DEEPSPEED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("llama-3-70B", DENSE, {
-        "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 16, "bf16": {"enabled": True},
-        "communication_data_type": "fp32", "zero_optimization": {"stage": 1, "overlap_comm": True},
-        "tensor_parallel": {"autotp_size": 4, "preset_model": "llama", "tp_overlap_comm": True},
-    }),
-    ("deepseek-v3", EXPERTS, {
-        "train_batch_size": 2048, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8,
-        "bf16": {"enabled": True}, "communication_data_type": "fp32",
-        "zero_optimization": {"stage": 1, "overlap_comm": True},
-        "expert_parallel": {"enabled": True, "autoep_size": 32, "preset_model": "deepseek_v3"},
-    }),
-    ("llama-3-70B", SHARDED, {
-        "train_batch_size": 128, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2,
-        "bf16": {"enabled": True}, "communication_data_type": "fp32",
-        "zero_optimization": {"stage": 3, "overlap_comm": True},
-    }),
-    ("llama-3.1-8B", LONG, {
-        "train_batch_size": 64, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8,
-        "sequence_parallel_size": 8, "data_parallel_size": 8, "bf16": {"enabled": True},
-        "communication_data_type": "fp32", "zero_optimization": {"stage": 3, "overlap_comm": True},
-    }),
-]  # fmt: skip
+    (
+        "llama-3-70B",
+        DENSE,
+        {
+            "train_micro_batch_size_per_gpu": 1,
+            "gradient_accumulation_steps": 16,
+            "bf16": {"enabled": True},
+            "communication_data_type": "fp32",
+            "zero_optimization": {"stage": 1, "overlap_comm": True},
+            "tensor_parallel": {"autotp_size": 4, "preset_model": "llama", "tp_overlap_comm": True},
+        },
+    ),
+    (
+        "deepseek-v3",
+        EXPERTS,
+        {
+            "train_batch_size": 2048,
+            "train_micro_batch_size_per_gpu": 1,
+            "gradient_accumulation_steps": 8,
+            "bf16": {"enabled": True},
+            "communication_data_type": "fp32",
+            "zero_optimization": {"stage": 1, "overlap_comm": True},
+            "expert_parallel": {"enabled": True, "autoep_size": 32, "preset_model": "deepseek_v3"},
+        },
+    ),
+    (
+        "llama-3-70B",
+        SHARDED,
+        {
+            "train_batch_size": 128,
+            "train_micro_batch_size_per_gpu": 1,
+            "gradient_accumulation_steps": 2,
+            "bf16": {"enabled": True},
+            "communication_data_type": "fp32",
+            "zero_optimization": {"stage": 3, "overlap_comm": True},
+        },
+    ),
+    (
+        "llama-3.1-8B",
+        LONG,
+        {
+            "train_batch_size": 64,
+            "train_micro_batch_size_per_gpu": 1,
+            "gradient_accumulation_steps": 8,
+            "sequence_parallel_size": 8,
+            "data_parallel_size": 8,
+            "bf16": {"enabled": True},
+            "communication_data_type": "fp32",
+            "zero_optimization": {"stage": 3, "overlap_comm": True},
+        },
+    ),
+]
 MAXTEXT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("llama-3-70B", DENSE, {
-        "model_name": "llama3-70b", "hardware": "gpu", "max_target_length": 8192, "per_device_batch_size": 4,
-        "ici_tensor_sequence_parallelism": 4, "ici_data_parallelism": 2, "ici_fsdp_parallelism": 1,
-        "dcn_data_parallelism": 2, "dcn_pipeline_parallelism": 4, "num_layers_per_pipeline_stage": 4,
-        "num_pipeline_microbatches": 64, "shard_optimizer_over_data": True, "scan_layers": False,
-        "remat_policy": "none", "attention": "cudnn_flash_te", "max_segments_per_seq": 32,
-    }),
-    ("llama-3-70B", SHARDED, {
-        "per_device_batch_size": 1, "gradient_accumulation_steps": 2, "ici_fsdp_parallelism": 8,
-        "dcn_fsdp_parallelism": 8, "dcn_data_parallelism": 1, "remat_policy": "full",
-    }),
-    ("llama-3.1-8B", LONG, {
-        "model_name": "llama3.1-8b", "per_device_batch_size": 1, "ici_tensor_sequence_parallelism": 4,
-        "ici_context_parallelism": 2, "dcn_context_parallelism": 4, "dcn_pipeline_parallelism": 2,
-        "ici_fsdp_parallelism": 1, "dcn_data_parallelism": 1, "num_layers_per_pipeline_stage": 16,
-        "num_pipeline_microbatches": 64, "context_parallel_strategy": "ring", "shard_optimizer_over_data": True,
-    }),
-]  # fmt: skip
+    (
+        "llama-3-70B",
+        DENSE,
+        {
+            "model_name": "llama3-70b",
+            "hardware": "gpu",
+            "max_target_length": 8192,
+            "per_device_batch_size": 4,
+            "ici_tensor_sequence_parallelism": 4,
+            "ici_data_parallelism": 2,
+            "ici_fsdp_parallelism": 1,
+            "dcn_data_parallelism": 2,
+            "dcn_pipeline_parallelism": 4,
+            "num_layers_per_pipeline_stage": 4,
+            "num_pipeline_microbatches": 64,
+            "shard_optimizer_over_data": True,
+            "scan_layers": False,
+            "remat_policy": "none",
+            "attention": "cudnn_flash_te",
+            "max_segments_per_seq": 32,
+        },
+    ),
+    (
+        "llama-3-70B",
+        SHARDED,
+        {
+            "per_device_batch_size": 1,
+            "gradient_accumulation_steps": 2,
+            "ici_fsdp_parallelism": 8,
+            "dcn_fsdp_parallelism": 8,
+            "dcn_data_parallelism": 1,
+            "remat_policy": "full",
+        },
+    ),
+    (
+        "llama-3.1-8B",
+        LONG,
+        {
+            "model_name": "llama3.1-8b",
+            "per_device_batch_size": 1,
+            "ici_tensor_sequence_parallelism": 4,
+            "ici_context_parallelism": 2,
+            "dcn_context_parallelism": 4,
+            "dcn_pipeline_parallelism": 2,
+            "ici_fsdp_parallelism": 1,
+            "dcn_data_parallelism": 1,
+            "num_layers_per_pipeline_stage": 16,
+            "num_pipeline_microbatches": 64,
+            "context_parallel_strategy": "ring",
+            "shard_optimizer_over_data": True,
+        },
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -138,15 +268,18 @@ def test_worked_examples_are_written_key_by_key(
 
 
 BECAUSE = {
-    "optimizer_sharding": ("zero_stage", "tensor_par"), "seq_par_ag_redo": ("tensor_par_comm_type",),
-    "data_par": ("pipeline_par", "tensor_par"), "launch": ("launch", "compiled"),
+    "optimizer_sharding": ("zero_stage", "tensor_par"),
+    "seq_par_ag_redo": ("tensor_par_comm_type",),
+    "data_par": ("pipeline_par", "tensor_par"),
+    "launch": ("launch", "compiled"),
     "zero_stage": ("zero_stage", "tensor_par", "pipeline_par"),
     "tensor_par_comm_type": ("tensor_par_comm_type", "tensor_par"),
-    "tensor_par_overlap": ("tensor_par_overlap", "tensor_par"), "pipeline_interleaving": ("pipeline_par",),
+    "tensor_par_overlap": ("tensor_par_overlap", "tensor_par"),
+    "pipeline_interleaving": ("pipeline_par",),
     "data_par_overlap": ("data_par_overlap", "pipeline_par", "tensor_par"),
     "activation_recompute": ("selective_recompute",),
     "expert_overlap": ("expert_overlap", "schedule"),
-}  # fmt: skip
+}
 """Fields whose change another field's sentence tells."""
 
 
@@ -180,11 +313,19 @@ def test_every_field_reads_back_or_is_named(framework: str, chosen: tuple[str, d
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("field", sorted(set(UNSAID) - {"networks", "tensor_par_overlap", "weight_offload"}))
 def test_what_cannot_be_said_is_named(framework: str, field: str) -> None:
-    execution = {"tensor_par": 2, "pipeline_par": 2, "data_par": 2, "batch_size": 16, "microbatch_size": 1,
-                 "optimizer_sharding": True, "data_par_overlap": True, **UNSAID[field]}  # fmt: skip
-    expressible = {
-        "torchtitan": {"launch", "selective_recompute"}, "deepspeed": {"launch"}, "maxtext": {"launch"}
-    }[framework]  # fmt: skip
+    execution = {
+        "tensor_par": 2,
+        "pipeline_par": 2,
+        "data_par": 2,
+        "batch_size": 16,
+        "microbatch_size": 1,
+        "optimizer_sharding": True,
+        "data_par_overlap": True,
+        **UNSAID[field],
+    }
+    expressible = {"torchtitan": {"launch", "selective_recompute"}, "deepspeed": {"launch"}, "maxtext": {"launch"}}[
+        framework
+    ]
     written = launch.write(execution, "llama-3-70B", framework=framework)
     assert bool([each for each in written.not_expressible if field in each]) == (field not in expressible)
 
@@ -236,8 +377,9 @@ def test_files_are_known_by_what_stands_in_them(tmp_path: Path) -> None:
     assert "a.toml" in wrapped.remarks[0]
     malformed = launch.read_text(
         "python3 -m maxtext.trainers.pre_train.train base.yml model_name=llama3.1-405b enable_checkpointing: False "
-        "dcn_fsdp_parallelism=128 ici_fsdp_parallelism=8 per_device_batch_size=1.0 max_target_length=8192", "128vm.sh"
-    )  # fmt: skip
+        "dcn_fsdp_parallelism=128 ici_fsdp_parallelism=8 per_device_batch_size=1.0 max_target_length=8192",
+        "128vm.sh",
+    )
     assert (malformed.num_procs, malformed.unread) == (1024, ("enable_checkpointing:", "False"))
 
 
@@ -296,8 +438,14 @@ def test_what_is_written_is_known_to_the_parsers() -> None:
     ("model", "pipeline", "chunks"), [("llama-4-maverick", 4, 3), ("kimi-k2", 4, 3), ("qwen2-57B-A14B", 2, 7)]
 )
 def test_maxtext_pipelines_every_layer_but_leading_dense_ones(model: str, pipeline: int, chunks: int) -> None:
-    execution = BASE | {"tensor_par": 1, "pipeline_par": pipeline, "pipeline_interleaving": chunks, "data_par": 8,
-                        "batch_size": 64, "microbatch_size": 1}  # fmt: skip
+    execution = BASE | {
+        "tensor_par": 1,
+        "pipeline_par": pipeline,
+        "pipeline_interleaving": chunks,
+        "data_par": 8,
+        "batch_size": 64,
+        "microbatch_size": 1,
+    }
     written = launch.write(execution, model, framework="maxtext")
     found = launch.read_text(written.text, written.files[0].name)
     assert (found.execution["pipeline_interleaving"], found.refused) == (chunks, "")
@@ -317,12 +465,20 @@ def test_no_recomputation_is_a_word_of_torchtitan_not_an_empty_one(mode: str, to
 @pytest.mark.parametrize(
     ("name", "text", "stated", "left"),
     [
-        ("a.sh", "CONFIG_FILE=mine.toml NGPU=8 ./run_train.sh --parallelism.tensor_parallel_degree 2",
-         {"tensor_par": 2}, {"pipeline_par", "zero_stage", "activation_recompute"}),
-        ("b.sh", "python3 -m maxtext.train mine.yml ici_tensor_parallelism=2 per_device_batch_size=1 run_name=x",
-         {"tensor_par": 2}, {"pipeline_par", "zero_stage", "activation_recompute"}),
+        (
+            "a.sh",
+            "CONFIG_FILE=mine.toml NGPU=8 ./run_train.sh --parallelism.tensor_parallel_degree 2",
+            {"tensor_par": 2},
+            {"pipeline_par", "zero_stage", "activation_recompute"},
+        ),
+        (
+            "b.sh",
+            "python3 -m maxtext.train mine.yml ici_tensor_parallelism=2 per_device_batch_size=1 run_name=x",
+            {"tensor_par": 2},
+            {"pipeline_par", "zero_stage", "activation_recompute"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_configuration_that_the_command_reads_too_is_open(
     name: str, text: str, stated: dict[str, Any], left: set[str]
 ) -> None:

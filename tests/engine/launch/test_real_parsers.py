@@ -29,16 +29,19 @@ pytestmark = pytest.mark.skipif(not HAS_PARSER, reason="megatron-core 0.19.2 wit
 
 def asked(what: str, given: object = None) -> Any:
     program = str(Path(__file__).with_name("megatron_parser.py"))
-    told = subprocess.run([sys.executable, program, what], input=json.dumps(given), capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    told = subprocess.run(
+        [sys.executable, program, what], input=json.dumps(given), capture_output=True, text=True, check=False
+    )
     assert told.returncode == 0, told.stderr[-2000:]
     return json.loads(told.stdout.splitlines()[-1])
 
 
 def test_the_snapshot_has_every_flag_of_the_parser() -> None:
     document = json.loads((files("engine.launch.megatron") / "parser_flags.json").read_text("utf-8"))
-    assert [[names, destination, kind, choices, default]
-            for names, destination, kind, _, choices, default in document["flags"]] == asked("flags")  # fmt: skip
+    assert [
+        [names, destination, kind, choices, default]
+        for names, destination, kind, _, choices, default in document["flags"]
+    ] == asked("flags")
 
 
 def test_the_parser_takes_what_is_written() -> None:

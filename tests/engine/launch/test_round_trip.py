@@ -54,25 +54,39 @@ def executions(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     selected = draw(st.sampled_from(["attention", "modules"])) if kind == "attn_only" else "attention"
     launched = draw(st.sampled_from(["fused", "graphs"]))
     return model, {
-        "num_procs": tensor * pipeline * context * data, "tensor_par": tensor, "pipeline_par": pipeline,
-        "context_par": context, "data_par": data, "expert_par": expert, "expert_tensor_par": split,
-        "batch_size": data * microbatch * pipeline * draw(st.sampled_from([1, 2, 8])), "microbatch_size": microbatch,
+        "num_procs": tensor * pipeline * context * data,
+        "tensor_par": tensor,
+        "pipeline_par": pipeline,
+        "context_par": context,
+        "data_par": data,
+        "expert_par": expert,
+        "expert_tensor_par": split,
+        "batch_size": data * microbatch * pipeline * draw(st.sampled_from([1, 2, 8])),
+        "microbatch_size": microbatch,
         "datatype": draw(st.sampled_from(["bfloat16", "float8", "float4"])),
         "attention_type": "multiquery" if heads == 1 else "multihead",
-        "activation_recompute": kind, "selective_recompute": selected, "pipeline_interleaving": v,
+        "activation_recompute": kind,
+        "selective_recompute": selected,
+        "pipeline_interleaving": v,
         "schedule": "combined_1f1b" if combined else "interleaved" if v > 1 else "1f1b",
         "stage_layout": draw(st.sampled_from(layouts)),
-        "zero_stage": zero, "optimizer_sharding": zero > 0,
-        "tensor_par_comm_type": "rs_ag" if rs_ag else "ar", "seq_par_ag_redo": rs_ag,
+        "zero_stage": zero,
+        "optimizer_sharding": zero > 0,
+        "tensor_par_comm_type": "rs_ag" if rs_ag else "ar",
+        "seq_par_ag_redo": rs_ag,
         "tensor_par_overlap": "ring" if rs_ag and draw(st.booleans()) else "none",
-        "data_par_overlap": draw(st.booleans()), "weight_offload": False, "activations_offload": draw(st.booleans()),
-        "optimizer_offload": zero > 0 and draw(st.booleans()), "training": True,
-        "attention_kernel": draw(st.sampled_from(["unfused", "flash2", "native"])), "launch": launched,
+        "data_par_overlap": draw(st.booleans()),
+        "weight_offload": False,
+        "activations_offload": draw(st.booleans()),
+        "optimizer_offload": zero > 0 and draw(st.booleans()),
+        "training": True,
+        "attention_kernel": draw(st.sampled_from(["unfused", "flash2", "native"])),
+        "launch": launched,
         "gradient_datatype": draw(st.sampled_from(["float32", "bfloat16"])),
         "optimizer_datatype": draw(st.sampled_from(["float32", "bfloat16"])) if zero else "float32",
         "expert_overlap": combined or (expert > 1 and pipeline == 1 and kind != "full" and draw(st.booleans())),
         "pipeline_overlap": False,
-    }  # fmt: skip
+    }
 
 
 def stages_of(model: str, execution: dict[str, Any]) -> tuple[int, ...]:
@@ -129,8 +143,15 @@ UNSAID: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("framework", ["megatron", "megatron-bridge"])
 @pytest.mark.parametrize("field", UNSAID)
 def test_what_cannot_be_said_is_named(framework: str, field: str) -> None:
-    execution = {"tensor_par": 2, "pipeline_par": 2, "data_par": 2, "batch_size": 16, "microbatch_size": 1,
-                 "optimizer_sharding": True, **UNSAID[field]}  # fmt: skip
+    execution = {
+        "tensor_par": 2,
+        "pipeline_par": 2,
+        "data_par": 2,
+        "batch_size": 16,
+        "microbatch_size": 1,
+        "optimizer_sharding": True,
+        **UNSAID[field],
+    }
     written = launch.write(execution, "llama-3-70B", framework=framework)
     assert [each for each in written.not_expressible if field in each]
 

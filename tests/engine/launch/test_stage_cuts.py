@@ -21,9 +21,15 @@ from engine import launch
 from engine.cost_models.registry import cost_model_of
 
 MODELS = {
-    "llama-3-70B": 256, "deepseek-v3": 512, "qwen3-235B-A22B": 256, "kimi-k2": 512, "mixtral-8x7B": 96,
-    "gemma-2B": 96, "gpt3-175B": 256, "nemotron-4-340B": 768,
-}  # fmt: skip
+    "llama-3-70B": 256,
+    "deepseek-v3": 512,
+    "qwen3-235B-A22B": 256,
+    "kimi-k2": 512,
+    "mixtral-8x7B": 96,
+    "gemma-2B": 96,
+    "gpt3-175B": 256,
+    "nemotron-4-340B": 768,
+}
 """Models, and GPUs; 61, 94 and 96 layers that few numbers of stages divide, tied embeddings, windows."""
 Row = dict[str, Any]
 
@@ -31,9 +37,14 @@ Row = dict[str, Any]
 def executions(model: str, number: int) -> list[tuple[engine.Scenario, Row]]:
     """Executions with a pipeline that the search offers, at random."""
     scenario = engine.Scenario.of(
-        model, "h100_80g_sxm", num_procs=MODELS[model], max_batch_size=512, datatype="bfloat16",
-        limits={"pipeline_par": {"min": 2}}, cost_model="calibrated",
-    )  # fmt: skip
+        model,
+        "h100_80g_sxm",
+        num_procs=MODELS[model],
+        max_batch_size=512,
+        datatype="bfloat16",
+        limits={"pipeline_par": {"min": 2}},
+        cost_model="calibrated",
+    )
     chance = random.Random(model)
     ids = [chance.randrange(scenario.space.total) for _ in range(number)]
     return [(scenario, row) for row in scenario.space.table(ids).to_dict("records")]
@@ -57,8 +68,9 @@ def megatron_stages(flags: Mapping[str, Any], layers: int) -> list[int]:
         return [stage.count("t") for stage in text.split("|")]
     chunks = int(flags.get("--num-virtual-stages-per-pipeline-rank", 1))
     ends = [flags.get(f"--decoder-{which}-pipeline-num-layers") for which in ("first", "last")]
-    embedding, loss = (int(bool(flags.get(f"--account-for-{which}-in-pipeline-split"))) for which in
-                       ("embedding", "loss"))  # fmt: skip
+    embedding, loss = (
+        int(bool(flags.get(f"--account-for-{which}-in-pipeline-split"))) for which in ("embedding", "loss")
+    )
     given = [int(each) for each in ends if each is not None]
     found = []
     for chunk in range(chunks):
@@ -85,8 +97,11 @@ def titan_stages(flags: Mapping[str, Any], layers: int) -> list[int]:
     pipeline = flags["parallelism.pipeline_parallel_degree"]
     if parts := flags.get("parallelism.module_fqns_per_model_part"):
         assert [name for part in parts for name in part] == [
-            "tok_embeddings", *(f"layers.{number}" for number in range(layers)), "norm", "lm_head",
-        ]  # fmt: skip
+            "tok_embeddings",
+            *(f"layers.{number}" for number in range(layers)),
+            "norm",
+            "lm_head",
+        ]
         assert len(parts) % pipeline == 0
         return [sum(name.startswith("layers.") for name in part) for part in parts]
     first = flags["parallelism.pipeline_parallel_first_stage_less_layers"]
@@ -151,7 +166,7 @@ RULES: dict[str, dict[str, Rule]] = {
         "in multiples of its": lambda row, shape, cut: passes(row) % row["pipeline_par"] > 0,
         "expert ranks": lambda row, shape, cut: row["data_par"] % row["expert_par"] > 0,
     },
-}  # fmt: skip
+}
 """Which rule of a framework a sentence states, and when it holds: execution, shape of the model, blocks by stage."""
 RULES["megatron-bridge"] = RULES["megatron"]
 STAGES = {"megatron": megatron_stages, "torchtitan": titan_stages, "maxtext": maxtext_stages}
@@ -194,8 +209,16 @@ def test_what_is_written_has_the_stages_that_were_evaluated_or_a_rule_refuses_it
             back = {**row, "stage_layout": "even", **found.execution}
             if framework != "maxtext" and "stage_layout" not in found.left:
                 assert evaluated_stages(scenario, back) == cut
-            same = ("pipeline_par", "tensor_par", "data_par", "context_par", "pipeline_interleaving", "batch_size",
-                    "microbatch_size", "expert_par")  # fmt: skip
+            same = (
+                "pipeline_par",
+                "tensor_par",
+                "data_par",
+                "context_par",
+                "pipeline_interleaving",
+                "batch_size",
+                "microbatch_size",
+                "expert_par",
+            )
             assert {name: back[name] for name in same} == {name: row[name] for name in same}
     assert seen["written"] > 40
     assert len(seen) >= 3
@@ -203,17 +226,32 @@ def test_what_is_written_has_the_stages_that_were_evaluated_or_a_rule_refuses_it
 
 def test_layers_and_ends_are_shared_out_as_torchtitan_does_by_default() -> None:
     """94 layers on 48 stages run with torchtitan's defaults: embedding and head count as a layer each."""
-    execution = {"tensor_par": 4, "pipeline_par": 16, "pipeline_interleaving": 3, "data_par": 4, "batch_size": 256,
-                 "microbatch_size": 1, "optimizer_sharding": True}  # fmt: skip
+    execution = {
+        "tensor_par": 4,
+        "pipeline_par": 16,
+        "pipeline_interleaving": 3,
+        "data_par": 4,
+        "batch_size": 256,
+        "microbatch_size": 1,
+        "optimizer_sharding": True,
+    }
     flags = launch.write(execution, "qwen3-235B-A22B", framework="torchtitan").flags
     less = [flags[f"parallelism.pipeline_parallel_{end}_stage_less_layers"] for end in ("first", "last")]
     assert (less, flags["parallelism.pipeline_parallel_layers_per_stage"]) == ([1, 1], 2)
 
 
 def test_one_place_makes_the_words_that_pages_commands_and_exports_show() -> None:
-    execution = {"tensor_par": 1, "pipeline_par": 16, "pipeline_interleaving": 2, "data_par": 32, "batch_size": 1024,
-                 "microbatch_size": 1, "stage_layout": "balanced", "expert_par": 32,
-                 "optimizer_sharding": True}  # fmt: skip
+    execution = {
+        "tensor_par": 1,
+        "pipeline_par": 16,
+        "pipeline_interleaving": 2,
+        "data_par": 32,
+        "batch_size": 1024,
+        "microbatch_size": 1,
+        "stage_layout": "balanced",
+        "expert_par": 32,
+        "optimizer_sharding": True,
+    }
     model = models.load("deepseek-v3")
     written = launch.write(execution, model, framework="megatron")
     told = launch.stage_options(model, execution)

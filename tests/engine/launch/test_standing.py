@@ -11,9 +11,19 @@ from engine import launch
 from tests.engine.explored_with_rows import explored_with_rows
 from tests.engine.launch.test_megatron import DENSE
 
-EXECUTION = {**DENSE, "num_procs": 16, "data_par": 1, "batch_size": 64, "attention_kernel": None,
-             "tensor_par_overlap": "none", "activation_recompute": "full", "optimizer_sharding": False,
-             "zero_stage": 0, "data_par_overlap": False, "pipeline_interleaving": 2}  # fmt: skip
+EXECUTION = {
+    **DENSE,
+    "num_procs": 16,
+    "data_par": 1,
+    "batch_size": 64,
+    "attention_kernel": None,
+    "tensor_par_overlap": "none",
+    "activation_recompute": "full",
+    "optimizer_sharding": False,
+    "zero_stage": 0,
+    "data_par_overlap": False,
+    "pipeline_interleaving": 2,
+}
 
 
 def test_the_way_to_the_best_is_a_chain_of_gains(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,9 +63,11 @@ def test_what_a_flag_or_two_bring_comes_first_with_the_flags_of_the_framework() 
     flags = launch.flag_changes(found, framework="megatron")
     assert [len(each) > 0 for each in flags] == [True] * len(found.steps)
     assert [str(each) for each in flags[0]] == [
-        "--recompute-granularity selective", "without --recompute-method", "without --recompute-num-layers",
+        "--recompute-granularity selective",
+        "without --recompute-method",
+        "without --recompute-num-layers",
         "--recompute-modules layernorm",
-    ]  # fmt: skip
+    ]
     assert [str(each) for each in flags[-1]] == ["--overlap-grad-reduce", "--overlap-param-gather"]
     # A configuration with the flags of all steps reads as the execution that the last one leads to.
     written = launch.write(found.row, "llama-3-8B", framework="megatron").flags
@@ -70,8 +82,12 @@ def test_what_a_flag_or_two_bring_comes_first_with_the_flags_of_the_framework() 
 
 
 def test_an_execution_that_does_not_run_is_told_why_and_what_makes_it_run() -> None:
-    found = launch.standing({**EXECUTION, "num_procs": 8, "pipeline_par": 2, "pipeline_interleaving": 1},
-                            "llama-3-70B", "h100_80g_sxm", limits={"weight_offload": False})  # fmt: skip
+    found = launch.standing(
+        {**EXECUTION, "num_procs": 8, "pipeline_par": 2, "pipeline_interleaving": 1},
+        "llama-3-70B",
+        "h100_80g_sxm",
+        limits={"weight_offload": False},
+    )
     assert not found.runs
     assert "GiB too much" in found.row["reason_text"]
     assert found.distance is None

@@ -9,24 +9,53 @@ from typing import Any
 from engine.measure import Samples, samples_of
 
 H100: dict[str, Any] = {
-    "kind": "cuda", "name": "NVIDIA H100 80GB HBM3", "generation": "hopper", "count": 8,
-    "memory_bytes": 85_500_000_000, "multiprocessors": 132, "clock_hz": 1.755e9, "datatype": "bfloat16",
-    "software": "PyTorch 2.13.0, CUDA 13.0, driver 580.1", "date": "2026-11-21",
-}  # fmt: skip
+    "kind": "cuda",
+    "name": "NVIDIA H100 80GB HBM3",
+    "generation": "hopper",
+    "count": 8,
+    "memory_bytes": 85_500_000_000,
+    "multiprocessors": 132,
+    "clock_hz": 1.755e9,
+    "datatype": "bfloat16",
+    "software": "PyTorch 2.13.0, CUDA 13.0, driver 580.1",
+    "date": "2026-11-21",
+}
 CPU: dict[str, Any] = {
-    "kind": "cpu", "name": "Some Processor", "generation": "cpu", "count": 1, "memory_bytes": 32 * 2**30,
-    "datatype": "float32", "software": "PyTorch 2.13.0, 2 threads", "date": "2026-11-21",
-}  # fmt: skip
+    "kind": "cpu",
+    "name": "Some Processor",
+    "generation": "cpu",
+    "count": 1,
+    "memory_bytes": 32 * 2**30,
+    "datatype": "float32",
+    "software": "PyTorch 2.13.0, 2 threads",
+    "date": "2026-11-21",
+}
 
 TRUE: dict[str, float] = {
-    "kernel_start": 2.1e-6, "launch": 9e-6, "memory": 0.9, "sustained_hopper": 0.62, "wave": 0.95, "depth": 470.0,
-    "eight_bit": 0.83, "attention": 0.53, "foreign_kernel": 0.52, "scale_up": 0.79, "latency": 21e-6,
-}  # fmt: skip
+    "kernel_start": 2.1e-6,
+    "launch": 9e-6,
+    "memory": 0.9,
+    "sustained_hopper": 0.62,
+    "wave": 0.95,
+    "depth": 470.0,
+    "eight_bit": 0.83,
+    "attention": 0.53,
+    "foreign_kernel": 0.52,
+    "scale_up": 0.79,
+    "latency": 21e-6,
+}
 PEAK16, PEAK8, BANDWIDTH, LINK = 989e12, 1979e12, 3350e9, 450e9
 PRODUCTS = [
-    (2048, 2048, 2048), (4096, 4096, 1024), (4096, 4096, 4096), (8192, 8192, 8192), (8192, 8192, 512),
-    (8192, 8192, 1024), (2048, 8192, 8192), (8192, 1024, 8192), (1024, 4096, 8192),
-]  # fmt: skip
+    (2048, 2048, 2048),
+    (4096, 4096, 1024),
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (8192, 8192, 512),
+    (8192, 8192, 1024),
+    (2048, 8192, 8192),
+    (8192, 1024, 8192),
+    (1024, 4096, 8192),
+]
 
 
 class Noise:
@@ -79,27 +108,46 @@ def h100(noise: Noise | None = None, true: dict[str, float] | None = None, **cha
         for size in ((8, 2048), (4, 4096), (2, 8192), (1, 16384)):
             forward, backward = attention(size, share, true)
             attentions.append(
-                {"kernel": kernel, "heads": 16, "head_size": 128, "batch": size[0], "sequence": size[1],
-                 "forward": noise.timing(forward), "both": noise.timing(forward + backward)}
-            )  # fmt: skip
+                {
+                    "kernel": kernel,
+                    "heads": 16,
+                    "head_size": 128,
+                    "batch": size[0],
+                    "sequence": size[1],
+                    "forward": noise.timing(forward),
+                    "both": noise.timing(forward + backward),
+                }
+            )
     document = {
         "format": "shardscape-samples/1",
         "device": H100,
         "quick": False,
         "products": [
-            {"datatype": datatype, "m": size[0], "n": size[1], "k": size[2],
-             "time": noise.timing(product(size, rates[datatype], 132, true))}
-            for datatype in rates for size in PRODUCTS
+            {
+                "datatype": datatype,
+                "m": size[0],
+                "n": size[1],
+                "k": size[2],
+                "time": noise.timing(product(size, rates[datatype], 132, true)),
+            }
+            for datatype in rates
+            for size in PRODUCTS
         ],
         "attentions": attentions,
         "transfers": [
             {"kind": kind, "moved": moved, "time": noise.timing(moved / (true["memory"] * BANDWIDTH) + 2e-6)}
-            for moved in (10**7, 10**9, 10**11) for kind in ("copy", "triad")
+            for moved in (10**7, 10**9, 10**11)
+            for kind in ("copy", "triad")
         ],
         "exchanges": [
-            {"kind": kind, "ranks": 8, "size": size,
-             "time": noise.timing(exchange(kind, size, 8, true["scale_up"] * LINK, true["latency"]))}
-            for size in (2**12, 2**16, 2**20, 2**24, 2**29) for kind in ("all_reduce", "all_gather")
+            {
+                "kind": kind,
+                "ranks": 8,
+                "size": size,
+                "time": noise.timing(exchange(kind, size, 8, true["scale_up"] * LINK, true["latency"])),
+            }
+            for size in (2**12, 2**16, 2**20, 2**24, 2**29)
+            for kind in ("all_reduce", "all_gather")
         ],
         "launches": [
             {"kind": "kernel", "time": noise.timing(4e-6)},
@@ -108,7 +156,7 @@ def h100(noise: Noise | None = None, true: dict[str, float] | None = None, **cha
             {"kind": "block", "time": noise.timing(56 * true["launch"])},
         ],
         **changes,
-    }  # fmt: skip
+    }
     return samples_of(document)
 
 
@@ -131,7 +179,8 @@ def cpu(**changes: Any) -> Samples:
         ],
         "exchanges": [
             {"kind": kind, "ranks": 2, "size": size, "time": quiet.timing(exchange(kind, size, 2, 2e9, 1e-4))}
-            for size in (2**12, 2**18, 2**22) for kind in ("all_reduce", "all_gather")
+            for size in (2**12, 2**18, 2**22)
+            for kind in ("all_reduce", "all_gather")
         ],
         "launches": [
             {"kind": "kernel", "time": quiet.timing(3e-6)},
@@ -139,5 +188,5 @@ def cpu(**changes: Any) -> Samples:
             {"kind": "block", "time": quiet.timing(56 * 6e-6)},
         ],
         **changes,
-    }  # fmt: skip
+    }
     return samples_of(document)

@@ -9,11 +9,11 @@ from unittest.mock import MagicMock
 import pytest
 
 from engine.measure import MeasureError, benchmarks, collect, devices
-from engine.measure.collect import Progress, measure
-from engine.measure.samples import Attention, Device, Launch, Product, Timing, Transfer
+from engine.measure.collect import MeasurementProgress, measure
+from engine.measure.samples import Attention, Device, LaunchSample, Product, SampleTiming, Transfer
 from tests.engine.measure.synthetic import H100
 
-QUICKLY = Timing(seconds=1e-3, spread=0.0, repeats=5)
+QUICKLY = SampleTiming(seconds=1e-3, spread=0.0, repeats=5)
 
 
 class Pretended:
@@ -30,7 +30,7 @@ class Pretended:
         m, n, k = size
         if datatype == "float8":
             raise RuntimeError("\nno kernel for this device.\nCUDA kernel errors might be reported later")
-        time = Timing(seconds=2 * m * n * k / 1e9, spread=0.0, repeats=5)
+        time = SampleTiming(seconds=2 * m * n * k / 1e9, spread=0.0, repeats=5)
         return Product(datatype=datatype, m=m, n=n, k=k, time=time)
 
     def attention(self, kernel: Any, heads: int, head_size: int, size: tuple[int, int], seconds: float) -> Attention:
@@ -40,14 +40,14 @@ class Pretended:
     def transfer(self, kind: Any, moved: int, seconds: float) -> Transfer:
         return Transfer(kind=kind, moved=moved, time=QUICKLY)
 
-    def kernel(self, seconds: float) -> Launch:
-        return Launch(kind="kernel", time=QUICKLY)
+    def kernel(self, seconds: float) -> LaunchSample:
+        return LaunchSample(kind="kernel", time=QUICKLY)
 
-    def graph(self, seconds: float) -> Launch:
+    def graph(self, seconds: float) -> LaunchSample:
         raise NotImplementedError
 
-    def block(self, kind: Any, seconds: float) -> Launch:
-        return Launch(kind=kind, time=QUICKLY)
+    def block(self, kind: Any, seconds: float) -> LaunchSample:
+        return LaunchSample(kind=kind, time=QUICKLY)
 
     def release(self) -> None:
         pass
@@ -62,7 +62,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("pretended")
 def test_what_fails_or_takes_too_long_is_skipped_with_its_reason() -> None:
-    told: list[Progress] = []
+    told: list[MeasurementProgress] = []
     found = measure(seconds=200.0, progress=told.append)
     reasons = {each.what: each.reason for each in found.skipped}
     assert reasons["collectives"] == "there is one accelerator"
@@ -94,9 +94,9 @@ def test_accelerators_work_before_they_are_timed(
     """Whatever is timed: their clocks fall once they have worked for some tenths of a second."""
     asked: list[float] = []
 
-    def timed(call: object, *, warm_seconds: float = 0.0, **_: Any) -> Timing:
+    def timed(call: object, *, warm_seconds: float = 0.0, **_: Any) -> SampleTiming:
         asked.append(warm_seconds)
-        return Timing(seconds=1.0, spread=0.0, repeats=5)
+        return SampleTiming(seconds=1.0, spread=0.0, repeats=5)
 
     monkeypatch.setattr(benchmarks, "timed", timed)
     device = devices.described(torch_with(major=9, minor=0)).model_copy(update={"kind": kind})
@@ -118,10 +118,12 @@ def torch_with(**facts: Any) -> Any:
         __version__="2.13.0",
         version=SimpleNamespace(hip=hip, cuda=None if hip else "13.0"),
         cuda=SimpleNamespace(
-            is_available=lambda: True, get_device_properties=lambda index: properties, device_count=lambda: 4,
+            is_available=lambda: True,
+            get_device_properties=lambda index: properties,
+            device_count=lambda: 4,
             is_bf16_supported=lambda including_emulation: facts.get("major", 9) >= 8,
         ),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

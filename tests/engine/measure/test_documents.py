@@ -47,7 +47,7 @@ def test_samples_come_back_from_a_file(timings: Path) -> None:
         ({"colour": 3}, "unknown key 'colour'"),
         ({"launches": [{"kind": "kernel", "time": {"seconds": -1.0, "spread": 0.0, "repeats": 1}}]}, "time.seconds"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_holds_no_samples_is_told_in_one_sentence(
     command: Command, tmp_path: Path, change: dict[str, object], told: str
 ) -> None:
@@ -62,12 +62,8 @@ def test_a_file_that_holds_no_samples_is_told_in_one_sentence(
     assert [entry.name for entry in tmp_path.iterdir()] == ["bad.json"]
 
 
-def test_the_command_writes_documents_that_the_library_reads(
-    command: Command, tmp_path: Path, timings: Path
-) -> None:
-    code, out, err = command(
-        "--samples", timings, "--like", "h100_80g_sxm", "--name", "ours", "--out", tmp_path / "."
-    )
+def test_the_command_writes_documents_that_the_library_reads(command: Command, tmp_path: Path, timings: Path) -> None:
+    code, out, err = command("--samples", timings, "--like", "h100_80g_sxm", "--name", "ours", "--out", tmp_path / ".")
     assert code == 0
     system = hardware.load(tmp_path / "ours.system.json")
     calibration = hardware.load_calibration(tmp_path / "ours.calibration.json")

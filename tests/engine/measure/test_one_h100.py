@@ -40,11 +40,16 @@ def value(name: str) -> float:
 def test_products_of_all_shapes_are_described_by_rate_and_depth() -> None:
     """The formula written out: nothing is lost at the last wave on this machine, and a short sum costs its length."""
     error = [
-        100 * (2 * each.m * each.n * each.k / (value("sustained_hopper") * PEAK) * (1 + value("depth") / each.k)
-               + value("kernel_start")) / each.time.seconds - 100
+        100
+        * (
+            2 * each.m * each.n * each.k / (value("sustained_hopper") * PEAK) * (1 + value("depth") / each.k)
+            + value("kernel_start")
+        )
+        / each.time.seconds
+        - 100
         for each in samples().products
         if each.datatype == "bfloat16" and each.m * each.n * each.k > 1024**3
-    ]  # fmt: skip
+    ]
     assert value("wave") == 0.0
     assert len(error) == 12
     assert np.abs(error).max() < 8.0

@@ -14,7 +14,7 @@ import pytest
 
 import hardware
 from engine.cost_models.calibrated import case_of, library_calibration, parameters_of, step_times
-from engine.measure import MeasureError, Progress, Samples, measure, measured_calibration, measured_system
+from engine.measure import MeasureError, MeasurementProgress, Samples, measure, measured_calibration, measured_system
 from engine.measure.benchmarks import Benchmarks
 from engine.measure.devices import described
 from engine.measure.exchanges import ExchangeError, timed_exchanges
@@ -23,7 +23,7 @@ from tests.engine import forked
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install -e '.[measure]'")
 
-TOLD: list[Progress] = []
+TOLD: list[MeasurementProgress] = []
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +75,13 @@ def test_the_documents_predict_steps(samples: Samples, tmp_path: Path) -> None:
     assert "sustained_other" in measured or any("sustained_other" in note for note in refused)
     assert calibration.parameters["sustained_other"].value <= 1.5
     execution = {
-        "tensor_par": [1], "pipeline_par": [1], "data_par": [1], "microbatch_size": [1], "batch_size": [1],
+        "tensor_par": [1],
+        "pipeline_par": [1],
+        "data_par": [1],
+        "microbatch_size": [1],
+        "batch_size": [1],
         "datatype": ["float32"],
-    }  # fmt: skip
+    }
     case = case_of(load_model("gpt3-1.3B"), system, execution)
     found, usual = (step_times(case, parameters_of(each)).step for each in (calibration, library_calibration()))
     assert np.isfinite(found).all()

@@ -18,8 +18,12 @@ from tests.engine.measure.synthetic import PEAK16, TRUE, Noise, cpu, h100
 
 LIBRARY = library_calibration()
 EXECUTION = {
-    "tensor_par": [1, 4, 8], "pipeline_par": [1, 2, 4], "data_par": [8, 4, 2], "microbatch_size": 2, "batch_size": 64,
-}  # fmt: skip
+    "tensor_par": [1, 4, 8],
+    "pipeline_par": [1, 2, 4],
+    "data_par": [8, 4, 2],
+    "microbatch_size": 2,
+    "batch_size": 64,
+}
 
 
 def both(samples: Samples, like: str | None = "h100_80g_sxm") -> tuple[System, Calibration]:
@@ -127,9 +131,9 @@ def test_products_that_wait_for_memory_or_the_host_say_nothing() -> None:
     document = h100().model_dump(mode="json")["products"]
     slow = {"seconds": 2.0, "spread": 0.0, "repeats": 3}
     memory = 2 * (16 * 8192 + 8192 * 8192 + 16 * 8192) / (0.9 * 3350e9)
-    more = [
-        {**thin, "time": {**slow, "seconds": 1.1 * memory}} for _ in range(20)
-    ] + [{**tiny, "time": {**slow, "seconds": 6e-6}} for _ in range(20)]
+    more = [{**thin, "time": {**slow, "seconds": 1.1 * memory}} for _ in range(20)] + [
+        {**tiny, "time": {**slow, "seconds": 6e-6}} for _ in range(20)
+    ]
     _, calibration = both(h100(products=document + more))
     assert calibration.parameters["sustained_hopper"].value == pytest.approx(TRUE["sustained_hopper"], rel=5e-3)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.measure.samples import Timing
+from engine.measure.samples import SampleTiming
 from engine.measure.sizes import plan
 from engine.measure.timing import steady, summary, timed
 
@@ -27,7 +27,7 @@ class Machine:
         return self.now
 
 
-def run(machine: Machine, seconds: float, **more: float) -> Timing:
+def run(machine: Machine, seconds: float, **more: float) -> SampleTiming:
     return timed(machine.call, seconds=seconds, clock=machine.clock, **more)
 
 

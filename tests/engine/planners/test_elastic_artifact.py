@@ -50,8 +50,10 @@ def test_overlap_is_a_norm_that_does_not_overflow() -> None:
 
 
 @given(
-    st.floats(0, 1e9), st.floats(0, 1e9), st.floats(1, 1e9),
-)  # fmt: skip
+    st.floats(0, 1e9),
+    st.floats(0, 1e9),
+    st.floats(1, 1e9),
+)
 def test_overlap_lies_between_the_longer_one_and_the_sum(x: float, y: float, exponent: float) -> None:
     found = float(overlapped(np.array([x]), np.array([y]), exponent)[0])
     assert max(x, y) <= found <= (x + y) * (1 + 1e-12)
@@ -59,9 +61,15 @@ def test_overlap_lies_between_the_longer_one_and_the_sum(x: float, y: float, exp
 
 numbers = st.floats(0.01, 1000)
 parameters = st.builds(
-    PerformanceParameters, k_bwd=numbers, k_sync=st.floats(1, 1e5), k_opt=numbers, k_os_offload=numbers,
-    k_const=numbers, k_off=numbers, k_swap=numbers,
-)  # fmt: skip
+    PerformanceParameters,
+    k_bwd=numbers,
+    k_sync=st.floats(1, 1e5),
+    k_opt=numbers,
+    k_os_offload=numbers,
+    k_const=numbers,
+    k_off=numbers,
+    k_swap=numbers,
+)
 environments = st.builds(Environment, pcie=numbers, nvlink=numbers)
 
 
@@ -80,9 +88,16 @@ def test_the_data_parallel_family_as_the_specification_has_it(
     exchanged = synchronised + k.k_off + copy if copy else synchronised
     wanted = 2 * forward + exchanged + update + k.k_swap + copy + k.k_const
     found = data_parallel(
-        k, env, parameters_mi=size, forward_ms=np.array([forward]), gpus=np.array([n]), cpu_threads=np.array([c]),
-        zero=np.array([z]), slow_network=np.array([slow]), forward_factor=2.0,
-    )  # fmt: skip
+        k,
+        env,
+        parameters_mi=size,
+        forward_ms=np.array([forward]),
+        gpus=np.array([n]),
+        cpu_threads=np.array([c]),
+        zero=np.array([z]),
+        slow_network=np.array([slow]),
+        forward_factor=2.0,
+    )
     assert found.iteration.tolist() == pytest.approx([wanted], rel=1e-12)
 
 
@@ -103,10 +118,18 @@ def test_the_3d_family_as_the_specification_has_it(
     both = longer * ((exchange / longer) ** k.k_sync + (backward / longer) ** k.k_sync) ** (1 / k.k_sync)
     wanted = forward + both + k.k_opt * size / (tp * pp) + k.k_const + tensor + sends
     found = three_dimensional(
-        k, env, parameters_mi=size, global_batch=batch, tokens_hidden=elements, layers=layers,
-        forward_ms=np.array([forward]), pp=np.array([pp]), tp=np.array([tp]), nodes=np.array([nodes]),
+        k,
+        env,
+        parameters_mi=size,
+        global_batch=batch,
+        tokens_hidden=elements,
+        layers=layers,
+        forward_ms=np.array([forward]),
+        pp=np.array([pp]),
+        tp=np.array([tp]),
+        nodes=np.array([nodes]),
         gpus_per_node=np.array([per_node]),
-    )  # fmt: skip
+    )
     assert found.iteration.tolist() == pytest.approx([wanted], rel=1e-9)
 
 
@@ -165,9 +188,11 @@ def test_figure_7_series() -> None:
 
 def test_timelines_of_other_phases_and_rules() -> None:
     found = timeline(
-        "llama7_bsz16", [(60, "8888", 2), (60, 0), {"duration_s": 60, "placement": "888"}, (60, "4444", 2)],
-        strategies=["n/g, g, 1", "zero-offload+gc"], basis="predicted",
-    )  # fmt: skip
+        "llama7_bsz16",
+        [(60, "8888", 2), (60, 0), {"duration_s": 60, "placement": "888"}, (60, "4444", 2)],
+        strategies=["n/g, g, 1", "zero-offload+gc"],
+        basis="predicted",
+    )
     plans = found.series("plan")
     assert plans["Morphling"] == ["244", "", "", "441"]
     assert plans["n/g, g, 1"] == ["481", "", "381", "441"]
@@ -225,9 +250,7 @@ def test_exact_split_is_the_best_of_all_and_keeps_guarantees() -> None:
     jobs = [{"card": name, "name": name} for name in ("vit", "bert", "t5")]
     curves = split(jobs, 8).curves
     columns = [np.maximum.accumulate(curves[name]["normalised"]) for name in ("vit", "bert", "t5")]
-    best = max(
-        columns[0][a] + columns[1][b] + columns[2][8 - a - b] for a in range(9) for b in range(9 - a)
-    )  # fmt: skip
+    best = max(columns[0][a] + columns[1][b] + columns[2][8 - a - b] for a in range(9) for b in range(9 - a))
     assert split(jobs, 8).totals()["exact"] == pytest.approx(best)
     promised = float(curves["t5"]["throughput"][4])
     kept = split([*jobs[:2], {**jobs[2], "guarantee": promised}], 8)

@@ -60,8 +60,11 @@ def test_every_other_plan_has_a_reason() -> None:
     found = best_plan("llama7_bsz16", placement=[4, 4, 4, 4], cpu_threads=2)
     assert found.strategy == (4, 4, 1)
     assert [(stage.start, stage.stop, len(stage.devices)) for stage in found.stages] == [
-        (0, 8, 4), (8, 16, 4), (16, 24, 4), (24, 32, 4),
-    ]  # fmt: skip
+        (0, 8, 4),
+        (8, 16, 4),
+        (16, 24, 4),
+        (24, 32, 4),
+    ]
     table = found.table.set_index("plan")
     assert table["reason"].iloc[0] == ""
     assert (table["reason"].iloc[1:] != "").all()
@@ -134,11 +137,19 @@ def test_bad_cards_name_the_field(key: str, value: Any) -> None:
 
 def test_cards_with_the_keys_of_the_artifact_are_read() -> None:
     theirs = {
-        "params_M": 10, "forward_ms_1gpu": 5, "global_batch": 8, "hidden": 64, "layers": 2, "seq": 16,
-        "env": {"B_pcie": 1, "B_nvlink": 2}, "perf": load_card("vit").performance.model_dump(),
-        "max_dp_atom_bsz": {"DP": {"gc": 0, "other": 8}}, "avail_placement": {"221": [4]},
-        "gpu_to_placements": {"4": [4]}, "placements_to_plan": {"4": "221"},
-    }  # fmt: skip
+        "params_M": 10,
+        "forward_ms_1gpu": 5,
+        "global_batch": 8,
+        "hidden": 64,
+        "layers": 2,
+        "seq": 16,
+        "env": {"B_pcie": 1, "B_nvlink": 2},
+        "perf": load_card("vit").performance.model_dump(),
+        "max_dp_atom_bsz": {"DP": {"gc": 0, "other": 8}},
+        "avail_placement": {"221": [4]},
+        "gpu_to_placements": {"4": [4]},
+        "placements_to_plan": {"4": "221"},
+    }
     card = load_card_document({"small": theirs, "other": theirs}, "file.json", "small")
     assert (card.name, card.allowed_plans["221"], card.placements_of_gpus) == ("small", ("4",), {4: ("4",)})
     assert best_plan(theirs, placement=4).table.set_index("plan").loc["221", "feasible"]

@@ -102,9 +102,13 @@ def test_a_curve_has_the_proven_optimum_at_every_size() -> None:
     table = model_curve(**ASKED, gpus=[1, 8, 48, 56, 60, 64]).set_index("gpus")
     for size in (8, 48):
         best = engine.best(
-            "llama-3-8B", "h100_80g_sxm", num_procs=size, max_batch_size=64, datatype="bfloat16",
+            "llama-3-8B",
+            "h100_80g_sxm",
+            num_procs=size,
+            max_batch_size=64,
+            datatype="bfloat16",
             limits={"batch_size": [64]},
-        )  # fmt: skip
+        )
         assert table.loc[size, "raw_best"] == best["sample_rate"]
         assert table.loc[size, "iteration_s"] == pytest.approx(64 / table.loc[size, "raw_best"])
     # 60 GPUs do less than 56: 64 samples divide worse among them.

@@ -103,8 +103,14 @@ def test_the_notebook_prints_its_lines_again() -> None:
     assert printed.startswith((FOLDER / "notebook.txt").read_text(encoding="utf-8"))
     grids = printed.split("## ")[1:]
     assert [grid.split(" Validation")[0] for grid in grids] == [
-        "ViT", "RoBERTa", "BERT", "T5", "GPT-2", "LLaMA-2-7B", "LLaMA-30B",
-    ]  # fmt: skip
+        "ViT",
+        "RoBERTa",
+        "BERT",
+        "T5",
+        "GPT-2",
+        "LLaMA-2-7B",
+        "LLaMA-30B",
+    ]
     assert grids[2].split("\n", 1)[1] == (
         "+------------------+--------+--------+\n"
         "| execution_plan   |   avg. |   max. |\n"

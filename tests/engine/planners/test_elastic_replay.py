@@ -84,9 +84,10 @@ def test_guaranteed_jobs_come_first_and_keep_what_they_asked_for_by_the_publishe
         job = jobs[str(name)]
         asked = known[job.application].speeds.seconds((job.gpus,), job.plan)
         within = [
-            each.gpus for each in known[job.application].speeds.options
+            each.gpus
+            for each in known[job.application].speeds.options
             if job.gpus <= 8 and asked is not None and each.seconds <= LENIENCE * asked * (1 + 1e-9)
-        ]  # fmt: skip
+        ]
         if within:
             assert gpus.min() >= min(within), name
 

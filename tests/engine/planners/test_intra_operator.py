@@ -12,15 +12,20 @@ def test_the_spaces_of_the_three_families_are_the_published_ones() -> None:
     assert blocks("gpt F").spaces == {"dense": [3, 3, 3, 3]}
     assert blocks("moe E").spaces == {"experts": [3, 3, 3, 4], "dense": [3, 3, 3, 3]}
     assert [each.contractions for each in blocks("llama")] == [
-        ("q", "k", "v", "qk", "av"), ("out",), ("gate_proj", "up_proj"), ("down_proj",),
-    ]  # fmt: skip
+        ("q", "k", "v", "qk", "av"),
+        ("out",),
+        ("gate_proj", "up_proj"),
+        ("down_proj",),
+    ]
 
 
 def test_plan_tables_follow_from_labels() -> None:
     attention, out, gate, experts = blocks("moe E")[:4]
     assert [each.name for each in out.strategies] == [
-        "SS = SR x RS @ {0,1}", "SS = SR x RS @ {1,0}", "RS = RS x SS @ {1,0} (allreduce @ 1)",
-    ]  # fmt: skip
+        "SS = SR x RS @ {0,1}",
+        "SS = SR x RS @ {1,0}",
+        "RS = RS x SS @ {1,0} (allreduce @ 1)",
+    ]
     assert [member.labels for member in attention.members[1:]] == [("a", "b", "a")] * 2  # heads, batch, heads
     assert gate.plans["dispatch"] == gate.plans["combine"] == (3, 3, 3)
     assert experts.plans["down"] == (2, 0, 1, 3)

@@ -8,7 +8,7 @@ import pytest
 
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator import AlpaMesh, linear_chain, published_runs, published_volumes, segment_map
-from engine.planners.intra_operator.costs.factors import LAST, REPLICATED, TOKENS, Account
+from engine.planners.intra_operator.costs.factors import LAST, REPLICATED, TOKENS, LayerAccount
 
 # Expected objectives of Alpa's tests of its solver (alpa, playground/auto_sharding_solver/test_solver_mlp.py and
 # tests/shard_parallel/test_mlp.py; Apache-2.0): batch, hidden size, layers, devices, beta, all-reduces of weights over
@@ -101,7 +101,7 @@ def _lacking(source: tuple[int, ...], target: tuple[int, ...], shape: tuple[int,
 def test_resharding_moves_the_elements_that_devices_lack(shape: tuple[int, ...]) -> None:
     edge = 24
     for source, target in product(product(range(3), repeat=len(shape)), repeat=2):
-        account = Account(shape)
+        account = LayerAccount(shape)
         account.convert((0,), np.array([source]), np.array([target]), float(edge**2))
         volumes = account.factors[0].volumes
         assert volumes is not None
@@ -120,7 +120,7 @@ def test_resharding_moves_the_elements_that_devices_lack(shape: tuple[int, ...])
 
 def test_adding_up_over_both_axes_moves_what_one_axis_of_all_devices_would() -> None:
     size, shape = 960.0, (3, 4)
-    account = Account(shape)
+    account = LayerAccount(shape)
     both = np.ones((1, 2), bool)
     account.reduce((0,), both, ~both, size)
     account.reduce((0,), both, ~both, size, scattered=True)
@@ -131,8 +131,11 @@ def test_adding_up_over_both_axes_moves_what_one_axis_of_all_devices_would() -> 
 def test_the_segment_map_is_that_of_the_published_log() -> None:
     found = segment_map("moe E", batch=64, layers=4)
     assert list(zip(found["printed"], found["printed_as"], strict=True)) == [
-        ((0, 8), (0, 8)), ((8, 14), (8, 14)), ((14, 22), (0, 8)), ((22, 28), (8, 14)),
-    ]  # fmt: skip
+        ((0, 8), (0, 8)),
+        ((8, 14), (8, 14)),
+        ((14, 22), (0, 8)),
+        ((22, 28), (8, 14)),
+    ]
     assert list(zip(found["start"], found["stop"], strict=True)) == [(0, 9), (9, 15), (15, 24), (24, 30)]
     different = found[~found["repeats"]]
     assert list(different["space"]) == [(3, 3, 3, 4), (3, 3, 3, 3)]

@@ -32,14 +32,20 @@ def test_latent_attention_and_sorted_experts_have_blocks_of_their_own() -> None:
     _, layers, _ = library_layers("deepseek-v3", batch=8, layers=4)
     dense, experts = (blocks_of for blocks_of in (blocks("deepseek-v3", batch=8, layers=each) for each in (3, 4)))
     assert [each.contractions for each in dense] == [
-        ("q_down", "kv_down", "k_rope"), ("q_up", "kv_up", "qk", "av"), ("out",), ("gate_proj", "up_proj"),
+        ("q_down", "kv_down", "k_rope"),
+        ("q_up", "kv_up", "qk", "av"),
+        ("out",),
+        ("gate_proj", "up_proj"),
         ("down_proj",),
-    ]  # fmt: skip
+    ]
     assert experts.spaces == {"dense": [3] * 5, "experts, shared": [3, 3, 3, 3, 4, 3]}
     up = dense[1]
     assert [member.labels for member in up.members] == [
-        ("a", "b", "latent_q"), ("a", "b", "latent_kv"), ("a", "b", "a"), ("a", "b", "a"),
-    ]  # fmt: skip
+        ("a", "b", "latent_q"),
+        ("a", "b", "latent_kv"),
+        ("a", "b", "a"),
+        ("a", "b", "a"),
+    ]
     assert len(layers) == 4
 
 
@@ -120,9 +126,14 @@ def test_steps_are_near_those_of_the_cost_model() -> None:
     ):
         plan = _row(search(model, mesh, batch=8, zero=True), vector)
         best = engine.best(
-            model, "h100_80g_sxm", num_procs=8, max_batch_size=8, datatype="bfloat16", cost_model="calibrated",
+            model,
+            "h100_80g_sxm",
+            num_procs=8,
+            max_batch_size=8,
+            datatype="bfloat16",
+            cost_model="calibrated",
             limits={**limits, **degrees},
-        )  # fmt: skip
+        )
         passes = best["fw_time"] + best["bw_time"]
         assert 0.75 < plan["compute_seconds"] / passes < 1.0
         exchanged = best["ep_comm_exposed_time"] + best["tp_comm_exposed_time"]
@@ -170,10 +181,14 @@ def test_two_axes_are_searched_as_all_pairs_of_vectors(fsdp: bool) -> None:
     possible = costs.possible
     for share in (0.1,) if fsdp else (0.0, 0.3, 1.0):
         low, high = (
-            one([one(costs.memory[FIRST][possible & (costs.gives == state)]) + one(costs.memory[state][possible])
-                 for state in np.unique(costs.gives[possible])])
+            one(
+                [
+                    one(costs.memory[FIRST][possible & (costs.gives == state)]) + one(costs.memory[state][possible])
+                    for state in np.unique(costs.gives[possible])
+                ]
+            )
             for one in (np.min, np.max)
-        )  # fmt: skip
+        )
         limit = float(low + share * (high - low))
         best = np.inf
         for state in np.unique(costs.gives[possible]):
@@ -210,15 +225,29 @@ def test_thin_frontiers_lose_no_more_than_they_say(monkeypatch: pytest.MonkeyPat
 def test_recomputation_and_microbatches_take_what_the_cost_model_says() -> None:
     """Llama 3 8B, TP 8: what changes in a step and in the memory of activations, against the calibrated cost model."""
     mesh = system_mesh("h100_80g_sxm", 8)
-    base = {"tensor_par": [8], "pipeline_par": [1], "batch_size": [8], "tensor_par_overlap": ["none"],
-            "weight_offload": [False], "activations_offload": [False], "optimizer_offload": [False]}  # fmt: skip
+    base = {
+        "tensor_par": [8],
+        "pipeline_par": [1],
+        "batch_size": [8],
+        "tensor_par_overlap": ["none"],
+        "weight_offload": [False],
+        "activations_offload": [False],
+        "optimizer_offload": [False],
+    }
     steps, models, kept, spaces, inputs, logits = [], [], [], [], [], []
     for recompute, number in (("none", 1), ("full", 1), ("full", 4)):
         found = search("llama-3-8B", mesh, batch=8, recompute=recompute, accumulation=number)
         row = _row(found, (0, 2, 0, 2))
         limits = {**base, "microbatch_size": [8 // number], "activation_recompute": [recompute]}
-        best = engine.best("llama-3-8B", "h100_80g_sxm", num_procs=8, max_batch_size=8, datatype="bfloat16",
-                           cost_model="calibrated", limits=limits)  # fmt: skip
+        best = engine.best(
+            "llama-3-8B",
+            "h100_80g_sxm",
+            num_procs=8,
+            max_batch_size=8,
+            datatype="bfloat16",
+            cost_model="calibrated",
+            limits=limits,
+        )
         steps.append(row["seconds"])
         models.append(best["total_time"])
         kept.append(row["memory"])
@@ -257,13 +286,25 @@ def test_memory_is_that_of_the_same_degrees_as_an_execution(model: str, choice: 
     for vector, degrees in (((1, 1, 1, 1), {"tensor_par": 1, "data_par": 8}), ((0, 2, 0, 2), {"tensor_par": 8})):
         stages = [3] if "fsdp" in choice else [2] if "zero" in choice else [0]
         limits = {
-            **{name: [value] for name, value in degrees.items()}, "pipeline_par": [1], "batch_size": [sequences],
-            "microbatch_size": [sequences // degrees.get("data_par", 1)], "activation_recompute": ["none"],
+            **{name: [value] for name, value in degrees.items()},
+            "pipeline_par": [1],
+            "batch_size": [sequences],
+            "microbatch_size": [sequences // degrees.get("data_par", 1)],
+            "activation_recompute": ["none"],
             "zero_stage": stages if degrees["tensor_par"] == 1 else [0],
-            "weight_offload": [False], "activations_offload": [False], "optimizer_offload": [False],
-        }  # fmt: skip
-        best = engine.best(model, wide, num_procs=8, max_batch_size=sequences, datatype="bfloat16",
-                           cost_model="calibrated", limits=limits)  # fmt: skip
+            "weight_offload": [False],
+            "activations_offload": [False],
+            "optimizer_offload": [False],
+        }
+        best = engine.best(
+            model,
+            wide,
+            num_procs=8,
+            max_batch_size=sequences,
+            datatype="bfloat16",
+            cost_model="calibrated",
+            limits=limits,
+        )
         assert _row(found, vector)["memory"] == pytest.approx(best["proc_mem_tier1_cap_req"], rel=0.2), vector
 
 

@@ -141,8 +141,9 @@ def test_mixed_plans_are_told_by_their_parts() -> None:
     found = described([((1, 1), (1, 1), (1, 0), (1, 2))] * 3, ["dense"] * 3)
     assert found == ["3 layers (dense): attention data parallel; MLP data parallel outside and tensor parallel inside."]
     experts = described([(1, 1, 1, 3, 0)], ["experts, shared"])
-    assert experts == ["1 layer (experts, shared): attention data parallel; experts expert parallel; "
-                       "shared experts tensor parallel."]  # fmt: skip
+    assert experts == [
+        "1 layer (experts, shared): attention data parallel; experts expert parallel; shared experts tensor parallel."
+    ]
 
 
 def test_a_system_with_its_devices_is_a_mesh() -> None:

@@ -219,9 +219,7 @@ def test_a_library_model_with_grouped_queries_is_planned_on_one_node() -> None:
 
 
 # Names of the 18 models in Alpa's suites (alpa b8078a9f, suite_manual_gpt.py and suite_manual_moe.py; Apache-2.0).
-PUBLISHED = {
-    "gpt": "0.125 0.350 0.760 1.3 2.6 6.7 15 39 76", "moe": "0.380 0.690 1.3 2.4 7.1 10 27 70 140"
-}  # fmt: skip
+PUBLISHED = {"gpt": "0.125 0.350 0.760 1.3 2.6 6.7 15 39 76", "moe": "0.380 0.690 1.3 2.4 7.1 10 27 70 140"}
 
 
 @pytest.mark.parametrize("family", PUBLISHED)

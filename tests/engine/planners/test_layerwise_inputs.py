@@ -86,8 +86,11 @@ def test_bad_profiles_are_told(name: str) -> None:
 )
 def test_bad_problems_are_told(changes: dict[str, object], word: str) -> None:
     asked: dict[str, object] = {
-        "profile": chain(layer("a"), layer("b")), "profile_batch": 1, "global_batch": 8, "machines": [2]
-    }  # fmt: skip
+        "profile": chain(layer("a"), layer("b")),
+        "profile_batch": 1,
+        "global_batch": 8,
+        "machines": [2],
+    }
     with pytest.raises(PlanError, match=word):
         plan(**(asked | changes))  # type: ignore[arg-type]
 

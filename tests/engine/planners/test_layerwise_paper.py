@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.planners.contract import PlanError
-from engine.planners.layerwise.cluster import Cluster, Machine
+from engine.planners.layerwise.cluster import ClusterMachine, MachineCluster
 from engine.planners.layerwise.placement import added, devices, empty, placements, sizes_of
 from engine.planners.layerwise.planner import plan, planned, solve
 from engine.planners.layerwise.problem import LayerwiseProblem
 from engine.planners.layerwise.profiles.examples import example
-from engine.planners.layerwise.profiles.profile import Layer, LayerProfile, joined, profile_of
+from engine.planners.layerwise.profiles.profile import LayerProfile, ProfileLayer, joined, profile_of
 from engine.planners.layerwise.profiles.states import States, states_of
 
 Shape = list[tuple[int, int, tuple[int, ...]]]
 
 
-def every_plan(states: States, cluster: Cluster) -> Iterator[Shape]:
+def every_plan(states: States, cluster: MachineCluster) -> Iterator[Shape]:
     """All stages in order, each placed by any policy."""
     sizes, count = sizes_of(cluster), len(states)
 
@@ -85,9 +85,9 @@ def profiles(draw: st.DrawFn) -> LayerProfile:
     """Chains of up to five layers, some with a branch, some with times on a second kind of device."""
     count = draw(st.integers(1, 5))
 
-    def layers(times: list[tuple[float, float]], held: list[float], out: list[float]) -> list[Layer]:
+    def layers(times: list[tuple[float, float]], held: list[float], out: list[float]) -> list[ProfileLayer]:
         return [
-            Layer(f"n{at}", f"layer {at}", f, b, a * 1e6, w * 1e6)
+            ProfileLayer(f"n{at}", f"layer {at}", f, b, a * 1e6, w * 1e6)
             for at, ((f, b), w, a) in enumerate(zip(times, held, out, strict=True))
         ]
 
@@ -128,9 +128,9 @@ def test_no_plan_is_better_than_the_one_found(
     network: float,
 ) -> None:
     made = tuple(
-        Machine(size, "slow" if slow and not at else "", memory * (1 + at)) for at, size in enumerate(machines)
+        ClusterMachine(size, "slow" if slow and not at else "", memory * (1 + at)) for at, size in enumerate(machines)
     )
-    cluster = Cluster(made, transfer=network)
+    cluster = MachineCluster(made, transfer=network)
     problem = LayerwiseProblem(
         profile, 4, batches[0], cluster, batches[1], "paper", optimizer=2.0, policy=policy, recompute=recompute
     )
@@ -163,7 +163,7 @@ def test_it_is_never_worse_than_the_released_plan_by_its_own_objective() -> None
         assert found.speedup == max(each.speedup or 0.0 for each in found.candidates)
 
 
-def plan_cluster(machines: list[int]) -> Cluster:
+def plan_cluster(machines: list[int]) -> MachineCluster:
     from engine.planners.layerwise.cluster import cluster_of
 
     return cluster_of(machines)

@@ -62,8 +62,9 @@ def nominal_operator_seconds(system: System, gpus: int) -> float:
 
 
 def explored_seconds(system: System, gpus: int) -> float:
-    found = engine.best(MODEL, system, num_procs=gpus, max_batch_size=64, datatype="bfloat16",
-                        limits={"batch_size": [64]})  # fmt: skip
+    found = engine.best(
+        MODEL, system, num_procs=gpus, max_batch_size=64, datatype="bfloat16", limits={"batch_size": [64]}
+    )
     return float(found["total_time"])
 
 
@@ -100,11 +101,16 @@ PODS = hardware.load("h100_80g_sxm_pods")
 @pytest.mark.parametrize("cost_model", ["calibrated", "calculon"])
 def test_executions_beyond_a_pod_are_found_and_drawn(cost_model: str) -> None:
     """6,144 GPUs are two pods: explored, and drawn with the networks of each group."""
-    scenario = Scenario.of("gpt3-175B", PODS, num_procs=6_144, max_batch_size=6_144,
-                           datatype="float16", cost_model=cost_model)  # fmt: skip
+    scenario = Scenario.of(
+        "gpt3-175B", PODS, num_procs=6_144, max_batch_size=6_144, datatype="float16", cost_model=cost_model
+    )
     found = dict(engine.best_of(scenario))
-    assert found["total_time"] >= engine.best("gpt3-175B", BASE, num_procs=6_144, max_batch_size=6_144,
-                                              datatype="float16", cost_model=cost_model)["total_time"]  # fmt: skip
+    assert (
+        found["total_time"]
+        >= engine.best(
+            "gpt3-175B", BASE, num_procs=6_144, max_batch_size=6_144, datatype="float16", cost_model=cost_model
+        )["total_time"]
+    )
     account = cost_model_of(scenario).account(scenario.model, scenario.system, found, scenario.calibration)
     drawn = account.communication()
     assert drawn is not None

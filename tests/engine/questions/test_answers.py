@@ -150,11 +150,29 @@ def test_plans_are_those_of_the_planners() -> None:
 
 
 def test_operators_are_split_over_two_networks_with_everything_that_the_command_takes() -> None:
-    question = {"model": "llama-3-8B", "devices": 16, "tiers": 2, "system": "h100_80g_sxm", "batch": 32, "layers": 2,
-                "fsdp": True, "recompute": "full", "accumulation": 2, "annotations": True, "top": 2}  # fmt: skip
+    question = {
+        "model": "llama-3-8B",
+        "devices": 16,
+        "tiers": 2,
+        "system": "h100_80g_sxm",
+        "batch": 32,
+        "layers": 2,
+        "fsdp": True,
+        "recompute": "full",
+        "accumulation": 2,
+        "annotations": True,
+        "top": 2,
+    }
     found = asked("plan_operators", question)
-    expected = search("llama-3-8B", system_mesh("h100_80g_sxm", 16, tiers=2), batch=32, layers=2, fsdp=True,
-                      recompute="full", accumulation=2)  # fmt: skip
+    expected = search(
+        "llama-3-8B",
+        system_mesh("h100_80g_sxm", 16, tiers=2),
+        batch=32,
+        layers=2,
+        fsdp=True,
+        recompute="full",
+        accumulation=2,
+    )
     assert expected.chosen is not None
     assert found["chosen"] == json.loads(json.dumps(expected.chosen.document()))
     assert (found["frontier_points"], found["exactness"]) == (len(expected.frontier), expected.exactness)
@@ -232,9 +250,25 @@ def test_the_guide_names_every_verb_and_its_examples_are_questions() -> None:
 
 def test_rubbish_is_refused_in_a_sentence() -> None:
     rubbish: list[Any] = [
-        None, True, -1, 0, 2**31, 10**400, -0.5, 1e308, "", "x" * 10_000, "../../secret.json", "\ud800", [], {}, [[]],
-        {"": {}}, [1] * 3_000, {str(number): number for number in range(300)},
-    ]  # fmt: skip
+        None,
+        True,
+        -1,
+        0,
+        2**31,
+        10**400,
+        -0.5,
+        1e308,
+        "",
+        "x" * 10_000,
+        "../../secret.json",
+        "\ud800",
+        [],
+        {},
+        [[]],
+        {"": {}},
+        [1] * 3_000,
+        {str(number): number for number in range(300)},
+    ]
     questions = {
         "best": {"scenario": DENSE, "top": 1, "statistics": ["total_time"]},
         "list_columns": {"names": ["id"], "kind": "field"},

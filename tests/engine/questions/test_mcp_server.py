@@ -20,9 +20,14 @@ from engine.questions import VERBS, Answerer, Bounds
 
 DENSE = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 LONG = {
-    **DENSE, "model": "deepseek-v3", "system": "h100_80g_sxm", "num_procs": 16_384, "max_batch_size": 16_384,
-    "datatype": "bfloat16", "limits": {"context_par": [1, 2, 4, 8], "expert_tensor_par": [1, 2, 4]},
-}  # fmt: skip
+    **DENSE,
+    "model": "deepseek-v3",
+    "system": "h100_80g_sxm",
+    "num_procs": 16_384,
+    "max_batch_size": 16_384,
+    "datatype": "bfloat16",
+    "limits": {"context_par": [1, 2, 4, 8], "expert_tensor_par": [1, 2, 4]},
+}
 TOO_LARGE = {**LONG, "num_procs": 32_768, "max_batch_size": 32_768}
 
 
@@ -99,7 +104,7 @@ def test_what_cannot_be_answered_is_one_sentence(answerer: Answerer) -> None:
         ("what_if", {"scenario": DENSE, "changes": {"warp": 9}}, "Nothing called 'warp' can be changed here"),
         ("guess", {}, "There is no verb 'guess'."),
         ("list_models", {"search": "x" * 2_000_000}, "The question has 2,000,0"),
-    ]  # fmt: skip
+    ]
 
     async def ask(client: Client) -> list[CallToolResult]:
         return [await client.call_tool(name, question) for name, question, _ in questions]

@@ -26,8 +26,11 @@ def run(*arguments: str) -> Result:
 
 def test_which_models_have_such_parts() -> None:
     names = {name for name in models.names() if unrepresented(models.load(name))}
-    sparse = {name for name in models.names()
-              if (a := models.load(name).architecture) is not None and a.sparse_attention is not None}  # fmt: skip
+    sparse = {
+        name
+        for name in models.names()
+        if (a := models.load(name).architecture) is not None and a.sparse_attention is not None
+    }
     assert sparse == {"deepseek-v3.2", "glm-5"}
     assert {*sparse, "deepseek-v3", "llama-4-scout", "gemma-3-27B"} <= names
     assert not names & {"llama-3-70B", "gpt3-175B", "mixtral-8x7B", "kimi-k2", "qwen3-235B-A22B"}
@@ -43,8 +46,10 @@ def test_sparse_attention_says_how_much_more_is_counted(seq_size: int) -> None:
 def test_every_account_of_a_model_has_them(name: str) -> None:
     model = models.load(name)
     for account in (
-        named("calibrated").left_out(model), not_represented(model), library_layers(model, batch=1, layers=1)[2],
-    ):  # fmt: skip
+        named("calibrated").left_out(model),
+        not_represented(model),
+        library_layers(model, batch=1, layers=1)[2],
+    ):
         assert set(unrepresented(model)) <= set(account)
 
 
@@ -53,10 +58,16 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, models.Model]:
     """A small model of one's own with everything that figures leave out."""
     model = models.edited(
         models.load("deepseek-v3.2"),
-        {"architecture.layers": 8, "architecture.experts.routed": 16, "architecture.experts.groups": 1,
-         "architecture.experts.groups_per_token": 1, "architecture.vocab": 4096, "architecture.vocab_padded": 4096},
+        {
+            "architecture.layers": 8,
+            "architecture.experts.routed": 16,
+            "architecture.experts.groups": 1,
+            "architecture.experts.groups_per_token": 1,
+            "architecture.vocab": 4096,
+            "architecture.vocab_padded": 4096,
+        },
         name="mine",
-    ).model_copy(update={"left_out": ("The vision tower is left out.",)})  # fmt: skip
+    ).model_copy(update={"left_out": ("The vision tower is left out.",)})
     file = tmp_path_factory.mktemp("own") / "mine.json"
     file.write_text(json.dumps(models.to_document(model)), "utf-8")
     return file, models.load(file)
@@ -78,11 +89,13 @@ def test_every_command_says_them(own: tuple[Path, models.Model], tmp_path: Path)
     exported = json.loads(run("export", str(executions), "--to", "torchtitan", "--json").stdout)
     assert all(any(part in remark for remark in exported["remarks"]) for part in parts)
     for arguments in (
-        ("best", str(file), *SIZES), ("explore", str(file), *SIZES),
-        ("evaluate", str(file), "h100_80g_sxm", str(row)), ("layers", str(file), "h100_80g_sxm", str(row)),
+        ("best", str(file), *SIZES),
+        ("explore", str(file), *SIZES),
+        ("evaluate", str(file), "h100_80g_sxm", str(row)),
+        ("layers", str(file), "h100_80g_sxm", str(row)),
         ("models", "show", str(file)),
         ("inference", str(file), "h100_80g_sxm", "--procs", "8", "--prompt", "1000", "--output", "100"),
-    ):  # fmt: skip
+    ):
         said = run(*arguments)
         assert all(part in said.output for part in parts), (arguments, said.output)
 
@@ -90,12 +103,20 @@ def test_every_command_says_them(own: tuple[Path, models.Model], tmp_path: Path)
 def test_a_configuration_that_is_imported_says_them(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     config = {
-        "model_type": "mistral3", "vision_config": {"hidden_size": 1024}, "text_config": {
-            "model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-            "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32768, "max_position_embeddings": 32768,
+        "model_type": "mistral3",
+        "vision_config": {"hidden_size": 1024},
+        "text_config": {
+            "model_type": "mistral",
+            "hidden_size": 4096,
+            "intermediate_size": 14336,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "vocab_size": 32768,
+            "max_position_embeddings": 32768,
             "sliding_window": None,
         },
-    }  # fmt: skip
+    }
     file.write_text(json.dumps(config), "utf-8")
     sentence = "Only the language model is counted: what reads images or sound is left out."
     assert sentence in run("import", str(file)).stdout
@@ -105,9 +126,13 @@ def test_a_configuration_that_is_imported_says_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["best", "explore", "recommend", "list_parameters"])
 def test_every_verb_about_a_scenario_answers_with_them(own: tuple[Path, models.Model], verb: str) -> None:
     scenario: dict[str, Any] = {
-        "model": models.to_document(own[1]), "system": "h100_80g_sxm", "num_procs": 64, "max_batch_size": 64,
-        "datatype": "bfloat16", "limits": {"tensor_par": 8, "pipeline_par": 1},
-    }  # fmt: skip
+        "model": models.to_document(own[1]),
+        "system": "h100_80g_sxm",
+        "num_procs": 64,
+        "max_batch_size": 64,
+        "datatype": "bfloat16",
+        "limits": {"tensor_par": 8, "pipeline_par": 1},
+    }
     answer = questions.answer(verb, {"scenario": scenario})
     assert answer["not_represented"] == list(unrepresented(own[1]))
     assert models.load_document(answer["model_document"], "again") == own[1]

@@ -36,11 +36,14 @@ def rows(name: str) -> list[Row]:
     texts = found.select_dtypes("category").columns
     return [
         Row(
-            row["id"], row["sample_rate"], (row[TIERS[0]], row[TIERS[1]]), any(row[each] for each in OFFLOADS),
+            row["id"],
+            row["sample_rate"],
+            (row[TIERS[0]], row[TIERS[1]]),
+            any(row[each] for each in OFFLOADS),
             len(mechanisms_of(row)),
         )
         for row in found.astype({str(column): object for column in texts}).to_dict("records")
-    ]  # fmt: skip
+    ]
 
 
 def capacities(name: str) -> tuple[float, float]:

@@ -33,12 +33,22 @@ from tests.engine.explored_with_rows import explored_with_rows
 from tests.engine.validation.library_outcomes import mapped, outcomes
 
 ASKED: dict[str, dict[str, Any]] = {
-    "calibrated": {"model": "llama-3.1-8B", "system": "h100_80g_sxm", "num_procs": 4, "max_batch_size": 16,
-                   "datatype": "bfloat16"},
+    "calibrated": {
+        "model": "llama-3.1-8B",
+        "system": "h100_80g_sxm",
+        "num_procs": 4,
+        "max_batch_size": 16,
+        "datatype": "bfloat16",
+    },
     "calculon": {"model": "gpt2-xl", "system": "a100_80g", "num_procs": 8, "max_batch_size": 8, "datatype": "float16"},
-    "unmeasured everywhere": {"model": "llama-3.1-8B", "system": "tpu_v5p_95g", "num_procs": 4, "max_batch_size": 8,
-                              "datatype": "bfloat16"},
-}  # fmt: skip
+    "unmeasured everywhere": {
+        "model": "llama-3.1-8B",
+        "system": "tpu_v5p_95g",
+        "num_procs": 4,
+        "max_batch_size": 8,
+        "datatype": "bfloat16",
+    },
+}
 
 
 @cache
@@ -86,10 +96,18 @@ def by_looking_at_all(name: str, found: Recommendation) -> tuple[set[int], int]:
 STATED: dict[str, Any] = {"error": 0.2, "offload": True, "unmeasured": True}
 
 
-@pytest.mark.parametrize(("name", "asked"), [
-    ("calibrated", {}), ("calculon", {}), ("unmeasured everywhere", {}),
-    ("calibrated", {"headroom": 0.5}), ("calculon", STATED), ("unmeasured everywhere", STATED),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("calibrated", {}),
+        ("calculon", {}),
+        ("unmeasured everywhere", {}),
+        ("calibrated", {"headroom": 0.5}),
+        ("calculon", STATED),
+        ("unmeasured everywhere", STATED),
+    ],
+    ids=str,
+)
 def test_it_is_the_simplest_that_is_allowed_and_too_close_to_call(name: str, asked: dict[str, Any]) -> None:
     found = recommended(name, **asked)
     assert found.execution is not None

@@ -143,7 +143,7 @@ RANGE = "a range has min, max or both, for a number."
         ),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_faults_of_a_document_are_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ScenarioError) as refusal:
         Scenario.from_document({**scenario().to_document(), **changes}, "the file")
@@ -165,9 +165,31 @@ def test_missing_keys_are_named(key: str) -> None:
 
 
 RUBBISH: list[Any] = [
-    None, True, -1, 0, 2**31, 2**63, 10**400, 10**5000, -0.5, 1e308, float("nan"), float("inf"), "", "x" * 10**5,
-    "\ud800", "\n\n", [], {}, [[]], {"": {}}, deep(50), deep(40_000), [1] * 10_000, {str(n): n for n in range(3000)},
-]  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    2**31,
+    2**63,
+    10**400,
+    10**5000,
+    -0.5,
+    1e308,
+    float("nan"),
+    float("inf"),
+    "",
+    "x" * 10**5,
+    "\ud800",
+    "\n\n",
+    [],
+    {},
+    [[]],
+    {"": {}},
+    deep(50),
+    deep(40_000),
+    [1] * 10_000,
+    {str(n): n for n in range(3000)},
+]
 
 
 @settings(max_examples=6 * settings.default.max_examples)

@@ -19,9 +19,14 @@ def test_json_is_the_engines_answer(shardscape):
     code, out, _ = shardscape(*ARGUMENTS, *limits, "--ttft", "0.3", "--tpot", 0.03, "--price", 3, "--top", 2, "--json")
     document = json.loads(out)
     expected = serving.explore(
-        "llama-3-70B", "h100_80g_sxm", **SAME, time_to_first_token=0.3, time_per_output_token=0.03, price=3.0,
+        "llama-3-70B",
+        "h100_80g_sxm",
+        **SAME,
+        time_to_first_token=0.3,
+        time_per_output_token=0.03,
+        price=3.0,
         limits={"tensor_par": [2, 4, 8], "batch": {"max": 64}, "launch": "graphs", "kv_bits": 8},
-    )  # fmt: skip
+    )
     assert code == 0
     assert document["kind"] == "modelled"
     assert (document["total"], document["feasible"]) == (expected.total, expected.feasible)

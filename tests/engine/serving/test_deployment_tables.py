@@ -83,8 +83,9 @@ def test_deployments_that_are_columns_values_or_none_at_all() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [10**400, 10**5000, -1, "x" * 10_000, True, float("nan"), [], np.array([1, 2])],
-    ids=lambda value: type(value).__name__
+    "value",
+    [10**400, 10**5000, -1, "x" * 10_000, True, float("nan"), [], np.array([1, 2])],
+    ids=lambda value: type(value).__name__,
 )
 @pytest.mark.parametrize("argument", ["price", "time_to_first_token", "time_per_output_token"])
 def test_figures_that_are_none_are_one_sentence(argument: str, value: Any) -> None:

@@ -21,19 +21,26 @@ NAMES = [column.name for column in FIELDS]
 
 
 @pytest.fixture(scope="module")
-def dense() -> serving.Found:
-    return serving.explore("llama-3-70B", "h100_80g_sxm", num_procs=12, prompt=1000, output=200,
-                             limits={"batch": [1, 8, 64, 2000]}, time_to_first_token=0.2,
-                             time_per_output_token=0.05)  # fmt: skip
+def dense() -> serving.ServingExploration:
+    return serving.explore(
+        "llama-3-70B",
+        "h100_80g_sxm",
+        num_procs=12,
+        prompt=1000,
+        output=200,
+        limits={"batch": [1, 8, 64, 2000]},
+        time_to_first_token=0.2,
+        time_per_output_token=0.05,
+    )
 
 
 @pytest.fixture(scope="module")
-def experts() -> serving.Found:
+def experts() -> serving.ServingExploration:
     limits = {"batch": [4, 256], "weight_bits": 8}
     return serving.explore("gpt-oss-120B", "h100_80g_sxm", num_procs=8, prompt=1000, output=200, limits=limits)
 
 
-def by_hand(found: serving.Found, *, mixture: bool) -> pd.DataFrame:
+def by_hand(found: serving.ServingExploration, *, mixture: bool) -> pd.DataFrame:
     """Every deployment of a space, listed with plain loops and evaluated row by row."""
     n = found.space.num_procs
     rows = []
@@ -43,19 +50,25 @@ def by_hand(found: serving.Found, *, mixture: bool) -> pd.DataFrame:
         replicas = n // t // p
         degrees = [e for e in range(1, t * replicas + 1) if t * replicas % e == 0 and (t % e == 0 or e % t == 0)]
         for e, batch, weights, cache, launch in itertools.product(
-            degrees if mixture else [1], found.space.batches, found.space.choices("weight_bits"),
-            found.space.choices("kv_bits"), found.space.choices("launch"),
-        ):  # fmt: skip
+            degrees if mixture else [1],
+            found.space.batches,
+            found.space.choices("weight_bits"),
+            found.space.choices("kv_bits"),
+            found.space.choices("launch"),
+        ):
             rows.append((t, p, e, replicas, int(batch), weights, cache, launch, 1000, 200))
     return serving.evaluate(
-        found.model, found.system, pd.DataFrame(rows, columns=NAMES),
-        time_to_first_token=found.time_to_first_token, time_per_output_token=found.time_per_output_token,
-    )  # fmt: skip
+        found.model,
+        found.system,
+        pd.DataFrame(rows, columns=NAMES),
+        time_to_first_token=found.time_to_first_token,
+        time_per_output_token=found.time_per_output_token,
+    )
 
 
 @pytest.mark.parametrize("name", ["dense", "experts"])
 def test_every_deployment_once_with_its_figures_or_its_reason(name: str, request: pytest.FixtureRequest):
-    found: serving.Found = request.getfixturevalue(name)
+    found: serving.ServingExploration = request.getfixturevalue(name)
     listed = by_hand(found, mixture=name == "experts")
     assert found.total == len(listed)
     good = listed[listed["status"] == "ok"].reset_index(drop=True)
@@ -69,7 +82,7 @@ def test_every_deployment_once_with_its_figures_or_its_reason(name: str, request
         np.testing.assert_allclose(ours[column.name], good[column.name], rtol=1e-12, err_msg=column.name)
 
 
-def test_nearest_is_what_misses_least(dense: serving.Found):
+def test_nearest_is_what_misses_least(dense: serving.ServingExploration):
     listed = by_hand(dense, mixture=False)
     assert set(dense.nearest) == {"memory", "time_to_first_token", "time_per_output_token"}
     for code, figure in (("memory", "memory_total"), ("time_to_first_token",) * 2, ("time_per_output_token",) * 2):
@@ -78,7 +91,7 @@ def test_nearest_is_what_misses_least(dense: serving.Found):
         assert row[figure] == pytest.approx(listed.loc[listed["reason"] == code, figure].min())
 
 
-def test_best_and_top(dense: serving.Found):
+def test_best_and_top(dense: serving.ServingExploration):
     best = dense.best
     assert best is not None
     assert best["tokens_per_s_per_processor"] == dense.table["tokens_per_s_per_processor"].max()
@@ -91,13 +104,13 @@ def test_best_and_top(dense: serving.Found):
         dense.top(1, "memory_capacity")
 
 
-def test_limits_hold(dense: serving.Found):
+def test_limits_hold(dense: serving.ServingExploration):
     assert (dense.table["time_to_first_token"] <= 0.2).all()
     assert (dense.table["time_per_output_token"] <= 0.05).all()
     assert (dense.table["memory_total"] <= dense.table["memory_capacity"]).all()
 
 
-def test_the_frontier_is_what_nothing_beats(dense: serving.Found):
+def test_the_frontier_is_what_nothing_beats(dense: serving.ServingExploration):
     user, processor = (dense.table[name].to_numpy() for name in ("tokens_per_s_per_user", "tokens_per_s_per_processor"))
     beaten = [
         bool(((user >= u) & (processor >= g) & ((user > u) | (processor > g))).any())
@@ -166,8 +179,9 @@ def test_sizes_that_are_none(argument: str, value: Any):
 
 def test_a_space_that_is_too_large():
     with pytest.raises(serving.SpaceTooLarge, match="limit batch"):
-        serving.explore("llama-3-8B", "h100_80g_sxm", num_procs=5040, prompt=10, output=10,
-                          limits={"batch": range(1, 5000)})  # fmt: skip
+        serving.explore(
+            "llama-3-8B", "h100_80g_sxm", num_procs=5040, prompt=10, output=10, limits={"batch": range(1, 5000)}
+        )
 
 
 def test_columns_are_described():

@@ -48,8 +48,26 @@ class Net:
 
 LLAMA = Net(8192, 28672, 80, 64, 8, 128, 128256, value=128)
 GPT_OSS = Net(2880, 2880, 36, 64, 8, 64, 201088, value=64, window=128, every=2, experts=128, top=4, width=2880)
-DEEPSEEK = Net(7168, 18432, 61, 128, 128, 192, 129280, q_rank=1536, rank=512, rope=64, value=128, experts=256, top=8,
-               width=2048, shared=1, leading=3, groups=8, chosen=4)  # fmt: skip
+DEEPSEEK = Net(
+    7168,
+    18432,
+    61,
+    128,
+    128,
+    192,
+    129280,
+    q_rank=1536,
+    rank=512,
+    rope=64,
+    value=128,
+    experts=256,
+    top=8,
+    width=2048,
+    shared=1,
+    leading=3,
+    groups=8,
+    chosen=4,
+)
 
 
 def gemm(m: float, n: float, k: float, count: float, low: bool, weight: float, start: float) -> float:
@@ -100,8 +118,16 @@ class Run:
     def weight(self) -> float:
         return {16: 2.0, 8: 1.0, 4: 4.25 / 8}[self.bits]
 
-    def block(self, tokens: float, prompts: float, start: float, windowed: bool, sparse: bool, context: float | None,
-              chunks: int) -> float:  # fmt: skip
+    def block(
+        self,
+        tokens: float,
+        prompts: float,
+        start: float,
+        windowed: bool,
+        sparse: bool,
+        context: float | None,
+        chunks: int,
+    ) -> float:
         """Seconds of one block."""
         net, t, hbm = self.net, self.t, HBM * P.memory
 
@@ -170,8 +196,9 @@ class Run:
         one_way += hit(nodes) * sent / (NETWORK * P.scale_out * P.exchange_network) + LATENCY
         return time + 2 * one_way + reduce / 2
 
-    def through(self, tokens: float, prompts: float, start: float, context: float | None, chunks: int,
-                host: float) -> tuple[float, float]:  # fmt: skip
+    def through(
+        self, tokens: float, prompts: float, start: float, context: float | None, chunks: int, host: float
+    ) -> tuple[float, float]:
         """Sum and maximum over stages [s]."""
         net, t = self.net, self.t
         sizes = [net.blocks // self.p + (stage < net.blocks % self.p) for stage in range(self.p)]
@@ -216,10 +243,14 @@ class Run:
         per_token = step + (self.batch - 1) * prefill / (self.output - 1)
         rate = self.batch * self.output / (self.batch * prefill + (self.output - 1) * step) / self.t / self.p
         return {
-            "decode_step_time": step, "time_to_first_token": first, "prefill_time": prefill,
-            "time_per_output_token": per_token, "tokens_per_s_per_processor": rate, "energy_per_token": 700 / rate,
+            "decode_step_time": step,
+            "time_to_first_token": first,
+            "prefill_time": prefill,
+            "time_per_output_token": per_token,
+            "tokens_per_s_per_processor": rate,
+            "energy_per_token": 700 / rate,
             "cost_per_million_tokens": 2.5 / 3600 / rate * 1e6,
-        }  # fmt: skip
+        }
 
 
 ROWS = (
@@ -240,10 +271,17 @@ ROWS = (
 def test_rows_by_hand(run: Run):
     name = {id(LLAMA): "llama-3.1-70B", id(GPT_OSS): "gpt-oss-120B", id(DEEPSEEK): "deepseek-v3"}[id(run.net)]
     table: dict[str, Any] = {
-        "tensor_par": [run.t], "pipeline_par": [run.p], "expert_par": [run.e], "batch": [run.batch],
-        "replicas": [max(run.e // run.t, 1)], "weight_bits": [run.bits], "kv_bits": [run.kv_bits],
-        "launch": ["graphs" if run.graphs else "eager"], "prompt": [run.prompt], "output": [run.output],
-    }  # fmt: skip
+        "tensor_par": [run.t],
+        "pipeline_par": [run.p],
+        "expert_par": [run.e],
+        "batch": [run.batch],
+        "replicas": [max(run.e // run.t, 1)],
+        "weight_bits": [run.bits],
+        "kv_bits": [run.kv_bits],
+        "launch": ["graphs" if run.graphs else "eager"],
+        "prompt": [run.prompt],
+        "output": [run.output],
+    }
     found = serving.evaluate(name, "h100_80g_sxm", table, price=2.5).iloc[0]
     assert found["status"] == "ok", found["reason_text"]
     for figure, value in run.figures().items():

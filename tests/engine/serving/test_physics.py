@@ -19,8 +19,9 @@ from engine.serving import MEMORY_PARTS, STEP_PARTS, Assumptions
 GIB = 2.0**30
 
 
-def one(model: Any = "llama-3-70B", system: Any = "h100_80g_sxm", assumptions: Assumptions | None = None,
-        **fields: Any) -> pd.Series:  # fmt: skip
+def one(
+    model: Any = "llama-3-70B", system: Any = "h100_80g_sxm", assumptions: Assumptions | None = None, **fields: Any
+) -> pd.Series:
     row = {"tensor_par": 8, "pipeline_par": 1, "batch": 1, "prompt": 1024, "output": 256, **fields}
     table = {name: [value] for name, value in row.items()}
     return serving.evaluate(model, system, table, assumptions=assumptions).iloc[0]
@@ -237,8 +238,12 @@ def test_parts_add_up(case: tuple[str, str, dict[str, Any]]):
     model, system, fields = case
     found = rows(model, system, [fields]).iloc[0]
     if found["status"] != "ok":
-        assert found["reason"] in ("kv_heads_not_divisible", "heads_not_divisible", "feedforward_not_divisible",
-                                   "expert_width_not_divisible")  # fmt: skip
+        assert found["reason"] in (
+            "kv_heads_not_divisible",
+            "heads_not_divisible",
+            "feedforward_not_divisible",
+            "expert_width_not_divisible",
+        )
         return
     assert sum(found[name] for name in MEMORY_PARTS) == pytest.approx(found["memory_total"])
     assert sum(found[name] for name in STEP_PARTS) == pytest.approx(found["decode_step_time"])

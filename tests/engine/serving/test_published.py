@@ -24,9 +24,15 @@ def compared() -> pd.DataFrame:
     assumptions = Assumptions(reserve_share=0.0, graph_memory=0.0)
     errors = []
     for row in table.to_dict("records"):
-        fields = {"tensor_par": [row["tensor_par"]], "pipeline_par": [1], "batch": [row["batch"]],
-                  "prompt": [row["prompt"]], "output": [row["output"]], "weight_bits": [row["bits"]],
-                  "kv_bits": [row["bits"]]}  # fmt: skip
+        fields = {
+            "tensor_par": [row["tensor_par"]],
+            "pipeline_par": [1],
+            "batch": [row["batch"]],
+            "prompt": [row["prompt"]],
+            "output": [row["output"]],
+            "weight_bits": [row["bits"]],
+            "kv_bits": [row["bits"]],
+        }
         found = serving.evaluate(row["model"], row["system"], fields, assumptions=assumptions).iloc[0]
         assert found["status"] == "ok", found["reason_text"]
         modelled = {

@@ -111,11 +111,16 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
         each += 1
     data, microbatches = draw(st.sampled_from([1, 2, 4])), 1 if stages == 1 else draw(st.integers(1, 6))
     return {
-        "D": data, "H": horizontal, "P": stages, "m": microbatches, "layers": each * stages,
+        "D": data,
+        "H": horizontal,
+        "P": stages,
+        "m": microbatches,
+        "layers": each * stages,
         "width": horizontal * draw(st.sampled_from([1, 3, 100])),
         "batch": data * microbatches * draw(st.sampled_from([1, 3, 64])),
-        "bandwidth_gbps": draw(st.sampled_from([0.01, 25.0, 4800.0])), "filtered": draw(st.booleans()),
-    }  # fmt: skip
+        "bandwidth_gbps": draw(st.sampled_from([0.01, 25.0, 4800.0])),
+        "filtered": draw(st.booleans()),
+    }
 
 
 @given(configurations(), st.sampled_from(["R1", "R2", "R3"]))

@@ -16,8 +16,8 @@ from engine.simulate.distir import (
     ConfigurationError,
     Constants,
     GPTSize,
+    ModelSize,
     Records,
-    Size,
     agreement,
     configurations,
     envelopes,
@@ -124,9 +124,13 @@ def test_enumeration_by_the_rules_of_each_revision() -> None:
 
 def searched(**changes: Any) -> pd.DataFrame:
     asked: dict[str, Any] = {
-        "devices": [1, 2, 4, 8], "batches": [64, 96], "revision": "R3", "bandwidth_gbps": 25, "memory_limit": 8e6,
-    }  # fmt: skip
-    return search({"small": Size(8, 512), "odd": Size(3, 512)}, **(asked | changes))
+        "devices": [1, 2, 4, 8],
+        "batches": [64, 96],
+        "revision": "R3",
+        "bandwidth_gbps": 25,
+        "memory_limit": 8e6,
+    }
+    return search({"small": ModelSize(8, 512), "odd": ModelSize(3, 512)}, **(asked | changes))
 
 
 def test_search_keeps_failures_ranks_and_finds_the_front() -> None:
@@ -293,9 +297,13 @@ def test_gpt2_inference_as_far_as_it_is_described() -> None:
     two, many = (of(1, 1, 2, m, bandwidth_gbps=1e12, launch_overhead=0)["latency"] for m in (2, 64))
     assert many > two / 2
     reasons = {
-        (3, 1, 1, 1): "no_such_group", (128, 1, 1, 1): "batch_too_small", (1, 1, 2, 1): "microbatches_without_stages",
-        (1, 1, 2, 128): "too_many_microbatches", (1, 32, 1, 1): "heads", (1, 1, 32, 2): "too_many_stages",
-    }  # fmt: skip
+        (3, 1, 1, 1): "no_such_group",
+        (128, 1, 1, 1): "batch_too_small",
+        (1, 1, 2, 1): "microbatches_without_stages",
+        (1, 1, 2, 128): "too_many_microbatches",
+        (1, 32, 1, 1): "heads",
+        (1, 1, 32, 2): "too_many_stages",
+    }
     for degrees, reason in reasons.items():
         row = of(*degrees)
         assert row["reason"] == reason

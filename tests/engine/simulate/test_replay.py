@@ -32,9 +32,13 @@ def cases(schedule: str | None = None) -> list[dict[str, Any]]:
 
 def replayed(case: dict[str, Any], **changes: Any) -> Any:
     asked = {
-        "stages": case["P"], "microbatches": case["M"], "chunks": case["stages"] // case["P"], "times": case["times"],
-        "sends": case["comm"], "group": case.get("group"),
-    }  # fmt: skip
+        "stages": case["P"],
+        "microbatches": case["M"],
+        "chunks": case["stages"] // case["P"],
+        "times": case["times"],
+        "sends": case["comm"],
+        "group": case.get("group"),
+    }
     return replay(case["schedule"], **asked | changes)
 
 
@@ -112,8 +116,14 @@ def test_many_executions_are_one_replay() -> None:
         )
         for each in (0, 17, 39):
             own = {kind: values[each].tolist() for kind, values in times.items()}
-            one = replay(name, stages=4, microbatches=12, chunks=chunks, times=own,
-                         sends={"mode": "overlap", "c": float(latency[each])})  # fmt: skip
+            one = replay(
+                name,
+                stages=4,
+                microbatches=12,
+                chunks=chunks,
+                times=own,
+                sends={"mode": "overlap", "c": float(latency[each])},
+            )
             assert many.makespan[each] == pytest.approx(one.makespan, rel=1e-12)
             assert many.longest_span[each] == pytest.approx(one.longest_span, rel=1e-12)
             assert many.bubble_fraction[each] == pytest.approx(one.bubble_fraction, abs=1e-12)
@@ -183,7 +193,7 @@ REFUSED = [
     ((["BW0 F0", "F0 BW0"], 2, 1, {}), "waits for ever.*Rank 0.*BW0"),
     ((["F0 BW0 F1 BW1", "F1 F0 BW1 BW0"], 2, 2, {}), "waits for ever.*first to be blocked"),
     ((["F0+BW0", "F0 BW0"], 2, 1, {}), "waits for ever|runs together"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("asked", "words"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])
@@ -202,8 +212,7 @@ def test_an_order_of_ones_own_is_replayed_like_the_rule_that_it_is() -> None:
         ("dualpipe", "bidir", 1),
     ):
         found = replay(name, stages=4, microbatches=8, chunks=chunks, times=EQUAL)
-        own = replay(found.ranks, stages=4, microbatches=8, chunks=chunks,
-                     times=EQUAL, placement=placement)  # fmt: skip
+        own = replay(found.ranks, stages=4, microbatches=8, chunks=chunks, times=EQUAL, placement=placement)
         assert own.makespan == found.makespan
         assert own.peak_activations == found.peak_activations
 
@@ -235,14 +244,21 @@ def test_layers_are_cut_as_the_frameworks_cut_them() -> None:
         try:
             if split["program"] == "megatron":
                 found: list[int] | None = megatron_split(
-                    split["layers"], split["P"], virtual=split["virtual"], first=split["first"], last=split["last"],
-                    account_for_embedding=split["account_for_embedding"], account_for_loss=split["account_for_loss"],
-                )  # fmt: skip
+                    split["layers"],
+                    split["P"],
+                    virtual=split["virtual"],
+                    first=split["first"],
+                    last=split["last"],
+                    account_for_embedding=split["account_for_embedding"],
+                    account_for_loss=split["account_for_loss"],
+                )
             else:
                 found = torchtitan_split(
-                    split["layers"], split["stages"], input_weight=split["input_weight"],
+                    split["layers"],
+                    split["stages"],
+                    input_weight=split["input_weight"],
                     output_weight=split["output_weight"],
-                )  # fmt: skip
+                )
         except LayerSplitError:
             found = None
         assert found == split["layers_per_stage"], split

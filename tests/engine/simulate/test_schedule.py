@@ -12,7 +12,7 @@ import pytest
 import engine
 from engine.cost_models.chunk_times import chunk_times
 from engine.simulate.schedule import LARGEST, Schedule, schedule
-from engine.store import Condition
+from engine.store import StoreCondition
 from tests.engine.explored_with_rows import explored_with_rows
 
 BLOCKS = 40
@@ -27,7 +27,7 @@ def runs(**limits: Any) -> pd.DataFrame:
             "gpt3-13B", "h100_80g_nvl8", num_procs=32, max_batch_size=96, datatype="float16", limits=limits or None
         )
     )
-    table = found.rows.table(["id"], where=[Condition("pipeline_par", ">", 1)])["id"].to_numpy()
+    table = found.rows.table(["id"], where=[StoreCondition("pipeline_par", ">", 1)])["id"].to_numpy()
     chosen = np.random.default_rng(4).choice(table, min(40, len(table)), replace=False)
     return found.evaluate_ids(np.sort(chosen))
 
@@ -120,9 +120,13 @@ def test_long_schedules_leave_out_only_repetitions() -> None:
 
 def test_large_schedules_stay_small() -> None:
     found = engine.explore(
-        "gpt3-175B", "h100_80g_nvl8", num_procs=64, max_batch_size=3072, datatype="float16",
+        "gpt3-175B",
+        "h100_80g_nvl8",
+        num_procs=64,
+        max_batch_size=3072,
+        datatype="float16",
         limits={"tensor_par": 2, "pipeline_par": 32, "microbatch_size": 1},
-    )  # fmt: skip
+    )
     assert found.best is not None
     drawn = schedule(found.best, 96)
     assert drawn.microbatches == 3072

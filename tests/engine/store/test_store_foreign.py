@@ -15,9 +15,22 @@ from tests.engine.forked import ended
 from tests.engine.store_rows import MANY, make_rows, put
 
 NAMES = (
-    "00000.parquet", "00007.parquet", "act_space.parquet", "partial-x", "dead", "dead.partial", "dead.added", "key",
-    "key.partial", "key.added", "key.2", "cat", "duckdb_temp_storage-0.tmp", "duckdb_temp_block-1.block", "Notes",
-)  # fmt: skip
+    "00000.parquet",
+    "00007.parquet",
+    "act_space.parquet",
+    "partial-x",
+    "dead",
+    "dead.partial",
+    "dead.added",
+    "key",
+    "key.partial",
+    "key.added",
+    "key.2",
+    "cat",
+    "duckdb_temp_storage-0.tmp",
+    "duckdb_temp_block-1.block",
+    "Notes",
+)
 
 
 def die_while_writing(_: Connection, path: Path) -> None:

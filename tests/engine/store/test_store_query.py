@@ -11,9 +11,9 @@ import pytest
 
 from engine import columns
 from engine.store import (
-    Condition,
     Store,
     StoreAccessError,
+    StoreCondition,
     StoreError,
     StoreMemoryError,
     database,
@@ -33,15 +33,19 @@ def test_count_and_conditions_agree_with_pandas(read_only):
         ([("tensor_par", "not in", np.array([2, 8]))], ~frame.tensor_par.isin([2, 8])),
         ([("tensor_par", "in", [])], frame.id < 0),
         ([("tensor_par", "not in", [])], frame.id >= 0),
-        ([("activation_recompute", "!=", "full"), ("training", "=", True)],
-         (frame.activation_recompute != "full") & frame.training),
+        (
+            [("activation_recompute", "!=", "full"), ("training", "=", True)],
+            (frame.activation_recompute != "full") & frame.training,
+        ),
         ([("datatype", "in", {"float16"})], frame.datatype == "float16"),
-        ([("total_time", ">=", 100), ("total_time", "<", np.float64(300.5))],
-         (frame.total_time >= 100) & (frame.total_time < 300.5)),
+        (
+            [("total_time", ">=", 100), ("total_time", "<", np.float64(300.5))],
+            (frame.total_time >= 100) & (frame.total_time < 300.5),
+        ),
         ([("offload_mem_bw_req", "<=", float("inf"))], frame.id >= 0),
         ([("offload_mem_bw_req", "=", float("inf"))], np.isinf(frame.offload_mem_bw_req)),
-        ([Condition("id", ">", 600)], frame.id > 600),
-    ]  # fmt: skip
+        ([StoreCondition("id", ">", 600)], frame.id > 600),
+    ]
     for where, mask in cases:
         assert access.count(where) == mask.sum(), where
         assert access.table(["id"], where=where)["id"].to_pylist() == frame.id[mask].tolist()

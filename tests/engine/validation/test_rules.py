@@ -129,11 +129,17 @@ def test_age_counts_on_hopper_only() -> None:
 @pytest.mark.parametrize(
     ("text", "gigabits"),
     [
-        ("8x400Gb/s NDR IB (400Gb/s per GPU)", 400), ("4x Omni-Path 100Gb/s per node (50Gb/s per GPU)", 50),
-        ("400Gb/s RDMA per GPU", 400), ("RoCE 200Gb/s per GPU (8x200Gb/s)", 200), ("8x400Gb/s IB", 400),
-        ("4x200Gb/s HDR per node", 100), ("EFA 400Gb/s per node (p4d)", 50), ("single node", None), ("", None),
+        ("8x400Gb/s NDR IB (400Gb/s per GPU)", 400),
+        ("4x Omni-Path 100Gb/s per node (50Gb/s per GPU)", 50),
+        ("400Gb/s RDMA per GPU", 400),
+        ("RoCE 200Gb/s per GPU (8x200Gb/s)", 200),
+        ("8x400Gb/s IB", 400),
+        ("4x200Gb/s HDR per node", 100),
+        ("EFA 400Gb/s per node (p4d)", 50),
+        ("single node", None),
+        ("", None),
     ],
-)  # fmt: skip
+)
 def test_rates_of_sites(text: str, gigabits: float | None) -> None:
     found = rate_per_processor(text, 8.0)
     assert found == (None if gigabits is None else pytest.approx(gigabits / 8 * 1e9))
@@ -150,10 +156,13 @@ def test_sites_change_the_networks() -> None:
 
 
 SITES: tuple[dict[str, Any], ...] = (
-    {}, {"scaleout": "8x100Gb/s IB", "gpus_per_node": 8}, {"scaleup": "NVLink x4 per GPU pairs"},
+    {},
+    {"scaleout": "8x100Gb/s IB", "gpus_per_node": 8},
+    {"scaleup": "NVLink x4 per GPU pairs"},
     {"scaleup": "NVLink5 1800GB/s bidir, 32-GPU domain", "scaleout": "400Gb/s per GPU"},
-    {"hardware": "many tiers", "scaleout": "400Gb/s per GPU"}, {"hardware": "one tier", "scaleout": "100Gb/s per GPU"},
-)  # fmt: skip
+    {"hardware": "many tiers", "scaleout": "400Gb/s per GPU"},
+    {"hardware": "one tier", "scaleout": "100Gb/s per GPU"},
+)
 
 
 def test_a_run_is_predicted_alike_whatever_networks_other_runs_have() -> None:

@@ -87,9 +87,13 @@ def test_coverage_is_the_share_for_sources_that_are_alike() -> None:
     random = np.random.default_rng(5)
     rows = 4000
     made = pd.DataFrame(
-        {"source": random.integers(0, 20, rows).astype(str), "generation": "hopper", "experts": False,
-         "ratio": np.exp(random.normal(0, 0.1, rows))}
-    )  # fmt: skip
+        {
+            "source": random.integers(0, 20, rows).astype(str),
+            "generation": "hopper",
+            "experts": False,
+            "ratio": np.exp(random.normal(0, 0.1, rows)),
+        }
+    )
     found = coverage_table(made, {"all": np.ones(rows, bool)}, lambda source: made[made["source"] != source]).iloc[0]
     for share in SHARES:
         assert found[f"covered_{100 * share:.0f}"] == pytest.approx(100 * share, abs=2.5)
@@ -129,26 +133,46 @@ def scenario(model: str, system: str, **more: Any) -> Scenario:
         ("deepseek-v3", "a100_80g_sxm", {"datatype": "bfloat16"}, ("mixtures of experts on Ampere",)),
         ("llama-3-70B", "h100_80g_sxm", {}, ()),
         ("llama-3-70B", "tpu_v5p_95g", {"datatype": "bfloat16"}, ("this generation of processors",)),
-        ("llama-3-70B", "tpu_v5p_95g", {"datatype": "bfloat16", "weight_offload": True},
-         ("this generation of processors", "offloading weights")),
+        (
+            "llama-3-70B",
+            "tpu_v5p_95g",
+            {"datatype": "bfloat16", "weight_offload": True},
+            ("this generation of processors", "offloading weights"),
+        ),
         ("llama-3-70B", "h100_80g_sxm", {"optimizer_datatype": "bfloat16"}, ("an optimizer in 16 bits",)),
         ("llama-3-70B", "h100_80g_sxm", {"cost_model": "calculon", "weight_offload": True}, ()),
     ],
-)  # fmt: skip
+)
 def test_what_was_never_measured_is_named_and_has_no_interval(
     model: str, system: str, change: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     datatype, cost_model = change.get("datatype", "float8"), change.get("cost_model")
     made = scenario(model, system, datatype=datatype, cost_model=cost_model)
     execution = {
-        "num_procs": 2048, "tensor_par": 8, "pipeline_par": 4, "data_par": 64, "tensor_par_net": 0,
-        "pipeline_par_net": 1, "data_par_net": 1, "batch_size": 2048, "microbatch_size": 1, "datatype": datatype,
+        "num_procs": 2048,
+        "tensor_par": 8,
+        "pipeline_par": 4,
+        "data_par": 64,
+        "tensor_par_net": 0,
+        "pipeline_par_net": 1,
+        "data_par_net": 1,
+        "batch_size": 2048,
+        "microbatch_size": 1,
+        "datatype": datatype,
         "fused_activation": True,
-        "attention_type": "multihead", "activation_recompute": "full", "pipeline_interleaving": 1,
-        "optimizer_sharding": True, "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "none",
-        "seq_par_ag_redo": False, "data_par_overlap": False, "weight_offload": False, "activations_offload": False,
-        "optimizer_offload": False, "training": True,
-    } | {name: value for name, value in change.items() if name != "cost_model"}  # fmt: skip
+        "attention_type": "multihead",
+        "activation_recompute": "full",
+        "pipeline_interleaving": 1,
+        "optimizer_sharding": True,
+        "tensor_par_comm_type": "rs_ag",
+        "tensor_par_overlap": "none",
+        "seq_par_ag_redo": False,
+        "data_par_overlap": False,
+        "weight_offload": False,
+        "activations_offload": False,
+        "optimizer_offload": False,
+        "training": True,
+    } | {name: value for name, value in change.items() if name != "cost_model"}
     assert made.not_measured(execution) == words
     found = interval_of(made, execution)
     assert (found is None) == (bool(words) or cost_model == "calculon")

@@ -154,12 +154,23 @@ def test_headers_in_any_letter_case() -> None:
 @pytest.mark.parametrize(
     ("words", "name"),
     [
-        ("H100-80GB-SXM", "h100_80g_sxm"), ("H100", "h100_80g_sxm"), ("NVIDIA H100 80GB HBM3", "h100_80g_sxm"),
-        ("H100 PCIe", "h100_80g_pcie"), ("8xH100", "h100_80g_sxm"), ("NVIDIA A100-SXM4-40GB", "a100_40g_sxm"),
-        ("A100", "a100_80g_sxm"), ("GB200", "gb200_186g_nvl72"), ("MI300X", "mi300x_192g"), ("TPU v5p", "tpu_v5p_95g"),
-        ("H100-94GB-NVL", None), ("GH200", None), ("B100", None), ("A100 or H100", None), ("", None),
+        ("H100-80GB-SXM", "h100_80g_sxm"),
+        ("H100", "h100_80g_sxm"),
+        ("NVIDIA H100 80GB HBM3", "h100_80g_sxm"),
+        ("H100 PCIe", "h100_80g_pcie"),
+        ("8xH100", "h100_80g_sxm"),
+        ("NVIDIA A100-SXM4-40GB", "a100_40g_sxm"),
+        ("A100", "a100_80g_sxm"),
+        ("GB200", "gb200_186g_nvl72"),
+        ("MI300X", "mi300x_192g"),
+        ("TPU v5p", "tpu_v5p_95g"),
+        ("H100-94GB-NVL", None),
+        ("GH200", None),
+        ("B100", None),
+        ("A100 or H100", None),
+        ("", None),
     ],
-)  # fmt: skip
+)
 def test_accelerators_by_other_words(words: str, name: str | None) -> None:
     found = accelerator_named(words)
     assert (found[0].name if found else None) == name
@@ -175,11 +186,23 @@ def test_what_a_word_for_the_hardware_leaves_open_is_said() -> None:
 @pytest.mark.parametrize(
     ("words", "bits"),
     [
-        ("BF16", 16), ("bfloat16", 16), ("fp16", 16), ("bf16-mixed", 16), ("fp8-cs", 8), ("FP8_CS", 8), ("mxfp8", 8),
-        ("bf16 + fp8", 8), ("e4m3", 8), ("NVFP4", 4), ("mxfp4", 4), ("fp32", None), ("tf32", None), ("int8", None),
+        ("BF16", 16),
+        ("bfloat16", 16),
+        ("fp16", 16),
+        ("bf16-mixed", 16),
+        ("fp8-cs", 8),
+        ("FP8_CS", 8),
+        ("mxfp8", 8),
+        ("bf16 + fp8", 8),
+        ("e4m3", 8),
+        ("NVFP4", 4),
+        ("mxfp4", 4),
+        ("fp32", None),
+        ("tf32", None),
+        ("int8", None),
         ("", None),
     ],
-)  # fmt: skip
+)
 def test_precisions_by_other_words(words: str, bits: float | None) -> None:
     assert bits_of(words) == bits
 
@@ -187,11 +210,16 @@ def test_precisions_by_other_words(words: str, bits: float | None) -> None:
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("none", ("none", 1)), ("Full", ("full", 1)), ("core_attn", ("selective", 1)), ("full:8layers", ("full", 0.25)),
-        ("modules:mla_up_proj", ("modules_mla", 1)), ("modules:moe_act", ("modules", 1)),
-        ("other:SAVE_DOT_ONLY", ("save_dots", 1)), ("other:magic", None),
+        ("none", ("none", 1)),
+        ("Full", ("full", 1)),
+        ("core_attn", ("selective", 1)),
+        ("full:8layers", ("full", 0.25)),
+        ("modules:mla_up_proj", ("modules_mla", 1)),
+        ("modules:moe_act", ("modules", 1)),
+        ("other:SAVE_DOT_ONLY", ("save_dots", 1)),
+        ("other:magic", None),
     ],
-)  # fmt: skip
+)
 def test_recomputation_by_other_words(words: str, found: tuple[str, float] | None) -> None:
     assert recompute_of(words, 32.0) == found
 
@@ -215,7 +243,7 @@ def test_recomputation_by_other_words(words: str, found: tuple[str, float] | Non
         ({"framework": "DeepSpeed 0.16"}, {"unfused_elementwise": 1, "overlap_data": 1}),
         ({"framework": "Nemotron trainer", "source": "Nemotron-4"}, {"overlap_data": 0}),
     ],
-)  # fmt: skip
+)
 def test_software_of_other_frameworks(change: dict[str, Any], facts: dict[str, float]) -> None:
     software = map_runs(runs_of(table(change))).case.software
     assert {name: float(getattr(software, name)[0]) for name in facts} == facts

@@ -19,23 +19,45 @@ from engine import Exploration, Optimum, Scenario, whatif
 from engine.columns import fields_of
 from engine.cost_models.calibrated import effective_rates
 from engine.cost_models.calibrated.placement import networks_of
-from engine.whatif import Point, Study
+from engine.whatif import Point, PointSequence
 from engine.whatif.prepared_spaces import layout_key, ready
 from engine.whatif.search import Searcher
 from engine.whatif.studies import MOST_SIZES
 from tests.engine.explored_with_rows import explored_with_rows
 
 CASES: dict[str, dict[str, Any]] = {
-    "float8": {"model": "gpt3-13B", "system": "h100_80g_nvl8", "num_procs": 16, "max_batch_size": 32,
-               "datatype": "float8", "limits": {"tensor_par_overlap": "none", "weight_offload": False}},
-    "one network": {"model": "megatron-22B", "system": "tpu_v5p_95g", "num_procs": 8, "max_batch_size": 8,
-                    "datatype": "bfloat16", "cost_model": "calculon"},
-    "calibrated": {"model": "llama-3-8B", "system": "h100_80g_sxm", "num_procs": 16, "max_batch_size": 8,
-                   "datatype": "bfloat16"},
-    "limited": {"model": "gpt3-13B", "system": "a100_80g", "num_procs": 64, "max_batch_size": 32,
-                "datatype": "float16", "limits": {"uneven_pipelines": True, "tensor_par": {"max": 8},
-                                                  "optimizer_offload": False}},
-}  # fmt: skip
+    "float8": {
+        "model": "gpt3-13B",
+        "system": "h100_80g_nvl8",
+        "num_procs": 16,
+        "max_batch_size": 32,
+        "datatype": "float8",
+        "limits": {"tensor_par_overlap": "none", "weight_offload": False},
+    },
+    "one network": {
+        "model": "megatron-22B",
+        "system": "tpu_v5p_95g",
+        "num_procs": 8,
+        "max_batch_size": 8,
+        "datatype": "bfloat16",
+        "cost_model": "calculon",
+    },
+    "calibrated": {
+        "model": "llama-3-8B",
+        "system": "h100_80g_sxm",
+        "num_procs": 16,
+        "max_batch_size": 8,
+        "datatype": "bfloat16",
+    },
+    "limited": {
+        "model": "gpt3-13B",
+        "system": "a100_80g",
+        "num_procs": 64,
+        "max_batch_size": 32,
+        "datatype": "float16",
+        "limits": {"uneven_pipelines": True, "tensor_par": {"max": 8}, "optimizer_offload": False},
+    },
+}
 
 
 def scenario(case: str = "float8") -> Scenario:
@@ -71,11 +93,22 @@ def check(base: Scenario, changes: Mapping[str, float], rate: float, kept: float
 
 
 CHANGES: list[dict[str, float]] = [
-    {"matrix": 400}, {"vector": 30}, {"hbm_bandwidth": 5000}, {"hbm_capacity": 30}, {"hbm_capacity": 300},
-    {"net0_bandwidth": 100}, {"net0_latency": 300}, {"host_bandwidth": 20}, {"host_capacity": 0},
-    {"sequence": 4096}, {"blocks": 20}, {"batch": 8}, {"procs": 32}, {"hbm_capacity": 25, "net0_bandwidth": 1000},
+    {"matrix": 400},
+    {"vector": 30},
+    {"hbm_bandwidth": 5000},
+    {"hbm_capacity": 30},
+    {"hbm_capacity": 300},
+    {"net0_bandwidth": 100},
+    {"net0_latency": 300},
+    {"host_bandwidth": 20},
+    {"host_capacity": 0},
+    {"sequence": 4096},
+    {"blocks": 20},
+    {"batch": 8},
+    {"procs": 32},
+    {"hbm_capacity": 25, "net0_bandwidth": 1000},
     {"power": 500},
-]  # fmt: skip
+]
 
 
 ASKED: list[tuple[str, dict[str, float]]] = [
@@ -161,8 +194,9 @@ def test_every_parameter_that_is_offered_without_asking_changes_something(system
             whatif.changed(base, {which.name: value}).evaluate(table)
             for value in ((1.0,) if which.discrete else (0.01 * which.value, 2 * which.value))
         )
-        assert not all(one["total_time"].equals(before["total_time"]) and one["reason"].equals(before["reason"])
-                       for one in found), which.name  # fmt: skip
+        assert not all(
+            one["total_time"].equals(before["total_time"]) and one["reason"].equals(before["reason"]) for one in found
+        ), which.name
 
 
 def test_parts_of_a_parameter_are_asked_for_and_go_last() -> None:
@@ -275,9 +309,15 @@ def test_every_size_of_a_range() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "step", "sentence"),
-    [(9, 8, 1, "no size"), (0, 8, 1, "number of GPUs"), (1, 8, 0, "step between sizes"),
-     (1, 10**30, 1, "2,147,483,647"), (1, 1025, 1, "1,025 sizes"), (8, 65_536, 8, "steps of 64 are few enough")],
-)  # fmt: skip
+    [
+        (9, 8, 1, "no size"),
+        (0, 8, 1, "number of GPUs"),
+        (1, 8, 0, "step between sizes"),
+        (1, 10**30, 1, "2,147,483,647"),
+        (1, 1025, 1, "1,025 sizes"),
+        (8, 65_536, 8, "steps of 64 are few enough"),
+    ],
+)
 def test_ranges_of_sizes_that_are_none_or_too_wide(low: int, high: int, step: int, sentence: str) -> None:
     with pytest.raises((whatif.ChangeError, engine.SpaceError), match=sentence):
         whatif.sizes_between(low, high, step)
@@ -293,11 +333,11 @@ def test_a_coarse_picture_comes_first_and_nothing_is_left_out(count: int) -> Non
             assert max(b - a for a, b in pairwise(ends)) <= 4 * count / some
 
 
-def points_of(study: Study[Any]) -> list[Point]:
+def points_of(study: PointSequence[Any]) -> list[Point]:
     return [found[-1] if isinstance(found, tuple) else found for found in study]
 
 
-BOUNDED: dict[str, Callable[[Scenario, float], Study[Any]]] = {
+BOUNDED: dict[str, Callable[[Scenario, float], PointSequence[Any]]] = {
     "sensitivity": lambda base, most: whatif.sensitivity(base, (2.0,), ("matrix", "blocks"), largest=most),
     "sweep": lambda base, most: whatif.sweep(base, "blocks", (20, 40, 80), largest=most),
     "sweep_two": lambda base, most: whatif.sweep_two(base, "blocks", (40, 80), "matrix", (500, 1000), largest=most),
@@ -318,7 +358,7 @@ def test_points_in_spaces_that_are_too_large_are_not_searched(name: str) -> None
     assert not any(point.problem for point in points_of(BOUNDED[name](base, math.inf)))
 
 
-STUDIES: dict[str, Callable[[Scenario], Study[Any]]] = {
+STUDIES: dict[str, Callable[[Scenario], PointSequence[Any]]] = {
     "sensitivity": lambda base: whatif.sensitivity(base, names=("matrix", "hbm_capacity", "net0_bandwidth")),
     "sweep": lambda base: whatif.sweep(base, "matrix", (500, 1000, 2000)),
     "sweep_two": lambda base: whatif.sweep_two(base, "matrix", (500, 1000), "hbm_capacity", (40, 80, 120)),
@@ -350,10 +390,16 @@ def ties_of(one: Scenario) -> list[int]:
 @pytest.mark.parametrize(
     ("case", "changes"),
     [(case, {}) for case in CASES]
-    + [("float8", {"hbm_capacity": 30}), ("calibrated", {"matrix": 400}), ("limited", {"batch": 8}),
-       ("one network", {"matrix": 400}), ("calibrated", {"hbm_capacity": 30}), ("calibrated", {"batch": 8})],
+    + [
+        ("float8", {"hbm_capacity": 30}),
+        ("calibrated", {"matrix": 400}),
+        ("limited", {"batch": 8}),
+        ("one network", {"matrix": 400}),
+        ("calibrated", {"hbm_capacity": 30}),
+        ("calibrated", {"batch": 8}),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_all_that_tie_with_the_best_are_known_and_one_may_be_chosen(case: str, changes: dict[str, float]) -> None:
     base, offered = scenario(case), []
     after = whatif.changed(base, changes)
@@ -398,12 +444,17 @@ def test_coarse_first_is_a_permutation_that_starts_with_the_ends(count: int) -> 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"matrx": 1.0}, "matrix"), ({"hbm_capacity": math.nan}, "number"), ({"hbm_capacity": -3.0}, "from 0.08"),
-        ({"hbm_capacity": True}, "number"), ({"net0_size": 8.5}, "whole number"), ({"hidden": 5001.5}, "whole number"),
-        ({"procs": 1e300}, "from 1"), ({"matrix": 0.0}, "from"),
+        ({"matrx": 1.0}, "matrix"),
+        ({"hbm_capacity": math.nan}, "number"),
+        ({"hbm_capacity": -3.0}, "from 0.08"),
+        ({"hbm_capacity": True}, "number"),
+        ({"net0_size": 8.5}, "whole number"),
+        ({"hidden": 5001.5}, "whole number"),
+        ({"procs": 1e300}, "from 1"),
+        ({"matrix": 0.0}, "from"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_refusals_say_what_is_accepted(changes: dict[str, float], says: str) -> None:
     with pytest.raises(whatif.ChangeError, match=says):
         whatif.changed(scenario(), changes)
@@ -413,8 +464,9 @@ def test_changed_documents_remember_what_they_were_made_from() -> None:
     after = whatif.changed(scenario(), {"hbm_capacity": 96, "net0_latency": 5, "sequence": 1024, "procs": 32})
     assert after.system.derived_from == "h100_80g_nvl8"
     assert {change.field: change.new for change in after.system.changes} == {
-        "mem1.capacity_gib": 96, "networks.0.latency_s": 5e-6,
-    }  # fmt: skip
+        "mem1.capacity_gib": 96,
+        "networks.0.latency_s": 5e-6,
+    }
     assert after.model.derived_from == "gpt3-13B"
     assert after.model.seq_size == 1024
     assert after.num_procs == 32
@@ -455,9 +507,13 @@ def test_a_ready_space_counts_like_a_search() -> None:
 def test_other_networks_give_what_exploring_them_gives(domain: int, limits: dict[str, Any]) -> None:
     """Executions, how many there are, and the networks that they are placed on."""
     base = Scenario.of(
-        "gpt3-13B", "h100_80g_sxm", num_procs=32, max_batch_size=32, datatype="bfloat16",
+        "gpt3-13B",
+        "h100_80g_sxm",
+        num_procs=32,
+        max_batch_size=32,
+        datatype="bfloat16",
         limits={"batch_size": [32], **limits},
-    )  # fmt: skip
+    )
     answer = whatif.reoptimise(base, {"net0_size": domain})
     found = explored(whatif.changed(base, {"net0_size": domain}))
     assert (answer.total, answer.feasible) == (found.total, found.feasible)

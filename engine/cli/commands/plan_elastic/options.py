@@ -8,9 +8,17 @@ from typing import Annotated
 import typer
 
 __all__ = [
-    "BandwidthOption", "BasisOption", "CardArgument", "CsvOption", "JsonOption", "MeasuredOption", "RestrictedOption",
-    "ThreadsOption", "VariantOption", "parse_numbers",
-]  # fmt: skip
+    "BandwidthOption",
+    "BasisOption",
+    "CardArgument",
+    "CsvOption",
+    "JsonOption",
+    "MeasuredOption",
+    "RestrictedOption",
+    "ThreadsOption",
+    "VariantOption",
+    "parse_numbers",
+]
 
 
 def _one_form(context: typer.Context, value: bool) -> bool:

@@ -18,8 +18,8 @@ from engine.cost_models.calculon.physics.block import BlockTable
 from engine.cost_models.calculon.physics.data_parallel import Backward, Overlap, block_exchange, overlapped_exchange
 from engine.cost_models.calculon.physics.offload import Offload, offload
 from engine.cost_models.calculon.physics.optimizer import OptimizerTable
-from engine.cost_models.calculon.physics.pipeline import BlockTimes, Chunks, Stages, chunks
-from engine.cost_models.calculon.physics.rates import Rates
+from engine.cost_models.calculon.physics.pipeline import Chunks, PassTimes, PipelineShape, chunks
+from engine.cost_models.calculon.physics.rates import SystemRates
 from engine.executions.arrays import Flags, Floats, Ints
 from engine.executions.codes import FULL
 from engine.executions.table import Executions
@@ -149,8 +149,8 @@ class PipelinePart:
 
 
 def pipeline_part(
-    rate: Rates,
-    s: Stages,
+    rate: SystemRates,
+    s: PipelineShape,
     b: StepBlock,
     optimizer_time: Floats,
     *,
@@ -176,7 +176,7 @@ def pipeline_part(
     bw_p2p = fw_p2p
     if not np.all(training):
         bw_p2p = rate.networks.seconds(pipeline_net, "p2p", fw_bytes * training, 2.0)
-    times = BlockTimes(b.fw_base, b.fw_edge, b.bw_base, b.bw_edge, b.fw_mem, b.agrad_mem, b.wgrad_mem)
+    times = PassTimes(b.fw_base, b.fw_edge, b.bw_base, b.bw_edge, b.fw_mem, b.agrad_mem, b.wgrad_mem)
     c = chunks(s, times, fw_p2p, bw_p2p, moved)
     m = s.block_microbatches
     fw_time = m * b.fw_time
@@ -191,13 +191,32 @@ def pipeline_part(
     pp_exposed = transfers * fw_p2p + transfers * training * bw_p2p
     fw_offload, bw_offload = c.fw_offload_exposed, c.bw_offload_exposed
     total = (
-        fw_time + bw_time + optim_step_time + fw_offload + bw_offload
-        + recompute_time + recomm_exposed + c.bubble + tp_exposed + pp_exposed
-    )  # fmt: skip
+        fw_time
+        + bw_time
+        + optim_step_time
+        + fw_offload
+        + bw_offload
+        + recompute_time
+        + recomm_exposed
+        + c.bubble
+        + tp_exposed
+        + pp_exposed
+    )
     return PipelinePart(
-        fw_time, bw_time, optim_step_time, recompute_time, recomm_exposed, c.bubble, tp_exposed, pp_exposed,
-        fw_offload, bw_offload, total, c, bw_p2p,
-    )  # fmt: skip
+        fw_time,
+        bw_time,
+        optim_step_time,
+        recompute_time,
+        recomm_exposed,
+        c.bubble,
+        tp_exposed,
+        pp_exposed,
+        fw_offload,
+        bw_offload,
+        total,
+        c,
+        bw_p2p,
+    )
 
 
 @dataclass(slots=True)
@@ -209,8 +228,8 @@ class ExchangePart:
 
 
 def exchange_part(
-    rate: Rates,
-    s: Stages,
+    rate: SystemRates,
+    s: PipelineShape,
     part: PipelinePart,
     b: StepBlock,
     o: StepOptimizer,
@@ -247,18 +266,22 @@ def exchange_part(
         b.backward_mem, b.backward_flops, b.base_tp_link, b.edge_tp_link, o.time, o.mem_time, o.flops_time
     )
     overlap = overlapped_exchange(
-        s, part.chunks, backward, exchange, part.bw_p2p,
+        s,
+        part.chunks,
+        backward,
+        exchange,
+        part.bw_p2p,
         weights=b.weights,
         sharded=sharded,
         same_as_tensor=data_net == tensor_net,
         same_as_pipeline=data_net == pipeline_net,
         busy=rate.networks.busy[data_net],
         scalar=exchange_scalar(rate, data_net, sharded) if requirements else None,
-    )  # fmt: skip
+    )
     return ExchangePart(s.blocks * exchange, overlap)
 
 
-def exchange_scalar(rate: Rates, data_net: Ints, sharded: Flags) -> Floats:
+def exchange_scalar(rate: SystemRates, data_net: Ints, sharded: Flags) -> Floats:
     """Returns the traffic factor of the exchange's operations on a network, offsets left out.
 
     Args:
@@ -306,7 +329,9 @@ class BatchTimes:
     sample_rate: Floats
 
 
-def batch_times(rate: Rates, e: Executions, s: Stages, block: BlockTable, optimizer: OptimizerTable) -> BatchTimes:
+def batch_times(
+    rate: SystemRates, e: Executions, s: PipelineShape, block: BlockTable, optimizer: OptimizerTable
+) -> BatchTimes:
     """Returns all times and rates of the executions `e` [rows], from the figures of their blocks.
 
     Args:
@@ -333,14 +358,18 @@ def batch_times(rate: Rates, e: Executions, s: Stages, block: BlockTable, optimi
 
     exchanges = (e.data_par > 1) & training
     exchange = exchange_part(
-        rate, s, part, b, o,
+        rate,
+        s,
+        part,
+        b,
+        o,
         members=e.data_par.astype(np.float64),
         exchanging=exchanges,
         tensor_net=e.tensor_par_net,
         pipeline_net=e.pipeline_par_net,
         data_net=e.data_par_net,
         sharded=e.optimizer_sharding,
-    )  # fmt: skip
+    )
     overlapped = e.data_par_overlap & exchanges
     exposed = np.where(overlapped, exchange.overlap.exposed, exchange.link)
     total = part.total + exposed
@@ -392,7 +421,7 @@ class EfficiencyTimes(NamedTuple):
     perfect: Floats
 
 
-def arithmetic(rate: Rates, s: Stages, part: PipelinePart, useful: Floats) -> EfficiencyTimes:
+def arithmetic(rate: SystemRates, s: PipelineShape, part: PipelinePart, useful: Floats) -> EfficiencyTimes:
     """Return the compute time and ideal time that efficiencies compare [s]. The optimizer's FLOP are counted once per
     microbatch, not once per step.
 

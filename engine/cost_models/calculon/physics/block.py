@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from engine.cost_models.calculon.physics.block_keys import BlockKeys
 from engine.cost_models.calculon.physics.layers import LayerSpec, Quantities
-from engine.cost_models.calculon.physics.rates import Rates
-from engine.cost_models.calculon.physics.tensor_parallel import Communication, Shapes, shaped, timed
+from engine.cost_models.calculon.physics.rates import SystemRates
+from engine.cost_models.calculon.physics.tensor_parallel import Shapes, TensorCollectives, shaped, timed
 from engine.executions.arrays import Flags, Floats, Ints, distinct, take
 from engine.executions.codes import ALL_REDUCE, FULL, NO_OVERLAP, NONE, RS_AG
 from models import Model
@@ -104,7 +104,7 @@ def recompute_flags(recompute: Ints, redo: Flags) -> dict[str, Flags]:
     return flags | {f"not_{name}": ~flags[name] for name in ("attention", "redo_attention", "redo_mlp")}
 
 
-def block_table(model: Model, rates: Rates, keys: BlockKeys, element_bytes: int) -> BlockTable:
+def block_table(model: Model, rates: SystemRates, keys: BlockKeys, element_bytes: int) -> BlockTable:
     """Returns the figures of one block and one microbatch for every key [keys].
 
     All keys must be well formed: tensor parallel divides the model's sizes, overlap only with tensor parallel > 1.
@@ -164,7 +164,7 @@ def block_work(model: Model, keys: BlockKeys, element_bytes: int) -> BlockWork:
     return BlockWork(len(keys.tensor_par), element_bytes, recipes)
 
 
-def block_times(work: BlockWork, rates: Rates) -> BlockTable:
+def block_times(work: BlockWork, rates: SystemRates) -> BlockTable:
     """Returns the figures of all keys on a system.
 
     Args:
@@ -184,9 +184,13 @@ def _recipe_work(
     model: Model, rows: npt.NDArray[np.intp], keys: BlockKeys, element_bytes: int, overlapped: bool
 ) -> RecipeWork:
     communication_first, communication_of = distinct(
-        keys.tensor_par, keys.tensor_par_net, keys.microbatch_size, keys.fused_activation,
-        keys.tensor_par_comm_type, keys.tensor_par_overlap,
-    )  # fmt: skip
+        keys.tensor_par,
+        keys.tensor_par_net,
+        keys.microbatch_size,
+        keys.fused_activation,
+        keys.tensor_par_comm_type,
+        keys.tensor_par_overlap,
+    )
     links = take(keys, communication_first)
     shape_first, shape_of = distinct(
         links.tensor_par, links.microbatch_size, links.fused_activation, links.tensor_par_comm_type == RS_AG
@@ -196,9 +200,12 @@ def _recipe_work(
     running = {"fw_flops": np.cumsum(q.fw_flops, axis=0), "fw_mem_accessed": np.cumsum(q.fw_bytes, axis=0)}
     figures = {name: total[-1][key_shape] for name, total in running.items()}
     for name, layers in {
-        "agrad_flops": q.agrad_flops, "agrad_mem_accessed": q.agrad_bytes,
-        "wgrad_flops": q.wgrad_flops, "wgrad_mem_accessed": q.wgrad_bytes, "act_grads": q.act_grad_bytes,
-    }.items():  # fmt: skip
+        "agrad_flops": q.agrad_flops,
+        "agrad_mem_accessed": q.agrad_bytes,
+        "wgrad_flops": q.wgrad_flops,
+        "wgrad_mem_accessed": q.wgrad_bytes,
+        "act_grads": q.act_grad_bytes,
+    }.items():
         figures[name] = ordered_sum(layers)[key_shape] * keys.training
     figures["weights"] = ordered_sum(q.weight_bytes)[key_shape]
     figures["weight_grads_unsharded"] = ordered_sum(4.0 * q.weights)[key_shape] * keys.training
@@ -207,7 +214,7 @@ def _recipe_work(
     return RecipeWork(rows, keys, links, communication_of, shape_of, key_shape, specs, q, figures)
 
 
-def _recipe_times(work: RecipeWork, element_bytes: int, rates: Rates) -> dict[str, Floats]:
+def _recipe_times(work: RecipeWork, element_bytes: int, rates: SystemRates) -> dict[str, Floats]:
     """The columns of `BlockTable` that depend on rates: shapes, then communication, then recomputation."""
     shapes = timed(work.specs, work.quantities, element_bytes, rates)
     keys, key_shape = work.keys, work.key_shape
@@ -217,9 +224,11 @@ def _recipe_times(work: RecipeWork, element_bytes: int, rates: Rates) -> dict[st
     }
     result = {name: total[-1][key_shape] for name, total in running.items()}
     for name, layers in {
-        "agrad_flops_time": shapes.agrad_flops_time, "agrad_mem_time": shapes.agrad_mem_time,
-        "wgrad_flops_time": shapes.wgrad_flops_time, "wgrad_mem_time": shapes.wgrad_mem_time,
-    }.items():  # fmt: skip
+        "agrad_flops_time": shapes.agrad_flops_time,
+        "agrad_mem_time": shapes.agrad_mem_time,
+        "wgrad_flops_time": shapes.wgrad_flops_time,
+        "wgrad_mem_time": shapes.wgrad_mem_time,
+    }.items():
         result[name] = ordered_sum(layers)[key_shape] * keys.training
     result |= _recompute_totals(work.specs, keys, key_shape, running)
     return result | _communication_times(shapes, rates, work.links, work.shape_of, keys, work.communication_of)
@@ -298,14 +307,14 @@ def _recompute_totals(
 
 def _communication_times(
     shapes: Shapes,
-    rates: Rates,
+    rates: SystemRates,
     links: BlockKeys,
     shape_of: npt.NDArray[np.intp],
     keys: BlockKeys,
     communication_of: npt.NDArray[np.intp],
 ) -> dict[str, Floats]:
     """Stage times and collectives: sums over the layers at communication keys, then at the keys themselves."""
-    communication = Communication(shapes, rates, links, shape_of)
+    communication = TensorCollectives(shapes, rates, links, shape_of)
     flags = recompute_flags(keys.activation_recompute, keys.seq_par_ag_redo)
     training = keys.training
     n, m = len(communication.members), len(keys.tensor_par)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calculon.physics.pipeline import Chunks, Stages
+from engine.cost_models.calculon.physics.pipeline import Chunks, PipelineShape
 from engine.cost_models.calculon.physics.rates import NetworkRates
 from engine.executions.arrays import Flags, Floats, Ints
 
@@ -71,7 +71,7 @@ class Overlap:
 
 
 def overlapped_exchange(
-    s: Stages,
+    s: PipelineShape,
     chunk: Chunks,
     backward: Backward,
     exchange: Floats,
@@ -145,7 +145,7 @@ def overlapped_exchange(
 
 
 def least_exposed(
-    s: Stages,
+    s: PipelineShape,
     chunk: Chunks,
     backward: Backward,
     exchange: Floats,
@@ -188,7 +188,7 @@ def least_exposed(
     return exchange + np.where(sharded & (s.microbatches >= s.pipeline_par), more, 0.0)
 
 
-def _count_collisions(s: Stages, exchange: Floats, bw_chunk: Floats, possible: Flags) -> Floats:
+def _count_collisions(s: PipelineShape, exchange: Floats, bw_chunk: Floats, possible: Flags) -> Floats:
     """Return the pipeline transfers that collide with an exchange on a shared network: a float floor division, as in
     the reference."""
     shape = np.broadcast_shapes(exchange.shape, bw_chunk.shape, possible.shape)

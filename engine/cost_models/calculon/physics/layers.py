@@ -154,29 +154,45 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
                 ),
             )
         return (
-            *head, *projections, *attention,
+            *head,
+            *projections,
+            *attention,
             LayerSpec(
-                "AttnBlock_MLP_RS", "overlapped", ("tokens", "attention_width", "hidden"),
-                recomputed="full", recommunicated="full",
+                "AttnBlock_MLP_RS",
+                "overlapped",
+                ("tokens", "attention_width", "hidden"),
+                recomputed="full",
+                recommunicated="full",
             ),
             *tail_attention,
             LayerSpec(
-                "MlpBlock_Mlp1_AG", "overlapped", ("tokens", "hidden", "feedforward"),
-                recomputed="full", recommunicated="redo_mlp", gathers=True,
+                "MlpBlock_Mlp1_AG",
+                "overlapped",
+                ("tokens", "hidden", "feedforward"),
+                recomputed="full",
+                recommunicated="redo_mlp",
+                gathers=True,
             ),
             gelu,
             LayerSpec(
-                "MlpBlock_Mlp2_RS", "overlapped", ("tokens", "feedforward", "hidden"),
-                recomputed="full", recommunicated="full",
+                "MlpBlock_Mlp2_RS",
+                "overlapped",
+                ("tokens", "feedforward", "hidden"),
+                recomputed="full",
+                recommunicated="full",
             ),
             *tail_mlp,
-        )  # fmt: skip
+        )
     return (
         *head,
         LayerSpec("AttnBlock_F", "comm", (), recommunicated="redo_attention", gathers=True),
         LayerSpec(
-            "AttnBlock_Multihead_Fork", "fork", ("activation",),
-            recomputed="redo_attention", stored="not_redo_attention", users=3,
+            "AttnBlock_Multihead_Fork",
+            "fork",
+            ("activation",),
+            recomputed="redo_attention",
+            stored="not_redo_attention",
+            users=3,
         ),
         _attention_projection("AttnBlock_Query", "local_attention_width"),
         _attention_projection("AttnBlock_Key", key_value),
@@ -187,14 +203,17 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
         *tail_attention,
         LayerSpec("MlpBlock_F", "comm", (), recommunicated="redo_mlp", gathers=True),
         LayerSpec(
-            "MlpBlock_Mlp1", "linear", ("tokens", "hidden", "local_feedforward"),
-            recomputed="full", stored="not_redo_mlp",
+            "MlpBlock_Mlp1",
+            "linear",
+            ("tokens", "hidden", "local_feedforward"),
+            recomputed="full",
+            stored="not_redo_mlp",
         ),
         gelu,
         LayerSpec("MlpBlock_Mlp2", "linear", ("tokens", "local_feedforward", "hidden"), recomputed="full"),
         LayerSpec("MlpBlock_G", "comm", (), recommunicated="full", stored="never"),
         *tail_mlp,
-    )  # fmt: skip
+    )
 
 
 @dataclass(slots=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.physics.pipeline import Stages
+from engine.cost_models.calculon.physics.pipeline import PipelineShape
 from engine.executions.arrays import Floats
 
-__all__ = ["BlockSizes", "MemoryUse", "activation_blocks", "memory_use", "tiers"]
+__all__ = ["BlockSizes", "MemoryByKind", "activation_blocks", "memory_use", "tiers"]
 
 Flags = npt.NDArray[np.bool_] | Floats
 
@@ -35,7 +35,7 @@ class BlockSizes:
 
 
 @dataclass(slots=True)
-class MemoryUse:
+class MemoryByKind:
     """Memory of all blocks of a processor by kind [bytes], and the part of each kind that stays in tier 1 when
     offloaded."""
 
@@ -54,7 +54,7 @@ class MemoryUse:
     offloaded_weight_grads: Floats
 
 
-def activation_blocks(s: Stages) -> Floats:
+def activation_blocks(s: PipelineShape) -> Floats:
     """Returns how many microbatches' activations a stage holds at once, in chunks: min(n, p), more when interleaved.
 
     Args:
@@ -65,7 +65,7 @@ def activation_blocks(s: Stages) -> Floats:
     return np.where(s.interleaving > 1, interleaved, held)
 
 
-def memory_use(s: Stages, z: BlockSizes, full_recompute: Flags, training: Flags) -> MemoryUse:
+def memory_use(s: PipelineShape, z: BlockSizes, full_recompute: Flags, training: Flags) -> MemoryByKind:
     """Returns the memory by kind. Inference holds weights and one block's activations only: no key/value cache.
 
     Args:
@@ -82,7 +82,7 @@ def memory_use(s: Stages, z: BlockSizes, full_recompute: Flags, training: Flags)
         s.blocks == 1, z.weight_grads_unsharded, z.weight_grads_unsharded + z.weight_grads * (s.blocks - 1.0)
     )
     full_any = np.asarray(full_recompute, bool)
-    return MemoryUse(
+    return MemoryByKind(
         weights=z.weights * s.blocks,
         activations=np.where(training & ~full, z.act_working + kept, z.act_working),
         checkpoints=np.where(full, s.blocks * z.act_checkpoint * activation_blocks(s), 0.0),
@@ -100,7 +100,7 @@ def memory_use(s: Stages, z: BlockSizes, full_recompute: Flags, training: Flags)
 
 
 def tiers(
-    m: MemoryUse, full_recompute: Flags, weight_offload: Flags, activations_offload: Flags, optimizer_offload: Flags
+    m: MemoryByKind, full_recompute: Flags, weight_offload: Flags, activations_offload: Flags, optimizer_offload: Flags
 ) -> tuple[Floats, Floats]:
     """Returns the memory of the first and of the second tier of a processor [bytes], added in the reference's order.
 

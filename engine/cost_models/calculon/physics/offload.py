@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.physics.rates import Rates
+from engine.cost_models.calculon.physics.rates import SystemRates
 from engine.executions.arrays import Floats
 
 __all__ = ["Offload", "offload"]
@@ -29,7 +29,7 @@ class Offload:
 
 
 def offload(
-    rates: Rates,
+    rates: SystemRates,
     *,
     weights: Floats,
     activations: Floats,

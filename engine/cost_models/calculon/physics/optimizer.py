@@ -14,7 +14,7 @@ import numpy.typing as npt
 from engine.columns import by_name
 from engine.cost_models.calculon.physics.block import ordered_sum
 from engine.cost_models.calculon.physics.layers import quantities, recipe, sizes
-from engine.cost_models.calculon.physics.rates import Rates
+from engine.cost_models.calculon.physics.rates import SystemRates
 from engine.executions.arrays import Flags, Floats, Ints
 from models import Model
 
@@ -48,7 +48,7 @@ class OptimizerWork:
 
 def optimizer_table(
     model: Model,
-    rates: Rates,
+    rates: SystemRates,
     *,
     tensor_par: Ints,
     attention_type: Ints,
@@ -130,7 +130,7 @@ def optimizer_work(
     return work
 
 
-def optimizer_times(work: OptimizerWork, rates: Rates) -> OptimizerTable:
+def optimizer_times(work: OptimizerWork, rates: SystemRates) -> OptimizerTable:
     """Return the optimizer's figures on a system.
 
     Args:

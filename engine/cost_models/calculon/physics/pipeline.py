@@ -14,11 +14,11 @@ import numpy as np
 from engine.cost_models.calculon.physics.offload import Offload
 from engine.executions.arrays import Floats
 
-__all__ = ["BlockTimes", "Chunks", "Stages", "chunks", "stages"]
+__all__ = ["Chunks", "PassTimes", "PipelineShape", "chunks", "stages"]
 
 
 @dataclass(slots=True)
-class Stages:
+class PipelineShape:
     """Blocks and microbatches on one processor.
 
     `blocks` per processor, `base_blocks` of a chunk besides its edge block, `missing_blocks` by which the last stages
@@ -37,7 +37,7 @@ class Stages:
     extra_chunks: Floats
 
 
-def stages(num_blocks: int, pipeline_par: Floats, interleaving: Floats, microbatches: Floats) -> Stages:
+def stages(num_blocks: int, pipeline_par: Floats, interleaving: Floats, microbatches: Floats) -> PipelineShape:
     """Return the distribution of `num_blocks` and `microbatches` over a pipeline; all counts as float64.
 
     Args:
@@ -50,7 +50,7 @@ def stages(num_blocks: int, pipeline_par: Floats, interleaving: Floats, microbat
     blocks = np.ceil(num_blocks / p)
     chunk = np.floor(blocks / v)
     over = n % p
-    return Stages(
+    return PipelineShape(
         pipeline_par=p,
         interleaving=v,
         microbatches=n,
@@ -64,7 +64,7 @@ def stages(num_blocks: int, pipeline_par: Floats, interleaving: Floats, microbat
 
 
 @dataclass(slots=True)
-class BlockTimes:
+class PassTimes:
     """Times of one block and microbatch that the schedule is made of [s]: forward and backward with the exposed
     tensor-parallel communication of a base and of an edge block, without the pipeline's own communication."""
 
@@ -95,7 +95,7 @@ class Chunks:
     bubble: Floats
 
 
-def chunks(s: Stages, times: BlockTimes, fw_p2p: Floats, bw_p2p: Floats, offload: Offload | None) -> Chunks:
+def chunks(s: PipelineShape, times: PassTimes, fw_p2p: Floats, bw_p2p: Floats, offload: Offload | None) -> Chunks:
     """Return the times of a chunk, the exposed offloading, and the bubble.
 
     Args:

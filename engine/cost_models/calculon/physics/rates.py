@@ -15,7 +15,7 @@ import numpy.typing as npt
 from engine.executions.arrays import Floats
 from hardware import GIB, Memory, Processor, System
 
-__all__ = ["Collective", "NetworkRates", "Rates", "StepTable", "rates"]
+__all__ = ["Collective", "NetworkRates", "StepTable", "SystemRates", "rates"]
 
 
 Collective = Literal["p2p", "reduce_scatter", "all_gather", "all_reduce"]
@@ -96,7 +96,7 @@ class NetworkRates:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class SystemRates:
     """Everything about a system that a block's time depends on, for one datatype."""
 
     matrix: _Rate
@@ -125,14 +125,14 @@ def _memory_rate(memory: Memory) -> _Rate:
 _COLLECTIVES: tuple[Collective, ...] = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
 
 
-def rates(system: System, datatype: str) -> Rates:
+def rates(system: System, datatype: str) -> SystemRates:
     """Return the rates of a system for one datatype. Raises KeyError for a datatype without a rate.
 
     Args:
         system: the system.
         datatype: such as "float16".
     """
-    return Rates(
+    return SystemRates(
         matrix=_processor_rate(system.matrix[datatype]),
         vector=_processor_rate(system.vector[datatype]),
         memory=_memory_rate(system.mem1),

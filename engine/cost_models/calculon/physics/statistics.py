@@ -11,10 +11,10 @@ import numpy as np
 
 from engine.cost_models.calculon.physics.batch import batch_times
 from engine.cost_models.calculon.physics.block import BlockTable
-from engine.cost_models.calculon.physics.memory import MemoryUse
+from engine.cost_models.calculon.physics.memory import MemoryByKind
 from engine.cost_models.calculon.physics.optimizer import OptimizerTable
-from engine.cost_models.calculon.physics.pipeline import Stages
-from engine.cost_models.calculon.physics.rates import Rates
+from engine.cost_models.calculon.physics.pipeline import PipelineShape
+from engine.cost_models.calculon.physics.rates import SystemRates
 from engine.executions.arrays import Floats
 from engine.executions.table import Executions
 
@@ -22,12 +22,12 @@ __all__ = ["statistics"]
 
 
 def statistics(
-    rate: Rates,
+    rate: SystemRates,
     e: Executions,
-    s: Stages,
+    s: PipelineShape,
     block: BlockTable,
     optimizer: OptimizerTable,
-    use: MemoryUse,
+    use: MemoryByKind,
     first_tier: Floats,
     second_tier: Floats,
 ) -> Mapping[str, Floats]:

@@ -13,12 +13,21 @@ import numpy.typing as npt
 from engine.columns import by_name
 from engine.cost_models.calculon.physics.block_keys import BlockKeys
 from engine.cost_models.calculon.physics.layers import LayerSpec, Quantities, quantities, recipe, sizes
-from engine.cost_models.calculon.physics.rates import Rates
+from engine.cost_models.calculon.physics.rates import SystemRates
 from engine.executions.arrays import Flags, Floats
 from engine.executions.codes import P2P_RS_AG, PIPE, RS_AG
 from models import Model
 
-__all__ = ["CommunicatingLayer", "Communication", "Exchange", "Shapes", "on_matrix", "shape_layers", "shaped", "timed"]
+__all__ = [
+    "CommunicatingLayer",
+    "LayerCollective",
+    "Shapes",
+    "TensorCollectives",
+    "on_matrix",
+    "shape_layers",
+    "shaped",
+    "timed",
+]
 
 
 @dataclass(slots=True)
@@ -48,7 +57,7 @@ def on_matrix(specs: tuple[LayerSpec, ...]) -> Flags:
     return np.array([spec.kind in ("linear", "batch_matmul", "overlapped") for spec in specs])
 
 
-def shape_layers(model: Model, rates: Rates, keys: BlockKeys, element_bytes: int, overlapped: bool) -> Shapes:
+def shape_layers(model: Model, rates: SystemRates, keys: BlockKeys, element_bytes: int, overlapped: bool) -> Shapes:
     """Returns the layers of the recipe that all `keys` share, at the keys' shapes [keys].
 
     Args:
@@ -85,7 +94,7 @@ def shaped(
     return specs, quantities(specs, z)
 
 
-def timed(specs: tuple[LayerSpec, ...], q: Quantities, element_bytes: int, rates: Rates) -> Shapes:
+def timed(specs: tuple[LayerSpec, ...], q: Quantities, element_bytes: int, rates: SystemRates) -> Shapes:
     """Return the layers with their times on the engines and the memory of a system.
 
     Args:
@@ -114,7 +123,7 @@ def timed(specs: tuple[LayerSpec, ...], q: Quantities, element_bytes: int, rates
 
 
 @dataclass(slots=True)
-class Exchange:
+class LayerCollective:
     """Tensor-parallel communication of one layer in one stage, base and edge block, each [keys].
 
     Payload of the collective [bytes], its link time [s] and the part of it that nothing hides [s].
@@ -141,18 +150,18 @@ class CommunicatingLayer:
     agrad: Floats
     wgrad: Floats
     wgrad_again: Floats
-    fw_exchange: Exchange
-    agrad_exchange: Exchange
-    again_exchange: Exchange
+    fw_exchange: LayerCollective
+    agrad_exchange: LayerCollective
+    again_exchange: LayerCollective
     again_exposed_by_layer: Floats
     fw_overlap_req: Floats
     tp_bw_overlap_req: Floats
 
 
-class Communication:
+class TensorCollectives:
     """Tensor-parallel collectives at communication keys: who communicates, over which tier, split or not."""
 
-    def __init__(self, shapes: Shapes, rates: Rates, keys: BlockKeys, shape_of: npt.NDArray[np.intp]) -> None:
+    def __init__(self, shapes: Shapes, rates: SystemRates, keys: BlockKeys, shape_of: npt.NDArray[np.intp]) -> None:
         self.shapes = shapes
         self.rates = rates
         self.shape_of = shape_of
@@ -188,12 +197,12 @@ class Communication:
             seconds = net.seconds(tier, "all_gather", payload, members)
         return np.where(active, payload, 0.0), np.where(active, seconds, 0.0)
 
-    def _exchange(self, reduces: bool, payload: Floats, work: Floats) -> Exchange:
+    def _exchange(self, reduces: bool, payload: Floats, work: Floats) -> LayerCollective:
         """A collective with `work` [s] of additions added to it, all exposed."""
         (base_size, base), (edge_size, edge) = (self._collective(split, reduces, payload) for split in self.splits)
         base = np.where(self.communicates, base + work, 0.0)
         edge = np.where(self.communicates, edge + work, 0.0)
-        return Exchange(base_size, edge_size, base, edge, base, edge)
+        return LayerCollective(base_size, edge_size, base, edge, base, edge)
 
     def _standalone(self, row: int, spec: LayerSpec) -> CommunicatingLayer:
         """Communication as a layer of its own: all of it is exposed, its additions included."""
@@ -229,7 +238,7 @@ class Communication:
             fw_time, agrad_time, wgrad, wgrad_again, fw, agrad, again, again_exposed, fw_required, required
         )
 
-    def _required(self, exchange: Exchange, stage: str, row: int) -> Floats:
+    def _required(self, exchange: LayerCollective, stage: str, row: int) -> Floats:
         """Bandwidth that a tile of the collective needs to hide behind a tile of slowed-down compute [bytes/s]."""
         tile = self._at(f"{stage}_flops_time", row) / (1.0 - self.busy) / self.members
         return np.maximum(exchange.base_size / self.members / tile, exchange.edge_size / self.members / tile)

@@ -30,8 +30,8 @@ from engine.cost_models.calculon.physics.batch import (
 from engine.cost_models.calculon.physics.block import BlockTable, BlockWork, block_times, block_work
 from engine.cost_models.calculon.physics.block_keys import BlockKeys
 from engine.cost_models.calculon.physics.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
-from engine.cost_models.calculon.physics.pipeline import Stages, stages
-from engine.cost_models.calculon.physics.rates import Rates, network_rates, rates
+from engine.cost_models.calculon.physics.pipeline import PipelineShape, stages
+from engine.cost_models.calculon.physics.rates import SystemRates, network_rates, rates
 from engine.cost_models.calculon.rows.mode_fields import GRAINS, TIME_FIELDS
 from engine.cost_models.calculon.rows.rejection import (
     Assignments,
@@ -46,7 +46,7 @@ from engine.executions.arrays import Flags, Floats, Ints, distinct, take
 from engine.executions.rules import offloads
 from engine.executions.table import DATATYPES
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
-from engine.space.rows import Group, fitting, pairs_by_point
+from engine.space.rows import RowGroup, fitting, pairs_by_point
 from engine.space.schedule_points import (
     CellColumns,
     SchedulePoints,
@@ -58,7 +58,7 @@ from engine.space.schedule_points import (
 )
 from engine.space.space import Space
 
-__all__ = ["Group", "PreparedRows", "RowTable", "fitting", "prepare_calculon", "prepared_rows_of", "row_table_of"]
+__all__ = ["PreparedRows", "RowGroup", "RowTable", "fitting", "prepare_calculon", "prepared_rows_of", "row_table_of"]
 
 
 @dataclass(slots=True)
@@ -72,13 +72,13 @@ class RowTable:
     space: Space
     cells: CellColumns
     points: SchedulePoints
-    stages: Stages
+    stages: PipelineShape
     modes: StepModes
     keyed: KeyedBlocks
     work: BlockWork
     optimizer: OptimizerWork
     optimizer_of: tuple[Ints, Ints]
-    groups: list[Group]
+    groups: list[RowGroup]
     rejected: Rejected
 
     def at(self, chosen: Ints) -> RowTable:
@@ -111,7 +111,7 @@ class RowTable:
         )
 
 
-def _group_at(group: Group, place_of: Ints) -> Group:
+def _group_at(group: RowGroup, place_of: Ints) -> RowGroup:
     """The group at the schedule points that are left, `place_of` of which says where they are now, -1 elsewhere."""
     left = np.flatnonzero(place_of[group.point] >= 0)
     return replace(
@@ -133,10 +133,10 @@ class PreparedRows:
     """
 
     space: Space
-    rate: Rates
+    rate: SystemRates
     cells: CellColumns
     points: SchedulePoints
-    stages: Stages
+    stages: PipelineShape
     modes: StepModes
     block: StepBlock
     useful: Floats
@@ -148,7 +148,7 @@ class PreparedRows:
     first_tier: Floats
     second_tier: Floats
     fits: Flags
-    groups: list[Group]
+    groups: list[RowGroup]
     rejected: Rejected
     feasible: int
 
@@ -182,7 +182,7 @@ def prepare_calculon(space: Space, cell_numbers: range, *, rows: bool = True) ->
 
 def prepared_rows_of(
     row_table: RowTable,
-    rate: Rates,
+    rate: SystemRates,
     blocks: BlockTable,
     optimizers: OptimizerTable,
     needs: tuple[Floats, Floats],
@@ -257,7 +257,7 @@ def row_table_of(space: Space, cell_numbers: range) -> RowTable:
     )
 
 
-def _pipeline_stages(space: Space, cells: CellColumns, points: SchedulePoints) -> Stages:
+def _pipeline_stages(space: Space, cells: CellColumns, points: SchedulePoints) -> PipelineShape:
     """Return the distribution of blocks and microbatches over the stages at every schedule point."""
     return stages(
         space.num_blocks,
@@ -321,7 +321,7 @@ def _build_optimizer_work(
     return work, (which[: len(one)] * kinds, which[len(one) :] * kinds)
 
 
-def _group_points(assignments: Assignments, points: SchedulePoints, keyed: KeyedBlocks) -> list[Group]:
+def _group_points(assignments: Assignments, points: SchedulePoints, keyed: KeyedBlocks) -> list[RowGroup]:
     """The schedule points grouped by networks, without rows yet."""
     possible: dict[tuple[int, int, int], dict[int, int]] = {}
     listed = zip(assignments.cell.tolist(), assignments.nets.tolist(), assignments.position.tolist(), strict=True)
@@ -337,7 +337,7 @@ def _group_points(assignments: Assignments, points: SchedulePoints, keyed: Keyed
         if not len(point):
             continue
         groups.append(
-            Group(
+            RowGroup(
                 tensor_net=tensor,
                 pipeline_net=pipeline,
                 data_nets=data_nets,

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from engine.cost_models.calculon.feasibility import network_reasons
 from engine.cost_models.calculon.physics.block import BlockTable
 from engine.cost_models.calculon.physics.block_keys import BlockKeys
-from engine.cost_models.calculon.physics.memory import BlockSizes, MemoryUse, memory_use, tiers
+from engine.cost_models.calculon.physics.memory import BlockSizes, MemoryByKind, memory_use, tiers
 from engine.cost_models.calculon.physics.optimizer import OptimizerTable
-from engine.cost_models.calculon.physics.pipeline import Stages
-from engine.cost_models.calculon.physics.rates import NetworkRates, Rates
+from engine.cost_models.calculon.physics.pipeline import PipelineShape
+from engine.cost_models.calculon.physics.rates import NetworkRates, SystemRates
 from engine.cost_models.calculon.rows.mode_fields import GRAINS, MEMORY_FIELDS
 from engine.cost_models.calculon.table_evaluation import block_sizes
 from engine.executions import reasons
@@ -38,9 +38,15 @@ from engine.space.schedule_points import (
 from engine.space.space import Modes, Space
 
 __all__ = [
-    "Assignments", "KeyedBlocks", "few_blocks", "listed", "memory_requirements", "reject_by_memory",
-    "reject_by_network", "reject_by_shape",
-]  # fmt: skip
+    "Assignments",
+    "KeyedBlocks",
+    "few_blocks",
+    "listed",
+    "memory_requirements",
+    "reject_by_memory",
+    "reject_by_network",
+    "reject_by_shape",
+]
 
 
 SIZES_TOGETHER = 2048
@@ -164,7 +170,7 @@ def _memory_kinds(kinds: tuple[Modes, ...]) -> _MemoryKinds:
 
 def memory_requirements(
     space: Space,
-    stages: Stages,
+    stages: PipelineShape,
     points: SchedulePoints,
     keyed: KeyedBlocks,
     blocks: BlockTable,
@@ -210,10 +216,10 @@ def memory_requirements(
     return first_tier, second_tier
 
 
-def _rows_at(use: MemoryUse, kind: Ints) -> MemoryUse:
+def _rows_at(use: MemoryByKind, kind: Ints) -> MemoryByKind:
     """Memory by kind of mode [kinds, points] at each mode [modes, points]."""
     every = (getattr(use, item.name) for item in fields(use))
-    return MemoryUse(*(values[kind] for values in every))
+    return MemoryByKind(*(values[kind] for values in every))
 
 
 def listed(space: Space, cells: CellColumns, points: SchedulePoints, modes: StepModes) -> Flags:
@@ -234,7 +240,7 @@ def listed(space: Space, cells: CellColumns, points: SchedulePoints, modes: Step
 
 def reject_by_memory(
     space: Space,
-    rate: Rates,
+    rate: SystemRates,
     cells: CellColumns,
     points: SchedulePoints,
     modes: StepModes,

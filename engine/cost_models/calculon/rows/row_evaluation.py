@@ -19,15 +19,15 @@ from engine.cost_models.calculon.physics.batch import (
 )
 from engine.cost_models.calculon.physics.data_parallel import Backward, block_exchange, least_exposed
 from engine.cost_models.calculon.physics.offload import Offload, offload
-from engine.cost_models.calculon.physics.pipeline import Stages
+from engine.cost_models.calculon.physics.pipeline import PipelineShape
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows
 from engine.executions.arrays import Flags, Floats, Ints, take
-from engine.space.rows import Group, RowChunk, Variant
+from engine.space.rows import ExchangeVariant, RowChunk, RowGroup
 
 __all__ = ["calculon_reach", "evaluate_calculon_rows"]
 
 
-def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) -> RowChunk:
+def evaluate_calculon_rows(prepared: PreparedRows, group: RowGroup, part: slice) -> RowChunk:
     """Returns the headline figures of all executions of a chunk of rows.
 
     Args:
@@ -83,7 +83,7 @@ def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) ->
                 continue
             total = pipe.total[pick] + times[pick]
             rows.variants.append(
-                Variant(
+                ExchangeVariant(
                     data_net,
                     bool(overlapped),
                     chosen,
@@ -100,7 +100,7 @@ def evaluate_calculon_rows(prepared: PreparedRows, group: Group, part: slice) ->
     return rows
 
 
-def calculon_reach(prepared: PreparedRows, group: Group, part: slice) -> Floats:
+def calculon_reach(prepared: PreparedRows, group: RowGroup, part: slice) -> Floats:
     """Returns the sample rate that no execution of a chunk of rows exceeds [samples/s] [rows], on this system or on any
     whose rates are no better.
 
@@ -115,20 +115,29 @@ def calculon_reach(prepared: PreparedRows, group: Group, part: slice) -> Floats:
     if group.exchanges:
         least = np.full(len(cell), np.inf)
         backward = Backward(
-            r.block.backward_mem, r.block.backward_flops, r.block.base_tp_link, r.block.edge_tp_link,
-            r.optimizer.time, r.optimizer.mem_time, r.optimizer.flops_time,
-        )  # fmt: skip
+            r.block.backward_mem,
+            r.block.backward_flops,
+            r.block.base_tp_link,
+            r.block.edge_tp_link,
+            r.optimizer.time,
+            r.optimizer.mem_time,
+            r.optimizer.flops_time,
+        )
         members = prepared.cells.data_par[cell].astype(np.float64)
         networks = prepared.rate.networks
         for data_net in group.data_nets:
             net = np.asarray(data_net)
             exchange = np.where(r.training, block_exchange(networks, net, r.block.weights, members, r.sharded), 0.0)
             exposed = least_exposed(
-                r.stages, r.pipe.chunks, backward, exchange, r.pipe.bw_p2p,
+                r.stages,
+                r.pipe.chunks,
+                backward,
+                exchange,
+                r.pipe.bw_p2p,
                 sharded=r.sharded,
                 same_as_tensor=net == np.asarray(group.tensor_net),
                 busy=networks.busy[net],
-            )  # fmt: skip
+            )
             least = np.minimum(least, np.minimum(exposed, r.stages.blocks * exchange))
     return prepared.cells.batch_size[cell].astype(np.float64) / (r.pipe.total + least)
 
@@ -144,14 +153,14 @@ class _RowChunk:
     block: StepBlock
     optimizer: StepOptimizer
     optimizer_key: Ints
-    stages: Stages
+    stages: PipelineShape
     sharded: Flags
     training: Flags
     moved: Offload
     pipe: PipelinePart
 
 
-def _rows_of(prepared: PreparedRows, group: Group, part: slice) -> _RowChunk:
+def _rows_of(prepared: PreparedRows, group: RowGroup, part: slice) -> _RowChunk:
     rate, modes = prepared.rate, prepared.modes.fields
     place, mode = group.place[part], group.mode[part]
     point = group.point[place]
@@ -185,9 +194,9 @@ def _rows_of(prepared: PreparedRows, group: Group, part: slice) -> _RowChunk:
 
 def _exposed_exchange(
     prepared: PreparedRows,
-    group: Group,
+    group: RowGroup,
     data_net: int,
-    s: Stages,
+    s: PipelineShape,
     b: StepBlock,
     o: StepOptimizer,
     pipe: PipelinePart,
@@ -199,7 +208,11 @@ def _exposed_exchange(
     if not group.exchanges:
         return np.zeros(len(cell)), None
     exchange = exchange_part(
-        prepared.rate, s, pipe, b, o,
+        prepared.rate,
+        s,
+        pipe,
+        b,
+        o,
         members=prepared.cells.data_par[cell].astype(np.float64),
         exchanging=training,
         tensor_net=np.asarray(group.tensor_net),
@@ -207,5 +220,5 @@ def _exposed_exchange(
         data_net=np.asarray(data_net),
         sharded=sharded,
         requirements=False,
-    )  # fmt: skip
+    )
     return exchange.link, exchange.overlap.exposed

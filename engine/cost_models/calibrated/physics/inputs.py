@@ -19,9 +19,19 @@ from engine.cost_models.calibrated.physics.pipeline.schedules import plain_sched
 from engine.executions.arrays import Floats
 
 __all__ = [
-    "ATTENTION_KERNELS", "DISPATCHERS", "GENERATIONS", "LAUNCHES", "RECOMPUTES", "Accelerators", "Case", "Floats",
-    "Layout", "ModelShapes", "Software", "once_per_case",
-]  # fmt: skip
+    "ATTENTION_KERNELS",
+    "DISPATCHERS",
+    "GENERATIONS",
+    "LAUNCHES",
+    "RECOMPUTES",
+    "Accelerators",
+    "Case",
+    "Floats",
+    "Layout",
+    "ModelShapes",
+    "Software",
+    "once_per_case",
+]
 
 
 GENERATIONS = ("ampere", "hopper", "blackwell", "other")
@@ -40,8 +50,16 @@ DISPATCHERS = ("alltoall", "deepep")
 they arrive (DeepEP, HybridEP)."""
 
 RECOMPUTES = (
-    "none", "selective", "full", "half", "operators", "save_projections", "save_dots", "modules", "modules_mla",
-)  # fmt: skip
+    "none",
+    "selective",
+    "full",
+    "half",
+    "operators",
+    "save_projections",
+    "save_dots",
+    "modules",
+    "modules_mla",
+)
 """Kinds of recomputation in the backward pass: see `engine.cost_models.calibrated.physics.layers.recompute`."""
 
 

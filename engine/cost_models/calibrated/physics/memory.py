@@ -20,13 +20,22 @@ import numpy.typing as npt
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
 from engine.cost_models.calibrated.physics.pipeline.residence import has_unlike_chunks, kept_blocks
 from engine.cost_models.calibrated.physics.pipeline.schedules import activations_in_flight
-from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, Stage, fullest_stages
+from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, StageBlocks, fullest_stages
 from engine.cost_models.calibrated.physics.weights import LocalWeights, heads, held_on, local_weights, replicas_of
 
 __all__ = [
-    "LOGIT", "Activations", "MemoryUse", "StageMemory", "activation_bytes", "block_weight_bytes", "in_flight",
-    "memory_use", "of_largest", "stage_memories", "stage_memory",
-]  # fmt: skip
+    "LOGIT",
+    "Activations",
+    "ProcessorMemory",
+    "StageMemory",
+    "activation_bytes",
+    "block_weight_bytes",
+    "in_flight",
+    "memory_use",
+    "of_largest",
+    "stage_memories",
+    "stage_memory",
+]
 
 WEIGHT = 2.0
 """Bytes of a 16-bit weight [bytes]. Source: mixed-precision training, Micikevicius et al. 2018."""
@@ -57,7 +66,7 @@ Calculon 0.1.0, its rule for offloading."""
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryUse:
+class ProcessorMemory:
     """Bytes on the processor that holds most, arrays [rows]; the parts add up to `peak` [bytes]."""
 
     peak: Floats
@@ -136,15 +145,27 @@ def activation_bytes(case: Case) -> Activations:
         modules_mla = modules - np.where(latent, expanded, 0.0)
         value = np.select(
             [
-                is_kind("full"), is_kind("selective"), is_kind("half"), is_kind("operators"),
-                is_kind("save_projections"), is_kind("save_dots"), is_kind("modules"), is_kind("modules_mla"),
+                is_kind("full"),
+                is_kind("selective"),
+                is_kind("half"),
+                is_kind("operators"),
+                is_kind("save_projections"),
+                is_kind("save_dots"),
+                is_kind("modules"),
+                is_kind("modules_mla"),
             ],
             [
-                boundary, without_scores, (everything + boundary) / 2.0, operators, projections,
-                projections + low * 2.0 * tokens * (branches - 1.0) * model.feedforward / t, modules, modules_mla,
+                boundary,
+                without_scores,
+                (everything + boundary) / 2.0,
+                operators,
+                projections,
+                projections + low * 2.0 * tokens * (branches - 1.0) * model.feedforward / t,
+                modules,
+                modules_mla,
             ],
             everything,
-        )  # fmt: skip
+        )
         share = layout.recompute_share
         return share * value + (1.0 - share) * everything, everything
 
@@ -196,7 +217,7 @@ class StageMemory:
         return self.gradients + self.optimizer
 
 
-def memory_use(case: Case) -> MemoryUse:
+def memory_use(case: Case) -> ProcessorMemory:
     """Returns the peak memory per processor of every row, that of the fullest stage [rows] [bytes].
 
     Args:
@@ -210,7 +231,7 @@ def memory_use(case: Case) -> MemoryUse:
         return of_largest(peaks, values)
 
     plain = ("weights", "gradients", "optimizer", "logits", "temporaries")
-    return MemoryUse(
+    return ProcessorMemory(
         peak=of_largest(peaks, peaks), activations=of("activations", "working"), **{name: of(name) for name in plain}
     )
 
@@ -281,7 +302,7 @@ def stage_memories(case: Case) -> tuple[StageMemory, ...]:
     return tuple(_stage_memory(case, common, stage, number) for number, stage in enumerate(fullest_stages(case)))
 
 
-def stage_memory(case: Case, stage: Stage, number: int) -> StageMemory:
+def stage_memory(case: Case, stage: StageBlocks, number: int) -> StageMemory:
     """Returns what a processor of one stage holds at its peak [rows] [bytes].
 
     Args:
@@ -300,7 +321,7 @@ class _Common(NamedTuple):
     kept: Activations
 
 
-def _stage_memory(case: Case, common: _Common, stage: Stage, number: int) -> StageMemory:
+def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) -> StageMemory:
     model, layout, software, t = case.model, case.layout, case.software, case.layout.tensor_par
     local, held, kept = common
     end = number < ENDS
@@ -345,12 +366,20 @@ def _stage_memory(case: Case, common: _Common, stage: Stage, number: int) -> Sta
         activations = np.where(unlike, dense * kept.dense + sparse * kept.sparse, activations)
     kept_largest = _two_largest(kept_copies, (kept.dense, kept.sparse))
     return StageMemory(
-        weights, gradients, optimizer, activations, working, logits, temporaries, held.weights(blocks, experts),
-        1.0 - largest_blocks / np.maximum(everything, 1.0), 1.0 - kept_largest / np.maximum(activations, 1.0),
-    )  # fmt: skip
+        weights,
+        gradients,
+        optimizer,
+        activations,
+        working,
+        logits,
+        temporaries,
+        held.weights(blocks, experts),
+        1.0 - largest_blocks / np.maximum(everything, 1.0),
+        1.0 - kept_largest / np.maximum(activations, 1.0),
+    )
 
 
-def _of_largest_block(stage: Stage, dense: Floats, experts: Floats) -> Floats:
+def _of_largest_block(stage: StageBlocks, dense: Floats, experts: Floats) -> Floats:
     """The larger of two figures, one of dense blocks and one of those with experts, of kinds that the stage holds."""
     if not np.any(stage.experts):
         return np.where(stage.dense > 0, dense, 0.0)

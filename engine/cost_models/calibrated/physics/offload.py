@@ -41,9 +41,15 @@ class Exposed:
 
 
 def with_state(
-    forward: Floats, backward: Floats, slowest: Floats, bandwidth: Floats, *, state: Floats, rate: float,
+    forward: Floats,
+    backward: Floats,
+    slowest: Floats,
+    bandwidth: Floats,
+    *,
+    state: Floats,
+    rate: float,
     optimizer: Floats,
-) -> Exposed:  # fmt: skip
+) -> Exposed:
     """Return the exposed time of offloading in a step, with optimizer state and gradients included [rows] [s, bytes/s].
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
-from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.pipeline.stages import fullest_stages
 from engine.cost_models.calibrated.physics.weights import held_on, local_weights, replicas_of
 
@@ -41,7 +41,7 @@ def held_by_stage(case: Case) -> tuple[tuple[Floats, Floats], ...]:
     return tuple((held.blocks + held.vocabulary, held.experts) for held in found)
 
 
-def optimizer_time(case: Case, rates: Rates, held: Floats, held_experts: Floats, host: Floats) -> Floats:
+def optimizer_time(case: Case, rates: SustainedRates, held: Floats, held_experts: Floats, host: Floats) -> Floats:
     """Returns the seconds of the optimizer's update per step, bound by memory [rows] [s].
 
     Args:

@@ -37,9 +37,21 @@ from engine.cost_models.calibrated.physics.pipeline.stages import KINDS
 from engine.cost_models.calibrated.physics.weights import local_weights
 
 __all__ = [
-    "BLOCK_FIELDS", "BlockLevel", "PipelineLevel", "StepTimes", "Update", "WholeStep", "batch_level", "block_level",
-    "pipeline_level", "running_seconds", "step_times", "straggling", "update_level", "whole_step",
-]  # fmt: skip
+    "BLOCK_FIELDS",
+    "BlockLevel",
+    "PipelineLevel",
+    "StepTimes",
+    "Update",
+    "WholeStep",
+    "batch_level",
+    "block_level",
+    "pipeline_level",
+    "running_seconds",
+    "step_times",
+    "straggling",
+    "update_level",
+    "whole_step",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +216,17 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | No
     at_edge = np.where(edge > 0, flow.embedding_gather, 0.0)
     whole = micro * flow.of_slowest([load.whole for load in flow.loads])
     of_blocks = (
-        "linear", "attention", "elementwise", "recompute", "launch", "tensor_exposed", "context_exposed",
-        "expert_exposed", "computing", "repeated_exposed",
-    )  # fmt: skip
+        "linear",
+        "attention",
+        "elementwise",
+        "recompute",
+        "launch",
+        "tensor_exposed",
+        "context_exposed",
+        "expert_exposed",
+        "computing",
+        "repeated_exposed",
+    )
     parts = {name: on_path(name) for name in of_blocks} | {
         "ends": micro * (edge - at_edge),
         "gather_exposed": micro * (gathered + at_edge),

@@ -19,13 +19,23 @@ from engine.cost_models.calibrated.physics.layers.matrices import (
     shared_weights,
 )
 from engine.cost_models.calibrated.physics.pipeline.schedules import DUALPIPE, copies
-from engine.cost_models.calibrated.physics.pipeline.stages import BOTH, ENDS, TURN, Stage, placement_of
+from engine.cost_models.calibrated.physics.pipeline.stages import BOTH, ENDS, TURN, StageBlocks, placement_of
 
 __all__ = [
-    "HeldParameters", "LocalWeights", "attention_weights", "dense_weights", "embedding_weights", "expert_weights",
+    "HeldParameters",
+    "LocalWeights",
+    "attention_weights",
+    "dense_weights",
+    "embedding_weights",
+    "expert_weights",
     "heads",
-    "held_on", "local_weights", "replicas_of", "router_weights", "shared_weights", "vocabulary_matrices",
-]  # fmt: skip
+    "held_on",
+    "local_weights",
+    "replicas_of",
+    "router_weights",
+    "shared_weights",
+    "vocabulary_matrices",
+]
 
 
 class LocalWeights(NamedTuple):
@@ -47,7 +57,7 @@ class HeldParameters(NamedTuple):
     vocabulary: Floats
 
 
-def held_on(case: Case, local: LocalWeights, stage: Stage, number: int) -> HeldParameters:
+def held_on(case: Case, local: LocalWeights, stage: StageBlocks, number: int) -> HeldParameters:
     """Returns the parameters that a stage holds on one processor, of both directions where it works in both [rows]
     [elements].
 

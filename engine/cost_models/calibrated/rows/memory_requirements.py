@@ -30,12 +30,12 @@ from hardware import GIB
 __all__ = [
     "GIB",
     "FullestStages",
-    "Room",
+    "MemoryCheck",
     "memory_requirements",
     "refused",
     "requirements_by_way",
     "stages_of",
-]  # fmt: skip
+]
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ def requirements_by_way(stages: FullestStages, modes: StepModes) -> Iterator[tup
 
 
 @dataclass(slots=True)
-class Room:
+class MemoryCheck:
     """Stages of some schedule points for offloading: all inputs of the check of memory, for any capacities.
 
     `shape` and `kind_of` as of `FullestStages`.
@@ -107,7 +107,7 @@ class Room:
     kind_of: Ints
 
     @classmethod
-    def of(cls, stages: FullestStages) -> Room:
+    def of(cls, stages: FullestStages) -> MemoryCheck:
         """Returns the room that stages ask for."""
         return cls([offloadable(stage) for stage in stages.stages], stages.shape, stages.kind_of)
 

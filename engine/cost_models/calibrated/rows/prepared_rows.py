@@ -36,7 +36,7 @@ from engine.cost_models.calibrated.table_evaluation import link_rate, perfect_se
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
-from engine.space.rows import Group, fitting, pairs_by_point
+from engine.space.rows import RowGroup, fitting, pairs_by_point
 from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts
 
 __all__ = ["TABLE_CHUNK", "CalibratedRows", "block_shapes", "blocks_at", "prepare_calibrated", "prepare_row_table"]
@@ -87,7 +87,7 @@ class CalibratedRows:
     perfect: Floats
     rate: float
     fits: Flags
-    groups: list[Group]
+    groups: list[RowGroup]
     rejected: Rejected
     feasible: int
 
@@ -370,11 +370,11 @@ def blocks_at(
     )
 
 
-def _whole_group(space: CalibratedSpace, points: SchedulePoints) -> Group:
+def _whole_group(space: CalibratedSpace, points: SchedulePoints) -> RowGroup:
     """Return all schedule points as one group: the cost model does not choose among networks."""
     nets = next((table[0] for table in space.assignments if len(table)), np.zeros(3, np.int64))
     everywhere = np.arange(len(points.cell))
-    return Group(
+    return RowGroup(
         tensor_net=int(nets[0]),
         pipeline_net=int(nets[1]),
         data_nets=(int(nets[2]),),

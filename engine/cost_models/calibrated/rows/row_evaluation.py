@@ -11,16 +11,21 @@ from engine.cost_models.calibrated.physics.step import Update
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows
 from engine.cost_models.calibrated.step_figures import step_part, with_exchange
 from engine.executions.arrays import take
-from engine.space.rows import Group, RowChunk, Variant
+from engine.space.rows import ExchangeVariant, RowChunk, RowGroup
 
 __all__ = ["evaluate_calibrated_rows"]
 
 VARIANT_NAMES = (
-    "sample_rate", "total_time", "total_efficiency", "system_efficiency", "dp_comm_exposed_time", "overhead_time",
-)  # fmt: skip
+    "sample_rate",
+    "total_time",
+    "total_efficiency",
+    "system_efficiency",
+    "dp_comm_exposed_time",
+    "overhead_time",
+)
 
 
-def evaluate_calibrated_rows(prepared: CalibratedRows, group: Group, part: slice) -> RowChunk:
+def evaluate_calibrated_rows(prepared: CalibratedRows, group: RowGroup, part: slice) -> RowChunk:
     """Returns the headline figures of all executions of a chunk of rows.
 
     Args:
@@ -39,9 +44,14 @@ def evaluate_calibrated_rows(prepared: CalibratedRows, group: Group, part: slice
     if added is not None:
         held = row_table.state.take(point * row_table.stage_kinds + row_table.stage_of[memory])
         moved = with_state(
-            added.forward, added.backward, added.slowest, added.bandwidth,
-            state=held * modes.offloaded["optimizer_offload"][mode], rate=prepared.rate, optimizer=once.optimizer,
-        )  # fmt: skip
+            added.forward,
+            added.backward,
+            added.slowest,
+            added.bandwidth,
+            state=held * modes.offloaded["optimizer_offload"][mode],
+            rate=prepared.rate,
+            optimizer=once.optimizer,
+        )
     perfect = prepared.perfect[point]
     step = step_part(flow, once, moved, points.interleaving[point].astype(np.float64), perfect)
     need = point * row_table.first_tier.shape[1] + memory
@@ -59,11 +69,16 @@ def evaluate_calibrated_rows(prepared: CalibratedRows, group: Group, part: slice
             continue
         pick: Any = slice(None) if chosen is None else chosen
         figures = with_exchange(
-            step, once.exchange, np.asarray(float(overlapped)), straggling=waiting, batch=batch, perfect=perfect,
+            step,
+            once.exchange,
+            np.asarray(float(overlapped)),
+            straggling=waiting,
+            batch=batch,
+            perfect=perfect,
             p=prepared.parameters,
-        )  # fmt: skip
+        )
         rows.variants.append(
-            Variant(
+            ExchangeVariant(
                 group.data_nets[0],
                 bool(overlapped),
                 chosen,

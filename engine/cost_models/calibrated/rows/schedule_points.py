@@ -27,25 +27,48 @@ from engine.space.schedule_points import (
 from engine.space.space import MODE_FIELDS
 
 __all__ = [
-    "BLOCK_FIELDS", "GRAINS", "KEPT_FIELDS", "OFFLOADS", "STATE_FIELDS", "PointTable", "case_at", "point_table_of",
-]  # fmt: skip
+    "BLOCK_FIELDS",
+    "GRAINS",
+    "KEPT_FIELDS",
+    "OFFLOADS",
+    "STATE_FIELDS",
+    "PointTable",
+    "case_at",
+    "point_table_of",
+]
 
 
 _PLACED = {
-    "zero_stage", "selective_recompute", "attention_kernel", "launch", "gradient_datatype", "optimizer_datatype",
-    "expert_overlap", "pipeline_overlap",
-}  # fmt: skip
+    "zero_stage",
+    "selective_recompute",
+    "attention_kernel",
+    "launch",
+    "gradient_datatype",
+    "optimizer_datatype",
+    "expert_overlap",
+    "pipeline_overlap",
+}
 _EVERYWHERE = tuple(name for name in FIELDS_OF_A_MODE if name not in (*MODE_FIELDS, *_PLACED))
 """Fields without an entry below: assumed to affect every table, which costs time only."""
 BLOCK_FIELDS = (
-    "activation_recompute", "selective_recompute", "tensor_par_comm_type", "tensor_par_overlap", "attention_kernel",
-    "launch", "expert_overlap", *_EVERYWHERE,
-)  # fmt: skip
+    "activation_recompute",
+    "selective_recompute",
+    "tensor_par_comm_type",
+    "tensor_par_overlap",
+    "attention_kernel",
+    "launch",
+    "expert_overlap",
+    *_EVERYWHERE,
+)
 TIME_FIELDS = (*BLOCK_FIELDS, "pipeline_overlap", "fully_sharded", "gradient_datatype", "training")
 UPDATE_FIELDS = ("zero_stage", "gradient_datatype", "optimizer_datatype", "launch", *_EVERYWHERE)
 KEPT_FIELDS = (
-    "activation_recompute", "selective_recompute", "tensor_par_comm_type", "attention_kernel", *_EVERYWHERE,
-)  # fmt: skip
+    "activation_recompute",
+    "selective_recompute",
+    "tensor_par_comm_type",
+    "attention_kernel",
+    *_EVERYWHERE,
+)
 """Fields that determine the stored activations of a stage."""
 STATE_FIELDS = ("zero_stage", "optimizer_datatype")
 """Fields that determine the weights, gradients and optimizer state of a stage."""
@@ -110,9 +133,12 @@ def point_table_of(space: CalibratedSpace, numbers: range) -> PointTable:
 
 
 NEUTRAL = NEUTRAL_EXTENSIONS | {
-    "activation_recompute": NONE, "tensor_par_comm_type": ALL_REDUCE, "tensor_par_overlap": NO_OVERLAP,
-    "attention_kernel": ATTENTION_KERNELS.index("native"), "data_par_overlap": 0,
-}  # fmt: skip
+    "activation_recompute": NONE,
+    "tensor_par_comm_type": ALL_REDUCE,
+    "tensor_par_overlap": NO_OVERLAP,
+    "attention_kernel": ATTENTION_KERNELS.index("native"),
+    "data_par_overlap": 0,
+}
 """Values in a case of fields that a table does not depend on."""
 
 

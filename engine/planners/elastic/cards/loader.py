@@ -23,8 +23,15 @@ from models.documents import (
 )
 
 __all__ = [
-    "FORMAT", "card_names", "changed_card", "load_card", "load_card_document", "save_card", "sent_card", "to_document",
-]  # fmt: skip
+    "FORMAT",
+    "card_names",
+    "changed_card",
+    "load_card",
+    "load_card_document",
+    "save_card",
+    "sent_card",
+    "to_document",
+]
 
 FORMAT: Final = "shardscape-elastic-card/1"
 

@@ -4,14 +4,14 @@ from engine.planners.elastic.cluster.cluster import Cluster
 from engine.planners.elastic.cluster.comparison import compared, policy_titles, summaries
 from engine.planners.elastic.cluster.library_applications import asked_models, library_applications
 from engine.planners.elastic.cluster.replay import PAUSE, ReplayResult, replay
-from engine.planners.elastic.cluster.workload import Job, Workload, workload_from, workload_names
+from engine.planners.elastic.cluster.workload import Workload, WorkloadJob, workload_from, workload_names
 
 __all__ = [
     "PAUSE",
     "Cluster",
-    "Job",
     "ReplayResult",
     "Workload",
+    "WorkloadJob",
     "asked_models",
     "compared",
     "library_applications",

@@ -11,7 +11,7 @@ from engine.planners.contract import PlanError
 from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.cards import card_names, load_card
 from engine.planners.elastic.cluster.gpu_curve import CurvePoint, gpu_curve
-from engine.planners.elastic.cluster.speeds import Measured, MeasuredSpeeds, rotated
+from engine.planners.elastic.cluster.speeds import MeasuredRun, MeasuredSpeeds, rotated
 from engine.planners.elastic.measured import Measurements, measurement_names, measurements_of
 from engine.planners.elastic.placements import gpus_on_nodes
 
@@ -66,7 +66,7 @@ def application(card: CardLike, measured: Measurements | str | None = None) -> A
         raise PlanError(f"No run of {known.name} was measured; a replay needs its measurements.")
     speeds = MeasuredSpeeds(
         tuple(
-            Measured(str(run["exec_plan"]), rotated(gpus_on_nodes(run["placement"])), float(run["iteration_s"]))
+            MeasuredRun(str(run["exec_plan"]), rotated(gpus_on_nodes(run["placement"])), float(run["iteration_s"]))
             for run in runs
         )
     )

@@ -17,8 +17,14 @@ from engine.planners.elastic.cluster.workload import WorkloadSource, workload_fr
 __all__ = ["compared", "policy_titles", "summaries"]
 
 MEANS: Final = (
-    "avg_jct_s", "median_jct_s", "p90_jct_s", "makespan_s", "mean_gpus_used", "mean_pending", "total_restarts",
-)  # fmt: skip
+    "avg_jct_s",
+    "median_jct_s",
+    "p90_jct_s",
+    "makespan_s",
+    "mean_gpus_used",
+    "mean_pending",
+    "total_restarts",
+)
 
 
 def policy_titles() -> dict[str, str]:

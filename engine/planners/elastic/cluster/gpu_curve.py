@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.planners.elastic.cards import ModelCard
-from engine.planners.elastic.enumeration import Limits
+from engine.planners.elastic.enumeration import ResourceLimits
 from engine.planners.elastic.performance import variant_of
 from engine.planners.elastic.plan_names import PLAIN, WORDS, PlanName
 from engine.planners.elastic.resource_curve import kept_smaller, winners
@@ -44,7 +44,7 @@ def gpu_curve(card: ModelCard) -> tuple[CurvePoint, ...]:
     Args:
         card: of the model.
     """
-    limits = [Limits((gpus,)) for gpus in range(1, NODE_GPUS + 1)]
+    limits = [ResourceLimits((gpus,)) for gpus in range(1, NODE_GPUS + 1)]
     found = winners(card, limits, variant=variant_of("artifact"), families=("DP",))
     points = [CurvePoint(-1.0, "", 0)]
     for number, at in enumerate(kept_smaller(found.throughput), start=1):

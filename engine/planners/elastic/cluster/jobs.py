@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from engine.planners.contract import PlanError
 from engine.planners.elastic.cluster.applications import Application
 from engine.planners.elastic.cluster.speeds import Placement
-from engine.planners.elastic.cluster.workload import Job
+from engine.planners.elastic.cluster.workload import WorkloadJob
 
 __all__ = ["ReplayedJob"]
 
@@ -21,7 +21,7 @@ class ReplayedJob:
     first.
     """
 
-    job: Job
+    job: WorkloadJob
     application: Application
     steps: int
     placement: Placement = ()

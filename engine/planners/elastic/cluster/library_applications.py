@@ -12,7 +12,7 @@ from engine.planners.contract import Cancel, PlanError, Progress, never, unheard
 from engine.planners.elastic.cluster.applications import Application, applications
 from engine.planners.elastic.cluster.cluster import Cluster
 from engine.planners.elastic.cluster.gpu_curve import CurvePoint
-from engine.planners.elastic.cluster.speeds import Measured, MeasuredSpeeds, rotated
+from engine.planners.elastic.cluster.speeds import MeasuredRun, MeasuredSpeeds, rotated
 from engine.planners.elastic.cluster.workload import Workload
 from engine.planners.elastic.library_models import model_curve
 from engine.planners.elastic.placements import gpus_on_nodes
@@ -108,7 +108,7 @@ def model_application(
         raise PlanError(f"Nothing of {name} runs on any of the cluster's sizes with {batch:,} samples.")
     speeds = MeasuredSpeeds(
         tuple(
-            Measured(str(row["raw_plan"]), rotated(gpus_on_nodes(row["placement"])), float(row["iteration_s"]))
+            MeasuredRun(str(row["raw_plan"]), rotated(gpus_on_nodes(row["placement"])), float(row["iteration_s"]))
             for row in runs.to_dict("records")
         )
     )

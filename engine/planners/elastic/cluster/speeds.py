@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
 
-__all__ = ["Measured", "MeasuredSpeeds", "Option", "Placement", "rotated"]
+__all__ = ["MeasuredRun", "MeasuredSpeeds", "Option", "Placement", "rotated"]
 
 Placement: TypeAlias = tuple[int, ...]
 """GPUs on each node, one number per node."""
@@ -23,7 +23,7 @@ PLAIN: Final = "ga"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRun:
     """One measured run: its plan, its placement and its seconds per iteration."""
 
     plan: str
@@ -59,7 +59,7 @@ def rotated(placement: Iterable[int]) -> Placement:
 class MeasuredSpeeds:
     """The measured runs of one model."""
 
-    runs: tuple[Measured, ...]
+    runs: tuple[MeasuredRun, ...]
 
     @cached_property
     def _by_plan(self) -> dict[tuple[Placement, str], float]:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from engine.planners.contract import PlanError
 
-__all__ = ["MOST_JOBS", "Job", "Workload", "WorkloadSource", "workload_from", "workload_names"]
+__all__ = ["MOST_JOBS", "Workload", "WorkloadJob", "WorkloadSource", "workload_from", "workload_names"]
 
 MOST_JOBS: Final = 20_000
 """Jobs that a workload may have; a replay asks its policy about all active ones in every round."""
@@ -29,7 +29,7 @@ BYTE_ORDER_MARK: Final = "\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WorkloadJob:
     """One job: its name, model, submission time [s], requested GPUs and plan, steps, and whether its performance is
     guaranteed. Without `steps`, `duration` [s] is given for the requested GPUs and plan."""
 
@@ -47,7 +47,7 @@ class Job:
 class Workload:
     """Jobs, in the order in which they are submitted."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[WorkloadJob, ...]
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -58,7 +58,7 @@ class Workload:
         return max(each.submission for each in self.jobs)
 
 
-WorkloadSource: TypeAlias = Workload | pd.DataFrame | str | os.PathLike[str] | Sequence[Job | Mapping[str, Any]]
+WorkloadSource: TypeAlias = Workload | pd.DataFrame | str | os.PathLike[str] | Sequence[WorkloadJob | Mapping[str, Any]]
 
 
 @lru_cache(maxsize=1)
@@ -91,8 +91,8 @@ def workload_from(source: WorkloadSource) -> Workload:
     else:
         given = list(source)
         _check_job_count(len(given))
-        if all(isinstance(each, Job) for each in given):
-            rows = [_row_of_job(each) for each in given if isinstance(each, Job)]
+        if all(isinstance(each, WorkloadJob) for each in given):
+            rows = [_row_of_job(each) for each in given if isinstance(each, WorkloadJob)]
         else:
             rows = [each if isinstance(each, Mapping) else {} for each in given]
     jobs = [_job_of_row(at, row) for at, row in enumerate(rows, start=1)]
@@ -139,7 +139,7 @@ def _read_workload_table(source: str | os.PathLike[str]) -> pd.DataFrame:
         raise PlanError(f"The workload is no CSV table ({' '.join(str(error).split())[:120]}).") from None
 
 
-def _row_of_job(job: Job) -> dict[str, Any]:
+def _row_of_job(job: WorkloadJob) -> dict[str, Any]:
     return {
         "name": job.name,
         "submission_time": job.submission,
@@ -152,7 +152,7 @@ def _row_of_job(job: Job) -> dict[str, Any]:
     }
 
 
-def _job_of_row(at: int, row: Mapping[Any, Any]) -> Job:
+def _job_of_row(at: int, row: Mapping[Any, Any]) -> WorkloadJob:
     missing = [name for name in COLUMNS if name not in row]
     if missing:
         raise PlanError(f"The workload has no column {missing[0]!r}; it needs {', '.join(COLUMNS)} and steps.")
@@ -166,7 +166,7 @@ def _job_of_row(at: int, row: Mapping[Any, Any]) -> Job:
     if submission is None or gpus is None:
         name = "submission_time" if submission is None else "num_gpus"
         raise PlanError(f"Row {at}: {name} is empty; it must be a number.")
-    return Job(
+    return WorkloadJob(
         name=_text_field(at, row, "name"),
         application=_text_field(at, row, "application"),
         submission=submission,

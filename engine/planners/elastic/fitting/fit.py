@@ -15,7 +15,7 @@ from engine.planners.elastic.limits import checked_whole
 from engine.planners.elastic.measured.profiles import Profile
 from engine.planners.elastic.performance.artifact import IterationTerms, data_parallel
 
-__all__ = ["BOUNDS", "START", "Fit", "fit_parameters", "held_out", "objective", "predicted_profile"]
+__all__ = ["BOUNDS", "START", "CardFit", "fit_parameters", "held_out", "objective", "predicted_profile"]
 
 START: Final = (1.5, 0.1, 0.001, 1.0, 1.0, 1.0, 1.0)
 """Starting point of the artifact; its k_sync is below its own bound and is moved onto it."""
@@ -47,7 +47,7 @@ class _Columns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Fit:
+class CardFit:
     """Result of a fit.
 
     `objective` is the sum of three root mean squared logarithmic errors; `starts` are the objectives that each start
@@ -112,7 +112,7 @@ def objective(profile: Profile, environment: Environment, parameters: Floats) ->
     return total
 
 
-def fit_parameters(profile: Profile, environment: Environment, *, starts: int = 12, seed: int = 0) -> Fit:
+def fit_parameters(profile: Profile, environment: Environment, *, starts: int = 12, seed: int = 0) -> CardFit:
     """Returns the seven parameters that fit the runs best.
 
     Args:
@@ -201,7 +201,7 @@ def _snap_to_bounds(profile: Profile, environment: Environment, vector: Floats, 
 
 def _build_fit(
     profile: Profile, environment: Environment, vector: Floats, value: float, starts: tuple[float, ...]
-) -> Fit:
+) -> CardFit:
     parameters = PerformanceParameters(**dict(zip(PARAMETERS, map(float, vector), strict=True)))
     doubled = vector + np.diag(np.maximum(vector, 1e-3))
     unused = tuple(
@@ -225,7 +225,7 @@ def _build_fit(
         warnings.append(f"The artifact's start ends at {starts[0]:.4f}, others at {value:.4f}.")
     if value > 1:
         warnings.append(f"The objective is {value:.2f}: the formulas do not describe these runs.")
-    return Fit(
+    return CardFit(
         parameters, value, starts, at_bound, unused, _build_error_table(profile, environment, vector), tuple(warnings)
     )
 

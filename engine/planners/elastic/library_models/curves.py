@@ -24,7 +24,7 @@ from engine.planners.elastic.placements import (
     placements_filling,
 )
 from engine.planners.elastic.resource_curve import KEEP_SMALLER, kept_smaller
-from engine.planners.elastic.splits.jobs import Job
+from engine.planners.elastic.splits.jobs import SplitJob
 from hardware import System, SystemLike, limit_nodes, system_of
 from models import ModelLike, model_of
 
@@ -256,7 +256,7 @@ def model_job(
     guarantee: float | None = None,
     name: str | None = None,
     **choices: Any,
-) -> Job:
+) -> SplitJob:
     """Returns a job for `engine.planners.elastic.split`, planned on the model's own curve.
 
     Args:
@@ -272,4 +272,4 @@ def model_job(
         model, system, batch=batch, gpus=range(1, checked_whole(gpus, "GPUs are", 1, MOST_SIZES) + 1), **choices
     )
     rates = tuple(float(rate) for rate in table["raw_best"])
-    return Job(name or model_of(model).name, None, None, guarantee, rates, tuple(table["raw_plan"]), batch)
+    return SplitJob(name or model_of(model).name, None, None, guarantee, rates, tuple(table["raw_plan"]), batch)

@@ -18,7 +18,7 @@ import numpy as np
 from engine.executions.arrays import Floats, Ints
 from hardware import System
 
-__all__ = ["Held", "Movement", "Placed", "movement"]
+__all__ = ["HeldBoxes", "Movement", "Placed", "movement"]
 
 FULLY_SHARDED: Final = 3
 """ZeRO stage from which weights are shared out among replicas too."""
@@ -44,7 +44,7 @@ class Placed(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldBoxes:
     """Ranges that each rank holds, [ranks, 2] each, as shares of the whole: layers, width, and the part that replicas
     share."""
 
@@ -115,7 +115,7 @@ def _degree_of(execution: Mapping[str, Any], name: str) -> int:
     return 1 if value is None or value != value else int(value)
 
 
-def _held_boxes(execution: Mapping[str, Any], gpus: int, stage: int) -> Held:
+def _held_boxes(execution: Mapping[str, Any], gpus: int, stage: int) -> HeldBoxes:
     """Returns the box of each GPU for state that replicas share from a ZeRO stage on."""
     tp, pp, dp = (_degree_of(execution, name) for name in ("tensor_par", "pipeline_par", "data_par"))
     cp = _degree_of(execution, "context_par")
@@ -124,7 +124,7 @@ def _held_boxes(execution: Mapping[str, Any], gpus: int, stage: int) -> Held:
     # Cost models without stages of ZeRO say only whether the optimizer is sharded.
     zero = execution.get("zero_stage", OPTIMIZER_SHARDED if execution.get("optimizer_sharding") else 0)
     sharded = int(zero) >= stage
-    return Held(
+    return HeldBoxes(
         _unit_interval(ranks // (tp * cp * dp) % pp, pp),
         _unit_interval(ranks % tp, tp),
         _unit_interval(replica, dp) if sharded else _unit_interval(np.zeros(gpus, np.int64), 1),
@@ -135,7 +135,7 @@ def _unit_interval(position: Ints, parts: int) -> Floats:
     return np.stack([position / parts, (position + 1) / parts], axis=1)
 
 
-def _overlap_shares(here: Held, there: Held, old: Ints) -> Floats:
+def _overlap_shares(here: HeldBoxes, there: HeldBoxes, old: Ints) -> Floats:
     """Returns the share of each rank's new box that lies in the box of the GPU's old rank."""
     share = np.ones(len(old))
     for name in ("layers", "width", "shard"):
@@ -145,7 +145,7 @@ def _overlap_shares(here: Held, there: Held, old: Ints) -> Floats:
     return share
 
 
-def _lost_share(there: Held, alive: Ints) -> float:
+def _lost_share(there: HeldBoxes, alive: Ints) -> float:
     """Returns the share of the model that no surviving GPU holds, by counting boxes, which are equal or disjoint."""
     boxes = np.concatenate([there.layers, there.width, there.shard], axis=1)
     distinct, which = np.unique(boxes.round(12), axis=0, return_inverse=True)

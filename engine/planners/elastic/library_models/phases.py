@@ -62,9 +62,14 @@ def model_phases(
         key = (phase.nodes, phase.bandwidth)
         if phase.nodes and key not in known:
             known[key] = model_point(
-                network, machine, placement=phase.nodes, batch=batch, bandwidth=phase.bandwidth, datatype=datatype,
+                network,
+                machine,
+                placement=phase.nodes,
+                batch=batch,
+                bandwidth=phase.bandwidth,
+                datatype=datatype,
                 limits=limits,
-            )  # fmt: skip
+            )
         point = known.get(key)
         point = point if point is not None and point.execution else None
         changed = at > 0 and point is not None and point is not before

@@ -22,7 +22,7 @@ __all__ = [
     "SLOW_NETWORK",
     "TENSOR_PENALTY",
     "IterationTerms",
-    "Parameters",
+    "ParameterSets",
     "data_parallel",
     "forward_data_parallel",
     "forward_three_dimensional",
@@ -40,7 +40,7 @@ TENSOR_PENALTY: Final = 1.15
 """Divisor of a forward pass for each tensor parallel rank."""
 
 
-class Parameters(Protocol):
+class ParameterSets(Protocol):
     """The seven fitted parameters, as numbers or as columns of many sets; see `cards.PerformanceParameters`."""
 
     @property
@@ -140,7 +140,7 @@ def forward_three_dimensional(card: ModelCard, pp: Ints, tp: Ints, dp: Ints) -> 
 
 
 def data_parallel(
-    parameters: Parameters,
+    parameters: ParameterSets,
     environment: Environment,
     *,
     parameters_mi: Floats | float,

@@ -22,10 +22,10 @@ from engine.planners.elastic.performance.figures import PlanFigures
 from engine.planners.elastic.performance.physical import PhysicalVariant
 from models.documents import did_you_mean, shown
 
-__all__ = ["ARTIFACT", "PHYSICAL", "VARIANTS", "PlanFigures", "Variant", "variant_of"]
+__all__ = ["ARTIFACT", "PHYSICAL", "VARIANTS", "PerformanceVariant", "PlanFigures", "variant_of"]
 
 
-class Variant(Protocol):
+class PerformanceVariant(Protocol):
     """A performance model."""
 
     @property
@@ -123,10 +123,10 @@ class ArtifactVariant:
 
 ARTIFACT: Final = ArtifactVariant()
 PHYSICAL: Final = PhysicalVariant()
-VARIANTS: Final[dict[str, Variant]] = {each.name: each for each in (ARTIFACT, PHYSICAL)}
+VARIANTS: Final[dict[str, PerformanceVariant]] = {each.name: each for each in (ARTIFACT, PHYSICAL)}
 
 
-def variant_of(variant: str | Variant) -> Variant:
+def variant_of(variant: str | PerformanceVariant) -> PerformanceVariant:
     """Returns the variant of a name, or the given variant.
 
     Args:

@@ -1,6 +1,6 @@
 """Several jobs on one node: equal shares, the artifact's scheduler, and the best split that keeps guarantees."""
 
-from engine.planners.elastic.splits.jobs import Job, jobs_of
+from engine.planners.elastic.splits.jobs import SplitJob, jobs_of
 from engine.planners.elastic.splits.shares import Split, split
 
-__all__ = ["Job", "Split", "jobs_of", "split"]
+__all__ = ["Split", "SplitJob", "jobs_of", "split"]

@@ -11,13 +11,13 @@ import pandas as pd
 from engine.executions.arrays import Floats
 from engine.planners.contract import PlanError
 from engine.planners.elastic.cards import ModelCard
-from engine.planners.elastic.enumeration import Limits
+from engine.planners.elastic.enumeration import ResourceLimits
 from engine.planners.elastic.measured.table import fastest_of_one_node
-from engine.planners.elastic.performance import Variant
+from engine.planners.elastic.performance import PerformanceVariant
 from engine.planners.elastic.placements import gpus_on_nodes, placements_filling
 from engine.planners.elastic.plan_names import parse_plan
 from engine.planners.elastic.resource_curve import kept_smaller, winners
-from engine.planners.elastic.splits.jobs import Job
+from engine.planners.elastic.splits.jobs import SplitJob
 
 __all__ = ["JobCurves", "alone", "curve_table", "job_curves"]
 
@@ -26,7 +26,7 @@ __all__ = ["JobCurves", "alone", "curve_table", "job_curves"]
 class JobCurves:
     """A job's curves over 0 to all GPUs: predictions of the scheduler, and the basis on which splits are compared."""
 
-    job: Job
+    job: SplitJob
     predicted: Floats
     predicted_plans: Sequence[str]
     kept: Sequence[int]
@@ -36,7 +36,7 @@ class JobCurves:
     """GPUs and plans that the card's table tries, in its order; empty for a model without one."""
 
 
-def job_curves(job: Job, gpus: int, basis: str, cpu_threads: int, model: Variant) -> JobCurves:
+def job_curves(job: SplitJob, gpus: int, basis: str, cpu_threads: int, model: PerformanceVariant) -> JobCurves:
     """Returns the curves of a job over the GPUs of a node.
 
     Args:
@@ -55,7 +55,7 @@ def job_curves(job: Job, gpus: int, basis: str, cpu_threads: int, model: Variant
         return JobCurves(job, rates, plans, _kept_counts(rates), rates, plans, ())
     card = job.card
     size = model.node_size(card) or gpus
-    limits = [Limits(placements_filling(number_, size), cpu_threads) for number_ in range(1, gpus + 1)]
+    limits = [ResourceLimits(placements_filling(number_, size), cpu_threads) for number_ in range(1, gpus + 1)]
     alone = winners(card, limits, variant=model, families=("DP",) if model.restricted else ("DP", "3D"))
     predicted = np.append(np.nan, alone.throughput)
     names = ["", *alone.names()]

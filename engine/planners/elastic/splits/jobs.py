@@ -18,13 +18,13 @@ from engine.planners.elastic.measured import Measurements, measurements_of
 from engine.planners.elastic.measured.csv_rows import csv_rows, csv_text, number
 from models.documents import shown
 
-__all__ = ["Job", "jobs_of"]
+__all__ = ["SplitJob", "jobs_of"]
 
 MOST_JOBS: Final = 200
 
 
 @dataclass(frozen=True)
-class Job:
+class SplitJob:
     """A job: its model, measurements and guarantee.
 
     `guarantee` is a throughput that it must reach [samples/s], None for a best-effort job. `rates` may give a curve of
@@ -41,7 +41,7 @@ class Job:
     batch: int | None = None
 
 
-def jobs_of(given: Iterable[Job | Mapping[str, Any] | CardLike] | pd.DataFrame | str) -> tuple[Job, ...]:
+def jobs_of(given: Iterable[SplitJob | Mapping[str, Any] | CardLike] | pd.DataFrame | str) -> tuple[SplitJob, ...]:
     """Returns jobs from jobs, model cards or their names, documents or rows with `card`, `name`, `measured` and
     `guarantee`, a table, or a CSV file with these columns.
 
@@ -71,7 +71,7 @@ def jobs_of(given: Iterable[Job | Mapping[str, Any] | CardLike] | pd.DataFrame |
         raise PlanError(f"{shown(given)} are no jobs; give model cards, jobs, a table or a CSV file.")
     if not 1 <= len(rows) <= MOST_JOBS:
         raise PlanError(f"There are 1 to {MOST_JOBS:,} jobs; {'more' if rows else 'none'} were given.")
-    jobs: list[Job] = []
+    jobs: list[SplitJob] = []
     for row in rows:
         job = _job_of(row)
         same = sum(each.name == job.name or each.name.startswith(f"{job.name} (") for each in jobs)
@@ -79,8 +79,8 @@ def jobs_of(given: Iterable[Job | Mapping[str, Any] | CardLike] | pd.DataFrame |
     return tuple(jobs)
 
 
-def _job_of(row: Any) -> Job:
-    if isinstance(row, Job):
+def _job_of(row: Any) -> SplitJob:
+    if isinstance(row, SplitJob):
         return row
     asked = row if isinstance(row, Mapping) and "card" in row else {"card": row}
     unknown = [key for key in asked if key not in ("card", "name", "measured", "guarantee")]
@@ -93,4 +93,6 @@ def _job_of(row: Any) -> Job:
         isinstance(guarantee, bool) or not isinstance(guarantee, Real) or not 0 <= float(guarantee) < math.inf
     ):
         raise PlanError(f"The guarantee of {card.name} is {shown(guarantee)}; give samples per second from 0 on.")
-    return Job(str(asked.get("name") or card.name), card, measured, None if guarantee is None else float(guarantee))
+    return SplitJob(
+        str(asked.get("name") or card.name), card, measured, None if guarantee is None else float(guarantee)
+    )

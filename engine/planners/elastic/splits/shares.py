@@ -13,9 +13,9 @@ import pandas as pd
 from engine.planners.contract import PlanError
 from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.limits import checked_threads, checked_whole
-from engine.planners.elastic.performance import Variant, variant_of
+from engine.planners.elastic.performance import PerformanceVariant, variant_of
 from engine.planners.elastic.splits.curves import JobCurves, alone, curve_table, job_curves
-from engine.planners.elastic.splits.jobs import Job, jobs_of
+from engine.planners.elastic.splits.jobs import SplitJob, jobs_of
 from engine.planners.elastic.splits.ways import best_split, greedy_split
 from models.documents import shown
 
@@ -78,12 +78,12 @@ class Split:
 
 
 def split(
-    jobs: Iterable[Job | Mapping[str, Any] | CardLike] | pd.DataFrame | str,
+    jobs: Iterable[SplitJob | Mapping[str, Any] | CardLike] | pd.DataFrame | str,
     gpus: int,
     *,
     basis: str | None = None,
     cpu_threads: int = 1,
-    variant: str | Variant = "artifact",
+    variant: str | PerformanceVariant = "artifact",
 ) -> Split:
     """Returns how jobs can share the GPUs of one node.
 
@@ -126,7 +126,7 @@ def split(
     return Split(pd.DataFrame(rows), chosen, tuple(notes), shown_curves)
 
 
-def _has_measurements(job: Job) -> bool:
+def _has_measurements(job: SplitJob) -> bool:
     return job.measured is not None or bool(job.rates)
 
 

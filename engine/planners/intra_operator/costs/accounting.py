@@ -15,8 +15,8 @@ from engine.planners.intra_operator.costs.factors import (
     LAST,
     REPLICATED,
     TOKENS,
-    Account,
     Factor,
+    LayerAccount,
     all_states,
 )
 from engine.planners.intra_operator.costs.kernel_seconds import block_seconds, norm_seconds
@@ -74,8 +74,8 @@ class _LayerAccounts:
 
     def factors(self) -> list[Factor]:
         forgets = self.widths.recompute == "full"
-        account = Account(self.mesh.shape, self.widths.accumulation, forgets=forgets)
-        step = Account(self.mesh.shape)  # what is done once, and not for every microbatch
+        account = LayerAccount(self.mesh.shape, self.widths.accumulation, forgets=forgets)
+        step = LayerAccount(self.mesh.shape)  # what is done once, and not for every microbatch
         for at, option in enumerate(self.options):
             weights = self._bytes([each.weight for each in self._weighted(at)])
             _add_gradient_traffic(account if self.widths.fsdp else step, at, option, weights, self.mesh, self.widths)
@@ -92,16 +92,14 @@ class _LayerAccounts:
                 self._inputs(account, at)
                 self._results(account, at)
             if self.mesh.system is not None:
-                seconds = block_seconds(
-                    self.graph, self.blocks[at], option, self.mesh, self.again, first=self.first
-                )
+                seconds = block_seconds(self.graph, self.blocks[at], option, self.mesh, self.again, first=self.first)
                 account.spend((at,), seconds)
         self._residual(account)
         if self.first and self.graph.vocabulary:
             self._ends(account)
         return [*account.factors, *step.factors]
 
-    def _ends(self, account: Account) -> None:
+    def _ends(self, account: LayerAccount) -> None:
         """Memory that a model needs once: embedding and head, logits, and the cost model's reserve.
 
         Both matrices are split or whole as the weights of the first block are: by words where these are split, on every
@@ -113,7 +111,7 @@ class _LayerAccounts:
             logits = kernels.logit_bytes * self.graph.logits / float(np.prod(self.mesh.shape))
             account.hold((0,), np.full(len(option.ids), kernels.reserve + logits))
 
-    def _inputs(self, account: Account, at: int) -> None:
+    def _inputs(self, account: LayerAccount, at: int) -> None:
         """Adds the input of a block: converted in both forward passes, its gradient once, and stored.
 
         Under sequence parallelism each device stores its part. Gathering it again is hidden behind the gradient of the
@@ -133,7 +131,7 @@ class _LayerAccounts:
             account.reduce(keys, columns, apart, size, scattered=(states != REPLICATED) & scattered)
             account.convert(keys, wants, states, size)
 
-    def _results(self, account: Account, at: int) -> None:
+    def _results(self, account: LayerAccount, at: int) -> None:
         """Adds the result of a block: its reduction where rows are split, and the input that an activation function
         stores."""
         option, scattered = self.options[at], self.widths.sequence
@@ -155,7 +153,7 @@ class _LayerAccounts:
             both = 2.0 * self._bytes(scores) if self.widths.scores and self.widths.recompute != "selective" else 0.0
             account.keep((at,), np.ones_like(option.ids, bool), out + both)
 
-    def _inside(self, account: Account, at: int, ahead: Sequence[Contraction], last: Contraction) -> None:
+    def _inside(self, account: LayerAccount, at: int, ahead: Sequence[Contraction], last: Contraction) -> None:
         """The hidden tensors of two products in one block: added up where rows of the first are split."""
         option = self.options[at]
         rows = option.uses(ROWS)
@@ -164,7 +162,7 @@ class _LayerAccounts:
             account.reduce((at,), rows, ~rows, size, count=count)
         account.keep((at,), ~rows, hidden + read)
 
-    def _experts(self, account: Account, at: int) -> None:
+    def _experts(self, account: LayerAccount, at: int) -> None:
         """Adds the traffic of tokens on their way to the experts and back.
 
         A conversion for an expert is stored for its gradients, so that it counts once forward and once back: a split of
@@ -213,7 +211,7 @@ class _LayerAccounts:
         devices = np.prod(np.where(option.uses(EXPERTS), np.array(self.mesh.shape, float), 1.0), axis=-1)
         return np.asarray(devices * (1.0 - (1.0 - 1.0 / devices) ** self.graph.visits))
 
-    def _residual(self, account: Account) -> None:
+    def _residual(self, account: LayerAccount) -> None:
         """Adds the additions to the residual stream, and norms."""
         stream, out = self._stream, self._out
         giver = next((at for at, each in enumerate(self.options) if each.experts), len(self.options) - 1)
@@ -221,9 +219,14 @@ class _LayerAccounts:
         before = np.full((1, len(self.mesh.shape)), REPLICATED) if self.first else all_states(len(self.mesh.shape))
         before = np.broadcast_to(before, (len(all_states(len(self.mesh.shape))), before.shape[-1]))
         mixed = self.options[out].gives
-        edges = [(BEFORE, before, giver, behind), (out, mixed, giver, behind)] if self.graph.beside else [
-            (BEFORE, before, out, mixed), (out, mixed, giver, behind),
-        ]  # fmt: skip
+        edges = (
+            [(BEFORE, before, giver, behind), (out, mixed, giver, behind)]
+            if self.graph.beside
+            else [
+                (BEFORE, before, out, mixed),
+                (out, mixed, giver, behind),
+            ]
+        )
         for source, states, target, wanted in edges:
             if source == target:
                 continue
@@ -305,7 +308,7 @@ def _activation_operand(contraction: Contraction) -> Operand:
 
 
 def _add_gradient_traffic(
-    account: Account, at: int, option: BlockOptions, size: float, mesh: Mesh, widths: Widths
+    account: LayerAccount, at: int, option: BlockOptions, size: float, mesh: Mesh, widths: Widths
 ) -> None:
     """All-reduce of the gradients of weights that an axis does not split; with FSDP a reduce-scatter, and an all-gather
     of the weights before each pass, for every microbatch.
@@ -325,7 +328,7 @@ def _add_gradient_traffic(
         account.gather((at,), tokens, ~tokens, size)
 
 
-def _add_parameter_memory(account: Account, at: int, option: BlockOptions, number: Floats, widths: Widths) -> None:
+def _add_parameter_memory(account: LayerAccount, at: int, option: BlockOptions, number: Floats, widths: Widths) -> None:
     """Memory of parameters that are split over the devices, or whole on each.
 
     Gradients that ZeRO adds up over microbatches are whole on each device until they are exchanged.
@@ -340,5 +343,3 @@ def _add_parameter_memory(account: Account, at: int, option: BlockOptions, numbe
         own = min(own, rest)
         each = np.asarray(widths.element + (own + (rest - own) / copies if widths.zero else rest))
     account.hold((at,), number * each / split)
-
-

@@ -22,8 +22,16 @@ from engine.executions.arrays import Flags, Floats, Ints
 from engine.planners.intra_operator.mesh import COLLECTIVES
 
 __all__ = [
-    "BEFORE", "BY_EXPERT", "LAST", "REPLICATED", "TOKENS", "Account", "Factor", "all_states", "state_number",
-]  # fmt: skip
+    "BEFORE",
+    "BY_EXPERT",
+    "LAST",
+    "REPLICATED",
+    "TOKENS",
+    "Factor",
+    "LayerAccount",
+    "all_states",
+    "state_number",
+]
 
 REPLICATED, TOKENS, LAST, BY_EXPERT = range(4)
 STATES: Final = 3
@@ -47,7 +55,7 @@ class Factor:
     working: Floats | None = None
 
 
-class Account:
+class LayerAccount:
     """Makes the factors of a layer on a mesh of one axis or two.
 
     Args:
@@ -192,9 +200,14 @@ class Account:
         flat = volumes.shape[:-2]
         once = self.times == 1.0
         self.factors.append(
-            Factor(keys, *(each.reshape(*flat, -1) if once else self.times * each.reshape(*flat, -1)
-                           for each in (volumes, counts)))
-        )  # fmt: skip
+            Factor(
+                keys,
+                *(
+                    each.reshape(*flat, -1) if once else self.times * each.reshape(*flat, -1)
+                    for each in (volumes, counts)
+                ),
+            )
+        )
 
 
 def all_states(axes: int) -> Ints:

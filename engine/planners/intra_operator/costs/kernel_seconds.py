@@ -14,7 +14,7 @@ from engine.planners.intra_operator.costs.options import BlockOptions
 from engine.planners.intra_operator.costs.recomputation import Again
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.mesh import Mesh
-from engine.planners.intra_operator.parallel_blocks import Member, ParallelBlock
+from engine.planners.intra_operator.parallel_blocks import BlockMember, ParallelBlock
 
 __all__ = ["block_seconds", "norm_seconds"]
 
@@ -103,14 +103,18 @@ def option_is_masked(block: ParallelBlock) -> bool:
 def _attention_seconds(graph: LayerGraph, sizes: Mapping[str, float], kernels: KernelTimes, again: Again) -> float:
     heads = sizes["a"] * sizes.get("r", 1)
     ahead, back = kernels.attention(
-        sizes["b"], heads, int(graph.sizes["s"]), int(graph.sizes["d"]),
-        int(graph.sizes.get("value", graph.sizes["d"])), graph.window,
-    )  # fmt: skip
+        sizes["b"],
+        heads,
+        int(graph.sizes["s"]),
+        int(graph.sizes["d"]),
+        int(graph.sizes.get("value", graph.sizes["d"])),
+        graph.window,
+    )
     return float((1.0 + again.attention) * ahead + back)
 
 
 def _local_sizes(
-    sizes: Mapping[str, int], member: Member, row: Sequence[int], shape: Sequence[int]
+    sizes: Mapping[str, int], member: BlockMember, row: Sequence[int], shape: Sequence[int]
 ) -> dict[str, float]:
     """Sizes of all labels on one device."""
     found = {label: float(size) for label, size in sizes.items()}

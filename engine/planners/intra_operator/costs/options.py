@@ -19,8 +19,15 @@ from engine.planners.intra_operator.costs.factors import BY_EXPERT, LAST, REPLIC
 from engine.planners.intra_operator.parallel_blocks import ParallelBlock
 
 __all__ = [
-    "COLUMNS", "EXPERTS", "ROWS", "SPLIT_TOKENS", "BlockOptions", "Widths", "block_options", "repeated_heads",
-]  # fmt: skip
+    "COLUMNS",
+    "EXPERTS",
+    "ROWS",
+    "SPLIT_TOKENS",
+    "BlockOptions",
+    "Widths",
+    "block_options",
+    "repeated_heads",
+]
 
 COLUMNS, SPLIT_TOKENS, ROWS, EXPERTS = range(4)
 WANTS: Final = np.array([REPLICATED, TOKENS, LAST, BY_EXPERT])
@@ -29,9 +36,17 @@ GIVES_SCATTERED: Final = np.array([LAST, TOKENS, TOKENS, BY_EXPERT])
 GIVES_ATTENTION: Final = np.array([LAST, TOKENS, LAST, BY_EXPERT])
 """A split along the contracted dimension of queries, keys and values is all-reduced and then split by heads."""
 WORDS: Final = {
-    "b": "sequences", "a": "heads of keys", "g": "groups", "e": "experts", "f": "columns", "h": "columns",
-    "shared": "columns", "n": "visits of an expert", "latent_q": "columns", "latent_kv": "columns",
-}  # fmt: skip
+    "b": "sequences",
+    "a": "heads of keys",
+    "g": "groups",
+    "e": "experts",
+    "f": "columns",
+    "h": "columns",
+    "shared": "columns",
+    "n": "visits of an expert",
+    "latent_q": "columns",
+    "latent_kv": "columns",
+}
 
 
 @dataclass(frozen=True, slots=True)

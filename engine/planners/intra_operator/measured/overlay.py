@@ -22,7 +22,7 @@ from engine.planners.intra_operator.layer_costs import LayerCosts, Vector
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.library import any_mesh
 from engine.planners.intra_operator.mesh import Mesh, mesh_of
-from engine.planners.intra_operator.steps import Chosen, layers_of, step_of, widths_of
+from engine.planners.intra_operator.steps import StepCosts, layers_of, step_of, widths_of
 from engine.planners.intra_operator.uniform import costs_of, step_flop
 
 __all__ = ["FittedRates", "fit_rates", "overlay"]
@@ -59,7 +59,7 @@ class _Steps:
         self.asked, self.counted = asked, counted
         self.known: dict[tuple[Any, ...], tuple[list[LayerGraph], dict[str, LayerCosts]]] = {}
 
-    def of(self, point: Mapping[str, Any], mesh: Mesh) -> tuple[Chosen, float] | None:
+    def of(self, point: Mapping[str, Any], mesh: Mesh) -> tuple[StepCosts, float] | None:
         """Returns the costs of a point's step, and its operations on one device [FLOP]; None where its vector is not
         known."""
         if point["vector"] is None:
@@ -157,10 +157,13 @@ def overlay(
             continue
         step, _ = found
         seconds = point["seconds"]
-        rows.append({
-            **{f"predicted_{name}": float(getattr(step, name)) for name in PREDICTED}, "solution": step.solution,
-            "error": step.seconds / seconds - 1.0 if np.isfinite(seconds) and seconds > 0 else np.nan,
-        })  # fmt: skip
+        rows.append(
+            {
+                **{f"predicted_{name}": float(getattr(step, name)) for name in PREDICTED},
+                "solution": step.solution,
+                "error": step.seconds / seconds - 1.0 if np.isfinite(seconds) and seconds > 0 else np.nan,
+            }
+        )
     return pd.concat([points.reset_index(drop=True), pd.DataFrame(rows)], axis=1)
 
 

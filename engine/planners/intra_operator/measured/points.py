@@ -36,9 +36,23 @@ MOST_BYTES: Final = 20_000_000
 MOST_POINTS: Final = 100_000
 LONGEST: Final = 4_096
 POINT_COLUMNS: Final = (
-    "line", "kind", "system", "model", "batch", "layers", "devices", "segment", "vector", "seconds", "times",
-    "compute_seconds", "communication_seconds", "volume", "memory", "tflop",
-)  # fmt: skip
+    "line",
+    "kind",
+    "system",
+    "model",
+    "batch",
+    "layers",
+    "devices",
+    "segment",
+    "vector",
+    "seconds",
+    "times",
+    "compute_seconds",
+    "communication_seconds",
+    "volume",
+    "memory",
+    "tflop",
+)
 NUMBERS: Final = ("seconds", "compute_seconds", "communication_seconds", "volume", "memory", "tflop")
 COUNTS: Final = ("batch", "layers", "devices", "segment")
 LIST: Final = r"\[([^\]]*)\]"
@@ -52,8 +66,10 @@ COST: Final = re.compile(r"searched training cost:(.*)")
 COUNT: Final = re.compile(r"\bTFLOP_COUNT:(.*)")
 TIMES: Final = re.compile(r"^\s*\[([\d.eE+\-\s,]+)\]\s*$")
 FIELD: Final = {
-    "Comm Volume": "volume", "Comm Overhead": "communication_seconds", "Comp Overhead": "compute_seconds",
-}  # fmt: skip
+    "Comm Volume": "volume",
+    "Comm Overhead": "communication_seconds",
+    "Comp Overhead": "compute_seconds",
+}
 FAMILIES: Final = {"gpt": "gpt", "moe": "moe", "llama": "llama", "llama2": "llama"}
 
 
@@ -135,10 +151,13 @@ class _Log:
             vector = _parse_integers(found[2], f"{where}, ParallelBlock Strategy")
             self._check(vector, where)
             self._point(
-                number, "segment", segment=_parse_whole(found[1], f"{where}, SegmentIdx"), vector=vector,
+                number,
+                "segment",
+                segment=_parse_whole(found[1], f"{where}, SegmentIdx"),
+                vector=vector,
                 seconds=_parse_number(found[3], f"{where}, avgcost", infinite=True),
                 memory=_parse_number(found[4], f"{where}, mem_cost(GB)") * GIB,
-            )  # fmt: skip
+            )
         elif found := OVERHEAD.search(line):
             self.pending.setdefault("line", number)
             self.pending[FIELD[found[1]]] = _parse_number(found[2], f"{where}, {found[1]}")
@@ -178,8 +197,10 @@ class _Log:
         found = re.fullmatch(rf"\s*{LIST}\s*,\s*memory_cost:\s*(\S+)\s*", rest)
         if found is None:
             raise PlanError(f"{where}: a searched training cost is a list of times and a memory_cost.")
-        values = {**_parse_times(found[1], f"{where}, training cost"),
-                  "memory": _parse_number(found[2], f"{where}, memory_cost") * GIB}  # fmt: skip
+        values = {
+            **_parse_times(found[1], f"{where}, training cost"),
+            "memory": _parse_number(found[2], f"{where}, memory_cost") * GIB,
+        }
         if self.points and self.points[-1]["kind"] == "searched" and self.points[-1]["seconds"] is None:
             self.points[-1].update(values)
         else:

@@ -31,13 +31,23 @@ def published_runs() -> pd.DataFrame:
         first) [s], tflops (of all devices together) and tflops_per_device [TFLOP/s], memory_gib, solution (the vector
         of all layers, None where it was not printed), speedup (over the slowest run of the same model and batch).
     """
-    table = pd.DataFrame([
-        {"system": each.system, "model": each.model, "batch": each.batch, "layers": each.layers,
-         "devices": each.devices, "tflop": tflop_count(each.model, batch=each.batch, layers=each.layers),
-         "times": each.times, "seconds": each.times[0], "memory_gib": each.memory_gib,
-         "solution": tuple(one for vector in each.vectors for one in vector) or None}
-        for each in RUNS
-    ])  # fmt: skip
+    table = pd.DataFrame(
+        [
+            {
+                "system": each.system,
+                "model": each.model,
+                "batch": each.batch,
+                "layers": each.layers,
+                "devices": each.devices,
+                "tflop": tflop_count(each.model, batch=each.batch, layers=each.layers),
+                "times": each.times,
+                "seconds": each.times[0],
+                "memory_gib": each.memory_gib,
+                "solution": tuple(one for vector in each.vectors for one in vector) or None,
+            }
+            for each in RUNS
+        ]
+    )
     table["tflops"] = table["tflop"] / table["seconds"]
     table["tflops_per_device"] = table["tflops"] / table["devices"]
     slowest = table.groupby(["model", "batch", "layers"])["seconds"].transform("max")
@@ -63,9 +73,17 @@ def published_volumes() -> pd.DataFrame:
         note = "" if reproduced else "Not reproduced: CFP's branch reshards more between elementwise operations."
         if communication is None:
             note += " The vector is inferred: the published excerpt ends before it."
-        rows.append({
-            "vector": vector, "published_volume": volume, "counted_volume": own, "ratio": own / volume,
-            "reproduced": reproduced, "communication_seconds": communication, "compute_seconds": each.compute_seconds,
-            "bytes_per_second": None if communication is None else volume / communication, "note": note.strip(),
-        })  # fmt: skip
+        rows.append(
+            {
+                "vector": vector,
+                "published_volume": volume,
+                "counted_volume": own,
+                "ratio": own / volume,
+                "reproduced": reproduced,
+                "communication_seconds": communication,
+                "compute_seconds": each.compute_seconds,
+                "bytes_per_second": None if communication is None else volume / communication,
+                "note": note.strip(),
+            }
+        )
     return pd.DataFrame(rows)

@@ -11,14 +11,14 @@ from typing import Final
 from engine.planners.layerwise.profiles.profile import LayerProfile, ProfileError
 from engine.planners.layerwise.profiles.reading import profile_from
 
-__all__ = ["Example", "example", "examples"]
+__all__ = ["ProfileExample", "example", "examples"]
 
 FOLDER: Final = Path(__file__).parent / "data"
 SOURCE: Final = "LER0ever/HPGO 0.9.2, profiles (BSD 3-Clause)"
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ProfileExample:
     """A profile of the package: its name, title, the batch at which it was taken, the batch of a step that its authors
     planned [samples], and remarks on its figures."""
 
@@ -30,11 +30,11 @@ class Example:
 
 
 @lru_cache(maxsize=1)
-def examples() -> tuple[Example, ...]:
+def examples() -> tuple[ProfileExample, ...]:
     """Returns all examples, the best known first."""
     with (FOLDER / "profiles.csv").open(newline="", encoding="utf-8") as file:
         return tuple(
-            Example(row["name"], row["title"], float(row["batch"]), int(row["global_batch"]), row["note"] or "")
+            ProfileExample(row["name"], row["title"], float(row["batch"]), int(row["global_batch"]), row["note"] or "")
             for row in csv.DictReader(file)
         )
 

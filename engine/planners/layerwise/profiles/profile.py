@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from engine.planners.contract import PlanError
 
-__all__ = ["MOST_LAYERS", "Layer", "LayerProfile", "ProfileError", "profile_of"]
+__all__ = ["MOST_LAYERS", "LayerProfile", "ProfileError", "ProfileLayer", "profile_of"]
 
 MOST_LAYERS = 20_000
 """Layers that a profile may have."""
@@ -19,7 +19,7 @@ class ProfileError(PlanError):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ProfileLayer:
     """One layer at the batch of its profile.
 
     `forward` and `backward` are times [s], `activation` is the size of its output, `parameters` the size of its
@@ -63,7 +63,7 @@ class LayerProfile:
     """
 
     name: str
-    layers: tuple[Layer, ...]
+    layers: tuple[ProfileLayer, ...]
     edges: tuple[tuple[int, int], ...]
     batch: float | None = None
     source: str = ""
@@ -86,7 +86,7 @@ class LayerProfile:
 
 def profile_of(
     name: str,
-    layers: Iterable[Layer],
+    layers: Iterable[ProfileLayer],
     edges: Iterable[tuple[str, str]],
     *,
     batch: float | None = None,
@@ -155,7 +155,7 @@ def joined(base: LayerProfile, others: Sequence[tuple[str, LayerProfile]]) -> La
     return replace(base, kinds=tuple(others))
 
 
-def _told_apart(layers: list[Layer]) -> list[Layer]:
+def _told_apart(layers: list[ProfileLayer]) -> list[ProfileLayer]:
     if not layers:
         raise ProfileError("The profile has no layers.")
     if len(layers) > MOST_LAYERS:
@@ -174,7 +174,7 @@ def _told_apart(layers: list[Layer]) -> list[Layer]:
     return layers
 
 
-def _check_acyclic(layers: list[Layer], edges: tuple[tuple[int, int], ...]) -> None:
+def _check_acyclic(layers: list[ProfileLayer], edges: tuple[tuple[int, int], ...]) -> None:
     """Raises `ProfileError` naming layers of a cycle, if there is one."""
     after: list[list[int]] = [[] for _ in layers]
     waiting = [0] * len(layers)

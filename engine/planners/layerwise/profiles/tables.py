@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pydantic
 
-from engine.planners.layerwise.profiles.profile import Layer, LayerProfile, ProfileError, profile_of
+from engine.planners.layerwise.profiles.profile import LayerProfile, ProfileError, ProfileLayer, profile_of
 
 __all__ = ["COLUMNS", "csv_profile", "csv_text", "json_profile", "json_text"]
 
@@ -164,7 +164,7 @@ def _first_fault(error: pydantic.ValidationError) -> str:
 
 def _profile_of_rows(rows: Sequence[_Row], name: str, batch: float | None, source: str) -> LayerProfile:
     layers = [
-        Layer(
+        ProfileLayer(
             row.layer,
             row.name or row.layer,
             row.forward_s,

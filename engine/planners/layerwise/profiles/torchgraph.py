@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from engine.planners.layerwise.profiles.profile import Layer, LayerProfile, ProfileError, profile_of
+from engine.planners.layerwise.profiles.profile import LayerProfile, ProfileError, ProfileLayer, profile_of
 
 __all__ = ["torchgraph_profile"]
 
@@ -34,7 +34,7 @@ def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None 
 
     Raises `ProfileError` naming the line at fault.
     """
-    layers: list[Layer] = []
+    layers: list[ProfileLayer] = []
     edges: list[tuple[str, str]] = []
     for number, line in enumerate(text.lstrip("\ufeff").splitlines(), start=1):
         if not line.strip():
@@ -54,7 +54,7 @@ def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None 
     return profile_of(name, layers, edges, batch=batch)
 
 
-def _parse_layer(parts: list[str], number: int) -> Layer:
+def _parse_layer(parts: list[str], number: int) -> ProfileLayer:
     if len(parts) < 3:
         raise ProfileError(
             f"Line {number} is no layer: it should read `id -- description -- forward_compute_time=..., ...`; edges "
@@ -67,7 +67,7 @@ def _parse_layer(parts: list[str], number: int) -> Layer:
             raise ProfileError(f"Line {number}: the layer {parts[0][:60]} has no {field} ({title}).")
         values.append(_parse_figure(found[field], field, number))
     forward, backward, activation, parameters = values
-    return Layer(parts[0].strip(), parts[1].strip(), forward * MILLI, backward * MILLI, activation, parameters)
+    return ProfileLayer(parts[0].strip(), parts[1].strip(), forward * MILLI, backward * MILLI, activation, parameters)
 
 
 def _parse_figure(text: str, field: str, number: int) -> float:

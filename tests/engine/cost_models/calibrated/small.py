@@ -19,10 +19,20 @@ from models import Model
 from tests.engine.explored_with_rows import explored_with_rows
 
 LLAMA: dict[str, Any] = {
-    "hidden": 1024, "ffn": 2816, "layers": 6, "heads": 8, "kv_heads": 4, "head_dim": 128, "gated_mlp": True,
-    "vocab": 32000, "vocab_padded": 32000, "tied_embeddings": False, "positions": "rotary", "max_seq": 8192,
+    "hidden": 1024,
+    "ffn": 2816,
+    "layers": 6,
+    "heads": 8,
+    "kv_heads": 4,
+    "head_dim": 128,
+    "gated_mlp": True,
+    "vocab": 32000,
+    "vocab_padded": 32000,
+    "tied_embeddings": False,
+    "positions": "rotary",
+    "max_seq": 8192,
     "norm": "RMSNorm",
-}  # fmt: skip
+}
 EXPERTS: dict[str, Any] = {**LLAMA, "layers": 8, "experts": {"routed": 4, "top_k": 2, "ffn": 2816}}
 
 
@@ -69,9 +79,15 @@ def scenario(
 ) -> engine.Scenario:
     """A scenario of the calibrated cost model."""
     return engine.Scenario.of(
-        model, system, num_procs=num_procs, max_batch_size=max_batch_size, datatype=datatype, limits=limits,
-        cost_model="calibrated", **further,
-    )  # fmt: skip
+        model,
+        system,
+        num_procs=num_procs,
+        max_batch_size=max_batch_size,
+        datatype=datatype,
+        limits=limits,
+        cost_model="calibrated",
+        **further,
+    )
 
 
 NAMES = ("dense", "experts", "plain", "one tier", "widened", "old software", "schedules", "layouts")
@@ -87,51 +103,88 @@ def named(name: str) -> engine.Scenario:
         return scenario(model_of(EXPERTS, 4096), system_of("b200_180g_sxm", first=3.5, second=1.0), limits)
     if name == "plain":
         return scenario(
-            plain_model(), system_of("a100_80g_sxm", first=1.5, second=0.5), {"uneven_pipelines": True},
-            num_procs=12, max_batch_size=12, datatype="float16",
-        )  # fmt: skip
+            plain_model(),
+            system_of("a100_80g_sxm", first=1.5, second=0.5),
+            {"uneven_pipelines": True},
+            num_procs=12,
+            max_batch_size=12,
+            datatype="float16",
+        )
     if name == "one tier":
         model = model_of({**LLAMA, "layers": 14, "tied_embeddings": True}, 4096)
         return scenario(model, system_of("tpu7x_192g", first=5.0, second=0.0), num_procs=16, max_batch_size=32)
     if name == "widened":
         limits = {
-            "context_par": {"max": 2}, "attention_kernel": ["unfused", "flash2", "native"],
-            "launch": ["fused", "compiled", "graphs"], "gradient_datatype": ["float32", "bfloat16"],
+            "context_par": {"max": 2},
+            "attention_kernel": ["unfused", "flash2", "native"],
+            "launch": ["fused", "compiled", "graphs"],
+            "gradient_datatype": ["float32", "bfloat16"],
             "optimizer_datatype": ["float32", "bfloat16"],
-            "expert_overlap": [False, True], "pipeline_overlap": [False, True], "expert_par": [2], "data_par": [1, 2],
-            "expert_tensor_par": 1, "activation_recompute": ["attn_only"], "tensor_par_overlap": ["none"],
-            "selective_recompute": ["attention", "half"], "weight_offload": False, "tensor_par": 2,
-            "activations_offload": False, "optimizer_offload": [False, True], "tensor_par_comm_type": ["rs_ag"],
-        }  # fmt: skip
+            "expert_overlap": [False, True],
+            "pipeline_overlap": [False, True],
+            "expert_par": [2],
+            "data_par": [1, 2],
+            "expert_tensor_par": 1,
+            "activation_recompute": ["attn_only"],
+            "tensor_par_overlap": ["none"],
+            "selective_recompute": ["attention", "half"],
+            "weight_offload": False,
+            "tensor_par": 2,
+            "activations_offload": False,
+            "optimizer_offload": [False, True],
+            "tensor_par_comm_type": ["rs_ag"],
+        }
         return scenario(model_of(EXPERTS, 2048), system_of("h200_141g_sxm", first=2.7, second=1.0), limits)
     if name == "schedules":
         limits = {
             "schedule": ["1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe", "dualpipev", "combined_1f1b"],
-            "activation_recompute": ["none", "full"], "tensor_par": [1, 2], "pipeline_par": [2, 3, 4],
-            "weight_offload": False, "optimizer_offload": False, "pipeline_overlap": [False, True],
-            "tensor_par_overlap": "none", "data_par_overlap": True, "context_par": 1, "expert_tensor_par": 1,
+            "activation_recompute": ["none", "full"],
+            "tensor_par": [1, 2],
+            "pipeline_par": [2, 3, 4],
+            "weight_offload": False,
+            "optimizer_offload": False,
+            "pipeline_overlap": [False, True],
+            "tensor_par_overlap": "none",
+            "data_par_overlap": True,
+            "context_par": 1,
+            "expert_tensor_par": 1,
             "tensor_par_comm_type": "rs_ag",
-        }  # fmt: skip
+        }
         model, machine = model_of({**EXPERTS, "layers": 8}, 2048), system_of("h100_80g_sxm", first=3.5, second=1.0)
         return scenario(model, machine, limits, num_procs=16, max_batch_size=32)
     if name == "layouts":
         limits = {
             "stage_layout": [
-                "even", "balanced", "loss_counted", "last_1", "first_1_last_2", "Et*3|t|t|ttL", "Et|(t|)*6L",
+                "even",
+                "balanced",
+                "loss_counted",
+                "last_1",
+                "first_1_last_2",
+                "Et*3|t|t|ttL",
+                "Et|(t|)*6L",
                 "Ett|t*5L",
             ],
-            "schedule": ["1f1b", "interleaved", "zb_h1", "combined_1f1b"], "pipeline_par": [2, 4], "tensor_par": 2,
-            "activation_recompute": ["none", "full"], "weight_offload": False, "tensor_par_overlap": "none",
-            "tensor_par_comm_type": "rs_ag", "context_par": 1, "data_par_overlap": True,
-        }  # fmt: skip
+            "schedule": ["1f1b", "interleaved", "zb_h1", "combined_1f1b"],
+            "pipeline_par": [2, 4],
+            "tensor_par": 2,
+            "activation_recompute": ["none", "full"],
+            "weight_offload": False,
+            "tensor_par_overlap": "none",
+            "tensor_par_comm_type": "rs_ag",
+            "context_par": 1,
+            "data_par_overlap": True,
+        }
         model, machine = model_of({**EXPERTS, "layers": 7}, 2048), system_of("h100_80g_sxm", first=3.2, second=1.0)
         return scenario(model, machine, limits, num_procs=16, max_batch_size=16)
     assert name == "old software"
     limits = {
-        "attention_kernel": "flash1", "launch": "eager", "activation_recompute": ["attn_only", "full"],
-        "selective_recompute": ["operators", "save_projections", "save_dots"], "weight_offload": False,
+        "attention_kernel": "flash1",
+        "launch": "eager",
+        "activation_recompute": ["attn_only", "full"],
+        "selective_recompute": ["operators", "save_projections", "save_dots"],
+        "weight_offload": False,
         "batch_size": [4, 8],
-    }  # fmt: skip
+    }
     model = model_of({**LLAMA, "sliding_window": 512, "full_attention_every": 2}, 4096)
     machine = system_of("h100_80g_sxm", first=2.5, second=0.6)
     return scenario(model, machine, limits, max_batch_size=8, datatype="float8")

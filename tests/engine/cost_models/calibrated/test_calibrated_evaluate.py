@@ -37,9 +37,20 @@ FIGURES = [column.name for column in statistics_of("calibrated")]
 KINDS = ["weight_space", "weight_grad_space", "optimizer_space", "act_space", "act_checkpoint_size", "act_grad_space"]
 FURTHER_KINDS = ["logit_space", "temporary_space", "reserve_space"]
 DIRECT = (
-    "tensor_par", "pipeline_par", "data_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size",
-    "batch_size", "pipeline_interleaving", "zero_stage", "attention_kernel", "launch", "datatype",
-)  # fmt: skip
+    "tensor_par",
+    "pipeline_par",
+    "data_par",
+    "context_par",
+    "expert_par",
+    "expert_tensor_par",
+    "microbatch_size",
+    "batch_size",
+    "pipeline_interleaving",
+    "zero_stage",
+    "attention_kernel",
+    "launch",
+    "datatype",
+)
 
 
 def in_words(table: pd.DataFrame) -> dict[str, Any]:
@@ -275,13 +286,32 @@ def restated(e: dict[str, Any], shape: dict[str, float], block: dict[str, float]
 
 BASE: dict[str, Any] = {
     **NEUTRAL_EXTENSIONS,
-    "num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "tensor_par_net": 0, "pipeline_par_net": 0,
-    "data_par_net": 0, "batch_size": 64, "microbatch_size": 2, "datatype": "bfloat16", "fused_activation": True,
-    "attention_type": "multihead", "activation_recompute": "none", "pipeline_interleaving": 1,
-    "optimizer_sharding": True, "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "none",
-    "seq_par_ag_redo": False, "data_par_overlap": False, "weight_offload": False, "activations_offload": False,
-    "optimizer_offload": False, "training": True, "zero_stage": 1, "attention_kernel": "native",
-}  # fmt: skip
+    "num_procs": 64,
+    "tensor_par": 4,
+    "pipeline_par": 4,
+    "data_par": 4,
+    "tensor_par_net": 0,
+    "pipeline_par_net": 0,
+    "data_par_net": 0,
+    "batch_size": 64,
+    "microbatch_size": 2,
+    "datatype": "bfloat16",
+    "fused_activation": True,
+    "attention_type": "multihead",
+    "activation_recompute": "none",
+    "pipeline_interleaving": 1,
+    "optimizer_sharding": True,
+    "tensor_par_comm_type": "rs_ag",
+    "tensor_par_overlap": "none",
+    "seq_par_ag_redo": False,
+    "data_par_overlap": False,
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+    "training": True,
+    "zero_stage": 1,
+    "attention_kernel": "native",
+}
 ALONE = {"pipeline_par": 1, "data_par": 16}
 UNSHARDED = {"zero_stage": 0, "optimizer_sharding": False}
 STEPS: list[tuple[str, dict[str, Any]]] = [
@@ -316,9 +346,13 @@ def test_a_step_is_what_plain_numbers_say(name: str, changes: dict[str, Any]) ->
     attention = a.hidden * a.head_dim * (2 * a.heads + 2 * a.kv_heads)
     feedforward = (3 if a.gated_mlp else 2) * a.hidden * a.ffn
     shape: dict[str, float] = {
-        "seq": model.seq_size, "hidden": a.hidden, "blocks": a.layers, "block": attention + feedforward,
-        "words": a.vocab_padded * a.hidden, "tied": a.tied_embeddings,
-    }  # fmt: skip
+        "seq": model.seq_size,
+        "hidden": a.hidden,
+        "blocks": a.layers,
+        "block": attention + feedforward,
+        "words": a.vocab_padded * a.hidden,
+        "tied": a.tied_embeddings,
+    }
     expected = restated(e, shape, {key: float(np.ravel(value)[0]) for key, value in block.items()})
     assert found["total_time"] == pytest.approx(expected, rel=1e-9)
 
@@ -395,11 +429,19 @@ def test_extensions_default_to_a_current_stack() -> None:
     assert found["zero_stage"].tolist() == table["optimizer_sharding"].astype(int).tolist()
     said = {column.name: set(found[column.name]) for column in EXTENSIONS if column.name != "zero_stage"}
     assert said == {
-        "context_par": {1}, "expert_par": {1}, "expert_tensor_par": {1}, "selective_recompute": {"attention"},
-        "attention_kernel": {"native"}, "launch": {"fused"}, "gradient_datatype": {"float32"},
-        "optimizer_datatype": {"float32"}, "expert_overlap": {False}, "pipeline_overlap": {False},
-        "schedule": {"1f1b", "interleaved"}, "stage_layout": {"even"},
-    }  # fmt: skip
+        "context_par": {1},
+        "expert_par": {1},
+        "expert_tensor_par": {1},
+        "selective_recompute": {"attention"},
+        "attention_kernel": {"native"},
+        "launch": {"fused"},
+        "gradient_datatype": {"float32"},
+        "optimizer_datatype": {"float32"},
+        "expert_overlap": {False},
+        "pipeline_overlap": {False},
+        "schedule": {"1f1b", "interleaved"},
+        "stage_layout": {"even"},
+    }
     assert found["schedule"].eq("interleaved").equals(found["pipeline_interleaving"] > 1)
     pd.testing.assert_frame_equal(named("dense").evaluate(found), found)
     old = engine.evaluate("llama-3-8B", "a100_80g_sxm", table.head(3)[[column.name for column in FIELDS]])
@@ -407,9 +449,7 @@ def test_extensions_default_to_a_current_stack() -> None:
 
 
 @pytest.mark.parametrize(("name", "every"), [("experts", 151), ("schedules", 53)])
-def test_order_pieces_and_other_columns_do_not_matter(
-    name: str, every: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_order_pieces_and_other_columns_do_not_matter(name: str, every: int, monkeypatch: pytest.MonkeyPatch) -> None:
     table = evaluated(name).iloc[::every]
     given = table[[column.name for column in ALL_FIELDS]]
     monkeypatch.setattr("engine.cost_models.calibrated.table_evaluation.CHUNK", 17)
@@ -439,8 +479,10 @@ def test_results_name_what_they_were_evaluated_by() -> None:
 def changed(**values: float) -> Calibration:
     """The library's calibration with other values."""
     library = library_calibration()
-    parts = {name: item.model_copy(update={"value": values.get(name, item.value), "low": None, "high": None})
-             for name, item in library.parameters.items()}  # fmt: skip
+    parts = {
+        name: item.model_copy(update={"value": values.get(name, item.value), "low": None, "high": None})
+        for name, item in library.parameters.items()
+    }
     return library.model_copy(update={"name": "changed", "parameters": parts})
 
 

@@ -106,9 +106,12 @@ def test_what_is_saved_once_does_not_come_back_twice(model: str) -> None:
 
 def test_a_faster_network_between_hosts_serves_what_spans_hosts() -> None:
     chosen = scenario(
-        model_of(LLAMA), system_of("h100_80g_sxm", first=80, second=0), {"tensor_par": [1, 8]}, num_procs=32,
+        model_of(LLAMA),
+        system_of("h100_80g_sxm", first=80, second=0),
+        {"tensor_par": [1, 8]},
+        num_procs=32,
         max_batch_size=32,
-    )  # fmt: skip
+    )
     before, after = times_of(chosen), times_of(replace(chosen, system=improved(chosen.system, _faster_network)))
     assert (after <= before * (1 + 1e-12)).all()
     assert (after < before * (1 - 1e-6)).mean() > 0.9
@@ -138,13 +141,18 @@ def running(name: str) -> tuple[pd.DataFrame, list[str]]:
 @pytest.mark.parametrize(
     ("field", "slow", "fast"),
     [
-        ("data_par_overlap", False, True), ("tensor_par_overlap", "none", "ring"), ("expert_overlap", False, True),
-        ("pipeline_overlap", False, True), ("gradient_datatype", "float32", "bfloat16"),
+        ("data_par_overlap", False, True),
+        ("tensor_par_overlap", "none", "ring"),
+        ("expert_overlap", False, True),
+        ("pipeline_overlap", False, True),
+        ("gradient_datatype", "float32", "bfloat16"),
         ("optimizer_datatype", "float32", "bfloat16"),
-        ("launch", "fused", "graphs"), ("launch", "fused", "compiled"), ("attention_kernel", "flash2", "native"),
+        ("launch", "fused", "graphs"),
+        ("launch", "fused", "compiled"),
+        ("attention_kernel", "flash2", "native"),
         ("activation_recompute", "full", "none"),
     ],
-)  # fmt: skip
+)
 def test_what_hides_or_saves_work_never_slows_down(field: str, slow: Any, fast: Any) -> None:
     compared = faster = 0
     for name in NAMES:
@@ -275,8 +283,17 @@ def test_keys_depend_on_what_results_depend_on() -> None:
     others += [replace(chosen, system=improved(chosen.system, one)) for one in (*RATES, _larger_first_tier)]
     others += [replace(chosen, max_batch_size=8), replace(chosen, datatype="float16"), replace(chosen, limits={})]
     others += [replace(chosen, model=model_of({**LLAMA, "layers": 7}))]
-    others += [Scenario.of(chosen.model, chosen.system, num_procs=8, max_batch_size=4, datatype="bfloat16",
-                           limits={"pipeline_par": [1, 2, 4]}, cost_model="calculon")]  # fmt: skip
+    others += [
+        Scenario.of(
+            chosen.model,
+            chosen.system,
+            num_procs=8,
+            max_batch_size=4,
+            datatype="bfloat16",
+            limits={"pipeline_par": [1, 2, 4]},
+            cost_model="calculon",
+        )
+    ]
     keys = [chosen.key, *(one.key for one in others)]
     assert len(set(keys)) == len(keys)
 
@@ -303,9 +320,14 @@ def test_a_calibration_changes_the_results_of_a_space() -> None:
     assert best["sample_rate"] == pytest.approx(after["sample_rate"].max(), rel=1e-12)
     assert best["sample_rate"] < explored("dense").best["sample_rate"]  # type: ignore[index]
     direct = engine.best(
-        slower.model, slower.system, num_procs=8, max_batch_size=4, datatype="bfloat16", limits=slower.limits,
+        slower.model,
+        slower.system,
+        num_procs=8,
+        max_batch_size=4,
+        datatype="bfloat16",
+        limits=slower.limits,
         calibration=slower.calibration,
-    )  # fmt: skip
+    )
     assert dict(direct).keys() == dict(best).keys()
     assert (direct["id"], direct["total_time"]) == (best["id"], best["total_time"])
     assert np.isfinite(direct["total_time"])

@@ -27,13 +27,32 @@ from tests.texts import any_text
 
 GOOD: dict[str, Any] = {
     **NEUTRAL_EXTENSIONS,
-    "num_procs": 64, "tensor_par": 4, "pipeline_par": 4, "data_par": 4, "tensor_par_net": 0, "pipeline_par_net": 1,
-    "data_par_net": 1, "batch_size": 64, "microbatch_size": 2, "datatype": "bfloat16", "fused_activation": True,
-    "attention_type": "multihead", "activation_recompute": "full", "pipeline_interleaving": 2,
-    "optimizer_sharding": True, "tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "ring", "seq_par_ag_redo": False,
-    "data_par_overlap": True, "weight_offload": False, "activations_offload": False, "optimizer_offload": False,
-    "training": True, "zero_stage": 1, "attention_kernel": "native",
-}  # fmt: skip
+    "num_procs": 64,
+    "tensor_par": 4,
+    "pipeline_par": 4,
+    "data_par": 4,
+    "tensor_par_net": 0,
+    "pipeline_par_net": 1,
+    "data_par_net": 1,
+    "batch_size": 64,
+    "microbatch_size": 2,
+    "datatype": "bfloat16",
+    "fused_activation": True,
+    "attention_type": "multihead",
+    "activation_recompute": "full",
+    "pipeline_interleaving": 2,
+    "optimizer_sharding": True,
+    "tensor_par_comm_type": "rs_ag",
+    "tensor_par_overlap": "ring",
+    "seq_par_ag_redo": False,
+    "data_par_overlap": True,
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+    "training": True,
+    "zero_stage": 1,
+    "attention_kernel": "native",
+}
 FIELDS = [column.name for column in ALL_FIELDS]
 # One replica, so that there is nobody to share with.
 ALONE = {"num_procs": 16, "data_par": 1, "data_par_overlap": False}
@@ -45,158 +64,221 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("extension_not_positive", DENSE, {"expert_par": -3}, "expert_par is -3; it must be at least 1."),
     ("extension_not_positive", EXPERTS, {"expert_tensor_par": 0}, "expert_tensor_par is 0; it must be at least 1."),
     (
-        "unknown_word", DENSE, {"launch": "quick"},
+        "unknown_word",
+        DENSE,
+        {"launch": "quick"},
         "launch is quick; it must be one of eager, fused, compiled, graphs.",
     ),
     (
-        "unknown_word", DENSE, {"attention_kernel": "flash9"},
+        "unknown_word",
+        DENSE,
+        {"attention_kernel": "flash9"},
         "attention_kernel is flash9; it must be one of unfused, flash1, flash2, native.",
     ),
     (
-        "unknown_word", DENSE, {"datatype": "float32"},
+        "unknown_word",
+        DENSE,
+        {"datatype": "float32"},
         "datatype is float32; it must be one of float4, float8, float16, bfloat16.",
     ),
     (
-        "training_only", DENSE,
+        "training_only",
+        DENSE,
         {"training": False, "activation_recompute": "none", "data_par_overlap": False, "optimizer_sharding": False},
         "training is false; the calibrated cost model evaluates training steps. Serving has an evaluation of its own, "
         "and cost_model calculon evaluates a forward pass.",
     ),
     (
-        "parallelism_product_with_context", DENSE, {"context_par": 2},
+        "parallelism_product_with_context",
+        DENSE,
+        {"context_par": 2},
         "tensor_par 4 x pipeline_par 4 x data_par 4 x context_par 2 is 128, but num_procs is 64; they must be equal.",
     ),
     ("zero_stage_unknown", DENSE, {"zero_stage": 4}, "zero_stage is 4; it must be 0, 1, 2 or 3."),
     ("zero_stage_unknown", DENSE, {"zero_stage": -1}, "zero_stage is -1; it must be 0, 1, 2 or 3."),
     (
-        "zero_stage_against_sharding", DENSE, {"zero_stage": 0},
+        "zero_stage_against_sharding",
+        DENSE,
+        {"zero_stage": 0},
         "zero_stage is 0, but optimizer_sharding is true; the optimizer is sharded from stage 1 on.",
     ),
     (
-        "zero_stage_against_sharding", DENSE, {"optimizer_sharding": False},
+        "zero_stage_against_sharding",
+        DENSE,
+        {"optimizer_sharding": False},
         "zero_stage is 1, but optimizer_sharding is false; the optimizer is sharded from stage 1 on.",
     ),
     (
-        "selective_needs_attn_only", DENSE, {"selective_recompute": "half"},
+        "selective_needs_attn_only",
+        DENSE,
+        {"selective_recompute": "half"},
         "selective_recompute is half, but activation_recompute is full; only attn_only is selective, leave it at "
         "attention.",
     ),
     (
-        "attention_of_the_model", DENSE, {"attention_type": "multiquery"},
+        "attention_of_the_model",
+        DENSE,
+        {"attention_type": "multiquery"},
         "attention_type is multiquery, but this model has 8 heads of keys and values; leave it at multihead, the "
         "calibrated cost model takes the heads from the model.",
     ),
     (
-        "gradient_sharding_in_pipeline", DENSE, {"zero_stage": 2},
+        "gradient_sharding_in_pipeline",
+        DENSE,
+        {"zero_stage": 2},
         "ZeRO stage 2 shards gradients after every microbatch, which a pipeline of 4 stages keeps until the last; use "
         "stage 1.",
     ),
     (
-        "context_not_dividing_sequence", DENSE, {"context_par": 3, "num_procs": 192},
+        "context_not_dividing_sequence",
+        DENSE,
+        {"context_par": 3, "num_procs": 192},
         "The sequence has 8,192 tokens, which 2 × CP 3 does not divide; every rank takes two pieces.",
     ),
     (
-        "expert_par_without_experts", DENSE, {"expert_par": 2},
+        "expert_par_without_experts",
+        DENSE,
+        {"expert_par": 2},
         "expert_par is 2 and expert_tensor_par 1, but this model has no experts; both must be 1.",
     ),
     (
-        "expert_par_not_dividing_experts", EXPERTS, {"expert_par": 16},
+        "expert_par_not_dividing_experts",
+        EXPERTS,
+        {"expert_par": 16},
         "EP 16 does not divide the 8 experts of the model.",
     ),
     (
-        "expert_par_not_dividing_ranks", EXPERTS, {"expert_par": 8, "expert_tensor_par": 4},
+        "expert_par_not_dividing_ranks",
+        EXPERTS,
+        {"expert_par": 8, "expert_tensor_par": 4},
         "TP × CP × DP is 16, which EP 8 × expert TP 4 does not divide.",
     ),
     (
-        "key_value_heads_not_divisible", SMALL, {"tensor_par": 4},
+        "key_value_heads_not_divisible",
+        SMALL,
+        {"tensor_par": 4},
         "The model has 6 heads of keys and values; TP 4 must divide them or be a multiple of them.",
     ),
     (
-        "stages_not_even", DENSE, {"pipeline_interleaving": 3},
-        "PP 4 × interleaving 3 divides neither the 32 blocks nor two more, which embedding and loss "
-        "would be.",
+        "stages_not_even",
+        DENSE,
+        {"pipeline_interleaving": 3},
+        "PP 4 × interleaving 3 divides neither the 32 blocks nor two more, which embedding and loss would be.",
     ),
     (
-        "pipeline_exceeds_blocks", DENSE, {"pipeline_par": 64, "num_procs": 1024, "pipeline_interleaving": 1},
+        "pipeline_exceeds_blocks",
+        DENSE,
+        {"pipeline_par": 64, "num_procs": 1024, "pipeline_interleaving": 1},
         "PP 64 exceeds the 32 blocks of the model.",
     ),
     (
-        "schedule_needs_pipeline", DENSE,
+        "schedule_needs_pipeline",
+        DENSE,
         {"schedule": "zb_h1", "pipeline_par": 1, "num_procs": 16, "pipeline_interleaving": 1},
         "schedule is zb_h1, but pipeline_par is 1; without a pipeline it must be 1f1b.",
     ),
     (
-        "schedule_against_interleaving", DENSE, {"schedule": "zb_h1"},
+        "schedule_against_interleaving",
+        DENSE,
+        {"schedule": "zb_h1"},
         "schedule is zb_h1, but pipeline_interleaving is 2; it must be 1 for zb_h1 and dualpipe, 2 for zb_v and "
         "dualpipev, more than 1 for interleaved and combined_1f1b.",
     ),
     (
-        "schedule_needs_microbatches", DENSE, {"schedule": "dualpipe", "pipeline_interleaving": 1, "batch_size": 32},
+        "schedule_needs_microbatches",
+        DENSE,
+        {"schedule": "dualpipe", "pipeline_interleaving": 1, "batch_size": 32},
         "4 microbatches are too few for dualpipe with 4 stages: zb_h1 needs as many as stages, zb_v twice as many less "
         "one, dualpipe and dualpipev twice as many.",
     ),
     (
-        "schedule_needs_even", DENSE, {"schedule": "dualpipe", "pipeline_interleaving": 1, "batch_size": 72},
+        "schedule_needs_even",
+        DENSE,
+        {"schedule": "dualpipe", "pipeline_interleaving": 1, "batch_size": 72},
         "dualpipe needs even numbers of stages and of microbatches; there are 4 and 9.",
     ),
     (
-        "schedule_needs_whole_groups", EXPERTS, {"schedule": "combined_1f1b", "expert_par": 4, "batch_size": 72},
+        "schedule_needs_whole_groups",
+        EXPERTS,
+        {"schedule": "combined_1f1b", "expert_par": 4, "batch_size": 72},
         "combined_1f1b takes microbatches in groups of 4, which do not divide the 9 microbatches.",
     ),
     (
-        "schedule_needs_experts", EXPERTS, {"schedule": "combined_1f1b"},
+        "schedule_needs_experts",
+        EXPERTS,
+        {"schedule": "combined_1f1b"},
         "combined_1f1b overlaps the exchange of tokens between experts, but expert_par is 1; use interleaved.",
     ),
     (
-        "schedule_against_recompute", EXPERTS, {"schedule": "combined_1f1b", "expert_par": 4},
+        "schedule_against_recompute",
+        EXPERTS,
+        {"schedule": "combined_1f1b", "expert_par": 4},
         "combined_1f1b does not run with full recomputation; recompute a selection, or use interleaved.",
     ),
     (
-        "layout_needs_pipeline", DENSE,
+        "layout_needs_pipeline",
+        DENSE,
         {"stage_layout": "loss_counted", "pipeline_par": 1, "num_procs": 16, "pipeline_interleaving": 1},
         "stage_layout is loss_counted, but pipeline_par is 1; without a pipeline it must be even.",
     ),
     (
-        "layout_not_of_blocks", DENSE, {"stage_layout": "first_4_last_3"},
+        "layout_not_of_blocks",
+        DENSE,
+        {"stage_layout": "first_4_last_3"},
         "stage_layout first_4_last_3 does not cut 32 blocks into 4 stages of 2 chunks: Megatron refuses 25 other "
         "layers on 2 ranks: they do not divide.",
     ),
-]  # fmt: skip
+]
 
 # What both cost models ask, as this one tells it.
 SHARED: list[tuple[str, str, dict[str, Any], str]] = [
     (
-        "parallelism_product", DENSE, {"num_procs": 65},
+        "parallelism_product",
+        DENSE,
+        {"num_procs": 65},
         "tensor_par 4 x pipeline_par 4 x data_par 4 is 64, but num_procs is 65; they must be equal.",
     ),
     (
-        "parallelism_product", DENSE, dict.fromkeys(("tensor_par", "pipeline_par", "data_par"), 2**31 - 1),
+        "parallelism_product",
+        DENSE,
+        dict.fromkeys(("tensor_par", "pipeline_par", "data_par"), 2**31 - 1),
         "tensor_par 2,147,483,647 x pipeline_par 2,147,483,647 x data_par 2,147,483,647 is "
         "9,903,520,300,447,984,150,353,281,023, but num_procs is 64; they must be equal.",
     ),
     (
-        "data_par_overlap_needs_data_par", DENSE, {**ALONE, "data_par_overlap": True, "optimizer_sharding": False},
+        "data_par_overlap_needs_data_par",
+        DENSE,
+        {**ALONE, "data_par_overlap": True, "optimizer_sharding": False},
         "data_par_overlap is true, but data_par is 1; there is no gradient exchange to overlap.",
     ),
     (
-        "offload_needs_three_blocks", DENSE,
+        "offload_needs_three_blocks",
+        DENSE,
         {"pipeline_par": 16, "num_procs": 256, "pipeline_interleaving": 1, "optimizer_offload": True},
         "Offloading needs at least 3 blocks on each GPU; a pipeline of 16 stages leaves 2.",
     ),
     (
-        "sequence_not_divisible", SMALL, {"tensor_par": 3, "num_procs": 48, "microbatch_size": 1},
+        "sequence_not_divisible",
+        SMALL,
+        {"tensor_par": 3, "num_procs": 48, "microbatch_size": 1},
         "A microbatch has 4,096 tokens, which TP 3 does not divide; reduce-scatter and all-gather split them.",
     ),
     (
-        "hidden_not_divisible", DENSE, {"tensor_par": 3, "num_procs": 48, "tensor_par_comm_type": "ar"},
+        "hidden_not_divisible",
+        DENSE,
+        {"tensor_par": 3, "num_procs": 48, "tensor_par_comm_type": "ar"},
         "TP 3 does not divide the hidden size 4,096.",
     ),
     (
-        "heads_not_divisible", DENSE, {"tensor_par": 64, "num_procs": 1024},
+        "heads_not_divisible",
+        DENSE,
+        {"tensor_par": 64, "num_procs": 1024},
         "TP 64 does not divide the 32 attention heads.",
     ),
     (
-        "datatype_not_on_system", DENSE, {"datatype": "float4"},
+        "datatype_not_on_system",
+        DENSE,
+        {"datatype": "float4"},
         "This system has no rates for float4; it has float8, float16, bfloat16.",
     ),
     ("missing_value", DENSE, {"batch_size": None}, "batch_size has no value; every one of the 23 fields needs one."),
@@ -204,10 +286,12 @@ SHARED: list[tuple[str, str, dict[str, Any], str]] = [
     ("not_a_boolean", DENSE, {"expert_overlap": "yes"}, "expert_overlap is 'yes'; it must be true or false."),
     ("not_a_word", DENSE, {"launch": 1}, "launch is 1; it must be a text such as eager, fused, compiled, graphs."),
     (
-        "out_of_range", DENSE, {"expert_par": 2**31},
+        "out_of_range",
+        DENSE,
+        {"expert_par": 2**31},
         "expert_par is 2147483648; it must lie between 0 and 2,147,483,647.",
     ),
-]  # fmt: skip
+]
 
 
 def model_of(name: str) -> models.Model:
@@ -260,8 +344,13 @@ def test_every_reason_is_tried() -> None:
 @pytest.mark.parametrize("pipeline", [1, 4])
 def test_sharding_among_one_replica_is_as_none(stage: int, pipeline: int) -> None:
     """ZeRO 3 on one GPU, as DeepSpeed files have it: evaluated as stage 0, with nothing to share, not refused."""
-    alone = {"data_par": 1, "pipeline_par": pipeline, "num_procs": 4 * pipeline, "data_par_overlap": False,
-             "pipeline_interleaving": 1}  # fmt: skip
+    alone = {
+        "data_par": 1,
+        "pipeline_par": pipeline,
+        "num_procs": 4 * pipeline,
+        "data_par_overlap": False,
+        "pipeline_interleaving": 1,
+    }
     shared, plain = (
         evaluated(DENSE, {**alone, "optimizer_sharding": number > 0, "zero_stage": number}) for number in (stage, 0)
     )
@@ -275,8 +364,9 @@ def test_sharding_among_one_replica_is_as_none(stage: int, pipeline: int) -> Non
 def test_the_default_attention_kernel_is_one_that_the_system_has(name: str) -> None:
     system = hardware.load(name)
     datatype = next(each for each in ("bfloat16", "float16") if each in system.datatypes)
-    scenario = Scenario.of("gpt3-6.7B", system, num_procs=8, max_batch_size=8, datatype=datatype,
-                           cost_model="calibrated")  # fmt: skip
+    scenario = Scenario.of(
+        "gpt3-6.7B", system, num_procs=8, max_batch_size=8, datatype=datatype, cost_model="calibrated"
+    )
     kernels = {row["attention_kernel"] for row in scenario.space.table([0]).to_dict("records")}
     fused = system.accelerator is None or system.accelerator.fused_attention
     assert ("unfused" in kernels) == (not fused)
@@ -317,9 +407,30 @@ def test_rows_do_not_touch_each_other() -> None:
 
 
 RUBBISH: tuple[Any, ...] = (
-    float("inf"), -float("inf"), "", "8", "true", b"8", 2.5, 1e300, 2**63, -(2**63), 10**400, 1 + 2j, Decimal("3.5"),
-    [], [1], {}, (1, 2), object(), pd.Timestamp(0), -5, "\u00fcn\u00ef", " fused", "fused\x00",
-)  # fmt: skip
+    float("inf"),
+    -float("inf"),
+    "",
+    "8",
+    "true",
+    b"8",
+    2.5,
+    1e300,
+    2**63,
+    -(2**63),
+    10**400,
+    1 + 2j,
+    Decimal("3.5"),
+    [],
+    [1],
+    {},
+    (1, 2),
+    object(),
+    pd.Timestamp(0),
+    -5,
+    "\u00fcn\u00ef",
+    " fused",
+    "fused\x00",
+)
 NOTHING: tuple[Any, ...] = (None, float("nan"), pd.NA, pd.NaT, np.float32("nan"))
 
 
@@ -395,10 +506,16 @@ def test_any_pipeline_gives_an_answer(model: str) -> None:
     """Whatever number of stages and chunks comes with a schedule and a layout: rules are told, not run into."""
     words = ([*by_name(name).choices] for name in ("schedule", "stage_layout"))
     rows = [
-        {**GOOD, "num_procs": 16 * stages, "pipeline_par": stages, "pipeline_interleaving": chunks,
-         "schedule": schedule, "stage_layout": layout}
+        {
+            **GOOD,
+            "num_procs": 16 * stages,
+            "pipeline_par": stages,
+            "pipeline_interleaving": chunks,
+            "schedule": schedule,
+            "stage_layout": layout,
+        }
         for stages, chunks, schedule, layout in product((1, 2, 3, 4, 8, 16), (1, 2, 3), *words)
-    ]  # fmt: skip
+    ]
     found = engine.evaluate(model, "h100_80g_sxm", pd.DataFrame(rows))
     assert set(found["status"]) <= {"ok", "infeasible", "invalid"}
     kept = set(found["schedule"][found["reason"].isin(("", "memory_tier1"))])

@@ -21,7 +21,7 @@ from engine.cost_models.calibrated.rows.row_tables import calibrated_row_table
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Floats, Ints
 from engine.exploration import proven_optimum
-from engine.whatif.prepared_spaces import Found, made_ready
+from engine.whatif.prepared_spaces import PreparedOptimum, made_ready
 from tests.engine.cost_models.calibrated.small import NAMES, explored, named
 from tests.engine.explored_with_rows import explored_with_rows
 
@@ -55,7 +55,7 @@ def rate_of(found: Exploration, execution: int) -> float:
 
 
 def assert_found(
-    answer: Found, found: Exploration, kept_rate: float, evaluated: dict[str, Any] | None = None
+    answer: PreparedOptimum, found: Exploration, kept_rate: float, evaluated: dict[str, Any] | None = None
 ) -> None:
     """The first of the best executions, how many run, and the kept execution, each as exploring has it, to the bit."""
     best = evaluated or found.best or {"id": None, "sample_rate": float("nan")}

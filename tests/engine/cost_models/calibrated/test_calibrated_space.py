@@ -43,8 +43,11 @@ HEADLINE = headline_of("calibrated")
 CELL = ["tensor_par", "pipeline_par", "data_par", "batch_size"]
 MEMORY = {"memory_tier1", "memory_tier2"}
 SCHEDULE = {
-    "schedule_needs_microbatches", "schedule_needs_even", "schedule_needs_whole_groups", "schedule_against_recompute",
-}  # fmt: skip
+    "schedule_needs_microbatches",
+    "schedule_needs_even",
+    "schedule_needs_whole_groups",
+    "schedule_against_recompute",
+}
 
 
 def assert_same_best(found: engine.Exploration, expected: engine.Exploration) -> None:
@@ -183,15 +186,26 @@ def test_limits_leave_what_they_allow() -> None:
     """A limit that only narrows a field leaves the executions that it allows, with their figures."""
     everything, space, figures = feasible("dense"), named("dense"), [column.name for column in HEADLINE]
     for limits in (
-        {"zero_stage": [0, 3]}, {"context_par": 2, "tensor_par_comm_type": ["ar", "rs_ag"]},
-        {"activation_recompute": "full", "weight_offload": True}, {"microbatch_size": {"max": 2}, "data_par": [1, 2]},
-        {"selective_recompute": "modules", "activation_recompute": "attn_only"}, {"pipeline_interleaving": {"min": 3}},
-        {"data_par_net": 0, "data_par": [2, 4]}, {"data_par_overlap": False},
-    ):  # fmt: skip
-        within = explored_with_rows(engine.Scenario.of(
-            space.model, space.system, num_procs=8, max_batch_size=4, datatype="bfloat16",
-            limits={**space.limits, **limits}, cost_model="calibrated",
-        ))  # fmt: skip
+        {"zero_stage": [0, 3]},
+        {"context_par": 2, "tensor_par_comm_type": ["ar", "rs_ag"]},
+        {"activation_recompute": "full", "weight_offload": True},
+        {"microbatch_size": {"max": 2}, "data_par": [1, 2]},
+        {"selective_recompute": "modules", "activation_recompute": "attn_only"},
+        {"pipeline_interleaving": {"min": 3}},
+        {"data_par_net": 0, "data_par": [2, 4]},
+        {"data_par_overlap": False},
+    ):
+        within = explored_with_rows(
+            engine.Scenario.of(
+                space.model,
+                space.system,
+                num_procs=8,
+                max_batch_size=4,
+                datatype="bfloat16",
+                limits={**space.limits, **limits},
+                cost_model="calibrated",
+            )
+        )
         found: pd.DataFrame = within.rows.table(figures).to_pandas()
         kept = everything
         for field, limit in limits.items():
@@ -227,9 +241,13 @@ def listed(layers: int, tensors: tuple[int, ...]) -> pd.DataFrame:
             if 4 // data % micro:
                 continue
             for stage, recompute, kind, comm, ring, overlap in product(
-                (0, 1, 2, 3), ("none", "full", "attn_only"), ("attention", "modules", "half"),
-                ("ar", "p2p_rs_ag", "rs_ag"), ("none", "ring"), (False, True),
-            ):  # fmt: skip
+                (0, 1, 2, 3),
+                ("none", "full", "attn_only"),
+                ("attention", "modules", "half"),
+                ("ar", "p2p_rs_ag", "rs_ag"),
+                ("none", "ring"),
+                (False, True),
+            ):
                 skipped = (
                     (stage > 0 and not replicas)
                     or (stage == 2 and pipeline > 1)
@@ -240,15 +258,31 @@ def listed(layers: int, tensors: tuple[int, ...]) -> pd.DataFrame:
                     or (comm == "p2p_rs_ag" and pipeline == 1)
                 )
                 if not skipped:
-                    found.append({
-                        "tensor_par": tensor, "pipeline_par": pipeline, "data_par": data, "context_par": context,
-                        "stage_layout": layout, "pipeline_interleaving": v, "microbatch_size": micro,
-                        "zero_stage": stage,
-                        "activation_recompute": recompute, "selective_recompute": kind, "tensor_par_comm_type": comm,
-                        "tensor_par_overlap": ring, "data_par_overlap": overlap, "optimizer_sharding": stage > 0,
-                        "num_procs": 8, "batch_size": 4, "expert_par": 1, "attention_kernel": "native",
-                        "launch": "fused", "gradient_datatype": "float32", "training": True,
-                    })  # fmt: skip
+                    found.append(
+                        {
+                            "tensor_par": tensor,
+                            "pipeline_par": pipeline,
+                            "data_par": data,
+                            "context_par": context,
+                            "stage_layout": layout,
+                            "pipeline_interleaving": v,
+                            "microbatch_size": micro,
+                            "zero_stage": stage,
+                            "activation_recompute": recompute,
+                            "selective_recompute": kind,
+                            "tensor_par_comm_type": comm,
+                            "tensor_par_overlap": ring,
+                            "data_par_overlap": overlap,
+                            "optimizer_sharding": stage > 0,
+                            "num_procs": 8,
+                            "batch_size": 4,
+                            "expert_par": 1,
+                            "attention_kernel": "native",
+                            "launch": "fused",
+                            "gradient_datatype": "float32",
+                            "training": True,
+                        }
+                    )
     return pd.DataFrame(found)
 
 
@@ -270,13 +304,19 @@ def test_the_space_is_what_it_says_it_covers() -> None:
 @pytest.mark.parametrize(
     ("limits", "left"),
     [
-        ({"training": [False]}, 0.0), ({"training": [True, False]}, 1.0), ({"fused_activation": [True, False]}, 1.0),
-        ({"fused_activation": [False]}, 1.0), ({"seq_par_ag_redo": [True, False]}, 1.0),
-        ({"attention_type": ["multihead", "multiquery"]}, 1.0), ({"attention_type": ["multiquery"]}, 0.0),
-        ({"tensor_par_overlap": ["none", "ring", "pipe"]}, 1.0), ({"tensor_par_overlap": ["none", "pipe"]}, 1.0),
-        ({"expert_overlap": [True, False]}, 1.0), ({"seq_par_ag_redo": [True], "tensor_par": [1]}, 0.0),
+        ({"training": [False]}, 0.0),
+        ({"training": [True, False]}, 1.0),
+        ({"fused_activation": [True, False]}, 1.0),
+        ({"fused_activation": [False]}, 1.0),
+        ({"seq_par_ag_redo": [True, False]}, 1.0),
+        ({"attention_type": ["multihead", "multiquery"]}, 1.0),
+        ({"attention_type": ["multiquery"]}, 0.0),
+        ({"tensor_par_overlap": ["none", "ring", "pipe"]}, 1.0),
+        ({"tensor_par_overlap": ["none", "pipe"]}, 1.0),
+        ({"expert_overlap": [True, False]}, 1.0),
+        ({"seq_par_ag_redo": [True], "tensor_par": [1]}, 0.0),
     ],
-)  # fmt: skip
+)
 def test_limits_widen_nothing_that_cannot_be_or_cannot_be_told_apart(limits: dict[str, Any], left: float) -> None:
     chosen = named("dense")
     space = scenario(chosen.model, chosen.system, {**chosen.limits, **limits}).space

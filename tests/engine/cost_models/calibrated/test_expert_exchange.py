@@ -27,10 +27,20 @@ within one host of one copy per rank, what stays there among them."""
 
 
 def _alone(ranks: int, **software: float | str) -> Case:
-    return case_of(MODEL, SYSTEM, {
-        "tensor_par": 1, "pipeline_par": 1, "data_par": ranks, "expert_par": ranks, "expert_tensor_par": 1,
-        "microbatch_size": 1, "batch_size": ranks, **software,
-    })  # fmt: skip
+    return case_of(
+        MODEL,
+        SYSTEM,
+        {
+            "tensor_par": 1,
+            "pipeline_par": 1,
+            "data_par": ranks,
+            "expert_par": ranks,
+            "expert_tensor_par": 1,
+            "microbatch_size": 1,
+            "batch_size": ranks,
+            **software,
+        },
+    )
 
 
 def _seconds(case: Case) -> float:
@@ -109,12 +119,28 @@ def test_published_step_of_deepseek_v3() -> None:
     """2,048 H800 took 19.926 s (arXiv:2505.09343, table 4) within 80 GB, with one layer for multi-token prediction
     (arXiv:2412.19437, section 4.2); the model is a tenth too quick, and hides the exchange as the schedule does."""
     trained = models.edited(MODEL, {"architecture.trained_prediction_layers": 1})
-    case = case_of(trained, SYSTEM, {
-        "tensor_par": 1, "pipeline_par": 16, "data_par": 128, "expert_par": 64, "expert_tensor_par": 1,
-        "microbatch_size": 1, "batch_size": 15360, "schedule": 4, "datatype": "float8", "recompute": "modules_mla",
-        "overlap_pipeline": 1, "moment_bytes": 2, "gradient_bytes": 2, "token_dispatcher": "deepep",
-        "dispatch_bytes": 1 + 4 / 128, "kept_bytes": 1,
-    })  # fmt: skip
+    case = case_of(
+        trained,
+        SYSTEM,
+        {
+            "tensor_par": 1,
+            "pipeline_par": 16,
+            "data_par": 128,
+            "expert_par": 64,
+            "expert_tensor_par": 1,
+            "microbatch_size": 1,
+            "batch_size": 15360,
+            "schedule": 4,
+            "datatype": "float8",
+            "recompute": "modules_mla",
+            "overlap_pipeline": 1,
+            "moment_bytes": 2,
+            "gradient_bytes": 2,
+            "token_dispatcher": "deepep",
+            "dispatch_bytes": 1 + 4 / 128,
+            "kept_bytes": 1,
+        },
+    )
     step = step_times(case, parameters())
     assert float(step.step) == pytest.approx(19.926, rel=0.12)
     assert float(step.expert_exposed) < 3.0

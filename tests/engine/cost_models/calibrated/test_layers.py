@@ -10,13 +10,21 @@ import models
 from engine.cost_models.calibrated import Case, case_of
 from engine.cost_models.calibrated.physics.layers.block import attention_layers, feedforward_layers
 from engine.cost_models.calibrated.physics.layers.experts import expert_layers
-from engine.cost_models.calibrated.physics.layers.gemm import Layer
+from engine.cost_models.calibrated.physics.layers.gemm import LinearLayer
 from engine.cost_models.calibrated.physics.layers.head import head_layer
 from models.parameters import attention_weights, expert_weights, mlp_weights
 
 SYSTEM = hardware.load("h100_80g_sxm")
-PUBLISHED = ("llama-2-7B", "llama-3.1-70B", "falcon-40B", "mixtral-8x7B", "qwen2-57B-A14B", "gpt-oss-120B",
-             "deepseek-v2-lite", "deepseek-v3")  # fmt: skip
+PUBLISHED = (
+    "llama-2-7B",
+    "llama-3.1-70B",
+    "falcon-40B",
+    "mixtral-8x7B",
+    "qwen2-57B-A14B",
+    "gpt-oss-120B",
+    "deepseek-v2-lite",
+    "deepseek-v3",
+)
 
 
 def one(name: str, tensor_par: int, **layout: float) -> Case:
@@ -24,7 +32,7 @@ def one(name: str, tensor_par: int, **layout: float) -> Case:
     return case_of(models.load(name), SYSTEM, {"tensor_par": tensor_par, **values})
 
 
-def held(layer: Layer) -> float:
+def held(layer: LinearLayer) -> float:
     return float(layer.n * layer.k * layer.count)
 
 
@@ -36,8 +44,11 @@ def test_layers_hold_the_published_weights(name: str, tensor_par: int) -> None:
     case = one(name, tensor_par, expert_par=2, expert_tensor_par=2)
     layers = attention_layers(case)
     # Compressions of latent attention are whole on every processor.
-    split = sum(held(layer) * (1 if whole else tensor_par) for layer_name, layer in layers.items()
-                for whole in [layer_name in ("query_down", "key_value_down")])  # fmt: skip
+    split = sum(
+        held(layer) * (1 if whole else tensor_par)
+        for layer_name, layer in layers.items()
+        for whole in [layer_name in ("query_down", "key_value_down")]
+    )
     assert split == attention_weights(architecture)
     assert sum(map(held, feedforward_layers(case).values())) * tensor_par == mlp_weights(architecture)
     assert held(head_layer(case)) * tensor_par == architecture.hidden * architecture.vocab_padded
@@ -67,7 +78,11 @@ def test_rows_with_and_without_an_optional_layer_stand_together() -> None:
     shared = np.array([0.0, 1.0])
     case = one("deepseek-v3", 1, expert_par=8)
     values = {name: getattr(case.model, name) for name in case.model.__dataclass_fields__}
-    mixed = Case(type(case.model).of(values | {"shared_experts": shared, "query_rank": shared * 1536.0}),
-                 case.accelerator, case.layout, case.software)  # fmt: skip
+    mixed = Case(
+        type(case.model).of(values | {"shared_experts": shared, "query_rank": shared * 1536.0}),
+        case.accelerator,
+        case.layout,
+        case.software,
+    )
     assert "shared_up" in expert_layers(mixed)
     assert attention_layers(mixed)["query_up"].k.tolist() == [7168.0, 1536.0]

@@ -19,8 +19,14 @@ from engine.cost_models.calibrated.physics.pipeline.unequal_stages import messag
 from tests.engine.cost_models.calibrated.cases import EXPERTS, case
 
 P = parameters()
-EXPOSED = {"tp": "tp_comm_exposed_time", "recomm": "recomm_exposed_time", "cp": "cp_comm_exposed_time",
-           "ep": "ep_comm_exposed_time", "pp": "pp_comm_exposed_time", "dp": "dp_comm_exposed_time"}  # fmt: skip
+EXPOSED = {
+    "tp": "tp_comm_exposed_time",
+    "recomm": "recomm_exposed_time",
+    "cp": "cp_comm_exposed_time",
+    "ep": "ep_comm_exposed_time",
+    "pp": "pp_comm_exposed_time",
+    "dp": "dp_comm_exposed_time",
+}
 
 
 def test_overlap_does_not_shorten_what_is_sent() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from engine.cost_models.calibrated import memory_use
 from engine.cost_models.calibrated.physics.inputs import RECOMPUTES
-from engine.cost_models.calibrated.physics.memory import MemoryUse, activation_bytes, in_flight
+from engine.cost_models.calibrated.physics.memory import ProcessorMemory, activation_bytes, in_flight
 from tests.engine.cost_models.calibrated.cases import DENSE, EXPERTS, case
 
 BLOCK = 4 * 4096**2 + 2 * 4096 * 16384
@@ -82,9 +82,12 @@ def test_unfused_attention_keeps_scores_unless_they_are_recomputed() -> None:
 )
 def test_microbatches_in_flight(stages: int, interleaving: int, batch: int, expected: tuple[float, float]) -> None:
     c = case(
-        pipeline_par=float(stages), pipeline_interleaving=float(interleaving), data_par=1.0, microbatch_size=1.0,
+        pipeline_par=float(stages),
+        pipeline_interleaving=float(interleaving),
+        data_par=1.0,
+        microbatch_size=1.0,
         batch_size=float(batch),
-    )  # fmt: skip
+    )
     assert [float(in_flight(c, position)) for position in (0.0, stages - 1.0)] == close(list(expected))
 
 
@@ -99,7 +102,7 @@ def test_first_stage_holds_most_activations_and_the_last_the_logits() -> None:
 @pytest.mark.parametrize("base", [DENSE, EXPERTS], ids=["dense", "experts"])
 def test_parts_add_up(base: dict[str, float]) -> None:
     found = memory_use(case(base, pipeline_par=4.0, tensor_par=2.0, expert_par=4.0, expert_tensor_par=2.0))
-    parts = [getattr(found, name) for name in MemoryUse.__dataclass_fields__ if name != "peak"]
+    parts = [getattr(found, name) for name in ProcessorMemory.__dataclass_fields__ if name != "peak"]
     assert sum(parts) == close(float(found.peak))
 
 

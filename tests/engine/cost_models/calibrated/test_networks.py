@@ -16,8 +16,14 @@ from hardware import System
 from tests.engine.cost_models.calibrated.small import EXPERTS, LLAMA, model_of, scenario, system_with
 
 FOUR = system_with((8, 450.0), (64, 100.0), (1024, 50.0), (65536, 25.0))
-ONE_OF_EACH = {"tensor_par": 1, "context_par": 1, "data_par": 1, "pipeline_par": 1, "expert_par": 1,
-               "expert_tensor_par": 1}  # fmt: skip
+ONE_OF_EACH = {
+    "tensor_par": 1,
+    "context_par": 1,
+    "data_par": 1,
+    "pipeline_par": 1,
+    "expert_par": 1,
+    "expert_tensor_par": 1,
+}
 
 ANY = np.asarray(np.inf)
 """Size of a network that connects any number of processors."""
@@ -46,9 +52,14 @@ def test_a_group_needs_the_networks_up_to_the_first_that_it_fits_in(
 
 
 def test_many_executions_at_once() -> None:
-    found = networks_used(FOUR, {name: np.array([value, value]) for name, value in ONE_OF_EACH.items()} | {
-        "tensor_par": np.array([1, 16]), "pipeline_par": np.array([2, 64]),
-    })  # fmt: skip
+    found = networks_used(
+        FOUR,
+        {name: np.array([value, value]) for name, value in ONE_OF_EACH.items()}
+        | {
+            "tensor_par": np.array([1, 16]),
+            "pipeline_par": np.array([2, 64]),
+        },
+    )
     assert found["tensor"].tolist() == [0, 1]
     assert found["pipeline"].tolist() == [0, 2]
 
@@ -85,20 +96,33 @@ def test_all_groups_of_an_execution_have_one_placement_in_which_none_straddles_a
         )
         split, procs = int(draw.choice([1, tensor])), tensor * context * further
         inner = (tensor, tensor * context)
-        reach = int(draw.choice([
-            each for each in range(split, procs + 1, split)
-            if procs % each == 0 and all(each % group == 0 or group % each == 0 for group in inner)
-        ]))  # fmt: skip
+        reach = int(
+            draw.choice(
+                [
+                    each
+                    for each in range(split, procs + 1, split)
+                    if procs % each == 0 and all(each % group == 0 or group % each == 0 for group in inner)
+                ]
+            )
+        )
         chain = sorted({1, *inner, reach, procs})
         spread = [
-            (tensor, 1), (context * further, tensor), (reach // split, split), (procs // reach, reach), (1, procs)
-        ]  # fmt: skip
+            (tensor, 1),
+            (context * further, tensor),
+            (reach // split, split),
+            (procs // reach, reach),
+            (1, procs),
+        ]
         sizes = np.sort(draw.choice([1, 4, 7, 8, 12, 24, 31, 72, 100], 2)).tolist()
         found = [
-            shared_by(np.asarray(float(ranks)), float(stride), [*map(np.asarray, map(float, sizes)), ANY],
-                      [np.asarray(float(group)) for group in (*inner, reach)])
+            shared_by(
+                np.asarray(float(ranks)),
+                float(stride),
+                [*map(np.asarray, map(float, sizes)), ANY],
+                [np.asarray(float(group)) for group in (*inner, reach)],
+            )
             for ranks, stride in spread
-        ]  # fmt: skip
+        ]
         for tier, size in enumerate(sizes):
             place = literal(size, chain, procs)
             assert np.bincount(place).max() <= size

@@ -14,17 +14,25 @@ from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS
 from engine.cost_models.calibrated.physics.layers.block import block
 from engine.cost_models.calibrated.physics.layers.operations import STAGES, block_operations, blocks_of, limits
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
-from engine.cost_models.calibrated.physics.pipeline.stages import Kind
+from engine.cost_models.calibrated.physics.pipeline.stages import BlockKind
 from engine.cost_models.calibrated.physics.step import step_times
 from tests.engine.cost_models.calibrated.cases import A100, DENSE, EXPERTS, case
 
 P = parameters()
-LATENT = {**EXPERTS, "latent": 1.0, "query_rank": 1536.0, "key_value_rank": 512.0, "rope_size": 64.0,
-          "attn_size": 192.0}  # fmt: skip
+LATENT = {
+    **EXPERTS,
+    "latent": 1.0,
+    "query_rank": 1536.0,
+    "key_value_rank": 512.0,
+    "rope_size": 64.0,
+    "attn_size": 192.0,
+}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "dense": (DENSE, {}),
-    "gated, grouped queries, split":
-        ({**DENSE, "gated": 1.0, "key_value_heads": 8.0}, {"tensor_par": 8.0, "sequence_par": 1.0, "context_par": 4.0}),
+    "gated, grouped queries, split": (
+        {**DENSE, "gated": 1.0, "key_value_heads": 8.0},
+        {"tensor_par": 8.0, "sequence_par": 1.0, "context_par": 4.0},
+    ),
     "8 bits, plain operators": (DENSE, {"linear_bits": 8.0, "unfused_elementwise": 1.0}),
     "scores in memory": (DENSE, {"attention_kernel": 0.0, "attn_size": 100.0}),
     "sizes that are not aligned": ({**DENSE, "feedforward": 16001.0}, {"tensor_par": 2.0, "overlap_tensor": 1.0}),
@@ -33,7 +41,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "experts, none shared": ({**EXPERTS, "shared_experts": 0.0}, {"expert_par": 4.0, "overlap_expert": 1.0}),
     "latent attention": (LATENT, {"expert_par": 8.0}),
     "latent attention, plain queries": ({**LATENT, "query_rank": 0.0}, {"expert_par": 8.0, "expert_tensor_par": 1.0}),
-}  # fmt: skip
+}
 
 
 def arrays_of(found: Any) -> list[Any]:
@@ -64,7 +72,7 @@ def test_together_they_are_the_block(name: str) -> None:
     base, changes = CASES[name]
     one = case(base, **changes)
     rates = sustained_rates(one.accelerator, one.software.age_years, P)
-    kind = Kind(base["experts"] > 0, one.model.window > 0)
+    kind = BlockKind(base["experts"] > 0, one.model.window > 0)
     made = block(one, rates, P, kind)
     found = block_operations(one, P, blocks_of(one.model)[0])
     seconds = found[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
@@ -102,9 +110,14 @@ def test_work_by_hand() -> None:
     assert linear["fw_flops"].sum() == 24 * tokens * h * h
     assert found.loc["activation", "fw_mem_accessed"] == 4 * tokens * 4 * h
     assert list(found.index) == [
-        "norms", "query_key_value", "attention_core", "attention_output", "feedforward_up", "activation",
+        "norms",
+        "query_key_value",
+        "attention_core",
+        "attention_output",
+        "feedforward_up",
+        "activation",
         "feedforward_down",
-    ]  # fmt: skip
+    ]
 
 
 def test_unfused_attention_moves_its_scores_and_computes_masked_ones() -> None:

@@ -33,13 +33,34 @@ SYSTEM = hardware.load("h200_141g_sxm")
 P = parameters()
 LISTED = "Et*3|(tt|)*29m|L"
 ROW: dict[str, Any] = {
-    "num_procs": 512, "tensor_par": 1, "pipeline_par": 16, "data_par": 32, "expert_par": 32, "batch_size": 1024,
-    "microbatch_size": 1, "pipeline_interleaving": 1, "zero_stage": 1, "optimizer_sharding": True,
-    "data_par_overlap": True, "tensor_par_comm_type": "ar", "activation_recompute": "full", "training": True,
-    "tensor_par_overlap": "none", "seq_par_ag_redo": False, "weight_offload": False, "activations_offload": False,
-    "optimizer_offload": False, "fused_activation": True, "attention_type": "multihead", "datatype": "bfloat16",
-    "tensor_par_net": 0, "pipeline_par_net": 1, "data_par_net": 1, "schedule": "1f1b", "stage_layout": "even",
-}  # fmt: skip
+    "num_procs": 512,
+    "tensor_par": 1,
+    "pipeline_par": 16,
+    "data_par": 32,
+    "expert_par": 32,
+    "batch_size": 1024,
+    "microbatch_size": 1,
+    "pipeline_interleaving": 1,
+    "zero_stage": 1,
+    "optimizer_sharding": True,
+    "data_par_overlap": True,
+    "tensor_par_comm_type": "ar",
+    "activation_recompute": "full",
+    "training": True,
+    "tensor_par_overlap": "none",
+    "seq_par_ag_redo": False,
+    "weight_offload": False,
+    "activations_offload": False,
+    "optimizer_offload": False,
+    "fused_activation": True,
+    "attention_type": "multihead",
+    "datatype": "bfloat16",
+    "tensor_par_net": 0,
+    "pipeline_par_net": 1,
+    "data_par_net": 1,
+    "schedule": "1f1b",
+    "stage_layout": "even",
+}
 
 
 def evaluated(model: models.Model, **changes: Any) -> dict[str, Any]:
@@ -56,8 +77,19 @@ def account_of(model: models.Model, **changes: Any) -> CalibratedAccount:
 
 
 def case(model: models.Model, **changes: Any) -> Case:
-    return case_of(model, SYSTEM, {"tensor_par": 1, "pipeline_par": 1, "data_par": 1, "expert_par": 1,
-                                   "microbatch_size": 1, "batch_size": 64, **changes})  # fmt: skip
+    return case_of(
+        model,
+        SYSTEM,
+        {
+            "tensor_par": 1,
+            "pipeline_par": 1,
+            "data_par": 1,
+            "expert_par": 1,
+            "microbatch_size": 1,
+            "batch_size": 64,
+            **changes,
+        },
+    )
 
 
 def test_nothing_is_trained_unless_it_is_said_and_results_keep_their_names() -> None:
@@ -94,8 +126,10 @@ def test_work_and_parameters_are_those_of_the_published_description() -> None:
 def test_they_are_on_the_last_stage_or_where_a_list_says() -> None:
     even = account_of(TRAINED).model_stages(16, 1)
     assert [part[:2] for part in even[-1].parts] == [
-        ("blocks with experts", 3), ("head and loss", 1), ("prediction layers", 1),
-    ]  # fmt: skip
+        ("blocks with experts", 3),
+        ("head and loss", 1),
+        ("prediction layers", 1),
+    ]
     blocks, head, predicting = (part.seconds for part in even[-1].parts)
     assert blocks / 3 + head < predicting < 1.1 * (blocks / 3 + head)
     listed = account_of(TRAINED, pipeline_interleaving=2, stage_layout=LISTED).model_stages(16, 2)
@@ -122,8 +156,11 @@ def test_a_step_with_them_is_a_replay_of_its_stages(shape: tuple[int, str, str])
     chunks, layout, schedule = shape
     account = account_of(TRAINED, pipeline_interleaving=chunks, stage_layout=layout, schedule=schedule, pipeline_par=16)
     stages = account.model_stages(16, chunks)
-    times = {"F": [each.forward for each in stages], "B": [each.input_gradient for each in stages],
-             "W": [each.weight_gradient for each in stages]}  # fmt: skip
+    times = {
+        "F": [each.forward for each in stages],
+        "B": [each.input_gradient for each in stages],
+        "W": [each.weight_gradient for each in stages],
+    }
     told = replay(schedule, stages=16, microbatches=microbatches_of(ROW), chunks=chunks, times=times).makespan
     parts = account.step
     other = ("step", "data_exposed", "tied", "optimizer", "straggler", "fixed", "offload", "pipeline_exposed")
@@ -132,10 +169,22 @@ def test_a_step_with_them_is_a_replay_of_its_stages(shape: tuple[int, str, str])
 
 def test_the_optimum_with_them_is_proven() -> None:
     scenario = engine.Scenario.of(
-        TRAINED, SYSTEM, num_procs=256, max_batch_size=256, datatype="bfloat16", cost_model="calibrated",
-        limits={"tensor_par": [1, 2], "pipeline_par": [4, 8, 16], "expert_par": [16, 32], "microbatch_size": [1],
-                "weight_offload": False, "activations_offload": False, "optimizer_offload": False},
-    )  # fmt: skip
+        TRAINED,
+        SYSTEM,
+        num_procs=256,
+        max_batch_size=256,
+        datatype="bfloat16",
+        cost_model="calibrated",
+        limits={
+            "tensor_par": [1, 2],
+            "pipeline_par": [4, 8, 16],
+            "expert_par": [16, 32],
+            "microbatch_size": [1],
+            "weight_offload": False,
+            "activations_offload": False,
+            "optimizer_offload": False,
+        },
+    )
     explored = engine.explore_scenario(scenario)
     assert explored.best is not None
     assert dict(best_of(scenario))["sample_rate"] == explored.best["sample_rate"]
@@ -164,8 +213,11 @@ def test_launch_configurations_say_and_write_them() -> None:
         assert written.flags[key] == 1
         found = launch.read_flags(framework, written.flags, gpus=512)
         assert launch.model_of_shape(found.model).architecture == TRAINED.architecture
-        plain = launch.write({**execution, "stage_layout": "even", "pipeline_interleaving": 1, "schedule": "1f1b"},
-                             PLAIN, framework=framework)  # fmt: skip
+        plain = launch.write(
+            {**execution, "stage_layout": "even", "pipeline_interleaving": 1, "schedule": "1f1b"},
+            PLAIN,
+            framework=framework,
+        )
         assert key not in plain.flags
         assert launch.model_of_shape(launch.read_flags(framework, plain.flags, gpus=512).model) == PLAIN
         with pytest.raises(launch.LaunchError, match="lists 0 prediction layers, m, and the model trains 1"):

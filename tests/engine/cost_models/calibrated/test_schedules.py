@@ -40,10 +40,14 @@ def numbers(name: str, random: np.random.Generator) -> tuple[int, int, int]:
     groups = stages * (1 + more % 3)
     several = int(random.integers(2, 4))
     return {
-        "1f1b": (stages, 1 + more, 1), "interleaved": (stages, groups, several), "zb_h1": (stages, stages + more, 1),
-        "zb_v": (stages, 2 * stages - 1 + more, 2), "dualpipe": (stages, 2 * stages + 2 * more, 1),
-        "dualpipev": (stages, 2 * stages + more, 2), "combined_1f1b": (stages, groups, several),
-    }[name]  # fmt: skip
+        "1f1b": (stages, 1 + more, 1),
+        "interleaved": (stages, groups, several),
+        "zb_h1": (stages, stages + more, 1),
+        "zb_v": (stages, 2 * stages - 1 + more, 2),
+        "dualpipe": (stages, 2 * stages + 2 * more, 1),
+        "dualpipev": (stages, 2 * stages + more, 2),
+        "combined_1f1b": (stages, groups, several),
+    }[name]
 
 
 def replayed(
@@ -105,9 +109,9 @@ def test_unequal_stages_take_no_more_than_a_replay_and_hardly_less(name: str, un
         stages = int(random.integers(2, 8))
         microbatches = stages * int(random.integers(1, 5))
         share = np.ones(stages)
-        share[{"first": slice(0, 1), "last": slice(stages - 1, stages), "all": slice(None)}[uneven]] *= (
-            random.uniform(0.8, 1.4, stages if uneven == "all" else 1)
-        )  # fmt: skip
+        share[{"first": slice(0, 1), "last": slice(stages - 1, stages), "all": slice(None)}[uneven]] *= random.uniform(
+            0.8, 1.4, stages if uneven == "all" else 1
+        )
         times = np.array([[1.0], [random.uniform(0.9, 1.3)], [random.uniform(0.6, 1.0)]]) * share
         whole = times.sum(axis=0)
         order = [0, stages - 1, *range(1, stages - 1)]
@@ -135,19 +139,27 @@ def test_a_pipeline_of_equal_stages_runs_as_long_as_a_replay_of_its_blocks(name:
     for _ in range(6):
         stages, microbatches, chunks = numbers(name, random)
         c = case(
-            {**EXPERTS, "leading_dense": 0.0, "vocabulary": 1.0}, num_blocks=float(stages * 6), data_par=8.0,
-            pipeline_par=float(stages), pipeline_interleaving=float(chunks), expert_par=8.0, microbatch_size=1.0,
-            batch_size=float(microbatches * 8), overlap_pipeline=1.0,
-        )  # fmt: skip
+            {**EXPERTS, "leading_dense": 0.0, "vocabulary": 1.0},
+            num_blocks=float(stages * 6),
+            data_par=8.0,
+            pipeline_par=float(stages),
+            pipeline_interleaving=float(chunks),
+            expert_par=8.0,
+            microbatch_size=1.0,
+            batch_size=float(microbatches * 8),
+            overlap_pipeline=1.0,
+        )
         c = running(name, c)
         level = block_level(c, P)
         level = type(level)(level.kinds, type(level.ends)(np.zeros(()), np.zeros(())))
         flow, block = pipeline_flow(c, level, P), level.kinds[level.heaviest]
         held = 6 / chunks
         times = {
-            "F": held * float(block.forward), "B": held * float(block.backward - block.weight_gradient),
-            "W": held * float(block.weight_gradient), "FB": held * float(block.paired),
-        }  # fmt: skip
+            "F": held * float(block.forward),
+            "B": held * float(block.backward - block.weight_gradient),
+            "W": held * float(block.weight_gradient),
+            "FB": held * float(block.paired),
+        }
         assert times["FB"] < times["F"] + times["B"] + times["W"]
         found = replayed(name, stages, microbatches, chunks, times).makespan
         assert float(flow.path.seconds - flow.path.late) == pytest.approx(found, rel=1e-9)
@@ -155,9 +167,14 @@ def test_a_pipeline_of_equal_stages_runs_as_long_as_a_replay_of_its_blocks(name:
 
 def executions(name: str) -> pd.DataFrame:
     scenario = engine.Scenario.of(
-        "mixtral-8x7B", "h100_80g_sxm", num_procs=64, max_batch_size=64, datatype="bfloat16", cost_model="calibrated",
+        "mixtral-8x7B",
+        "h100_80g_sxm",
+        num_procs=64,
+        max_batch_size=64,
+        datatype="bfloat16",
+        cost_model="calibrated",
         limits={"schedule": name, "activation_recompute": "none", "expert_par": [4, 8], "pipeline_par": [2, 4, 8]},
-    )  # fmt: skip
+    )
     found = engine.explore_scenario(scenario)
     assert found.best is not None
     assert found.best["schedule"] == name
@@ -176,12 +193,18 @@ def test_a_limit_tries_a_schedule_and_its_picture_is_its_replay(name: str) -> No
 def test_what_a_framework_offers_is_tried_unasked() -> None:
     limits = {"activation_recompute": "none", "pipeline_par": [1, 4], "tensor_par": 2}
     for model, tried in (
-        ("mixtral-8x7B", {"1f1b", "interleaved", "combined_1f1b"}), ("llama-3-8B", {"1f1b", "interleaved"}),
-    ):  # fmt: skip
+        ("mixtral-8x7B", {"1f1b", "interleaved", "combined_1f1b"}),
+        ("llama-3-8B", {"1f1b", "interleaved"}),
+    ):
         space = engine.Scenario.of(
-            model, "h100_80g_sxm", num_procs=32, max_batch_size=64, datatype="bfloat16", cost_model="calibrated",
+            model,
+            "h100_80g_sxm",
+            num_procs=32,
+            max_batch_size=64,
+            datatype="bfloat16",
+            cost_model="calibrated",
             limits=limits,
-        ).space  # fmt: skip
+        ).space
         table = space.table(np.arange(space.total))
         assert set(table["schedule"]) == tried
         assert (table["schedule"].eq("1f1b") == table["pipeline_interleaving"].eq(1)).all()
@@ -192,18 +215,39 @@ def test_what_a_framework_offers_is_tried_unasked() -> None:
 def test_two_copies_of_the_parameters_take_twice_the_memory() -> None:
     """DualPipe holds each stage twice and shards its optimizer over both; ZB-V holds each once, and both ends first."""
     row = {
-        "tensor_par": 1, "pipeline_par": 4, "data_par": 2, "num_procs": 8, "batch_size": 16, "microbatch_size": 1,
-        "pipeline_interleaving": 1, "zero_stage": 0, "optimizer_sharding": False, "data_par_overlap": False,
-        "tensor_par_comm_type": "ar", "activation_recompute": "none", "tensor_par_overlap": "none",
-        "seq_par_ag_redo": False, "weight_offload": False, "activations_offload": False, "optimizer_offload": False,
-        "fused_activation": True, "attention_type": "multihead", "training": True, "datatype": "bfloat16",
-        "tensor_par_net": 0, "pipeline_par_net": 0, "data_par_net": 0,
-    }  # fmt: skip
-    table = pd.DataFrame([
-        {**row, "schedule": "1f1b"}, {**row, "schedule": "dualpipe"},
-        {**row, "schedule": "dualpipe", "zero_stage": 1, "optimizer_sharding": True},
-        {**row, "schedule": "zb_v", "pipeline_interleaving": 2},
-    ])  # fmt: skip
+        "tensor_par": 1,
+        "pipeline_par": 4,
+        "data_par": 2,
+        "num_procs": 8,
+        "batch_size": 16,
+        "microbatch_size": 1,
+        "pipeline_interleaving": 1,
+        "zero_stage": 0,
+        "optimizer_sharding": False,
+        "data_par_overlap": False,
+        "tensor_par_comm_type": "ar",
+        "activation_recompute": "none",
+        "tensor_par_overlap": "none",
+        "seq_par_ag_redo": False,
+        "weight_offload": False,
+        "activations_offload": False,
+        "optimizer_offload": False,
+        "fused_activation": True,
+        "attention_type": "multihead",
+        "training": True,
+        "datatype": "bfloat16",
+        "tensor_par_net": 0,
+        "pipeline_par_net": 0,
+        "data_par_net": 0,
+    }
+    table = pd.DataFrame(
+        [
+            {**row, "schedule": "1f1b"},
+            {**row, "schedule": "dualpipe"},
+            {**row, "schedule": "dualpipe", "zero_stage": 1, "optimizer_sharding": True},
+            {**row, "schedule": "zb_v", "pipeline_interleaving": 2},
+        ]
+    )
     once, twice, sharded, turned = (
         each for _, each in engine.evaluate("llama-3-8B", "b200_180g_sxm", table, cost_model="calibrated").iterrows()
     )

@@ -33,8 +33,8 @@ from engine.cost_models.calibrated.physics.parameters import parameters
 from engine.cost_models.calibrated.physics.pipeline.chunks import stage_work
 from engine.cost_models.calibrated.physics.pipeline.layouts import (
     UNWEIGHED,
-    Pattern,
-    Work,
+    BlockPattern,
+    LayoutWork,
     blocks_of_chunks,
     counted,
     pattern_of,
@@ -66,8 +66,8 @@ def position(word: str) -> int:
     return found
 
 
-def plain(layers: int) -> Pattern:
-    return Pattern(layers, 0, 0, 1)
+def plain(layers: int) -> BlockPattern:
+    return BlockPattern(layers, 0, 0, 1)
 
 
 def word_of(split: dict[str, Any]) -> str:
@@ -114,10 +114,26 @@ def test_published_lists_are_read_and_written() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "Even", "first_0", "first_7last_6", "first_7_", "last_6_first_7", "Et|tt", "tE|L", "EtL|tL", "Em|tL",
-        "Ettx|L", "E(t(t|))*2|L", "E(t|L", "Et*|L", "Et*99999|(t*9999|)*999L", "E" * 5000, "E\u0661|L", "Et|\x00L",
+        "",
+        "Even",
+        "first_0",
+        "first_7last_6",
+        "first_7_",
+        "last_6_first_7",
+        "Et|tt",
+        "tE|L",
+        "EtL|tL",
+        "Em|tL",
+        "Ettx|L",
+        "E(t(t|))*2|L",
+        "E(t|L",
+        "Et*|L",
+        "Et*99999|(t*9999|)*999L",
+        "E" * 5000,
+        "E\u0661|L",
+        "Et|\x00L",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_layout_says_what_would_be(text: str) -> None:
     with pytest.raises(StageLayoutError) as raised:
         layout_of_word(text)
@@ -130,8 +146,8 @@ def test_balanced_is_as_light_as_contiguous_stages_can_be() -> None:
     for _ in range(150):
         blocks = int(random.integers(2, 10))
         slots = int(random.integers(2, min(5, blocks) + 1))
-        pattern = Pattern(blocks, int(random.integers(0, blocks + 1)), int(random.integers(0, 3)), 1)
-        work = Work(int(random.choice([0, 500, 1230, 3000])), int(random.choice([300, 1000])), 1000)
+        pattern = BlockPattern(blocks, int(random.integers(0, blocks + 1)), int(random.integers(0, 3)), 1)
+        work = LayoutWork(int(random.choice([0, 500, 1230, 3000])), int(random.choice([300, 1000])), 1000)
         kinds = np.diff(counted(pattern, np.arange(blocks + 1)), axis=1)
         each = np.where(kinds[2] + kinds[3] > 0, work.experts, work.dense)
 
@@ -149,10 +165,16 @@ def test_balanced_is_as_light_as_contiguous_stages_can_be() -> None:
 def laid_out(name: str, layers: list[int], microbatches: int, chunks: int, base: dict[str, Any]) -> Case:
     """A pipeline of these blocks under a schedule, whose messages run beside computation."""
     c = case(
-        base, num_blocks=float(sum(layers)), pipeline_par=float(len(layers) // chunks), data_par=8.0,
-        pipeline_interleaving=float(chunks), microbatch_size=1.0, batch_size=float(microbatches * 8),
-        expert_par=8.0 if base["experts"] else 1.0, overlap_pipeline=1.0,
-    )  # fmt: skip
+        base,
+        num_blocks=float(sum(layers)),
+        pipeline_par=float(len(layers) // chunks),
+        data_par=8.0,
+        pipeline_interleaving=float(chunks),
+        microbatch_size=1.0,
+        batch_size=float(microbatches * 8),
+        expert_par=8.0 if base["experts"] else 1.0,
+        overlap_pipeline=1.0,
+    )
     number = float(position(list_of_layers(layers)))
     changed = {"schedule": np.asarray(float(SCHEDULES.index(name))), "stage_layout": np.asarray(number)}
     return replace(c, layout=replace(c.layout, **changed))
@@ -160,7 +182,7 @@ def laid_out(name: str, layers: list[int], microbatches: int, chunks: int, base:
 
 def seconds(c: Case, layers: list[int]) -> dict[str, list[float]]:
     """What every stage of the model does per microbatch, for a replay [s]."""
-    level, pattern = block_level(c, P), Pattern(*(int(each) for each in pattern_of(c.model)))
+    level, pattern = block_level(c, P), BlockPattern(*(int(each) for each in pattern_of(c.model)))
     held = np.diff(counted(pattern, np.concatenate([[0], np.cumsum(layers)])), axis=1)
     ends = np.zeros(len(layers))
     ends[0], ends[-1] = float(level.ends.embedding), float(level.ends.head)
@@ -171,9 +193,10 @@ def seconds(c: Case, layers: list[int]) -> dict[str, list[float]]:
 
     share, weights = FORWARD_SHARE * ends, of("weight_gradient")
     return {
-        "F": (of("forward") + share).tolist(), "W": (weights + share).tolist(),
+        "F": (of("forward") + share).tolist(),
+        "W": (weights + share).tolist(),
         "B": (of("backward") - weights + ends - 2.0 * share).tolist(),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("name", ["1f1b", "zb_h1"])
@@ -202,9 +225,14 @@ def test_random_lists_take_no_more_than_their_replay_and_hardly_less(name: str) 
 
 @pytest.mark.parametrize(
     ("name", "mean", "most"),
-    [("interleaved", 0.025, 0.11), ("zb_v", 0.015, 0.06), ("dualpipe", 0.03, 0.11), ("dualpipev", 0.025, 0.11),
-     ("combined_1f1b", 0.015, 0.05)],
-)  # fmt: skip
+    [
+        ("interleaved", 0.025, 0.11),
+        ("zb_v", 0.015, 0.06),
+        ("dualpipe", 0.03, 0.11),
+        ("dualpipev", 0.025, 0.11),
+        ("combined_1f1b", 0.015, 0.05),
+    ],
+)
 def test_how_far_closed_forms_of_unlike_stages_are_from_a_replay(name: str, mean: float, most: float) -> None:
     """With embedding, head, leading dense blocks and up to two blocks fewer at the ends; pairs by the replay's rule."""
     random, errors = np.random.default_rng(5), []
@@ -302,13 +330,31 @@ def test_no_stage_that_is_left_out_has_a_longer_path() -> None:
 def rows(**changes: Any) -> pd.DataFrame:
     """One execution of Llama 3 70B on 64 GPUs per layout that is asked for."""
     given = {
-        "num_procs": 64, "tensor_par": 8, "pipeline_par": 4, "data_par": 2, "batch_size": 64, "microbatch_size": 1,
-        "pipeline_interleaving": 1, "optimizer_sharding": True, "zero_stage": 1, "data_par_overlap": True,
-        "tensor_par_comm_type": "rs_ag", "activation_recompute": "none", "tensor_par_overlap": "none",
-        "seq_par_ag_redo": False, "weight_offload": False, "activations_offload": False, "optimizer_offload": False,
-        "fused_activation": True, "attention_type": "multihead", "training": True, "datatype": "bfloat16",
-        "tensor_par_net": 0, "pipeline_par_net": 1, "data_par_net": 1,
-    }  # fmt: skip
+        "num_procs": 64,
+        "tensor_par": 8,
+        "pipeline_par": 4,
+        "data_par": 2,
+        "batch_size": 64,
+        "microbatch_size": 1,
+        "pipeline_interleaving": 1,
+        "optimizer_sharding": True,
+        "zero_stage": 1,
+        "data_par_overlap": True,
+        "tensor_par_comm_type": "rs_ag",
+        "activation_recompute": "none",
+        "tensor_par_overlap": "none",
+        "seq_par_ag_redo": False,
+        "weight_offload": False,
+        "activations_offload": False,
+        "optimizer_offload": False,
+        "fused_activation": True,
+        "attention_type": "multihead",
+        "training": True,
+        "datatype": "bfloat16",
+        "tensor_par_net": 0,
+        "pipeline_par_net": 1,
+        "data_par_net": 1,
+    }
     layouts = changes.pop("stage_layout", ["even"])
     return pd.DataFrame([{**given, **changes, "stage_layout": each} for each in layouts])
 
@@ -335,19 +381,28 @@ def test_a_lighter_end_pays_for_the_head() -> None:
 
 
 def test_layouts_that_do_not_fit_are_refused_in_words() -> None:
-    table = pd.concat([
-        rows(stage_layout=["Et*20|(t*20|)*2t*19L", "Et*40|t*40L", "first_21", "loss_counted", "nonsense", 7]),
-        rows(stage_layout=["balanced"], pipeline_par=1, data_par=8),
-        rows(stage_layout=["balanced"], pipeline_interleaving=40),
-        rows(stage_layout=["first_40_last_40"], pipeline_par=2**20, num_procs=2**24, pipeline_interleaving=40),
-        rows(stage_layout=["last_80", "loss_counted"], pipeline_interleaving=2**31 - 1),
-    ], ignore_index=True)  # fmt: skip
+    table = pd.concat(
+        [
+            rows(stage_layout=["Et*20|(t*20|)*2t*19L", "Et*40|t*40L", "first_21", "loss_counted", "nonsense", 7]),
+            rows(stage_layout=["balanced"], pipeline_par=1, data_par=8),
+            rows(stage_layout=["balanced"], pipeline_interleaving=40),
+            rows(stage_layout=["first_40_last_40"], pipeline_par=2**20, num_procs=2**24, pipeline_interleaving=40),
+            rows(stage_layout=["last_80", "loss_counted"], pipeline_interleaving=2**31 - 1),
+        ],
+        ignore_index=True,
+    )
     found = evaluated(table)
     told = dict(enumerate(zip(found["reason"], found["reason_text"], strict=True)))
     assert [reason for reason, _ in told.values()] == [
-        *["layout_not_of_blocks"] * 4, "unknown_word", "not_a_word", "layout_needs_pipeline", "layout_not_of_blocks",
-        "network_too_small", "layout_not_of_blocks", "layout_not_of_blocks",
-    ]  # fmt: skip
+        *["layout_not_of_blocks"] * 4,
+        "unknown_word",
+        "not_a_word",
+        "layout_needs_pipeline",
+        "layout_not_of_blocks",
+        "network_too_small",
+        "layout_not_of_blocks",
+        "layout_not_of_blocks",
+    ]
     assert "it lists 79 blocks" in told[0][1]
     assert "it lists 2 stages of the model, and there are 4 x 1" in told[1][1]
     assert "59 other layers on 3 ranks" in told[2][1]
@@ -360,9 +415,12 @@ def test_a_limit_tries_what_it_names_and_each_split_once() -> None:
     shape = ["pipeline_par", "pipeline_interleaving"]
     there = {key: set(group["stage_layout"]) for key, group in table.groupby(shape)}
     assert there == {
-        (2, 1): {"even", "last_1", "Ett|t*5L"}, (4, 1): {"even", "Et*3|(t|)*2ttL", "first_1_last_2"},
-        (2, 2): {"balanced", "Et*3|(t|)*2ttL"}, (2, 4): {"Et|(t|)*6L"}, (4, 2): {"Et|(t|)*6L"},
-    }  # fmt: skip
+        (2, 1): {"even", "last_1", "Ett|t*5L"},
+        (4, 1): {"even", "Et*3|(t|)*2ttL", "first_1_last_2"},
+        (2, 2): {"balanced", "Et*3|(t|)*2ttL"},
+        (2, 4): {"Et|(t|)*6L"},
+        (4, 2): {"Et|(t|)*6L"},
+    }
 
 
 def test_megatrons_options_cut_as_the_execution_does() -> None:
@@ -402,8 +460,18 @@ def test_layouts_are_tried_in_the_order_of_their_words() -> None:
 
 def test_equal_work_counts_as_equal_and_the_head_as_what_it_multiplies() -> None:
     """Llama 3 70B's head has 128,256 x 8,192 parameters, a block 855.6 million and the scores of half a sequence."""
-    c = case({**DENSE, "vocabulary": 128256.0, "hidden": 8192.0, "feedforward": 28672.0, "gated": 1.0,
-              "attn_heads": 64.0, "key_value_heads": 8.0, "seq_size": 8192.0})  # fmt: skip
+    c = case(
+        {
+            **DENSE,
+            "vocabulary": 128256.0,
+            "hidden": 8192.0,
+            "feedforward": 28672.0,
+            "gated": 1.0,
+            "attn_heads": 64.0,
+            "key_value_heads": 8.0,
+            "seq_size": 8192.0,
+        }
+    )
     head, dense, _ = (float(each) for each in work_of(c.model))
     assert dense == 1000
     scores = 8192 / 2 * 64 * 256

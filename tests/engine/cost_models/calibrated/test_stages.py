@@ -17,8 +17,8 @@ from engine.cost_models.calibrated.physics.memory import activation_bytes, in_fl
 from engine.cost_models.calibrated.physics.pipeline.stage_times import pipeline_flow
 from engine.cost_models.calibrated.physics.pipeline.stages import (
     KINDS,
-    Kind,
-    Pattern,
+    BlockKind,
+    BlockPattern,
     blocks_by_kind,
     blocks_of_stages,
     fullest_stages,
@@ -30,23 +30,26 @@ from tests.engine.cost_models.calibrated.cases import DENSE, EXPERTS, case
 P = parameters()
 
 
-def listed(pattern: Pattern) -> list[Kind]:
+def listed(pattern: BlockPattern) -> list[BlockKind]:
     """The kind of every block, from the first."""
+
     def multiple(number: int, step: int) -> bool:
         return step > 0 and number % step == 0
 
     return [
-        Kind(number > pattern.leading_dense and multiple(number, pattern.experts_every),
-             not multiple(number, pattern.full_every))
+        BlockKind(
+            number > pattern.leading_dense and multiple(number, pattern.experts_every),
+            not multiple(number, pattern.full_every),
+        )
         for number in range(1, pattern.blocks + 1)
-    ]  # fmt: skip
+    ]
 
 
-def cut(blocks: list[Kind], stages: int, chunks: int) -> list[list[Kind]]:
+def cut(blocks: list[BlockKind], stages: int, chunks: int) -> list[list[BlockKind]]:
     """The blocks of every stage: chunks dealt out one by one."""
     slots = stages * chunks
     if len(blocks) % slots and (len(blocks) + 2) % slots == 0:
-        padded: list[Kind | None] = [None, *blocks, None]
+        padded: list[BlockKind | None] = [None, *blocks, None]
         each = len(padded) // slots
         parts = [[kind for kind in padded[i * each : (i + 1) * each] if kind is not None] for i in range(slots)]
     else:
@@ -58,14 +61,17 @@ def cut(blocks: list[Kind], stages: int, chunks: int) -> list[list[Kind]]:
 
 
 patterns = st.builds(
-    lambda blocks, leading, every, full: Pattern(blocks, min(leading, blocks), every, full),
-    st.integers(1, 96), st.integers(0, 8), st.integers(0, 5), st.integers(0, 7),
-)  # fmt: skip
+    lambda blocks, leading, every, full: BlockPattern(blocks, min(leading, blocks), every, full),
+    st.integers(1, 96),
+    st.integers(0, 8),
+    st.integers(0, 5),
+    st.integers(0, 7),
+)
 layouts = st.tuples(st.integers(1, 40), st.integers(1, 6))
 
 
 @given(patterns, layouts)
-def test_stages_hold_the_blocks_that_are_dealt_to_them(pattern: Pattern, layout: tuple[int, int]) -> None:
+def test_stages_hold_the_blocks_that_are_dealt_to_them(pattern: BlockPattern, layout: tuple[int, int]) -> None:
     stages, chunks = layout
     found = blocks_of_stages(pattern, stages, chunks)
     expected = [[part.count(kind) for part in cut(listed(pattern), stages, chunks)] for kind in KINDS]
@@ -73,19 +79,26 @@ def test_stages_hold_the_blocks_that_are_dealt_to_them(pattern: Pattern, layout:
     assert found.sum() == pattern.blocks
 
 
-def of_pattern(pattern: Pattern, layout: tuple[int, int], batch: int) -> Case:
+def of_pattern(pattern: BlockPattern, layout: tuple[int, int], batch: int) -> Case:
     stages, chunks = layout
     return case(
-        EXPERTS if pattern.experts_every else DENSE, num_blocks=pattern.blocks, leading_dense=pattern.leading_dense,
-        experts_every=pattern.experts_every, window=0.0 if pattern.full_every == 1 else 512.0,
-        full_attention_every=pattern.full_every, pipeline_par=stages, pipeline_interleaving=chunks, data_par=1.0,
-        microbatch_size=1.0, batch_size=float(batch),
-    )  # fmt: skip
+        EXPERTS if pattern.experts_every else DENSE,
+        num_blocks=pattern.blocks,
+        leading_dense=pattern.leading_dense,
+        experts_every=pattern.experts_every,
+        window=0.0 if pattern.full_every == 1 else 512.0,
+        full_attention_every=pattern.full_every,
+        pipeline_par=stages,
+        pipeline_interleaving=chunks,
+        data_par=1.0,
+        microbatch_size=1.0,
+        batch_size=float(batch),
+    )
 
 
 @given(patterns, layouts, st.lists(st.integers(0, 9), min_size=4, max_size=4), st.integers(1, 64))
 def test_the_slowest_and_the_fullest_stage_are_among_those_looked_at(
-    pattern: Pattern, layout: tuple[int, int], each: list[int], batch: int
+    pattern: BlockPattern, layout: tuple[int, int], each: list[int], batch: int
 ) -> None:
     """Whatever a block of each kind takes; a stage keeps activations of as many microbatches as it runs ahead."""
     one = of_pattern(pattern, layout, batch)
@@ -113,9 +126,9 @@ def test_the_order_of_every_library_model_is_followed() -> None:
         assert architecture is not None
         shapes = model_shapes(models.load(name))
         every = int(shapes.full_attention_every) if shapes.window > 0 else 1
-        pattern = Pattern(architecture.layers, int(shapes.leading_dense), int(shapes.experts_every), every)
+        pattern = BlockPattern(architecture.layers, int(shapes.leading_dense), int(shapes.experts_every), every)
         windowed = [window is not None for window in architecture.windows]
-        order = [Kind(*each) for each in zip(architecture.expert_layers, windowed, strict=True)]
+        order = [BlockKind(*each) for each in zip(architecture.expert_layers, windowed, strict=True)]
         assert listed(pattern) == order, name
 
 
@@ -131,9 +144,10 @@ def test_the_remainder_goes_where_least_is_kept() -> None:
     """Rows of several layouts at once."""
     stages = [8.0, 8.0, 4.0, 12.0, 1.0, 2.0]
     one = case(
-        num_blocks=np.array([96.0, 126.0, 61.0, 70.0, 32.0, 61.0]), pipeline_par=np.array(stages),
+        num_blocks=np.array([96.0, 126.0, 61.0, 70.0, 32.0, 61.0]),
+        pipeline_par=np.array(stages),
         pipeline_interleaving=np.array([1.0, 8.0, 1.0, 1.0, 1.0, 1.0]),
-    )  # fmt: skip
+    )
     first, last, *others = slowest_stages(one)
     assert first.dense.tolist() == [12, 15, 15, 5, 32, 31]
     assert last.dense.tolist() == [12, 15, 15, 5, 32, 30]
@@ -147,7 +161,7 @@ LAYOUTS = [
     {"pipeline_par": 8, "data_par": 4, "tensor_par": 2, "expert_par": 4, "batch_size": 64, "zero_stage": 0},
     {"pipeline_par": 12, "data_par": 4, "expert_par": 4, "expert_tensor_par": 1, "batch_size": 96, "recompute": "full"},
     {"pipeline_par": 2, "data_par": 8, "expert_par": 8, "expert_tensor_par": 1, "batch_size": 64},
-]  # fmt: skip
+]
 ORDERS = ["deepseek-v3", "llama-4-maverick", "gpt-oss-120B", "gemma-3-27B", "qwen3-235B-A22B", "llama-3-70B"]
 
 
@@ -163,7 +177,7 @@ def test_memory_and_time_are_those_of_the_worst_of_all_stages(name: str, layout:
     stages, data = layout["pipeline_par"], layout["data_par"]
     assert model.architecture is not None
     windowed = [window is not None for window in model.architecture.windows]
-    kinds = [Kind(*each) for each in zip(model.architecture.expert_layers, windowed, strict=True)]
+    kinds = [BlockKind(*each) for each in zip(model.architecture.expert_layers, windowed, strict=True)]
     microbatches = layout["batch_size"] // data
     tensor = layout.get("tensor_par", 1)
     own = data * tensor // (layout["expert_par"] * layout.get("expert_tensor_par", tensor))
@@ -189,9 +203,10 @@ def test_memory_and_time_are_those_of_the_worst_of_all_stages(name: str, layout:
     assert float(memory_use(one).peak) == pytest.approx(max(peaks), rel=1e-12)
     # Without waiting for messages, so that stages differ by their blocks alone.
     quiet = case_of(
-        model, hardware.load("h100_80g_sxm"),
+        model,
+        hardware.load("h100_80g_sxm"),
         {"tensor_par": 1, "microbatch_size": 1, "datatype": "bfloat16", "overlap_pipeline": 1.0, **layout},
-    )  # fmt: skip
+    )
     found = pipeline_flow(quiet, level, P)
     assert float(found.slowest) == pytest.approx(max(seconds), rel=1e-12)
     assert float(found.total.whole) == pytest.approx(sum(seconds), rel=1e-12)

@@ -66,11 +66,16 @@ def test_block_tables_gather() -> None:
 @pytest.mark.parametrize(
     ("field", "values"),
     [
-        ("num_blocks", [8.0, 16.0, 64.0]), ("hidden", [1024.0, 4096.0, 8192.0]), ("batch_size", [64.0, 128.0, 512.0]),
-        ("seq_size", [1024.0, 4096.0, 32768.0]), ("vocabulary", [1024.0, 51200.0, 256000.0]),
-        ("gradient_bytes", [2.0, 4.0]), ("unfused_elementwise", [0.0, 1.0, 2.0]), ("messages", [2.0, 4.0]),
+        ("num_blocks", [8.0, 16.0, 64.0]),
+        ("hidden", [1024.0, 4096.0, 8192.0]),
+        ("batch_size", [64.0, 128.0, 512.0]),
+        ("seq_size", [1024.0, 4096.0, 32768.0]),
+        ("vocabulary", [1024.0, 51200.0, 256000.0]),
+        ("gradient_bytes", [2.0, 4.0]),
+        ("unfused_elementwise", [0.0, 1.0, 2.0]),
+        ("messages", [2.0, 4.0]),
     ],
-)  # fmt: skip
+)
 def test_more_work_takes_longer(field: str, values: list[float]) -> None:
     found = step_times(case(pipeline_par=4.0, **{field: np.array(values)}), P).step
     assert (np.diff(found) > 0).all()

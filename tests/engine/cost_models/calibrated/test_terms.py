@@ -33,9 +33,9 @@ from engine.cost_models.calibrated.physics.layers.elementwise import activation,
 from engine.cost_models.calibrated.physics.layers.gemm import MatrixUnit, gemm, linear
 from engine.cost_models.calibrated.physics.layers.head import ends
 from engine.cost_models.calibrated.physics.layers.launch import block_launches, launch_time
-from engine.cost_models.calibrated.physics.layers.rates import Rates, maturity, power_factor, sustained_rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, maturity, power_factor, sustained_rates
 from engine.cost_models.calibrated.physics.layers.recompute import recomputed
-from engine.cost_models.calibrated.physics.pipeline.stages import KINDS, Kind
+from engine.cost_models.calibrated.physics.pipeline.stages import KINDS, BlockKind
 from engine.cost_models.calibrated.physics.pipeline.unequal_stages import (
     Load,
     critical_path,
@@ -45,7 +45,7 @@ from engine.cost_models.calibrated.physics.pipeline.unequal_stages import (
 from tests.engine.cost_models.calibrated.cases import A100, DENSE, EXPERTS, H100, case
 
 P = parameters()
-PLAIN = Kind(False, False)
+PLAIN = BlockKind(False, False)
 close = pytest.approx
 
 
@@ -126,10 +126,13 @@ def test_fused_attention_counts_half_the_scores() -> None:
 @pytest.mark.parametrize(
     ("kernel", "hardware", "factor"),
     [
-        ("native", H100, 1.0), ("flash2", H100, P.foreign_kernel), ("flash1", H100, P.foreign_kernel * P.flash1),
-        ("flash2", A100, 1.0), ("flash1", A100, P.flash1),
+        ("native", H100, 1.0),
+        ("flash2", H100, P.foreign_kernel),
+        ("flash1", H100, P.foreign_kernel * P.flash1),
+        ("flash2", A100, 1.0),
+        ("flash1", A100, P.flash1),
     ],
-)  # fmt: skip
+)
 def test_kernels_of_older_generations_are_slower(kernel: str, hardware: dict[str, float], factor: float) -> None:
     c = case(attention_kernel=float(ATTENTION_KERNELS.index(kernel)), **hardware)
     assert kernel_rate(c, P) == close(hardware["flops16"] * P.attention * factor)
@@ -289,9 +292,12 @@ def interleaved(stages: int, chunks: int, microbatches: int) -> int:
 def test_a_group_that_is_not_full_waits_at_every_chunk() -> None:
     for stages, chunks, microbatches in product([1, 2, 4, 6], [1, 2, 5], [1, 2, 3, 4, 7, 12, 13]):
         c = case(
-            pipeline_par=float(stages), pipeline_interleaving=float(chunks), data_par=1.0, microbatch_size=1.0,
+            pipeline_par=float(stages),
+            pipeline_interleaving=float(chunks),
+            data_par=1.0,
+            microbatch_size=1.0,
             batch_size=float(microbatches),
-        )  # fmt: skip
+        )
         waited = through(c, 1.0, 1.0, stages) * chunks
         assert waited == close(interleaved(stages, chunks, microbatches)), (stages, chunks, microbatches)
 
@@ -339,7 +345,7 @@ def test_selective_recomputation_does_nothing_for_fused_kernels(kind: str, unfus
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("exchanges", [(), ("tensor",), ("context",), ("expert",), ("tensor", "context", "expert")])
-def test_full_recomputation_repeats_the_forward_pass(kind: Kind, exchanges: tuple[str, ...]) -> None:
+def test_full_recomputation_repeats_the_forward_pass(kind: BlockKind, exchanges: tuple[str, ...]) -> None:
     """All of it, whatever is exchanged on the way."""
     base = {**(EXPERTS if kind.experts else DENSE), "window": 512.0 if kind.windowed else 0.0}
     changes = {f"{name}_par": 4.0 for name in exchanges} | {"expert_tensor_par": 1.0, "data_par": 16.0}
@@ -358,16 +364,22 @@ def test_full_recomputation_repeats_the_forward_pass(kind: Kind, exchanges: tupl
 
 
 def test_parts_of_a_block_add_up() -> None:
-    for base, kind in ((DENSE, PLAIN), (EXPERTS, Kind(True, False))):
+    for base, kind in ((DENSE, PLAIN), (EXPERTS, BlockKind(True, False))):
         c = case(base, tensor_par=4.0, context_par=2.0, expert_par=4.0, recompute=2.0, expert_tensor_par=4.0)
         made = block(c, sustained_rates(c.accelerator, np.asarray(np.inf), P), P, kind)
         parts = sum(
             getattr(made, name)
             for name in (
-                "linear", "attention", "elementwise", "recompute", "tensor_exposed", "context_exposed",
-                "expert_exposed", "launch",
+                "linear",
+                "attention",
+                "elementwise",
+                "recompute",
+                "tensor_exposed",
+                "context_exposed",
+                "expert_exposed",
+                "launch",
             )
-        )  # fmt: skip
+        )
         assert parts == close(float(made.forward + made.backward))
 
 
@@ -382,7 +394,7 @@ def test_the_head_is_a_product_and_a_loss_in_16_bits() -> None:
     assert found.embedding == close(16 * 4096 * 4096 / (3350e9 * P.memory))
 
 
-def gathers(of: Case, rates: Rates, weights: Floats, forward: Floats, backward: Floats) -> Gathers:
+def gathers(of: Case, rates: SustainedRates, weights: Floats, forward: Floats, backward: Floats) -> Gathers:
     return layer_gathers(of, rates, P, data_tiers(of, rates), weights, forward, backward)
 
 

@@ -63,15 +63,18 @@ class Scripts:
         name = self.one(*NAMES)
         pattern = self.one("*/", "*.", ".*", "a", "*", "?", "[a-z]", "/*", "*7*", "x*y", "*[0-9]", "[!a]*")
         return self.one(
-            f"${name}{self.one(':', '/', '-')}", f"${{{name}}}",
+            f"${name}{self.one(':', '/', '-')}",
+            f"${{{name}}}",
             f"${{{name}{self.one(':-', '-', ':+', '+')}{self.part(depth + 1, within=True)}}}",
             f"${{{name}{self.one(':-', '-', ':+', '+')}{self.part(depth + 1, within=True)}}}",
-            f"${{{name}{self.one('#', '##', '%', '%%')}{pattern}}}", f"${{#{name}}}",
+            f"${{{name}{self.one('#', '##', '%', '%%')}{pattern}}}",
+            f"${{#{name}}}",
             f"${{{name}{self.one('/a/Q', '//a/Q', '//8', '/b7/zz')}}}",
             f"${{{name}:{self.one('0', '1', '2', ' -1', '1:2', '0:1', '3:1', '0: -1')}}}",
-            f"${{{name}{self.one('^^', '^', ',,', ',')}}}", f"$(({self.number()}))",
+            f"${{{name}{self.one('^^', '^', ',,', ',')}}}",
+            f"$(({self.number()}))",
             self.one("${%s[0]}", "${%s[1]}", "${#%s[@]}", "${%s[@]}", "${%s[*]}", "${%s[N1]}") % self.one(*ARRAYS),
-        )  # fmt: skip
+        )
 
     def part(self, depth: int = 0, *, within: bool = False) -> str:
         chance = self.random.random()
@@ -91,8 +94,11 @@ class Scripts:
     def statement(self) -> str:
         name, other, array = self.one(*NAMES), self.one(*NAMES), self.one(*ARRAYS)
         return self.one(
-            f"{name}={self.word()}", f"{name}={self.word()}", f"{name}+={self.word()}",
-            f"{array}=({self.word()} {self.word()})", f"{array}+=({self.word()})",
+            f"{name}={self.word()}",
+            f"{name}={self.word()}",
+            f"{name}+={self.word()}",
+            f"{array}=({self.word()} {self.word()})",
+            f"{array}+=({self.word()})",
             f"{array}[{self.one('0', '1', '2', 'N1')}]={self.word()}",
             f'M[{self.one(*"kjz")}]={self.word()}; {name}="${{M[{self.one(*"kjz")}]}}"',
             f": ${{{name}:={self.text()}}}",
@@ -103,8 +109,8 @@ class Scripts:
             f'f() {{ local z=$1; {name}="$2$z$#"; shift; A="$@"; }}; f {self.word()} {self.word()}',
             f"(( N1 {self.one('+=', '-=', '*=', '=')} {self.number()} )); (( N2++ ))",
             f'set -- {self.word()} {self.word()}; {name}="$1|$#|${{2:-q}}"',
-            f"for i in {self.word()}; do :; done; {name}=\"${{{name}:-{self.text()}}}\"",
-        )  # fmt: skip
+            f'for i in {self.word()}; do :; done; {name}="${{{name}:-{self.text()}}}"',
+        )
 
     def script(self) -> str:
         lines = [self.statement() for _ in range(self.random.randint(2, 8))]
@@ -119,9 +125,12 @@ def test_words_and_variables_are_those_of_bash() -> None:
     for _ in range(200):
         script = scripts.script()
         told = subprocess.run(
-            [str(BASH), "--norc", "--noprofile", "-fc", SHOW + script + AT_END], capture_output=True, check=False,
-            env={"PATH": "/nonexistent", "LC_ALL": "C.UTF-8"}, timeout=20,
-        )  # fmt: skip
+            [str(BASH), "--norc", "--noprofile", "-fc", SHOW + script + AT_END],
+            capture_output=True,
+            check=False,
+            env={"PATH": "/nonexistent", "LC_ALL": "C.UTF-8"},
+            timeout=20,
+        )
         if told.stderr:
             continue
         found = read_script(script)

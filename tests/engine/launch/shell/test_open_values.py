@@ -45,10 +45,14 @@ def shown(script: str) -> list[str]:
         ("for ((i=0; i<4; i++)); do show $i; done", "<$i>"),
         ("for i in 1 2; do N=$((N + 1)); done; show $N", "<$((N + 1))>"),
         ("N=0; for i in 1 2; do N=$((N + 1)); show $N; done", "<$((N + 1))>"),
-        ("A='--x 1'; for i in a b; do A=\"$A --y $i\"; done; show $A",
-         "--x 1 <$A (changes in the loop on line 1)> --y <$i (a, b)>"),
-        ("show $((99999999999 * 99999999999)) $((1 / 0)) $((9**99))",
-         "<$((99999999999 * 99999999999))> <$((1 / 0))> <$((9**99))>"),
+        (
+            "A='--x 1'; for i in a b; do A=\"$A --y $i\"; done; show $A",
+            "--x 1 <$A (changes in the loop on line 1)> --y <$i (a, b)>",
+        ),
+        (
+            "show $((99999999999 * 99999999999)) $((1 / 0)) $((9**99))",
+            "<$((99999999999 * 99999999999))> <$((1 / 0))> <$((9**99))>",
+        ),
         # Branches that nothing decides.
         ("if [ -f x ]; then TP=2; else TP=4; fi; show $TP", "<$TP (2 or 4)>"),
         ("TP=2; [ -f x ] && TP=4; show $TP", "<$TP (2 or 4)>"),
@@ -62,7 +66,7 @@ def shown(script: str) -> list[str]:
         ("TP=4; . ./conf.sh; show $TP", "4"),
         ("source ~/venv/bin/activate; show ${TP:-8}", "8"),
     ],
-)  # fmt: skip
+)
 def test_values_are_known_or_open(script: str, words: str) -> None:
     expected = words.split("|") if "|" in words else None
     found = shown(script)
@@ -76,11 +80,11 @@ def test_values_are_known_or_open(script: str, words: str) -> None:
         ("TP=1; while getopts 't:' o; do case $o in t) TP=$OPTARG;; esac; done", "1"),
         ('if [ -z "$1" ]; then TP=3; else TP=$1; fi', "3"),
         ('[ "$1" = fast ] && TP=8 || TP=2', "2"),
-        ("case \"$1\" in 7b) TP=1;; *) TP=4;; esac", "4"),
+        ('case "$1" in 7b) TP=1;; *) TP=4;; esac', "4"),
         ("TP=${1:-6}", "6"),
         ("if (( $# > 0 )); then TP=$1; else TP=5; fi", "5"),
     ],
-)  # fmt: skip
+)
 def test_values_without_arguments_are_said_to_be_the_scripts_defaults(script: str, value: str) -> None:
     (word,) = read_script(f"{script}\nshow $TP").calls[-1].words[1:]
     assert (word.text, word.unknown) == (value, ())
@@ -92,19 +96,45 @@ def test_words_have_the_line_on_which_their_text_was_written() -> None:
     script += 'bash -c "show ${A[*]} $B" # "\nshow <<< x'
     call = next(each for each in read_script(script, "a.sh").calls if len(each.words) == 10)
     assert [(each.text, each.line) for each in call.words] == [
-        ("show", 9), ("--tp", 3), ("4", 1), ("--pp", 4), ("2", 4), ("--x", 6), ("1", 6), ("--y", 7), ("2", 7),
+        ("show", 9),
+        ("--tp", 3),
+        ("4", 1),
+        ("--pp", 4),
+        ("2", 4),
+        ("--x", 6),
+        ("1", 6),
+        ("--y", 7),
+        ("2", 7),
         ("--z", 8),
-    ]  # fmt: skip
+    ]
     assert call.words[0].file == "a.sh"
     assert [each.text for each in call.wrappers[0][:2]] == ["bash", "-c"]
 
 
-@pytest.mark.parametrize("wrapper", [
-    'srun -N 2 bash -c "{}"', "ssh host '{}'", "eval '{}'", "sbatch --wrap='{}'", "bash <<EOF\n{}\nEOF",
-    "sbatch <<'EOF'\n#!/bin/bash\n{}\nEOF", "R='{}'; $R", "R='{}'; srun $R", "f() {{ {}; }}; f", "f() {{ {}; }}",
-    "( {} ) & wait", "if ! {}; then exit; fi", "{} 2>&1 | tee log.txt", "cat <<A > f; {}\nx\nA", "time {} > a 2> b",
-    "cd x && {}", "docker run x bash -lc '{}'", "[[ -f x ]] || {}", "cat <<EOF > run.sh\n{}\nEOF\nbash run.sh",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        'srun -N 2 bash -c "{}"',
+        "ssh host '{}'",
+        "eval '{}'",
+        "sbatch --wrap='{}'",
+        "bash <<EOF\n{}\nEOF",
+        "sbatch <<'EOF'\n#!/bin/bash\n{}\nEOF",
+        "R='{}'; $R",
+        "R='{}'; srun $R",
+        "f() {{ {}; }}; f",
+        "f() {{ {}; }}",
+        "( {} ) & wait",
+        "if ! {}; then exit; fi",
+        "{} 2>&1 | tee log.txt",
+        "cat <<A > f; {}\nx\nA",
+        "time {} > a 2> b",
+        "cd x && {}",
+        "docker run x bash -lc '{}'",
+        "[[ -f x ]] || {}",
+        "cat <<EOF > run.sh\n{}\nEOF\nbash run.sh",
+    ],
+)
 def test_commands_are_found_wherever_people_put_them(wrapper: str) -> None:
     calls = read_script("T=4\n" + wrapper.format("torchrun a.py --tp $T")).calls
     assert any([each.text for each in call.words[-3:]] == ["a.py", "--tp", "4"] for call in calls)

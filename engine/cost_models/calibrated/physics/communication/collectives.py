@@ -19,7 +19,7 @@ import numpy as np
 
 from engine.cost_models.calibrated.physics.communication.networks import shared_by
 from engine.cost_models.calibrated.physics.inputs import Accelerators, Floats
-from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["Tier", "collective", "gather_ring_latency", "hops_over", "network_tiers", "tiers_of"]
@@ -43,7 +43,11 @@ class Tier(NamedTuple):
 
 
 def network_tiers(
-    ranks: Floats, stride: Floats | float, accelerator: Accelerators, rates: Rates, groups: Sequence[Floats] = ()
+    ranks: Floats,
+    stride: Floats | float,
+    accelerator: Accelerators,
+    rates: SustainedRates,
+    groups: Sequence[Floats] = (),
 ) -> tuple[Tier, ...]:
     """Return the placement of the ranks of a group: ranks per innermost network, across networks of the next tier, and
     so on.
@@ -59,7 +63,7 @@ def network_tiers(
     return tiers_of(shared_by(ranks, stride, accelerator.network_sizes, groups), rates)
 
 
-def tiers_of(shared: Sequence[Floats], rates: Rates) -> tuple[Tier, ...]:
+def tiers_of(shared: Sequence[Floats], rates: SustainedRates) -> tuple[Tier, ...]:
     """Returns the tiers of a group, of whose ranks so many share a network of each tier, innermost first.
 
     Args:

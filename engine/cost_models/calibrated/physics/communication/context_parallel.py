@@ -10,13 +10,15 @@ import numpy as np
 
 from engine.cost_models.calibrated.physics.communication.networks import rate_over
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["ring"]
 
 
-def ring(case: Case, rates: Rates, p: Parameters, core_forward: Floats, core_backward: Floats) -> tuple[Floats, Floats]:
+def ring(
+    case: Case, rates: SustainedRates, p: Parameters, core_forward: Floats, core_backward: Floats
+) -> tuple[Floats, Floats]:
     """Returns the exposed seconds of the ring of one block and microbatch, forward and backward [rows] [s].
 
     Each of c - 1 steps passes keys and values of T tokens [2 bytes per element]; gradients come back with twice the

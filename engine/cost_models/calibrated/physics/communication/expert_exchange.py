@@ -22,7 +22,7 @@ import numpy as np
 
 from engine.cost_models.calibrated.physics.communication.networks import LARGEST_HOST, shared_by
 from engine.cost_models.calibrated.physics.inputs import DISPATCHERS, Case, Floats, ModelShapes, once_per_case
-from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["HIDDEN_EXCHANGE", "destinations", "distinct_destinations", "exchange"]
@@ -106,7 +106,7 @@ def _sent_bytes(case: Case) -> tuple[Floats, tuple[Floats, ...]]:
     return leaving(ranks), tuple(inner - here for inner, here in pairwise(each))
 
 
-def exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
+def exchange(case: Case, rates: SustainedRates, p: Parameters) -> Floats:
     """Returns the exposed seconds of one exchange of tokens between expert ranks, one way [rows] [s].
 
     It is the mean of sending tokens to their experts and back; a pass does both. Never longer in a larger network:

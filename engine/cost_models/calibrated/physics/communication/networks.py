@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import Accelerators, Floats
-from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.executions.arrays import Flags, Ints
 from hardware import System
 
@@ -59,10 +59,16 @@ def group_spans(fields: Mapping[str, Any]) -> dict[str, Any]:
         For every kind an array of the fields' shape [processors]; 1 for groups of one rank.
     """
     tensor, context, data, pipeline, expert, split = (
-        np.asarray(fields[name]) for name in (
-            "tensor_par", "context_par", "data_par", "pipeline_par", "expert_par", "expert_tensor_par",
+        np.asarray(fields[name])
+        for name in (
+            "tensor_par",
+            "context_par",
+            "data_par",
+            "pipeline_par",
+            "expert_par",
+            "expert_tensor_par",
         )
-    )  # fmt: skip
+    )
     replicas = context * data
     return {
         "tensor": tensor,
@@ -101,7 +107,7 @@ def farthest(system: System) -> int:
     return system.reach
 
 
-def rate_over(reach: Floats, accelerator: Accelerators, rates: Rates) -> Floats:
+def rate_over(reach: Floats, accelerator: Accelerators, rates: SustainedRates) -> Floats:
     """Returns the sustained rate of the outermost network that a group needs [rows] [bytes/s].
 
     Args:

@@ -20,21 +20,27 @@ from engine.cost_models.calibrated.physics.communication.collectives import (
 )
 from engine.cost_models.calibrated.physics.communication.networks import shared_by
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
-from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stages import LOOP, placement_of
 from engine.cost_models.calibrated.physics.weights import replicas_of
 
 __all__ = [
-    "Gathers", "data_hops", "data_tiers", "exposed_exchange", "gradient_exchange", "layer_gathers", "tied_exchange",
-]  # fmt: skip
+    "Gathers",
+    "data_hops",
+    "data_tiers",
+    "exposed_exchange",
+    "gradient_exchange",
+    "layer_gathers",
+    "tied_exchange",
+]
 
 EMBEDDING_GATHERS = 3.0
 """Gathers of the embedding per microbatch where weights are sharded [dimensionless]. Source: the calibration study on
 1,147 measured rows; stated, not fitted."""
 
 
-def data_tiers(case: Case, rates: Rates) -> tuple[Tier, ...]:
+def data_tiers(case: Case, rates: SustainedRates) -> tuple[Tier, ...]:
     """Returns the tiers of a data-parallel group: neighbours after the tensor-parallel group share the domain.
 
     Args:
@@ -106,7 +112,7 @@ class Gathers:
 
 def layer_gathers(
     case: Case,
-    rates: Rates,
+    rates: SustainedRates,
     p: Parameters,
     tiers: Sequence[Tier],
     weights: Floats,
@@ -164,7 +170,9 @@ def layer_gathers(
     )
 
 
-def gradient_exchange(case: Case, rates: Rates, p: Parameters, weights: Floats, expert_weights: Floats) -> Floats:
+def gradient_exchange(
+    case: Case, rates: SustainedRates, p: Parameters, weights: Floats, expert_weights: Floats
+) -> Floats:
     """Returns the seconds per step of the data-parallel exchange of gradients and weights, hidden or not [rows] [s].
 
     It is 0 without replicas, and where weights are gathered layer by layer, which exchanges gradients along the way.
@@ -209,7 +217,7 @@ def _exchange_time(case: Case, tiers: tuple[Tier, ...], hops: Floats, p: Paramet
     return reduce + np.where(case.layout.zero_stage >= 1, gather, reduce)
 
 
-def tied_exchange(case: Case, rates: Rates, p: Parameters, vocabulary: Floats) -> Floats:
+def tied_exchange(case: Case, rates: SustainedRates, p: Parameters, vocabulary: Floats) -> Floats:
     """Returns the seconds per step to add the gradients of an embedding on the first and the last stage [rows] [s].
 
     It is there on both where the head is tied to it, and where prediction layers of the last stage look tokens up.

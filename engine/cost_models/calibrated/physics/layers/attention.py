@@ -22,8 +22,8 @@ from engine.cost_models.calibrated.physics.inputs import (
     Floats,
     once_per_case,
 )
-from engine.cost_models.calibrated.physics.layers.gemm import Layer, MatrixUnit, Work, gemm
-from engine.cost_models.calibrated.physics.layers.rates import Rates, maturity, power_factor
+from engine.cost_models.calibrated.physics.layers.gemm import KernelWork, LinearLayer, MatrixUnit, gemm
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, maturity, power_factor
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["Core", "attention_core", "core_work", "fused_rate", "kernel_rate", "window_factor"]
@@ -105,7 +105,7 @@ def fused_rate(accelerator: Accelerators, kernel: Floats, age_years: Floats, p: 
     return np.asarray(accelerator.flops16 * sustained * factor)
 
 
-def attention_core(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -> Core:
+def attention_core(case: Case, rates: SustainedRates, p: Parameters, *, windowed: bool = False) -> Core:
     """Returns the seconds that the attention core of one block and microbatch takes on one processor [rows] [s].
 
     Without fusion every score is computed, and those outside the window are masked.
@@ -164,16 +164,16 @@ def _score_operations(case: Case, scores: Floats) -> Floats:
 
 
 @once_per_case
-def _score_products(case: Case) -> tuple[Layer, Layer]:
+def _score_products(case: Case) -> tuple[LinearLayer, LinearLayer]:
     """Return the products of queries with keys and of scores with values, of all heads, for scores that pass through
     memory; masked ones included."""
     model, layout = case.model, case.layout
     count = model.attn_heads * layout.microbatch_size / layout.tensor_par
     rows, columns = model.seq_size / layout.context_par, model.seq_size
-    return Layer(rows, columns, model.attn_size, count), Layer(rows, model.value_size, columns, count)
+    return LinearLayer(rows, columns, model.attn_size, count), LinearLayer(rows, model.value_size, columns, count)
 
 
-def core_work(case: Case, *, windowed: bool = False) -> tuple[Work, Work]:
+def core_work(case: Case, *, windowed: bool = False) -> tuple[KernelWork, KernelWork]:
     """Returns what the attention core of one block and microbatch does, forward and backward [rows] [FLOP, bytes].
 
     A fused kernel keeps the scores on chip and is never bound by memory: its traffic counts as 0.
@@ -184,7 +184,7 @@ def core_work(case: Case, *, windowed: bool = False) -> tuple[Work, Work]:
     """
     operations = _score_operations(case, causal_scores(case, windowed=windowed))
     none = np.zeros(())
-    fused = Work(operations, none), Work(BACKWARD_PRODUCTS * operations, none)
+    fused = KernelWork(operations, none), KernelWork(BACKWARD_PRODUCTS * operations, none)
     unfused_rows = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     if not np.any(unfused_rows):
         return fused
@@ -196,12 +196,14 @@ def core_work(case: Case, *, windowed: bool = False) -> tuple[Work, Work]:
         operations_there = products * (scored.operations + valued.operations)
         moved = products * (scored.moved + valued.moved) + score_bytes * elements
         found.append(
-            Work(np.where(unfused_rows, operations_there, fast.operations), np.where(unfused_rows, moved, fast.moved))
+            KernelWork(
+                np.where(unfused_rows, operations_there, fast.operations), np.where(unfused_rows, moved, fast.moved)
+            )
         )
     return found[0], found[1]
 
 
-def _unfused_core(case: Case, rates: Rates, p: Parameters) -> Core:
+def _unfused_core(case: Case, rates: SustainedRates, p: Parameters) -> Core:
     model = case.model
     unit = MatrixUnit(rates.matrix16, rates.memory, case.accelerator.multiprocessors, p)
     scored, valued = _score_products(case)

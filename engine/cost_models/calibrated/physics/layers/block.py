@@ -25,22 +25,31 @@ from engine.cost_models.calibrated.physics.inputs import LAUNCHES, Case, Floats,
 from engine.cost_models.calibrated.physics.layers.attention import Core, attention_core
 from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation, casts, norms
 from engine.cost_models.calibrated.physics.layers.experts import active_width, expert_layer
-from engine.cost_models.calibrated.physics.layers.gemm import Layer, Linear, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.gemm import Linear, LinearLayer, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.launch import (
     block_launches,
     dense_factor,
     expert_launches,
     launch_time,
 )
-from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.layers.recompute import recomputed
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline.stages import Kind
+from engine.cost_models.calibrated.physics.pipeline.stages import BlockKind
 
 __all__ = [
-    "BlockTimes", "Common", "attention_layers", "attention_projections", "block", "blocks", "common",
-    "feedforward_layers", "latent_layers", "projection_layers", "tensor_exchange",
-]  # fmt: skip
+    "BlockTimes",
+    "Common",
+    "attention_layers",
+    "attention_projections",
+    "block",
+    "blocks",
+    "common",
+    "feedforward_layers",
+    "latent_layers",
+    "projection_layers",
+    "tensor_exchange",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +134,7 @@ def attention_projections(case: Case, unit: MatrixUnit) -> Linear:
     return Linear(*(np.where(latent, low, full) for low, full in zip(chain, plain, strict=True)))
 
 
-def attention_layers(case: Case) -> Mapping[str, Layer]:
+def attention_layers(case: Case) -> Mapping[str, LinearLayer]:
     """Returns the linear layers around the attention core by name, in the order they run.
 
     Args:
@@ -135,7 +144,7 @@ def attention_layers(case: Case) -> Mapping[str, Layer]:
 
 
 @once_per_case
-def projection_layers(case: Case) -> Mapping[str, Layer]:
+def projection_layers(case: Case) -> Mapping[str, LinearLayer]:
     """Returns the linear layers around the attention core where queries, keys and values are projected in one, by name.
 
     Args:
@@ -146,13 +155,13 @@ def projection_layers(case: Case) -> Mapping[str, Layer]:
     keys = case.key_value_heads
     columns = (model.attn_heads + keys) * model.attn_size + keys * model.value_size
     return {
-        "query_key_value": Layer(tokens, columns / t, model.hidden, in_bytes=low),
-        "attention_output": Layer(tokens, model.hidden, model.attn_heads * model.value_size / t, in_bytes=low),
+        "query_key_value": LinearLayer(tokens, columns / t, model.hidden, in_bytes=low),
+        "attention_output": LinearLayer(tokens, model.hidden, model.attn_heads * model.value_size / t, in_bytes=low),
     }
 
 
 @once_per_case
-def latent_layers(case: Case) -> Mapping[str, Layer]:
+def latent_layers(case: Case) -> Mapping[str, LinearLayer]:
     """Returns the linear layers around the core of multi-head latent attention, by name.
 
     `query_down` is among them only where queries have a rank.
@@ -165,17 +174,17 @@ def latent_layers(case: Case) -> Mapping[str, Layer]:
     rank, key_rank = np.maximum(model.query_rank, 1.0), np.maximum(model.key_value_rank, 1.0)
     inputs = np.where(model.query_rank > 0, rank, model.hidden)
     key_columns = model.attn_heads * (model.attn_size - model.rope_size + model.value_size) / t
-    down = {"query_down": Layer(tokens, rank, model.hidden, in_bytes=low)} if np.any(model.query_rank > 0) else {}
+    down = {"query_down": LinearLayer(tokens, rank, model.hidden, in_bytes=low)} if np.any(model.query_rank > 0) else {}
     return down | {
-        "query_up": Layer(tokens, model.attn_heads * model.attn_size / t, inputs, in_bytes=low),
-        "key_value_down": Layer(tokens, key_rank + model.rope_size, model.hidden, in_bytes=low),
-        "key_value_up": Layer(tokens, key_columns, key_rank, in_bytes=low),
-        "attention_output": Layer(tokens, model.hidden, model.attn_heads * model.value_size / t, in_bytes=low),
+        "query_up": LinearLayer(tokens, model.attn_heads * model.attn_size / t, inputs, in_bytes=low),
+        "key_value_down": LinearLayer(tokens, key_rank + model.rope_size, model.hidden, in_bytes=low),
+        "key_value_up": LinearLayer(tokens, key_columns, key_rank, in_bytes=low),
+        "attention_output": LinearLayer(tokens, model.hidden, model.attn_heads * model.value_size / t, in_bytes=low),
     }
 
 
 @once_per_case
-def feedforward_layers(case: Case) -> Mapping[str, Layer]:
+def feedforward_layers(case: Case) -> Mapping[str, LinearLayer]:
     """Returns the two linear layers of a plain or gated feed-forward layer, by name.
 
     The gate is among the outputs of the first.
@@ -187,8 +196,8 @@ def feedforward_layers(case: Case) -> Mapping[str, Layer]:
     width = model.feedforward / case.layout.tensor_par
     gated = (1.0 + model.gated) * model.feedforward / case.layout.tensor_par
     return {
-        "feedforward_up": Layer(tokens, gated, model.hidden, in_bytes=low),
-        "feedforward_down": Layer(tokens, model.hidden, width, in_bytes=low),
+        "feedforward_up": LinearLayer(tokens, gated, model.hidden, in_bytes=low),
+        "feedforward_down": LinearLayer(tokens, model.hidden, width, in_bytes=low),
     }
 
 
@@ -198,7 +207,7 @@ def _tensor_placed(case: Case) -> tuple[Floats, ...]:
     return shared_by(case.layout.tensor_par, 1.0, case.accelerator.network_sizes, case.layout.groups)
 
 
-def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
+def tensor_exchange(case: Case, rates: SustainedRates, p: Parameters) -> Floats:
     """Returns the seconds of one all-reduce of the tensor-parallel group over a microbatch's activations [rows] [s].
 
     Sequence parallelism replaces it by a reduce-scatter and an all-gather of the same volume.
@@ -212,7 +221,7 @@ def tensor_exchange(case: Case, rates: Rates, p: Parameters) -> Floats:
     return collective(2.0 * case.tokens * case.model.hidden, tiers, p, passes=2.0)
 
 
-def common(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -> Common:
+def common(case: Case, rates: SustainedRates, p: Parameters, *, windowed: bool = False) -> Common:
     """Return the figures that do not depend on the feed-forward half of a block [rows] [s].
 
     Its `exchange` is the exposed time of one tensor-parallel exchange.
@@ -236,7 +245,7 @@ def common(case: Case, rates: Rates, p: Parameters, *, windowed: bool = False) -
     )
 
 
-def blocks(case: Case, rates: Rates, p: Parameters, kinds: Iterable[Kind]) -> dict[Kind, BlockTimes]:
+def blocks(case: Case, rates: SustainedRates, p: Parameters, kinds: Iterable[BlockKind]) -> dict[BlockKind, BlockTimes]:
     """Return the seconds of a block of each of these kinds [rows] [s]; shared figures are computed once.
 
     Args:
@@ -265,7 +274,7 @@ def blocks(case: Case, rates: Rates, p: Parameters, kinds: Iterable[Kind]) -> di
     return found
 
 
-def block(case: Case, rates: Rates, p: Parameters, kind: Kind) -> BlockTimes:
+def block(case: Case, rates: SustainedRates, p: Parameters, kind: BlockKind) -> BlockTimes:
     """Returns the seconds of a block of one kind [rows] [s].
 
     Args:
@@ -286,7 +295,7 @@ class _Half(NamedTuple):
     launches: tuple[Floats, Floats]
 
 
-def _dense_half(case: Case, rates: Rates, p: Parameters, shared: Common) -> _Half:
+def _dense_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> _Half:
     """A plain or gated feed-forward layer."""
     model, t = case.model, case.layout.tensor_par
     products = shared.projections
@@ -298,7 +307,7 @@ def _dense_half(case: Case, rates: Rates, p: Parameters, shared: Common) -> _Hal
     return _Half(products, traffic, np.zeros(()), block_launches(case))
 
 
-def _expert_half(case: Case, rates: Rates, p: Parameters, shared: Common) -> _Half:
+def _expert_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> _Half:
     """A layer of experts."""
     found = expert_layer(case, rates, p)
     cast = casts(case, active_width(case), rates)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
-from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
-__all__ = ["Moved", "Traffic", "activated", "activation", "cast", "casts", "normed", "norms"]
+__all__ = ["ElementBytes", "Traffic", "activated", "activation", "cast", "casts", "normed", "norms"]
 
 NORM_FORWARD = 22.0
 """Bytes per residual element forward [bytes]: two norms, two residual additions, bias, dropout. Source: count of the
@@ -43,14 +43,14 @@ class Traffic(NamedTuple):
     backward: Floats
 
 
-class Moved(NamedTuple):
+class ElementBytes(NamedTuple):
     """Bytes that the same moves [bytes]."""
 
     forward: Floats
     backward: Floats
 
 
-def normed(case: Case, p: Parameters) -> Moved:
+def normed(case: Case, p: Parameters) -> ElementBytes:
     """Returns the traffic of norms, residuals and positions of one block, forward and backward [rows] [bytes].
 
     Args:
@@ -67,10 +67,10 @@ def normed(case: Case, p: Parameters) -> Moved:
     factor = framework_factor(case, p) * np.where(compiled, p.compiled_elementwise, 1.0)
     forward = factor * (NORM_FORWARD * residual + per_position * positions)
     backward = factor * (NORM_BACKWARD * residual + per_position * positions)
-    return Moved(forward, backward)
+    return ElementBytes(forward, backward)
 
 
-def norms(case: Case, rates: Rates, p: Parameters) -> Traffic:
+def norms(case: Case, rates: SustainedRates, p: Parameters) -> Traffic:
     """Returns the seconds of norms, residuals and positions of one block, forward and backward [rows] [s].
 
     Args:
@@ -84,7 +84,7 @@ def norms(case: Case, rates: Rates, p: Parameters) -> Traffic:
     )
 
 
-def activated(case: Case, width: Floats, rows: Floats, p: Parameters) -> Moved:
+def activated(case: Case, width: Floats, rows: Floats, p: Parameters) -> ElementBytes:
     """Returns the traffic of the activation function, forward and backward [rows] [bytes].
 
     Args:
@@ -95,13 +95,13 @@ def activated(case: Case, width: Floats, rows: Floats, p: Parameters) -> Moved:
     """
     gated = case.model.gated > 0
     elements = framework_factor(case, p) * rows * width
-    return Moved(
+    return ElementBytes(
         np.where(gated, ACTIVATION_FORWARD[1], ACTIVATION_FORWARD[0]) * elements,
         np.where(gated, ACTIVATION_BACKWARD[1], ACTIVATION_BACKWARD[0]) * elements,
     )
 
 
-def activation(case: Case, width: Floats, rows: Floats, rates: Rates, p: Parameters) -> Traffic:
+def activation(case: Case, width: Floats, rows: Floats, rates: SustainedRates, p: Parameters) -> Traffic:
     """Returns the seconds of the activation function, forward and backward [rows] [s].
 
     Args:
@@ -117,7 +117,7 @@ def activation(case: Case, width: Floats, rows: Floats, rates: Rates, p: Paramet
     )
 
 
-def casts(case: Case, width: Floats, rates: Rates) -> Traffic:
+def casts(case: Case, width: Floats, rates: SustainedRates) -> Traffic:
     """Returns the seconds of casting inputs and gradients of the linear layers to 8 or 4 bits [rows] [s]; 0 at 16 bits.
 
     Args:
@@ -129,7 +129,7 @@ def casts(case: Case, width: Floats, rates: Rates) -> Traffic:
     return Traffic(moved.forward / rates.memory, moved.backward / rates.memory)
 
 
-def cast(case: Case, width: Floats) -> Moved:
+def cast(case: Case, width: Floats) -> ElementBytes:
     """Returns the traffic of casting inputs and gradients of linear layers to 8 or 4 bits [rows] [bytes]; 0 at 16 bits.
 
     Args:
@@ -148,7 +148,7 @@ def cast(case: Case, width: Floats) -> Moved:
         * case.tokens
         / layout.tensor_par
     )
-    return Moved(np.where(low, CAST * inputs, 0.0), np.where(low, CAST * gradients, 0.0))
+    return ElementBytes(np.where(low, CAST * inputs, 0.0), np.where(low, CAST * gradients, 0.0))
 
 
 def framework_factor(case: Case, p: Parameters) -> Floats:

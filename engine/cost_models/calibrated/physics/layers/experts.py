@@ -16,8 +16,8 @@ import numpy as np
 from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation
-from engine.cost_models.calibrated.physics.layers.gemm import Layer, Linear, MatrixUnit
-from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.gemm import Linear, LinearLayer, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["PERMUTE_BYTES", "ExpertTimes", "active_width", "expert_layer", "expert_layers", "permuted"]
@@ -35,7 +35,7 @@ class ExpertTimes(NamedTuple):
     exchange: Floats
 
 
-def expert_layer(case: Case, rates: Rates, p: Parameters) -> ExpertTimes:
+def expert_layer(case: Case, rates: SustainedRates, p: Parameters) -> ExpertTimes:
     """Returns the seconds of the experts of one block and microbatch on one processor [rows] [s].
 
     Args:
@@ -82,7 +82,7 @@ def permuted(case: Case) -> Floats:
 
 
 @once_per_case
-def expert_layers(case: Case) -> Mapping[str, Layer]:
+def expert_layers(case: Case) -> Mapping[str, LinearLayer]:
     """Returns the linear layers of the experts on one processor, by name; the shared ones only where the model has any.
 
     Args:
@@ -95,13 +95,13 @@ def expert_layers(case: Case) -> Mapping[str, Layer]:
     each = case.tokens * model.experts_per_token * layout.expert_tensor_par / layout.tensor_par / local
     part = width / layout.expert_tensor_par
     routed = {
-        "experts_up": Layer(each, gates * part, model.hidden, local, together=False, in_bytes=low),
-        "experts_down": Layer(each, model.hidden, part, local, together=False, in_bytes=low),
+        "experts_up": LinearLayer(each, gates * part, model.hidden, local, together=False, in_bytes=low),
+        "experts_down": LinearLayer(each, model.hidden, part, local, together=False, in_bytes=low),
     }
     if not np.any(model.shared_experts > 0):
         return routed
     some = np.maximum(model.shared_experts * width / layout.tensor_par, 1.0)
     return routed | {
-        "shared_up": Layer(case.tokens, gates * some, model.hidden, in_bytes=low),
-        "shared_down": Layer(case.tokens, model.hidden, some, in_bytes=low),
+        "shared_up": LinearLayer(case.tokens, gates * some, model.hidden, in_bytes=low),
+        "shared_down": LinearLayer(case.tokens, model.hidden, some, in_bytes=low),
     }

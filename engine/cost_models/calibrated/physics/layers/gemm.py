@@ -19,7 +19,7 @@ import numpy.typing as npt
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
-__all__ = ["TILE", "Layer", "Linear", "MatrixUnit", "Work", "computing", "gemm", "linear", "product_work"]
+__all__ = ["TILE", "KernelWork", "Linear", "LinearLayer", "MatrixUnit", "computing", "gemm", "linear", "product_work"]
 
 TILE = 128.0
 """Edge of a tile of the result that one multiprocessor computes at a time [elements]. Source: the calibration study on
@@ -43,7 +43,7 @@ class MatrixUnit(NamedTuple):
     p: Parameters
 
 
-class Work(NamedTuple):
+class KernelWork(NamedTuple):
     """Work of a kernel: arithmetic operations [FLOP], and memory traffic [bytes]."""
 
     operations: Floats
@@ -58,7 +58,7 @@ def product_work(
     count: Floats | float = 1.0,
     in_bytes: Floats | float = 2.0,
     out_bytes: Floats | float = 2.0,
-) -> Work:
+) -> KernelWork:
     """Return the operations and traffic of products [m, k] x [k, n] [FLOP, bytes]; each factor is read once and the
     result written once.
 
@@ -67,7 +67,7 @@ def product_work(
         count: products in the batch or group.
         in_bytes, out_bytes: width of the factors and of the result [bytes per element].
     """
-    return Work(_product_operations(m, n, k, count), _moved_bytes(m, n, k, count, in_bytes, out_bytes))
+    return KernelWork(_product_operations(m, n, k, count), _moved_bytes(m, n, k, count, in_bytes, out_bytes))
 
 
 def _product_operations(m: Floats, n: Floats, k: Floats, count: Floats | float) -> Floats:
@@ -168,14 +168,14 @@ def linear(
         together: whether they are one launch, as for `gemm`.
         in_bytes: width of the factors [bytes per element].
     """
-    layer = Layer(m, n, k, count, together, in_bytes)
+    layer = LinearLayer(m, n, k, count, together, in_bytes)
     slower = layer.slower(unit.p)
     forward, gradient, weight = layer.products(unit)
     return Linear(forward * slower, (gradient + weight) * slower, weight * slower)
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LinearLayer:
     """A linear layer of m tokens, n outputs, k inputs on one processor [elements]; the rest as for `gemm`."""
 
     m: Floats
@@ -210,7 +210,7 @@ class Layer:
         )
         return forward, gradient, weight
 
-    def works(self) -> tuple[Work, Work, Work]:
+    def works(self) -> tuple[KernelWork, KernelWork, KernelWork]:
         """Return the work of the three products [FLOP, bytes]: outputs; gradients of inputs; gradients of weights."""
         forward, gradient, weight = (
             product_work(*shape, count=self.count, in_bytes=self.in_bytes, out_bytes=written)

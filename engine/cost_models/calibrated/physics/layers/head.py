@@ -15,9 +15,9 @@ import numpy as np
 
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.layers.block import tensor_exchange
-from engine.cost_models.calibrated.physics.layers.gemm import Layer, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.gemm import LinearLayer, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.launch import launch_time
-from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["FORWARD_SHARE", "Ends", "ends", "head_layer", "prediction_layer"]
@@ -46,28 +46,28 @@ class Ends(NamedTuple):
 
 
 @once_per_case
-def head_layer(case: Case) -> Layer:
+def head_layer(case: Case) -> LinearLayer:
     """Returns the output projection on one processor of the last stage, its vocabulary split over the tensor-parallel
     group.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
-    return Layer(case.tokens, case.model.vocabulary / case.layout.tensor_par, case.model.hidden)
+    return LinearLayer(case.tokens, case.model.vocabulary / case.layout.tensor_par, case.model.hidden)
 
 
 @once_per_case
-def prediction_layer(case: Case) -> Layer:
+def prediction_layer(case: Case) -> LinearLayer:
     """Returns the projection of two vectors to one of a layer for multi-token prediction, its columns split over the
     tensor-parallel group.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
-    return Layer(case.tokens, case.model.hidden / case.layout.tensor_par, 2.0 * case.model.hidden)
+    return LinearLayer(case.tokens, case.model.hidden / case.layout.tensor_par, 2.0 * case.model.hidden)
 
 
-def ends(case: Case, rates: Rates, p: Parameters) -> Ends:
+def ends(case: Case, rates: SustainedRates, p: Parameters) -> Ends:
     """Returns the seconds of embedding and head per microbatch, not below their host-bound floors [rows] [s].
 
     Args:

@@ -10,8 +10,13 @@ import numpy as np
 from engine.cost_models.calibrated.physics.inputs import Floats, ModelShapes
 
 __all__ = [
-    "attention_weights", "dense_weights", "embedding_weights", "expert_weights", "router_weights", "shared_weights",
-]  # fmt: skip
+    "attention_weights",
+    "dense_weights",
+    "embedding_weights",
+    "expert_weights",
+    "router_weights",
+    "shared_weights",
+]
 
 
 def attention_weights(model: ModelShapes, tensor_par: Floats | float = 1.0) -> Floats:

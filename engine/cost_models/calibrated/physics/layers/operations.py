@@ -19,7 +19,7 @@ from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShap
 from engine.cost_models.calibrated.physics.layers.attention import core_work
 from engine.cost_models.calibrated.physics.layers.block import Common, attention_layers, common, feedforward_layers
 from engine.cost_models.calibrated.physics.layers.elementwise import (
-    Moved,
+    ElementBytes,
     Traffic,
     activated,
     activation,
@@ -28,10 +28,10 @@ from engine.cost_models.calibrated.physics.layers.elementwise import (
     normed,
 )
 from engine.cost_models.calibrated.physics.layers.experts import active_width, expert_layers, permuted
-from engine.cost_models.calibrated.physics.layers.gemm import Layer
+from engine.cost_models.calibrated.physics.layers.gemm import LinearLayer
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline.stages import KINDS, Kind, blocks_by_kind
+from engine.cost_models.calibrated.physics.pipeline.stages import KINDS, BlockKind, blocks_by_kind
 
 __all__ = ["BLOCKS", "STAGES", "ProcessorLimits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
 
@@ -46,10 +46,10 @@ BLOCKS: Final = {
 }
 """Kinds of blocks, by their feed-forward half and whether attention has a window -> what people call them."""
 _KINDS: Final = {
-    "experts": Kind(True, False),
-    "dense": Kind(False, False),
-    "experts_windowed": Kind(True, True),
-    "dense_windowed": Kind(False, True),
+    "experts": BlockKind(True, False),
+    "dense": BlockKind(False, False),
+    "experts_windowed": BlockKind(True, True),
+    "dense_windowed": BlockKind(False, True),
 }
 
 
@@ -108,7 +108,7 @@ def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
     ]
     if experts:
         moving = permuted(case) / rates.memory
-        rows.append(_traffic_row("permutation", Moved(permuted(case), permuted(case)), Traffic(moving, moving)))
+        rows.append(_traffic_row("permutation", ElementBytes(permuted(case), permuted(case)), Traffic(moving, moving)))
         sent = 2.0 * exchange(case, rates, p)
         rows.append(_network_row("expert_exchange", sent, sent))
     rows.append(_network_row("tensor_exchange", 2.0 * found.exchange, 2.0 * found.exchange))
@@ -157,15 +157,23 @@ def summarised(operations: pd.DataFrame, most: ProcessorLimits) -> pd.DataFrame:
     moved = operations[[f"{stage}_mem_accessed" for stage in STAGES]].sum(axis=1)
     intensity = (operations["fw_flops"] / operations["fw_mem_accessed"]).where((flops > 0) & (moved > 0))
     limit = [
-        engine if engine != "matrix"
-        else "compute" if pd.isna(ratio) else bound(ratio, most.sustained, most.memory_sustained)
+        engine
+        if engine != "matrix"
+        else "compute"
+        if pd.isna(ratio)
+        else bound(ratio, most.sustained, most.memory_sustained)
         for engine, ratio in zip(operations["engine"], intensity, strict=True)
-    ]  # fmt: skip
+    ]
     return operations.assign(
-        fw_time=forward, bw_time=backward, share=(forward + backward) / whole, flops=flops.where(flops > 0),
-        mem_accessed=moved.where(moved > 0), arithmetic_intensity=intensity,
-        rate=(flops / (forward + backward)).where(flops > 0), bound=limit,
-    )  # fmt: skip
+        fw_time=forward,
+        bw_time=backward,
+        share=(forward + backward) / whole,
+        flops=flops.where(flops > 0),
+        mem_accessed=moved.where(moved > 0),
+        arithmetic_intensity=intensity,
+        rate=(flops / (forward + backward)).where(flops > 0),
+        bound=limit,
+    )
 
 
 def _attention_rows(case: Case, found: Common, windowed: bool) -> list[dict[str, Any]]:
@@ -174,10 +182,11 @@ def _attention_rows(case: Case, found: Common, windowed: bool) -> list[dict[str,
     out = layers.pop("attention_output")
     forward, backward = core_work(case, windowed=windowed)
     core = _build_row(
-        "attention_core", "matrix",
+        "attention_core",
+        "matrix",
         fw=(forward.operations, forward.moved, found.core.forward),
         agrad=(backward.operations, backward.moved, found.core.backward),
-    )  # fmt: skip
+    )
     return [
         *(_linear_row(name, layer, found) for name, layer in layers.items()),
         core,
@@ -186,7 +195,7 @@ def _attention_rows(case: Case, found: Common, windowed: bool) -> list[dict[str,
     ]
 
 
-def _linear_row(name: str, layer: Layer, found: Common) -> dict[str, Any]:
+def _linear_row(name: str, layer: LinearLayer, found: Common) -> dict[str, Any]:
     slower = layer.slower(found.unit.p)
     each = zip(STAGES, layer.works(), layer.products(found.unit), strict=True)
     return _build_row(
@@ -194,7 +203,7 @@ def _linear_row(name: str, layer: Layer, found: Common) -> dict[str, Any]:
     )
 
 
-def _traffic_row(name: str, moved: Moved, traffic: Traffic) -> dict[str, Any]:
+def _traffic_row(name: str, moved: ElementBytes, traffic: Traffic) -> dict[str, Any]:
     none = np.zeros(())
     return _build_row(
         name, "memory", fw=(none, moved.forward, traffic.forward), agrad=(none, moved.backward, traffic.backward)

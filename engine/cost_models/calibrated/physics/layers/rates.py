@@ -18,7 +18,7 @@ import numpy as np
 from engine.cost_models.calibrated.physics.inputs import GENERATIONS, Accelerators, Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
-__all__ = ["Rates", "maturity", "power_factor", "sustained_rates"]
+__all__ = ["SustainedRates", "maturity", "power_factor", "sustained_rates"]
 
 MOST_SUSTAINED = 0.9
 """Share of the peak that long products reach where power does not limit the clock [dimensionless]: the scaling with
@@ -26,7 +26,7 @@ power ends here. Source: stated by us, looking at cuBLAS on chips whose matrix u
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class SustainedRates:
     """Sustained rates, arrays [rows]: matrix [FLOP/s] in 16, 8 and 4 bits; memory [bytes/s]; networks [bytes/s], the
     innermost first and none slower than one further out."""
 
@@ -75,7 +75,7 @@ def maturity(age_years: Floats, p: Parameters) -> Floats:
     return 1.0 / (1.0 + p.immaturity * np.clip(p.mature_years - age_years, 0.0, None))
 
 
-def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters) -> Rates:
+def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters) -> SustainedRates:
     """Returns the sustained rates of every row [rows] [FLOP/s, bytes/s].
 
     A precision without a peak runs at the rate of the next wider one.
@@ -96,7 +96,7 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
     matrix16 = accelerator.flops16 * fraction
     matrix8 = np.where(accelerator.flops8 > 0, accelerator.flops8 * fraction * eight, matrix16)
     matrix4 = np.where(accelerator.flops4 > 0, accelerator.flops4 * fraction * eight**2, matrix8)
-    return Rates(
+    return SustainedRates(
         matrix16,
         matrix8,
         matrix4,

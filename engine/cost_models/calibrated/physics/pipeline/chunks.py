@@ -17,8 +17,8 @@ from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.memory import stage_memory
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.layouts import (
-    Pattern,
-    Work,
+    BlockPattern,
+    LayoutWork,
     blocks_of_chunks,
     kinds_of_chunks,
     last_kind,
@@ -27,12 +27,18 @@ from engine.cost_models.calibrated.physics.pipeline.layouts import (
 )
 from engine.cost_models.calibrated.physics.pipeline.schedules import ONE_F_ONE_B
 from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow
-from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, KINDS, Stage
+from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, KINDS, StageBlocks
 from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
 
 __all__ = [
-    "PASSES", "StageBytes", "StageWork", "chunk_seconds", "message_seconds", "stage_bytes", "stage_work",
-]  # fmt: skip
+    "PASSES",
+    "StageBytes",
+    "StageWork",
+    "chunk_seconds",
+    "message_seconds",
+    "stage_bytes",
+    "stage_work",
+]
 
 PASSES = 4
 """Number of passes in `StageWork` [count]: forward, gradients of inputs, gradients of weights, and an overlapped
@@ -52,10 +58,10 @@ class StageWork(NamedTuple):
     seconds: Floats
 
 
-def _order_of(case: Case) -> tuple[Pattern, Work]:
+def _order_of(case: Case) -> tuple[BlockPattern, LayoutWork]:
     """Return the order of the blocks of one row's model, and the work of a block and of the head."""
-    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
-    return pattern, Work(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
+    pattern = BlockPattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
+    return pattern, LayoutWork(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
 
 
 def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) -> StageWork:
@@ -87,8 +93,12 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
         if kind in level.kinds:
             block, gathers = level.kinds[kind], flow.gathers[kind]
             backward = block.backward - block.weight_gradient + gathers.backward
-            passes = (block.forward + gathers.forward, backward, block.weight_gradient,
-                      block.paired + gathers.forward + gathers.backward)  # fmt: skip
+            passes = (
+                block.forward + gathers.forward,
+                backward,
+                block.weight_gradient,
+                block.paired + gathers.forward + gathers.backward,
+            )
             each = np.array([float(np.ravel(one)[0]) for one in passes])
             seconds[position] = each[:, None] * held[position]
             seconds[-1] += each[:, None] * predicting[position]
@@ -136,20 +146,35 @@ def stage_bytes(case: Case, ranks: int, chunks: int, layout: int) -> StageBytes:
     pattern, work = _order_of(case)
     held, slots = kinds_of_chunks(pattern, ranks, chunks, layout, work).astype(np.float64), ranks * chunks
     # One microbatch in a loop of as many ranks as stages: each keeps just that one, and the ends hold what is theirs.
-    alone = {"pipeline_par": float(slots), "pipeline_interleaving": 1.0, "schedule": float(ONE_F_ONE_B),
-             "stage_layout": float(EVEN)}  # fmt: skip
-    one = replace(case.layout, **{name: np.asarray(value) for name, value in alone.items()},
-                  batch_size=case.layout.data_par * case.layout.microbatch_size)  # fmt: skip
+    alone = {
+        "pipeline_par": float(slots),
+        "pipeline_interleaving": 1.0,
+        "schedule": float(ONE_F_ONE_B),
+        "stage_layout": float(EVEN),
+    }
+    one = replace(
+        case.layout,
+        **{name: np.asarray(value) for name, value in alone.items()},
+        batch_size=case.layout.data_par * case.layout.microbatch_size,
+    )
     like = replace(case, layout=one)
     found = np.zeros((len(StageBytes._fields), slots))
     for slot in range(slots):
         blocks = tuple(np.asarray(each) for each in held[:, slot])
         number = 0 if slot == 0 else 1 if slot == slots - 1 else ENDS
-        memory = stage_memory(like, Stage(np.asarray(float(slot)), blocks, blocks), number)
-        parts = (memory.activations, memory.weights + memory.gradients, memory.optimizer,
-                 memory.working, memory.logits + memory.temporaries, memory.gradients, memory.block_weights,
-                 (1.0 - memory.movable) * memory.block_weights,
-                 (1.0 - memory.movable_kept) * memory.activations, held[:, slot].sum())  # fmt: skip
+        memory = stage_memory(like, StageBlocks(np.asarray(float(slot)), blocks, blocks), number)
+        parts = (
+            memory.activations,
+            memory.weights + memory.gradients,
+            memory.optimizer,
+            memory.working,
+            memory.logits + memory.temporaries,
+            memory.gradients,
+            memory.block_weights,
+            (1.0 - memory.movable) * memory.block_weights,
+            (1.0 - memory.movable_kept) * memory.activations,
+            held[:, slot].sum(),
+        )
         found[:, slot] = [float(np.ravel(each)[0]) for each in parts]
     return StageBytes(*found)
 

@@ -37,16 +37,27 @@ from engine.executions.arrays import Ints
 from engine.executions.layer_splits import LayerSplitError, StageCut, even_cut, split_of
 
 __all__ = [
-    "UNWEIGHED", "Pattern", "Work", "blocks_of_chunks", "chunk_work", "counted", "cut_of", "kinds_of_chunks",
-    "last_kind", "layout_at", "pattern_of", "problem_of", "work_of",
-]  # fmt: skip
+    "UNWEIGHED",
+    "BlockPattern",
+    "LayoutWork",
+    "blocks_of_chunks",
+    "chunk_work",
+    "counted",
+    "cut_of",
+    "kinds_of_chunks",
+    "last_kind",
+    "layout_at",
+    "pattern_of",
+    "problem_of",
+    "work_of",
+]
 
 UNIT = 1000.0
 """Units in which the work of the heaviest kind of block is counted [dimensionless]: whole numbers tell rows apart.
 Source: stated by us."""
 
 
-class Pattern(NamedTuple):
+class BlockPattern(NamedTuple):
     """The order of a model's blocks as whole numbers.
 
     `experts_every` is 0 without experts; `full_every` 0 where no block, 1 where every block attends to everything.
@@ -60,7 +71,7 @@ class Pattern(NamedTuple):
     predictions: int = 0
 
 
-class Work(NamedTuple):
+class LayoutWork(NamedTuple):
     """Work of the head, of a block with a dense feed-forward layer and of one with experts per token, as whole numbers;
     the larger block is 1,000."""
 
@@ -69,12 +80,12 @@ class Work(NamedTuple):
     experts: int
 
 
-UNWEIGHED = Work(0, int(UNIT), int(UNIT))
+UNWEIGHED = LayoutWork(0, int(UNIT), int(UNIT))
 """No head, and blocks of equal work."""
 
 
 def pattern_of(model: ModelShapes) -> tuple[Floats, ...]:
-    """Returns the fields of `Pattern` of every row [rows].
+    """Returns the fields of `BlockPattern` of every row [rows].
 
     Args:
         model: shapes of the models, numbers or arrays [rows].
@@ -85,7 +96,7 @@ def pattern_of(model: ModelShapes) -> tuple[Floats, ...]:
 
 
 def work_of(model: ModelShapes) -> tuple[Floats, ...]:
-    """Returns the fields of `Work` of every row, whole numbers [rows].
+    """Returns the fields of `LayoutWork` of every row, whole numbers [rows].
 
     A multiplication per parameter that a token meets, and per element of the scores and values of half the sequence.
 
@@ -127,7 +138,7 @@ def layout_at(position: int) -> StageLayout:
 
 @lru_cache(maxsize=8192)
 def blocks_of_chunks(
-    pattern: Pattern, stages: int, chunks: int, layout: int = EVEN, work: Work = UNWEIGHED
+    pattern: BlockPattern, stages: int, chunks: int, layout: int = EVEN, work: LayoutWork = UNWEIGHED
 ) -> tuple[int, ...]:
     """Returns how many blocks every stage of the model holds [stages x chunks] [blocks].
 
@@ -159,8 +170,8 @@ def cut_of(model: ModelShapes, stages: int, chunks: int, layout: int) -> StageCu
 
     Raises `engine.executions.layer_splits.LayerSplitError` as `kinds_of_chunks` does.
     """
-    pattern = Pattern(*(int(np.ravel(each)[0]) for each in pattern_of(model)))
-    work = Work(*(int(np.ravel(each)[0]) for each in work_of(model)))
+    pattern = BlockPattern(*(int(np.ravel(each)[0]) for each in pattern_of(model)))
+    work = LayoutWork(*(int(np.ravel(each)[0]) for each in work_of(model)))
     blocks = blocks_of_chunks(pattern, stages, chunks, layout, work)
     everything = kinds_of_chunks(pattern, stages, chunks, layout, work).sum(axis=0)
     return StageCut(blocks, tuple(int(each) for each in everything - np.array(blocks)))
@@ -168,7 +179,7 @@ def cut_of(model: ModelShapes, stages: int, chunks: int, layout: int) -> StageCu
 
 @lru_cache(maxsize=8192)
 def kinds_of_chunks(
-    pattern: Pattern, stages: int, chunks: int, layout: int = EVEN, work: Work = UNWEIGHED
+    pattern: BlockPattern, stages: int, chunks: int, layout: int = EVEN, work: LayoutWork = UNWEIGHED
 ) -> npt.NDArray[Any]:
     """Return the number of blocks of every kind in every stage of the model, including the blocks of prediction layers
     [kinds, stages x chunks] [blocks].
@@ -193,7 +204,7 @@ def kinds_of_chunks(
     return found
 
 
-def last_kind(pattern: Pattern) -> npt.NDArray[Any]:
+def last_kind(pattern: BlockPattern) -> npt.NDArray[Any]:
     """Returns which kind of block the last one is, 1 for that and 0 for others [kinds] [blocks].
 
     Args:
@@ -202,7 +213,7 @@ def last_kind(pattern: Pattern) -> npt.NDArray[Any]:
     return np.diff(counted(pattern, np.array([pattern.blocks - 1, pattern.blocks])), axis=1)[:, 0]
 
 
-def _prediction_layers(pattern: Pattern, slots: int, layout: int) -> tuple[int, ...]:
+def _prediction_layers(pattern: BlockPattern, slots: int, layout: int) -> tuple[int, ...]:
     """Return the prediction layers of every stage of the model."""
     listed = layout_at(layout)
     if not listed.layers:
@@ -214,7 +225,7 @@ def _prediction_layers(pattern: Pattern, slots: int, layout: int) -> tuple[int, 
     return listed.predictions
 
 
-def counted(pattern: Pattern, layers: Ints) -> npt.NDArray[Any]:
+def counted(pattern: BlockPattern, layers: Ints) -> npt.NDArray[Any]:
     """Return the number of blocks of every kind among the first `layers` [kinds, layers] [blocks].
 
     Args:
@@ -232,7 +243,7 @@ def counted(pattern: Pattern, layers: Ints) -> npt.NDArray[Any]:
     return np.array([everything - both, layers - everything - experts + both, both, experts - both])
 
 
-def chunk_work(pattern: Pattern, stages: int, chunks: int, layout: int, work: Work) -> npt.NDArray[Any]:
+def chunk_work(pattern: BlockPattern, stages: int, chunks: int, layout: int, work: LayoutWork) -> npt.NDArray[Any]:
     """Returns what every chunk of every stage does for a token, with chunks in a loop [chunks, stages].
 
     Args:
@@ -248,7 +259,7 @@ def chunk_work(pattern: Pattern, stages: int, chunks: int, layout: int, work: Wo
     return np.asarray(each.reshape(chunks, stages), np.float64)
 
 
-def _balanced_blocks(pattern: Pattern, slots: int, work: Work) -> tuple[int, ...]:
+def _balanced_blocks(pattern: BlockPattern, slots: int, work: LayoutWork) -> tuple[int, ...]:
     """Return the blocks of every stage that minimise the work of the busiest stage; every stage but the last has at
     least one."""
     if pattern.blocks < slots:
@@ -305,7 +316,7 @@ def _blocks_left(before: list[int], room: int, slots: int) -> int:
 
 
 @lru_cache(maxsize=8192)
-def problem_of(pattern: Pattern, stages: int, chunks: int, layout: int) -> str:
+def problem_of(pattern: BlockPattern, stages: int, chunks: int, layout: int) -> str:
     """Returns why a stage layout does not divide the blocks of a model, as the end of a sentence; empty where it does.
 
     Args:

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.physics.pipeline.layouts import Pattern, Work, chunk_work
+from engine.cost_models.calibrated.physics.pipeline.layouts import BlockPattern, LayoutWork, chunk_work
 
 __all__ = ["is_in_step", "pace"]
 
@@ -32,7 +32,7 @@ FORWARD = 1.0 / 3.0
 
 
 @lru_cache(maxsize=4096)
-def pace(pattern: Pattern, stages: int, chunks: int, layout: int, work: Work, paired: bool) -> float:
+def pace(pattern: BlockPattern, stages: int, chunks: int, layout: int, work: LayoutWork, paired: bool) -> float:
     """Return the time of a microbatch in the steady state, as a multiple of the busiest stage's work [dimensionless].
 
     Args:

@@ -16,9 +16,15 @@ import numpy as np
 
 from engine.columns.stage_layouts import BALANCED, EVEN
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
-from engine.cost_models.calibrated.physics.pipeline.layouts import Pattern, Work, kinds_of_chunks, pattern_of, work_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import (
+    BlockPattern,
+    LayoutWork,
+    kinds_of_chunks,
+    pattern_of,
+    work_of,
+)
 from engine.cost_models.calibrated.physics.pipeline.schedules import COMBINED, INTERLEAVED, among
-from engine.cost_models.calibrated.physics.pipeline.stages import Stage, alike, layout_of
+from engine.cost_models.calibrated.physics.pipeline.stages import StageBlocks, alike, layout_of
 from engine.executions.arrays import Flags
 
 __all__ = ["has_unlike_chunks", "kept_blocks"]
@@ -40,7 +46,7 @@ def has_unlike_chunks(case: Case) -> Flags:
     return np.asarray(found if np.any(found) else False)
 
 
-def kept_blocks(case: Case, stage: Stage) -> tuple[Floats, Floats]:
+def kept_blocks(case: Case, stage: StageBlocks) -> tuple[Floats, Floats]:
     """Returns blocks with a dense feed-forward layer and with experts of which a stage keeps activations at its peak,
     each as often as it keeps a microbatch of it [rows] [blocks]; 0 where chunks are alike.
 
@@ -62,14 +68,21 @@ def kept_blocks(case: Case, stage: Stage) -> tuple[Floats, Floats]:
         if here:
             # The order repeats after some groups; a last one that is not whole stays.
             few = min(micro, GROUPS * stages + micro % stages)
-            pattern, of = Pattern(*others[3:]), Work(*others[:3])
+            pattern, of = BlockPattern(*others[3:]), LayoutWork(*others[:3])
             found[:, row] = _peak_blocks(pattern, of, stages, chunks, number, position, few, schedule == COMBINED)
     return found[0].take(which).reshape(shape), found[1].take(which).reshape(shape)
 
 
 @lru_cache(maxsize=16_384)
 def _peak_blocks(
-    pattern: Pattern, work: Work, stages: int, chunks: int, layout: int, position: int, microbatches: int, paired: bool
+    pattern: BlockPattern,
+    work: LayoutWork,
+    stages: int,
+    chunks: int,
+    layout: int,
+    position: int,
+    microbatches: int,
+    paired: bool,
 ) -> tuple[float, float]:
     """Return the blocks without and with experts that one stage keeps at its peak."""
     kinds = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(-1, chunks, stages)[:, :, position]

@@ -48,7 +48,7 @@ __all__ = [
     "overlapped_pairs",
     "plain_schedule",
     "refusals",
-]  # fmt: skip
+]
 
 SCHEDULES: Final = ("1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe", "dualpipev", "combined_1f1b")
 """Schedules by name; a schedule is a position here."""
@@ -91,9 +91,7 @@ def _row_maximum(*values: Number) -> Floats:
     return found
 
 
-def idle(
-    schedule: Number, stages: Number, forward: Number, inputs: Number, weights: Number, pair: Number
-) -> Floats:  # fmt: skip
+def idle(schedule: Number, stages: Number, forward: Number, inputs: Number, weights: Number, pair: Number) -> Floats:
     """Returns how long the rank which ends last waits for others, with equal stages and no time for messages [s].
 
     It holds for 1F1B with any number of microbatches M; interleaved and combined where P divides M; ZB-H1 for M >= P;
@@ -254,10 +252,15 @@ def hops(schedule: Number, stages: Number, microbatches: Number, chunks: Number)
     found = np.select(
         [np.asarray(schedule) == each for each in range(len(SCHEDULES))],
         [
-            around, 2.0 * (v * p - 1.0), 2.0 * fill, 5.0 * p - 7.0, m * (p - 1.0) / p + 1.5 * (p - 2.0),
-            2.0 * m * (p - 1.0) / p + 2.0 * (p - 2.0), m * v + (v + 1.0) * p - 4.0,
+            around,
+            2.0 * (v * p - 1.0),
+            2.0 * fill,
+            5.0 * p - 7.0,
+            m * (p - 1.0) / p + 1.5 * (p - 2.0),
+            2.0 * m * (p - 1.0) / p + 2.0 * (p - 2.0),
+            m * v + (v + 1.0) * p - 4.0,
         ],
-    )  # fmt: skip
+    )
     return np.asarray(np.where(p > 1, found, 0.0))
 
 

@@ -23,7 +23,7 @@ from engine.cost_models.calibrated.physics.communication.sharding import (
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
 from engine.cost_models.calibrated.physics.layers.block import BlockTimes, blocks
 from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE, Ends, ends
-from engine.cost_models.calibrated.physics.layers.rates import Rates, sustained_rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, sustained_rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.schedules import INTERLEAVED, PAIRED, SPLIT, among
 from engine.cost_models.calibrated.physics.pipeline.stages import (
@@ -31,15 +31,15 @@ from engine.cost_models.calibrated.physics.pipeline.stages import (
     ENDS,
     KINDS,
     TURN,
-    Kind,
-    Stage,
+    BlockKind,
+    StageBlocks,
     blocks_by_kind,
     placement_of,
     slowest_stages,
 )
 from engine.cost_models.calibrated.physics.pipeline.unequal_stages import (
-    CriticalPath,
     Load,
+    StageCriticalPath,
     critical_path,
     message_time,
     messages_time,
@@ -48,14 +48,28 @@ from engine.cost_models.calibrated.physics.pipeline.unequal_stages import (
 from engine.cost_models.calibrated.physics.weights import local_weights
 
 __all__ = [
-    "BLOCK_FIELDS", "BlockLevel", "Flow", "OffloadedFlow", "block_level", "largest", "of_kinds",
-    "offloaded_flow", "pipeline_flow",
-]  # fmt: skip
+    "BLOCK_FIELDS",
+    "BlockLevel",
+    "Flow",
+    "OffloadedFlow",
+    "block_level",
+    "largest",
+    "of_kinds",
+    "offloaded_flow",
+    "pipeline_flow",
+]
 
 BLOCK_FIELDS = (
-    "tensor_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size", "sequence_par", "linear_bits",
-    "recompute", "recompute_share",
-)  # fmt: skip
+    "tensor_par",
+    "context_par",
+    "expert_par",
+    "expert_tensor_par",
+    "microbatch_size",
+    "sequence_par",
+    "linear_bits",
+    "recompute",
+    "recompute_share",
+)
 """Fields of a layout that `BlockLevel.kinds` depends on; `.ends` also on whether there is a pipeline."""
 
 
@@ -63,11 +77,11 @@ BLOCK_FIELDS = (
 class BlockLevel:
     """Seconds per microbatch [s]: a block of every kind that there is, and the ends of the model."""
 
-    kinds: Mapping[Kind, BlockTimes]
+    kinds: Mapping[BlockKind, BlockTimes]
     ends: Ends
 
     @property
-    def heaviest(self) -> Kind:
+    def heaviest(self) -> BlockKind:
         """The kind of block that has most to do: experts and attention to everything where there are such."""
         return max(self.kinds, key=lambda kind: (kind.experts, not kind.windowed))
 
@@ -133,15 +147,15 @@ class Flow:
     """
 
     case: Case
-    stages: tuple[Stage, ...]
+    stages: tuple[StageBlocks, ...]
     edges: tuple[Floats, ...]
     waits: tuple[Floats, ...]
     loads: tuple[Load, ...]
     total: Load
-    gathers: Mapping[Kind, Gathers]
+    gathers: Mapping[BlockKind, Gathers]
     embedding_gather: Floats
     message: Floats
-    path: CriticalPath
+    path: StageCriticalPath
     messages: Floats
 
     @property
@@ -245,8 +259,8 @@ def _edge_times(case: Case, level: BlockLevel, gather: Floats) -> tuple[Floats, 
 
 
 def _times_before(
-    stages: Sequence[Stage],
-    per: Mapping[Kind, Floats],
+    stages: Sequence[StageBlocks],
+    per: Mapping[BlockKind, Floats],
     times: Sequence[Floats],
     edges: Sequence[Floats],
     wait: Floats,
@@ -262,7 +276,7 @@ def _times_before(
 class _Parts:
     """Parts of the blocks of a stage: forward, gradients of weights, and time saved by overlapped pairs."""
 
-    def __init__(self, case: Case, level: BlockLevel, gathers: Mapping[Kind, Gathers], split: bool) -> None:
+    def __init__(self, case: Case, level: BlockLevel, gathers: Mapping[BlockKind, Gathers], split: bool) -> None:
         schedule = case.layout.schedule
         further = bool(np.any(schedule > INTERLEAVED))
         self._split = further and split and bool(among(schedule, SPLIT).any())
@@ -292,7 +306,7 @@ class _Parts:
         return Load(whole, forward, weights, saved, before)
 
 
-def of_kinds(numbers: Sequence[Floats], each: Mapping[Kind, Floats]) -> Floats:
+def of_kinds(numbers: Sequence[Floats], each: Mapping[BlockKind, Floats]) -> Floats:
     """Returns the sum over kinds of so many blocks times a figure of each [rows], in the figure's unit.
 
     Args:
@@ -307,16 +321,23 @@ def of_kinds(numbers: Sequence[Floats], each: Mapping[Kind, Floats]) -> Floats:
 
 
 def _block_gathers(
-    case: Case, level: BlockLevel, rates: Rates, p: Parameters, tiers: Sequence[Tier], *, split: bool
-) -> dict[Kind, Gathers]:
+    case: Case, level: BlockLevel, rates: SustainedRates, p: Parameters, tiers: Sequence[Tier], *, split: bool
+) -> dict[BlockKind, Gathers]:
     local = local_weights(case)
     return {
         kind: layer_gathers(
-            case, rates, p, tiers, local.sparse if kind.experts else local.dense, block.forward, block.backward,
-            local.experts if kind.experts else None, split=split,
+            case,
+            rates,
+            p,
+            tiers,
+            local.sparse if kind.experts else local.dense,
+            block.forward,
+            block.backward,
+            local.experts if kind.experts else None,
+            split=split,
         )
         for kind, block in level.kinds.items()
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +378,7 @@ def offloaded_flow(
     """
     forwards, backwards, both, needed = {}, {}, {}, np.zeros(())
     paired = among(case.layout.schedule, PAIRED)
-    saved: dict[Kind, Floats] | None = {} if paired.any() else None
+    saved: dict[BlockKind, Floats] | None = {} if paired.any() else None
     for kind, block in level.kinds.items():
         there, kept = weights[kind.experts], activations[kind.experts]
         computing = block.forward + flow.gathers[kind].forward, block.backward + flow.gathers[kind].backward
@@ -396,9 +417,9 @@ def offloaded_flow(
 def _lengthen_load(
     load: Load,
     blocks: Sequence[Floats],
-    forwards: Mapping[Kind, Floats],
-    both: Mapping[Kind, Floats],
-    saved: Mapping[Kind, Floats] | None,
+    forwards: Mapping[BlockKind, Floats],
+    both: Mapping[BlockKind, Floats],
+    saved: Mapping[BlockKind, Floats] | None,
 ) -> Load:
     """Return the load of a stage whose blocks take longer by `forwards` forward and by `both` in both passes, and whose
     overlapped pairs save `saved` [s]."""

@@ -26,8 +26,8 @@ from engine.columns.stage_layouts import BALANCED, EVEN
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes, once_per_case
 from engine.cost_models.calibrated.physics.pipeline.layouts import (
     UNWEIGHED,
-    Pattern,
-    Work,
+    BlockPattern,
+    LayoutWork,
     counted,
     kinds_of_chunks,
     last_kind,
@@ -46,20 +46,40 @@ from engine.executions.arrays import Ints, distinct
 from engine.executions.rules import fewest_blocks
 
 __all__ = [
-    "BOTH", "ENDS", "KINDS", "LOOP", "TURN", "Kind", "Pattern", "Stage", "alike", "blocks_by_kind",
-    "blocks_of_stages", "fewest_held", "fullest_stages", "layout_of", "pace_of", "pattern_of",
-    "placement_of", "slowest_stages",
-]  # fmt: skip
+    "BOTH",
+    "ENDS",
+    "KINDS",
+    "LOOP",
+    "TURN",
+    "BlockKind",
+    "BlockPattern",
+    "StageBlocks",
+    "alike",
+    "blocks_by_kind",
+    "blocks_of_stages",
+    "fewest_held",
+    "fullest_stages",
+    "layout_of",
+    "pace_of",
+    "pattern_of",
+    "placement_of",
+    "slowest_stages",
+]
 
 
-class Kind(NamedTuple):
+class BlockKind(NamedTuple):
     """A kind of block: whether its feed-forward half is a layer of experts, and whether its attention has a window."""
 
     experts: bool
     windowed: bool
 
 
-KINDS: tuple[Kind, ...] = (Kind(False, False), Kind(False, True), Kind(True, False), Kind(True, True))
+KINDS: tuple[BlockKind, ...] = (
+    BlockKind(False, False),
+    BlockKind(False, True),
+    BlockKind(True, False),
+    BlockKind(True, True),
+)
 """The kinds of block; figures by kind are in this order."""
 
 
@@ -75,7 +95,7 @@ PLACEMENTS[[*V_SHAPED]], PLACEMENTS[DUALPIPE] = TURN, BOTH
 """Placement of the chunks by a schedule's position in `schedules.SCHEDULES`."""
 
 
-class Stage(NamedTuple):
+class StageBlocks(NamedTuple):
     """Stage of every row: its position from 0, its blocks by kind and the blocks of all stages before it; arrays [rows]
     or plain numbers.
 
@@ -104,7 +124,7 @@ def blocks_by_kind(model: ModelShapes) -> tuple[Floats, ...]:
         model: shapes of the models, numbers or arrays [rows].
     """
     first, which, shape = alike(*pattern_of(model))
-    patterns = [Pattern(*key) for key in first]
+    patterns = [BlockPattern(*key) for key in first]
     found = [
         counted(each, np.array([each.blocks]))[:, 0] + (each.predictions * last_kind(each) if each.predictions else 0)
         for each in patterns
@@ -130,18 +150,18 @@ def fewest_held(model: ModelShapes, stages: Ints, chunks: Ints, schedule: Ints, 
     keys, which, shape = alike(
         stages.astype(np.float64), chunks.astype(np.float64), placement, layout.astype(np.float64)
     )
-    pattern = Pattern(*(int(each) for each in pattern_of(model)))
+    pattern = BlockPattern(*(int(each) for each in pattern_of(model)))
     least = [
         fewest_blocks(pattern.blocks, key[0])
         if key[-1] == EVEN
-        else int(blocks_of_stages(pattern, *key, Work(*work)).sum(axis=0).min())
+        else int(blocks_of_stages(pattern, *key, LayoutWork(*work)).sum(axis=0).min())
         for key in keys
     ]
     return np.asarray(least).take(which).reshape(shape)
 
 
 @once_per_case
-def slowest_stages(case: Case) -> tuple[Stage, ...]:
+def slowest_stages(case: Case) -> tuple[StageBlocks, ...]:
     """Return stages of which one is the slowest, for any times of the kinds of blocks.
 
     They are the first, the last, and the stages between them that no other exceeds in every kind of block.
@@ -165,12 +185,23 @@ def pace_of(case: Case) -> Floats:
     if not np.any(unlike & (layout.pipeline_interleaving > 1)):
         return np.ones(())
     keys, which, shape = alike(
-        layout.pipeline_par, layout.pipeline_interleaving, layout.schedule, cut, *work_of(case.model),
+        layout.pipeline_par,
+        layout.pipeline_interleaving,
+        layout.schedule,
+        cut,
+        *work_of(case.model),
         *pattern_of(case.model),
-    )  # fmt: skip
+    )
     found = [
-        pace(Pattern(*numbers), stages, chunks, number_of_layout, Work(head, dense, experts), schedule == COMBINED)
-        if (number_of_layout != EVEN or Pattern(*numbers).predictions)
+        pace(
+            BlockPattern(*numbers),
+            stages,
+            chunks,
+            number_of_layout,
+            LayoutWork(head, dense, experts),
+            schedule == COMBINED,
+        )
+        if (number_of_layout != EVEN or BlockPattern(*numbers).predictions)
         and stages > 1
         and chunks > 1
         and schedule in (INTERLEAVED, COMBINED)
@@ -181,7 +212,7 @@ def pace_of(case: Case) -> Floats:
 
 
 @once_per_case
-def fullest_stages(case: Case) -> tuple[Stage, ...]:
+def fullest_stages(case: Case) -> tuple[StageBlocks, ...]:
     """Return stages of which one is the fullest, for any sizes of the kinds of blocks.
 
     They are the first, the last, and the stages between them with more of some kind than every stage before, which
@@ -195,12 +226,12 @@ def fullest_stages(case: Case) -> tuple[Stage, ...]:
 
 @lru_cache(maxsize=4096)
 def blocks_of_stages(
-    pattern: Pattern,
+    pattern: BlockPattern,
     stages: int,
     chunks: int,
     placement: int = LOOP,
     layout: int = EVEN,
-    work: Work = UNWEIGHED,
+    work: LayoutWork = UNWEIGHED,
 ) -> npt.NDArray[Any]:
     """Returns how many blocks of every kind every stage has [kinds, stages] [blocks].
 
@@ -228,7 +259,7 @@ def blocks_of_stages(
 
 @lru_cache(maxsize=4096)
 def _slowest_positions(
-    pattern: Pattern, stages: int, chunks: int, placement: int, layout: int, work: Work
+    pattern: BlockPattern, stages: int, chunks: int, placement: int, layout: int, work: LayoutWork
 ) -> tuple[int, ...]:
     blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
     return _maximal_positions(blocks, stages, of_first=False) if layout == EVEN else _not_covered(blocks)
@@ -236,7 +267,7 @@ def _slowest_positions(
 
 @lru_cache(maxsize=4096)
 def _fullest_positions(
-    pattern: Pattern, stages: int, chunks: int, placement: int, layout: int, work: Work
+    pattern: BlockPattern, stages: int, chunks: int, placement: int, layout: int, work: LayoutWork
 ) -> tuple[int, ...]:
     # A window changes nothing of what a block keeps.
     blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
@@ -325,8 +356,8 @@ def layout_of(case: Case) -> Floats:
 
 
 def _build_stages(
-    case: Case, choose: Callable[[Pattern, int, int, int, int, Work], tuple[int, ...]]
-) -> tuple[Stage, ...]:
+    case: Case, choose: Callable[[BlockPattern, int, int, int, int, LayoutWork], tuple[int, ...]]
+) -> tuple[StageBlocks, ...]:
     layout, cut = case.layout, layout_of(case)
     # What blocks and head do matters to one layout only.
     work = work_of(case.model) if np.any(cut == BALANCED) else tuple(map(np.asarray, UNWEIGHED))
@@ -335,7 +366,7 @@ def _build_stages(
     )
     chosen, blocks = [], []
     for stages, chunks, placement, number_of_layout, head, dense, experts, *numbers in keys:
-        each = Pattern(*numbers), stages, chunks, placement, number_of_layout, Work(head, dense, experts)
+        each = BlockPattern(*numbers), stages, chunks, placement, number_of_layout, LayoutWork(head, dense, experts)
         chosen.append(choose(*each))
         blocks.append(blocks_of_stages(*each))
     found = []
@@ -351,5 +382,5 @@ def _build_stages(
             tuple(kind.take(which).reshape(shape) if kind.any() else np.zeros(()) for kind in counted)
             for counted in (held, before)
         )
-        found.append(Stage(position.take(which).reshape(shape), by_kind, earlier))
+        found.append(StageBlocks(position.take(which).reshape(shape), by_kind, earlier))
     return tuple(found)

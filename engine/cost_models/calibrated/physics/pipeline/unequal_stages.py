@@ -22,7 +22,7 @@ import numpy.typing as npt
 from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.physics.communication.networks import rate_over
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
-from engine.cost_models.calibrated.physics.layers.rates import Rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.schedules import (
     COMBINED,
@@ -42,10 +42,10 @@ from engine.cost_models.calibrated.physics.pipeline.schedules import (
 from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, pace_of
 from engine.executions.arrays import Columns, Flags
 
-__all__ = ["CriticalPath", "Load", "critical_path", "message_time", "messages_time", "pairs_per_stage"]
+__all__ = ["Load", "StageCriticalPath", "critical_path", "message_time", "messages_time", "pairs_per_stage"]
 
 
-def message_time(case: Case, rates: Rates, p: Parameters) -> Floats:
+def message_time(case: Case, rates: SustainedRates, p: Parameters) -> Floats:
     """Returns the seconds of one message of activations between neighbouring stages [rows] [s]; 0 without a pipeline.
 
     Some neighbours are as far apart as any ranks: on either side of what the outermost network in use connects.
@@ -123,7 +123,7 @@ def _describe_pipelines(case: Case) -> _Pipelines:
 
 
 @dataclass(frozen=True, slots=True)
-class CriticalPath:
+class StageCriticalPath:
     """All microbatches through the pipeline, arrays [rows].
 
     `seconds` in all without messages that fill it [s], `late` the part of them in which every microbatch waits for a
@@ -140,7 +140,7 @@ class CriticalPath:
 
 def critical_path(
     case: Case, loads: Sequence[Load], total: Load, positions: Sequence[Floats], message: Floats, *, split: bool = True
-) -> CriticalPath:
+) -> StageCriticalPath:
     """Returns the longest path of every row through any of some stages [rows] [s].
 
     An interleaved pipeline takes n x + (sum of all x - x) / v + r x (v - 1) / v seconds by a stage that takes x. It
@@ -190,7 +190,7 @@ def critical_path(
     if split and np.any(beside):
         late = np.where(beside, _late_messages(case, whole, message, seconds), 0.0)
         seconds = seconds + late
-    return CriticalPath(seconds, late, critical, whole)
+    return StageCriticalPath(seconds, late, critical, whole)
 
 
 def _index_rows(values: Floats, rows: npt.NDArray[np.intp]) -> Floats:
