@@ -1,8 +1,8 @@
 """Collects the results of reading or writing a configuration, with the source of every value.
 
 A value gets into a `LaunchReading` only through `Report.say` and `Report.describe`, which run a rule and record its
-inputs: flags from `Arguments` and `Settings`, and fields that were read before. They give the origin of the value. A rule with
-an unknown value or an open field among its inputs leaves its own field open; it cannot fill it in.
+inputs: flags from `Arguments` and `Settings`, and fields that were read before. They give the origin of the value. A
+rule with an unknown value or an open field among its inputs leaves its own field open; it cannot fill it in.
 """
 
 from __future__ import annotations
