@@ -79,10 +79,10 @@ ACCELERATOR: Mapping[str, Edit] = {"hardware/library/grown_80g.json": accelerato
 PAGE = {
     "dashboard/pages/grown/__init__.py": '''"""A page that there is not."""
 
-from dashboard.pages.contract import Group, Needs, Page
+from dashboard.pages.contract import NavigationGroup, Needs, Page
 
 PAGE = Page(
-    name="grown", title="Grown", group=Group.DECIDE, help="Shows that it is there.", needs=Needs.SCENARIO,
+    name="grown", title="Grown", group=NavigationGroup.DECIDE, help="Shows that it is there.", needs=Needs.SCENARIO,
     parameters={"grown_by": "growth"}, guide="quick-start",
 )
 ''',

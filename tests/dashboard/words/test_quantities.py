@@ -80,7 +80,7 @@ def cut_quantities(tree: ast.AST) -> list[int]:
 
 
 def test_nothing_cuts_the_text_of_a_quantity() -> None:
-    assert {"format_value", "percent", "signed_percent", "days", "quantity"} <= OF_TEXT
+    assert {"format_value", "percent", "signed_percent", "days", "format_quantity"} <= OF_TEXT
     home = "from dashboard.words.numbers import format_value, signed_percent\n"
     named = "def f(x):\n    text = format_value('a', x)\n    return text.split()[0]"
     assert cut_quantities(ast.parse(home + named)) == [4]
