@@ -40,7 +40,7 @@ class Settings:
     api_token: str = ""
     """What requests of the API have to have; empty where none is needed."""
     metrics: bool = False
-    """Whether the server answers with Streamlit's metrics: sessions, caches, memory."""
+    """True if the server serves Streamlit's metrics: sessions, caches, memory."""
     problems: tuple[str, ...] = ()
     """A sentence per variable that could not be used."""
 

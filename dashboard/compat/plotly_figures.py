@@ -19,7 +19,7 @@ from dashboard.settings import STATIC
 __all__ = ["CARTESIAN", "VERSION", "address", "as_json", "file_name", "javascript"]
 
 VERSION: Final = "4.1.1"
-"""Of plotly.js: the installed Plotly's and the vendored build's, which a test keeps equal."""
+"""Version of plotly.js, of the installed Plotly and of the vendored build; a test keeps them equal."""
 _PLANE: Final = ("bar", "box", "contour", "heatmap", "histogram", "histogram2d", "histogram2dcontour", "violin")
 CARTESIAN: Final = frozenset((*_PLANE, "image", "pie", "scatter", "scatterternary"))
 """Kinds of traces in plotly.js-cartesian-dist-min, a third of the size of the full library (npm, MIT licence).

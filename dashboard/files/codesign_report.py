@@ -73,7 +73,7 @@ class DesignReportQuestion:
         return designs.assign(refused=found.refused_by(designs))
 
     def binding(self, found: Results) -> BindingReport | None:
-        """Returns which constraints bind; None where there are none."""
+        """Returns the binding constraints; None for a study without constraints."""
         if not found.study.document.constraints:
             return None
         return found.binding_report(self.up.name, of=self.of, at=self.at)

@@ -14,7 +14,7 @@ __all__ = ["BodyBounds", "BoundedBodies", "asker_of"]
 
 @dataclass(frozen=True, slots=True)
 class BodyBounds:
-    """What the bodies of requests may take, from when they begin until they are answered."""
+    """Limits of request bodies, from their first byte until the answer."""
 
     grace_s: float = 15.0
     """Time that any body has [s]."""
