@@ -348,10 +348,11 @@ def model_fields(model: Model) -> Iterator[Field]:
     architecture = model.architecture
     if architecture is None:
         return
-    free = model.calculon is None
+    free, changed = model.calculon is None, {change.field for change in model.changes}
     for name, (label, unit, text) in _ARCHITECTURE.items():
         value = getattr(architecture, name)
-        if value == type(architecture).model_fields[name].default and name in _SILENT_DEFAULTS:
+        is_default = value == type(architecture).model_fields[name].default
+        if name in _SILENT_DEFAULTS and is_default and f"architecture.{name}" not in changed:
             continue
         if name == "window_kind" and architecture.sliding_window is None:
             continue  # a default that says nothing
