@@ -53,8 +53,10 @@ def optimizer_time(case: Case, rates: SustainedRates, held: Floats, held_experts
     layout = case.layout
     replicas, expert_replicas = replicas_of(case)
     sharded = layout.zero_stage >= 1
+    # ZeRO stage 1 and up: each replica updates its own share (Rajbhandari et al. 2020, section 5.1).
     owned = held / np.where(sharded, replicas, 1.0)
     owned = owned + held_experts / np.where(sharded, expert_replicas, 1.0)
     local = np.where(layout.fully_sharded > 0, 0.0, held + held_experts)
     each = OPTIMIZER_BYTES + MOMENT_PASSES * case.software.moment_bytes
+    # Bound by memory: bytes per parameter over the sustained bandwidth, plus launches.
     return (each * owned + LOCAL_BYTES * local) / rates.memory + OPTIMIZER_LAUNCHES * host
