@@ -31,7 +31,7 @@ from engine.validation.reading import library_runs
 __all__ = ["CalibrationOutcome", "ParameterEstimate", "calibrate", "seen_before"]
 
 INTERVAL: Final = 1.645
-"""Standard deviations around a value that hold 90 % of a normal distribution."""
+"""Standard deviations around a value that hold 90 % of a normal distribution. Source: quantile of 0.95."""
 
 MOST_RANKED: Final = 1_000
 """Rows up to which layouts are ranked."""

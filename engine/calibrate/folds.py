@@ -15,8 +15,11 @@ __all__ = ["HeldOut", "Kin", "held_out", "kin_of", "row_weights"]
 
 
 MOST_FOLDS: Final = 5
+"""Most folds of a cross-validation. Source: stated by us."""
 FEWEST_GROUPS: Final = 3
+"""Fewest models of which some are left out. Source: stated by us."""
 FEWEST_CONFIGURATIONS: Final = 4
+"""Fewest configurations of which some are left out. Source: stated by us."""
 IN_COMMON: Final = 0.2
 """Share of the variance of errors that runs of one group have in common.
 

@@ -15,10 +15,11 @@ from engine.calibrate.log_fields import ARGUMENTS, fields_of
 __all__ = ["Log", "looks_like_log", "read_log"]
 
 WARM_UP = 0.2
-"""Share of the steps at the beginning that are not counted."""
+"""Share of the steps at the beginning that are not counted. Source: stated by us."""
 MOST_WARM_UP = 20
+"""Most steps at the beginning that are not counted. Source: stated by us."""
 UNSTEADY = 0.1
-"""Spread between quartiles over the median from which a log is called unsteady."""
+"""Spread between quartiles over the median from which a log is called unsteady. Source: stated by us."""
 LONGEST_LINE = 20_000
 """Characters of a line that are looked at; a Namespace of arguments has some 8,000."""
 

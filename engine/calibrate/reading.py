@@ -26,6 +26,7 @@ MOST_RUNS: Final = 5_000
 MOST_BYTES: Final = 20_000_000
 """Largest file that is read [bytes]."""
 MOST_FILES: Final = 200
+"""Most files of one fit. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)

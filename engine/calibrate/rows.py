@@ -36,7 +36,8 @@ FURTHER_REASONS: Final = {
 """Codes beyond `engine.validation.REASONS`, with their meaning."""
 
 FARTHEST: Final = 20.0
-"""Ratio between measured and predicted time from which a row is refused; badly tuned runs reach five."""
+"""Ratio between measured and predicted time from which a row is refused; badly tuned runs reach five. Source: stated by
+us."""
 CONTRADICTION: Final = 0.05
 """Difference between two measurements of one row from which it is refused; published rows differ by up to 0.1 %."""
 

@@ -18,6 +18,7 @@ UNTIL_THROTTLED: Final = 0.3
 """Seconds of work after which an accelerator's clock has fallen to what its power limit allows. One H100 of 700 W
 multiplied 8192 x 8192 matrices at 764 TFLOP/s after a pause, at 685 from 0.13 s on, and at 680 ten seconds later."""
 GRAPH_KERNELS: Final = 200
+"""Kernels of the captured graph, so many that starting it is no part of each. Source: stated by us."""
 TINY: Final = {"tokens": 8, "hidden": 32, "heads": 2}
 """A block so small that its time is the host's."""
 

@@ -39,10 +39,11 @@ from hardware import CalibratedValue, Calibration, FitError, System
 __all__ = ["measured_calibration"]
 
 DOUBTFUL: Final = 15.0
-"""Mean deviation of timings from the formula [%] from which a note warns."""
+"""Mean deviation of timings from the formula [%] from which a note warns. Source: stated by us."""
 LONG_TRANSFER: Final = 0.4
+"""Transfers of at least this part of the largest [bytes] determine the memory's bandwidth. Source: stated by us."""
 LONG_ATTENTION: Final = 0.1
-"""Transfers and attention of at least this part of the largest, by bytes and by scores, determine the parameter."""
+"""Attention of at least this part of the most scores determines the rate inside it. Source: stated by us."""
 
 
 @dataclass

@@ -18,7 +18,7 @@ from engine.measure.timing import summary
 __all__ = ["ExchangeError", "timed_exchanges"]
 
 START: Final = 90.0
-"""Seconds that starting the processes may take on a busy machine."""
+"""Seconds that starting the processes may take on a busy machine. Source: stated by us."""
 
 
 class ExchangeError(Exception):
