@@ -32,6 +32,7 @@ PLANNER: Final = "Morphling"
 
 BASES: Final = ("measured", "predicted")
 MOST_PHASES: Final = 10_000
+"""Most phases of a timeline. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from engine.planners.intra_operator.contractions import Contraction, Dim, Operan
 __all__ = ["AlpaMesh", "LinearChain", "linear_chain"]
 
 TAILS: Final = {"all_gather": 0.1, "all_reduce": 0.01, "reduce_scatter": 0.001, "all_to_all": 0.001}
+"""Constants that order collectives of equal cost [units of cost]. Source: as for the module."""
 Spec = tuple[tuple[int, ...], ...]
 """For every dimension of a tensor the mesh axes that split it; none for a replicated one."""
 

@@ -35,9 +35,9 @@ from engine.planners.intra_operator.mesh import Mesh
 __all__ = ["MOST_POINTS", "Frontier", "Thinned", "frontier_of"]
 
 MOST_POINTS: Final = 50_000
-"""Points of a frontier of one state up to which all are kept."""
+"""Points of a frontier of one state up to which all are kept. Source: stated by us."""
 MOST_CAPS: Final = 64
-"""Number of limits on working memory under which plans are searched."""
+"""Number of limits on working memory under which plans are searched. Source: stated by us."""
 MOST_AT_ONCE: Final = 4_000_000
 """Sums of points and vectors that are made at a time."""
 

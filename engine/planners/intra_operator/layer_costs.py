@@ -49,6 +49,7 @@ __all__ = [
 Vector = tuple[int, ...] | tuple[tuple[int, ...], ...]
 """One strategy per block; on two mesh axes one for each axis."""
 STATES: Final = 3
+"""States between layers: whole, split by tokens, split by columns."""
 FIRST: Final = -1
 """Position of the first layer in the tables by the state before."""
 LISTED: Final = 20_000

@@ -31,6 +31,7 @@ RATES: Final = ("bandwidth", "all_to_all_bandwidth", "alpha", "gather_alpha", "a
 FIELDS: Final = ("devices", "matrix_rate", *RATES[:1], "beta", *RATES[1:], "memory", "outer", "system", "datatype")
 OF_OUTER: Final = ("devices", *RATES[:1], "beta", *RATES[1:])
 MOST_DEVICES: Final = 4_096
+"""Most devices along a mesh axis. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)

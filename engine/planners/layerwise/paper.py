@@ -29,15 +29,16 @@ from engine.planners.layerwise.value import microbatches
 __all__ = ["PaperSearch", "PlannedStage"]
 
 MOST_OCCUPATIONS: Final = 1_500
-"""Sets of taken devices up to which all placements are tried; with more, stages take consecutive devices."""
+"""Sets of taken devices up to which all placements are tried; with more, stages take consecutive devices. Source:
+stated by us."""
 
 MOST_CUTS: Final = 400
-"""States up to which a pipeline may be cut after any; with more, along one chain of them and where known plans are
-cut."""
+"""States up to which a pipeline may be cut after any; with more, along one chain of them and where known plans are cut.
+Source: stated by us."""
 
 ANY_NUMBER: Final = 32
 """Devices up to which a stage may have any number of them; with more, powers of two, whole machines and the rest of a
-machine."""
+machine. Source: stated by us."""
 
 SLACK: Final = 1 + 1e-8
 """Factor by which a bound must exceed the best known plan to count: more than rounding, and than `EXCEEDED`."""

@@ -21,10 +21,10 @@ from hardware import System
 __all__ = ["HeldBoxes", "Movement", "Placed", "movement"]
 
 FULLY_SHARDED: Final = 3
-"""ZeRO stage from which weights are shared out among replicas too."""
+"""ZeRO stage from which weights are shared out among replicas too. Source: Rajbhandari et al. 2020, section 5.3."""
 
 OPTIMIZER_SHARDED: Final = 1
-"""ZeRO stage from which optimizer states are."""
+"""ZeRO stage from which optimizer states are. Source: Rajbhandari et al. 2020, section 5.1."""
 
 
 class Placed(Protocol):

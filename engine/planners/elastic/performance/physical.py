@@ -32,7 +32,7 @@ from models import edited as edited_model
 __all__ = ["PhysicalVariant"]
 
 MICROBATCH: Final = 8
-"""The largest microbatch that is tried [samples]; powers of two up to it."""
+"""The largest microbatch that is tried [samples]; powers of two up to it. Source: stated by us."""
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ from engine.planners.intra_operator.parallel_blocks import ParallelBlock
 __all__ = ["accounted"]
 
 NORM_REDUCES: Final = 4
+"""All-reduces of one number per token where a norm's input is split by columns: mean and variance forward, and the two
+sums of its backward pass."""
 
 
 def accounted(

@@ -34,9 +34,11 @@ __all__ = [
 ]
 
 REPLICATED, TOKENS, LAST, BY_EXPERT = range(4)
+"""States of a tensor on a mesh axis: whole on every device, split by tokens, by the last dimension, or by experts."""
 STATES: Final = 3
 """States of a tensor between layers."""
 REDUCE, GATHER, EXCHANGE, SCATTER = range(4)
+"""Collectives: all-reduce, all-gather, all-to-all and reduce-scatter, by their place in `COLLECTIVES`."""
 BEFORE: Final = -1
 """Stands among blocks for the state before the layer."""
 
