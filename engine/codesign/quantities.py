@@ -23,7 +23,9 @@ __all__ = ["QUANTITIES", "Basic", "Quantity", "axes_of", "quantity", "refuses_be
 
 Basic = Literal["rate", "usd", "watts", "usd_per_h", "processors", "memory", "host memory", "step"]
 DAY: Final = 86_400.0
+"""Seconds of a day [s/d]."""
 HOUR: Final = 3_600.0
+"""Seconds of an hour [s/h]."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ BLOCK: Final = 16
 """Designs of one layout that follow each other, so that laying out its space once serves several."""
 
 GROUPS_REMEMBERED: Final = 64
+"""Scenarios of a study that are kept in memory. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,9 @@ __all__ = [
 Quantity = TypeVar("Quantity", float, NDArray[np.float64])
 
 HOUR: Final = 3600.0
+"""Seconds of an hour [s/h]."""
 JOULES_PER_KWH: Final = 3.6e6
+"""Joules of a kilowatt-hour [J/kWh]."""
 
 MFU_FORMULA: Final = "throughput · model FLOP per sample ÷ (GPUs · peak matrix FLOP/s of one GPU)"
 """Source: Chowdhery et al. (PaLM, arXiv:2204.02311), appendix B."""

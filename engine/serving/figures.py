@@ -45,7 +45,9 @@ __all__ = ["CHUNK", "ServingSubject", "figures", "grouped"]
 CHUNK = 8192
 """Rows that are computed together; they stay in cache."""
 HOUR = 3600.0
+"""Seconds of an hour [s/h]."""
 MILLION = 1e6
+"""Tokens that a price refers to [tokens]."""
 
 
 @dataclass(frozen=True)

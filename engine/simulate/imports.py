@@ -23,6 +23,7 @@ from engine.simulate.schedules.contract import ScheduleError
 __all__ = ["MOST_EVENTS", "read_events", "read_torch_csv"]
 
 MOST_EVENTS: Final = 500_000
+"""Most events of a trace that are read. Source: stated by us; as many as an order may have actions."""
 
 _KIND: Final = {"F": "F", "I": "B", "W": "W", "B": "BW"}
 """Kinds as torch writes them -> as they are written here."""

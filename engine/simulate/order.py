@@ -36,6 +36,7 @@ LARGEST: Final = 500_000
 """Most actions that an order may have; a replay of more would take long and show nothing else."""
 
 NONE: Final = -1
+"""Fills the column of a second member that an entry does not have."""
 
 
 @dataclass(frozen=True, slots=False, eq=False)

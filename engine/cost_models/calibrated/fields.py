@@ -80,7 +80,7 @@ what, and the model how it attends; steps are of training."""
 
 EAGER = by_name("launch").choices.index("eager")
 FULLY_SHARDED = 3
-"""ZeRO stage at which weights are gathered block by block."""
+"""ZeRO stage at which weights are gathered block by block. Source: Rajbhandari et al. 2020, section 5.3."""
 
 
 def defaults(system: System, table: Mapping[str, Any]) -> Fields:

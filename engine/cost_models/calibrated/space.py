@@ -43,7 +43,8 @@ __all__ = ["COVERED", "CalibratedSpace"]
 
 
 FEWEST_TOKENS = 4096
-"""Tokens of a sequence that a context-parallel rank keeps at least, unless a limit says otherwise."""
+"""Tokens of a sequence that a context-parallel rank keeps at least, unless a limit says otherwise. Source: stated by
+us."""
 
 COVERED: dict[str, str] = {
     "tensor_par": "divisors of the processors that divide the attention heads and fit the heads of keys and values",

@@ -27,6 +27,8 @@ from engine.simulate.schedules.contract import (
 __all__ = ["RULES"]
 
 MEMORY: Final = (2, -1, -1)
+"""Change of memory by a forward, a gradient of inputs and one of weights [halves of an activation]. Source:
+`scheduler/zb.py` of sail-sg/zero-bubble-pipeline-parallelism."""
 
 
 class _ZeroBubblePlan:

@@ -26,6 +26,8 @@ from engine.simulate.schedules.contract import (
 __all__ = ["RULES"]
 
 MEMORY: Final = (2, -1, -1)
+"""Change of memory by a forward, a gradient of inputs and one of weights [halves of a chunk's activation]. Source:
+`scheduler/zbv.py` of sail-sg/zero-bubble-pipeline-parallelism."""
 
 
 class _VShapedPlan:

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, BACKWARD = range(4)
+"""Kinds of actions: F, B (gradient of the inputs), W (gradient of the weights), BW (both in one)."""
 
 KINDS: Final = ("F", "B", "W", "BW")
 """Text of each kind of action. "B" is the gradient of the input alone, as in papers on zero bubbles."""

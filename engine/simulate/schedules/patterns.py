@@ -19,7 +19,10 @@ from typing import Final
 __all__ = ["Pattern", "pull_forward", "squeeze_pattern"]
 
 PERIOD: Final = 6
+"""Slots from one microbatch to the next: forward, gradient of inputs and gradient of weights of two chunks. Source: the
+building blocks of Qi et al. 2024, with equal times of all three."""
 FAR_GRADIENT, NEAR_GRADIENT, WEIGHTS = 2, 3, 4
+"""Kinds of actions from which gradients of the far chunk, of the near chunk, and of weights begin."""
 
 Pattern = Sequence[tuple[int, int, int, int]]
 Slots = list[list[int]]
