@@ -71,6 +71,7 @@ class AlpaMesh:
         for axis in (0, 1):
             pairs = np.stack([host, np.roll(host, -1, axis=axis)], axis=-1).reshape(-1, 2)
             apart = np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)
+            # Rings that join the same two hosts share the link between them.
             _, shared = np.unique(apart, axis=0, return_counts=True)
             betas.append(1.0 / min([inside, *(between / shared).tolist()]))
         return cls(shape, (1.0, 1.0), (betas[0], betas[1]), rounded)
@@ -132,6 +133,7 @@ class AlpaMesh:
             return self.all_to_all_cost(size, gathers[0]) if alone else math.inf
         local = size / math.prod(self.shape[axis] for dim in source for axis in dim)
         cost = 0.0
+        # The gathered part grows by each axis in turn.
         for axis in gathers:
             local *= self.shape[axis]
             cost += self.all_gather_cost(local, axis)

@@ -180,6 +180,7 @@ class _Layers:
                 summed = (memory[part][:, None] + points.memory, seconds[source][part][:, None] + points.seconds)
                 keep = undominated(*(each.ravel() for each in summed))
                 at, vector = keep % len(points.memory), part[keep // len(points.memory)]
+                # Working memory is the largest of any layer, the rest adds up.
                 new = _FrontierPoints(
                     summed[0].ravel()[keep],
                     np.maximum(points.working[at], working[vector]),
@@ -203,6 +204,7 @@ class _Layers:
                 here, there = usable[state], found[other]
                 if other == state or not len(there.memory) or not here.any() or (here & ~usable[other]).any():
                     continue
+                # The most that the next layer can cost more from the other state.
                 memory = max(float((after.memory[other][here] - after.memory[state][here]).max()), 0.0)
                 time = max(float((seconds[other][here] - seconds[state][here]).max()), 0.0)
                 own = found[state]

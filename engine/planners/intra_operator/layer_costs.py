@@ -150,6 +150,7 @@ def layer_costs(graph: LayerGraph, mesh: Mesh, widths: Widths) -> LayerCosts:
         memory,
         working,
         _explain_vectors(choices, options),
+        # Forward once, backward twice; the gradient of the first layer's input does not exist (`spared`).
         widths.accumulation * 3.0 * graph.flop,
         widths.accumulation * (3.0 * graph.flop - spared),
         widths.accumulation * repeated,
@@ -307,6 +308,7 @@ def undominated(memory: Floats, seconds: Floats) -> Ints:
     # One stable sort: what comes in rising runs is only merged. Of equal memory the last that is left is the fastest.
     order = np.argsort(memory, kind="stable")
     time = seconds[order]
+    # The least time of any point of less memory.
     ahead = np.concatenate(([np.inf], np.minimum.accumulate(time)[:-1]))
     kept = order[time < ahead - NOISE * np.abs(np.where(np.isfinite(ahead), ahead, 0.0))]
     return np.asarray(kept[np.append(np.diff(memory[kept]) > 0, True)])

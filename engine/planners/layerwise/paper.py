@@ -178,6 +178,7 @@ class PaperSearch:
             cuts = {after + 1 for after in self._chain()} | {stage.start for plan in known for stage in plan}
             self._starts = np.array(sorted(cuts - {0, self.length}))
         known_best = min((self.value(plan).total for plan in known if self.fits(plan)), default=np.inf)
+        # No step is shorter than the work spread over all devices.
         ideal = float(self._fastest[1][-1]) / self.cluster.size
         for number, factor in enumerate(GUESSES):
             # The search is short where the bound is tight; whatever it finds below the bound is the optimum.
@@ -206,6 +207,7 @@ class PaperSearch:
         used = sum(taken)
         starts = self._starts if used else np.array([0])
         if used:
+            # The states in front of a suffix run on the devices taken before it: M - 1 of their passes at least.
             front = self._fastest[1][starts] / self.count / used
             starts = starts[(self.count - 1) * front <= most]
         steps = [] if not len(starts) else list(self._steps(taken))
@@ -226,6 +228,7 @@ class PaperSearch:
         stops = np.array([self.length]) if rest is None else rest.start
         possible = self._reach[np.ix_(starts, stops)]
         forward, both = self._slowest(step)
+        # A stage's steady phase alone must stay below the bound.
         rough = (both[stops][None, :] - both[starts][:, None]) * ((count - 1) / count / number)
         at, of = np.nonzero(possible & (rough <= most))
         start, stop = starts[at], stops[of]
@@ -234,6 +237,7 @@ class PaperSearch:
         of, start, stop, stages, again = of[ok], start[ok], stop[ok], stages[ok], again[ok]
         ahead = (forward[stop] - forward[start]) / count / number
         back = (both[stop] - both[start]) / count / number - ahead
+        # Recomputation adds a forward pass to the backward pass.
         back = np.where(again, back + ahead, back)
         held = self._parameters[stop] - self._parameters[start]
         reduce = self.cluster.reduce_time(step.devices, 1.0) * held
@@ -436,6 +440,7 @@ def _in_front(four: Four, forward: Floats, backward: Floats, reduce: Floats, cou
     before, passes, threshold, late = four
     steady = (count - 1) * (forward + backward)
     pivot = steady > threshold * EXCEEDED
+    # As the pivot: its own passes; otherwise it lengthens the passes of the suffix.
     own, through = forward + steady + backward, passes + forward + backward
     taken_over = np.maximum(own + reduce, forward + steady + late - backward)
     return (

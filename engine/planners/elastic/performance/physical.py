@@ -211,6 +211,7 @@ def _choose_fastest(
         total = np.where(runs, terms.iteration, np.inf)
         plan = rows.plan[found["row"].to_numpy(np.int64)]
         order = np.lexsort((np.arange(len(plan)), total, plan))
+        # Sorted by plan and time: the first row of each plan is its fastest execution.
         firsts = order[np.r_[True, plan[order][1:] != plan[order][:-1]]]
         lasts = np.r_[np.flatnonzero(plan[1:] != plan[:-1]), len(plan) - 1]
         told = dict(zip(plan[lasts].tolist(), found["text"].to_numpy()[lasts], strict=True))
@@ -238,6 +239,7 @@ def _iteration_terms(
 
     offloaded = plans.zero[plan] == OFFLOAD
     gpus = plans.gpus[plan]
+    # The artifact's term for ZeRO-Offload: 4 bytes per parameter of a GPU's share over PCIe.
     copy = np.where(offloaded, 4.0 * card.parameters_mi / gpus / card.environment.pcie, 0.0)
     on_host = card.performance.k_os_offload * card.parameters_mi / (gpus * plans.cpu_threads[plan])
     return IterationTerms(
