@@ -157,5 +157,6 @@ def whole_makespan(
     found = of(kept)
     if kept == microbatches:
         return found
+    # In the steady state every microbatch adds the same time, measured over 2 P of them.
     more = of(kept + 2 * ranks)
     return found + (microbatches - kept) * (more - found) / (2 * ranks)

@@ -75,6 +75,7 @@ def _list_alternating(
     for rank in range(shape.ranks):
         ahead = [forward(chunk * shape.ranks + rank, m) for chunk, m in turns]
         back = [backward((shape.chunks - 1 - chunk) * shape.ranks + rank, m) for chunk, m in turns]
+        # Megatron's schedules.py: 2 (P - 1 - r) + (v - 1) g forwards before the first backward.
         warm = min(len(turns), hops * (shape.ranks - 1 - rank) + (shape.chunks - 1) * group + more)
         entries = ahead[:warm]
         for both in zip(ahead[warm:], back, strict=False):

@@ -38,6 +38,7 @@ def _build_alternating_rule(
         lists = []
         total = shape.microbatches
         for rank in range(shape.ranks):
+            # Rank r of 1F1B begins with P - 1 - r forwards: until the first backward comes back.
             warm = min(total, ahead(shape, rank))
             entries = [forward(rank, m) for m in range(warm)]
             for m in range(warm, total):

@@ -95,6 +95,7 @@ def _move_forward(ranks: list[Slots], *, with_weights: bool) -> list[Slots]:
     """Returns the slots after one attempt to move every action of the warm-up and the cool-down forward."""
     if with_weights:
         ranks = [_with_weights(each) for each in ranks]
+    # Squeezing may not raise the largest peak of any rank.
     limit = max(_peak_chunks(each) for each in ranks)
     last = len(ranks[0][0]) - 1
     taken: list[set[int]] = [set() for _ in ranks]
