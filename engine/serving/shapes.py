@@ -108,6 +108,7 @@ def cached_elements(model: ModelShapes, heads: Floats) -> Floats:
         model: sizes of a block.
         heads: key and value heads that are held [rows].
     """
+    # DeepSeek-V2, section 2.1.4: d_c + d_h^R elements per token.
     latent = model.key_value_rank + model.rope_size
     return np.where(model.latent > 0, latent, heads * (model.attn_size + model.value_size))
 
