@@ -23,6 +23,7 @@ def attention_weights(architecture: Architecture, kv_heads: int | None = None) -
     hidden, heads = architecture.hidden, architecture.heads
     latent = architecture.latent_attention
     if latent is not None:
+        # W_DQ and W_UQ with W_QR; W_DKV with W_KR; W_UK with W_UV; W_O.
         query = heads * latent.qk_head_dim
         weights = hidden * query if latent.q_rank is None else latent.q_rank * (hidden + query)
         weights += hidden * (latent.kv_rank + latent.rope_head_dim)
@@ -30,6 +31,7 @@ def attention_weights(architecture: Architecture, kv_heads: int | None = None) -
         weights += heads * latent.v_head_dim * hidden
     else:
         kv = architecture.kv_heads if kv_heads is None else kv_heads
+        # Query and output are h x a d, key and value h x kv d.
         weights = 2 * hidden * architecture.head_dim * (heads + kv)
     if architecture.positions == "relative":
         weights += hidden * heads * architecture.head_dim
