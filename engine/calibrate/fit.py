@@ -154,6 +154,7 @@ def calibrate(
     after, deviations = fitted(np.ones(len(measured), bool))
     parts = held_out(kin)
     unseen = np.full(len(measured), np.nan)
+    # The error that counts: each fold predicted with parameters fitted without it.
     for part in range(parts.folds):
         left_out = parts.fold == part
         unseen[left_out] = step_times(case.take(np.flatnonzero(left_out)), fitted(~left_out)[0]).step
@@ -205,9 +206,11 @@ def _build_estimate(about: Adjustable, before: Parameters, after: Parameters, de
     limit = largest(about.name)
 
     def around(centre: float, width: float) -> tuple[float, float]:
+        # Parameters are log-normal: a factor up and down.
         reach = float(np.exp(INTERVAL * width))
         return centre / reach, min(centre * reach, limit)
 
+    # Share of the prior's variance that the runs took away.
     learned = 1.0 - min((deviation / about.spread) ** 2, 1.0)
     return ParameterEstimate(about, prior, value, around(prior, about.spread), around(value, deviation), learned)
 

@@ -98,8 +98,10 @@ def row_weights(kin: Kin) -> Floats:
     Args:
         kin: configurations and groups of the accepted rows.
     """
+    # Repeated runs of a configuration share the weight of one.
     weight = 1.0 / np.bincount(kin.configuration)[kin.configuration]
     size = np.bincount(kin.group, weights=weight)[kin.group]
+    # n / (1 + (n - 1) c): Kish 1965, design effect of a cluster.
     found: Floats = weight / (1.0 + (size - 1.0) * IN_COMMON)
     return found
 

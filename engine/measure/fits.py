@@ -86,6 +86,7 @@ def solve_reciprocal(predict: Callable[[float], Floats], measured: Floats, at: f
         at: value at which, and at whose half, the formula is evaluated.
     """
     once = predict(at)
+    # a / (at / 2) - a / at = a / at; then value = a / (measured - b).
     step = predict(at / 2.0) - once
     with np.errstate(divide="ignore", invalid="ignore"):
         value = at * step / (measured - (once - step))
@@ -230,6 +231,7 @@ def _fit_shape(products: Sequence[Product], sms: float, p: Parameters) -> tuple[
     best = (p.wave, p.depth)
     for _ in range(REFINEMENTS):
         points = list(product(np.linspace(low_w, high_w, GRID).tolist(), np.linspace(low_d, high_d, GRID).tolist()))
+        # All points of the grid at once; then the range is halved around the best.
         waves, depths = np.array(points).T[:, :, None]
         best = points[int(np.argmin(_rate_scatters(products, sms, _replace_shape(p, waves, depths))))]
         wide_w, wide_d = (high_w - low_w) / 4.0, (high_d - low_d) / 4.0
@@ -349,6 +351,7 @@ def fit_exchanges(exchanges: Sequence[ExchangeSample], accelerator: Accelerators
     measured = np.array([each.time.seconds for each in exchanges])
     volume = exchange_seconds(exchanges, accelerator, p.model_copy(update={"scale_up": 1.0, "latency": 0.0}))
     hops = exchange_seconds(exchanges, accelerator, p.model_copy(update={"scale_up": 1.0, "latency": 1.0})) - volume
+    # t = volume / eta + hops alpha is linear in 1 / eta and alpha.
     inverse, latency = _fit_nonnegative(np.column_stack([volume, hops]), measured)
     if inverse <= 0:
         return None
@@ -369,6 +372,7 @@ def _fit_nonnegative(columns: Floats, target: Floats) -> tuple[float, float]:
             if (factors >= 0).all():
                 tried.append((float(np.sum((scaled @ factors - aim) ** 2)), factors))
         best = min(tried, key=lambda each: each[0])[1] if tried else best
+        # Least absolute relative deviations: weights 1 / |deviation|, bounded where a timing is met exactly.
         deviation = np.abs(columns @ best / target - 1.0)
         weights = 1.0 / target**2 / np.maximum(deviation, 1e-3)
     return float(best[0]), float(best[1])

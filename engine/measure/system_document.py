@@ -156,6 +156,7 @@ def _build_from_library(samples: Samples, like: System, name: str) -> System:
         if datatype not in like.matrix:
             continue
         peak, products = like.matrix[datatype].tflops * TERA, _products_of_type(samples, datatype)
+        # A device that beats the named system's peak: the peak is raised, or efficiencies would pass 1.
         if _best_rate(products) > peak:
             above.append(f"matrix.{datatype}.tflops")
             peak = _best_rate(products)
@@ -194,6 +195,7 @@ def _network_changes(samples: Samples, like: System, above: list[str], notes: li
         return {}
     changes: dict[str, Any] = {}
     efficiency = fit.scale_up
+    # So for the network: its rate is raised instead.
     if efficiency > 1.0:
         above.append("networks.0.bandwidth_gb_per_s")
         changes["networks.0.bandwidth_gb_per_s"] = like.network_at(0).bandwidth_gb_per_s * efficiency
@@ -207,6 +209,7 @@ def _network_changes(samples: Samples, like: System, above: list[str], notes: li
 def _build_from_measurements(samples: Samples, name: str) -> System:
     device = samples.device
     types = _measured_types(samples)
+    # Without a named system the fastest product stands for the peak.
     peaks = {each: _best_rate(_products_of_type(samples, each)) for each in types}
     vector = peaks[device.datatype] if device.kind == "cpu" else peaks[device.datatype] / VECTOR_SHARE
     basis = (

@@ -76,6 +76,7 @@ def fit_parameters(
     target, count = np.log(measured), len(measured)
     centre = np.log([getattr(start, name) for name in names])
     ceiling = np.log([largest(name) for name in names])
+    # The prior in units of the loss: (x - c)^2 / sigma^2 = tightness (x - c)^2 / HUBER^2.
     tightness = (HUBER / np.array([(spread or {}).get(name, PRIOR) for name in names])) ** 2
 
     def at(x: Floats) -> Parameters:
