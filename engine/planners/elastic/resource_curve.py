@@ -195,6 +195,7 @@ def _build_curve_table(
     names = np.array([*found.names(), ""], object)
     stored = np.where(there, found.throughput[kept], np.nan)
     units = np.array(asked, np.float64)
+    # Gain per unit: rise of the stored curve over the step of the resource; slope is that of the next step.
     rises = np.diff(np.where(there, stored, 0.0), prepend=0.0)
     steps = np.diff(units, prepend=0.0)
     gain = np.divide(rises, steps, out=np.full(len(units), np.nan), where=steps > 0)

@@ -119,6 +119,7 @@ class Mesh:
         """
         bandwidths = np.array([rate for each in self.axes for rate in each.bandwidths])
         alphas = np.array([alpha for each in self.axes for alpha in each.alphas])
+        # alpha-beta model: each collective a latency, each byte 1 / bandwidth (Thakur et al. 2005).
         return np.asarray(alphas * counts + volumes / bandwidths)
 
     def document(self) -> dict[str, Any]:
