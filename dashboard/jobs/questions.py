@@ -1,4 +1,4 @@
-"""What-if's questions, for each of which a visitor waits: the effect of one change on the whole space.
+"""Questions of What-if that a visitor waits for: the effect of one change on the whole space.
 
 Several are answered in parallel, so that one about a very large space does not hold up all others; the studies wait
 meanwhile. Answers are remembered for equal questions.

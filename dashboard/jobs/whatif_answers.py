@@ -1,4 +1,4 @@
-"""What-if's searches in a worker's process, which keeps spaces ready for all sessions.
+"""Searches of What-if in a worker process, which keeps spaces ready for all sessions.
 
 Of a study it keeps only the subject: each point is requested by its number.
 """

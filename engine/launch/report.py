@@ -117,7 +117,7 @@ class Report:
         self.lists: dict[str, dict[str, None]] = {}
         self.refused = ""
         self.elsewhere: Origin | None = None
-        """What is not at hand and states values in place of the framework's defaults."""
+        """Source outside the given texts that replaces the framework's defaults."""
         self._has_named = False
         self._trails: list[_Trail] = []
         for word, value in self.asked.model.items():
