@@ -54,7 +54,7 @@ def formula(name: str, row: Mapping[Any, Any], model: Model, system: System) -> 
 
 
 def formula_symbols(row: Mapping[Any, Any], model: Model, system: System) -> dict[str, Symbol]:
-    """Returns everything that formulas use besides the register's figures, for one feasible execution.
+    """Return the symbols of formulas that are not figures of the register, for one feasible execution.
 
     Args:
         row: the execution's fields and statistics by name.

@@ -135,7 +135,7 @@ class PointBounds:
 
 
 def least_update(space: CalibratedSpace, point: Fields, modes: Fields, sharded: npt.NDArray[Any]) -> Update:
-    """Returns the least of what any update of a schedule point takes, each part by itself [modes, points] [s].
+    """Return the least time of any update of a schedule point, part by part [modes, points] [s].
 
     Args:
         space: the space at a system.

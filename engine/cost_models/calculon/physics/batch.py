@@ -228,7 +228,7 @@ def pipeline_part(
 
 @dataclass(slots=True)
 class ExchangePart:
-    """The gradient exchange of a step: all of it one block after the other [s], and beside the backward pass."""
+    """Gradient exchange of a step: alone, one block after the other [s], and overlapped with the backward pass."""
 
     link: Floats
     overlap: Overlap
@@ -249,7 +249,7 @@ def exchange_part(
     sharded: Flags,
     requirements: bool = True,
 ) -> ExchangePart:
-    """Returns the gradient exchange of a step, beside the backward pass and by itself. Arrays of any broadcastable
+    """Return the gradient exchange of a step, overlapped with the backward pass and alone. Arrays of any broadcastable
     shapes.
 
     Args:

@@ -425,7 +425,7 @@ def _matmul_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
 
 
 def _collective_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
-    """A tensor-parallel collective as a layer of its own: an identity one way, a reduction the other way."""
+    """Return a tensor-parallel collective as a layer: an identity in one direction, a reduction in the other."""
     b = float(z.element_bytes)
     t, split = z.tensor_par, z.sequence_parallel
     # A reduction over t ranks adds (t - 1)/t of the activation on each of them.

@@ -205,7 +205,7 @@ class TensorCollectives:
         return LayerCollective(base_size, edge_size, base, edge, base, edge)
 
     def _standalone(self, row: int, spec: LayerSpec) -> CommunicatingLayer:
-        """Communication as a layer of its own: all of it is exposed, its additions included."""
+        """Return communication as a separate layer: all of it is exposed, with its additions."""
         payload = self.shapes.quantities.output_payload[row][self.shape_of]
         forward_reduces = not spec.gathers
         fw = self._exchange(forward_reduces, payload, self._at("fw_time", row))
@@ -216,7 +216,7 @@ class TensorCollectives:
         )
 
     def _overlapped(self, row: int, spec: LayerSpec) -> CommunicatingLayer:
-        """A GEMM in as many tiles as the group has members, each beside one tile of the collective."""
+        """Return a GEMM of one tile per member of the group, each overlapped with one tile of the collective."""
         q, b = self.shapes.quantities, float(self.shapes.element_bytes)
         inputs, outputs = q.input_payload[row][self.shape_of], q.output_payload[row][self.shape_of]
         forward_reduces = not spec.gathers

@@ -49,7 +49,7 @@ SHARDED_WEIGHT = 4.0
 """Bytes per parameter of PyTorch's fully sharded training, whose 32-bit weights are the master copy [bytes]. Source:
 the 16 bytes per parameter of weight, gradient and moments in 32 bits."""
 GATHERED_BLOCKS = 2.0
-"""Blocks whose gathered weights are there at once [blocks]. Source: the calibration study on 1,147 measured rows, peak
+"""Blocks whose gathered weights are held at once [blocks]. Source: the calibration study on 1,147 measured rows, peak
 memory of torchtitan."""
 LOGIT = 8.0
 """Bytes per logit [bytes]: 16-bit logits, a 32-bit copy and its gradient. Source: the calibration study on 1,147
@@ -298,7 +298,7 @@ class _Held:
         )
 
     def weights(self, outside: Floats, inside: Floats) -> Floats:
-        """Bytes of the weights of so many parameters [bytes]."""
+        """Return the bytes of the weights of parameters outside and inside experts [bytes]."""
         return self.weight[0] * outside + self.weight[1] * inside
 
 
@@ -393,14 +393,14 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
 
 
 def _of_largest_block(stage: StageBlocks, dense: Floats, experts: Floats) -> Floats:
-    """The larger of two figures, one of dense blocks and one of those with experts, of kinds that the stage holds."""
+    """Return the larger figure of dense blocks and of blocks with experts, of the kinds that the stage holds."""
     if not np.any(stage.experts):
         return np.where(stage.dense > 0, dense, 0.0)
     return np.maximum(np.where(stage.dense > 0, dense, 0.0), np.where(stage.experts > 0, experts, 0.0))
 
 
 def _two_largest(copies: tuple[Floats, Floats], sizes: tuple[Floats, Floats]) -> Floats:
-    """The sum of the `RESIDENT_BLOCKS` largest of so many copies of two sizes."""
+    """Return the sum of the `RESIDENT_BLOCKS` largest among copies of two sizes."""
     for one, other in ((0, 1), (1, 0)):
         if not np.any(copies[other]):
             return np.asarray(np.minimum(copies[one], RESIDENT_BLOCKS) * sizes[one])

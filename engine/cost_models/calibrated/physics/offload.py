@@ -110,7 +110,7 @@ def tiers(
 def tiers_of(
     stages: Sequence[Offloadable], weights: Floats | float, activations: Floats | float, state: Floats | float
 ) -> tuple[Floats, Floats]:
-    """Returns the same as `tiers`, for stages that are asked about more than once [rows] [bytes].
+    """Return the same as `tiers`, for stages prepared by `offloadable` [rows] [bytes].
 
     Args:
         stages: what `offloadable` says of each stage [bytes].

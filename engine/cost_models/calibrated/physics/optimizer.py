@@ -16,7 +16,7 @@ from engine.cost_models.calibrated.physics.weights import held_on, local_weights
 __all__ = ["held_by_stage", "optimizer_time"]
 
 OPTIMIZER_BYTES = 22.0
-"""Bytes per owned parameter of an Adam step beside the moments [bytes]: gradient, master weight, 16-bit weight out.
+"""Bytes per owned parameter of an Adam step, without the moments [bytes]: gradient, master weight, 16-bit weight out.
 Source: count of reads and writes; with 32-bit moments 38 in all, as in the calibration study on 1,147 measured rows."""
 MOMENT_PASSES = 4.0
 """Times that a moment's bytes pass per parameter [dimensionless]: two moments, in and out. Source: count of reads and

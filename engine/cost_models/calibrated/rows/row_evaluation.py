@@ -1,4 +1,4 @@
-"""Evaluating prepared rows of the calibrated cost model: headline figures of all executions that a row stands for."""
+"""Evaluation of prepared rows of the calibrated cost model: headline figures of all executions that share a row."""
 
 from __future__ import annotations
 

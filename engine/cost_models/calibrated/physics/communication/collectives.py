@@ -64,7 +64,7 @@ def network_tiers(
 
 
 def tiers_of(shared: Sequence[Floats], rates: SustainedRates) -> tuple[Tier, ...]:
-    """Returns the tiers of a group, of whose ranks so many share a network of each tier, innermost first.
+    """Return the tiers of a group from the ranks that share a network of each tier, innermost first.
 
     Args:
         shared: what `networks.shared_by` returns [ranks] [rows].

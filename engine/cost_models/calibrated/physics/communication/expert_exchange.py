@@ -31,7 +31,7 @@ HIDDEN_EXCHANGE = 0.3
 """Share of the exchange left where it overlaps with another microbatch's computation [dimensionless]. Source: the
 calibration study on 1,147 measured rows; stated, not fitted."""
 COMBINED_BYTES = 2.0
-"""Bytes per element of what comes back from the experts [bytes]: it is summed, in 16 bits. Source: DeepSeek-V3
+"""Bytes per element of the experts' results on their way back [bytes]: they are summed in 16 bits. Source: DeepSeek-V3
 (arXiv:2412.19437, section 3.3.3)."""
 FORWARDED_UP, FORWARDED_OUT = 0.85, 1.12
 """Rates of kernels that forward tokens over what large collectives sustain, inside a domain and beyond it
@@ -51,7 +51,7 @@ def distinct_destinations(ranks: Floats, draws: Floats) -> Floats:
 
 
 def destinations(model: ModelShapes, places: Floats) -> Floats:
-    """Returns the expected number of distinct places that a token goes to [rows] [places].
+    """Return the expected number of distinct places that receive a token [rows] [places].
 
     A token draws its k experts from `groups_per_token` M of `expert_groups` G groups, all alike. Where places are parts
     of groups, it is as if there were n M / G of n places. Where a place holds s = G / n groups, j of them are among the

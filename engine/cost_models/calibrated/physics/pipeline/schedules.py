@@ -292,7 +292,7 @@ def plain_schedule(chunks: Number) -> Ints:
 
 
 def interleaved_where(schedule: Number, chunks: Number) -> Ints:
-    """Returns schedules with 1F1B taken as interleaved where stages have several chunks, which it means there.
+    """Return schedules with 1F1B replaced by interleaved 1F1B where stages have several chunks.
 
     Args:
         schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.

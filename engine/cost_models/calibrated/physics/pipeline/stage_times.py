@@ -75,14 +75,14 @@ BLOCK_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class BlockLevel:
-    """Seconds per microbatch [s]: a block of every kind that there is, and the ends of the model."""
+    """Seconds per microbatch [s]: a block of every kind of the model, and the ends of the model."""
 
     kinds: Mapping[BlockKind, BlockTimes]
     ends: Ends
 
     @property
     def heaviest(self) -> BlockKind:
-        """The kind of block that has most to do: experts and attention to everything where there are such."""
+        """Return the kind of block with most work: with experts and full attention, if the model has them."""
         return max(self.kinds, key=lambda kind: (kind.experts, not kind.windowed))
 
     def take(self, index: npt.NDArray[np.intp]) -> BlockLevel:
@@ -297,7 +297,8 @@ class _Parts:
     def load(
         self, number: int | None, blocks: Sequence[Floats], whole: Floats, edge: Floats, late: Floats, before: Floats
     ) -> Load:
-        """The load of a stage with these blocks; `number` is its place among those looked at, None of all together."""
+        """Return the load of a stage with these blocks; `number` is its position among the candidates, None for the sum
+        of all."""
         forward = weights = saved = np.zeros(())
         # What the last stage does forward matters only where weights have gradients of their own.
         if self._split or (self._staged and number not in (None, 1)):
@@ -310,7 +311,7 @@ class _Parts:
 
 
 def of_kinds(numbers: Sequence[Floats], each: Mapping[BlockKind, Floats]) -> Floats:
-    """Returns the sum over kinds of so many blocks times a figure of each [rows], in the figure's unit.
+    """Return the sum over kinds of number of blocks times a figure of the kind [rows], in the figure's unit.
 
     Args:
         numbers: blocks of every kind, in the order of `KINDS` [rows].
