@@ -24,7 +24,7 @@ DEFAULTS: Mapping[str, Any] = {"expert_par": 1, "replicas": 1, "weight_bits": 16
 
 
 class DeploymentTableError(ValueError):
-    """Not a table of deployments, a missing column, or an invalid value; one sentence says which."""
+    """Table of deployments with a missing column or an invalid value; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)

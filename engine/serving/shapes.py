@@ -41,7 +41,7 @@ class BlockPattern:
 
 
 class ServingStage(NamedTuple):
-    """Stages of one kind: how many there are, blocks of each kind of half, and whether the ends are there."""
+    """Equal stages: their number, blocks of each kind of half, and whether they hold embedding and head."""
 
     stages: int
     full: int

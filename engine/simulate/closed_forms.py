@@ -147,7 +147,7 @@ def _split_chunks(numbers: Numbers) -> float:
 
 
 def _when_equal(share: float, hops: Callable[[int], int]) -> Callable[[Numbers], float | None]:
-    """Returns the extra time of so many sends, up to a share of f where f = b = w."""
+    """Return the extra time of `hops` sends, valid up to a share of f where f = b = w."""
 
     def extra(numbers: Numbers) -> float | None:
         if not numbers.equal or numbers.send > share * numbers.forward:

@@ -183,7 +183,8 @@ def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: in
 
 
 def _explain_gaps(gaps: pd.DataFrame, waits: pd.DataFrame, reached: float) -> pd.DataFrame:
-    """Returns the gaps of a step with why: as the replay says; slots of a last group that stay empty; or its end."""
+    """Return the gaps of a step with their causes: from the replay, empty slots of a last group, or the end of the
+    step."""
     of_rank: dict[int, list[tuple[float, float, str, int]]] = {}
     columns = (waits[name].tolist() for name in ("rank", "start", "end", "cause", "of"))
     for rank, start, end, cause, of in zip(*columns, strict=True):

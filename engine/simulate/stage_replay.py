@@ -1,4 +1,4 @@
-"""The pipeline of an execution replayed with what every stage of the model takes, beside the cost model's closed form.
+"""Replay of an execution's pipeline with the times of every stage, compared with the cost model's closed form.
 
 Closed forms are exact for stages that are alike. Where they are not, 1F1B and ZB-H1 take the longest path through any
 stage; for the others the slowest stage waits for the mean of all (`cost_models.calibrated.physics.pipeline`), and a
@@ -80,7 +80,7 @@ class StageReplay:
 
 
 def besides_sentence(parts: Sequence[StepPart]) -> str:
-    """Returns what a step takes besides its pipeline, in a sentence.
+    """Return a sentence on the parts of a step outside its pipeline.
 
     Args:
         parts: of the step, at least one [s].

@@ -113,7 +113,7 @@ class _ZeroBubblePlan:
             self.put(INPUT_GRADIENT, rank)
 
     def _takes_forward(self, rank: int) -> bool:
-        """Returns whether a rank takes another forward before the backward, which may have to come first."""
+        """Return whether a rank takes another forward before its next backward."""
         ahead = self.done[FORWARD]
         if ahead[rank] >= self.total:
             return False

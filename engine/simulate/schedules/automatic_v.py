@@ -175,7 +175,7 @@ class _VShapedPlan:
             self._put_after_weights(FORWARD, leg, rank, fill=self.fill_forward)
 
     def _next_forward(self, rank: int) -> int | None:
-        """Returns the leg of a rank's next forward: back if that has come, else there."""
+        """Return the leg of a rank's next forward: back if its input has arrived, else there."""
         there, back = self.count(FORWARD, 0, rank), self.count(FORWARD, 1, rank)
         if back >= self.total:
             return None

@@ -199,7 +199,7 @@ def _check_rounds(shape: ScheduleShape) -> None:
 
 
 def _split_group(rule: Callable[[ScheduleShape], list[list[Entry]]]) -> Callable[[ScheduleShape], list[list[Entry]]]:
-    """Returns the rule with the group that torch takes where none is asked for."""
+    """Return the rule with torch's group size as default."""
 
     def order(shape: ScheduleShape) -> list[list[Entry]]:
         group = shape.group or shape.microbatches // max(1, shape.microbatches // shape.ranks)

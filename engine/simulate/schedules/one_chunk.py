@@ -32,7 +32,7 @@ def _all_forward_all_backward(shape: ScheduleShape) -> list[list[Entry]]:
 def _build_alternating_rule(
     ahead: Callable[[ScheduleShape, int], int], *, paired: bool = False
 ) -> Callable[[ScheduleShape], list[list[Entry]]]:
-    """Returns the rule: so many forwards ahead, then a forward and a backward in turn, then the other backwards."""
+    """Return the rule: warm-up forwards, then a forward and a backward in turn, then the remaining backwards."""
 
     def order(shape: ScheduleShape) -> list[list[Entry]]:
         lists = []

@@ -205,7 +205,7 @@ def _find_earlier_slot(
     m: int,
     limit: int,
 ) -> int:
-    """Returns where an action of V-1F1B goes: before its present slot, or there."""
+    """Return the slot of an action of V-1F1B: an earlier one, or the present one."""
     first = 1 + max(_needed_whole(slots, rank, kind, m), default=-1)
     if kind >= FAR_GRADIENT:
         while first < slot and (first in row or (kind < WEIGHTS and first + 1 in row)):
@@ -240,7 +240,7 @@ def _needed_whole(slots: list[Slots], rank: int, kind: int, m: int) -> Iterable[
 
 
 def _whole_pattern(ranks: int, microbatches: int) -> list[Slots]:
-    """Returns the slots of V-1F1B before squeezing; a backward and its weights stand in neighbouring slots.
+    """Return the slots of V-1F1B before squeezing; a backward and its weights have neighbouring slots.
 
     The slots of a microbatch are laid out one after the other, three backwards to a round of six slots with the third
     of them followed by a gap of three, so that the residues of one rank do not meet.
