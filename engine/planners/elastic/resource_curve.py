@@ -23,7 +23,7 @@ from models.documents import shown
 __all__ = ["KEEP_SMALLER", "RESOURCES", "Winners", "curve", "kept_smaller", "winners"]
 
 KEEP_SMALLER: Final = 0.01
-"""A larger allocation has to be better than the next smaller one by more than this share, or the smaller one stays."""
+"""Least gain of a larger allocation over the next smaller one, below which the smaller one is kept."""
 
 RESOURCES: Final = ("gpus", "cpu_threads", "bandwidth")
 MOST_POINTS: Final = 20_000

@@ -266,8 +266,8 @@ def _factor_seconds(factor: Factor, mesh: Mesh) -> Floats | None:
 
 
 def working_caps(working: Floats, most: int) -> list[float]:
-    """Returns limits on working memory, under which plans are searched one after the other: all that there are [bytes],
-    or where these are too many some of them, the least and the most among them.
+    """Return limits on working memory for successive searches [bytes]: all values, or a sample with the least and the
+    largest if there are too many.
 
     Args:
         working: of vectors [bytes].

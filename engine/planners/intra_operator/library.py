@@ -28,7 +28,7 @@ from models.parameters import embedding_weights, norm_weights, position_weights
 __all__ = ["any_mesh", "library_layers", "system_mesh"]
 
 MOST: Final = 10**6
-"""Most layers, samples or tokens that are asked for. Source: stated by us."""
+"""Most layers, samples or tokens of a request. Source: stated by us."""
 
 
 def library_layers(

@@ -49,7 +49,7 @@ CFP's cases."""
 LLAMA_FFN: Final = 11008
 """Width of its feed-forward layer [elements]. Source: the published configuration of Llama 7B."""
 MOST: Final = 10**6
-"""Most layers, samples or tokens that are asked for. Source: stated by us."""
+"""Most layers, samples or tokens of a request. Source: stated by us."""
 
 
 def is_suite(name: object) -> bool:

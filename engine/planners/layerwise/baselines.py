@@ -1,5 +1,5 @@
-"""Data parallelism on all devices, which a pipeline has to beat: without overlap, with it, with P3, and with gradients
-accumulated where memory does not hold a device's share of the batch."""
+"""Data parallelism on all devices, the baseline of a pipeline: without overlap, with overlap, with P3, and with
+accumulation if memory does not hold a device's share of the batch."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ __all__ = [
 
 COST_MODEL: Final = "calibrated"
 CHOSEN: Final = ("tensor_par", "pipeline_par", "data_par", "microbatch_size")
-"""Fields of the execution that a plan decides besides its stages."""
+"""Fields of the execution that a plan decides in addition to its stages."""
 ROOM: Final = 1e9
 """Memory of a processor during the evaluation of its layers [GiB]; the planner checks whether they fit."""
 

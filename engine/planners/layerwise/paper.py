@@ -318,7 +318,7 @@ class PaperSearch:
                 yield _Step(added(taken, more), group, cluster.home(group))
 
     def _numbers(self, free: int) -> list[int]:
-        """Returns the numbers of devices that a stage may have with so many free."""
+        """Return the numbers of devices that a stage may have, given the free ones."""
         if self.share is not None:
             return [size for size in range(1, min(free, self.share) + 1) if not self.share % size]
         if self.cluster.size <= ANY_NUMBER:

@@ -121,7 +121,7 @@ class _Cell:
 
 
 def straight(states: States, cluster: MachineCluster, stages: int, cancel: Cancel) -> list[ReleasedPlan]:
-    """Returns pipelines of exactly so many stages with one unit each that make the largest block as small as it can be.
+    """Return pipelines of exactly `stages` stages with one unit each that minimise the largest block.
 
     Cells are kept by the devices that are taken; every one that reaches the last state is an answer. A transfer counts
     twice, forward and backward, here.

@@ -27,7 +27,7 @@ class StageGroup:
     devices: tuple[int, ...]
 
     def stop(self, states: int) -> int:
-        """Returns where its states end, half-open, among so many states."""
+        """Return the half-open end of its states, given the number of states."""
         return states if self.end >= states - 1 else self.end
 
 

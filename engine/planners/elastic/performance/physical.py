@@ -115,7 +115,7 @@ class PhysicalVariant:
 
 @lru_cache(maxsize=32)
 def _model_of(name: str, sequence: int) -> Model:
-    """The model of the library with samples of so many tokens."""
+    """Return the model of the library with samples of `sequence` tokens."""
     model = model_of(name)
     return model if model.seq_size == sequence else edited_model(model, {"seq_size": sequence})
 

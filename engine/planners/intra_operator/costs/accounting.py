@@ -211,7 +211,8 @@ class _LayerAccounts:
                 account.convert((other,), np.full_like(option.gives, TOKENS), option.gives, stream)
 
     def _destinations(self, option: BlockOptions) -> Floats:
-        """To how many devices a sorted token goes, for every strategy; 1 where no axis splits the experts."""
+        """Return the number of devices that receive a sorted token, for every strategy; 1 if no axis splits the
+        experts."""
         devices = np.prod(np.where(option.uses(EXPERTS), np.array(self.mesh.shape, float), 1.0), axis=-1)
         return np.asarray(devices * (1.0 - (1.0 - 1.0 / devices) ** self.graph.visits))
 

@@ -43,7 +43,7 @@ class FittedRates:
     notes: tuple[str, ...]
 
     def mesh(self, mesh: Mesh | Mapping[str, Any]) -> Mesh:
-        """Returns a mesh with the fitted rates in place of its own; everything else stays.
+        """Return a mesh with the fitted rates in place of its own.
 
         Args:
             mesh: of one axis, or its document.
@@ -91,7 +91,7 @@ class _Steps:
         return value if name == "model" else int(value)
 
     def devices(self, point: Mapping[str, Any], mesh: Mesh) -> Mesh:
-        """The mesh with the devices of a point, where it says how many."""
+        """Return the mesh with the devices of a point, if the point states them."""
         given = point["devices"]
         return mesh if given is None or given != given else replace(mesh, devices=int(given))
 
