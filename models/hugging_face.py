@@ -87,7 +87,8 @@ COMPRESSED = ("deepseek_v4",)
 """Model types whose attention reads compressed sequences."""
 
 LONGEST_ASSUMED = 8192
-"""Longest context [tokens] that is taken as the training length; models with longer ones were trained on less."""
+"""Longest context that is assumed to be the training length [tokens]; models with longer contexts were trained on
+less."""
 
 
 def hugging_face_types() -> list[str]:
@@ -139,7 +140,7 @@ def from_hugging_face(
 
 
 def _own_name(document: Mapping[str, Any]) -> str:
-    """The end of the path that the document says it came from; empty where it does not say."""
+    """Return the last part of the document's stated path; empty without one."""
     path = document.get("_name_or_path")
     last = path.rstrip("/").rpartition("/")[2] if isinstance(path, str) else ""
     return name_from_stem(last) if last.strip(". ") else ""

@@ -47,7 +47,7 @@ class ParameterEstimate:
     prior_range: tuple[float, float]
     value_range: tuple[float, float]
     learned: float
-    """Share of the prior's variance that the runs took away: 0 where they say nothing, near 1 where they decide."""
+    """Share of the prior's variance that the runs removed: 0 if they carry no information, near 1 if they decide."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ MOST_FILES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRuns:
-    """Runs, and for each where it comes from and what was remarked on reading it [rows]."""
+    """Runs, each with its origin and remarks of the reader [rows]."""
 
     runs: Runs
     labels: tuple[str, ...]
@@ -129,7 +129,7 @@ def _read_table(text: str, name: str) -> pd.DataFrame:
 
 
 def _merge_runs(tables: list[pd.DataFrame], given: Mapping[str, str]) -> Runs:
-    """One typed table; each file's layout is recognised by itself."""
+    """Return one typed table; the layout of each file is recognised separately."""
     typed: list[Runs] = []
     for table in tables:
         table = table.rename(columns=lambda column: str(column).strip())

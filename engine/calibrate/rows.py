@@ -102,7 +102,7 @@ def check(measured: MeasuredRuns, system: System, start: Parameters) -> CheckedR
     reason, text = mapped.reason.copy(), mapped.reason_text.copy()
 
     def refuse(code: str, tell: Callable[[int], str], over: Collection[str] = ("",)) -> None:
-        """Refuses the rows about which there is something to tell, in place of the reasons `over`."""
+        """Refuse the rows with a message, in place of the reasons `over`."""
         for row in range(len(reason)):
             if (not over or reason[row] in over) and (sentence := tell(row)):
                 reason[row], text[row] = code, sentence

@@ -1,4 +1,4 @@
-"""Inputs of a training run's figures besides its speed: every number with its unit, default and source."""
+"""Inputs of a training run's figures other than its speed, with unit, default and source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunInput:
     label: str
     unit: str
     default: float | None
-    """`None` where it comes from the system."""
+    """None if the system states it."""
     low: float
     high: float
     description: str
@@ -155,7 +155,7 @@ INPUTS: Final[dict[str, RunInput]] = {
         ),
     )
 }
-"""Every input by name, in the order in which people are asked for them."""
+"""Inputs by name, in the order of the form."""
 
 
 def _default_value(name: str) -> float:

@@ -48,7 +48,7 @@ LONG_ATTENTION: Final = 0.1
 
 @dataclass
 class _Found:
-    """Parameters as they are found, in the order in which the formulas need them."""
+    """Measured parameters, in the order in which the formulas need them."""
 
     p: Parameters
     system: System
@@ -59,7 +59,7 @@ class _Found:
     errors: list[FitError] = field(default_factory=list)
 
     def take(self, name: str, value: float, how: str, *, unit: str = "", spread: Sequence[float] = ()) -> None:
-        """Sets a parameter, unless the model has no use for the value: then the library's stays, and a note says so."""
+        """Set a parameter; a value out of range keeps the library's and adds a note."""
         try:
             checked = Parameters(**{**self.p.model_dump(), name: float(value)})
         except ValidationError as problem:

@@ -19,9 +19,9 @@ __all__ = ["MOST_RANKS", "MOST_SECONDS", "MeasurementProgress", "measure"]
 MOST_RANKS: Final = 64
 """Most ranks and threads of a measurement. Source: stated by us."""
 LEAST_SECONDS: Final = 1.0
-"""Shortest measurement that may be asked for [s]. Source: stated by us."""
+"""Shortest measurement [s]. Source: stated by us."""
 MOST_SECONDS: Final = 3_600.0
-"""Longest measurement that may be asked for [s]. Source: stated by us."""
+"""Longest measurement [s]. Source: stated by us."""
 CALLS: Final = 5.0
 """Calls that timing one operation takes at least. Source: stated by us."""
 BUSY: Final = 0.3

@@ -22,7 +22,7 @@ START: Final = 90.0
 
 
 class ExchangeError(Exception):
-    """The ranks did not give timings; the message says why, in one line."""
+    """Failed benchmark of collectives; the message is one line with the reason."""
 
 
 def timed_exchanges(

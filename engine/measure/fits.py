@@ -54,7 +54,7 @@ BYTES: Final = {"float8": (1.0, 2.0), "bfloat16": (2.0, 2.0), "float16": (2.0, 2
 OVERHEAD: Final = 3.0
 """Products that take less than this many launches are left out: their time is the host's. Source: stated by us."""
 FOR_SHAPE: Final = 6
-"""Products that it takes to say something about waves and depth. Source: stated by us."""
+"""Fewest products that determine waves and depth. Source: stated by us."""
 WORTH: Final = 2.0 / 3.0
 """Waves and depth are replaced where their scatter falls to this part or below. Source: stated by us."""
 NOISE: Final = 0.02

@@ -1,4 +1,4 @@
-"""One rank of the collective benchmarks: a program of its own, started once per rank.
+"""Program of one rank of the collective benchmarks.
 
 Imports nothing of this package, so that it starts as fast as PyTorch does. Its only argument is a JSON object: rank,
 world, backend, file (where the ranks meet), sizes [bytes], seconds (for everything) and threads. The first rank prints

@@ -1,4 +1,4 @@
-"""Timing one operation: warm up, repeat until the median stands still or the time is up."""
+"""Timing of one operation: warm up, then repeat until the median is stable or the time is over."""
 
 from __future__ import annotations
 
