@@ -344,8 +344,8 @@ def _round_trips(case: Case, whole: Floats, message: Floats) -> Floats:
 
 
 def messages_time(case: Case, message: Floats, *, least: bool = False) -> Floats:
-    """Return the exposed seconds of messages: those that fill and drain the pipeline, and the rest of overlapped ones
-    [rows] [s].
+    """Return the exposed seconds of messages that fill and drain the pipeline, with the rest of overlapped ones [rows]
+    [s].
 
     Where stages wait for every message, in 1F1B and where it is interleaved, 2 (p - 1) messages fill and drain the
     pipeline, as the calibration was fitted with. Of an interleaved schedule that is too few: its replay shows
