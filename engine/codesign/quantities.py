@@ -244,7 +244,8 @@ def with_quantities(table: pd.DataFrame, tokens: float) -> pd.DataFrame:
 
 
 def axes_of(said: StudyDocument) -> frozenset[Basic]:
-    """Returns what the objectives and constraints of a study rest on: what a design has to lose in to be skipped.
+    """Return the quantities behind the objectives and constraints of a study: a design that is worse in all of them is
+    skipped.
 
     Args:
         said: the document of the study.
