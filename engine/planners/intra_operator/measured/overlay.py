@@ -207,10 +207,12 @@ def fit_rates(
         if published_volumes:
             moved = (point["volume"], 0.0)
         before = len(rows)
+        # Linear in the inverse rates: seconds = FLOP / rate + ring bytes / bandwidth + all-to-all bytes / bandwidth.
         for name, row in (("compute_seconds", (flop, 0.0, 0.0)), ("communication_seconds", (0.0, *moved))):
             if np.isfinite(point[name]) and not np.isnan(sum(row)):
                 rows.append(row)
                 measured.append(point[name])
+        # Seconds of the whole step serve only where its parts were not measured: else they would count twice.
         if before == len(rows) and np.isfinite(point["seconds"]) and not np.isnan(sum(moved)):
             rows.append((flop, *moved))
             measured.append(point["seconds"])
