@@ -2,7 +2,7 @@
 
 Every function works on arrays of any broadcastable shapes; all sizes in bytes.
 
-Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_mem_stats` and the getters behind it.
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_batch_stats`, `_get_mem_cap_reqs` and their getters.
 """
 
 from __future__ import annotations
