@@ -190,6 +190,7 @@ def linear_chain(mesh: AlpaMesh, *, batch: int, widths: Sequence[int], element_b
     best, came = own[0], list[np.ndarray]()
     for at in range(1, len(sizes)):
         size = batch * widths[at] * element_bytes
+        # best[j] = min over i of best[i] + resharding(i, j), plus j's own cost: exact, since the chain has no branches.
         between = np.array([[_resharding_between(mesh, a, b, size) for b in options] for a in options])
         total = best[:, None] + between
         came.append(total.argmin(axis=0))

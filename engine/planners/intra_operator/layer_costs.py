@@ -215,6 +215,7 @@ def _worth_keeping(
         seconds, memory, working = (
             _sum_tables(factors, name, possible, number, mesh) for name in ("seconds", "memory", "working")
         )
+        # Only vectors that hand on the same state compete: the next layer sees nothing else of this one.
         for given in np.unique(behind):
             here = np.broadcast_to(_reshape_along(behind == given, giver, len(shape)), shape).ravel()
             kept.update(undominated_at_work(memory, seconds, working, here).tolist())
@@ -229,6 +230,7 @@ def _worth_keeping(
             for block, (here, one) in enumerate(zip(at, vector, strict=True))
         ):
             kept.add(int(np.ravel_multi_index(at, shape)))
+    # Where fewer are needed, the fastest others fill a quarter of the list.
     room = max(LISTED // 4 - len(kept), 0)
     kept.update(fastest[:room].tolist())
     found = np.array(np.unravel_index(np.array(sorted(kept)), shape)).T

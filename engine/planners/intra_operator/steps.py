@@ -220,6 +220,7 @@ def step_of(
         counts = counts + costs.counts[state, at]
         kernels += float(costs.kernels[state, at])
         memory += float(costs.memory[state, at])
+        # Kept tensors of all layers add up; working tensors live one layer at a time.
         working = max(working, float(costs.working[state, at]))
         state = int(costs.gives[at])
     seconds = mesh.seconds(volumes, counts)

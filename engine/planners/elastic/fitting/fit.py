@@ -204,6 +204,7 @@ def _build_fit(
     profile: Profile, environment: Environment, vector: Floats, value: float, starts: tuple[float, ...]
 ) -> CardFit:
     parameters = PerformanceParameters(**dict(zip(PARAMETERS, map(float, vector), strict=True)))
+    # A parameter that may double without a change of the objective is not determined by the runs.
     doubled = vector + np.diag(np.maximum(vector, 1e-3))
     unused = tuple(
         name

@@ -167,6 +167,7 @@ class _ExecutionRows:
         plan = self.plan[at]
         zero, dp = self.plans.zero[plan], self.plans.dp[plan]
         sharded = np.isin(zero, (ZERO_DP, OFFLOAD)) & (dp > 1)
+        # Plain, ZeRO-DP and ZeRO-Offload plans take all GPUs as replicas; only the others have degrees.
         tensor = np.where(zero == NO_ZERO, self.plans.tp[plan], 1)
         return pd.DataFrame(
             {
