@@ -52,8 +52,9 @@ GATHERED_BLOCKS = 2.0
 """Blocks whose gathered weights are held at once [blocks]. Source: the calibration study on 1,147 measured rows, peak
 memory of torchtitan."""
 LOGIT = 8.0
-"""Bytes per logit [bytes]: 16-bit logits, a 32-bit copy and its gradient. Source: the calibration study on 1,147
-measured rows, peak memory of SimuMax's runs."""
+"""Bytes per logit [bytes]: 2 of the logits, 4 of a copy that becomes softmax and gradient in place, 2 of the 16-bit
+gradient. Sources: Megatron-LM, `cross_entropy.py`; peak memory of SimuMax's runs in the calibration study on 1,147
+measured rows."""
 LOGIT_PYTORCH = 14.0
 """The same where PyTorch keeps further 32-bit copies [bytes]. Source: as for `LOGIT`, chosen on eight runs of
 torchtitan."""
