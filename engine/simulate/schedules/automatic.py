@@ -5,7 +5,7 @@ gradients of weights where a rank would wait long enough, or where it must free 
 decisions are tried; the one with the shortest longest span is taken.
 
 Source: Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241), section 3, and the heuristic of
-sail-sg/zero-bubble-pipeline-parallelism (`scheduler/zb.py`), of which memory is counted as there: a forward takes two
+sail-sg/zero-bubble-pipeline-parallelism (`scheduler/zb.py`). Memory is counted as in its example: a forward takes two
 units, gradients of inputs and of weights give one back each.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["RULES"]
 
 MEMORY: Final = (2, -1, -1)
 """Change of memory by a forward, a gradient of inputs and one of weights [halves of an activation]. Source:
-`scheduler/zb.py` of sail-sg/zero-bubble-pipeline-parallelism."""
+the example in `auto_schedule.py` of sail-sg/zero-bubble-pipeline-parallelism; `zb.py` takes them as arguments."""
 
 
 class _ZeroBubblePlan:

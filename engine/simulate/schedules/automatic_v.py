@@ -27,7 +27,7 @@ __all__ = ["RULES"]
 
 MEMORY: Final = (2, -1, -1)
 """Change of memory by a forward, a gradient of inputs and one of weights [halves of a chunk's activation]. Source:
-`scheduler/zbv.py` of sail-sg/zero-bubble-pipeline-parallelism."""
+stated by us, as for the order of one chunk per rank; `zbv.py` takes them as arguments."""
 
 
 class _VShapedPlan:
