@@ -283,7 +283,8 @@ def test_no_redraw_takes_the_focus_out_of_an_open_menu(screen: Screen) -> None:
             expect(menu.get_by_role("spinbutton")).to_be_focused()
             page.evaluate(
                 f"""() => {{
-                  {menu_body}.insertAdjacentHTML('beforeend', '<div id=drawn><button>One</button><button>Two</button></div>');
+                  {menu_body}.insertAdjacentHTML(
+                    'beforeend', '<div id=drawn><button>One</button><button>Two</button></div>');
                   drawn.firstChild.focus();
                 }}"""
             )
