@@ -10,8 +10,10 @@ from pydantic import Field
 import hardware
 import models
 from engine.columns import ALL_FIELDS
+from engine.columns.fields import EXTENSION_ROWS
 from engine.cost_models.registry import COST_MODELS
 from engine.executions.limits import OPTIONS
+from engine.questions.fields import Asked, FieldKind
 from engine.questions.verb import Document, Named
 from engine.scenarios.scenario import FORMAT, Scenario, load_entity
 from hardware import Calibration, System
@@ -19,6 +21,9 @@ from models import Model
 from models.documents import Accepts, Whole
 
 __all__ = [
+    "LIMITS_SCHEMA",
+    "CostModelName",
+    "Limits",
     "ScenarioDocument",
     "ScenarioSummary",
     "found_calibration",
@@ -48,33 +53,51 @@ LIMITS_SCHEMA: dict[str, Any] = {
 }
 
 
+Limits = Annotated[
+    dict[str, Any],
+    Accepts("an object with limits by field name"),
+    Asked("Limits", option="limit", kind=FieldKind.LIMITS, metavar="FIELD=VALUES"),
+]
+"""Limits on fields of executions. See `LIMITS_SCHEMA`."""
+
+CostModelName = Annotated[str | None, Asked("Cost model", metavar="|".join(COST_MODELS))]
+"""Cost model; None for what the system's figures are meant for."""
+
+
 class ScenarioDocument(Document):
     """A model on a system: what a space of executions is made of. Saved scenarios of the dashboard are such."""
 
     format: Literal["shardscape-scenario/1"] = Field(
         default="shardscape-scenario/1", description="Of saved scenarios; left out where one is typed."
     )
-    model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
-    system: Named = Field(description="System: a name that `list_systems` has, or a whole system document.")
-    num_procs: Annotated[int, Whole(1, 2**31 - 1)] = Field(description="GPUs; every execution uses all of them.")
-    max_batch_size: Annotated[int, Whole(1, 2**31 - 1)] = Field(
+    model: Annotated[Named, Asked("Model")] = Field(
+        description="Model: a name that `list_models` has, or a whole model document."
+    )
+    system: Annotated[Named, Asked("System")] = Field(
+        description="System: a name that `list_systems` has, or a whole system document."
+    )
+    num_procs: Annotated[int, Whole(1, 2**31 - 1), Asked("GPUs", option="procs")] = Field(
+        description="GPUs; every execution uses all of them."
+    )
+    max_batch_size: Annotated[int, Whole(1, 2**31 - 1), Asked("Largest batch", option="max-batch")] = Field(
         description="Largest global batch [samples]; each data parallel degree uses its largest multiple."
     )
-    datatype: Annotated[str, Accepts("a text such as bfloat16")] = Field(
+    datatype: Annotated[str, Accepts("a text such as bfloat16"), Asked("Datatype")] = Field(
         description="Datatype of the matrix arithmetic, such as bfloat16, float16 or float8."
     )
-    limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
+    limits: Limits = Field(
         default_factory=dict,
         description="What fields of executions may be: a value, a list of values, or {min, max}; others are tried in "
-        "all ways. `list_columns` explains the fields.",
+        "all ways. `list_columns` explains the fields; only calibrated has "
+        f"{', '.join(row[0] for row in EXTENSION_ROWS)}.",
         json_schema_extra=LIMITS_SCHEMA,
     )
-    cost_model: str | None = Field(
+    cost_model: CostModelName = Field(
         default=None,
         description=f"{' or '.join(COST_MODELS)}; null for what the system's figures are meant for. calibrated "
         "predicts measured runs, calculon is exact against Calculon.",
     )
-    calibration: Named | None = Field(
+    calibration: Annotated[Named | None, Asked("Calibration")] = Field(
         default=None, description="Values for the cost model calibrated: a name or a document; null for the library's."
     )
 
