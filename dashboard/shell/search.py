@@ -17,6 +17,7 @@ from dashboard.pages.registry import PAGES
 from dashboard.widgets.window import is_narrow
 from dashboard.words import glossary
 from dashboard.words.scenarios import system_name
+from engine import Scenario
 
 __all__ = ["SearchTarget", "everything", "opener"]
 
@@ -40,7 +41,7 @@ class SearchTarget:
         return f"{self.name} · {self.kind}"
 
 
-def everything() -> list[SearchTarget]:
+def everything(scenario: Scenario) -> list[SearchTarget]:
     """Returns everything that can be searched for: pages first, then scenarios, chapters, terms, models, systems."""
     found = [SearchTarget("page", page.title, page.name) for page in PAGES]
     for saved in user_files().saved():
@@ -60,7 +61,7 @@ def everything() -> list[SearchTarget]:
     found += [
         SearchTarget("chapter of the guide", chapter(name).title, "guide", {"chapter": name}) for name in CHAPTERS
     ]
-    for word, short, _ in glossary.words(state.current_scenario()):
+    for word, short, _ in glossary.words(scenario):
         found.append(SearchTarget("term", f"{word} ({short})" if short else word, "guide", {"chapter": "glossary"}))
     for name in usable_models():
         model = model_of(name)
@@ -79,8 +80,8 @@ def everything() -> list[SearchTarget]:
     return found
 
 
-def opener() -> None:
-    """Draws the button that opens the search; so does Ctrl-K."""
+def opener(scenario: Scenario) -> None:
+    """Draws the button that opens the search; so does Ctrl-K. scenario: of the page."""
     with st.container(key="search_link"):
         narrow = is_narrow()
         if st.button(
@@ -91,12 +92,12 @@ def opener() -> None:
             shortcut=None if narrow else SHORTCUT,
             help="Search pages, models, systems, terms, saved scenarios",
         ):
-            _show_search_dialog()
+            _show_search_dialog(scenario)
 
 
 @st.dialog("Search")
-def _show_search_dialog() -> None:
-    found = everything()
+def _show_search_dialog(scenario: Scenario) -> None:
+    found = everything(scenario)
     chosen = st.selectbox(
         "Pages, chapters, terms, models, systems, saved scenarios and studies",
         range(len(found)),

@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
-from dashboard.link import scenario_parameters, state
+from dashboard.link import scenario_parameters
 from dashboard.link.document_validation import PROBLEMS, Refused, sentence
 from dashboard.widgets.upload import read_file
 from dashboard.words.executions import choices, placed
@@ -53,7 +53,7 @@ def reading_of(name: str, content: bytes, *, can_be_document: bool) -> LaunchRea
         raise
 
 
-def draw(name: str, content: bytes, reading: LaunchReading) -> Mapping[str, str] | None:
+def draw(name: str, content: bytes, reading: LaunchReading, now: Scenario) -> Mapping[str, str] | None:
     """Draws a configuration's content and its place; returns the link parameters to it, None if it is not enough for a
     scenario.
 
@@ -61,10 +61,10 @@ def draw(name: str, content: bytes, reading: LaunchReading) -> Mapping[str, str]
         name: name of the file.
         content: content of the file; it is read again in a bounded process when the user fills in an open field.
         reading: the file as read without the user's answers.
+        now: the scenario that other pages are about.
 
     Raises `Refused` with one sentence.
     """
-    now = state.current_scenario()
     try:
         reading = _read_with_answers(content, name, {}, None) if _choose_recipe(reading) else reading
         takes_model = _describes_no_model(reading)

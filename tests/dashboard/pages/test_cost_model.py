@@ -101,7 +101,7 @@ def test_what_goes_along_when_something_changes() -> None:
 
 def test_switching_finds_a_datatype_that_the_cost_model_takes() -> None:
     made = scenario("gpt3-13B", datatype="float32", cost_model="calculon")
-    changed = scenario_edits.switch(made, "calibrated")
+    changed = scenario_edits.switch_cost_model(made, "calibrated")
     assert changed.cost_model == "calibrated"
     assert changed.datatype in scenario_edits.datatypes_of(changed)
     assert "float32" not in scenario_edits.datatypes_of(changed)
