@@ -16,18 +16,21 @@ from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.link.shared import SharedView, parse_shared
 from dashboard.pages.pareto.link import ParetoLink
-from dashboard.pages.pareto.other_scenarios import chooser, frontiers, side_by_side
+from dashboard.pages.pareto.other_scenarios import SLOTS, chooser, frontiers, side_by_side
 from dashboard.pages.pareto.panel import panel
 from dashboard.pages.pareto.queries import axes_of, density, frontier, near, on_log_axis, undirected
 from dashboard.pages.pareto.table import table_of
 from dashboard.queries import accuracy
+from dashboard.queries.compared_scenarios import Member
 from dashboard.queries.economics import Metric
 from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter, asked_of
 from dashboard.widgets.chart import clicked, show
+from dashboard.widgets.compared_scenarios import members
 from dashboard.widgets.filters import chips
 from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.widgets.filters.popover import bar, matching, relaxations, where_of
+from dashboard.widgets.hardware_changes import current
 from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_switch
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
@@ -59,6 +62,14 @@ class ParetoView:
     shared: SharedView
     link: ParetoLink
     fields: Mapping[str, LinkField]
+    others: tuple[Member, ...]
+    """Scenarios B to D."""
+    problems: tuple[str, ...]
+    """Why scenarios of the link cannot be read."""
+    compared: tuple[Member, ...]
+    """Scenarios of the Compare page, this one first."""
+    changes: Mapping[str, float]
+    """Changes of the What-if page."""
 
 
 def parse(exploration: Exploration) -> ParetoView:
@@ -69,7 +80,19 @@ def parse(exploration: Exploration) -> ParetoView:
         offered = {"x": words, "y": words, "z": {_NO_AXIS: "None", **words}}
         reader.read(name, options=offered.get(name))
     filters = tuple(OF_LINK.parse()) if exploration.feasible else ()
-    return ParetoView(exploration, state.theme_mode(), filters, parse_shared(), reader.build(), reader.fields)
+    (_, *others), problems = members(SLOTS)
+    return ParetoView(
+        exploration,
+        state.theme_mode(),
+        filters,
+        parse_shared(),
+        reader.build(),
+        reader.fields,
+        tuple(others),
+        tuple(problems),
+        tuple(members()[0]),
+        current(exploration.scenario)[0],
+    )
 
 
 def render(view: ParetoView) -> None:
@@ -107,7 +130,9 @@ def _draw_page(exploration: Exploration, view: ParetoView) -> None:
     both = (keys[1], keys[0])
     around = near(found, both) if picked.around else None
     behind = density(exploration, exploration.key, both, picked.logarithmic, around, where)
-    others = frontiers(exploration, axes, filters, picked.upward)
+    for problem in view.problems:
+        st.warning(literal(problem), icon=":material/link_off:")
+    others = frontiers(exploration, view.others, axes, filters, picked.upward)
     if others is None:
         return
     if not len(found):
@@ -151,7 +176,7 @@ def _draw_pickers(view: ParetoView) -> _Picked:
         with st.container(horizontal=True, gap="small", vertical_alignment="center", width="content"):
             draw_switch(fields["close"], label="Close up")
             bar(exploration, view.filters)
-            chooser(exploration.scenario)
+            chooser(exploration.scenario, view.others, view.compared, view.changes)
     picked = {"y": link.y, "x": link.x} | ({} if link.z == _NO_AXIS else {"z": link.z})
     open_ones = {place: key for place, key in picked.items() if undirected(known[key])}
     upward = []
