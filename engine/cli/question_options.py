@@ -223,8 +223,8 @@ def _command_parameter(field: QuestionField, *, is_argument: bool, is_optional: 
         metavar = "|".join(map(str, field.choices))
     if field.is_list:
         metavar = f"{metavar},..."
-    unit = f" [{field.option_unit}]" if field.unit and f"[{field.option_unit}]" not in field.help else ""
-    text = f"{(field.help or field.label).removesuffix('.')}{unit}."
+    unit = f" [{field.option_unit}]" if field.unit and f"[{field.option_unit}]" not in field.option_help else ""
+    text = f"{(field.option_help or field.label).removesuffix('.')}{unit}."
     declared: Any
     if is_argument:
         declared = typer.Argument(metavar=field.name.upper(), help=text, show_default=not field.is_required)

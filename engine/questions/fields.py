@@ -69,6 +69,8 @@ class Asked:
     """Where the type alone does not say it: limits and values."""
     metavar: str = ""
     """Placeholder of the command option, such as "METRIC"; made of the kind where empty."""
+    option_help: str = ""
+    """Help of the command option, where the document's speaks of JSON; the document's where empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class QuestionField:
     option_unit: str
     parameter_unit: str
     metavar: str
+    option_help: str
     nested: type[BaseModel] | None
     """Class of the document that the field holds, where it is one."""
 
@@ -174,6 +177,7 @@ def _read_field(name: str, declared: Any) -> QuestionField:
         option_unit=asked.option_unit or asked.unit,
         parameter_unit=asked.parameter_unit or asked.unit,
         metavar=asked.metavar,
+        option_help=asked.option_help or declared.description or "",
         nested=next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None),
     )
 

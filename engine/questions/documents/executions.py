@@ -8,7 +8,14 @@ from pydantic import Field
 
 from engine.questions.fields import Asked, FieldKind
 from engine.questions.plain import Statistics
-from engine.questions.scenario_documents import LIMITS_SCHEMA, CostModelName, Limits
+from engine.questions.scenario_documents import (
+    LIMITS_SCHEMA,
+    CalibrationName,
+    CostModelName,
+    Limits,
+    ModelName,
+    SystemName,
+)
 from engine.questions.verb import Document, Execution, Named
 from models.documents import Accepts, Text, Whole
 
@@ -28,27 +35,18 @@ MOST_EXECUTIONS: Final = 1_000
 LONGEST_TEXT: Final = 500_000
 FRAMEWORK_NAMES: Final = ("megatron", "megatron-bridge", "torchtitan", "deepspeed", "maxtext")
 """Frameworks of `engine.launch`."""
+_FRAMEWORKS: Final = "|".join(FRAMEWORK_NAMES)
 
-ModelName = Annotated[
-    Named,
-    Asked("Model"),
-    Field(description="Model: a name that `list_models` has, or a whole model document."),
-]
-SystemName = Annotated[
-    Named,
-    Asked("System"),
-    Field(description="System: a name that `list_systems` has, or a whole system document."),
-]
 Gpus = Annotated[int, Whole(1, 2**31 - 1)]
 
 
 class EvaluationSettingQuestion(Document):
     """Model, system and cost model with which executions are evaluated."""
 
-    model: ModelName
-    system: SystemName
+    model: ModelName = Field(description="Model: a name that `list_models` has, or a whole model document.")
+    system: SystemName = Field(description="System: a name that `list_systems` has, or a whole system document.")
     cost_model: CostModelName = Field(default=None, description="calibrated or calculon; null as for a scenario.")
-    calibration: Annotated[Named | None, Asked("Calibration")] = Field(
+    calibration: CalibrationName = Field(
         default=None, description="Values for the cost model calibrated; the library's by default."
     )
 
@@ -70,10 +68,10 @@ class ExportQuestion(Document):
     """Execution to export as a launch configuration, and its destination."""
 
     execution: Execution
-    model: ModelName
-    framework: Annotated[str, Asked("Framework", option="to", metavar="|".join(FRAMEWORK_NAMES))] = Field(
-        description=f"One of {', '.join(FRAMEWORK_NAMES)}."
-    )
+    model: ModelName = Field(description="Model: a name that `list_models` has, or a whole model document.")
+    framework: Annotated[
+        str, Asked("Framework", option="to", metavar=_FRAMEWORKS, option_help="Framework to write for.")
+    ] = Field(description=f"One of {', '.join(FRAMEWORK_NAMES)}.")
     nodes: Annotated[Annotated[int, Whole(1, 2**20)] | None, Asked("Nodes")] = Field(
         default=None, description="Machines that the GPUs stand in, evenly; of eight GPUs each by default."
     )
@@ -82,9 +80,10 @@ class ExportQuestion(Document):
 class ReadingTermsQuestion(Document):
     """Terms for reading a launch configuration."""
 
-    framework: Annotated[str | None, Asked("Framework", metavar="|".join(FRAMEWORK_NAMES))] = Field(
-        default=None, description=f"One of {', '.join(FRAMEWORK_NAMES)}; recognised by default."
-    )
+    framework: Annotated[
+        str | None,
+        Asked("Framework", metavar=_FRAMEWORKS, option_help="Whose it is; recognised by default."),
+    ] = Field(default=None, description=f"One of {', '.join(FRAMEWORK_NAMES)}; recognised by default.")
     num_procs: Annotated[Gpus | None, Asked("GPUs", option="procs")] = Field(
         default=None, description="GPUs, where the text does not say or says otherwise."
     )
@@ -128,7 +127,7 @@ class StandingQuestion(EvaluationSettingQuestion):
         description="On the executions that it is compared with, as in a scenario.",
         json_schema_extra=LIMITS_SCHEMA,
     )
-    framework: Annotated[str, Asked("Framework", metavar="|".join(FRAMEWORK_NAMES))] = Field(
-        default="megatron", description=f"Whose flags name the steps: one of {', '.join(FRAMEWORK_NAMES)}."
+    framework: Annotated[str, Asked("Framework", metavar=_FRAMEWORKS, option_help="Whose flags name the changes.")] = (
+        Field(default="megatron", description=f"Whose flags name the steps: one of {', '.join(FRAMEWORK_NAMES)}.")
     )
     statistics: Statistics = None

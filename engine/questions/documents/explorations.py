@@ -13,25 +13,29 @@ from engine.questions.scenario_documents import ScenarioDocument
 from engine.questions.verb import Document
 from models.documents import Number, Whole
 
-__all__ = ["BestQuestion", "ExploreQuestion", "RecommendQuestion", "RecommendationTermsQuestion"]
+__all__ = ["BestQuestion", "ExploreQuestion", "RecommendQuestion", "RecommendationTermsQuestion", "ScenarioQuestion"]
 
 MOST_ROWS: Final = 10_000
 
 
-class BestQuestion(Document):
-    """Question for the best executions."""
+class ScenarioQuestion(Document):
+    """Question about a scenario."""
 
     scenario: ScenarioDocument
+
+
+class BestQuestion(ScenarioQuestion):
+    """Question for the best executions."""
+
     top: Annotated[int, Whole(1, MOST_ROWS), Asked("Executions")] = Field(
         default=1, description="Best executions to find; servers answer with up to 100."
     )
     statistics: Statistics = None
 
 
-class ExploreQuestion(Document):
+class ExploreQuestion(ScenarioQuestion):
     """Question for the figures of all executions of a scenario."""
 
-    scenario: ScenarioDocument
     top: Annotated[int, Whole(0, MOST_ROWS), Asked("Executions")] = Field(
         default=10, description="Best executions to list; servers answer with up to 100."
     )
@@ -59,8 +63,7 @@ class RecommendationTermsQuestion(Document):
     )
 
 
-class RecommendQuestion(RecommendationTermsQuestion):
+class RecommendQuestion(RecommendationTermsQuestion, ScenarioQuestion):
     """Question for the execution to run."""
 
-    scenario: ScenarioDocument
     statistics: Statistics = None

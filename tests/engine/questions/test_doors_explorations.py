@@ -1,4 +1,4 @@
-"""Questions about executions, asked through Python, commands and JSON: the same answer to the last digit."""
+"""Questions about executions, asked through Python, commands, JSON and pages: the same answer to the last digit."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 import engine
+from dashboard.words.numbers import format_value
 from engine import Scenario, launch
 from engine.cli.main import app
+from engine.executions.execution_names import execution_name
 from engine.questions import Bounds, Context, QuestionError, answer
 from engine.recommendation import recommend
+from tests.dashboard import page_runs
 
 SCENARIO = {
     "model": "llama-3-8B",
@@ -142,3 +145,18 @@ def test_bounds_are_those_of_the_door() -> None:
         2,
         "--top is 10001; it must be a whole number from 1 to 10,000.\n",
     )
+
+
+def test_pages_show_what_the_questions_answer(best: Any) -> None:
+    found = engine.explore(**SCENARIO)
+    rate = format_value("sample_rate", best["top"][0]["sample_rate"])
+    shown = page_runs.run("explore", found)
+    assert rate in page_runs.html(shown)
+    advised = answer("recommend", {"scenario": SCENARIO, "headroom": 0.2})["recommended"]
+    link = {"recommended_headroom": "20"}
+    assert execution_name(advised) in page_runs.html(page_runs.run("explore", found, link))
+    step = format_value("total_time", best["top"][0]["total_time"])
+    assert step in page_runs.html(page_runs.run("execution", found))
+    (table,) = page_runs.run("results", found).dataframe
+    listed = answer("explore", {"scenario": SCENARIO, "top": 100})["top"]
+    assert table.value["id"].tolist()[:100] == [row["id"] for row in listed]
