@@ -26,32 +26,34 @@ SHORTCUT: Final = "Ctrl+K"
 
 @dataclass(frozen=True)
 class SearchTarget:
-    """Something that can be gone to: what it is, its name, what it means, and the page with its parameters."""
+    """Target of the search: kind, name, meaning, and the page with its parameters."""
 
     kind: str
     name: str
     page: str
     parameters: Mapping[str, str | None] = field(default_factory=dict)
     change: Callable[[], None] | None = None
-    """What is done before the page is shown."""
+    """Called before the page is shown."""
 
     @property
     def words(self) -> str:
-        """What a list shows."""
+        """Return the words of the entry in a list."""
         return f"{self.name} · {self.kind}"
 
 
 def everything(scenario: Scenario) -> list[SearchTarget]:
-    """Returns everything that can be searched for: pages first, then scenarios, chapters, terms, models, systems."""
+    """Return all targets: pages first, then scenarios, chapters, terms, models, systems.
+
+    scenario: of the page, whose cost model has terms of its own.
+    """
     found = [SearchTarget("page", page.title, page.name) for page in PAGES]
     for saved in user_files().saved():
-        scenario = saved.scenario
         found.append(
             SearchTarget(
                 "saved scenario",
                 saved.title,
                 page_links.START,
-                change=lambda scenario=scenario: state.open_scenario(scenario, {}),  # type: ignore[misc]
+                change=lambda opened=saved.scenario: state.open_scenario(opened, {}),  # type: ignore[misc]
             )
         )
     found += [
@@ -81,7 +83,7 @@ def everything(scenario: Scenario) -> list[SearchTarget]:
 
 
 def opener(scenario: Scenario) -> None:
-    """Draws the button that opens the search; so does Ctrl-K. scenario: of the page."""
+    """Draw the button that opens the search, as Ctrl-K does. scenario: of the page."""
     with st.container(key="search_link"):
         narrow = is_narrow()
         if st.button(

@@ -76,7 +76,7 @@ class InForce:
         return [*filters, *(one for one in _cell_filters() if self.with_cell and one.column.name not in named)]
 
     def put(self, filters: Sequence[Filter]) -> None:
-        """Makes these the filters in force. A cell that still filters by both of its degrees stays the selected cell's
+        """Set the active filters. A cell that still filters by both of its degrees stays the selected cell's
         doing and does not go into the link."""
         own = _cell_filters() if self.with_cell else []
         kept = bool(own) and all(one in filters for one in own)
