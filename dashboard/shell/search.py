@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import streamlit as st
@@ -47,15 +48,12 @@ def everything(scenario: Scenario) -> list[SearchTarget]:
     scenario: of the page, whose cost model has terms of its own.
     """
     found = [SearchTarget("page", page.title, page.name) for page in PAGES]
-    for saved in user_files().saved():
-        found.append(
-            SearchTarget(
-                "saved scenario",
-                saved.title,
-                page_links.START,
-                change=lambda opened=saved.scenario: state.open_scenario(opened, {}),  # type: ignore[misc]
-            )
+    found += [
+        SearchTarget(
+            "saved scenario", saved.title, page_links.START, change=partial(state.open_scenario, saved.scenario, {})
         )
+        for saved in user_files().saved()
+    ]
     found += [
         SearchTarget("co-design study", study.title, "codesign", kept_parameters(study.ident))
         for study in user_files().studies()

@@ -29,7 +29,7 @@ class OwnTable:
     """A reader's own table in the link or, if it is too long for one, in the session."""
 
     parameter: str
-    """Of the link."""
+    """Parameter of the link."""
     noun: str
     """Kind of table, in sentences."""
     packed: str

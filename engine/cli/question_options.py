@@ -82,7 +82,7 @@ def asks(
         leave_out: fields without an option, such as rows that the command reads from a file.
         optional: required fields whose option may be missing; for unfinished questions.
         flatten: field that holds a document, whose fields become options. Its own option takes the document from a
-            file; what is given besides replaces values of the file.
+            file; other options replace its values.
     """
     fields = question_fields(document)
     outer = [field for name, field in fields.items() if name not in leave_out and field.kind is not FieldKind.DOCUMENT]

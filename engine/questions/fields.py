@@ -66,7 +66,7 @@ class Asked:
     words: Mapping[Any, str] = field(default_factory=dict)
     """Words on screen by choice."""
     kind: FieldKind | None = None
-    """Where the type alone does not say it: limits and values."""
+    """Kind of limits and of values, which the type does not tell apart; made of the type where None."""
     metavar: str = ""
     """Placeholder of the command option, such as "METRIC"; made of the kind where empty."""
     option_help: str = ""

@@ -1,4 +1,4 @@
-"""Parameters of the Execution page in links besides those of a training run, declared once."""
+"""Parameters of the Execution page in links without its training run, declared once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ExecutionLink"]
 
 
 class ExecutionLink(Document):
-    """The execution to compare with, and what is shown of the one that the page is about."""
+    """Execution to compare with, and the shown parts of the page's own."""
 
     b: Annotated[str, Asked("Execution B")] = ""
     figure: Annotated[str, Asked("Figure of the formula")] = "total_time"

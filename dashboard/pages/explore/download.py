@@ -25,7 +25,7 @@ def download(
 ) -> None:
     """Draws the popover with downloads of the filtered executions.
 
-    cell: the selected one. which: the choice between all executions and those of the cell.
+    cell: the selected one. which: the choice between all executions and the cell's.
     """
     if not exploration.feasible:
         return

@@ -19,7 +19,7 @@ _BETTER = {"lower": "less", "higher": "more"}
 
 
 class ParetoLink(Document):
-    """Figures along the axes, their scales and directions, and what is shown."""
+    """Figures along the axes, their scales and directions, and switches."""
 
     x: Annotated[str, Asked("Axis across")] = "proc_mem_tier1_cap_req"
     y: Annotated[str, Asked("Axis up")] = "sample_rate"

@@ -65,7 +65,7 @@ class ParetoView:
     others: tuple[Member, ...]
     """Scenarios B to D."""
     problems: tuple[str, ...]
-    """Why scenarios of the link cannot be read."""
+    """Sentences on unreadable scenarios of the link."""
     compared: tuple[Member, ...]
     """Scenarios of the Compare page, this one first."""
     changes: Mapping[str, float]
