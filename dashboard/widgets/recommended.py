@@ -36,8 +36,7 @@ _HBM: Final = "proc_mem_tier1_cap_req"
 class RecommendationLink:
     """Terms of the recommendation in the link."""
 
-    headroom: float | None
-    """Share of predicted memory that is kept free; None for the error of measured runs."""
+    question: RecommendationTermsQuestion
     offload: LinkField
     unmeasured: LinkField
 
@@ -48,7 +47,8 @@ def parse_terms() -> RecommendationLink:
     for name in ("offload", "unmeasured"):
         reader.read(name)
     text = state.url_value("recommended_headroom", "", _NUMBER)
-    return RecommendationLink(float(text) / 100.0 if text else None, *reader.fields.values())
+    share = float(text) / 100.0 if text else None
+    return RecommendationLink(reader.build(headroom=share), *reader.fields.values())
 
 
 def band(
@@ -63,8 +63,7 @@ def band(
     key: of its widgets. asked: the terms. selected: id of the selected execution. again: called last in the callback
     of that click.
     """
-    terms = (asked.headroom, asked.offload.value, asked.unmeasured.value)
-    found = advice(exploration, exploration.key, *terms)
+    found = advice(exploration, exploration.key, asked.question)
     if found.fastest is None:
         return
     scenario = exploration.scenario

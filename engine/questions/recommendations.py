@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from engine.exploration.result import Exploration
 from engine.questions.bounds import Context
 from engine.questions.documents.explorations import RecommendationTermsQuestion, RecommendQuestion
 from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
@@ -90,14 +91,14 @@ def _memory_interval(found: Recommendation) -> dict[str, float] | None:
     return {"low": needed * interval.low, "high": needed * interval.high, "share": interval.share}
 
 
-def find_recommendation(scenario: Scenario, terms: RecommendationTermsQuestion) -> Recommendation:
-    """Return the execution of a scenario that is recommended.
+def find_recommendation(searched: Scenario | Exploration, terms: RecommendationTermsQuestion) -> Recommendation:
+    """Return the recommended execution of a scenario.
 
     Args:
-        scenario: of the question.
-        terms: what the execution may use.
+        searched: the scenario, or its exploration.
+        terms: of the recommendation.
     """
-    return recommend(scenario, headroom=terms.headroom, offload=terms.offload, unmeasured=terms.unmeasured)
+    return recommend(searched, headroom=terms.headroom, offload=terms.offload, unmeasured=terms.unmeasured)
 
 
 def _answer_recommend(asked: RecommendQuestion, context: Context) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class ExploreQuestion(ScenarioQuestion):
 class RecommendationTermsQuestion(Document):
     """Terms for recommending an execution."""
 
-    headroom: Annotated[Annotated[float, Number(0.0, 9.99)] | None, Asked("Memory kept free", metavar="SHARE")] = Field(
+    headroom: Annotated[Annotated[float, Number(0.0, 10.0)] | None, Asked("Memory kept free", metavar="SHARE")] = Field(
         default=None, description="Share of predicted memory that is kept free; the error of measured runs by default."
     )
     offload: Annotated[bool, Asked("Allow offload", option="allow-offload")] = Field(
