@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -158,8 +159,16 @@ def _option_sentence(problem: ValidationError, document: type[BaseModel], argume
     if field is None:
         return sentence(problem, document, "The command")
     where = _option_words(field, arguments)
-    told = sentence(problem, document, where)
-    return told.replace(f"{where}: {'.'.join(path[:depth])!r}", where)
+    return _name_option(sentence(problem, document, where), where, ".".join(path[:depth]))
+
+
+def _name_option(text: str, where: str, name: str) -> str:
+    """Return a sentence that names the option, and the entry of its list, instead of the document's field."""
+    begins = re.match(rf"{re.escape(where)}: '{re.escape(name)}(?:\[(\d+)\])?'", text)
+    if begins is None:
+        return text
+    entry = "" if begins[1] is None else f", entry {int(begins[1]) + 1},"
+    return f"{where}{entry}{text[begins.end() :]}"
 
 
 def _option_words(field: QuestionField, arguments: Collection[str]) -> str:
