@@ -21,7 +21,7 @@ from engine.questions.elastic_cards import (
     REPLAY_WORKLOAD,
     SPLIT_GPUS,
 )
-from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH
+from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH, OPERATIONS
 from engine.questions.explorations import BEST, EXPLORE
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
 from engine.questions.plans import PLAN_ELASTIC, PLAN_LAYERS, PLAN_OPERATORS
@@ -42,6 +42,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         BEST,
         RECOMMEND,
         EVALUATE,
+        OPERATIONS,
         LIST_PARAMETERS,
         WHAT_IF,
         SENSITIVITY,
