@@ -154,7 +154,7 @@ class LinkReader(Generic[Read]):
             text = state.url_value(
                 parameter, ",".join(map(_link_text, default or ())), re.compile(f"(?:{one})(?:,(?:{one}))*")
             )
-            return [texts[each] for each in text.split(",") if each]
+            return [texts[each] for each in dict.fromkeys(text.split(",")) if each]
         if options:
             texts = {_link_text(each): each for each in options}
             return texts[state.url_value(parameter, _link_text(default), list(texts))]

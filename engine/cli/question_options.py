@@ -99,10 +99,10 @@ def _command_parameter(field: QuestionField, *, is_argument: bool) -> inspect.Pa
         declared = typer.Argument(metavar=field.name.upper(), help=text, show_default=not field.is_required)
     elif field.kind is FieldKind.FLAG:
         both = field.default is not False
-        names = f"--{field.option}/--no-{field.option}" if both else f"--{field.option}"
-        declared = typer.Option(names, help=text)
+        declared = typer.Option(f"--{field.option}" + (f"/--no-{field.option}" if both else ""), help=text)
     else:
-        declared = typer.Option(f"--{field.option}", metavar=metavar, help=text)
+        names = [f"--{name}" for name in (field.option, field.other_option) if name]
+        declared = typer.Option(*names, metavar=metavar, help=text)
     annotation: Any = Annotated[type_ | None if is_optional else type_, declared]
     default = inspect.Parameter.empty if field.is_required else _option_default(field)
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

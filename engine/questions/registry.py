@@ -26,6 +26,7 @@ from engine.questions.explorations import BEST, EXPLORE
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
 from engine.questions.plans import PLAN_ELASTIC, PLAN_LAYERS, PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
+from engine.questions.serving import FIND_DEPLOYMENTS
 from engine.questions.standings import STANDING
 from engine.questions.verb import QuestionError, Verb
 from models.documents import did_you_mean, sentence, shown
@@ -45,6 +46,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         LIST_PARAMETERS,
         WHAT_IF,
         SENSITIVITY,
+        FIND_DEPLOYMENTS,
         PLAN_LAYERS,
         PLAN_ELASTIC,
         PLAN_OPERATORS,
