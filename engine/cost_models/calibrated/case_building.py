@@ -69,7 +69,7 @@ SOFTWARE_DEFAULTS: dict[str, float | str] = {
     "dispatch_bytes": 2.0,
     "kept_bytes": 2.0,
 }
-"""Software facts where an execution does not say: fused kernels, 32-bit gradients, no overlap, mature software."""
+"""Default software facts of an execution: fused kernels, 32-bit gradients, no overlap, mature software."""
 
 
 @lru_cache(maxsize=64)
@@ -143,6 +143,8 @@ def left_out(model: Model) -> tuple[str, ...]:
         model: any model.
     """
     found = model.architecture
+    if model.layers is not None:
+        return model.not_represented
     if found is None:
         return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)
     remarks = ["Biases and the weights of norms are not counted."]
