@@ -70,6 +70,14 @@ class LinkField:
             value = first
         return replace(self, value=value, default=first, options=options)
 
+    def with_default(self, default: Any) -> LinkField:
+        """Return the field with a default that is known only once the page has an answer.
+
+        Args:
+            default: value of the field if the link has none.
+        """
+        return replace(self, value=default if self.value is None else self.value, default=default)
+
     def text(self, value: Any) -> str | None:
         """Return a value as the link has it; None for the default.
 

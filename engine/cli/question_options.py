@@ -15,7 +15,7 @@ from engine.questions.fields import FieldKind, QuestionField, question_fields
 from engine.questions.verb import Document, QuestionError
 from models.documents import DocumentError, read_json, sentence
 
-__all__ = ["asks", "build_question"]
+__all__ = ["asks", "build_question", "read_named"]
 
 Question = TypeVar("Question", bound=Document)
 
@@ -129,9 +129,21 @@ def _document_value(field: QuestionField, value: Any) -> Any:
         return [_list_entry(field, each.strip()) for each in value.split(",") if each.strip()]
     if field.kind is FieldKind.DECIMAL and isinstance(value, float):
         return value * field.option_factor
-    if field.kind is FieldKind.NAMED and isinstance(value, str) and Path(value).suffix == ".json":
-        return read_json(Path(value), field.label.lower(), DocumentError)
+    if field.kind is FieldKind.NAMED and isinstance(value, str):
+        return read_named(value, field.label.lower())
     return value
+
+
+def read_named(text: str, noun: str) -> Any:
+    """Return a name of the library, or the document in a JSON file.
+
+    Args:
+        text: a name, or the path of a file that ends in .json.
+        noun: what the document is, for messages.
+
+    Raises `models.documents.DocumentError` for a file that cannot be read.
+    """
+    return read_json(Path(text), noun, DocumentError) if Path(text).suffix == ".json" else text
 
 
 def _list_entry(field: QuestionField, text: str) -> Any:

@@ -23,8 +23,9 @@ from engine.questions.elastic_cards import (
 )
 from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH
 from engine.questions.explorations import BEST, EXPLORE
+from engine.questions.layer_plans import PLAN_LAYERS
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
-from engine.questions.plans import PLAN_ELASTIC, PLAN_LAYERS, PLAN_OPERATORS
+from engine.questions.plans import PLAN_ELASTIC, PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
 from engine.questions.serving import FIND_DEPLOYMENTS
 from engine.questions.standings import STANDING

@@ -15,7 +15,7 @@ PAGE_NAME: Final = "serving"
 
 
 class ServingLink(Document):
-    """Parameters of the page besides its question: tried precisions and launch modes, and what is shown."""
+    """Parameters of the page besides its question: precisions and launch modes to try, and display options."""
 
     weight_bits: Annotated[list[int], Asked("Weight bits")] = Field(default_factory=list)
     kv_bits: Annotated[list[int], Asked("KV cache bits")] = Field(default_factory=list)

@@ -45,7 +45,7 @@ class ServingView:
     link: ServingLink
     fields: Mapping[str, LinkField]
     problem: str = ""
-    """Why the link holds no question."""
+    """Reason if the link holds no question."""
 
     @property
     def deployment(self) -> int | None:
