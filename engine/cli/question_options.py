@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -15,7 +16,7 @@ from engine.questions.fields import FieldKind, QuestionField, question_fields
 from engine.questions.verb import Document, QuestionError
 from models.documents import DocumentError, read_json, sentence
 
-__all__ = ["asks", "build_question", "read_named"]
+__all__ = ["asks", "build_question", "name_options", "read_named"]
 
 Question = TypeVar("Question", bound=Document)
 
@@ -82,6 +83,22 @@ def build_question(document: type[Question], said: Mapping[str, Any]) -> Questio
         where = "The command" if field is None else f"--{field.option}"
         told = sentence(problem, document, where)
         raise QuestionError(told.replace(f"{where}: {str(place[0])!r}", where) if field else told) from None
+
+
+@contextmanager
+def name_options(document: type[Document]) -> Iterator[None]:
+    """Name the options of a command in its errors, in place of the fields of its question in backticks.
+
+    Args:
+        document: class of the question.
+    """
+    try:
+        yield
+    except QuestionError as problem:
+        text = str(problem)
+        for field in question_fields(document).values():
+            text = text.replace(f"`{field.name}`", f"--{field.option}")
+        raise QuestionError(text) from None
 
 
 def _command_parameter(field: QuestionField, *, is_argument: bool) -> inspect.Parameter:

@@ -13,6 +13,7 @@ from engine.exploration.run import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
 from engine.questions.bounds import Context
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
+from engine.questions.cost import COST
 from engine.questions.elastic_cards import (
     CARD_CURVE,
     CARD_PHASES,
@@ -47,6 +48,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         LIST_PARAMETERS,
         WHAT_IF,
         SENSITIVITY,
+        COST,
         FIND_DEPLOYMENTS,
         PLAN_LAYERS,
         PLAN_ELASTIC,
