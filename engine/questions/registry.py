@@ -13,6 +13,7 @@ from engine.exploration.run import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
 from engine.questions.bounds import Context
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
+from engine.questions.cost import COST
 from engine.questions.elastic_cards import (
     CARD_CURVE,
     CARD_PHASES,
@@ -23,9 +24,11 @@ from engine.questions.elastic_cards import (
 )
 from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH, OPERATIONS
 from engine.questions.explorations import BEST, EXPLORE
+from engine.questions.layer_plans import PLAN_LAYERS
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
-from engine.questions.plans import PLAN_ELASTIC, PLAN_LAYERS, PLAN_OPERATORS
+from engine.questions.plans import PLAN_ELASTIC, PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
+from engine.questions.serving import FIND_DEPLOYMENTS
 from engine.questions.standings import STANDING
 from engine.questions.verb import QuestionError, Verb
 from models.documents import did_you_mean, sentence, shown
@@ -46,6 +49,8 @@ VERBS: Final[Mapping[str, Verb]] = {
         LIST_PARAMETERS,
         WHAT_IF,
         SENSITIVITY,
+        COST,
+        FIND_DEPLOYMENTS,
         PLAN_LAYERS,
         PLAN_ELASTIC,
         PLAN_OPERATORS,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.layer_plan import MOST_DRAWN, device_grid, plan_curves, stage_memory_bars, stage_timeline
-from dashboard.jobs.layer_plans import LayerPlanJob, ModelQuestion, Planned
+from dashboard.jobs.layer_plans import LayerPlanJob, Planned
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
-from dashboard.pages.layerwise.inputs import LayerwiseInputs, question
+from dashboard.link.fields import LinkField
+from dashboard.pages.layerwise.inputs import LayerwiseInputs, draw_inputs, parse_inputs
+from dashboard.pages.layerwise.link import LayerwiseLink
 from dashboard.pages.layerwise.own_plan import own_plan
 from dashboard.widgets.chart import show
 from dashboard.widgets.job_card import found_soon
@@ -23,6 +27,8 @@ from engine.planners.layerwise.profiles.tables import csv_text
 from engine.planners.layerwise.strategy import graph_text, strategy_text
 from engine.planners.layerwise.tabulated import candidates_table, layers_table, stages_table
 from engine.planners.layerwise.timeline import plan_timeline
+from engine.questions.documents.layers import LayersQuestion
+from engine.questions.scenario_documents import found_model, found_system
 
 __all__ = ["LayerwiseView", "parse", "render"]
 
@@ -31,21 +37,33 @@ _BASIS = "Modelled: what a step takes follows from the times of the profile's la
 
 @dataclass(frozen=True, slots=True)
 class LayerwiseView:
-    """Page-wide part of the link; the inputs read their own parts."""
+    """All that the link says of the page."""
 
     mode: str
     """The theme: "light" or "dark"."""
+    question: LayersQuestion | None
+    link: LayerwiseLink
+    fields: Mapping[str, LinkField]
+    problem: str = ""
+    """Reason if the link holds no question."""
 
 
 def parse() -> LayerwiseView:
-    """Reads the page's part of the link."""
-    return LayerwiseView(state.theme_mode())
+    """Parse the page's part of the link."""
+    try:
+        question, link, fields = parse_inputs()
+    except ValueError as problem:
+        return LayerwiseView(state.theme_mode(), None, LayerwiseLink(), {}, str(problem))
+    return LayerwiseView(state.theme_mode(), question, link, fields)
 
 
 def render(view: LayerwiseView) -> None:
     """Draws the page."""
+    if view.question is None:
+        st.error(literal(view.problem), icon=":material/error:")
+        return
     try:
-        asked = question()
+        asked = draw_inputs(view.question, view.link, view.fields)
     except ValueError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
@@ -99,7 +117,8 @@ def render(view: LayerwiseView) -> None:
 def _find_plan(asked: LayerwiseInputs) -> Planned | None:
     """Return the plan; None while its job runs, or if there is no plan, which its card shows."""
     shared, watcher = server(), state.watcher()
-    job = shared.board.post(LayerPlanJob(shared.layer_plans, asked.key, asked.asked, asked.about), watcher)
+    key = hashlib.sha256(asked.question.model_dump_json().encode()).hexdigest()
+    job = shared.board.post(LayerPlanJob(shared.layer_plans, key, asked.question, asked.about), watcher)
     return found_soon(job, LayerPlanJob, watcher, lambda one: one.planned)
 
 
@@ -172,8 +191,8 @@ def _draw_exports(found: Planned) -> None:
 
 def _as_execution(found: Planned, asked: LayerwiseInputs) -> None:
     """Draw a button that opens the plan's degrees and stages as a scenario, if they are an execution."""
-    made, of = found.model, asked.asked
-    if made is None or made.execution is None or not isinstance(of, ModelQuestion):
+    made, of = found.model, asked.question
+    if made is None or made.execution is None or of.model is None or not of.systems:
         return
     if not page_links.exists("execution"):
         return
@@ -183,7 +202,7 @@ def _as_execution(found: Planned, asked: LayerwiseInputs) -> None:
         key="layerwise_execution",
         help="The best execution with these degrees and stages, by the cost model.",
     ):
-        scenario = scenario_of(made, of.model, of.systems[0][0])
+        scenario = scenario_of(made, found_model(of.model), found_system(of.systems[0].system))
         parameters = state.before_switching(lambda: state.open_scenario(scenario))
         st.switch_page(page_links.target("execution"), query_params=parameters)
 

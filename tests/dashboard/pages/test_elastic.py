@@ -385,7 +385,6 @@ def test_any_name_that_something_is_kept_under_can_be_linked_and_listed(
         assert separate(joined(names)) == names
         assert [unquoted(quoted(name)) for name in names] == names
     monkeypatch.setattr("dashboard.link.catalogue.user_files", lambda: kept_files)
-    monkeypatch.setattr("dashboard.pages.serving.inputs.user_files", lambda: kept_files)
     kept_files.keep_card(own_card(SIGNS))
     kept_files.keep_model(models.load("llama-3-8B").model_copy(update={"name": SIGNS, "title": SIGNS}))
     kept_files.keep_system(hardware.load("h100_80g_sxm").model_copy(update={"name": SIGNS, "title": SIGNS}))
