@@ -1,4 +1,4 @@
-"""One search for everything that has a name: pages, chapters, models, systems, terms and saved scenarios."""
+"""One search for everything that has a name: pages, chapters, terms, models, systems, papers, saved scenarios."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dashboard.pages.registry import PAGES
 from dashboard.widgets.window import is_narrow
 from dashboard.words import glossary
 from dashboard.words.scenarios import system_name
+from engine.reproductions import PAPERS
 
 __all__ = ["SearchTarget", "everything", "opener"]
 
@@ -41,7 +42,7 @@ class SearchTarget:
 
 
 def everything() -> list[SearchTarget]:
-    """Returns everything that can be searched for: pages first, then scenarios, chapters, terms, models, systems."""
+    """Returns everything that can be searched for: pages first, papers and their figures last."""
     found = [SearchTarget("page", page.title, page.name) for page in PAGES]
     for saved in user_files().saved():
         scenario = saved.scenario
@@ -76,6 +77,12 @@ def everything() -> list[SearchTarget]:
                 "system", system_name(system_of(name)), "library", {"library_kind": "systems", "library_item": name}
             )
         )
+    for paper in PAPERS.values():
+        opened = {"papers_figure": f"{paper.name}.{paper.figures[0].name}"}
+        found.append(SearchTarget(f"paper by {paper.short_citation}", paper.title, "papers", opened))
+        for figure in paper.figures:
+            opened = {"papers_figure": f"{paper.name}.{figure.name}"}
+            found.append(SearchTarget(f"{paper.short_citation}, paper", figure.title, "papers", opened))
     return found
 
 
@@ -89,7 +96,7 @@ def opener() -> None:
             type="tertiary",
             key="search_open",
             shortcut=None if narrow else SHORTCUT,
-            help="Search pages, models, systems, terms, saved scenarios",
+            help="Search pages, models, systems, terms, papers, saved scenarios",
         ):
             _show_search_dialog()
 
@@ -98,7 +105,7 @@ def opener() -> None:
 def _show_search_dialog() -> None:
     found = everything()
     chosen = st.selectbox(
-        "Pages, chapters, terms, models, systems, saved scenarios and studies",
+        "Pages, chapters, terms, models, systems, papers, saved scenarios and studies",
         range(len(found)),
         None,
         key="search_field",

@@ -16,7 +16,7 @@ FIGURES: Final = ("ours", "published", "deviation_percent")
 
 
 class PaperError(ValueError):
-    """A paper or figure that does not exist; the message lists those that do."""
+    """Unknown paper or figure; the message lists the known ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +36,20 @@ class PaperFigure:
     title: str
     """Name in the paper, such as "Figure 9"."""
     summary: str
-    """What it shows, in one sentence."""
+    """Content, in one sentence."""
     unit: str
     """Unit of the values; empty for ratios."""
     source: str
-    """Where the published values come from."""
+    """Origin of the published values."""
     compute: Callable[[], pd.DataFrame]
     """Returns columns of labels, then `ours` and, where values are public, `published`."""
     horizontal: str
     """Label along the horizontal axis of a chart; the other labels distinguish series."""
     link: SettingsLink
     note: str = ""
-    """Why values deviate, in one sentence."""
+    """Reason for deviations, in one sentence."""
 
-    def table(self) -> pd.DataFrame:
+    def compare_values(self) -> pd.DataFrame:
         """Return the labels, `ours`, `published` [unit] and `deviation_percent`, ours from published [%].
 
         Without a published value, or with one of 0, the deviation is NaN.
@@ -78,6 +78,6 @@ class Paper:
     """In the order of the paper."""
 
     @property
-    def citation(self) -> str:
+    def short_citation(self) -> str:
         """Return authors, venue and year, such as "Korthikanti et al., MLSys 2023"."""
         return f"{self.authors}, {self.venue} {self.year}"

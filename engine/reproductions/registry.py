@@ -41,7 +41,6 @@ def find_figure(paper: Paper, name: str) -> PaperFigure:
     """
     known = [each.name for each in paper.figures]
     if name not in known:
-        raise PaperError(
-            f"{paper.citation} has no figure {shown(name)} here{did_you_mean(name, known)}; choose {', '.join(known)}."
-        )
+        told = f"{paper.short_citation} has no figure {shown(name)} here{did_you_mean(name, known)}"
+        raise PaperError(f"{told}; choose {', '.join(known)}.")
     return paper.figures[known.index(name)]

@@ -52,7 +52,7 @@ def show_papers(
     if figure is None:
         _write_list([_figure_row(each) for each in paper.figures], json=json, csv=csv)
         if not (json or csv):
-            write_line(f"{paper.title}. {paper.citation}, {paper.url}", stream=sys.stderr)
+            write_line(f"{paper.title}. {paper.short_citation}, {paper.url}", stream=sys.stderr)
         return
     _write_figure(paper, find_figure(paper, figure), out, json=json, csv=csv)
 
@@ -90,10 +90,10 @@ def _write_list(rows: list[dict[str, Any]], *, json: bool, csv: bool) -> None:
 
 
 def _write_figure(paper: Paper, figure: PaperFigure, out: Path | None, *, json: bool, csv: bool) -> None:
-    table = figure.table()
+    table = figure.compare_values()
     if out is not None:
         write_table_file(table, out)
-        write_line(f"{figure.title} of {paper.citation} is in {out}.", stream=sys.stderr)
+        write_line(f"{figure.title} of {paper.short_citation} is in {out}.", stream=sys.stderr)
         return
     if json:
         about = {**_figure_row(figure), "paper": paper.name, "source": figure.source, "note": figure.note}

@@ -20,8 +20,8 @@ MODES: Final = {
     "full": "full",
 }
 """Mode in the data -> recomputation in words."""
-_FREE: Final = ("num_procs", "batch_size", "datatype", "training", "data_par")
-"""Fields that a scenario determines without a limit."""
+_FREE: Final = ("num_procs", "batch_size", "datatype", "training", "data_par", "data_par_net")
+"""Fields without a limit: the scenario determines them, and one replica uses no network."""
 
 
 def value_table(place: str, column: str = "published", scale: float = 1.0) -> pd.DataFrame:

@@ -23,7 +23,7 @@ FIGURES = [
 
 @pytest.mark.parametrize(("paper", "figure"), FIGURES)
 def test_a_figure_has_our_values_and_states_its_deviation(paper: Paper, figure: PaperFigure) -> None:
-    table = figure.table()
+    table = figure.compare_values()
     assert list(table.columns[-3:]) == ["ours", "published", "deviation_percent"]
     labels = list(table.columns[:-3])
     assert figure.horizontal in labels
@@ -56,7 +56,7 @@ def test_the_command_lists_papers_and_figures_and_writes_a_figure(
     assert "MLSys 2023" in told
     code, out, told = shardscape("papers", "korthikanti", "table-5", "--csv")
     assert (code, "Published values" in told) == (0, False)
-    expected = next(each for each in PAPERS["korthikanti"].figures if each.name == "table-5").table()
+    expected = next(each for each in PAPERS["korthikanti"].figures if each.name == "table-5").compare_values()
     pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(out)), expected, check_dtype=False)
     path = tmp_path / "table.csv"
     assert shardscape("papers", "korthikanti", "table-5", "--out", path)[0] == 0
