@@ -26,7 +26,7 @@ from engine.planners.elastic import (
 )
 from engine.planners.elastic.accuracy import against_measured
 from engine.planners.elastic.cards import Environment, PerformanceParameters, load_card, to_document
-from engine.planners.elastic.fitting import fit_parameters, held_out, table_2, table_2_cases, table_2_models
+from engine.planners.elastic.fitting import fit_parameters, held_out
 from engine.planners.elastic.fitting.fit import objective
 from engine.planners.elastic.losses import losses, parity
 from engine.planners.elastic.measured import MeasurementError
@@ -36,7 +36,8 @@ from engine.planners.elastic.performance.artifact import data_parallel, three_di
 from engine.planners.elastic.performance.overlap import overlapped
 from engine.planners.elastic.plan_names import parse_plan
 from engine.planners.elastic.strategies import own_strategy
-from engine.planners.elastic.sweep import best_allocation, sweep
+from engine.reproductions.rubick.resource_sweep import best_allocation, sweep_resources
+from engine.reproductions.rubick.table_2 import table_2, table_2_cases, table_2_models
 
 FOLDER = Path(__file__).parents[2] / "reference" / "elastic"
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "artifact.json").read_text())
@@ -226,7 +227,7 @@ def test_figure_8_splits() -> None:
     for job in ("roberta", "t5_3B"):
         stored = curve(job, values=range(1, 5))
         assert stored["stored_best"].tolist() == pytest.approx([rates[job][str(n)][0] for n in range(1, 5)], rel=1e-12)
-        best = best_allocation(sweep(job, most_gpus=4))
+        best = best_allocation(sweep_resources(job, most_gpus=4))
         gpus, threads, level, rate = (float(part.split("(")[-1].strip(") [")) for part in _parts(wanted, job))
         assert [best["gpus"], best["cpu_threads"], best["bandwidth"]] == [gpus, threads, level]
         assert best["raw_best"] == pytest.approx(rate, rel=1e-12)
