@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from engine.reproductions import calculon, korthikanti, rubick
+from engine.reproductions import alpa, calculon, cfp, korthikanti, rubick
 from engine.reproductions.papers import Paper, PaperError, PaperFigure
 from models.documents import did_you_mean, shown
 
@@ -17,6 +17,8 @@ PAPERS: Final[Mapping[str, Paper]] = {
         calculon.PAPER,
         korthikanti.PAPER,
         rubick.PAPER,
+        cfp.PAPER,
+        alpa.PAPER,
     )
 }
 """Papers by name, in the order of the pages that they are about."""

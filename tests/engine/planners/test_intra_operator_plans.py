@@ -17,12 +17,12 @@ from engine.planners.intra_operator import (
     described,
     mesh_of,
     plan_degrees,
-    run_time_candidates,
     search,
     sharding_annotations,
     solve,
     system_mesh,
 )
+from engine.reproductions.cfp.candidates import run_time_candidates
 
 A100: dict[str, Any] = {"devices": 4, "bandwidth": 20.65e9, "matrix_rate": 83.8e12}
 NODE: dict[str, Any] = {"devices": 8, "bandwidth": 360e9, "matrix_rate": 600e12}

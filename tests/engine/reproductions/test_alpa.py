@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator import AlpaMesh, linear_chain, published_runs, published_volumes, segment_map
+from engine.planners.intra_operator import segment_map
 from engine.planners.intra_operator.costs.factors import LAST, REPLICATED, TOKENS, LayerAccount
+from engine.reproductions.alpa.solver import AlpaMesh, linear_chain
+from engine.reproductions.alpa.suites import BILLIONS, suite_parameters
+from engine.reproductions.cfp.comparison import published_runs, published_volumes
 
 # Expected objectives of Alpa's tests of its solver (alpa, playground/auto_sharding_solver/test_solver_mlp.py and
 # tests/shard_parallel/test_mlp.py; Apache-2.0): batch, hidden size, layers, devices, beta, all-reduces of weights over
@@ -159,3 +162,11 @@ def test_published_runs_have_the_printed_throughputs() -> None:
     assert list(found["tflops"]) == pytest.approx(printed, rel=1e-7)
     assert list(found["devices"]) == [4, 4, 8]
     assert found["speedup"].iloc[0] == pytest.approx(0.37685599 / 0.29200369)
+
+
+def test_parameters_are_those_that_the_suites_are_named_after() -> None:
+    for family, names in BILLIONS.items():
+        for letter, billions in zip("ABCDEFGHI", names, strict=True):
+            assert suite_parameters(f"{family} {letter}") / 1e9 == pytest.approx(billions, rel=0.05), letter
+    with pytest.raises(PlanError, match="no model of the suites"):
+        suite_parameters("gpt Z")
