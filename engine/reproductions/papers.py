@@ -46,6 +46,8 @@ class PaperFigure:
     horizontal: str
     """Label along the horizontal axis of a chart; the other labels distinguish series."""
     link: SettingsLink
+    details: tuple[str, ...] = ()
+    """Labels that tell no series apart: they are in the table only."""
     note: str = ""
     """Reason for deviations, in one sentence."""
 

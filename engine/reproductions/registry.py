@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from engine.reproductions import alpa, calculon, cfp, korthikanti, rubick
+from engine.reproductions import alpa, calculon, cfp, dapple, distir, korthikanti, rubick
 from engine.reproductions.papers import Paper, PaperError, PaperFigure
 from models.documents import did_you_mean, shown
 
@@ -16,6 +16,8 @@ PAPERS: Final[Mapping[str, Paper]] = {
     for each in (
         calculon.PAPER,
         korthikanti.PAPER,
+        distir.PAPER,
+        dapple.PAPER,
         rubick.PAPER,
         cfp.PAPER,
         alpa.PAPER,

@@ -27,7 +27,15 @@ _VALUES: Final = ("ours", "published", "deviation_percent")
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
-def paper_chart(table: pd.DataFrame, horizontal: str, unit: str, mode: str = "light", *, narrow: bool = False) -> Chart:
+def paper_chart(
+    table: pd.DataFrame,
+    horizontal: str,
+    unit: str,
+    mode: str = "light",
+    *,
+    details: Sequence[str] = (),
+    narrow: bool = False,
+) -> Chart:
     """Draw a figure of a paper.
 
     Args:
@@ -35,12 +43,13 @@ def paper_chart(table: pd.DataFrame, horizontal: str, unit: str, mode: str = "li
         horizontal: label along the axis: numbers are drawn as lines, words as groups of bars.
         unit: of the values.
         mode: the theme.
+        details: labels that tell no series apart.
         narrow: whether the window is that of a phone.
     """
     colours = palette(mode)
     if not len(table):
         return empty(colours, HEIGHT, "This figure has no values.")
-    labels = [str(name) for name in table.columns if name not in _VALUES and name != horizontal]
+    labels = [str(name) for name in table.columns if name not in (*_VALUES, *details, horizontal)]
     names = table[labels].astype(str).agg(" · ".join, axis=1) if labels else pd.Series("ours", index=table.index)
     series = list(dict.fromkeys(names))
     figure = base(colours, HEIGHT)

@@ -106,7 +106,7 @@ def _draw_figure(view: PapersView) -> None:
     if table is None:
         return
     st.html(markup.figure_strip(_deviation_tiles(table), marks=False))
-    chart = paper_chart(table, figure.horizontal, figure.unit, view.mode, narrow=is_narrow())
+    chart = paper_chart(table, figure.horizontal, figure.unit, view.mode, details=figure.details, narrow=is_narrow())
     show(chart, "papers_chart")
     st.caption(literal(chart.alt))
     with st.container(horizontal=True, gap="small"):

@@ -77,7 +77,14 @@ def suite_depth(name: str) -> int:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Return family and letter of a model of the suites, such as ("gpt", "F"). Raises PlanError if it is no text."""
+    """Return family and letter of a model of the suites, such as ("gpt", "F").
+
+    Args:
+        name: of the model, such as "gpt F".
+
+    Raises:
+        PlanError: the name is no text.
+    """
     if not isinstance(name, str):
         raise unknown_model(str(name))
     family, _, letter = name.strip().lower().replace("_", " ").replace("-", " ").partition(" ")
@@ -85,7 +92,11 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def unknown_model(name: str) -> PlanError:
-    """Return the error for a name that is not in the suites."""
+    """Return the error for a name that is not in the suites.
+
+    Args:
+        name: as written by the user.
+    """
     return PlanError(f"{name[:40]!r} is no model of the suites; there are gpt A to I, moe A to I, and llama.")
 
 

@@ -30,7 +30,7 @@ def test_a_figure_has_our_values_and_states_its_deviation(paper: Paper, figure: 
     assert not table.duplicated(labels).any()
     assert np.isfinite(table["ours"]).all()
     known = table[table["published"].notna() & (table["published"] != 0)]
-    assert len(known)
+    assert len(known) or figure.source.startswith("none; ")
     assert known["ours"].to_numpy() == pytest.approx(
         (known["published"] * (1 + known["deviation_percent"] / 100)).to_numpy(), rel=1e-9
     )
