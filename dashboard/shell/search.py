@@ -19,7 +19,7 @@ from dashboard.words import glossary
 from dashboard.words.scenarios import system_name
 from engine.reproductions import PAPERS
 
-__all__ = ["SearchTarget", "everything", "opener"]
+__all__ = ["SearchTarget", "everything", "everything_about_papers", "opener"]
 
 SHORTCUT: Final = "Ctrl+K"
 
@@ -77,6 +77,12 @@ def everything() -> list[SearchTarget]:
                 "system", system_name(system_of(name)), "library", {"library_kind": "systems", "library_item": name}
             )
         )
+    return [*found, *everything_about_papers()]
+
+
+def everything_about_papers() -> list[SearchTarget]:
+    """Return papers by title with their authors, and figures by the paper's own names."""
+    found = []
     for paper in PAPERS.values():
         opened = {"papers_figure": f"{paper.name}.{paper.figures[0].name}"}
         found.append(SearchTarget(f"paper by {paper.short_citation}", paper.title, "papers", opened))

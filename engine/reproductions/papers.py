@@ -15,6 +15,10 @@ FIGURES: Final = ("ours", "published", "deviation_percent")
 """Columns of values in the table of a figure, after its labels."""
 
 
+NOISE_DIGITS: Final = 9
+"""Decimals of a deviation in percent; more are rounding of sums in another order."""
+
+
 class PaperError(ValueError):
     """Unknown paper or figure; the message lists the known ones."""
 
@@ -61,6 +65,7 @@ class PaperFigure:
             found = found.assign(published=np.nan)
         published = found["published"].astype(float)
         deviation = 100.0 * (found["ours"].astype(float) / published.where(published != 0.0) - 1.0)
+        deviation = deviation.round(NOISE_DIGITS) + 0.0  # no negative zero
         labels = [name for name in found if name not in FIGURES]
         return found.assign(published=published, deviation_percent=deviation)[[*labels, *FIGURES]]
 

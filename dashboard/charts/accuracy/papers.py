@@ -11,7 +11,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, trace
+from dashboard.charts.elements.template import Chart, base, empty, trace, wrapped
 from dashboard.words.numbers import plain, signed_percent
 
 __all__ = ["largest_deviation", "paper_chart"]
@@ -21,6 +21,10 @@ _LETTER: Final = 6.2
 """Width of a letter below the plot [px]."""
 _ROOM: Final = {False: 700.0, True: 330.0}
 """Width of the plot in a window 1,280 wide and on a phone [px]."""
+_GAP: Final = 8.0
+"""Room between two names [px]."""
+_ONE_LINE: Final = 20
+"""Height of a name below the plot [px]."""
 _GROUP: Final = 0.8
 """Width of a group of bars [categories]."""
 _VALUES: Final = ("ours", "published", "deviation_percent")
@@ -50,7 +54,7 @@ def paper_chart(
     if not len(table):
         return empty(colours, HEIGHT, "This figure has no values.")
     labels = [str(name) for name in table.columns if name not in (*_VALUES, *details, horizontal)]
-    names = table[labels].astype(str).agg(" · ".join, axis=1) if labels else pd.Series("ours", index=table.index)
+    names = _name_series(table, labels)
     series = list(dict.fromkeys(names))
     figure = base(colours, HEIGHT)
     lines = is_numeric_dtype(table[horizontal])
@@ -99,11 +103,15 @@ def paper_chart(
                 hovertemplate="%{hovertext}<extra></extra>",
             )
         )
-    title = horizontal.replace("_", " ").capitalize()
+    title = f"{horizontal[:1].upper()}{horizontal[1:]}".replace("_", " ")
     if lines:
         figure.update_xaxes(title=title)
     else:
-        figure.update_xaxes(_category_axis(list(dict.fromkeys(table[horizontal].astype(str))), narrow=narrow))
+        categories = list(dict.fromkeys(table[horizontal].astype(str)))
+        axis = _category_axis(categories, narrow=narrow)
+        figure.update_xaxes(axis)
+        if axis["tickangle"]:
+            figure.update_layout(height=HEIGHT + int(_LETTER * max(map(len, categories))) - _ONE_LINE)
     figure.update_yaxes(title=unit, showgrid=True, rangemode="tozero")
     figure.update_layout(showlegend=True, margin={"t": 28}, bargap=0)
     return Chart(figure, _summarize(table))
@@ -111,8 +119,27 @@ def paper_chart(
 
 def largest_deviation(table: pd.DataFrame) -> tuple[str, float]:
     """Return the labels of the row that deviates most, and its deviation [%]."""
-    row = table.iloc[int(np.nanargmax(table["deviation_percent"].abs().to_numpy(float)))]
-    return ", ".join(str(row[name]) for name in table.columns if name not in _VALUES), float(row["deviation_percent"])
+    at = int(np.nanargmax(table["deviation_percent"].abs().to_numpy(float)))
+    row = table.iloc[[at]].to_dict("records")[0]
+    labels = [_label_text(str(name), value) for name, value in row.items() if name not in _VALUES]
+    return ", ".join(labels), float(row["deviation_percent"])
+
+
+def _label_text(name: str, value: Any) -> str:
+    """Return a label in words: numbers with their name."""
+    if isinstance(value, str):
+        return value
+    return f"{name.replace('_', ' ')} {f'{value:,}' if isinstance(value, int) else plain(float(value))}"
+
+
+def _name_series(table: pd.DataFrame, labels: Sequence[str]) -> pd.Series[str]:
+    """Return the name of each row's series; "ours" without labels."""
+    if not labels:
+        return pd.Series("ours", index=table.index)
+    rows = table[list(labels)].to_dict("records")
+    return pd.Series(
+        [" · ".join(_label_text(str(name), value) for name, value in row.items()) for row in rows], index=table.index
+    )
 
 
 def _positions(
@@ -130,16 +157,18 @@ def _positions(
 
 def _series_colour(colours: Palette, number: int, many: int) -> str:
     own = (*SCENARIOS[colours.mode], colours.muted)
-    return own[number] if many <= len(own) else colours.ramp(number / (many - 1))
+    return own[number] if many <= len(own) else colours.ramp(0.25 + 0.75 * number / (many - 1))
 
 
 def _category_axis(categories: Sequence[str], *, narrow: bool) -> dict[str, Any]:
-    room = _ROOM[narrow] / len(categories)
-    fits = max(map(len, categories)) * _LETTER <= room
+    """Return the axis: names in lines below each other where their words fit, otherwise upright."""
+    room = _ROOM[narrow] / len(categories) - _GAP
+    words = [word for name in categories for word in name.split()]
+    fits = max(map(len, words)) * _LETTER <= room
     return {
         "tickvals": list(range(len(categories))),
-        "ticktext": [escape(name) for name in categories],
-        "tickangle": 0 if fits else -40,
+        "ticktext": [wrapped(escape(name), int(room / _LETTER)) if fits else escape(name) for name in categories],
+        "tickangle": 0 if fits else -90,
         "range": [-0.5, len(categories) - 0.5],
     }
 
@@ -163,6 +192,8 @@ def _summarize(table: pd.DataFrame) -> str:
     if not len(known):
         return f"{len(table):,} values; none of them is published."
     where, worst = largest_deviation(table)
+    if worst == 0.0:
+        return f"{len(table):,} values, {len(known):,} of them published, all equal to ours."
     return (
         f"{len(table):,} values, {len(known):,} of them published: mean deviation "
         f"{plain(float(known.abs().mean()))} %, largest {signed_percent(worst / 100)} ({where})."

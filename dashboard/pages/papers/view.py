@@ -139,6 +139,8 @@ def _deviation_tiles(table: pd.DataFrame) -> list[markup.Tile]:
     tiles = [markup.Tile("Values", f"{len(table):,}", f"{int(table['published'].notna().sum()):,} published")]
     if len(known):
         where, worst = largest_deviation(table)
+        if worst == 0.0:
+            return [*tiles, markup.Tile("Deviation", "0 %", "all published values are equal")]
         tiles += [
             markup.Tile("Mean deviation", f"{plain(float(known.abs().mean()))} %", "without sign"),
             markup.Tile("Largest deviation", signed_percent(worst / 100), where),
@@ -172,7 +174,8 @@ def _draw_table(table: pd.DataFrame, figure: PaperFigure) -> None:
     unit = f" [{figure.unit}]" if figure.unit else ""
     number = st.column_config.NumberColumn
     labels = {
-        str(name): st.column_config.Column(str(name).replace("_", " ").capitalize()) for name in table.columns[:-3]
+        name: st.column_config.Column(f"{name[:1].upper()}{name[1:]}".replace("_", " "))
+        for name in map(str, table.columns[:-3])
     }
     st.dataframe(
         table,

@@ -65,7 +65,7 @@ def strategy_speedups() -> pd.DataFrame:
 
 def step_times() -> pd.DataFrame:
     """Return simulated steps of data parallelism against the 81 measured ones of the notebook [ms]."""
-    table = overlay(measured_steps()).sort_values("seconds", kind="stable")
+    table = overlay(measured_steps()).sort_values(["D", "seconds"], kind="stable")
     return pd.DataFrame(
         {
             "measured_ms": 1e3 * table["seconds"],
