@@ -1,23 +1,24 @@
-"""Alpa's solver figures, the segment map of CFP's log, its volumes, and resharding against counting elements."""
+"""Alpa's solver against the figures of its tests, and the sizes of its suites."""
+
+from __future__ import annotations
 
 import math
-from itertools import permutations, product
 
-import numpy as np
 import pytest
 
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator import segment_map
-from engine.planners.intra_operator.costs.factors import LAST, REPLICATED, TOKENS, LayerAccount
 from engine.reproductions.alpa.solver import AlpaMesh, linear_chain
 from engine.reproductions.alpa.suites import BILLIONS, suite_parameters
-from engine.reproductions.cfp.comparison import published_runs, published_volumes
 
 # Expected objectives of Alpa's tests of its solver (alpa, playground/auto_sharding_solver/test_solver_mlp.py and
 # tests/shard_parallel/test_mlp.py; Apache-2.0): batch, hidden size, layers, devices, beta, all-reduces of weights over
 # axis 0 and of activations. The solver's own tolerance is 0.1 %; without biases and penalties the sums are exact.
 MODEL_PARALLEL = [(128, 1024, 2, (4, 1)), (128, 1024, 2, (1, 4)), (128, 1024, 12, (4, 1)), (32, 256, 6, (1, 4))]
+
+
 DATA_PARALLEL = [(1024, 128, 2, (4, 1)), (1024, 128, 12, (1, 4)), (256, 32, 6, (4, 1))]
+
+
 TWO_AXES = [(1024, 128, 2, (4, 8)), (1024, 128, 4, (8, 4)), (1024, 128, 4, (3, 4))]
 
 
@@ -76,92 +77,6 @@ def test_resharding_follows_alpas_rules() -> None:
     assert one.resharding_cost(((1,), ()), ((), (1,)), size) == one.all_to_all_cost(size, 1)
     with pytest.raises(PlanError):
         one.resharding_cost(((1,),), ((), ()), size)
-
-
-def _held(
-    state: tuple[int, ...], shape: tuple[int, ...], order: tuple[int, ...], place: tuple[int, ...], edge: int
-) -> set[int]:
-    """The elements of a matrix that a device holds, axes cutting in an order."""
-    ranges = {TOKENS: range(edge), LAST: range(edge)}
-    for axis in order:
-        if (kind := state[axis]) != REPLICATED:
-            part = len(ranges[kind]) // shape[axis]
-            ranges[kind] = ranges[kind][place[axis] * part : (place[axis] + 1) * part]
-    return {row * edge + column for row in ranges[TOKENS] for column in ranges[LAST]}
-
-
-def _lacking(source: tuple[int, ...], target: tuple[int, ...], shape: tuple[int, ...], edge: int) -> float:
-    """Elements that a device has to get, where both axes cut one dimension in the order that suits."""
-    places = list(product(*map(range, shape)))
-    orders = list(permutations(range(len(shape))))
-    return min(
-        sum(len(_held(target, shape, b, each, edge) - _held(source, shape, a, each, edge)) for each in places)
-        for a, b in product(orders, repeat=2)
-    ) / len(places)
-
-
-@pytest.mark.parametrize("shape", [(4,), (2, 4), (3, 2)])
-def test_resharding_moves_the_elements_that_devices_lack(shape: tuple[int, ...]) -> None:
-    edge = 24
-    for source, target in product(product(range(3), repeat=len(shape)), repeat=2):
-        account = LayerAccount(shape)
-        account.convert((0,), np.array([source]), np.array([target]), float(edge**2))
-        volumes = account.factors[0].volumes
-        assert volumes is not None
-        counted = volumes[0].reshape(len(shape), 4)
-        lacking = _lacking(source, target, shape, edge)
-        pairs = list(zip(source, target, strict=True))
-        if not counted.any():
-            assert lacking == 0
-        elif not counted[:, 2].any():
-            sliced = any(a == REPLICATED != b for a, b in pairs)
-            # A slice beside a gather moves what was split elsewhere: never less than what is lacking.
-            assert counted.sum() >= lacking - 1e-9 if sliced else counted.sum() == pytest.approx(lacking)
-        elif len(shape) == 1:  # an all-to-all counts n / 2 times what it moves
-            assert counted.sum() == pytest.approx(lacking * shape[0] / 2)
-
-
-def test_adding_up_over_both_axes_moves_what_one_axis_of_all_devices_would() -> None:
-    size, shape = 960.0, (3, 4)
-    account = LayerAccount(shape)
-    both = np.ones((1, 2), bool)
-    account.reduce((0,), both, ~both, size)
-    account.reduce((0,), both, ~both, size, scattered=True)
-    volumes = [each.volumes[0].sum() for each in account.factors if each.volumes is not None]
-    assert volumes == pytest.approx([2 * 11 / 12 * size, 11 / 12 * size])
-
-
-def test_the_segment_map_is_that_of_the_published_log() -> None:
-    found = segment_map("moe E", batch=64, layers=4)
-    assert list(zip(found["printed"], found["printed_as"], strict=True)) == [
-        ((0, 8), (0, 8)),
-        ((8, 14), (8, 14)),
-        ((14, 22), (0, 8)),
-        ((22, 28), (8, 14)),
-    ]
-    assert list(zip(found["start"], found["stop"], strict=True)) == [(0, 9), (9, 15), (15, 24), (24, 30)]
-    different = found[~found["repeats"]]
-    assert list(different["space"]) == [(3, 3, 3, 4), (3, 3, 3, 3)]
-    assert (different["vectors"].sum(), found["vectors"].prod()) == (108 + 81, 108**2 * 81**2)
-    deep = segment_map("deepseek-v2-lite", batch=8)
-    assert list(deep["template"]) == [0, *[1] * 26]
-
-
-def test_published_volumes_stand_beside_counted_ones() -> None:
-    found = published_volumes().set_index("vector")
-    assert list(found["reproduced"]) == [False, False, True, False]
-    assert [round(each, 2) for each in found["ratio"]] == [0.64, 0.63, 0.96, 0.64]
-    rates = [round(each / 1e9, 1) for each in found["bytes_per_second"][:3]]
-    assert rates == [20.7, 5.9, 15.7]
-
-
-def test_published_runs_have_the_printed_throughputs() -> None:
-    found = published_runs()
-    # Printed from times of more than the eight digits that are printed.
-    printed = [203.33177455599028, 118.31206101529366, 157.54991020463305]
-    assert list(found["tflops"]) == pytest.approx(printed, rel=1e-7)
-    assert list(found["devices"]) == [4, 4, 8]
-    assert found["speedup"].iloc[0] == pytest.approx(0.37685599 / 0.29200369)
 
 
 def test_parameters_are_those_that_the_suites_are_named_after() -> None:
