@@ -29,6 +29,7 @@ from engine.cli.commands.layers import show_layers
 from engine.cli.commands.library import models_app, systems_app
 from engine.cli.commands.mcp import serve_mcp
 from engine.cli.commands.measure import measure_machine
+from engine.cli.commands.papers import show_papers
 from engine.cli.commands.plan import plan_app
 from engine.cli.commands.recommend import recommend_execution
 from engine.cli.commands.serve import serve_dashboard
@@ -72,6 +73,7 @@ Examples:
   shardscape models list
   shardscape store check results.duckdb
   shardscape plan layers bert_48 --batch 64
+  shardscape papers korthikanti table-5
   shardscape mcp
 
 MODEL and SYSTEM are library names or paths of JSON files, in our format or Calculon's.
@@ -190,6 +192,7 @@ commands: Final[dict[str, Callable[..., None]]] = {
     "measure": measure_machine,
     "mcp": serve_mcp,
     "import": import_configuration,
+    "papers": show_papers,
 }
 for name, command in commands.items():
     app.command(name)(command)

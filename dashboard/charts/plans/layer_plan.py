@@ -105,7 +105,7 @@ def stage_timeline(plan: LayerwisePlan, found: PipelineTimeline, mode: str = "li
     colours = palette(mode)
     count = found.forward_end.shape[1]
     figure = base(colours, 50 + _ROW * len(plan.stages))
-    scale, unit = (1e3, "ms") if found.length < 10 else (1.0, "s")
+    scale, unit = (1e3, "ms") if found.step_seconds < 10 else (1.0, "s")
     for name, title, ends in (("forward", "forward", found.forward_end), ("backward", "backward", found.backward_end)):
         colour = _KINDS[name].colour(colours) or colours.muted
         bars: dict[str, list[Any]] = {"x": [], "base": [], "y": [], "text": [], "hover": []}
@@ -156,9 +156,9 @@ def stage_timeline(plan: LayerwisePlan, found: PipelineTimeline, mode: str = "li
         ticktext=[f"stage {at + 1}" for at in range(len(plan.stages))],
         tickfont={"color": colours.text},
     )
-    figure.update_xaxes(title={"text": unit}, ticks="", range=[0, found.length * scale * 1.01])
+    figure.update_xaxes(title={"text": unit}, ticks="", range=[0, found.step_seconds * scale * 1.01])
     figure.update_layout(barmode="overlay", bargap=0, uniformtext={"minsize": 9, "mode": "hide"})
-    return Chart(figure, f"{count} microbatches take {found.length * scale:.4g} {unit} with their all-reduces.")
+    return Chart(figure, f"{count} microbatches take {found.step_seconds * scale:.4g} {unit} with their all-reduces.")
 
 
 def stage_memory_bars(plan: LayerwisePlan, mode: str = "light") -> Chart:
