@@ -241,13 +241,14 @@ _BY_NAME: Final[dict[str, Column]] = {column.name: column for column in (*ALL, *
 @dataclass(frozen=True, slots=True)
 class ColumnSet:
     """Columns of executions under a cost model: `fields`, `statistics`, and `undefined`, the statistics that are never
-    a number. `settled` fields are no choice: they change no figure, or follow from other fields, the model or the
-    system. `unnamed`: documents that name no cost model mean this one."""
+    a number. Two kinds of fields are no choice: `implied` ones follow from other fields, the model or the system, and
+    `not_read` ones change no figure. `unnamed`: documents that name no cost model mean this one."""
 
     fields: tuple[Column, ...]
     statistics: tuple[Column, ...]
     undefined: frozenset[str] = frozenset()
-    settled: frozenset[str] = frozenset()
+    implied: frozenset[str] = frozenset()
+    not_read: frozenset[str] = frozenset()
     unnamed: bool = False
 
     @property
@@ -333,7 +334,8 @@ def choices_of(cost_model: str) -> tuple[Column, ...]:
     Raises UnknownColumn for a cost model that has not been declared.
     """
     found = _set_of(cost_model)
-    return in_order(column for column in found.fields if not column.of_scenario and column.name not in found.settled)
+    settled = found.implied | found.not_read
+    return in_order(column for column in found.fields if not column.of_scenario and column.name not in settled)
 
 
 def in_order(fields: Iterable[Column]) -> tuple[Column, ...]:

@@ -54,13 +54,13 @@ def show_layers(
             if other is not by and not other.takes_calibration:
                 with suppress(engine.LayerError):
                     other.operations(network, machine, chosen, None)
-                    told = f"The cost model {other.name} has {other.operations_called} of it"
+                    told = f"The cost model {other.name} has {other.words.operations} of it"
                     write_line(f"{told}: --cost-model {other.name}.", stream=sys.stderr)
         raise typer.Exit(ExitCode.NOTHING) from None
     if json:
         write_line(as_json(found.to_dict("records")))
     else:
-        for sheet in by.operation_sheets(found):
+        for sheet in by.words.sheets(found):
             if sheet.heading:
                 write_line(sheet.heading)
             write_line(text_table(sheet.headers, sheet.rows, left=sheet.texts))
@@ -68,7 +68,7 @@ def show_layers(
                 write_line(line)
     used = by.calibration(values)
     told = evaluated_by(by.name, None if used is None else used.name)
-    write_line(f"{len(found)} {by.operations_called} ({told}).", stream=sys.stderr)
+    write_line(f"{len(found)} {by.words.operations} ({told}).", stream=sys.stderr)
     write_unrepresented(network, sys.stderr)
     read = {column.name for column in fields_of(by.name)}
     if unread := [name for name in chosen if name not in read]:
