@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -11,9 +11,6 @@ import pandas as pd
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
 from dashboard.words.numbers import counted, plain
-from engine.planners.elastic import Timeline
-from engine.planners.elastic.plan_names import plan_titles
-from engine.planners.elastic.resource_curve import KEEP_SMALLER
 
 __all__ = ["measured_and_predicted", "model_phases_steps", "resource_curve", "throughput_over_time"]
 
@@ -24,18 +21,23 @@ _BELOW: Final = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanch
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
-def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
+def throughput_over_time(
+    table: pd.DataFrame,
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    means: Mapping[str, float],
+    mode: str = "light",
+) -> Chart:
     """Draws the throughput of every strategy as steps over the phases; the planner's comes first and stands out.
 
     Args:
-        found: throughput over time.
+        table: `strategy`, `start_s`, `end_s` and `placement` of every strategy and phase.
+        lines: times [s] and throughputs [samples/s] of each strategy.
+        means: mean throughput of each strategy [samples/s].
         mode: the theme.
     """
     colours = palette(mode)
     figure = base(colours, HEIGHT)
-    names = found.table["strategy"].unique().tolist()
-    for place, name in enumerate(names):
-        times, rates = found.steps(name)
+    for place, (name, (times, rates)) in enumerate(lines.items()):
         figure.add_trace(
             trace(
                 "scatter",
@@ -51,7 +53,7 @@ def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
                 hovertemplate=f"<b>{name}</b><br>%{{x:.4g}} min: %{{y:.4g}} samples/s<extra></extra>",
             )
         )
-    phases = found.table[found.table["strategy"] == names[0]].to_dict("records")
+    phases = table[table["strategy"] == next(iter(lines))].to_dict("records")
     end = phases[-1]["end_s"] / 60
     shapes, notes = _phase_shapes(phases, end, colours)
     figure.update_xaxes(title="time [min]", range=[0, end])
@@ -63,10 +65,9 @@ def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
         shapes=shapes,
         annotations=notes,
     )
-    told = found.summary()
-    means = "; ".join(f"{row['strategy']}: {plain(row['mean'], 3)}" for row in told.to_dict("records"))
+    told = "; ".join(f"{name}: {plain(mean, 3)}" for name, mean in means.items())
     span = f"{plain(end, 3)} minutes in {counted(len(phases), 'phase')}"
-    return Chart(figure, f"Throughput over {span}. Mean, samples/s: {means}.")
+    return Chart(figure, f"Throughput over {span}. Mean, samples/s: {told}.")
 
 
 def _phase_shapes(phases: list[dict[Any, Any]], end: float, colours: Palette) -> tuple[list[dict[str, Any]], list[Any]]:
@@ -104,17 +105,24 @@ def _phase_shapes(phases: list[dict[Any, Any]], end: float, colours: Palette) ->
 
 
 def resource_curve(
-    curve: pd.DataFrame, over: str, label: str, mode: str = "light", measured: pd.DataFrame | None = None
+    curve: pd.DataFrame,
+    over: str,
+    label: str,
+    mode: str = "light",
+    measured: pd.DataFrame | None = None,
+    *,
+    tolerance: float,
 ) -> Chart:
     """Draws the best throughput along one resource, each point in the colour of the plan that wins there. Points below
     the throughput of a smaller amount of the resource, and all plans but the last dozen, are faint.
 
     Args:
-        curve: as `engine.planners.elastic.curve` returns it.
+        curve: as `engine.planners.elastic.curve` returns it, with plans as people read them.
         over: the column of the resource.
         label: what the resource is called, with its unit.
         mode: the theme.
         measured: what was measured along the same resource, columns `over` and `measured` [samples/s].
+        tolerance: share of the throughput of a smaller amount within which a point counts as reaching it.
     """
     colours = palette(mode)
     runs = curve[curve["raw_best"].notna()]
@@ -133,11 +141,10 @@ def resource_curve(
         )
     )
     shades = SCENARIOS[colours.mode]
-    ahead = runs["raw_best"] >= runs["stored_best"] * (1 - KEEP_SMALLER)
+    ahead = runs["raw_best"] >= runs["stored_best"] * (1 - tolerance)
     plans = list(dict.fromkeys(runs.loc[ahead, "raw_plan"]))[-MOST_PLANS:]
     named = ahead & runs["raw_plan"].isin(plans)
-    runs = runs.assign(title=plan_titles(runs, "raw_plan"))
-    groups = [(str(own["title"].iloc[0]), own) for plan in plans for own in [runs[named & (runs["raw_plan"] == plan)]]]
+    groups = [(str(plan), runs[named & (runs["raw_plan"] == plan)]) for plan in plans]
     if not named.all():
         rest = runs[~named]
         figure.add_trace(
@@ -148,7 +155,7 @@ def resource_curve(
                 mode="markers",
                 name="others",
                 marker={"size": 5, "color": colours.muted},
-                customdata=rest[["title"]],
+                customdata=rest[["raw_plan"]],
                 hovertemplate=f"<b>%{{customdata[0]}}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
             )
         )
@@ -193,7 +200,7 @@ def resource_curve(
     gains = curve["gain"].iloc[1:].dropna()
     step = f" One more step brings at most {plain(float(gains.max()), 3)} samples/s." if len(gains) else ""
     most = plain(float(best["raw_best"]), 4) if math.isfinite(best["raw_best"]) else "none"
-    found = f"Most, predicted: {most} samples/s with {best['title']} ({label}: {best[over]:g})."
+    found = f"Most, predicted: {most} samples/s with {best['raw_plan']} ({label}: {best[over]:g})."
     return Chart(figure, f"{found}{seen}{step}")
 
 
@@ -246,7 +253,8 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
     """Draws predicted against measured iterations, a mark per run, by the variant of the performance model.
 
     Args:
-        rows: of `engine.planners.elastic.accuracy.against_measured`, by what the variant is called.
+        rows: of `engine.planners.elastic.accuracy.against_measured` with plans as people read them, by the name
+            of the variant.
         mode: the theme.
     """
     colours = palette(mode)
@@ -287,7 +295,7 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
                     "symbol": ("circle", "diamond")[place % 2],
                     "opacity": 0.75,
                 },
-                customdata=each.assign(plan=plan_titles(each, "plan"))[["plan", "placement", "error_pct"]].to_numpy(),
+                customdata=each[["plan", "placement", "error_pct"]].to_numpy(),
                 hovertemplate=f"<b>{title}: %{{customdata[0]}} on %{{customdata[1]}}</b><br>measured %{{x:.4g}} s, "
                 "predicted %{y:.4g} s, %{customdata[2]:+.1f} %<extra></extra>",
             )

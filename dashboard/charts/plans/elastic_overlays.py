@@ -10,7 +10,6 @@ import pandas as pd
 from dashboard.charts.elements.palette import SCENARIOS, palette
 from dashboard.charts.elements.template import Chart, base, empty, trace
 from dashboard.words.numbers import counted, plain
-from engine.planners.elastic.plan_names import plan_titles
 
 __all__ = ["loss_curves", "overlaid_sensitivities"]
 
@@ -55,7 +54,7 @@ def overlaid_sensitivities(curves: Mapping[str, pd.DataFrame], over: str, label:
     smallest value at which the job runs.
 
     Args:
-        curves: by job, as `engine.planners.elastic.curve` returns them.
+        curves: by job, as `engine.planners.elastic.curve` returns them, with plans as people read them.
         over: the column of the resource.
         label: what the resource is called, with its unit.
         mode: the theme.
@@ -84,9 +83,7 @@ def overlaid_sensitivities(curves: Mapping[str, pd.DataFrame], over: str, label:
                     "shape": "hv",
                 },
                 marker={"size": 5, "symbol": place % 8},
-                customdata=rows.assign(raw_plan=plan_titles(rows, "raw_plan"))[
-                    ["raw_plan", "stored_best", "gain"]
-                ].to_numpy(),
+                customdata=rows[["raw_plan", "stored_best", "gain"]].to_numpy(),
                 hovertemplate=f"<b>{job}</b><br>{label} %{{x}}: %{{y:.3g}} times, %{{customdata[1]:.4g}} samples/s<br>"
                 "plan there %{customdata[0]}; %{customdata[2]:+.3g} by the last<extra></extra>",
             )

@@ -10,7 +10,6 @@ import pandas as pd
 from dashboard.charts.elements.palette import SCENARIOS, contrast, palette
 from dashboard.charts.elements.template import Chart, base, trace
 from dashboard.words.numbers import plain
-from engine.planners.elastic.plan_names import plan_titles
 
 __all__ = ["WAYS", "cluster_over_time", "split_bars"]
 
@@ -26,7 +25,7 @@ def split_bars(table: pd.DataFrame, mode: str = "light") -> Chart:
     """Draws what each way to split GPUs gives: one bar per way, a piece per job, as long as its normalised throughput.
 
     Args:
-        table: that of `engine.planners.elastic.Split`.
+        table: that of `engine.planners.elastic.Split`, with plans as people read them.
         mode: the theme.
     """
     colours = palette(mode)
@@ -49,7 +48,7 @@ def split_bars(table: pd.DataFrame, mode: str = "light") -> Chart:
                 textangle=0,
                 insidetextanchor="middle",
                 textfont={"color": ink},
-                customdata=own.assign(plan=plan_titles(own, "plan"))[["gpus", "throughput", "plan"]].to_numpy(),
+                customdata=own[["gpus", "throughput", "plan"]].to_numpy(),
                 hovertemplate=f"<b>{job}</b><br>%{{customdata[0]}} GPUs, plan %{{customdata[2]}}<br>"
                 "%{customdata[1]:.4g} samples/s, %{x:.3f} of that alone<extra></extra>",
             )
