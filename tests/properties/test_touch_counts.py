@@ -48,10 +48,10 @@ def accelerator(_: str) -> str:
 
 
 STATISTIC: Mapping[str, Edit] = {
-    "engine/columns/statistics.py": behind(
-        "EXTENSION_STATISTIC_ROWS: Final[tuple[StatisticRow, ...]] = (\n",
-        '    ("gather_link_time", "Weight gathers on the links", "gather link", "s", _LINK_TIME, "lower",\n'
-        '     "Time of one step lost to gathering sharded weights."),\n',
+    "engine/columns/statistics.csv": behind(
+        "name,label,short,unit,group,better,extension,headline,of_layers,description\n",
+        "gather_link_time,Weight gathers on the links,gather link,s,Time on the links,lower,yes,yes,,"
+        "Time of one step lost to gathering sharded weights.\n",
     ),
     "engine/cost_models/calibrated/step_figures.py": behind(
         '        "fw_time": flow.fw_time,\n', '        "gather_link_time": flow.gathers,\n'
