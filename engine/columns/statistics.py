@@ -9,9 +9,9 @@ interleaving a stage is cut into *chunks*. Within a chunk every block but the la
 *edge block*, whose output leaves for the next stage. *Exposed* is the part of a transfer that no arithmetic hides.
 """
 
-import csv
-from importlib.resources import files
 from typing import Final, Literal, NamedTuple, cast
+
+from engine.columns.tables import read_table
 
 
 class StatisticRow(NamedTuple):
@@ -40,7 +40,6 @@ def read_statistics(package: str, file: str) -> tuple[StatisticRow, ...]:
         package: package that the table is in.
         file: name of a CSV file with the items of `StatisticRow` as columns, truths as "yes"; absent ones are false.
     """
-    lines = (files(package) / file).read_text(encoding="utf-8").splitlines()
     return tuple(
         StatisticRow(
             name=row["name"],
@@ -54,7 +53,7 @@ def read_statistics(package: str, file: str) -> tuple[StatisticRow, ...]:
             extension=row.get("extension") == "yes",
             of_layers=row.get("of_layers") == "yes",
         )
-        for row in csv.DictReader(lines)
+        for row in read_table(package, file)
     )
 
 

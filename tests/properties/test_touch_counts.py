@@ -60,10 +60,9 @@ STATISTIC: Mapping[str, Edit] = {
 """A statistic: what it is, and where it is computed."""
 
 FIELD: Mapping[str, Edit] = {
-    "engine/columns/fields.py": behind(
-        "EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (\n",
-        '    FieldRow("swift_host", "Swift host", "swift", "bool", _SOFTWARE, (),\n'
-        '     "Whether the host launches kernels in half the time.", default=False),\n',
+    "engine/columns/fields.csv": behind(
+        "name,label,short,dtype,group,choices,numbers,default,applies,after,extension,description\n",
+        "swift_host,Swift host,swift,bool,Software,,,no,,,yes,Whether the host launches kernels in half the time.\n",
     ),
     f"{PHYSICS}/inputs.py": behind("    moment_bytes: Floats\n", "    swift_host: Floats\n"),
     f"{PHYSICS}/layers/launch.py": instead(
