@@ -8,11 +8,10 @@ from typing import Any
 
 from dashboard.compat.caches import remembered
 from engine import Exploration, Scenario
-from engine.recommendation import Contender, Terms, fit_of, mechanisms_of, recommend
-from engine.recommendation.room import Fit
+from engine.recommendation import Contender, Terms, mechanisms_of, recommend
 from engine.validation.uncertainty import Interval, memory_interval_of
 
-__all__ = ["Advice", "advice", "fit_of_memory", "memory_error"]
+__all__ = ["Advice", "advice", "memory_error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +58,3 @@ def advice(
 def memory_error(scenario: Scenario) -> Interval | None:
     """Returns the error of predicted memory, as factors on it; None without measured runs."""
     return memory_interval_of(scenario)
-
-
-def fit_of_memory(scenario: Scenario, needed: float, *, second: bool = False) -> Fit:
-    """Returns whether predicted memory [bytes] fits, given its error; without measured runs, whether it is at most the
-    capacity.
-
-    second: whether it is of the second tier.
-    """
-    error = memory_interval_of(scenario)
-    return fit_of(scenario, needed, 0.0 if error is None else error.high - 1.0, second=second)
