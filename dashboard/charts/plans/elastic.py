@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
+from dashboard.charts.elements.template import LEGEND_BELOW, Chart, base, empty, log_ticks, noted
 from dashboard.words.numbers import counted, plain
 
 __all__ = ["measured_and_predicted", "model_phases_steps", "resource_curve", "throughput_over_time"]
@@ -17,7 +17,6 @@ __all__ = ["measured_and_predicted", "model_phases_steps", "resource_curve", "th
 HEIGHT: Final = 360
 MOST_PLANS: Final = 12
 """Plans that a curve names; the hover text names the others."""
-_BELOW: Final = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
@@ -38,20 +37,18 @@ def throughput_over_time(
     colours = palette(mode)
     figure = base(colours, HEIGHT)
     for place, (name, (times, rates)) in enumerate(lines.items()):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=[time / 60 for time in times],
-                y=rates,
-                mode="lines",
-                name=name,
-                line={
-                    "color": SCENARIOS[colours.mode][place] if place < 4 else colours.muted,
-                    "width": 2.8 if place == 0 else 1.6,
-                    "dash": _DASHES[place % len(_DASHES)],
-                },
-                hovertemplate=f"<b>{name}</b><br>%{{x:.4g}} min: %{{y:.4g}} samples/s<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=[time / 60 for time in times],
+            y=rates,
+            mode="lines",
+            name=name,
+            line={
+                "color": SCENARIOS[colours.mode][place] if place < 4 else colours.muted,
+                "width": 2.8 if place == 0 else 1.6,
+                "dash": _DASHES[place % len(_DASHES)],
+            },
+            hovertemplate=f"<b>{name}</b><br>%{{x:.4g}} min: %{{y:.4g}} samples/s<extra></extra>",
         )
     phases = table[table["strategy"] == next(iter(lines))].to_dict("records")
     end = phases[-1]["end_s"] / 60
@@ -60,7 +57,7 @@ def throughput_over_time(
     figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
     figure.update_layout(
         showlegend=True,
-        legend=_BELOW,
+        legend=LEGEND_BELOW,
         margin={"t": 34, "b": 104},
         shapes=shapes,
         annotations=notes,
@@ -129,16 +126,14 @@ def resource_curve(
     if not len(runs):
         return empty(colours, HEIGHT, "No plan runs anywhere along this resource.")
     figure = base(colours, HEIGHT)
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=curve[over],
-            y=curve["stored_best"],
-            mode="lines",
-            name="best up to here",
-            hoverinfo="skip",
-            line={"color": colours.muted, "width": 1, "shape": "hv"},
-        )
+    figure.draw(
+        "scatter",
+        x=curve[over],
+        y=curve["stored_best"],
+        mode="lines",
+        name="best up to here",
+        hoverinfo="skip",
+        line={"color": colours.muted, "width": 1, "shape": "hv"},
     )
     shades = SCENARIOS[colours.mode]
     ahead = runs["raw_best"] >= runs["stored_best"] * (1 - tolerance)
@@ -147,55 +142,49 @@ def resource_curve(
     groups = [(str(plan), runs[named & (runs["raw_plan"] == plan)]) for plan in plans]
     if not named.all():
         rest = runs[~named]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=rest[over],
-                y=rest["raw_best"],
-                mode="markers",
-                name="others",
-                marker={"size": 5, "color": colours.muted},
-                customdata=rest[["raw_plan"]],
-                hovertemplate=f"<b>%{{customdata[0]}}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=rest[over],
+            y=rest["raw_best"],
+            mode="markers",
+            name="others",
+            marker={"size": 5, "color": colours.muted},
+            customdata=rest[["raw_plan"]],
+            hovertemplate=f"<b>%{{customdata[0]}}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
         )
     for place, (plan, own) in enumerate(groups):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=own[over],
-                y=own["raw_best"],
-                mode="markers",
-                name=plan,
-                marker={"size": 8, "color": shades[place % len(shades)], "symbol": place % 8},
-                customdata=own[["gain"]],
-                hovertemplate=f"<b>{plan}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s, "
-                "%{customdata[0]:+.3g} by the last<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=own[over],
+            y=own["raw_best"],
+            mode="markers",
+            name=plan,
+            marker={"size": 8, "color": shades[place % len(shades)], "symbol": place % 8},
+            customdata=own[["gain"]],
+            hovertemplate=f"<b>{plan}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s, "
+            "%{customdata[0]:+.3g} by the last<extra></extra>",
         )
     seen = ""
     if measured is not None and len(measured):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=measured[over],
-                y=measured["measured"],
-                mode="markers",
-                name="measured",
-                marker={
-                    "size": 11,
-                    "color": colours.text,
-                    "symbol": "x-thin",
-                    "line": {"width": 2, "color": colours.text},
-                },
-                hovertemplate=f"<b>measured</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=measured[over],
+            y=measured["measured"],
+            mode="markers",
+            name="measured",
+            marker={
+                "size": 11,
+                "color": colours.text,
+                "symbol": "x-thin",
+                "line": {"width": 2, "color": colours.text},
+            },
+            hovertemplate=f"<b>measured</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
         )
         top = measured.sort_values("measured", kind="stable").iloc[-1]
         seen = f" Measured: {plain(float(top['measured']), 4)} samples/s at {top[over]:g}."
     figure.update_xaxes(title=label, nticks=10)
     figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
-    figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
+    figure.update_layout(showlegend=True, legend=LEGEND_BELOW, margin={"t": 16, "b": 104})
     best = runs.sort_values("raw_best", kind="stable").iloc[-1]
     gains = curve["gain"].iloc[1:].dropna()
     step = f" One more step brings at most {plain(float(gains.max()), 3)} samples/s." if len(gains) else ""
@@ -222,15 +211,13 @@ def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
             rates += [0.0, 0.0]
         hours += [start + paused, end]
         rates += [float(row["throughput"])] * 2
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=hours,
-            y=rates,
-            mode="lines",
-            line={"color": SCENARIOS[colours.mode][0], "width": 2.4},
-            hovertemplate="%{x:.3g} h: %{y:.4g} samples/s<extra></extra>",
-        )
+    figure.draw(
+        "scatter",
+        x=hours,
+        y=rates,
+        mode="lines",
+        line={"color": SCENARIOS[colours.mode][0], "width": 2.4},
+        hovertemplate="%{x:.3g} h: %{y:.4g} samples/s<extra></extra>",
     )
     end = float(phases["end_s"].iloc[-1]) / 3600
     shapes, notes = _phase_shapes(
@@ -269,36 +256,32 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
         return empty(colours, HEIGHT, "Nothing that was measured can be predicted.")
     figure = base(colours, HEIGHT)
     low, high = min(every) / 1.2, max(every) * 1.2
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=[low, high],
-            y=[low, high],
-            mode="lines",
-            name="equal",
-            hoverinfo="skip",
-            line={"color": colours.muted, "width": 1, "dash": "dot"},
-        )
+    figure.draw(
+        "scatter",
+        x=[low, high],
+        y=[low, high],
+        mode="lines",
+        name="equal",
+        hoverinfo="skip",
+        line={"color": colours.muted, "width": 1, "dash": "dot"},
     )
     told = []
     for place, (title, each) in enumerate(known.items()):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=each["measured_ms"] / 1e3,
-                y=each["predicted_ms"] / 1e3,
-                mode="markers",
-                name=title,
-                marker={
-                    "size": 7,
-                    "color": SCENARIOS[colours.mode][place],
-                    "symbol": ("circle", "diamond")[place % 2],
-                    "opacity": 0.75,
-                },
-                customdata=each[["plan", "placement", "error_pct"]].to_numpy(),
-                hovertemplate=f"<b>{title}: %{{customdata[0]}} on %{{customdata[1]}}</b><br>measured %{{x:.4g}} s, "
-                "predicted %{y:.4g} s, %{customdata[2]:+.1f} %<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=each["measured_ms"] / 1e3,
+            y=each["predicted_ms"] / 1e3,
+            mode="markers",
+            name=title,
+            marker={
+                "size": 7,
+                "color": SCENARIOS[colours.mode][place],
+                "symbol": ("circle", "diamond")[place % 2],
+                "opacity": 0.75,
+            },
+            customdata=each[["plan", "placement", "error_pct"]].to_numpy(),
+            hovertemplate=f"<b>{title}: %{{customdata[0]}} on %{{customdata[1]}}</b><br>measured %{{x:.4g}} s, "
+            "predicted %{y:.4g} s, %{customdata[2]:+.1f} %<extra></extra>",
         )
         error = each["error_pct"].abs()
         if len(error):
@@ -311,6 +294,6 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
             showgrid=True,
             **log_ticks(low, high),
         )
-    figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
+    figure.update_layout(showlegend=True, legend=LEGEND_BELOW, margin={"t": 16, "b": 104})
     runs = counted(max(len(each) for each in known.values()), "run")
     return Chart(figure, f"Mean error without sign of {runs}: {'; '.join(told)}.")

@@ -7,9 +7,8 @@ from typing import Final
 
 import pandas as pd
 
-from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import SCENARIOS, TIME_KINDS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, trace
+from dashboard.charts.elements.template import Chart, base, empty, name_rows
 from dashboard.words.numbers import plain
 
 __all__ = ["device_grid", "plan_curves", "stage_memory_bars", "stage_timeline"]
@@ -43,45 +42,36 @@ def device_grid(stages: Sequence[Sequence[int]], machines: Sequence[tuple[str, i
     shown = rows[:16]
     forward = _KINDS["forward"].colour(colours) or colours.muted
     for row, (_, devices) in enumerate(shown):
-        figure.add_trace(
-            trace(
-                "bar",
-                x=[0.94] * len(devices),
-                base=[column + 0.03 for column in range(len(devices))],
-                y=[row] * len(devices),
-                orientation="h",
-                width=0.86,
-                marker={
-                    "color": [_stage_colour(stage_of.get(device), forward, colours) for device in devices],
-                    "pattern": {
-                        "shape": ["" if device in stage_of else "/" for device in devices],
-                        "fgcolor": colours.muted,
-                        "size": 6,
-                        "solidity": 0.2,
-                    },
-                    "line": {"color": colours.background, "width": 1},
+        figure.draw(
+            "bar",
+            x=[0.94] * len(devices),
+            base=[column + 0.03 for column in range(len(devices))],
+            y=[row] * len(devices),
+            orientation="h",
+            width=0.86,
+            marker={
+                "color": [_stage_colour(stage_of.get(device), forward, colours) for device in devices],
+                "pattern": {
+                    "shape": ["" if device in stage_of else "/" for device in devices],
+                    "fgcolor": colours.muted,
+                    "size": 6,
+                    "solidity": 0.2,
                 },
-                text=[str(stage_of[device] + 1) if device in stage_of else "" for device in devices],
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                textfont={
-                    "color": [
-                        colours.ink_on(_stage_colour(stage_of.get(device), forward, colours)) for device in devices
-                    ]
-                },
-                customdata=[
-                    [device, f"stage {stage_of[device] + 1}" if device in stage_of else "idle"] for device in devices
-                ],
-                hovertemplate="device %{customdata[0]}: %{customdata[1]}<extra></extra>",
-            )
+                "line": {"color": colours.background, "width": 1},
+            },
+            text=[str(stage_of[device] + 1) if device in stage_of else "" for device in devices],
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            textfont={
+                "color": [colours.ink_on(_stage_colour(stage_of.get(device), forward, colours)) for device in devices]
+            },
+            customdata=[
+                [device, f"stage {stage_of[device] + 1}" if device in stage_of else "idle"] for device in devices
+            ],
+            hovertemplate="device %{customdata[0]}: %{customdata[1]}<extra></extra>",
         )
-    figure.update_yaxes(
-        autorange="reversed",
-        tickvals=list(range(len(shown))),
-        ticktext=[label for label, _ in shown],
-        tickfont={"color": colours.text},
-    )
+    name_rows(figure, [label for label, _ in shown], colours)
     figure.update_xaxes(visible=False, range=[0, max(len(devices) for _, devices in shown)])
     figure.update_layout(barmode="overlay", bargap=0, uniformtext={"mode": False})
     idle = size - len(stage_of)
@@ -121,55 +111,42 @@ def stage_timeline(passes: pd.DataFrame, length: float, mode: str = "light") -> 
     for kind in ("forward", "backward"):
         colour = _KINDS[kind].colour(colours) or colours.muted
         rows = passes[passes["kind"] == kind].to_dict("records")
-        figure.add_trace(
-            trace(
-                "bar",
-                x=[row["took"] * scale for row in rows],
-                base=[row["start"] * scale for row in rows],
-                y=[row["stage"] for row in rows],
-                orientation="h",
-                width=0.8,
-                hovertext=[
-                    f"stage {row['stage'] + 1}, {kind} of microbatch {row['microbatch'] + 1}: "
-                    f"{row['took'] * scale:.4g} {unit}"
-                    for row in rows
-                ],
-                hoverinfo="text",
-                text=[str(row["microbatch"] + 1) for row in rows],
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                textfont={"size": 11, "color": colours.ink_on(colour)},
-                marker={"color": colour, "line": {"color": colours.background, "width": 0.6}},
-            )
-        )
-    reduces = passes[passes["kind"] == "reduce"].to_dict("records")
-    figure.add_trace(
-        trace(
+        figure.draw(
             "bar",
-            x=[row["took"] * scale for row in reduces],
-            base=[row["start"] * scale for row in reduces],
-            y=[row["stage"] for row in reduces],
+            x=[row["took"] * scale for row in rows],
+            base=[row["start"] * scale for row in rows],
+            y=[row["stage"] for row in rows],
             orientation="h",
             width=0.8,
+            hovertext=[
+                f"stage {row['stage'] + 1}, {kind} of microbatch {row['microbatch'] + 1}: "
+                f"{row['took'] * scale:.4g} {unit}"
+                for row in rows
+            ],
             hoverinfo="text",
-            hovertext=[f"stage {row['stage'] + 1}, all-reduce: {row['took'] * scale:.4g} {unit}" for row in reduces],
-            marker={"color": _KINDS["data"].colour(colours)},
+            text=[str(row["microbatch"] + 1) for row in rows],
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            textfont={"size": 11, "color": colours.ink_on(colour)},
+            marker={"color": colour, "line": {"color": colours.background, "width": 0.6}},
         )
+    reduces = passes[passes["kind"] == "reduce"].to_dict("records")
+    figure.draw(
+        "bar",
+        x=[row["took"] * scale for row in reduces],
+        base=[row["start"] * scale for row in reduces],
+        y=[row["stage"] for row in reduces],
+        orientation="h",
+        width=0.8,
+        hoverinfo="text",
+        hovertext=[f"stage {row['stage'] + 1}, all-reduce: {row['took'] * scale:.4g} {unit}" for row in reduces],
+        marker={"color": _KINDS["data"].colour(colours)},
     )
-    _name_stages(figure, stages, colours)
+    name_rows(figure, [f"stage {at + 1}" for at in range(stages)], colours)
     figure.update_xaxes(title={"text": unit}, ticks="", range=[0, length * scale * 1.01])
     figure.update_layout(barmode="overlay", bargap=0, uniformtext={"minsize": 9, "mode": "hide"})
     return Chart(figure, f"{count} microbatches take {length * scale:.4g} {unit} with their all-reduces.")
-
-
-def _name_stages(figure: Drawing, stages: int, colours: Palette) -> None:
-    figure.update_yaxes(
-        autorange="reversed",
-        tickvals=list(range(stages)),
-        ticktext=[f"stage {at + 1}" for at in range(stages)],
-        tickfont={"color": colours.text},
-    )
 
 
 def stage_memory_bars(
@@ -197,17 +174,15 @@ def stage_memory_bars(
             states,
         ),
     ):
-        figure.add_trace(
-            trace(
-                "bar",
-                x=values,
-                base=at,
-                y=names,
-                orientation="h",
-                width=0.7,
-                marker={"color": colour},
-                hovertemplate=f"{title}: %{{x:.3g}} GB<extra></extra>",
-            )
+        figure.draw(
+            "bar",
+            x=values,
+            base=at,
+            y=names,
+            orientation="h",
+            width=0.7,
+            marker={"color": colour},
+            hovertemplate=f"{title}: %{{x:.3g}} GB<extra></extra>",
         )
     notes = [
         {
@@ -221,7 +196,7 @@ def stage_memory_bars(
         for at, (need, room, bad) in enumerate(zip(needs, rooms, over, strict=True))
     ]
     figure.update_layout(barmode="overlay", bargap=0, annotations=notes)
-    _name_stages(figure, len(needs), colours)
+    name_rows(figure, [f"stage {at + 1}" for at in names], colours)
     figure.update_xaxes(
         range=[0, max([*needs, *(room for room in rooms if room < 4 * max(needs))], default=1) * 1.45],
         title={"text": "GB per device"},
@@ -241,16 +216,14 @@ def plan_curves(rows: pd.DataFrame, here: int, mode: str = "light") -> Chart:
         return empty(colours, 300, "Nothing runs at any of these points.")
     figure = base(colours, 300)
     for (name, title, dash), colour in zip(CURVES, SCENARIOS[colours.mode], strict=True):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=rows[key],
-                y=rows[name],
-                mode="lines",
-                name=title,
-                line={"color": colour, "dash": dash, "width": 2},
-                hovertemplate=f"{title}, {value_of} %{{x:,}}: %{{y:.4g}}<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=rows[key],
+            y=rows[name],
+            mode="lines",
+            name=title,
+            line={"color": colour, "dash": dash, "width": 2},
+            hovertemplate=f"{title}, {value_of} %{{x:,}}: %{{y:.4g}}<extra></extra>",
         )
     figure.update_layout(
         showlegend=True,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, log_ticks, trace
+from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, log_ticks
 from dashboard.words.numbers import counted, plain
 from engine.codesign import Quantity
 
@@ -101,46 +101,40 @@ def designs_scatter(
     figure = base(colours, HEIGHT)
     hover = "%{hovertext}<extra></extra>"
     _draw_refused(figure, refused, across.name, up.name, colours)
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=others[across.name],
-            y=others[up.name],
-            mode="markers",
-            name="beaten",
-            hovertext=others["words"],
-            hovertemplate=hover,
-            customdata=others[["design"]],
-            marker={"size": 5, "color": colours.muted, "opacity": _point_opacity(others, 0.55)},
-        )
+    figure.draw(
+        "scatter",
+        x=others[across.name],
+        y=others[up.name],
+        mode="markers",
+        name="beaten",
+        hovertext=others["words"],
+        hovertemplate=hover,
+        customdata=others[["design"]],
+        marker={"size": 5, "color": colours.muted, "opacity": _point_opacity(others, 0.55)},
     )
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=best[across.name],
-            y=best[up.name],
-            mode="lines+markers",
-            name="front",
-            hovertext=best["words"],
-            hovertemplate=hover,
-            customdata=best[["design"]],
-            line={"color": shades[0], "width": 1.4},
-            marker={"size": 8, "color": shades[0], "opacity": _point_opacity(best, 1.0)},
-        )
+    figure.draw(
+        "scatter",
+        x=best[across.name],
+        y=best[up.name],
+        mode="lines+markers",
+        name="front",
+        hovertext=best["words"],
+        hovertemplate=hover,
+        customdata=best[["design"]],
+        line={"color": shades[0], "width": 1.4},
+        marker={"size": 8, "color": shades[0], "opacity": _point_opacity(best, 1.0)},
     )
     _draw_stretch_ends(figure, across.name, up.name, stretches or {}, colours)
     here = runs[runs["design"] == chosen]
     if len(here):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=here[across.name],
-                y=here[up.name],
-                mode="markers",
-                name="chosen",
-                hoverinfo="skip",
-                marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}},
-            )
+        figure.draw(
+            "scatter",
+            x=here[across.name],
+            y=here[up.name],
+            mode="markers",
+            name="chosen",
+            hoverinfo="skip",
+            marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}},
         )
     shown = allowed if len(allowed) else runs
     logarithmic_axes = set()
@@ -223,33 +217,29 @@ def best_of_choice(
         table = _sample_designs(table)
         if len(table):
             told = [f"{words}<br>at most: not searched" if called == beaten else words for words in table["words"]]
-            figure.add_trace(
-                trace(
-                    "scatter",
-                    x=table[name],
-                    y=table[up.name],
-                    mode="markers",
-                    name=called,
-                    hovertext=told,
-                    hovertemplate=hover,
-                    customdata=table[["design"]],
-                    marker=marker | {"opacity": _point_opacity(table, marker.get("opacity", 1.0))},
-                )
+            figure.draw(
+                "scatter",
+                x=table[name],
+                y=table[up.name],
+                mode="markers",
+                name=called,
+                hovertext=told,
+                hovertemplate=hover,
+                customdata=table[["design"]],
+                marker=marker | {"opacity": _point_opacity(table, marker.get("opacity", 1.0))},
             )
     _draw_stretch_ends(figure, name if numbers else "", up.name, stretches or {}, colours)
     here = pd.concat([runs, skipped])
     here = here[here["design"] == chosen]
     if len(here):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=here[name],
-                y=here[up.name],
-                mode="markers",
-                name="chosen",
-                hoverinfo="skip",
-                marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}},
-            )
+        figure.draw(
+            "scatter",
+            x=here[name],
+            y=here[up.name],
+            mode="markers",
+            name="chosen",
+            hoverinfo="skip",
+            marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}},
         )
     low, high = (float(edge) for edge in (runs[name].min(), runs[name].max())) if numbers else (0.0, 0.0)
     scale = {"type": "log", **log_ticks(low, high)} if low > 0 and high > _LOGARITHMIC * low else {}
@@ -317,15 +307,13 @@ def parallel_choices(
         if name in (stretches or {}):
             dimensions[-1]["constraintrange"] = _brush_ends(dimensions[-1]["values"], *(stretches or {})[name])
     figure = base(colours, HEIGHT)
-    figure.add_trace(
-        trace(
-            "parcoords",
-            dimensions=dimensions,
-            labelfont={"size": TICK_SIZE, "color": colours.text},
-            tickfont={"size": TICK_SIZE - 1, "color": colours.muted},
-            rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
-            line={"color": runs[shade.name].to_numpy(float), "colorscale": colours.colorscale(shade.better == "lower")},
-        )
+    figure.draw(
+        "parcoords",
+        dimensions=dimensions,
+        labelfont={"size": TICK_SIZE, "color": colours.text},
+        tickfont={"size": TICK_SIZE - 1, "color": colours.muted},
+        rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
+        line={"color": runs[shade.name].to_numpy(float), "colorscale": colours.colorscale(shade.better == "lower")},
     )
     figure.update_layout(margin={"l": 60, "r": 60, "t": 44, "b": 16})
     names = ", ".join(axes.values()).replace("<br>", " ")
@@ -396,38 +384,34 @@ def choices_map(
     cells = [list(zip(*three, strict=True)) for three in zip(values.tolist(), bounds.tolist(), outs, strict=True)]
     here = f"{across[1]} %{{x}}<br>{up[1]} %{{y}}<br>{shown.label} "
     figure = base(colours, HEIGHT)
-    figure.add_trace(
-        trace(
-            "heatmap",
-            x=xs,
-            y=ys,
-            z=values,
-            colorscale=colours.colorscale(shown.better == "lower"),
-            xgap=2,
-            ygap=2,
-            # Cells without a value are written by the trace below, in a legible colour.
-            text=None if crowded else [["" if math.isnan(each[0]) else text(*each) for each in row] for row in cells],
-            texttemplate="" if crowded else "%{text}",
-            textfont={"size": TICK_SIZE},
-            hovertext=[[words(*each) for each in row] for row in cells],
-            hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
-            colorbar={"thickness": 8, "outlinewidth": 0, "title": {"text": shown.unit, "side": "right"}},
-        )
+    figure.draw(
+        "heatmap",
+        x=xs,
+        y=ys,
+        z=values,
+        colorscale=colours.colorscale(shown.better == "lower"),
+        xgap=2,
+        ygap=2,
+        # Cells without a value are written by the trace below, in a legible colour.
+        text=None if crowded else [["" if math.isnan(each[0]) else text(*each) for each in row] for row in cells],
+        texttemplate="" if crowded else "%{text}",
+        textfont={"size": TICK_SIZE},
+        hovertext=[[words(*each) for each in row] for row in cells],
+        hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
+        colorbar={"thickness": 8, "outlinewidth": 0, "title": {"text": shown.unit, "side": "right"}},
     )
     empty_cells = np.argwhere(np.isnan(values) & (np.isfinite(bounds) | np.array(outs)))
     if len(empty_cells) and not crowded:
-        figure.add_trace(
-            trace(
-                "scatter",
-                mode="text",
-                x=[xs[column] for _, column in empty_cells],
-                y=[ys[row] for row, _ in empty_cells],
-                text=[text(*cells[row][column]) for row, column in empty_cells],
-                showlegend=False,
-                textfont={"size": TICK_SIZE, "color": colours.muted},
-                hovertext=[words(*cells[row][column]) for row, column in empty_cells],
-                hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            mode="text",
+            x=[xs[column] for _, column in empty_cells],
+            y=[ys[row] for row, _ in empty_cells],
+            text=[text(*cells[row][column]) for row, column in empty_cells],
+            showlegend=False,
+            textfont={"size": TICK_SIZE, "color": colours.muted},
+            hovertext=[words(*cells[row][column]) for row, column in empty_cells],
+            hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
         )
     figure.update_xaxes(title=across[1], type="category", categoryorder="array", categoryarray=xs)
     figure.update_yaxes(title=up[1], type="category", categoryorder="array", categoryarray=ys)
@@ -456,23 +440,21 @@ def _draw_refused(figure: Drawing, refused: pd.DataFrame, across: str, up: str, 
     if not len(refused):
         return
     told = [f"{words}<br>Refused by {by}" for words, by in zip(refused["words"], refused["refused"], strict=True)]
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=refused[across],
-            y=refused[up],
-            mode="markers",
-            name="refused",
-            hovertext=told,
-            hovertemplate="%{hovertext}<extra></extra>",
-            customdata=refused[["design"]],
-            marker={
-                "size": 6,
-                "symbol": "x-thin",
-                "opacity": _point_opacity(refused, 0.7),
-                "line": {"width": 1.2, "color": colours.worse},
-            },
-        )
+    figure.draw(
+        "scatter",
+        x=refused[across],
+        y=refused[up],
+        mode="markers",
+        name="refused",
+        hovertext=told,
+        hovertemplate="%{hovertext}<extra></extra>",
+        customdata=refused[["design"]],
+        marker={
+            "size": 6,
+            "symbol": "x-thin",
+            "opacity": _point_opacity(refused, 0.7),
+            "line": {"width": 1.2, "color": colours.worse},
+        },
     )
 
 
