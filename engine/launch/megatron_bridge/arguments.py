@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any, Final
 
 from engine.launch.contract import UnknownValue
+from engine.launch.key_lists import read_key_lists
 from engine.launch.megatron.arguments import Arguments, Dialect, hidden_areas
 from engine.launch.megatron.parser import flags_of, name_effects
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS
@@ -20,11 +19,11 @@ __all__ = ["arguments_of"]
 
 BRIDGE: Final = Dialect("Megatron-Bridge", False, "bfloat16", False, True, True, overlaps_gradients=True)
 _ARGUMENTS: Final = {key: argument for argument, key in KEYS.items()}
-_EFFECTS: Final = json.loads((files("engine.launch.megatron_bridge") / "key_effects.json").read_text("utf-8"))
-_ALSO_READ: Final = frozenset(_EFFECTS["read"])
-_TABLES_WITHOUT_EFFECT: Final = tuple(_EFFECTS["tables without effect"])
-_PREFIXES_WITHOUT_EFFECT: Final = tuple(_EFFECTS["prefixes without effect"])
-_MODEL_FIELDS_WITHOUT_EFFECT: Final = frozenset(_EFFECTS["model fields without effect"])
+_LISTS: Final = read_key_lists("megatron_bridge")
+_ALSO_READ: Final = frozenset(_LISTS["read"])
+_TABLES_WITHOUT_EFFECT: Final = tuple(_LISTS["tables without effect"])
+_PREFIXES_WITHOUT_EFFECT: Final = tuple(_LISTS["prefixes without effect"])
+_MODEL_FIELDS_WITHOUT_EFFECT: Final = frozenset(_LISTS["model fields without effect"])
 
 
 def arguments_of(flags: Mapping[str, Any], report: Report) -> Arguments:
