@@ -11,7 +11,7 @@ from engine.launch.key_lists import read_key_lists
 from engine.launch.megatron.arguments import Arguments, Dialect, hidden_areas
 from engine.launch.megatron.parser import flags_of, name_effects
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS
-from engine.launch.megatron_bridge.recipe_text import BASE
+from engine.launch.megatron_bridge.recipe_python import BASE
 from engine.launch.report import Report, parse_flag
 from engine.launch.settings import is_hidden
 

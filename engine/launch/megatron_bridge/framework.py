@@ -24,7 +24,8 @@ from engine.launch.megatron_bridge.arguments import arguments_of
 from engine.launch.megatron_bridge.keys import KEYS, TERMS
 from engine.launch.megatron_bridge.nemo_keys import is_nemo
 from engine.launch.megatron_bridge.program import NAME, TITLE, VERSION, write_program
-from engine.launch.megatron_bridge.recipe_text import BASE, RecipeKeys, from_python, from_words, from_yaml
+from engine.launch.megatron_bridge.recipe_python import BASE, RecipeKeys, from_python
+from engine.launch.megatron_bridge.recipe_text import from_words, from_yaml
 from engine.launch.report import Report
 from engine.launch.shapes import shape_of
 
