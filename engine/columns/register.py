@@ -228,10 +228,7 @@ SHARES: Final[tuple[Column, ...]] = tuple(
 )
 """Shares of the step time. Stored rows answer them as if they had them; they are no results of an execution's own."""
 
-DERIVED: Final[tuple[Column, ...]] = tuple(
-    Column(name, label, short, unit, "statistic", "float64", "Rate and cost", better, description)
-    for name, label, short, unit, better, description in DERIVED_ROWS
-)
+DERIVED: Final = statistic_columns(DERIVED_ROWS)
 """Figures that follow from the throughput by one factor of the scenario (`engine.economics.derived`). Their units may
 be others than `UNITS`."""
 
