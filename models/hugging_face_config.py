@@ -51,12 +51,12 @@ class HuggingFaceConfig:
         return self._present(keys) is not None
 
     def get(self, *keys: str) -> Any:
-        """The value of the first of the keys or of their aliases that is there, else `None`."""
+        """Return the value of the first present key or alias, else None."""
         key = self._present(keys)
         return None if key is None else self.content[key]
 
     def whole(self, *keys: str, default: int | None = None) -> int:
-        """A whole number under the first of the keys that is there, or else the default."""
+        """Return the whole number under the first present key, else the default."""
         value = self.get(*keys)
         if value is None and default is not None:
             return default
@@ -113,6 +113,18 @@ class HuggingFaceConfig:
         if value is not None and not isinstance(value, list):
             raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be a list")
         return value
+
+    def same_in_all(self, key: str, layers: int) -> int:
+        """A whole number, also where it is listed once per layer, if it is the same in all."""
+        value = self.content.get(key)
+        if not isinstance(value, list):
+            return self.whole(key)
+        if len(value) != layers or any(each != value[0] for each in value):
+            raise self.refuse(
+                f"'{self._path(key)}' is {shown(value)}; it must be one number, or the same one for each of "
+                f"{layers} layers"
+            )
+        return HuggingFaceConfig({key: value[0]}, self.where, self.model_type, self.inside).whole(key)
 
     def rope_theta(self) -> float | None:
         """Base of the rotary embedding, wherever this version of the format keeps it."""
@@ -179,7 +191,7 @@ class HuggingFaceConfig:
         return {"sliding_window": window, "full_attention_every": every, "window_kind": kind}
 
     def _present(self, keys: tuple[str, ...]) -> str | None:
-        """The first of the keys that is there, then the first of their aliases."""
+        """Return the first present key, else the first present alias."""
         every = (*keys, *(alias for key in keys for alias in _ALIASES_OF.get(key, ())))
         return next((key for key in every if self.content.get(key) is not None), None)
 

@@ -1,4 +1,4 @@
-"""Names and first words that a reader has to read twice, counted; each count may only fall.
+"""Names and first words that a reader has to read twice, counted; each share may only fall.
 
 Prose is kept by review. These counts only keep a lapse from coming back. Lower a limit when you rename.
 """
@@ -89,21 +89,23 @@ def count_unformatted() -> int:
 
 
 MOST = {
-    count_one_word_functions: 2_355,
-    count_repeated_classes: 6,
-    count_first_words: 73,
-    count_shapes: 97,
-    count_unformatted: 0,
+    count_one_word_functions: (0.352, functions),
+    count_repeated_classes: (0.0022, functions),
+    count_first_words: (0.0, docstrings),
+    count_shapes: (0.0025, docstrings),
+    count_unformatted: (0.0, functions),
 }
-"""Largest count that passes."""
+"""Largest share that passes, and of what."""
 
 
 @pytest.mark.parametrize("count", MOST, ids=lambda count: count.__name__)
 def test_words_only_become_plainer(count):
-    assert count() <= MOST[count]
+    share, whole = MOST[count]
+    assert count() <= share * len(whole())
 
 
 if __name__ == "__main__":
     print(f"{len(functions()):,} functions, {len(docstrings()):,} docstrings")
     for each in MOST:
-        print(f"{each.__name__}: {each():,} (at most {MOST[each]:,})")
+        share, whole = MOST[each]
+        print(f"{each.__name__}: {each():,}, {each() / len(whole()):.2%} (at most {share:.2%})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import hardware
 import models
@@ -10,7 +11,7 @@ from dashboard.link.user_files import user_files
 from hardware import System
 from models import Model
 
-__all__ = ["called", "model_of", "system_of", "systems", "usable_models"]
+__all__ = ["called", "model_of", "named_model", "named_system", "system_of", "systems", "usable_models"]
 
 
 @lru_cache(maxsize=1)
@@ -22,9 +23,11 @@ def _library_models() -> list[str]:
 def usable_models() -> list[str]:
     """Returns names of the models that a scenario can have: own ones first, then by family and size.
 
-    Models that Calculon's six numbers cannot represent use the calibrated cost model.
+    Models that Calculon's six numbers cannot represent use the calibrated cost model. Patterns of layers are left out,
+    which no cost model times.
     """
-    return [*sorted(user_files().models(), key=str.lower), *_library_models()]
+    own = [name for name, model in user_files().models().items() if model.layers is None]
+    return [*sorted(own, key=str.lower), *_library_models()]
 
 
 def systems() -> list[str]:
@@ -43,6 +46,22 @@ def system_of(name: str) -> System:
     """Returns a system by name, of the library or kept here. Raises `hardware.SystemFileError`."""
     own = {} if name in hardware.names(with_variants=True) else user_files().systems()
     return own[name] if name in own else hardware.load(name)
+
+
+def named_model(name: str) -> str | dict[str, Any]:
+    """Return a model as questions have it: the name of the library, or the document of an own model.
+
+    Raises `models.ModelFileError`.
+    """
+    return name if name in models.names() else models.to_document(model_of(name))
+
+
+def named_system(name: str) -> str | dict[str, Any]:
+    """Return a system as questions have it: the name of the library, or the document of an own system.
+
+    Raises `hardware.SystemFileError`.
+    """
+    return name if name in hardware.names(with_variants=True) else hardware.to_document(system_of(name))
 
 
 def called(name: str, kind: type[Model] | type[System]) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
-__all__ = ["NavigationGroup", "Needs", "Page", "View"]
+from pydantic import BaseModel
+
+from engine.questions.fields import question_fields
+
+__all__ = ["NavigationGroup", "Needs", "Page", "View", "page_parameters"]
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
 
@@ -45,6 +49,22 @@ class View(Protocol):
 
     def render(self, view: Any) -> None:
         """Draws the page. view: what `parse` returned."""
+
+
+def page_parameters(page: str, *documents: type[BaseModel], leave_out: Collection[str] = ()) -> dict[str, str]:
+    """Return the link parameters of a page, as its documents declare them: name -> label in sentences.
+
+    Args:
+        page: name of the page, with which its parameters begin.
+        documents: the page's question, and what it shows.
+        leave_out: fields that the page does not read from the link.
+    """
+    return {
+        f"{page}_{field.parameter}": field.label[:1].lower() + field.label[1:]
+        for document in documents
+        for name, field in question_fields(document).items()
+        if name not in leave_out
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ def shown_value(field: Field, value: Any) -> str:
 
 
 def sheet(thing: Model | System) -> str:
-    """Sections of rows: what, value with unit, and what a reader has to know of it."""
+    """Sections of rows: label, value with unit, and its marks."""
     marks = marks_of(thing)
     parts = []
     for section, found in groupby(fields_of(thing), key=lambda field: field.section):
@@ -154,6 +154,13 @@ def key_facts(thing: Model | System) -> list[tuple[str, str]]:
             ("blocks", f"{block.num_blocks:,}"),
             ("hidden", f"{block.hidden:,}"),
             ("heads", f"{block.attn_heads:,} × {block.attn_size:,}"),
+        ]
+    if thing.layers is not None and thing.counts is not None:
+        found += [
+            ("layers", thing.layers.describe()),
+            ("hidden", f"{thing.layers.hidden:,}"),
+            ("cache per token, bf16", f"{plain(thing.counts.cache_bytes_per_token / 1024)} KiB"),
+            ("state per sequence, bf16", f"{plain(thing.counts.state_bytes_per_sequence / 1024**2)} MiB"),
         ]
     return [*found, ("sequence", f"{thing.seq_size:,} tokens")]
 

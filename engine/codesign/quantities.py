@@ -23,9 +23,11 @@ __all__ = ["MEMORY", "QUANTITIES", "Basic", "Quantity", "axes_of", "quantity", "
 
 Basic = Literal["rate", "usd", "watts", "usd_per_h", "processors", "memory", "host memory", "step"]
 MEMORY: Final[Mapping[str, str]] = {"hbm_gib": "proc_mem_tier1_cap_req", "host_gib": "proc_mem_tier2_cap_req"}
-"""Quantities that rest on a statistic that the study has to keep."""
+"""Quantities derived from a statistic that the study must keep."""
 DAY: Final = 86_400.0
+"""Seconds of a day [s/d]."""
 HOUR: Final = 3_600.0
+"""Seconds of an hour [s/h]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +246,8 @@ def with_quantities(table: pd.DataFrame, tokens: float) -> pd.DataFrame:
 
 
 def axes_of(said: StudyDocument) -> frozenset[Basic]:
-    """Returns what the objectives and constraints of a study rest on: what a design has to lose in to be skipped.
+    """Return the quantities behind the objectives and constraints of a study: a design that is worse in all of them is
+    skipped.
 
     Args:
         said: the document of the study.

@@ -11,7 +11,7 @@ from engine.columns.tables import read_table
 
 
 class FieldRow(NamedTuple):
-    """A field as it is declared; see `engine.columns.Column` for what each item says."""
+    """Declaration of a field; see `engine.columns.Column` for the items."""
 
     name: str
     label: str

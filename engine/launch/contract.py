@@ -30,7 +30,7 @@ __all__ = [
 
 
 class LaunchError(ValueError):
-    """A configuration cannot be written or read; the message is one sentence that says what would be right."""
+    """Configuration that cannot be written or read; the message is one sentence with a valid form."""
 
 
 class OpenFieldsError(LaunchError):
@@ -228,7 +228,7 @@ class Framework:
     version: str
     """Version of the framework that the written configuration is for."""
     source: str
-    """Where the facts about it were read."""
+    """Source of the facts about it."""
     terms: Mapping[str, str]
     """Flags that say each field of an execution, as one shows them; fields without a word are absent."""
     write: Callable[[LaunchOrder], Written]

@@ -10,9 +10,32 @@ files have. Questions are bounded in size, time and memory; an error is one sent
     217056
 """
 
-from engine.questions.bounds import Bounds, Context
-from engine.questions.process import Answerer
-from engine.questions.registry import VERBS, answer, verb_of
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from engine.questions.verb import QuestionError, Verb
 
+if TYPE_CHECKING:
+    from engine.questions.bounds import Bounds, Context
+    from engine.questions.process import Answerer
+    from engine.questions.registry import VERBS, answer, verb_of
+
 __all__ = ["VERBS", "Answerer", "Bounds", "Context", "QuestionError", "Verb", "answer", "verb_of"]
+
+_HOMES = {
+    "Answerer": "process",
+    "Bounds": "bounds",
+    "Context": "bounds",
+    "VERBS": "registry",
+    "answer": "registry",
+    "verb_of": "registry",
+}
+"""Modules of the names that need everything that answers: commands only need the documents of their questions."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return a name of a module that is imported when it is asked for first."""
+        if name in _HOMES:
+            return getattr(import_module(f"engine.questions.{_HOMES[name]}"), name)
+        raise AttributeError(f"module 'engine.questions' has no attribute {name!r}")

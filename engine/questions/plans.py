@@ -9,7 +9,14 @@ import pandas as pd
 from pydantic import Field
 
 from engine.planners.elastic.library_models import model_curve
-from engine.planners.intra_operator import IntraOperatorPlan, search, sharding_annotations, system_mesh
+from engine.planners.intra_operator import (
+    IntraOperatorPlan,
+    Mesh,
+    mesh_of,
+    search,
+    sharding_annotations,
+    system_mesh,
+)
 from engine.planners.intra_operator.suites import is_suite
 from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem, solve
 from engine.planners.layerwise.cluster import PRESETS, cluster_of
@@ -20,13 +27,25 @@ from engine.planners.layerwise.profiles.reading import profile_text
 from engine.planners.layerwise.strategy import strategy
 from engine.planners.layerwise.sweep import stages_text
 from engine.questions.bounds import Context
+from engine.questions.documents.operators import OperatorsQuestion, network_rates
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import LIMITS_SCHEMA, found_model, found_system
 from engine.questions.verb import Document, Named, QuestionError, Row, Verb
 from engine.scenarios.scenario import Scenario
+from hardware import GIB
+from models import Model
 from models.documents import Accepts, Number, Text, Whole, shown
 
-__all__ = ["PLAN_ELASTIC", "PLAN_LAYERS", "PLAN_OPERATORS", "operators_document"]
+__all__ = [
+    "PLAN_ELASTIC",
+    "PLAN_LAYERS",
+    "PLAN_OPERATORS",
+    "find_operator_plan",
+    "operators_document",
+    "planned_sizes",
+    "question_mesh",
+    "question_model",
+]
 
 MOST_SIZES = 64
 MOST_PROCS = 4_096
@@ -145,83 +164,6 @@ class ElasticAnswer(Document):
     sizes: list[SizePlan]
 
 
-class OuterAxis(Document):
-    """The axis that joins groups of devices, as the network between nodes does."""
-
-    devices: Gpus = Field(description="How many groups.")
-    bandwidth_gb_per_s: Annotated[float, Number(1e-6, 1e9)] = Field(description="What a device sends in a ring [GB/s].")
-    all_to_all_gb_per_s: Annotated[float, Number(1e-6, 1e9)] | None = None
-    alpha_s: Annotated[float, Number(0, 10)] = 0.0
-
-    def rates(self) -> dict[str, Any]:
-        """Returns the axis as `engine.planners.intra_operator.mesh_of` takes it."""
-        return {
-            "devices": self.devices,
-            **_network_rates(self.bandwidth_gb_per_s, self.all_to_all_gb_per_s, self.alpha_s),
-        }
-
-
-def _network_rates(bandwidth: float, exchange: float | None, alpha: float) -> dict[str, float]:
-    found = {"bandwidth": bandwidth * 1e9, "alpha": alpha}
-    return found if exchange is None else {**found, "all_to_all_bandwidth": exchange * 1e9}
-
-
-class OperatorsQuestion(Document):
-    """Question for the split of contractions inside layers over the devices of one or two mesh axes."""
-
-    model: Named = Field(description='A model of the suites, such as "gpt F", "moe E" or "llama", or of the library.')
-    devices: Gpus
-    batch: Batch = Field(default=16, description="Sequences.")
-    layers: Annotated[int, Whole(1, 256)] | None = Field(default=None, description="The model's by default.")
-    memory_limit_gib: Annotated[float, Number(1e-6, 1e6)] | None = Field(
-        default=None, description="Memory of a device [GiB]; no limit by default."
-    )
-    system: Named | None = Field(default=None, description="System whose networks the mesh is, with rates.")
-    tiers: Literal[1, 2] = Field(
-        default=1, description="Mesh axes of a system: 1 its first network, 2 that and what joins such groups."
-    )
-    datatype: str = Field(default="bfloat16", description="Of a system's matrix rate.")
-    matrix_rate_tflops: Annotated[float, Number(1e-6, 1e9)] = Field(
-        default=83.8, description="Without a system: of one device [TFLOP/s]; those of CFP's published runs by default."
-    )
-    bandwidth_gb_per_s: Annotated[float, Number(1e-6, 1e9)] = Field(
-        default=20.65, description="Without a system: what a device sends in a ring [GB/s]."
-    )
-    all_to_all_gb_per_s: Annotated[float, Number(1e-6, 1e9)] | None = Field(
-        default=None, description="Without a system: the same of an all-to-all, where it is another [GB/s]."
-    )
-    alpha_s: Annotated[float, Number(0, 10)] = Field(
-        default=0.0, description="Without a system: what a collective takes besides its bytes [s]."
-    )
-    outer: OuterAxis | None = Field(
-        default=None, description="Without a system: the outer axis of a mesh of two; `devices` are those of both."
-    )
-    element_bytes: Annotated[float, Number(0.125, 16)] | None = Field(
-        default=None, description="Width of an element; 4 for models of the suites, 2 for those of the library."
-    )
-    state_bytes: Annotated[float, Number(0.125, 64)] = Field(
-        default=16.0, description="A parameter with its gradient and optimizer state [bytes]."
-    )
-    gradient_bytes: Annotated[float, Number(0.125, 16)] | None = Field(
-        default=None, description="Width of an element of gradients; that of any by default."
-    )
-    zero: bool = Field(default=False, description="Whether gradients and optimizer state are split (ZeRO).")
-    fsdp: bool = Field(default=False, description="Whether weights are split, too (FSDP, ZeRO stage 3).")
-    sequence_parallel: bool | None = Field(
-        default=None, description="Whether what rows give is split by tokens; by default of models of the library."
-    )
-    recompute: Literal["none", "selective", "full"] = Field(
-        default="none", description="What the backward pass computes again; selective is attention."
-    )
-    accumulation: Annotated[int, Whole(1, 10**6)] = Field(
-        default=1, description="Microbatches of a step, whose gradients are added up."
-    )
-    annotations: bool = Field(
-        default=False, description="Whether to give the sharding of every weight and activation of the chosen plan."
-    )
-    top: Annotated[int, Whole(1, 1_000)] = Field(default=10, description="Vectors to list, the best first.")
-
-
 class OperatorsAnswer(Document):
     """Strategy vectors, and the best of all layers."""
 
@@ -332,41 +274,82 @@ def _answer_elastic(asked: ElasticQuestion, context: Context) -> dict[str, Any]:
 
 
 def _answer_operators(asked: OperatorsQuestion, context: Context) -> dict[str, Any]:
-    mesh: dict[str, Any] = {
-        "devices": asked.devices,
-        "matrix_rate": asked.matrix_rate_tflops * 1e12,
-        **_network_rates(asked.bandwidth_gb_per_s, asked.all_to_all_gb_per_s, asked.alpha_s),
-    }
-    if asked.outer is not None:
-        mesh["outer"] = asked.outer.rates()
-    if asked.system is not None:
-        if asked.outer is not None:
-            raise QuestionError("Give a system with tiers, or an outer axis, not both.")
-        system = found_system(asked.system)
-        mesh = system_mesh(system, asked.devices, datatype=asked.datatype, tiers=asked.tiers).document()
-    elif asked.tiers != 1:
-        raise QuestionError("tiers are those of a system; without one give the outer axis.")
-    of_suite = isinstance(asked.model, str) and is_suite(asked.model)
-    found = search(
-        str(asked.model) if of_suite else found_model(asked.model),
-        mesh,
-        memory_limit=None if asked.memory_limit_gib is None else asked.memory_limit_gib * 2**30,
-        batch=asked.batch,
-        layers=asked.layers,
-        element_bytes=asked.element_bytes,
-        state_bytes=asked.state_bytes,
-        zero=asked.zero,
-        fsdp=asked.fsdp,
-        sequence_parallel=asked.sequence_parallel,
-        gradient_bytes=asked.gradient_bytes,
-        recompute=asked.recompute,
-        accumulation=asked.accumulation,
-    )
+    found = find_operator_plan(asked)
     best = found.vectors.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable").head(asked.top)
     document = operators_document(found, best)
     if asked.annotations and found.chosen is not None:
         document["annotations"] = sharding_annotations(found).to_dict("records")
     return {name: plain(value) for name, value in document.items()}
+
+
+def question_mesh(asked: OperatorsQuestion) -> Mesh:
+    """Return the mesh of devices that a question is about.
+
+    Args:
+        asked: the question.
+
+    Raises `QuestionError` if a system and an outer axis are given, and the errors of loading the system.
+    """
+    if asked.system is not None:
+        if asked.outer is not None:
+            raise QuestionError("Give a system with tiers, or an outer axis, not both.")
+        return system_mesh(found_system(asked.system), asked.devices, datatype=asked.datatype, tiers=asked.tiers)
+    if asked.tiers != 1:
+        raise QuestionError("tiers are those of a system; without one give the outer axis.")
+    mesh: dict[str, Any] = {
+        "devices": asked.devices,
+        "matrix_rate": asked.matrix_rate_tflops * 1e12,
+        **network_rates(asked.bandwidth_gb_per_s, asked.all_to_all_gb_per_s, asked.alpha_s),
+    }
+    if asked.outer is not None:
+        mesh["outer"] = asked.outer.rates()
+    return mesh_of(mesh)
+
+
+def question_model(asked: OperatorsQuestion) -> str | Model:
+    """Return the model that a question is about: the name of a published one, or a model of the library.
+
+    Args:
+        asked: the question.
+
+    Raises the errors of loading the model.
+    """
+    return asked.model if isinstance(asked.model, str) and is_suite(asked.model) else found_model(asked.model)
+
+
+def planned_sizes(asked: OperatorsQuestion) -> dict[str, Any]:
+    """Return the sizes and the sharding of a question, as keywords of `engine.planners.intra_operator.search`.
+
+    Args:
+        asked: the question.
+    """
+    return {
+        name: getattr(asked, name)
+        for name in (
+            "batch",
+            "layers",
+            "element_bytes",
+            "state_bytes",
+            "zero",
+            "fsdp",
+            "sequence_parallel",
+            "gradient_bytes",
+            "recompute",
+            "accumulation",
+        )
+    }
+
+
+def find_operator_plan(asked: OperatorsQuestion) -> IntraOperatorPlan:
+    """Return the plan of a question about operators, with every vector.
+
+    Args:
+        asked: the question.
+
+    Raises `QuestionError`, `engine.planners.contract.PlanError`, and the errors of loading model and system.
+    """
+    limit = None if asked.memory_limit_gib is None else asked.memory_limit_gib * GIB
+    return search(question_model(asked), question_mesh(asked), memory_limit=limit, **planned_sizes(asked))
 
 
 def operators_document(found: IntraOperatorPlan, vectors: pd.DataFrame) -> dict[str, Any]:

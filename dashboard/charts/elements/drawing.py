@@ -58,7 +58,7 @@ class Drawing:
         self.traces += [dict(each) for each in traces]
 
     def draw(self, kind: str, **parts: Any) -> None:
-        """Draws a trace over the present ones, such as "bar", without the parts that are None."""
+        """Draw a trace over the present ones, such as "bar"; parts without a value are left out."""
         self.traces.append({"type": kind} | {name: part for name, part in parts.items() if part is not None})
 
     def add_shape(self, **shape: Any) -> None:

@@ -59,7 +59,7 @@ class MapLook:
     scale: Scale
     colours: Palette
     grid: tuple[int, int]
-    """Panels beside and above each other."""
+    """Columns and rows of panels."""
     height: int
     """Height of the chart [px]."""
     size: int
@@ -165,7 +165,7 @@ def heatmap_traces(panel: MapPanel, look: MapLook) -> list[dict[str, Any]]:
 
 
 def _cell_responses(panel: MapPanel, look: MapLook) -> dict[str, Any]:
-    """Returns what cells say on hovering and report on a click."""
+    """Return the hover texts and click data of cells."""
     return {
         "hovertext": [_cell_hover_text(row, look) for row in panel.rows],
         "hovertemplate": "%{hovertext}<extra></extra>",

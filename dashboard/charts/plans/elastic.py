@@ -26,7 +26,7 @@ def throughput_over_time(
     means: Mapping[str, float],
     mode: str = "light",
 ) -> Chart:
-    """Draws the throughput of every strategy as steps over the phases; the planner's comes first and stands out.
+    """Draw the throughput of every strategy as steps over the phases; the planner's first and highlighted.
 
     Args:
         table: `strategy`, `start_s`, `end_s` and `placement` of every strategy and phase.
@@ -194,7 +194,7 @@ def resource_curve(
 
 
 def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
-    """Draws a library model's throughput over its phases, nothing while it stands still after a change.
+    """Draw a library model's throughput over its phases, without the downtime after a change.
 
     Args:
         phases: as `engine.planners.elastic.model_phases` returns them.

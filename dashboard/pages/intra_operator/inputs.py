@@ -2,86 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import cached_property
+from typing import Final
 
 import streamlit as st
 
 from dashboard.compat.types import Place
-from dashboard.link import state
-from dashboard.link.catalogue import model_of, system_of, systems
-from dashboard.widgets.controls import choose, given, key_for, segments, switch
-from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
+from dashboard.link.catalogue import model_of, named_system, system_of, systems
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.intra_operator.link import LIKE, PAGE_NAME, IntraOperatorLink
+from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_switch, draw_whole
 from dashboard.words.scenarios import system_name, system_titles
-from engine.planners.intra_operator import IntraOperatorPlan, Mesh, mesh_of, search, system_mesh
+from engine.planners.intra_operator import IntraOperatorPlan, Mesh, search
 from engine.planners.intra_operator.suites import GPT, LLAMA, MOE, suite_depth
-from hardware import names as hardware_names
+from engine.questions.documents.operators import OperatorsQuestion, OuterAxis
+from engine.questions.plans import planned_sizes, question_mesh, question_model
 from models import Model
 from models import names as model_names
 
-__all__ = ["OWN", "IntraOperatorInputs", "counted_as", "on_system", "planned", "question", "system_question"]
+__all__ = [
+    "OWN",
+    "IntraOperatorInputs",
+    "draw_inputs",
+    "parse_inputs",
+    "planned",
+    "system_question",
+]
 
-SOURCES: Final = {"published": "Published model", "library": "Library model"}
 OWN: Final = "measured"
 """A system outside the library: rates as entered, by default from CFP's measured runs."""
-RATE: Final = 83.8
-BANDWIDTH: Final = 20.65
 CAPACITY: Final = 40e9
-OUTER: Final = 5.0
-"""Default bandwidth between groups [GB/s]."""
-WIDTHS: Final = {"4": "FP32", "2": "16 bit"}
-SHARDED: Final = {"none": "nothing", "zero": "gradients, optimizer state (ZeRO)", "fsdp": "weights, too (FSDP)"}
-RECOMPUTE: Final = {"none": "nothing", "selective": "attention", "full": "the whole forward pass"}
+"""Memory of the A100 on which CFP measured [bytes]."""
+WIDTHS: Final = {4.0: "FP32", 2.0: "16 bit"}
 CASES: Final = {"gpt": (16, 2), "moe": (64, 4), "llama": (32, 4)}
 """CFP's batch and number of layers, by family."""
 GONE: Final = ("intra_operator_layers", "intra_operator_limit", "intra_operator_layer")
 """Parameters that are reset when another model is chosen."""
-MOST_DEVICES: Final = 4096
 TYPES: Final = {"bfloat16": "BF16", "float16": "FP16", "float8": "FP8", "float4": "FP4", "float32": "FP32"}
 
 
 @dataclass(frozen=True)
 class IntraOperatorInputs:
-    """A question of the page. `model` is a published name or a library model; `title` and `system` are labels."""
+    """The page's question with its labels."""
 
-    model: str | Model
+    question: OperatorsQuestion
     title: str
+    """Title of the model."""
     system_id: str
     system: str
-    datatype: str
-    mesh: Mesh
-    batch: int
-    layers: int
+    """Title of the system."""
     depth: int
     """Layers of the whole model."""
-    element_bytes: float
-    state_bytes: float
-    sharded: str
-    """A key of `SHARDED`."""
-    sequence: bool
-    recompute: str = "none"
-    """A key of `RECOMPUTE`."""
-    accumulation: int = 1
-    """Microbatches of a step."""
+
+    @cached_property
+    def mesh(self) -> Mesh:
+        """Devices of the question. Raises the errors of building a mesh."""
+        found = question_mesh(self.question)
+        return replace(found, memory=CAPACITY) if self.question.system is None else found
+
+    @cached_property
+    def model(self) -> str | Model:
+        """Name of a published model, or a model of the library."""
+        return question_model(self.question)
+
+    @property
+    def batch(self) -> int:
+        """Sequences of a step."""
+        return self.question.batch
+
+    @property
+    def layers(self) -> int:
+        """Layers of the question."""
+        return self.depth if self.question.layers is None else self.question.layers
 
     @property
     def key(self) -> str:
         """Equal for equal questions."""
-        model = self.model if isinstance(self.model, str) else self.model.model_dump_json()
-        return repr(
-            (
-                model,
-                self.mesh,
-                self.batch,
-                self.layers,
-                self.element_bytes,
-                self.state_bytes,
-                self.sharded,
-                self.sequence,
-                self.recompute,
-                self.accumulation,
-            )
-        )
+        return self.question.model_dump_json()
 
     @property
     def published(self) -> bool:
@@ -89,87 +88,101 @@ class IntraOperatorInputs:
         return isinstance(self.model, str)
 
 
-def question(place: Place) -> IntraOperatorInputs:
-    """Draws the inputs, with rates and memory in their own place; returns the question.
+def parse_inputs() -> tuple[IntraOperatorInputs, IntraOperatorLink, Mapping[str, LinkField]]:
+    """Parse the link: the question with its labels, the page's other parameters, and all fields by name.
 
     Raises `engine.planners.contract.PlanError`, and the errors of loading a model or a system.
     """
-    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        source = segments("Model from", SOURCES, "intra_operator_from", gone=(*GONE, "intra_operator_system"))
-        model: str | Model
-        if source == "published":
-            titles = {name: _suite_title(name) for name in _suite_names()}
-            model = choose("Model", titles, "intra_operator_suite", default="gpt F", width=230, gone=GONE)
-            title, depth = titles[model].partition(" ·")[0], suite_depth(model)
-            batch, layers = CASES[model.partition(" ")[0]]
-        else:
-            known = {name: model_of(name).title or name for name in model_names()}
-            name = choose("Model", known, "intra_operator_model", default="llama-3-8B", width=230, gone=GONE)
-            model = model_of(name)
-            title, depth = known[name], model.architecture_or_assumed().layers
-            batch, layers = 8, depth
-        machines = {OWN: "A100 as CFP measured it", **system_titles({each: system_of(each) for each in systems()})}
-        first = OWN if source == "published" else "h100_80g_sxm"
-        chosen = choose(
-            "System",
-            machines,
-            "intra_operator_system",
-            default=first,
-            width=230,
-            gone=("intra_operator_limit", "intra_operator_type"),
-        )
-        near = 8 if chosen == OWN else system_of(chosen).node_size
-        devices = whole_in_link(
-            "intra_operator_devices",
-            "Devices",
-            min(4 if chosen == OWN else 8, near),
-            MOST_DEVICES,
-            "Devices that share every layer; those of several networks are a mesh of two axes.",
-        )
-        size = whole_in_link("intra_operator_batch", "Batch", batch, 10**6, "Sequences of a step.")
-        layers = whole_in_link("intra_operator_layers", "Layers", min(layers, depth), depth, f"The model has {depth}.")
-    with place.popover("Rates and memory", icon=":material/tune:", help="Rates of devices, bytes of a parameter."):
-        mesh, datatype = _ask_mesh(chosen, devices)
-        width = choose(
-            "Width of an element", WIDTHS, "intra_operator_width", default="4" if source == "published" else "2"
-        )
-        kept = _decimal_field("Bytes of a parameter", "state", 16.0, "With its gradient and its optimizer state.")
-        sharded = choose("Split over devices where a weight is whole", SHARDED, "intra_operator_sharded")
-        sequence = switch(
-            "Sequence parallel",
-            "intra_operator_sequence",
-            default=source == "library",
-            help="What rows of a weight give is split by tokens: a reduce-scatter in place of an all-reduce.",
-        )
-        recompute = choose("Computed again in the backward pass", RECOMPUTE, "intra_operator_recompute")
-        parts = whole_in_link(
-            "intra_operator_microbatches",
-            "Microbatches",
-            1,
-            10**4,
-            "Of a step, one after the other; their gradients are added up and exchanged once.",
-        )
-    return IntraOperatorInputs(
-        model,
-        title,
-        chosen,
-        machines[chosen],
-        datatype,
-        mesh,
-        size,
-        layers,
-        depth,
-        float(width),
-        kept,
-        sharded,
-        sequence,
-        recompute,
-        parts,
+    asked, page = LinkReader(OperatorsQuestion, PAGE_NAME), LinkReader(IntraOperatorLink, PAGE_NAME)
+    is_published = page.read("source") == "published"
+    if is_published:
+        model = page.read("suite", options={name: _suite_title(name) for name in _suite_names()})
+        title, depth = page.fields["suite"].options[model].partition(" ·")[0], suite_depth(model)
+        batch, layers = CASES[model.partition(" ")[0]]
+    else:
+        known = {name: model_of(name).title or name for name in model_names()}
+        model = asked.read("model", default="llama-3-8B", options=known)
+        title, depth = known[model], model_of(model).architecture_or_assumed().layers
+        batch, layers = 8, depth
+    machines = {OWN: "A100 as CFP measured it", **system_titles({each: system_of(each) for each in systems()})}
+    system = asked.read("system", default=OWN if is_published else "h100_80g_sxm", options=machines)
+    near = 8 if system == OWN else system_of(system).node_size
+    asked.read("devices", default=min(4 if system == OWN else 8, near))
+    asked.read("batch", default=batch)
+    asked.read("layers", default=min(layers, depth), most=depth)
+    outer = _parse_rates(asked, page) if system == OWN else None
+    if system != OWN:
+        matrix = system_of(system).matrix
+        there = [each for each in TYPES if each in matrix] or list(matrix)
+        asked.read("datatype", default=_first_datatype(there), options={each: TYPES.get(each, each) for each in there})
+    asked.read("element_bytes", default=4.0 if is_published else 2.0, options=WIDTHS)
+    asked.read("state_bytes")
+    asked.read("sequence_parallel", default=not is_published)
+    asked.read("recompute")
+    asked.read("accumulation", most=10**4)
+    asked.read("memory_limit_gib")
+    sharded = page.read("sharded")
+    for name in ("sweeps", "beside", "shown", "over", "result", "layer", "log"):
+        page.read(name)
+    page.read("like", pattern=LIKE)
+    exchange = asked.fields.get("all_to_all_gb_per_s")
+    question = asked.build(
+        model=model,
+        all_to_all_gb_per_s=None if exchange is None or exchange.value == exchange.default else exchange.value,
+        system=None if system == OWN else named_system(system),
+        tiers=1 if system == OWN else 2,
+        outer=outer,
+        zero=sharded == "zero",
+        fsdp=sharded == "fsdp",
     )
+    inputs = IntraOperatorInputs(question, title, system, machines[system], depth)
+    return inputs, page.build(), {**asked.fields, **page.fields}
+
+
+def _parse_rates(asked: LinkReader[OperatorsQuestion], page: LinkReader[IntraOperatorLink]) -> OuterAxis | None:
+    """Parse the rates of devices outside the library; return the outer axis of their mesh, if it has one."""
+    asked.read("matrix_rate_tflops")
+    asked.read("all_to_all_gb_per_s", default=asked.read("bandwidth_gb_per_s"))
+    asked.read("alpha_s")
+    groups, bandwidth = page.read("groups"), page.read("outer_bandwidth")
+    return OuterAxis(devices=groups, bandwidth_gb_per_s=bandwidth) if groups > 1 else None
+
+
+def draw_inputs(fields: Mapping[str, LinkField], depth: int, place: Place) -> None:
+    """Draw the inputs.
+
+    Args:
+        fields: of the page by name.
+        depth: layers of the whole model.
+        place: where rates and memory are.
+    """
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        draw_segments(fields["source"], resets=(*GONE, "intra_operator_system"))
+        draw_choice(fields["model" if "model" in fields else "suite"], label="Model", width=230, resets=GONE)
+        draw_choice(fields["system"], width=230, resets=("intra_operator_limit", "intra_operator_type"))
+        draw_whole(fields["devices"])
+        draw_whole(fields["batch"])
+        draw_whole(fields["layers"], help=f"The model has {depth}.")
+    with place.popover("Rates and memory", icon=":material/tune:", help="Rates of devices, bytes of a parameter."):
+        if "datatype" in fields:
+            draw_choice(fields["datatype"])
+        for name in ("matrix_rate_tflops", "bandwidth_gb_per_s", "all_to_all_gb_per_s", "alpha_s"):
+            if name in fields:
+                draw_decimal(fields[name])
+        if "groups" in fields:
+            draw_whole(fields["groups"])
+            if fields["groups"].value > 1:
+                draw_decimal(fields["outer_bandwidth"])
+        draw_choice(fields["element_bytes"])
+        draw_decimal(fields["state_bytes"])
+        draw_choice(fields["sharded"])
+        draw_switch(fields["sequence_parallel"])
+        draw_choice(fields["recompute"])
+        draw_whole(fields["accumulation"])
 
 
 def system_question(asked: IntraOperatorInputs, system: str) -> IntraOperatorInputs:
-    """Returns the same question about another system, on at most as many devices as its first network joins.
+    """Return the same question about another system, on at most as many devices as its first network joins.
 
     Products keep their datatype; they are in BF16 if the system lacks it or if rates were entered. A question on more
     devices than one network joins keeps its number of devices.
@@ -179,9 +192,10 @@ def system_question(asked: IntraOperatorInputs, system: str) -> IntraOperatorInp
     found = system_of(system)
     wanted, near = asked.mesh.devices, found.node_size
     devices = wanted if asked.mesh.outer is not None or wanted <= near else near
-    datatype = _first_datatype(list(found.matrix), "" if asked.system_id == OWN else asked.datatype)
-    mesh = on_system(system, devices, datatype)
-    return replace(asked, system_id=system, system=system_name(found), datatype=datatype, mesh=mesh)
+    datatype = _first_datatype(list(found.matrix), "" if asked.system_id == OWN else asked.question.datatype)
+    other = {"system": named_system(system), "tiers": 2, "devices": devices, "datatype": datatype, "outer": None}
+    question = asked.question.model_copy(update=other)
+    return IntraOperatorInputs(question, asked.title, system, system_name(found), asked.depth)
 
 
 def _first_datatype(there: list[str], wanted: str = "") -> str:
@@ -189,76 +203,12 @@ def _first_datatype(there: list[str], wanted: str = "") -> str:
     return next(each for each in order if each in there)
 
 
-def _ask_mesh(chosen: str, devices: int) -> tuple[Mesh, str]:
-    if chosen != OWN:
-        found = system_of(chosen)
-        there = [each for each in TYPES if each in found.matrix] or list(found.matrix)
-        datatype = choose(
-            "Datatype of products",
-            {each: TYPES.get(each, each) for each in there},
-            "intra_operator_type",
-            default=_first_datatype(there),
-        )
-        return on_system(chosen, devices, datatype), datatype
-    rate = _decimal_field("Matrix rate, TFLOP/s", "rate", RATE, "Sustained rate of a device.")
-    bandwidth = _decimal_field("Bandwidth, GB/s", "bandwidth", BANDWIDTH, "Sent by a device in a ring.")
-    exchange = _decimal_field("All-to-all, GB/s", "exchange", bandwidth, "The same in an all-to-all.")
-    alpha = _decimal_field("Time of a collective, µs", "alpha", 0.0, "Besides its bytes.")
-    document: dict[str, Any] = {
-        "devices": devices,
-        "matrix_rate": rate * 1e12,
-        "bandwidth": bandwidth * 1e9,
-        "memory": CAPACITY,
-    }
-    if exchange != bandwidth:
-        document["all_to_all_bandwidth"] = exchange * 1e9
-    if alpha:
-        document["alpha"] = alpha * 1e-6
-    groups = whole_in_link(
-        "intra_operator_groups",
-        "Groups of devices",
-        1,
-        MOST_DEVICES,
-        "With more than one the mesh has two axes, as nodes and the devices of each.",
-    )
-    if groups > 1:
-        between = _decimal_field(
-            "Bandwidth between groups, GB/s", "outer", OUTER, "Sent by a device in a ring of groups."
-        )
-        document["outer"] = {"devices": groups, "bandwidth": between * 1e9}
-    return mesh_of(document), "float32"
-
-
-def on_system(name: str, devices: int, datatype: str) -> Mesh:
-    """Returns the devices of a system as a mesh, of two axes if its first network joins fewer.
-
-    Raises the errors of loading a system and of `engine.planners.intra_operator.system_mesh`.
-    """
-    known = name if name in hardware_names() else system_of(name)
-    return system_mesh(known, devices, datatype=datatype, tiers=2)
-
-
 def planned(asked: IntraOperatorInputs, limit: float) -> IntraOperatorPlan:
-    """Returns the plan found by the search.
+    """Return the plan found by the search.
 
     limit: memory of a device [bytes]. Raises `engine.planners.contract.PlanError`.
     """
-    return search(
-        asked.model, asked.mesh, memory_limit=limit, batch=asked.batch, layers=asked.layers, **counted_as(asked)
-    )
-
-
-def counted_as(asked: IntraOperatorInputs) -> dict[str, Any]:
-    """Returns the sizes of elements and parameters, as keywords of the planner."""
-    return {
-        "element_bytes": asked.element_bytes,
-        "state_bytes": asked.state_bytes,
-        "zero": asked.sharded == "zero",
-        "fsdp": asked.sharded == "fsdp",
-        "sequence_parallel": asked.sequence,
-        "recompute": asked.recompute,
-        "accumulation": asked.accumulation,
-    }
+    return search(asked.model, asked.mesh, memory_limit=limit, **planned_sizes(asked.question))
 
 
 def _suite_names() -> list[str]:
@@ -272,28 +222,3 @@ def _suite_title(name: str) -> str:
     if family == "gpt":
         return f"GPT {letter} · {GPT[letter][1]} wide, {GPT[letter][2]} layers"
     return f"MoE {letter} · {MOE[letter][1]} wide, {MOE[letter][5]} experts"
-
-
-def _decimal_field(label: str, name: str, default: float, help: str) -> float:
-    parameter = f"intra_operator_{name}"
-    text = state.url_value(parameter, "", DECIMAL)
-    value = float(text) if text else default
-    key = key_for(f"_{parameter}", value)
-
-    def changed() -> None:
-        new = given(key)
-        same = not new or abs(new - default) < 1e-9
-        state.set_url_value(parameter, None if same else f"{new:.4f}".rstrip("0").rstrip("."))
-
-    st.number_input(
-        label,
-        min_value=0.0 if default == 0 else 0.0001,
-        max_value=9_999_999.0,
-        value=value,
-        step=1.0,
-        key=key,
-        on_change=changed,
-        help=help,
-        format="%g",
-    )
-    return value

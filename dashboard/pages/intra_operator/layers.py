@@ -12,8 +12,9 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.layer_blocks import segment_map
+from dashboard.link.fields import LinkField
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import segments
+from dashboard.widgets.link_fields import draw_segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
@@ -101,7 +102,7 @@ def _describe_split(block: ParallelBlock, chosen: Any) -> str:
     return words[0] if len(set(words)) == 1 else f"{words[0]} outside and {words[1]} inside"
 
 
-def draw_layers(plan: IntraOperatorPlan, mode: str) -> None:
+def draw_layers(plan: IntraOperatorPlan, layer: LinkField, mode: str) -> None:
     """Draws the segments, the blocks, and the plan as sharding annotations."""
     graphs, kinds, chosen = plan.layers, _blocks_by_kind(plan), plan.chosen
     with st.container(border=True, gap="xsmall"):
@@ -122,8 +123,9 @@ def draw_layers(plan: IntraOperatorPlan, mode: str) -> None:
         )
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("ParallelBlocks", "one choice of strategy settles all contractions of a block"))
-        kind = segments("Kind of layer", {name: name for name in kinds}, "intra_operator_layer")
-        blocks = kinds[kind]
+        layer = layer.among({name: name for name in kinds})
+        draw_segments(layer)
+        blocks = kinds[layer.value]
         left, right = st.columns([1, 1.25], gap="medium")
         strategies = strategies_frame(blocks)
         left.dataframe(

@@ -15,7 +15,7 @@ from dashboard.charts.plans.intra_operator import Measured
 from dashboard.compat.caches import remembered
 from dashboard.compat.types import Place
 from dashboard.link import state
-from dashboard.pages.intra_operator.inputs import OWN, IntraOperatorInputs, counted_as
+from dashboard.pages.intra_operator.inputs import OWN, IntraOperatorInputs
 from dashboard.widgets.own_table import KEPT, own_table, read_table
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
@@ -36,6 +36,7 @@ from engine.planners.intra_operator import (
 )
 from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS
 from engine.planners.intra_operator.suites import is_suite
+from engine.questions.plans import planned_sizes
 from hardware import GIB
 from models import names as model_names
 
@@ -88,7 +89,9 @@ def measured_marks(asked: IntraOperatorInputs, found: IntraOperatorPlan, points:
     """
     here = {"model": asked.model, "batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices}
     if points is None:
-        counted_otherwise = asked.mesh.outer is not None or asked.recompute != "none" or asked.accumulation > 1
+        counted_otherwise = (
+            asked.mesh.outer is not None or asked.question.recompute != "none" or asked.question.accumulation > 1
+        )
         if here != dict(MEASURED_ON) or counted_otherwise:
             return []
         rows: list[tuple[Any, float, float]] = [
@@ -112,7 +115,7 @@ def draw_measured(asked: IntraOperatorInputs, points: pd.DataFrame) -> None:
         st.html(markup.head("Measured and predicted", f"{counted(len(points), 'point')} of your file"))
         try:
             mesh = replace(asked.mesh, outer=None)
-            table = overlay(points, mesh, **counted_as(asked))
+            table = overlay(points, mesh, **planned_sizes(asked.question))
         except PlanError as problem:
             st.warning(literal(str(problem)), icon=":material/error:")
             return
@@ -155,7 +158,7 @@ def draw_measured(asked: IntraOperatorInputs, points: pd.DataFrame) -> None:
 def _draw_fitted_rates(asked: IntraOperatorInputs, points: pd.DataFrame) -> None:
     """Draw the rates that fit the points best, with a button to use them."""
     try:
-        fitted = fit_rates(points, **counted_as(asked))
+        fitted = fit_rates(points, **planned_sizes(asked.question))
     except PlanError as problem:
         st.caption(literal(str(problem)))
         return

@@ -10,28 +10,21 @@ from typing import Final
 import pandas as pd
 
 from dashboard.compat.caches import remembered
-from dashboard.jobs.operator_plans import OperatorPlanJob, OperatorQuestion
+from dashboard.jobs.operator_plans import OperatorPlanJob
 from dashboard.jobs.server import server
 from dashboard.link import state
 from dashboard.link.catalogue import system_of
-from dashboard.pages.intra_operator.inputs import (
-    OWN,
-    IntraOperatorInputs,
-    counted_as,
-    on_system,
-    planned,
-    system_question,
-)
+from dashboard.pages.intra_operator.inputs import IntraOperatorInputs, planned, system_question
 from dashboard.widgets.job_card import found_soon
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator import IntraOperatorPlan, beside_exploration, mesh_of
+from engine.planners.intra_operator import IntraOperatorPlan, beside_exploration
 from engine.planners.intra_operator.names import vector_name
+from hardware import GIB
 
-__all__ = ["SWEEPS", "beside_table", "limited", "swept", "systems_table"]
+__all__ = ["beside_table", "limited", "swept", "systems_table"]
 
 NO_LIMIT: Final = 1e20
 """More memory than any plan takes [bytes]."""
-SWEEPS: Final = {"batch": "Batch", "layers": "Layers", "devices": "Devices", "memory": "Memory"}
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DEPTHS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 80, 96, 128)
 DEVICES: Final = (2, 4, 8, 16, 32, 64)
@@ -60,10 +53,10 @@ def limited(asked: IntraOperatorInputs, limit: float | None) -> tuple[IntraOpera
 
 def _off_the_page(asked: IntraOperatorInputs, limit: float) -> tuple[IntraOperatorPlan, float] | None:
     shared, watcher = server(), state.watcher()
-    asking = OperatorQuestion(asked.model, asked.mesh, limit, asked.batch, asked.layers, counted_as(asked))
-    key = hashlib.sha256(f"{asked.key} {limit!r}".encode()).hexdigest()
+    question = asked.question.model_copy(update={"memory_limit_gib": limit / GIB})
+    key = hashlib.sha256(question.model_dump_json().encode()).hexdigest()
     about = f"{asked.title} on {asked.mesh.devices:,} devices, batch {asked.batch:,}"
-    job = shared.board.post(OperatorPlanJob(shared.operator_plans, key, asking, about), watcher)
+    job = shared.board.post(OperatorPlanJob(shared.operator_plans, key, question, about), watcher)
     return found_soon(job, OperatorPlanJob, watcher, lambda one: one.planned)
 
 
@@ -125,13 +118,7 @@ def _plans_at_value(asked: IntraOperatorInputs, over: str, value: int, limit: fl
 
 def _change_question(asked: IntraOperatorInputs, over: str, value: int) -> IntraOperatorInputs:
     """Return the question with one value changed. Raises the errors of building a mesh."""
-    if over == "batch":
-        return replace(asked, batch=value)
-    if over == "layers":
-        return replace(asked, layers=value)
-    if asked.system_id == OWN:
-        return replace(asked, mesh=mesh_of({**asked.mesh.document(), "devices": value}))
-    return replace(asked, mesh=on_system(asked.system_id, value, asked.datatype))
+    return replace(asked, question=asked.question.model_copy(update={over: value}))
 
 
 def _over_memory(asked: IntraOperatorInputs, found: IntraOperatorPlan) -> pd.DataFrame:
@@ -139,7 +126,7 @@ def _over_memory(asked: IntraOperatorInputs, found: IntraOperatorPlan) -> pd.Dat
     names = [each.name for each in found.layers]
     rows = [
         {
-            "value": row["memory"] / 2**30,
+            "value": row["memory"] / GIB,
             "name": "best",
             "solution": vector_name(row["vectors"], names, found.widths),
             "rate": found.tflop / row["seconds"] / asked.mesh.devices,
@@ -156,7 +143,7 @@ def swept(asked: IntraOperatorInputs, over: str, found: IntraOperatorPlan) -> pd
 
     Args:
         asked: the other inputs.
-        over: a key of `SWEEPS`.
+        over: `over` of `IntraOperatorLink`.
         found: the plan of that question, whose limit of memory applies to all.
 
     Returns:
@@ -194,7 +181,7 @@ def _systems_table(key: str, names: tuple[str, ...], _asked: IntraOperatorInputs
                 "system": name,
                 "label": asked.system.partition(",")[0],
                 "devices": asked.mesh.devices,
-                "datatype": asked.datatype,
+                "datatype": asked.question.datatype,
                 "rate": None if best is None else found.tflops / asked.mesh.devices,
                 "seconds": None if best is None else best.seconds,
                 "solution": "" if best is None else best.solution,
@@ -208,7 +195,7 @@ def _systems_table(key: str, names: tuple[str, ...], _asked: IntraOperatorInputs
 @remembered(16)
 def _beside_table(key: str, _plan: IntraOperatorPlan, _asked: IntraOperatorInputs) -> pd.DataFrame:
     system = system_of(_asked.system_id)
-    return beside_exploration(_plan, _asked.model, system, batch=_asked.batch, datatype=_asked.datatype)
+    return beside_exploration(_plan, _asked.model, system, batch=_asked.batch, datatype=_asked.question.datatype)
 
 
 def beside_table(asked: IntraOperatorInputs, plan: IntraOperatorPlan) -> pd.DataFrame:

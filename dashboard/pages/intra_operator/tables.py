@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
@@ -16,7 +16,10 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.jobs.server import explorations
 from dashboard.link import state
-from dashboard.widgets.controls import given, key_for, segments
+from dashboard.link.fields import LinkField
+from dashboard.pages.intra_operator.link import LIKE
+from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.link_fields import draw_segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.strategies import matches, vector_text
@@ -29,14 +32,11 @@ from hardware import GIB
 
 __all__ = ["json_text", "vectors_csv", "vectors_table"]
 
-SHOWN: Final = {"fits": "That fit", "all": "All", "named": "With a name"}
 FORMS: Final = dict(
     zip(TEXT_FORMS, ("Blocks and segments", "Vectors of segments", "Chosen plan", "All vectors"), strict=True)
 )
 """Text form of a log -> its label."""
 MOST: Final = 1000
-LIKE: Final = re.compile(r"(\d{1,2}|\*)(,(\d{1,2}|\*)){0,31}")
-"""A pattern of vectors: strategies or stars."""
 COLUMNS: Final = {
     "step": ("step, ms", "Time of a step.", 74),
     "collectives": ("comm., ms", "Of it collectives.", 84),
@@ -105,14 +105,14 @@ def _draw_keep_button(plan: IntraOperatorPlan) -> None:
         st.caption(f"{new:,} vectors kept." if new else "All of them are in the store already.")
 
 
-def vectors_table(plan: IntraOperatorPlan) -> None:
+def vectors_table(plan: IntraOperatorPlan, fields: Mapping[str, LinkField]) -> None:
     """Draws the chosen vectors, with downloads."""
-    table = plan.vectors
+    table, which, like = plan.vectors, fields["shown"].value, fields["like"].value
     possible = int((table["reason"] == "").sum())
     st.html(markup.head("Every vector", f"{possible:,} of {len(table):,} possible, {int(table['fits'].sum()):,} fit"))
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        which = segments("Vectors", SHOWN, "intra_operator_shown")
-        like = _pattern_field()
+        draw_segments(fields["shown"])
+        _draw_pattern(fields["like"])
         with st.popover("Export", icon=":material/download:", help="Every vector and the chosen plan as files."):
             files: list[tuple[str, str, str, Callable[[], str]]] = [
                 ("Vectors (CSV)", "vectors.csv", "text/csv", partial(vectors_csv, plan)),
@@ -175,27 +175,25 @@ def vectors_table(plan: IntraOperatorPlan) -> None:
         st.caption(f"The first {MOST:,} of {len(rows):,}; the files have all.")
 
 
-def _pattern_field() -> str:
-    """Draw the field for a pattern of vectors; return it, empty for all."""
-    value = state.url_value("intra_operator_like", "", LIKE)
-    key = key_for("_intra_operator_like", value)
+def _draw_pattern(field: LinkField) -> None:
+    """Draw the field for a pattern of vectors."""
+    key = key_for(f"_{field.parameter}", field.value)
 
     def changed() -> None:
         new = re.sub(r"[^\d*,]", "", str(given(key)))
-        state.set_url_value("intra_operator_like", new if LIKE.fullmatch(new) else None)
+        state.set_url_value(field.parameter, new if new and LIKE.fullmatch(new) else None)
 
     st.text_input(
         "Vectors like",
-        value,
+        field.value,
         key=key,
         on_change=changed,
         max_chars=40,
         width=130,
         placeholder="0,2,*,*",
         label_visibility="collapsed",
-        help="Strategies of the blocks in order; * stands for any.",
+        help=field.declared.help,
     )
-    return value
 
 
 def _why_not(rows: pd.DataFrame, limit: float | None) -> list[str]:

@@ -13,11 +13,17 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.intra_operator import along_curves, best_named, rate_bars, time_bars, vector_points
 from dashboard.link import state
-from dashboard.pages.intra_operator.inputs import OWN, IntraOperatorInputs, question
+from dashboard.link.fields import LinkField
+from dashboard.pages.intra_operator.inputs import (
+    OWN,
+    IntraOperatorInputs,
+    draw_inputs,
+    parse_inputs,
+)
 from dashboard.pages.intra_operator.layers import chosen_words, draw_layers
+from dashboard.pages.intra_operator.link import IntraOperatorLink
 from dashboard.pages.intra_operator.measured import draw_measured, draw_published, measured_marks, upload
 from dashboard.pages.intra_operator.queries import (
-    SWEEPS,
     beside_table,
     limited,
     swept,
@@ -25,8 +31,8 @@ from dashboard.pages.intra_operator.queries import (
 )
 from dashboard.pages.intra_operator.tables import vectors_table
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import given, key_for, segments, switch
-from dashboard.widgets.link_numbers import DECIMAL
+from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.link_fields import draw_segments, draw_switch
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent, plain, relative
@@ -45,7 +51,6 @@ QUICK: Final = 0.7
 """Time of a search up to which sweeps run without asking [s]."""
 SLOW: Final = 3.0
 """Time of a search above which there are no sweeps [s]."""
-RESULTS: Final = {"rate": "TFLOP/s", "seconds": "Step", "memory": "GiB"}
 COMPARED: Final = (
     "v100_32g_sxm",
     "a100_80g_sxm",
@@ -60,30 +65,42 @@ COMPARED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class IntraOperatorView:
-    """Page-wide part of the link; the inputs read their own parts."""
+    """All that the link says of the page."""
 
     mode: str
     """The theme: "light" or "dark"."""
+    asked: IntraOperatorInputs | None
+    link: IntraOperatorLink
+    fields: Mapping[str, LinkField]
+    problem: str = ""
+    """Reason for a missing question; empty if there is one."""
 
 
 def parse() -> IntraOperatorView:
-    """Reads the page's part of the link."""
-    return IntraOperatorView(state.theme_mode())
+    """Parse the page's part of the link."""
+    try:
+        asked, link, fields = parse_inputs()
+    except ValueError as problem:
+        return IntraOperatorView(state.theme_mode(), None, IntraOperatorLink(), {}, str(problem))
+    return IntraOperatorView(state.theme_mode(), asked, link, fields)
 
 
 def render(view: IntraOperatorView) -> None:
     """Draws the page."""
+    asked = view.asked
+    if asked is None:
+        st.error(literal(view.problem), icon=":material/error:")
+        return
     inputs = st.container(gap="small")
     with inputs:
         first = st.container()
         place = st.container(horizontal=True, gap="medium", vertical_alignment="bottom")
     try:
         with first:
-            asked = question(place)
+            draw_inputs(view.fields, asked.depth, place)
         points = upload(place, asked)
-        text = state.url_value("intra_operator_limit", "", DECIMAL)
-        limit = float(text) * GIB if text else asked.mesh.memory
-        answer = limited(asked, limit)
+        wanted = asked.question.memory_limit_gib
+        answer = limited(asked, asked.mesh.memory if wanted is None else wanted * GIB)
         if answer is None:
             return
         found, took = answer
@@ -101,16 +118,16 @@ def render(view: IntraOperatorView) -> None:
         named = "" if name == MIXED else f"{name[:1].upper()}{name[1:]}. "
         st.caption(literal(named + chosen_words(found, found.chosen)))
     _draw_points(asked, found, points, view.mode)
-    _draw_vectors(asked, found, view.mode)
+    _draw_vectors(view, found)
     if points is not None:
         draw_measured(asked, points)
-    draw_layers(found, view.mode)
-    _draw_sweeps(asked, found, took, view.mode)
+    draw_layers(found, view.fields["layer"], view.mode)
+    _draw_sweeps(view, asked, found, took)
     if asked.published:
         with st.container(border=True, gap="xsmall"):
             draw_published()
     if not asked.published:
-        _draw_comparison(asked, found)
+        _draw_comparison(view, asked, found)
     for note in found.notes:
         st.caption(literal(note))
 
@@ -208,14 +225,14 @@ def _draw_points(asked: IntraOperatorInputs, found: IntraOperatorPlan, points: p
             )
 
 
-def _draw_vectors(asked: IntraOperatorInputs, found: IntraOperatorPlan, mode: str) -> None:
+def _draw_vectors(view: IntraOperatorView, found: IntraOperatorPlan) -> None:
     """Draw the table of vectors and the time of the best ones."""
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
-        vectors_table(found)
+        vectors_table(found, view.fields)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the time goes", "the fastest that fit, and named ones"))
-        chart = time_bars(_time_rows(found), mode)
+        chart = time_bars(_time_rows(found), view.mode)
         show(chart, "intra_operator_times")
         st.caption(literal(chart.alt))
 
@@ -255,7 +272,7 @@ def _is_uniform(found: IntraOperatorPlan, chosen: StepCosts) -> bool:
     return len(pairs) == len({name for name, _ in pairs})
 
 
-def _draw_sweeps(asked: IntraOperatorInputs, found: IntraOperatorPlan, took: float, mode: str) -> None:
+def _draw_sweeps(view: IntraOperatorView, asked: IntraOperatorInputs, found: IntraOperatorPlan, took: float) -> None:
     """Draw sweeps and other systems."""
     best = found.chosen
     if took > QUICK:
@@ -264,15 +281,16 @@ def _draw_sweeps(asked: IntraOperatorInputs, found: IntraOperatorPlan, took: flo
             if took > SLOW:
                 st.caption(f"A search took {took:.0f} s, and this takes about twenty: use fewer devices or layers.")
                 return
-            on = switch(f"Compute them (about {20 * took:.0f} s)", "intra_operator_sweeps")
-        if not on:
+            draw_switch(view.fields["sweeps"], label=f"Compute them (about {20 * took:.0f} s)")
+        if not view.link.sweeps:
             return
     left, right = st.columns(2, gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("What changes the answer", "everything else as above"))
         with st.container(horizontal=True, gap="small"):
-            over = segments("Along", SWEEPS, "intra_operator_over")
-            result = segments("Show", RESULTS, "intra_operator_result")
+            draw_segments(view.fields["over"])
+            draw_segments(view.fields["result"])
+        over, result = view.link.over, view.link.result
         labels = {
             "batch": "Batch, sequences",
             "layers": "Layers",
@@ -282,20 +300,21 @@ def _draw_sweeps(asked: IntraOperatorInputs, found: IntraOperatorPlan, took: flo
         memory = float(found.frontier["memory"].min()) if best is None else best.memory
         here = {"batch": asked.batch, "layers": asked.layers, "devices": asked.mesh.devices, "memory": memory / GIB}
         curves = swept(asked, over, found)
-        chart = along_curves(curves, labels[over], here[over], result, mode, steps=over == "memory")
+        chart = along_curves(curves, labels[over], here[over], result, view.mode, steps=over == "memory")
         show(chart, "intra_operator_sweep")
         st.caption(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _draw_systems(asked, mode)
+        _draw_systems(asked, view.mode)
 
 
-def _draw_comparison(asked: IntraOperatorInputs, found: IntraOperatorPlan) -> None:
+def _draw_comparison(view: IntraOperatorView, asked: IntraOperatorInputs, found: IntraOperatorPlan) -> None:
     """Draw the plan next to the cost model's figures and the best of all executions, once switched on."""
     if found.chosen is None or asked.system_id == OWN:
         return
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Next to the best of all executions", "the calibrated cost model on as many devices"))
-        if not switch("Look through all executions", "intra_operator_beside"):
+        draw_switch(view.fields["beside"])
+        if not view.link.beside:
             return
         rows = beside_table(asked, found)
         shown = rows.assign(memory=rows["memory"] / GIB).rename(

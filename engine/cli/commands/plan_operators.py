@@ -12,7 +12,10 @@ import typer
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
+from engine.cli.question_options import asks, build_question
 from engine.cli.text_tables import write_table
+from engine.questions.documents.operators import OperatorsQuestion, OuterAxis
+from engine.questions.verb import QuestionError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,53 +27,9 @@ __all__ = ["plan_operators"]
 SHOWN = ("vector", "solution", "seconds", "communication_seconds", "volume", "memory", "reason")
 
 
+@asks(OperatorsQuestion, arguments=("model",), leave_out=("annotations", "top"))
 def plan_operators(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="gpt A to I, moe A to I, llama, or library model.")],
-    devices: Annotated[int, typer.Option("--devices", metavar="N", help="Devices on the one axis of the mesh.")],
-    batch: Annotated[int, typer.Option("--batch", metavar="B", help="Batch [sequences].")] = 16,
-    layers: Annotated[int | None, typer.Option("--layers", metavar="N", help="Layers; the model's by default.")] = None,
-    memory_limit: Annotated[
-        float | None, typer.Option("--memory-limit", metavar="GIB", help="Memory of a device [GiB]; none by default.")
-    ] = None,
-    system: Annotated[
-        str | None, typer.Option("--system", metavar="NAME", help="System whose first tier the mesh is, with rates.")
-    ] = None,
-    datatype: Annotated[
-        str, typer.Option("--datatype", metavar="TYPE", help="Of a system's matrix rate.")
-    ] = "bfloat16",
-    matrix_rate: Annotated[
-        float, typer.Option("--matrix-rate", metavar="TFLOP/S", help="Matrix rate of a device [TFLOP/s].")
-    ] = 83.8,
-    bandwidth: Annotated[
-        float, typer.Option("--bandwidth", metavar="GB/S", help="What a device sends in a ring [GB/s].")
-    ] = 20.65,
-    all_to_all: Annotated[
-        float | None, typer.Option("--all-to-all", metavar="GB/S", help="The same of an all-to-all [GB/s].")
-    ] = None,
-    alpha: Annotated[float, typer.Option("--alpha", metavar="S", help="Time of a collective besides [s].")] = 0.0,
-    element_bytes: Annotated[
-        float | None,
-        typer.Option("--element-bytes", metavar="B", help="Width of an element; 4 or, of library models, 2."),
-    ] = None,
-    state_bytes: Annotated[
-        float, typer.Option("--state-bytes", metavar="B", help="A parameter with gradient and optimizer state [bytes].")
-    ] = 16.0,
-    gradient_bytes: Annotated[
-        float | None, typer.Option("--gradient-bytes", metavar="B", help="Width of gradients; an element's by default.")
-    ] = None,
-    zero: Annotated[bool, typer.Option("--zero", help="Split gradients and optimizer state (ZeRO).")] = False,
-    fsdp: Annotated[bool, typer.Option("--fsdp", help="Split parameters, too (FSDP, ZeRO stage 3).")] = False,
-    sequence_parallel: Annotated[
-        bool | None,
-        typer.Option("--sequence-parallel/--no-sequence-parallel", help="Split what rows give by tokens."),
-    ] = None,
-    recompute: Annotated[
-        str, typer.Option("--recompute", metavar="none|selective|full", help="What the backward pass computes again.")
-    ] = "none",
-    accumulation: Annotated[
-        int, typer.Option("--accumulation", metavar="N", help="Microbatches whose gradients are added up in a step.")
-    ] = 1,
-    tiers: Annotated[int, typer.Option("--tiers", metavar="1|2", help="Mesh axes of a system: networks.")] = 1,
+    asked: OperatorsQuestion,
     outer: Annotated[
         str | None,
         typer.Option("--outer", metavar="NxGB/S", help="Outer axis of a mesh of two: groups and their bandwidth."),
@@ -79,7 +38,7 @@ def plan_operators(
         bool, typer.Option("--annotations", help="Print the sharding of every weight and activation.")
     ] = False,
     beside: Annotated[
-        bool, typer.Option("--beside", help="Set the plan beside the best of all executions; with --system.")
+        bool, typer.Option("--beside", help="Set the plan next to the best of all executions; with --system.")
     ] = False,
     form: Annotated[
         str | None,
@@ -87,7 +46,7 @@ def plan_operators(
     ] = None,
     measured: Annotated[
         Path | None,
-        typer.Option("--measured", metavar="FILE", help="Log, CSV or JSON of measured points, to set beside."),
+        typer.Option("--measured", metavar="FILE", help="Log, CSV or JSON of measured points to compare."),
     ] = None,
     fit: Annotated[bool, typer.Option("--fit", help="Fit rates to the measured points first.")] = False,
     segments: Annotated[bool, typer.Option("--segments", help="Print the sequence of segments.")] = False,
@@ -113,7 +72,7 @@ def plan_operators(
     Exit code 1 when no plan fits the limit.
     """
     from engine.planners.contract import PlanError
-    from engine.planners.intra_operator import search, system_mesh
+    from engine.questions.plans import find_operator_plan, operators_document, question_model
 
     if csv and json:
         raise PlanError("Give --csv or --json, not both.")
@@ -128,50 +87,23 @@ def plan_operators(
         raise PlanError(f"Give {given[0]} or {given[1]}, not both.")
     if fit and measured is None:
         raise PlanError("--fit needs --measured.")
-    mesh: dict[str, Any] = {
-        "devices": devices,
-        "matrix_rate": matrix_rate * 1e12,
-        "bandwidth": bandwidth * 1e9,
-        "alpha": alpha,
-    }
-    if system is not None:
-        mesh = system_mesh(system, devices, datatype=datatype, tiers=tiers).document()
-    elif beside or tiers != 1:
+    if asked.system is None and (beside or asked.tiers != 1):
         raise PlanError(f"{'--beside' if beside else '--tiers'} needs --system.")
     if outer is not None:
-        if system is not None:
+        if asked.system is not None:
             raise PlanError("Give --system with --tiers, or --outer, not both.")
-        mesh["outer"] = _parse_outer_axis(outer)
-    if all_to_all is not None:
-        mesh["all_to_all_bandwidth"] = all_to_all * 1e9
-    counted: dict[str, Any] = {
-        "element_bytes": element_bytes,
-        "state_bytes": state_bytes,
-        "zero": zero,
-        "fsdp": fsdp,
-        "sequence_parallel": sequence_parallel,
-        "gradient_bytes": gradient_bytes,
-        "recompute": recompute,
-        "accumulation": accumulation,
-    }
+        asked = asked.model_copy(update={"outer": _parse_outer_axis(outer)})
     if measured is not None:
-        asked: dict[str, Any] = {"model": model, "batch": batch, "layers": layers, **counted}
-        write_table(_beside_measured(measured, mesh, asked, fit=fit), json=json, csv=csv)
+        write_table(_beside_measured(measured, asked, fit=fit), json=json, csv=csv)
         return
     if segments:
         from engine.planners.intra_operator import segment_map
 
-        write_table(segment_map(model, batch=batch, layers=layers), json=json, csv=csv)
+        table = segment_map(question_model(asked), batch=asked.batch, layers=asked.layers)
+        write_table(table, json=json, csv=csv)
         return
     with ProgressReport("searching strategies"):
-        found = search(
-            model,
-            mesh,
-            memory_limit=None if memory_limit is None else memory_limit * 2**30,
-            batch=batch,
-            layers=layers,
-            **counted,
-        )
+        found = find_operator_plan(asked)
     if form is not None:
         from engine.planners.intra_operator import log_text
 
@@ -179,17 +111,22 @@ def plan_operators(
         return
     if annotations or beside:
         from engine.planners.intra_operator import beside_exploration, sharding_annotations
+        from engine.questions.scenario_documents import found_system
 
         table = (
             sharding_annotations(found)
-            if annotations or system is None
-            else beside_exploration(found, model, system, batch=batch, datatype=datatype)
+            if annotations or asked.system is None
+            else beside_exploration(
+                found,
+                question_model(asked),
+                found_system(asked.system),
+                batch=asked.batch,
+                datatype=asked.datatype,
+            )
         )
         write_table(table, json=json, csv=csv)
         return
     if json:
-        from engine.questions.plans import operators_document
-
         write_line(as_json(operators_document(found, found.vectors)))
     elif csv:
         table = found.vectors.assign(vector=[_format_vector(each) for each in found.vectors["vector"]])
@@ -202,25 +139,24 @@ def plan_operators(
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _parse_outer_axis(text: str) -> dict[str, Any]:
-    """The outer axis that an option describes."""
-    from engine.planners.contract import PlanError
-
+def _parse_outer_axis(text: str) -> OuterAxis:
+    """Return the outer axis that an option describes."""
     number, _, rate = text.partition("x")
     try:
-        return {"devices": int(number), "bandwidth": float(rate) * 1e9}
+        return build_question(OuterAxis, {"devices": int(number), "bandwidth_gb_per_s": float(rate)})
     except ValueError:
-        raise PlanError(f"--outer {text[:40]!r} must be groups of devices x GB/s, such as 2x40.") from None
+        raise QuestionError(f"--outer {text[:40]!r} must be groups of devices x GB/s, such as 2x40.") from None
 
 
-def _beside_measured(path: Path, mesh: dict[str, Any], asked: dict[str, Any], *, fit: bool) -> pd.DataFrame:
-    """Measured points with predictions, by rates that are fitted to them where asked."""
-    from engine.planners.intra_operator import fit_rates, measured_points, mesh_of, overlay
+def _beside_measured(path: Path, asked: OperatorsQuestion, *, fit: bool) -> pd.DataFrame:
+    """Return measured points with predictions, by rates that are fitted to them on request."""
+    from engine.planners.intra_operator import fit_rates, measured_points, overlay
+    from engine.questions.plans import planned_sizes, question_mesh, question_model
 
-    points = measured_points(path)
-    machine = mesh_of(mesh)
+    points, machine = measured_points(path), question_mesh(asked)
+    sizes: dict[str, Any] = {"model": question_model(asked), **planned_sizes(asked)}
     if fit:
-        rates = fit_rates(points, devices=machine.devices, **asked)
+        rates = fit_rates(points, devices=machine.devices, **sizes)
         machine = rates.mesh(machine)
         shown = {
             "matrix rate [TFLOP/s]": rates.matrix_rate,
@@ -232,7 +168,7 @@ def _beside_measured(path: Path, mesh: dict[str, Any], asked: dict[str, Any], *,
             write_line(f"Fitted {name}: {'not told' if value is None else f'{value / scale:.5g}'}", stream=sys.stderr)
         for note in rates.notes:
             write_line(note, stream=sys.stderr)
-    return overlay(points, machine, **asked)
+    return overlay(points, machine, **sizes)
 
 
 def _print_vectors(found: IntraOperatorPlan, top: int) -> None:

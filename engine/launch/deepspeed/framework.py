@@ -1,4 +1,4 @@
-"""DeepSpeed as one of the frameworks: what its files look like, and which key says which field."""
+"""DeepSpeed as a framework: forms of its files, and keys of fields."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _TERMS: Final[Mapping[str, str]] = {
 
 
 def find_configuration(text: str, name: str, recipe: str | None) -> FileContents | None:
-    """Returns the JSON of a file, which may stand within a script."""
+    """Return the JSON of a file, which may be within a script."""
     alone = text.lstrip().startswith("{")
     document = _parse_document(text, name) if alone else _find_document(text)
     if document is None or not TELLING & set(document):

@@ -1,4 +1,4 @@
-"""MaxText as one of the frameworks: what its files look like, and which key says which field."""
+"""MaxText as a framework: forms of its files, and keys of fields."""
 
 from __future__ import annotations
 

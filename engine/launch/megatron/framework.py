@@ -144,7 +144,7 @@ def find_flags(text: str, name: str, recipe: str | None) -> FileContents | None:
 
 
 def read_arguments(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-    """Returns what flags say."""
+    """Return the execution and model that flags describe."""
     is_deepspeed = "--deepspeed" in flags
     report = Report("Megatron-DeepSpeed" if is_deepspeed else TITLE, asked)
     args = _arguments_of(flags, report)
@@ -194,7 +194,7 @@ def _arguments_of(flags: Mapping[str, Any], report: Report) -> Arguments:
 
 
 def command_line(groups: Groups) -> dict[str, Any]:
-    """Returns the flags of arguments, True for one that stands alone; switches at their default are left out.
+    """Return the flags of arguments, True for flags without value; switches at their default are left out.
 
     Args:
         groups: arguments by destination, in groups.

@@ -123,7 +123,7 @@ def find_recipe(text: str, name: str, recipe: str | None) -> FileContents | None
 
 
 def read_recipe(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-    """Returns what keys say; a key "--recipe" names the recipe that they belong to."""
+    """Return the execution and model that keys describe; a key "--recipe" names the recipe that they belong to."""
     report = Report(TITLE, asked)
     recipe = "" if isinstance(flags.get("--recipe"), UnknownValue) else str(flags.get("--recipe", ""))[:200]
     named = _GPUS.search(recipe)

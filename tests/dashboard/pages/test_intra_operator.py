@@ -36,6 +36,7 @@ from engine.planners.intra_operator import (
 )
 from engine.planners.intra_operator import segment_map as segments_of
 from engine.planners.intra_operator.records import VectorRecords
+from engine.questions.documents.operators import OperatorsQuestion
 from engine.store import Store
 from tests.dashboard.page_runs import figure, html, page_alone, patient, plainly, plots
 
@@ -219,9 +220,8 @@ def test_a_log_of_ones_own_stands_beside_what_is_predicted_and_gives_rates() -> 
 
 
 def test_a_file_that_names_a_path_as_its_model_is_refused() -> None:
-    asked = IntraOperatorInputs(
-        "gpt F", "GPT F", OWN, "", "float32", mesh_of(MESH), 16, 2, 32, 4.0, 16.0, "none", False
-    )
+    question = OperatorsQuestion(model="gpt F", devices=4, batch=16, layers=2)
+    asked = IntraOperatorInputs(question, "GPT F", OWN, "", 32)
     points = measured_points_of('vector,seconds,model\n"1,1,1,1",0.3,/etc/passwd.json\n')
     with pytest.raises(PlanError, match=r"There is no model '/etc/passwd\.json'"):
         complete_points(points, asked)

@@ -111,9 +111,11 @@ def batch_times(
         sharded=e.optimizer_sharding,
     )
     overlapped = e.data_par_overlap & exchanges
+    # Without overlap the whole exchange follows the backward pass.
     exposed = np.where(overlapped, exchange.overlap.exposed, exchange.link)
     total = part.total + exposed
 
+    # llm.py get_useful_flops: the optimizer's FLOP are among those of each microbatch.
     useful = block_flops(block) + optimizer.flops
     work = arithmetic(rate, s, part, useful)
     piped = s.pipeline_par > 1
@@ -175,6 +177,7 @@ def arithmetic(rate: SystemRates, s: PipelineShape, part: PipelinePart, useful: 
         useful: operations of one block for a microbatch, `block_flops` and the optimizer's [FLOP].
     """
     computing = part.fw_time + part.bw_time + part.optim_step_time
+    # llm.py get_total_efficiency: useful FLOP of all blocks and microbatches at the peak of the matrix unit.
     return EfficiencyTimes(computing, s.block_microbatches * useful / rate.matrix.peak)
 
 
@@ -217,6 +220,7 @@ def offload_requirements(
     fw_window = _fw_window(b, part)
     bw_window = _bw_window(b, part)
     activations, weights = _per_second(kept, fw_window), _per_second(b.weights, fw_window)
+    # llm.py get_optim_offload_bw_req: gradients and state move together, behind the backward pass.
     both = optimizer.weight_grads + optimizer.state
     state = np.where(training, _per_second(both, bw_window), 0.0)
     return activations, weights, state, offload_bandwidth(b, moved, part, training)
