@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
@@ -22,11 +23,12 @@ from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent, plain
+from engine.planners.layerwise import LayerwisePlan
 from engine.planners.layerwise.library_models import scenario_of
 from engine.planners.layerwise.profiles.tables import csv_text
 from engine.planners.layerwise.strategy import graph_text, strategy_text
 from engine.planners.layerwise.tabulated import candidates_table, layers_table, stages_table
-from engine.planners.layerwise.timeline import plan_timeline
+from engine.planners.layerwise.timeline import PipelineTimeline, plan_timeline
 from engine.questions.documents.layers import LayersQuestion
 from engine.questions.scenario_documents import found_model, found_system
 
@@ -80,7 +82,7 @@ def render(view: LayerwiseView) -> None:
     with left.container(border=True, gap="xsmall", height="stretch"):
         words = "each device with the number of its stage"
         st.html(markup.head("Stages on devices", words))
-        chart = device_grid(plan, view.mode)
+        chart = device_grid(*_stages_and_machines(plan), view.mode)
         show(chart, "layerwise_devices")
         st.caption(literal(chart.alt))
         st.html(markup.head("Stages", "layers are half-open ranges; times of one microbatch"))
@@ -94,7 +96,8 @@ def render(view: LayerwiseView) -> None:
         )
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Memory of a device", "parameters with optimizer, and activations in flight"))
-        chart = stage_memory_bars(plan, view.mode)
+        states = (plan.problem.optimizer * stages["parameters [GB]"]).tolist()
+        chart = stage_memory_bars(states, stages["memory [GB]"].tolist(), stages["of [GB]"].tolist(), view.mode)
         show(chart, "layerwise_memory")
         st.caption(literal(chart.alt))
         if found.told:
@@ -108,7 +111,7 @@ def render(view: LayerwiseView) -> None:
         some = min(plan.microbatches, MOST_DRAWN)
         which = f"{some} of {plan.microbatches:,} microbatches" if some < plan.microbatches else "all microbatches"
         st.html(markup.head("What every stage does when", f"{which}; early backward scheduling; then the all-reduce"))
-        chart = stage_timeline(plan, drawn, view.mode)
+        chart = stage_timeline(_list_passes(drawn), drawn.step_seconds, view.mode)
         show(chart, "layerwise_timeline")
         st.caption(literal(chart.alt))
     _draw_tables(found, view.mode)
@@ -120,6 +123,27 @@ def _find_plan(asked: LayerwiseInputs) -> Planned | None:
     key = hashlib.sha256(asked.question.model_dump_json().encode()).hexdigest()
     job = shared.board.post(LayerPlanJob(shared.layer_plans, key, asked.question, asked.about), watcher)
     return found_soon(job, LayerPlanJob, watcher, lambda one: one.planned)
+
+
+def _stages_and_machines(plan: LayerwisePlan) -> tuple[list[tuple[int, ...]], list[tuple[str, int]]]:
+    """Return the devices of each stage, and kind and number of devices of each machine, as `device_grid` takes them."""
+    cluster = plan.problem.cluster
+    machines = [("" if cluster.uniform else each.kind, each.devices) for each in cluster.machines]
+    return [stage.devices for stage in plan.stages], machines
+
+
+def _list_passes(found: PipelineTimeline) -> pd.DataFrame:
+    """Return the passes of compute stages as `stage_timeline` takes them; between any two is a transfer."""
+    rows: list[tuple[int, str, int, float, float]] = []
+    for stage, work in enumerate(found.works[::2]):
+        for kind, took, ends in (
+            ("forward", work.forward, found.forward_end[2 * stage]),
+            ("backward", work.backward, found.backward_end[2 * stage]),
+        ):
+            rows += [(stage, kind, number, float(end) - took, took) for number, end in enumerate(ends)]
+        if work.reduce:
+            rows.append((stage, "reduce", -1, float(found.backward_end[2 * stage, -1]), work.reduce))
+    return pd.DataFrame(rows, columns=["stage", "kind", "microbatch", "start", "took"])
 
 
 def _plan_tiles(found: Planned) -> list[markup.Tile]:
@@ -160,7 +184,7 @@ def _draw_exports(found: Planned) -> None:
                 "Stages on devices (picture, HTML)",
                 "devices.html",
                 "text/html",
-                lambda: device_grid(plan).figure.to_html(include_plotlyjs=True),
+                lambda: device_grid(*_stages_and_machines(plan)).figure.to_html(include_plotlyjs=True),
             ),
             ("Candidates (CSV)", "candidates.csv", "text/csv", lambda: candidates_table(plan).to_csv(index=False)),
             ("Profile (CSV)", "profile.csv", "text/csv", lambda: csv_text(plan.problem.profile)),

@@ -24,7 +24,6 @@ from engine.planners.layerwise.profiles.reading import profile_text
 from engine.planners.layerwise.profiles.tables import csv_text
 from engine.planners.layerwise.strategy import strategy, strategy_text, user_stages
 from engine.planners.layerwise.tabulated import candidates_table
-from engine.planners.layerwise.timeline import plan_timeline
 from engine.questions.documents.layers import LayersQuestion, SystemShare
 from tests.dashboard.page_runs import html, page_alone, patient
 
@@ -68,12 +67,24 @@ def planned() -> Planned:
 
 def test_charts_show_the_plan() -> None:
     found = planned()
-    grid = device_grid(found.plan)
+    plan = found.plan
+    machines = [("", each.devices) for each in plan.problem.cluster.machines]
+    grid = device_grid([stage.devices for stage in plan.stages], machines)
     assert "2 stages on 16 of 16" in grid.alt
     assert [list(trace.text) for trace in grid.figure.data] == [["1"] * 8, ["2"] * 8]
-    drawn = plan_timeline(found.plan, 6)
-    assert len(stage_timeline(found.plan, drawn).figure.data[0].x) == 12
-    assert "is the fullest" in stage_memory_bars(found.plan, "dark").alt
+    passes = pd.DataFrame(
+        [
+            (stage, kind, number, 0.0, 1.0)
+            for stage in (0, 1)
+            for kind in ("forward", "backward")
+            for number in range(6)
+        ],
+        columns=["stage", "kind", "microbatch", "start", "took"],
+    )
+    timeline = stage_timeline(passes, 12.0)
+    assert len(timeline.figure.data[0].x) == 12
+    assert timeline.alt.startswith("6 microbatches take 12 s")
+    assert "Stage 2 is the fullest: 3 of 4 GB" in stage_memory_bars([1.0, 1.0], [2.0, 3.0], [4.0, 4.0], "dark").alt
     assert found.batches is not None
     assert "4,096" in plan_curves(found.batches, 64).alt
     assert found.devices is not None
