@@ -11,11 +11,11 @@ from engine.launch.command_words import CommandWords, launch_in
 from engine.launch.contract import (
     FileContents,
     Framework,
-    LaunchError,
     LaunchFile,
     LaunchInputs,
     LaunchOrder,
     LaunchReading,
+    RefusedExecutionError,
     UnknownValue,
     Written,
 )
@@ -95,7 +95,7 @@ def write_script(order: LaunchOrder) -> Written:
     flags = command_line(groups)
     reason = check_arguments(_arguments_of(flags, Report()), order.nodes * order.gpus_per_node)
     if reason:
-        raise LaunchError(f"Megatron-LM refuses this execution: {reason}.")
+        raise RefusedExecutionError(f"Megatron-LM refuses this execution: {reason}.")
     report.not_modelled(_TO_REPLACE)
     lists = {
         "Not expressible there": report.listed("not_expressible"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -58,6 +57,8 @@ _TERMS: Final[Mapping[str, str]] = {
 
 def find_configuration(text: str, name: str, recipe: str | None) -> FileContents | None:
     """Returns what a TOML file or a command line holds."""
+    import tomllib  # not before a file is read
+
     toml = name.lower().endswith(".toml")
     if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
         return _read_command(text, name)
