@@ -10,12 +10,20 @@ import pandas as pd
 from engine.reproductions.distir.gpt2 import GPT_SIZES, NOT_COUNTED, gpt2_grid
 from engine.reproductions.papers import Paper, PaperFigure, SettingsLink
 from engine.simulate.distir import envelopes, grid, measured_steps, over_devices, overlay, with_speedup
-from engine.simulate.distir.figures import NOTEBOOK
 
-__all__ = ["PAPER", "PUBLISHED_GRID"]
+__all__ = ["NOTEBOOK", "PAPER", "PUBLISHED_GRID"]
 
 FOLDER: Final = Path(__file__).parent / "data"
 PUBLISHED_GRID: Final = FOLDER / "published_grid.csv"
+NOTEBOOK: Final = {
+    "width": 4096,
+    "layers": 64,
+    "batch": 4096,
+    "devices": (2, 4, 8, 16, 32),
+    "batches": (512, 1024, 2048, 4096),
+    "microbatches": (4, 8, 16, 32),
+}
+"""Settings of the notebook's figures."""
 BANDWIDTH_GBPS: Final = 200.0
 """Bandwidth between devices in figures 3 and 4, in R1's units [Gbps]."""
 ONE_DEVICE: Final = 3725.9179555393866

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine.reproductions.distir.figures import PUBLISHED_GRID
+from engine.reproductions.distir.figures import NOTEBOOK, PUBLISHED_GRID
 from engine.simulate.distir import (
     MODEL_SIZES,
     ConfigurationError,
@@ -35,7 +35,6 @@ from engine.simulate.distir import (
     top_configurations,
     with_speedup,
 )
-from engine.simulate.distir.figures import NOTEBOOK
 from engine.store import Store, StoreError
 from tests.engine.simulate.test_distir import FOLDER, GOLDEN
 
