@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from pathlib import Path
@@ -80,8 +81,17 @@ def build_question(document: type[Question], said: Mapping[str, Any]) -> Questio
         place = problem.errors(include_url=False)[0]["loc"]
         field = fields.get(str(place[0])) if place else None
         where = "The command" if field is None else f"--{field.option}"
-        told = sentence(problem, document, where)
-        raise QuestionError(told.replace(f"{where}: {str(place[0])!r}", where) if field else told) from None
+        refusal = sentence(problem, document, where)
+        raise QuestionError(refusal if field is None else _name_option(refusal, where, field.name)) from None
+
+
+def _name_option(text: str, where: str, name: str) -> str:
+    """Return a sentence that names the option, and the entry of its list, instead of the document's field."""
+    begins = re.match(rf"{re.escape(where)}: '{name}(?:\[(\d+)\])?'", text)
+    if begins is None:
+        return text
+    entry = "" if begins[1] is None else f", entry {int(begins[1]) + 1},"
+    return f"{where}{entry}{text[begins.end() :]}"
 
 
 def _command_parameter(field: QuestionField, *, is_argument: bool) -> inspect.Parameter:

@@ -26,6 +26,7 @@ from engine.questions.explorations import BEST, EXPLORE
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
 from engine.questions.plans import PLAN_ELASTIC, PLAN_LAYERS, PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
+from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
 from engine.questions.standings import STANDING
 from engine.questions.verb import QuestionError, Verb
 from models.documents import did_you_mean, sentence, shown
@@ -48,6 +49,9 @@ VERBS: Final[Mapping[str, Verb]] = {
         PLAN_LAYERS,
         PLAN_ELASTIC,
         PLAN_OPERATORS,
+        LIST_SCHEDULES,
+        SIMULATE_SCHEDULE,
+        SIMULATE_EXECUTION,
         LIST_CARDS,
         PLAN_CARD,
         CARD_CURVE,

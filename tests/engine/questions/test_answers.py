@@ -276,6 +276,7 @@ def test_rubbish_is_refused_in_a_sentence() -> None:
         "list_parameters": {"scenario": {**DENSE, "limits": {"tensor_par": [1]}}},
         "plan_layers": {"profile": "vgg19", "global_batch": 8, "machines": [2]},
         "plan_operators": {"model": "gpt F", "devices": 2, "layers": 1, "memory_limit_gib": 9.5, "accumulation": 1},
+        "simulate_schedule": {"schedule": "zb-h1", "stages": 2, "microbatches": 4, "forward_s": [1.0], "group": None},
         "plan_card": {"card": "vit", "limits": [{"placement": "8"}], "measurements": None, "top": 1},
         "card_curve": {"card": "vit", "values": [1, 2], "placement": "8"},
         "card_phases": {"card": "vit", "phases": [{"placement": "8", "duration_s": 1.0}], "strategies": ["n, 1, 1"]},
