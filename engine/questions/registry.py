@@ -13,6 +13,7 @@ from engine.exploration.run import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
 from engine.questions.bounds import Context
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
+from engine.questions.distir import SIMULATE_DISTIR
 from engine.questions.elastic_cards import (
     CARD_CURVE,
     CARD_PHASES,
@@ -52,6 +53,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         LIST_SCHEDULES,
         SIMULATE_SCHEDULE,
         SIMULATE_EXECUTION,
+        SIMULATE_DISTIR,
         LIST_CARDS,
         PLAN_CARD,
         CARD_CURVE,
