@@ -85,8 +85,21 @@ class ProgressReport:
             self._what = doing or self._what
             self._show()
 
+    def count(self, done: int, total: int, unit: str, doing: str = "") -> None:
+        """Record and report steps whose number is known only once the work has begun.
+
+        Args:
+            done: steps that are done.
+            total: all steps.
+            unit: unit of the steps, in the plural.
+            doing: current work; the work of the command if empty.
+        """
+        with self._lock:
+            self._steps, self._unit = total, unit
+            self(done / total if total else 1.0, doing)
+
     def clear(self) -> None:
-        """Removes the line, so that results can be written; the next call draws it again."""
+        """Remove the line, so that results can be written; the next call draws it again."""
         with self._lock:
             if self._drawn:
                 self._stream.write("\r\x1b[K")

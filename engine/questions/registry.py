@@ -29,6 +29,7 @@ from engine.questions.plans import PLAN_ELASTIC, PLAN_LAYERS, PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
 from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
 from engine.questions.standings import STANDING
+from engine.questions.validations import VALIDATE
 from engine.questions.verb import QuestionError, Verb
 from models.documents import did_you_mean, sentence, shown
 
@@ -63,6 +64,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         EXPORT_LAUNCH,
         IMPORT_LAUNCH,
         STANDING,
+        VALIDATE,
     )
 }
 """Verbs in the order in which they are offered."""

@@ -14,6 +14,8 @@ from dashboard.compat.caches import remembered
 from dashboard.link.document_validation import Refused, sentence
 from dashboard.widgets.upload import read_file
 from engine import validation
+from engine.questions.documents.validations import ValidationQuestion
+from engine.questions.validations import find_predictions
 from engine.validation import Runs, RunsFileError, generation_of, system_named
 from engine.validation.error_tables import error_statistics, source_family
 from engine.validation.gate import stored_errors
@@ -72,7 +74,7 @@ class Filters(NamedTuple):
 
 
 def _predict_runs(key: str, runs: Runs, is_packaged: bool) -> PredictedRuns:
-    predictions = validation.validate(runs)
+    predictions = find_predictions(ValidationQuestion(), runs).table
     rows = pd.concat([runs.table, predictions.drop(columns=["id"])], axis=1)
     # The runs have a field `status`, too: how the run ended.
     rows = rows.loc[:, ~rows.columns.duplicated(keep="last")].copy()
@@ -140,8 +142,7 @@ def headline(checked: PredictedRuns, filters: Filters) -> dict[str, float]:
 @st.cache_resource(show_spinner="Asking Calculon's model about every run that it can express", max_entries=4)
 def with_calculon(_checked: PredictedRuns, key: str) -> pd.DataFrame:
     """Return predictions of both models; takes several seconds."""
-    table: pd.DataFrame = validation.validate(_checked.runs, calculon=True)
-    return table
+    return find_predictions(ValidationQuestion(calculon=True), _checked.runs).table
 
 
 @remembered(64)

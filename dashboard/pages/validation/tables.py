@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
+from dashboard.link.fields import LinkField
 from dashboard.pages.validation.queries import EVERY, Filters, PredictedRuns, error_rows, memory_rows
 from dashboard.pages.validation.run import layout
-from dashboard.widgets.controls import segments, switch
+from dashboard.widgets.link_fields import draw_segments, draw_switch
 from dashboard.widgets.tables import ROW, height_of, signed
 from dashboard.words.numbers import count
 from engine.validation import REASONS
@@ -102,16 +103,24 @@ def _worst_runs(_rows: pd.DataFrame, key: str, filters: Filters) -> tuple[pd.Dat
     return found, shown
 
 
-def errors(checked: PredictedRuns, filters: Filters) -> None:
-    """Draws errors per source and accelerator, ours and Calculon's; or errors of memory."""
+def errors(checked: PredictedRuns, filters: Filters, fields: Mapping[str, LinkField]) -> None:
+    """Draw errors per source and accelerator, ours and Calculon's; or errors of memory.
+
+    Args:
+        checked: runs with their predictions.
+        filters: filters of the page.
+        fields: fields of the page's link by name.
+    """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         scope = "of the step time, in percent: calibrated model and Calculon's model"
         st.html(markup.head("Errors per source and accelerator", scope))
-        kind = segments("Errors of", {"time": "Step time", "memory": "Memory"}, "validation_errors")
+        draw_segments(fields["errors"])
+        kind = fields["errors"].value
         stored = checked.is_packaged and filters.family == EVERY
         calculon = stored
         if kind == "time" and not stored:
-            calculon = switch("Calculon's too", "validation_calculon", help="Takes some seconds the first time.")
+            draw_switch(fields["calculon"])
+            calculon = fields["calculon"].value
     if kind == "memory":
         table = memory_rows(checked, filters)
         if not len(table):

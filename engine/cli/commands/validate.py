@@ -14,9 +14,13 @@ import typer
 
 from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
+from engine.cli.question_options import asks
+from engine.questions.documents.validations import ValidationQuestion
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from engine.questions.validations import RunPredictions
 
 __all__ = ["validate_model"]
 
@@ -42,16 +46,15 @@ CALCULON: Final = (
 )
 
 
+@asks(ValidationQuestion, leave_out=("runs", "predictions"))
 def validate_model(
+    asked: ValidationQuestion,
     runs: Annotated[
         Path | None, typer.Option("--runs", metavar="FILE", help="Measured runs (.csv); the package's where left out.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the predictions (.csv or .parquet).")
     ] = None,
-    calculon: Annotated[
-        bool, typer.Option("--calculon", help="Predict with Calculon's model as well, where it can express the run.")
-    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON with all parts of the table.")] = False,
 ) -> None:
     """Predict measured training runs with the calibrated model and say how far off it is.
@@ -81,43 +84,23 @@ def validate_model(
 
     Exit code 1 when no run can be predicted, 2 for a file without a table of runs, 3 when --out cannot be written.
     """
-    from engine import validation
+    from engine.questions.validations import find_predictions
+    from engine.validation import read_runs
 
     if out is not None:
         _check_out(out)
-    read = validation.library_runs() if runs is None else validation.read_runs(runs)
-    with ProgressReport("predicting the runs"):
-        table = validation.validate(read, calculon=calculon)
-    errors = validation.error_table(read.table, table)
-    memory = validation.memory_table(read.table, table)
-    if runs is None:
-        coverage = validation.stored_coverage()
-    else:
-        coverage = validation.coverage_of(validation.map_runs(read), table)
-    counts = table.loc[table["status"] != "predicted", "reason"].value_counts()
-    unsupported = {str(reason): int(count) for reason, count in counts.items()}
-    predicted = int((table["status"] == "predicted").sum())
+    read = None if runs is None else read_runs(runs)
+    with ProgressReport("predicting the runs") as report:
+        found = find_predictions(asked, read, progress=lambda done, total: report.count(done, total, "runs"))
     if out is not None:
-        _write_out(table, out)
+        _write_out(found.table, out)
     if json:
-        write_line(
-            as_json(
-                {
-                    "runs": None if runs is None else str(runs),
-                    "rows": len(table),
-                    "predicted": predicted,
-                    "unsupported_by_reason": unsupported,
-                    "errors": errors.to_dict("records"),
-                    "memory_errors": memory.to_dict("records"),
-                    "coverage": coverage.to_dict("records"),
-                }
-            )
-        )
+        write_line(as_json({"runs": None if runs is None else str(runs), **found.document()}))
     else:
-        _print_errors(table, errors, memory, coverage, unsupported, predicted, runs)
+        _print_errors(found, runs)
     if out is not None:
-        write_line(f"{len(table):,} rows are in {out}.", stream=sys.stderr)
-    if not predicted:
+        write_line(f"{len(found.table):,} rows are in {out}.", stream=sys.stderr)
+    if not found.predicted:
         raise typer.Exit(ExitCode.NOTHING)
 
 
@@ -153,20 +136,14 @@ def _write_out(table: pd.DataFrame, path: Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _print_errors(
-    table: pd.DataFrame,
-    errors: pd.DataFrame,
-    memory: pd.DataFrame,
-    coverage: pd.DataFrame,
-    unsupported: dict[str, int],
-    predicted: int,
-    runs: Path | None,
-) -> None:
+def _print_errors(found: RunPredictions, runs: Path | None) -> None:
+    """Print errors by set, source and hardware, coverage of the intervals, memory, and runs without a prediction."""
     from engine.validation import REASONS
 
+    table, errors, memory, coverage = found.table, found.errors, found.memory_errors, found.coverage
     where = "the package" if runs is None else str(runs)
     write_line(
-        f"{len(table):,} runs of {where}: {predicted:,} predicted by the calibrated model, the rest unsupported."
+        f"{len(table):,} runs of {where}: {found.predicted:,} predicted by the calibrated model, the rest unsupported."
     )
     measured = table["error"].notna()
     if not measured.any():
@@ -197,7 +174,7 @@ def _print_errors(
             for row in memory.to_dict("records")
         ]
         write_line(text_table(("memory", "rows", "mean", "median", "bias"), lines))
-    if unsupported:
+    if unsupported := found.unsupported_by_reason:
         write_line()
         rows = [(reason, f"{count:,}", REASONS.get(reason, "")) for reason, count in unsupported.items()]
         write_line(text_table(("unsupported because", "runs", "meaning"), rows, left=(0, 2)))
