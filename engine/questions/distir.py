@@ -126,7 +126,7 @@ class DistIRAnswer(Document):
 
 
 def fill_settings(asked: DistIRQuestion) -> DistIRQuestion:
-    """Return the question with the defaults of what it shows: the usual settings, or a published figure's.
+    """Return the question with its defaults filled in: usual settings, or settings of a published figure.
 
     Args:
         asked: the question.

@@ -21,7 +21,7 @@ Percent = Annotated[int, Whole(0, 100)]
 
 
 class SchedulesLink(Document):
-    """Parameters of the page besides the replay's numbers. Shares of a model are those of one rank."""
+    """Parameters of the page besides the replay's numbers. A share of the model is that of one rank."""
 
     show: Annotated[
         Literal["schedules", "grid"],

@@ -42,7 +42,7 @@ FIELDS: Final = {
 
 
 class ValidationLink(Document):
-    """Parameters of the page: which runs are counted, and what is shown of them."""
+    """Parameters of the page: filters of the runs, and the displayed results."""
 
     source: Annotated[str, Asked("Source")] = ""
     hardware: Annotated[str, Asked("Accelerator")] = ""

@@ -155,7 +155,7 @@ def _other_runs() -> None:
 
 
 def _choose_filters(checked: data.PredictedRuns, bar: Any, fields: Mapping[str, LinkField]) -> data.Filters:
-    """Draw the choice of source, accelerator and family among those of the runs; return it."""
+    """Draw the choice of source, accelerator and family among the runs'; return it."""
     found = []
     with bar:
         for name, column in FILTERS.items():
