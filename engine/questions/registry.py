@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from engine.exploration.run import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
 from engine.questions.bounds import Context
+from engine.questions.calibrations import CALIBRATE
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
 from engine.questions.distir import SIMULATE_DISTIR
 from engine.questions.elastic_cards import (
@@ -65,6 +66,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         IMPORT_LAUNCH,
         STANDING,
         VALIDATE,
+        CALIBRATE,
     )
 }
 """Verbs in the order in which they are offered."""
