@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import uuid
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,13 +12,13 @@ from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import asks
+from engine.cli.table_files import check_place, write_document
 from engine.questions.documents.calibrations import CalibrationChoices
 
 if TYPE_CHECKING:
     from engine import Scenario
     from engine.calibrate import Reranked
     from engine.questions.calibrations import FittedCalibration
-    from hardware import Calibration
 
 __all__ = ["calibrate_model"]
 
@@ -81,13 +78,14 @@ def calibrate_model(
     Exit code 1 when no run can be used, 2 for files or parameters that are not understood, 3 when --out cannot be
     written.
     """
+    import hardware
     from engine import calibrate as calibration
     from engine.questions.calibrations import find_calibration
 
     if not runs:
         raise calibration.CalibrateError("RUNS is missing; name a CSV file or logs, or use --template for a table.")
     if out is not None:
-        _check_out(out)
+        check_place(out)
     measured = calibration.read_paths(runs, calibration.parse_given(given or []))
     ranked = None if scenario is None else _read_scenario(scenario)
     with ProgressReport("fitting") as report:
@@ -99,34 +97,9 @@ def calibrate_model(
     if found.calibration is None:
         raise typer.Exit(ExitCode.NOTHING)
     if out is not None:
-        _write_out(found.calibration, out)
+        write_document(hardware.calibration_document(found.calibration), out)
         if not json:
             write_line(f"The calibration is in {out}.")
-
-
-def _check_out(path: Path) -> None:
-    """Says so before fitting where writing could only fail after it."""
-    from engine.executions.files import TableWriteError
-
-    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK | os.X_OK):
-        raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
-
-
-def _write_out(found: Calibration, path: Path) -> None:
-    """Writes the calibration; the file appears when it is whole."""
-    import hardware
-    from engine.executions.files import TableWriteError
-
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.write_text(as_json(hardware.calibration_document(found)) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
-        raise TableWriteError(f"{path} cannot be written: {told}.") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _print_refused(refused: list[dict[str, Any]]) -> None:

@@ -6,8 +6,6 @@ import os
 import re
 import sys
 import time
-import uuid
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,6 +14,7 @@ import typer
 from engine.cli.output import as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import asks
+from engine.cli.table_files import write_document
 from engine.questions.documents.measurements import MeasurementQuestion
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def measure_machine(
     }
     paths = [out / f"{called}.{suffix}.json" for suffix in SUFFIXES]
     for path, suffix in zip(paths, SUFFIXES, strict=True):
-        _write_document(documents[suffix], path)
+        write_document(documents[suffix], path)
     if json:
         write_line(as_json({**documents, "files": [str(path) for path in paths]}))
     else:
@@ -138,21 +137,6 @@ def _check_folder(folder: Path) -> None:
         raise TableWriteError(f"{folder} is no folder that exists; name one for the measured documents.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise TableWriteError(f"{folder} cannot be written to; name another folder for the measured documents.")
-
-
-def _write_document(document: Any, path: Path) -> None:
-    """Writes a document; the file appears when it is whole."""
-    from engine.executions.files import TableWriteError
-
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.write_text(as_json(document) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise TableWriteError(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _format_range(value: CalibratedValue) -> str:

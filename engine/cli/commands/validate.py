@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
-import uuid
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,6 +12,7 @@ import typer
 from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import asks
+from engine.cli.table_files import check_export, write_table_file
 from engine.questions.documents.validations import ValidationQuestion
 
 if TYPE_CHECKING:
@@ -88,12 +86,12 @@ def validate_model(
     from engine.validation import read_runs
 
     if out is not None:
-        _check_out(out)
+        check_export(out)
     read = None if runs is None else read_runs(runs)
     with ProgressReport("predicting the runs") as report:
         found = find_predictions(asked, read, progress=lambda done, total: report.count(done, total, "runs"))
     if out is not None:
-        _write_out(found.table, out)
+        _write_predictions(found.table, out)
     if json:
         write_line(as_json({"runs": None if runs is None else str(runs), **found.document()}))
     else:
@@ -104,36 +102,13 @@ def validate_model(
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _check_out(path: Path) -> None:
-    """Says so before predicting where writing could only fail after it."""
-    from engine.executions.files import WRITABLE, TableFileError, TableWriteError
-
-    if path.suffix.lower() not in WRITABLE:
-        raise TableFileError(f"{path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")
-    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
-        raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
-
-
-def _write_out(table: pd.DataFrame, path: Path) -> None:
-    """Writes the predictions; the file appears when it is whole."""
-    from engine.executions.files import TableWriteError
+def _write_predictions(table: pd.DataFrame, path: Path) -> None:
+    """Write the predictions of all runs."""
     from engine.validation import OUT_COLUMNS
 
     names = [*OUT_COLUMNS, "reason_text", *(name for name in ("calculon_step_time_s",) if name in table)]
-    temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}.tmp")
-    try:
-        if path.suffix.lower() == ".csv":
-            table[names].to_csv(temporary, index=False, encoding="utf-8")
-        else:
-            texts = dict.fromkeys(("id", "status", "reason", "reason_text"), "str")
-            table[names].astype(texts).to_parquet(temporary, index=False)
-        os.replace(temporary, path)
-    except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
-        raise TableWriteError(f"{path} cannot be written: {told}.") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    texts = dict.fromkeys(("id", "status", "reason", "reason_text"), "str")
+    write_table_file(table[names].astype(texts), path)
 
 
 def _print_errors(found: RunPredictions, runs: Path | None) -> None:
