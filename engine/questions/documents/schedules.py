@@ -43,7 +43,7 @@ class ScheduleReplayQuestion(Document):
     """Question for the replay of a pipeline schedule with given durations."""
 
     schedule: Annotated[str | None, Asked("Schedule")] = Field(
-        default=None, description="Name of a schedule that `list_schedules` has; or null, with `order`."
+        default=None, description="Name of a schedule, such as 1f1b or zb-h1; or null, with `order`."
     )
     order: list[Annotated[str, Text(5_000_000)]] | None = Field(
         default=None,
@@ -94,7 +94,7 @@ class ExecutionReplayChoices(Document):
         default=None, description="Number of the execution in the scenario's space, instead."
     )
     schedule: Annotated[str | None, Asked("Schedule")] = Field(
-        default=None, description="Name of a schedule that `list_schedules` has; the execution's own by default."
+        default=None, description="Name of a schedule, such as 1f1b or zb-h1; the execution's own by default."
     )
     microbatches: Annotated[Microbatches | None, Asked("Microbatches")] = Field(
         default=None, description="Microbatches of one replica in a step; the execution's own by default."
