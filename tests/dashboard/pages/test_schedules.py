@@ -105,6 +105,21 @@ def test_the_page_takes_the_times_of_the_scenario() -> None:
     assert "never measured" not in numbers()
 
 
+def test_inputs_write_the_link_and_defaults_leave_it() -> None:
+    app = run(NUMBERS)
+    app.slider(key="_schedules_send").set_value(20).run()
+    app.selectbox(key="_schedules_b").set_value("gpipe").run()
+    app.number_input(key="_schedules_forward").set_value(2.5).run()
+    app.toggle(key="_schedules_path").set_value(True).run()
+    assert not app.exception
+    written = {name: value for name, value in app.session_state["_url"].items() if name.startswith("schedules_")}
+    expected = {"schedules_send": "20", "schedules_b": "gpipe", "schedules_forward": "2.5", "schedules_path": "on"}
+    assert written == NUMBERS | expected
+    app.slider(key="_schedules_send").set_value(5).run()
+    assert "schedules_send" not in app.session_state["_url"]
+    assert html(run(written)) != numbers()
+
+
 def test_a_schedule_that_does_not_run_says_why_and_the_page_goes_on() -> None:
     app = run(NUMBERS | {"schedules_b": "chimera", "schedules_microbatches": "12", "schedules_along": "microbatches"})
     assert "Chimera is defined" in app.warning[0].value
