@@ -40,7 +40,7 @@ __all__ = [
 MOST_KEPT: Final = 32
 """Plans that are remembered."""
 HELD_OUT_STARTS: Final = 4
-"""Starts of a fit with a run left out, of which there are as many as runs."""
+"""Starts of each leave-one-out fit; there is one fit per run."""
 STEPS: Final = 100
 """Steps in which progress of a plan is reported."""
 

@@ -73,7 +73,7 @@ class IntraOperatorView:
     link: IntraOperatorLink
     fields: Mapping[str, LinkField]
     problem: str = ""
-    """Why the link holds no question."""
+    """Reason for a missing question; empty if there is one."""
 
 
 def parse() -> IntraOperatorView:
