@@ -84,7 +84,7 @@ class CalibrationAnswer(Document):
 
 @dataclass(frozen=True)
 class FittedCalibration:
-    """Measured runs, and the calibration fitted to those that can be used."""
+    """Measured runs, and the calibration fitted to the usable ones."""
 
     checked: CheckedRuns
     outcome: CalibrationOutcome | None
