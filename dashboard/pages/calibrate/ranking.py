@@ -16,10 +16,10 @@ from engine import CostModelError, Scenario, calibrate
 from engine.calibrate import CalibrateError, CalibrationOutcome, Reranked
 from hardware import Calibration, System
 
-__all__ = ["rank_by_both", "ranking", "same_accelerator"]
+__all__ = ["draw_ranking", "rank_by_both", "same_accelerator"]
 
 
-def ranking(scenario: Scenario, outcome: CalibrationOutcome, wanted: LinkField) -> None:
+def draw_ranking(scenario: Scenario, outcome: CalibrationOutcome, wanted: LinkField) -> None:
     """Draw the scenario's best executions in their new order.
 
     Args:
@@ -54,7 +54,7 @@ def ranking(scenario: Scenario, outcome: CalibrationOutcome, wanted: LinkField) 
     if np.isfinite(found.tau):
         told += f" Kendall's tau between the two orders is {found.tau:.2f}."
     st.caption(told)
-    tables.order(found)
+    tables.draw_order(found)
 
 
 def _describe_gain(share: float) -> str:

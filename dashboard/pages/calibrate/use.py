@@ -17,10 +17,10 @@ from engine import CostModelError, Scenario, calibrate
 from engine.calibrate import CalibrateError, CalibrationOutcome
 from hardware import Calibration
 
-__all__ = ["offer"]
+__all__ = ["draw_uses"]
 
 
-def offer(scenario: Scenario, outcome: CalibrationOutcome, key: str) -> None:
+def draw_uses(scenario: Scenario, outcome: CalibrationOutcome, key: str) -> None:
     """Draw the uses of a fit.
 
     Args:

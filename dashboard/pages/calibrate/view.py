@@ -18,8 +18,8 @@ from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.calibrate import queries as data
 from dashboard.pages.calibrate import tables
 from dashboard.pages.calibrate.link import NAMES, PAGE_NAME, CalibrateLink
-from dashboard.pages.calibrate.ranking import ranking
-from dashboard.pages.calibrate.use import offer
+from dashboard.pages.calibrate.ranking import draw_ranking
+from dashboard.pages.calibrate.use import draw_uses
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.link_fields import draw_choice
@@ -91,7 +91,7 @@ def render(view: CalibrateView) -> None:
     _draw_strip(prepared, outcome)
     if outcome is None:
         st.warning("None of these runs can be used, so nothing is fitted; the table says why.", icon=":material/rule:")
-        tables.runs(prepared.checked, None)
+        tables.draw_runs(prepared.checked, None)
         return
     _draw_verdict(outcome, prepared)
     left, right = st.columns([1.45, 1], gap="medium")
@@ -101,11 +101,11 @@ def render(view: CalibrateView) -> None:
         show(before_and_after(_chart_rows(outcome), after, mode), "calibrate_errors")
     with right.container(border=True, gap="xsmall"):
         st.html(markup.head("What the fit changes", "90 % ranges, over the value before"))
-        show(parameters_moved(tables.moved(outcome.estimates), mode), "calibrate_moved")
-        offer(view.scenario, outcome, f"{prepared.key}-{'-'.join(item.about.name for item in outcome.estimates)}")
-    tables.parameters(outcome)
-    tables.runs(prepared.checked, outcome)
-    ranking(view.scenario, outcome, view.fields["rank"])
+        show(parameters_moved(tables.parameter_moves(outcome.estimates), mode), "calibrate_moved")
+        draw_uses(view.scenario, outcome, f"{prepared.key}-{'-'.join(item.about.name for item in outcome.estimates)}")
+    tables.draw_parameters(outcome)
+    tables.draw_runs(prepared.checked, outcome)
+    draw_ranking(view.scenario, outcome, view.fields["rank"])
 
 
 def _choose_runs(view: CalibrateView, bar: Any) -> data.PreparedRuns:
@@ -162,14 +162,14 @@ def _draw_upload() -> tuple[list[Any], str]:
         max_chars=400,
         help="Fields for all runs that lack them, as FIELD=VALUE with spaces between.",
     )
-    tables.template_fields(dict(calibrate.FIELDS))
+    tables.draw_template_fields(dict(calibrate.FIELDS))
     return list(files or []), str(given or "")
 
 
 def _choose_parameters(view: CalibrateView, prepared: data.PreparedRuns, bar: Any) -> tuple[str, ...] | None:
     """Draw the choice of parameters and return their names; None: those suggested by the runs."""
     field = view.fields["parameters"]
-    labels = tables.offered(prepared.checked, parameters_of(prepared.base))
+    labels = tables.parameter_labels(prepared.checked, parameters_of(prepared.base))
     known = tuple(name for name in view.parameters if name in labels)
     strange = [name[:40] for name in view.parameters if name not in labels]
     if strange:

@@ -27,13 +27,13 @@ __all__ = [
     "OFFERED",
     "ScheduleOutcome",
     "ScheduleQuestion",
-    "along",
     "chunks_of",
+    "compare_along",
     "curve_values",
     "drawn_replay",
+    "find_outcome",
+    "find_outcomes",
     "most_microbatches",
-    "outcome",
-    "outcomes",
     "plans_along",
     "replay_schedule",
     "schedule_question",
@@ -253,7 +253,7 @@ _AS_TEXT: Final[dict[Any, Any]] = {ScheduleQuestion: repr}
 
 
 @st.cache_resource(show_spinner=False, max_entries=96, hash_funcs=_AS_TEXT)
-def outcome(question: ScheduleQuestion, name: str) -> ScheduleOutcome:
+def find_outcome(question: ScheduleQuestion, name: str) -> ScheduleOutcome:
     """Returns the result of a schedule, cached."""
     return _compute_outcome(question, name)
 
@@ -295,9 +295,9 @@ def _remaining_time(question: ScheduleQuestion, name: str, found: Replay) -> tup
 
 
 @st.cache_resource(show_spinner=False, max_entries=4, hash_funcs=_AS_TEXT)
-def outcomes(question: ScheduleQuestion) -> tuple[ScheduleOutcome, ...]:
+def find_outcomes(question: ScheduleQuestion) -> tuple[ScheduleOutcome, ...]:
     """Returns the result of every schedule, the fastest first, then unusable ones; cached."""
-    found = [outcome(question, name) for name in OFFERED]
+    found = [find_outcome(question, name) for name in OFFERED]
     return tuple(sorted(found, key=lambda each: (not each.runs, each.took if each.found else 0.0)))
 
 
@@ -331,7 +331,7 @@ def plans_along(question: ScheduleQuestion) -> bool:
 
 
 @st.cache_resource(show_spinner=False, max_entries=64, hash_funcs=_AS_TEXT)
-def along(question: ScheduleQuestion, which: str) -> pd.DataFrame:
+def compare_along(question: ScheduleQuestion, which: str) -> pd.DataFrame:
     """Returns the makespan, or longest span, of every schedule along a slider: `name`, `value`, `makespan` [s], `share`
     of work in it.
 
@@ -346,7 +346,7 @@ def along(question: ScheduleQuestion, which: str) -> pd.DataFrame:
             continue
         if which == "microbatches" or known.timed:
             made = _one_by_one(question, name, which, values)
-        elif outcome(question, name).runs:
+        elif find_outcome(question, name).runs:
             made = _replay_together(question, known, which, values)
         else:  # neither order nor memory depends on the times
             continue

@@ -15,22 +15,22 @@ from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.schedules import grids
 from dashboard.pages.schedules.grid_inputs import GridInputs, parse_grid
 from dashboard.pages.schedules.inputs import SchedulesInputs, draw_inputs, draw_sliders, parse_inputs
-from dashboard.pages.schedules.lanes import WAITS, card, causes, legend
+from dashboard.pages.schedules.lanes import WAITS, draw_schedule, idle_causes, lanes_legend
 from dashboard.pages.schedules.link import PAGE_NAME, SchedulesLink
-from dashboard.pages.schedules.measured import measured
+from dashboard.pages.schedules.measured import draw_measured
 from dashboard.pages.schedules.own_stages import ALIKE
 from dashboard.pages.schedules.questions import (
     ScheduleOutcome,
     ScheduleQuestion,
-    along,
     chunks_of,
-    outcome,
-    outcomes,
+    compare_along,
+    find_outcome,
+    find_outcomes,
     plans_along,
     titles,
 )
-from dashboard.pages.schedules.stages import fullest_rank, rank_work, stages_card
-from dashboard.pages.schedules.tables import feasibility
+from dashboard.pages.schedules.stages import draw_stages, fullest_rank, rank_work
+from dashboard.pages.schedules.tables import draw_feasibility
 from dashboard.queries import accuracy
 from dashboard.widgets.chart import show
 from dashboard.widgets.link_fields import draw_segments, draw_switch
@@ -95,8 +95,8 @@ def render(view: SchedulesView) -> None:
     strip = st.container()
     draw_sliders(asked)
     question, times = asked.question, asked.times
-    one, other = outcome(question, asked.first), outcome(question, asked.second)
-    found = outcomes(question)
+    one, other = find_outcome(question, asked.first), find_outcome(question, asked.second)
+    found = find_outcomes(question)
     with strip:
         source = "numbers given" if times is None else "times that the cost model has for the scenario's best execution"
         tiles = _answer_tiles(view.scenario, question, one, other, found, times)
@@ -108,7 +108,7 @@ def render(view: SchedulesView) -> None:
     _draw_lanes(asked, one, other, view.mode)
     if question.own and times is not None:
         with st.container(border=True, gap="xsmall"):
-            stages_card(
+            draw_stages(
                 question,
                 one,
                 times,
@@ -121,9 +121,9 @@ def render(view: SchedulesView) -> None:
     with left.container(border=True, gap="xsmall", height="stretch"):
         _draw_curve(asked, view.mode)
     with right.container(border=True, gap="xsmall", height="stretch"):
-        measured(asked.first, question, chunks_of(question, one.rule), one.rule.placement, view.mode)
+        draw_measured(asked.first, question, chunks_of(question, one.rule), one.rule.placement, view.mode)
     with st.container(border=True, gap="xsmall"):
-        feasibility(found)
+        draw_feasibility(found)
 
 
 def _answer_tiles(
@@ -161,7 +161,7 @@ def _answer_tiles(
         peaks = f"{plain(other.peak)} against {plain(one.peak)} activations"
         tiles.append(markup.Tile("B against A", change, peaks, "better" if less else "worse"))
     if one.found is not None:
-        waits = causes(one.found)
+        waits = idle_causes(one.found)
         most = (WAITS[waits[0][0]], f"{waits[0][1]} of all time") if waits else ("never", "no idle time")
         tiles.append(markup.Tile("A waits most", *most))
     fullest = fullest_rank(question, one, times) if times is not None else None
@@ -238,8 +238,8 @@ def _draw_lanes(asked: SchedulesInputs, one: ScheduleOutcome, other: ScheduleOut
     places = [st.container(), st.container()] if is_narrow() or _is_wide(question) else st.columns(2, gap="medium")
     for place, letter, made in zip(places, "AB", (one, other), strict=True):
         with place.container(border=True, gap="xsmall", height="stretch"):
-            card(letter, made, question, mode, until=until, most=most, path=asked.link.path)
-    st.html(legend(one.found, other.found))
+            draw_schedule(letter, made, question, mode, until=until, most=most, path=asked.link.path)
+    st.html(lanes_legend(one.found, other.found))
     same = (
         f"{counted(question.ranks, 'rank')}, {counted(question.microbatches, 'microbatch')} and the same model for both"
     )
@@ -267,7 +267,7 @@ def _draw_curve(asked: SchedulesInputs, mode: str) -> None:
     }
     here = {"send": question.send, "uneven": question.uneven, "microbatches": float(question.microbatches)}[which]
     chart = schedule_curves(
-        along(question, which),
+        compare_along(question, which),
         titles(),
         (asked.first, asked.second),
         labels[which],

@@ -12,13 +12,13 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.link.fields import LinkField
 from dashboard.pages.validation.queries import EVERY, Filters, PredictedRuns, error_rows, memory_rows
-from dashboard.pages.validation.run import layout
+from dashboard.pages.validation.run import layout_words
 from dashboard.widgets.link_fields import draw_segments, draw_switch
 from dashboard.widgets.tables import ROW, height_of, signed
 from dashboard.words.numbers import count
 from engine.validation import REASONS
 
-__all__ = ["errors", "not_supported", "worst"]
+__all__ = ["draw_errors", "draw_unsupported", "draw_worst_runs"]
 
 WORST: Final = 200
 LISTED: Final = 1_000
@@ -53,7 +53,7 @@ def _column_settings(names: list[str], first: str) -> dict[str, Any]:
     return found
 
 
-def worst(rows: pd.DataFrame, key: str, filters: Filters, picked: Callable[[pd.DataFrame], None]) -> None:
+def draw_worst_runs(rows: pd.DataFrame, key: str, filters: Filters, picked: Callable[[pd.DataFrame], None]) -> None:
     """Draws the runs with the largest errors.
 
     key, filters: identify the rows. picked: called with the runs in the order of the table when one is chosen.
@@ -94,7 +94,7 @@ def _worst_runs(_rows: pd.DataFrame, key: str, filters: Filters) -> tuple[pd.Dat
             "model": found["model"].where(found["model"] != "", found["id"]),
             "hardware": found["hardware"],
             "gpus": found["num_gpus"],
-            "layout": [layout(row) for _, row in found.iterrows()],
+            "layout": [layout_words(row) for _, row in found.iterrows()],
             "measured": found["measured_step_time_s"],
             "predicted": found["predicted_step_time_s"],
             "source": found["source"],
@@ -103,7 +103,7 @@ def _worst_runs(_rows: pd.DataFrame, key: str, filters: Filters) -> tuple[pd.Dat
     return found, shown
 
 
-def errors(checked: PredictedRuns, filters: Filters, fields: Mapping[str, LinkField]) -> None:
+def draw_errors(checked: PredictedRuns, filters: Filters, fields: Mapping[str, LinkField]) -> None:
     """Draw errors per source and accelerator, ours and Calculon's; or errors of memory.
 
     Args:
@@ -156,7 +156,7 @@ def errors(checked: PredictedRuns, filters: Filters, fields: Mapping[str, LinkFi
     )
 
 
-def not_supported(gone: pd.DataFrame, total: int) -> None:
+def draw_unsupported(gone: pd.DataFrame, total: int) -> None:
     """Draws the runs without a prediction and the reasons, by reason and by row."""
     st.html(markup.head("Runs without a prediction", f"{count(len(gone))} of {count(total)} runs"))
     if not len(gone):

@@ -19,8 +19,8 @@ from dashboard.link.document_validation import Refused
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.validation import queries as data
 from dashboard.pages.validation.link import FIELDS, PAGE_NAME, ValidationLink
-from dashboard.pages.validation.run import panel
-from dashboard.pages.validation.tables import errors, not_supported, worst
+from dashboard.pages.validation.run import draw_run
+from dashboard.pages.validation.tables import draw_errors, draw_unsupported, draw_worst_runs
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.link_fields import draw_choice
 from dashboard.widgets.upload import file_field
@@ -77,9 +77,9 @@ def render(view: ValidationView) -> None:
     bar = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
     checked = _choose_runs(bar)
     filters = _choose_filters(checked, bar, view.fields)
-    rows = data.counted(checked, filters)
-    gone = data.unsupported(checked, filters)
-    if not data.selected(checked, filters).any():
+    rows = data.counted_rows(checked, filters)
+    gone = data.unsupported_rows(checked, filters)
+    if not data.is_selected(checked, filters).any():
         _draw_no_runs(filters)
         return
     _draw_strip(checked, filters, rows, gone)
@@ -87,7 +87,7 @@ def render(view: ValidationView) -> None:
         _bad_rows(checked)
     if not len(rows):
         st.info("No run here has both a prediction and a measured time.", icon=":material/info:")
-        not_supported(gone, len(checked.rows[data.selected(checked, filters)]))
+        draw_unsupported(gone, len(checked.rows[data.is_selected(checked, filters)]))
         return
     chosen = _chosen_run(checked, rows, view.link.run)
     left, right = st.columns([1.6, 1], gap="medium")
@@ -100,12 +100,12 @@ def render(view: ValidationView) -> None:
             note += f" The {MAX_MARKS // 2:,} worst and an even choice of the other {len(rows):,} runs are drawn."
         st.caption(note)
     with right.container(border=True, gap="xsmall"):
-        panel(checked, chosen, mode)
+        draw_run(checked, chosen, mode)
     st.html(markup.head("Runs that are predicted worst", "largest error first; pick one to see its step"))
-    worst(rows, checked.key, filters, _pick_worst)
+    draw_worst_runs(rows, checked.key, filters, _pick_worst)
     _draw_residuals(view, checked, filters, rows)
-    errors(checked, filters, view.fields)
-    not_supported(gone, len(checked.rows[data.selected(checked, filters)]))
+    draw_errors(checked, filters, view.fields)
+    draw_unsupported(gone, len(checked.rows[data.is_selected(checked, filters)]))
 
 
 def _draw_no_runs(filters: data.Filters) -> None:
@@ -143,10 +143,10 @@ def _choose_runs(bar: Any) -> data.PredictedRuns:
         file = file_field("Measured runs", "csv", "validation_upload", MOST_MEGABYTES, on_change=_other_runs)
     if file is not None:
         try:
-            return data.uploaded(file.getvalue(), file.name)
+            return data.load_uploaded_runs(file.getvalue(), file.name)
         except Refused as problem:
             st.error(literal(str(problem)), icon=":material/error:")
-    return data.packaged()
+    return data.load_packaged_runs()
 
 
 def _other_runs() -> None:
@@ -178,7 +178,7 @@ def literal_word(value: object) -> str:
 
 def _draw_strip(checked: data.PredictedRuns, filters: data.Filters, rows: pd.DataFrame, gone: pd.DataFrame) -> None:
     """Draw the headline figures."""
-    figures = data.headline(checked, filters)
+    figures = data.headline_errors(checked, filters)
     off = int((np.abs(rows["error"]) > 0.1).sum())
 
     def share(name: str, signed: bool = False) -> str:
@@ -187,7 +187,7 @@ def _draw_strip(checked: data.PredictedRuns, filters: data.Filters, rows: pd.Dat
             return "–"
         return signed_percent(value / 100) if signed else percent(value / 100)
 
-    everything = int(data.selected(checked, filters).sum())
+    everything = int(data.is_selected(checked, filters).sum())
     bias = figures["bias"]
     side = "balanced" if not abs(bias) > 0.5 else "calibrated too slow" if bias > 0 else "calibrated too fast"
     tiles = [
