@@ -174,8 +174,9 @@ class LinkReader(Generic[Read]):
     @staticmethod
     def _read_number(declared: QuestionField, parameter: str, default: Any, most: float | None) -> Any:
         is_whole = declared.kind is FieldKind.WHOLE
-        text = state.url_value(parameter, "", WHOLE if is_whole else DECIMAL)
-        if not text:
+        unsaid = "" if default is None else _link_text(default)
+        text = state.url_value(parameter, unsaid, WHOLE if is_whole else DECIMAL)
+        if text == unsaid:
             return default
         value: float = int(text) if is_whole else float(text)
         if most is not None and value > most:

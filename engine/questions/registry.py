@@ -12,8 +12,10 @@ from pydantic import ValidationError
 from engine.exploration.run import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
 from engine.questions.bounds import Context
+from engine.questions.calibrations import CALIBRATE
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
 from engine.questions.cost import COST
+from engine.questions.distir import SIMULATE_DISTIR
 from engine.questions.elastic_cards import (
     CARD_CURVE,
     CARD_PHASES,
@@ -28,8 +30,10 @@ from engine.questions.layer_plans import PLAN_LAYERS
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
 from engine.questions.plans import PLAN_ELASTIC, PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
+from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
 from engine.questions.serving import FIND_DEPLOYMENTS
 from engine.questions.standings import STANDING
+from engine.questions.validations import VALIDATE
 from engine.questions.verb import QuestionError, Verb
 from models.documents import did_you_mean, sentence, shown
 
@@ -54,6 +58,10 @@ VERBS: Final[Mapping[str, Verb]] = {
         PLAN_LAYERS,
         PLAN_ELASTIC,
         PLAN_OPERATORS,
+        LIST_SCHEDULES,
+        SIMULATE_SCHEDULE,
+        SIMULATE_EXECUTION,
+        SIMULATE_DISTIR,
         LIST_CARDS,
         PLAN_CARD,
         CARD_CURVE,
@@ -63,6 +71,8 @@ VERBS: Final[Mapping[str, Verb]] = {
         EXPORT_LAUNCH,
         IMPORT_LAUNCH,
         STANDING,
+        VALIDATE,
+        CALIBRATE,
     )
 }
 """Verbs in the order in which they are offered."""

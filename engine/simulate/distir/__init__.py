@@ -13,6 +13,7 @@ from engine.simulate.distir.calibration import (
     load_constants,
     measured_steps,
     overlay,
+    parse_measured,
     read_measured,
 )
 from engine.simulate.distir.configurations import style
@@ -56,6 +57,7 @@ __all__ = [
     "over_devices",
     "overlay",
     "pareto",
+    "parse_measured",
     "read_measured",
     "search",
     "style",
