@@ -40,11 +40,15 @@ def asks(
 
     Args:
         document: class of the question.
-        arguments: fields that are arguments, in their order, not options.
+        arguments: fields that are arguments, in their order, not options; documents are JSON files.
         leave_out: fields without an option: those that the command reads in its own way, such as from a file.
     """
     fields = question_fields(document)
-    asked = [field for name, field in fields.items() if name not in leave_out and field.kind is not FieldKind.DOCUMENT]
+    asked = [
+        field
+        for name, field in fields.items()
+        if name in arguments or (name not in leave_out and field.kind is not FieldKind.DOCUMENT)
+    ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
@@ -113,7 +117,8 @@ def _command_parameter(field: QuestionField, *, is_argument: bool) -> inspect.Pa
     text = f"{(field.help or field.label).removesuffix('.')}{unit}."
     declared: Any
     if is_argument:
-        declared = typer.Argument(metavar=field.name.upper(), help=text, show_default=not field.is_required)
+        named = "FILE..." if field.kind is FieldKind.DOCUMENT and field.is_list else field.name.upper()
+        declared = typer.Argument(metavar=named, help=text, show_default=not field.is_required)
     elif field.kind is FieldKind.FLAG:
         both = field.default is not False
         declared = typer.Option(f"--{field.option}" + (f"/--no-{field.option}" if both else ""), help=text)
@@ -126,6 +131,8 @@ def _command_parameter(field: QuestionField, *, is_argument: bool) -> inspect.Pa
 
 
 def _option_type(field: QuestionField) -> Any:
+    if field.kind is FieldKind.DOCUMENT:
+        return list[Path] if field.is_list else Path
     if field.is_list:
         return str
     if field.choices:
@@ -142,6 +149,10 @@ def _option_default(field: QuestionField) -> Any:
 
 def _document_value(field: QuestionField, value: Any) -> Any:
     """Return the value of an option as the document has it."""
+    if field.kind is FieldKind.DOCUMENT:
+        noun = field.label.lower().removesuffix("s")
+        read = [read_json(path, noun, DocumentError) for path in (value if field.is_list else [value])]
+        return read if field.is_list else read[0]
     if field.is_list and isinstance(value, str):
         return [_list_entry(field, each.strip()) for each in value.split(",") if each.strip()]
     if field.kind is FieldKind.DECIMAL and isinstance(value, float):

@@ -13,6 +13,7 @@ from engine.exploration.run import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
 from engine.questions.bounds import Context
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
+from engine.questions.comparison import COMPARE
 from engine.questions.cost import COST
 from engine.questions.elastic_cards import (
     CARD_CURVE,
@@ -48,6 +49,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         LIST_PARAMETERS,
         WHAT_IF,
         SENSITIVITY,
+        COMPARE,
         COST,
         FIND_DEPLOYMENTS,
         PLAN_LAYERS,
