@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -148,6 +148,29 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib import metadata
+
+        try:
+            number = metadata.version("shardscape")
+        except metadata.PackageNotFoundError:
+            number = "(not installed)"
+        write_line(f"shardscape {number}")
+        raise typer.Exit
+
+
+@app.callback(help=OVERVIEW)
+def _take_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that come before any command."""
+
+
 commands: Final[dict[str, Callable[..., None]]] = {
     "serve": serve_dashboard,
     "explore": explore_space,

@@ -44,6 +44,10 @@ class OpenFieldsError(LaunchError):
         self.fields = dict(fields)
 
 
+class RefusedExecutionError(LaunchError):
+    """The framework would not start the execution; another one of the same model may do."""
+
+
 class OnlyModelError(LaunchError):
     """A file describes a model, as a `config.json` of Hugging Face does, and nothing of how it is trained."""
 

@@ -24,6 +24,7 @@ __all__ = ["execution_in", "export_execution", "import_configuration"]
 FRAMEWORK_WORDS: Final = "megatron|megatron-bridge|torchtitan|deepspeed|maxtext"
 RECOMMENDED: Final = "The recommended execution is written; --fastest writes the fastest."
 FASTEST: Final = "The fastest execution is written; without --fastest and --row the recommended one is."
+ANOTHER: Final = "Export another one with --row, or the result of `best --recommended --json`."
 LARGEST_RESULT: Final = 50_000_000
 """Largest JSON file of results that is looked into [bytes]."""
 
@@ -71,6 +72,7 @@ def export_execution(
     """
     from engine.launch import LaunchError
     from engine.launch import write as written_for
+    from engine.launch.contract import RefusedExecutionError
 
     if fastest and row:
         raise LaunchError(f"--fastest is row 0 and --row is {row}; give one of them.")
@@ -78,7 +80,12 @@ def export_execution(
     network: ModelLike | None = model or named
     if network is None:
         raise LaunchError(f"{execution} does not name its model; give it with --model.")
-    made = written_for(chosen, network, framework=framework, nodes=nodes, note=which)
+    try:
+        made = written_for(chosen, network, framework=framework, nodes=nodes, note=which)
+    except RefusedExecutionError as problem:
+        if which == RECOMMENDED:
+            raise
+        raise LaunchError(f"{problem} {ANOTHER}") from None
     if json:
         from engine.questions.executions import written_document
 

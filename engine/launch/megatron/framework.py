@@ -10,11 +10,11 @@ from typing import Any, Final
 from engine.launch.command_words import CommandWords, launch_in
 from engine.launch.contract import (
     FileContents,
-    LaunchError,
     LaunchFile,
     LaunchInputs,
     LaunchOrder,
     LaunchReading,
+    RefusedExecutionError,
     UnknownValue,
     Written,
 )
@@ -101,7 +101,7 @@ class MegatronLM:
         flags = command_line(groups)
         reason = check_arguments(self._arguments(flags, Report()), order.nodes * order.gpus_per_node)
         if reason:
-            raise LaunchError(f"Megatron-LM refuses this execution: {reason}.")
+            raise RefusedExecutionError(f"Megatron-LM refuses this execution: {reason}.")
         report.not_modelled(_TO_REPLACE)
         lists = {
             "Not expressible there": report.listed("not_expressible"),

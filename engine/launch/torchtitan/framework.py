@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -76,6 +75,8 @@ class Torchtitan:
 
     def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
         """Returns what a TOML file or a command line holds; see `engine.launch.contract.Framework`."""
+        import tomllib  # not before a file is read
+
         toml = name.lower().endswith(".toml")
         if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
             return _read_command(text, name)
