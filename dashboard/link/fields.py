@@ -52,15 +52,16 @@ class LinkField:
             else self.declared.label
         )
 
-    def among(self, options: Mapping[Any, str]) -> LinkField:
+    def among(self, options: Mapping[Any, str], default: Any = None) -> LinkField:
         """Return the field with options that are known only once the page has an answer.
 
-        An unknown value becomes the first option, and is reported above the page.
+        An unknown value becomes the default, and is reported above the page.
 
         Args:
             options: words by value.
+            default: one of them; the first if None.
         """
-        first = next(iter(options))
+        first = next(iter(options)) if default is None else default
         value = self.value or first
         if value not in options:
             text = str(value)

@@ -11,7 +11,7 @@ from dashboard.link import state
 from dashboard.link.fields import LinkField
 from dashboard.widgets.controls import given, key_for, whole, whole_field
 
-__all__ = ["draw_choice", "draw_decimal", "draw_segments", "draw_several", "draw_switch", "draw_whole"]
+__all__ = ["draw_choice", "draw_decimal", "draw_segments", "draw_several", "draw_slider", "draw_switch", "draw_whole"]
 
 
 def _prepare(
@@ -105,6 +105,13 @@ def draw_several(
         on_change=change,
         format_func=lambda each: field.options[each],
     )
+
+
+def draw_slider(field: LinkField, *, label: str = "", format: str | None = None) -> None:
+    """Draw a slider over the field's options, which are whole numbers without gaps. See `draw_choice`."""
+    key, change = _prepare(field, (), None)
+    low, high = min(field.options), max(field.options)
+    st.slider(label or field.label, low, high, field.value, 1, format=format, key=key, on_change=change)
 
 
 def draw_switch(

@@ -12,7 +12,7 @@ from dashboard.queries.tie_breaking import plainest
 from dashboard.words.markdown import literal
 from engine import Exploration
 
-__all__ = ["Subject", "refusal", "subject"]
+__all__ = ["LinkSelection", "Subject", "parse_selection", "refusal", "subject"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,35 @@ class Subject:
         return int(self.row["id"])
 
 
-def subject(exploration: Exploration) -> Subject | None:
-    """Returns the execution that the page is about; None when nothing is selected and nothing is feasible."""
-    chosen = state.selected_id()
+@dataclass(frozen=True, slots=True)
+class LinkSelection:
+    """Selection that all pages share, as the link has it."""
+
+    cell: tuple[int, int] | None
+    """(tensor_par, pipeline_par); None for none."""
+    id: int | None
+    """Id of the selected execution."""
+    own_id: int | None
+    """Id of the reader's own execution."""
+
+
+def parse_selection() -> LinkSelection:
+    """Parse the selection of the link."""
+    return LinkSelection(state.selected_cell(), state.selected_id(), state.own_id())
+
+
+def subject(exploration: Exploration, selection: LinkSelection | None = None) -> Subject | None:
+    """Return the execution that the page is about; None when nothing is selected and nothing is feasible.
+
+    Args:
+        exploration: of the page's scenario.
+        selection: parsed by the page; parsed here if None.
+    """
+    selection = selection or parse_selection()
+    chosen, cell = selection.id, selection.cell
     if chosen is not None:
-        why = "your execution" if chosen == state.own_id() else "selected"
+        why = "your execution" if chosen == selection.own_id else "selected"
         return Subject(evaluated(exploration, exploration.key, chosen), why)
-    cell = state.selected_cell()
     if cell is not None:
         cells = exploration.by_cell()
         here = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1]) & (cells["feasible"] > 0)]
