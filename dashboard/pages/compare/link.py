@@ -13,7 +13,7 @@ PAGE_NAME: Final = "compare"
 
 
 class CompareLink(Document):
-    """Parameters of the page: the compared scenarios besides the current one, and what is shown."""
+    """Parameters of the page: the compared scenarios besides the current one, and display options."""
 
     b: Annotated[str, Asked("Second scenario")] = ""
     c: Annotated[str, Asked("Third scenario")] = ""

@@ -16,7 +16,7 @@ MOST_GIB: Final = 65_536
 
 
 class MemoryLink(Document):
-    """Parameters of the page: the capacity that is tried, and what is shown of the best of each cell."""
+    """Parameters of the page: the capacity to try, and display options of the best of each cell."""
 
     tier: Annotated[Literal["hbm", "host"], Asked("Memory", words={"hbm": "HBM", "host": "Host memory"})] = "hbm"
     hbm: Annotated[Annotated[int, Whole(1, MOST_GIB)] | None, Asked("HBM")] = None
