@@ -175,7 +175,8 @@ def _language_model(document: Mapping[str, Any], where: str) -> HuggingFaceConfi
     else:
         whole = HuggingFaceConfig(document, where, str(document.get("model_type")))
         content = dict(whole.part("text_config").content)
-        content.setdefault("tie_word_embeddings", document.get("tie_word_embeddings"))
+        if document.get("tie_word_embeddings") is not None:  # the head belongs to the whole model, which has the say
+            content["tie_word_embeddings"] = document["tie_word_embeddings"]
         named = {key: content[key] for key in ("model_type",) if content.get(key) is not None} or document
         config = HuggingFaceConfig(content, where, _model_type(named, where), "text_config")
     if inner is not None or any(document.get(key) is not None for key in ("vision_config", "audio_config")):

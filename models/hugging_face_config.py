@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from models.documents import shown
+from models.hugging_face_defaults import CLASS_DEFAULTS
 from models.schema import ModelFileError
 
 ALIASES = (
@@ -40,6 +41,7 @@ class HuggingFaceConfig:
     inside: str = ""
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    keys_read: set[str] = field(default_factory=set)
 
     def refuse(self, reason: str) -> ModelFileError:
         """The error to raise for something that cannot be read or represented."""
@@ -53,7 +55,7 @@ class HuggingFaceConfig:
     def get(self, *keys: str) -> Any:
         """Return the value of the first present key or alias, else None."""
         key = self._present(keys)
-        return None if key is None else self.content[key]
+        return None if key is None else self._read(key)
 
     def whole(self, *keys: str, default: int | None = None) -> int:
         """Return the whole number under the first present key, else the default."""
@@ -84,7 +86,7 @@ class HuggingFaceConfig:
 
     def flag(self, key: str, default: bool) -> bool:
         """A truth, or the default."""
-        value = self.content.get(key)
+        value = self._read(key)
         if value is None:
             return default
         if not isinstance(value, bool):
@@ -93,7 +95,7 @@ class HuggingFaceConfig:
 
     def number(self, key: str, default: float | None = None) -> float | None:
         """A number, or the default."""
-        value = self.content.get(key)
+        value = self._read(key)
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -125,6 +127,24 @@ class HuggingFaceConfig:
                 f"{layers} layers"
             )
         return HuggingFaceConfig({key: value[0]}, self.where, self.model_type, self.inside).whole(key)
+
+    def _class_default(self, key: str) -> int | bool | None:
+        """Return the default of the family's configuration class; None where the file has the key or an alias."""
+        if self.inside not in ("", "text_config") or any(each in self.content for each in _ALIASES_OF.get(key, (key,))):
+            return None
+        return CLASS_DEFAULTS.get(self.model_type, {}).get(key)
+
+    def _read(self, key: str) -> Any:
+        """Return the value of a key; where the file leaves it out, the family's default, which is noted."""
+        default = self._class_default(key)
+        if default is None:
+            self.keys_read.add(key)
+            return self.content.get(key)
+        if key not in self.keys_read:
+            value = str(default).lower() if isinstance(default, bool) else f"{default:,}"
+            self.notes.append(f"{key} is not in the file; {value}, the default of its configuration class, is taken.")
+        self.keys_read.add(key)
+        return default
 
     def rope_theta(self) -> float | None:
         """Base of the rotary embedding, wherever this version of the format keeps it."""
@@ -193,7 +213,9 @@ class HuggingFaceConfig:
     def _present(self, keys: tuple[str, ...]) -> str | None:
         """Return the first present key, else the first present alias."""
         every = (*keys, *(alias for key in keys for alias in _ALIASES_OF.get(key, ())))
-        return next((key for key in every if self.content.get(key) is not None), None)
+        return next(
+            (key for key in every if self.content.get(key) is not None or self._class_default(key) is not None), None
+        )
 
     def _path(self, key: str) -> str:
         return f"{self.inside}.{key}" if self.inside else key

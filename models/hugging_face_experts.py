@@ -78,7 +78,7 @@ def read_deepseek(config: HuggingFaceConfig) -> Fields:
         sparse = {"heads": "index_n_heads", "head_dim": "index_head_dim", "top_k": "index_topk"}
         fields["sparse_attention"] = {ours: config.whole(key) for ours, key in sparse.items()}
         fields["sparse_attention"]["layers"] = _indexer_layers(config, fields["layers"])
-    if config.has("n_routed_experts"):
+    if config.has("n_routed_experts", "moe_intermediate_size"):
         if config.whole("moe_layer_freq", default=1) != 1:
             raise config.refuse("'moe_layer_freq' is not 1, which is all that is covered for this family")
         fields["experts"] = _grouped_experts(config, fields["layers"])
@@ -88,7 +88,8 @@ def read_deepseek(config: HuggingFaceConfig) -> Fields:
 def _grouped_experts(config: HuggingFaceConfig, layers: int) -> Fields:
     """Experts by DeepSeek's keys: shared ones, groups, and first layers that have none."""
     dense = config.leading("mlp_layer_types", "dense", "sparse", layers)  # version 5 has both it and the number
-    stated = config.whole("first_k_dense_replace", default=0 if dense is None else dense)
+    is_listed = dense is not None and "first_k_dense_replace" not in config.content
+    stated = dense if dense is not None and is_listed else config.whole("first_k_dense_replace", default=0)
     if dense not in (None, min(stated, layers)):
         raise config.refuse(
             f"'first_k_dense_replace' is {stated} but 'mlp_layer_types' begins with {dense} dense "

@@ -346,7 +346,7 @@ def read_cohere2(config: HuggingFaceConfig) -> Fields:
 def read_exaone4(config: HuggingFaceConfig) -> Fields:
     """EXAONE 4.0: norms after attention and MLP and of queries and keys; windows by a pattern such as LLLG."""
     fields = decoder(config, tied=False)
-    pattern, every = config.content.get("sliding_window_pattern"), 0
+    pattern, every = config.get("sliding_window_pattern"), 0
     if isinstance(pattern, str):
         if pattern != "L" * (len(pattern) - 1) + "G":
             raise config.refuse(

@@ -99,3 +99,51 @@ def test_a_wrong_pattern_is_one_sentence_with_key_and_value(
     with pytest.raises(models.ModelFileError, match=words) as found:
         read({"config": config}, tmp_path)
     assert str(found.value).count("\n") == 0
+
+
+def changed(name: str, **keys: Any) -> dict[str, Any]:
+    """A published configuration of a language model with other values; `...` leaves a key out."""
+    config = json.loads(json.dumps(next(each for each in ROWS if each["name"] == name)["config"]))
+    inner = config.get("text_config", config)
+    inner.update(keys)
+    for key in [key for key, value in keys.items() if value is ...]:
+        del inner[key]
+    return {"config": config}
+
+
+# Counted as above from the configuration that transformers 5.24.0 completes.
+@pytest.mark.parametrize(
+    ("name", "key", "total"),
+    [
+        ("qwen3.5-122B-A10B", "num_key_value_heads", 122_111_526_912),
+        ("qwen3.5-397B-A17B", "head_dim", 396_346_350_336),
+        ("qwen3-next-80B-A3B", "num_experts", 79_674_391_296),
+        ("minimax-M2.5", "head_dim", 228_689_748_992),
+        ("mixtral-8x7B (control)", "num_key_value_heads", 46_702_792_704),
+        ("deepseek-v3", "first_k_dense_replace", 671_026_404_352),
+        ("deepseek-v3", "n_routed_experts", 671_026_404_352),
+        ("deepseek-v3.2", "index_topk", 671_877_929_216),
+        ("glm-5", "q_lora_rank", 743_911_199_232),
+        ("glm-4.5-air", "n_shared_experts", 106_852_245_504),
+        ("smollm3-3B", "num_key_value_heads", 3_075_098_624),
+        ("gemma-3n-E4B", "num_kv_shared_layers", 6_835_235_568),
+        ("ernie-4.5-300B-A47B", "moe_num_shared_experts", 308_468_362_432),
+        ("granite-3.3-8B", "tie_word_embeddings", 8_372_219_904),
+        ("hunyuan-7B", "tie_word_embeddings", 8_029_540_352),
+        ("longcat-flash-560B", "zero_expert_num", 560_664_958_976),
+        ("kimi-linear-48B-A3B", "num_shared_experts", 49_122_675_072),
+    ],
+)
+def test_a_key_left_out_is_the_default_of_its_configuration_class(
+    name: str, key: str, total: int, tmp_path: Path
+) -> None:
+    found = read(changed(name, **{key: ...}), tmp_path)
+    assert models.parameter_counts(found).total == total
+    assert any(note.startswith(f"{key} is not in the file; ") for note in found.notes)
+
+
+def test_the_whole_model_says_whether_head_and_embedding_are_one(tmp_path: Path) -> None:
+    row = changed("qwen3-vl-2B", tie_word_embeddings=None)
+    assert models.parameter_counts(read(row, tmp_path)).lm_head == 0  # tied outside
+    row = changed("qwen3-vl-30B-A3B", tie_word_embeddings=True)  # version 5 writes its class default here
+    assert models.parameter_counts(read(row, tmp_path)).total == 30_532_122_624
