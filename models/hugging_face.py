@@ -125,6 +125,7 @@ def from_hugging_face(
             family, read = FAMILIES[model_type]
             architecture = Architecture.model_validate(read(config))
             shape, longest, count = {"architecture": architecture}, architecture.max_seq, parameters(architecture)
+        config.refuse_unread_biases()
         seq, basis = _seq_size(longest, seq_size)
         called = name or _own_name(document) or _describe_model(family, count)
         return Model(

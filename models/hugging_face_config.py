@@ -23,6 +23,9 @@ one model under different ones."""
 
 _ALIASES_OF = {key: (key, *(each for each in group if each != key)) for group in ALIASES for key in group}
 
+BIASES_WITHOUT_WEIGHTS = frozenset({"use_routing_bias"})
+"""Switches of biases that are adjusted, not trained."""
+
 LARGEST = 2**40
 """Largest number that is read; bounds of single fields are narrower, and checked with the model."""
 
@@ -101,6 +104,19 @@ class HuggingFaceConfig:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be a number")
         return value
+
+    def refuse_latent_biases(self) -> None:
+        """Raise where products of latent attention have biases."""
+        if self.flag("attention_bias", False):
+            raise self.refuse("'attention_bias' is true; biases of latent attention cannot be represented")
+
+    def refuse_unread_biases(self) -> None:
+        """Raise where the file has biases that the family's reader did not ask for."""
+        for key, value in self.content.items():
+            if value is True and key.endswith("bias") and key not in self.keys_read | BIASES_WITHOUT_WEIGHTS:
+                raise self.refuse(
+                    f"'{self._path(key)}' is true; these biases are not covered for this family, only false is"
+                )
 
     def part(self, key: str) -> HuggingFaceConfig:
         """Returns the object under a key; an empty one if missing."""

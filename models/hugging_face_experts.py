@@ -34,6 +34,7 @@ def _qwen_experts(config: HuggingFaceConfig, layers: int, *, shared: bool) -> Fi
 def read_qwen2_moe(config: HuggingFaceConfig) -> Fields:
     """Qwen2 with experts, one of them shared."""
     fields = read_qwen2(config)
+    config.left_out.append(f"The gates of its shared experts, {fields['hidden']:,} weights per layer, are not counted.")
     return {**fields, "experts": _qwen_experts(config, fields["layers"], shared=True)}
 
 
@@ -45,6 +46,7 @@ def read_qwen3_moe(config: HuggingFaceConfig) -> Fields:
 
 def read_deepseek(config: HuggingFaceConfig) -> Fields:
     """DeepSeek-V2, V3, V3.2 and models of the same form: Kimi K2, GLM-5 and 5.2."""
+    config.refuse_latent_biases()
     nope, rope = config.whole("qk_nope_head_dim"), config.whole("qk_rope_head_dim")
     heads, vocab = config.whole("num_attention_heads"), config.whole("vocab_size")
     latent: Fields = {
@@ -130,7 +132,7 @@ def read_glm4_moe(config: HuggingFaceConfig) -> Fields:
     head_dim = config.whole("head_dim") if config.has("head_dim") else hidden // max(heads, 1)
     if not config.has("head_dim"):
         config.notes.append(f"head_dim is not in the file; {head_dim}, which its model code takes then, is taken.")
-    fields = decoder(config, tied=False, head_dim=head_dim)
+    fields = decoder(config, tied=False, head_dim=head_dim, biased_output=False)
     fields["qk_norm"] = config.flag("use_qk_norm", False)
     fields["prediction_layers"] = config.whole("num_nextn_predict_layers", default=0)
     return {**fields, "experts": _grouped_experts(config, fields["layers"])}
@@ -156,7 +158,9 @@ def read_minimax_m2(config: HuggingFaceConfig) -> Fields:
 
 def read_gpt_oss(config: HuggingFaceConfig) -> Fields:
     """gpt-oss: experts in every layer, biases everywhere, a sink per head, every second layer without window."""
-    fields = decoder(config, tied=False)
+    if not config.flag("attention_bias", True):
+        raise config.refuse("'attention_bias' is false; biases of experts alone cannot be represented")
+    fields = decoder(config, tied=False, biased_output=False)
     experts = {
         "routed": config.whole("num_local_experts"),
         "top_k": config.whole("num_experts_per_tok", "experts_per_token"),
@@ -165,7 +169,7 @@ def read_gpt_oss(config: HuggingFaceConfig) -> Fields:
     }
     windows = config.windows(fields["layers"], window(config), 2)
     fields["attention_sinks"] = True
-    fields.update(experts=experts, qkv_bias=config.flag("attention_bias", True), linear_bias=True)
+    fields.update(experts=experts, qkv_bias=True, linear_bias=True)
     return {**fields, **windows}
 
 
@@ -229,8 +233,9 @@ def read_mistral4(config: HuggingFaceConfig) -> Fields:
 
 def read_ernie(config: HuggingFaceConfig) -> Fields:
     """ERNIE 4.5: experts with a router bias from a first layer on, shared experts of the width of one."""
-    fields = decoder(config, tied=True)
-    bias, layers = config.flag("use_bias", False), fields["layers"]
+    fields, layers = decoder(config, tied=True), config.whole("num_hidden_layers")
+    if config.flag("use_bias", False):
+        raise config.refuse("'use_bias' is true; a bias of the LM head cannot be represented")
     first, last = config.whole("moe_layer_start_index"), config.whole("moe_layer_end_index", default=layers - 1)
     if last != layers - 1 or config.whole("moe_layer_interval", default=1) != 1:
         raise config.refuse("its experts are not in every layer from 'moe_layer_start_index' on, which is not covered")
@@ -242,7 +247,7 @@ def read_ernie(config: HuggingFaceConfig) -> Fields:
         "leading_dense_layers": first,
         "router_bias": True,
     }
-    return {**fields, "qkv_bias": bias, "linear_bias": bias, "experts": experts}
+    return {**fields, "experts": experts}
 
 
 def read_olmoe(config: HuggingFaceConfig) -> Fields:
@@ -273,7 +278,7 @@ def read_dots1(config: HuggingFaceConfig) -> Fields:
 
 def read_solar_open(config: HuggingFaceConfig) -> Fields:
     """Solar Open: DeepSeek's experts in every layer, so that there is no width of an ordinary MLP."""
-    fields = decoder(config, tied=False, ffn=config.whole("moe_intermediate_size"))
+    fields = decoder(config, tied=False, ffn=config.whole("moe_intermediate_size"), biased_output=False)
     return {**fields, "experts": _grouped_experts(config, fields["layers"])}
 
 

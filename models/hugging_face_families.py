@@ -21,8 +21,23 @@ def decoder(
     norm: str = "RMSNorm",
     head_dim: int | None = None,
     ffn: int | None = None,
+    biased_output: bool = True,
 ) -> Fields:
-    """The keys that most families share; `tied` is the family's default, `head_dim` and `ffn` its own rules."""
+    """Return the keys that most families share.
+
+    Args:
+        config: the file.
+        tied: the family's default for one matrix of embedding and head.
+        norm: kind of norm.
+        head_dim: width of a head by the family's own rule [elements].
+        ffn: width of the MLP by the family's own rule [elements].
+        biased_output: whether `attention_bias` is about the output of attention too.
+    """
+    bias = config.flag("attention_bias", False)
+    if bias and biased_output:
+        raise config.refuse(
+            "'attention_bias' is true; a bias of the output of attention without one of the MLP cannot be represented"
+        )
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     vocab = config.whole("vocab_size")
     return {
@@ -37,7 +52,7 @@ def decoder(
         "max_seq": config.whole("max_position_embeddings"),
         "gated_mlp": True,
         "tied_embeddings": config.flag("tie_word_embeddings", tied),
-        "qkv_bias": config.flag("attention_bias", False),
+        "qkv_bias": bias,
         "norm": norm,
         "parallel_residual": False,
         "positions": "rotary",
@@ -52,10 +67,7 @@ def window(config: HuggingFaceConfig) -> int | None:
 
 def read_llama(config: HuggingFaceConfig) -> Fields:
     """LLaMA and models of the same form: SmolLM2, TinyLlama, Falcon 3, CodeLlama."""
-    fields = decoder(config, tied=False)
-    if config.flag("mlp_bias", False):
-        raise config.refuse("'mlp_bias' is true; biases in the MLP alone cannot be represented")
-    return fields
+    return decoder(config, tied=False)
 
 
 def read_smollm3(config: HuggingFaceConfig) -> Fields:
@@ -73,8 +85,8 @@ def read_mistral(config: HuggingFaceConfig) -> Fields:
 
 def read_qwen2(config: HuggingFaceConfig) -> Fields:
     """Qwen2 and 2.5: biases on query, key and value."""
-    fields = decoder(config, tied=False)
-    return {**fields, "qkv_bias": True, **_qwen_windows(config, fields["layers"])}
+    fields = decoder(config, tied=False, biased_output=False)
+    return {**fields, "qkv_bias": config.flag("qkv_bias", True), **_qwen_windows(config, fields["layers"])}
 
 
 def read_qwen3(config: HuggingFaceConfig) -> Fields:
@@ -110,6 +122,8 @@ def read_gemma3(text: HuggingFaceConfig) -> Fields:
 
     Files of its multimodal sizes leave out what equals the default of `Gemma3TextConfig`.
     """
+    if text.flag("attention_bias", False):
+        raise text.refuse("'attention_bias' is true, which is not covered for this family")
     heads, vocab = text.usual("num_attention_heads", 8), text.usual("vocab_size", 262_208)
     layers = text.whole("num_hidden_layers")
     every = text.whole("sliding_window_pattern", "_sliding_window_pattern", default=6)
@@ -125,7 +139,7 @@ def read_gemma3(text: HuggingFaceConfig) -> Fields:
         "max_seq": text.usual("max_position_embeddings", 131_072),
         "gated_mlp": True,
         "tied_embeddings": text.flag("tie_word_embeddings", True),
-        "qkv_bias": text.flag("attention_bias", False),
+        "qkv_bias": False,
         "qk_norm": True,
         "norm": "RMSNorm",
         "norms_per_block": 4,
@@ -138,7 +152,7 @@ def read_gemma3(text: HuggingFaceConfig) -> Fields:
 
 def read_phi(config: HuggingFaceConfig) -> Fields:
     """Phi-1, 1.5 and 2: biases everywhere, one norm before attention and MLP side by side."""
-    fields = decoder(config, tied=False, norm="LayerNorm")
+    fields = decoder(config, tied=False, norm="LayerNorm", biased_output=False)
     fixed = {"gated_mlp": False, "qkv_bias": True, "linear_bias": True, "parallel_residual": True, "norms_per_block": 1}
     return {**fields, **fixed, "qk_norm": config.flag("qk_layernorm", False)}
 
@@ -220,12 +234,14 @@ def read_gpt_bigcode(config: HuggingFaceConfig) -> Fields:
 
 def read_gpt_neox(config: HuggingFaceConfig) -> Fields:
     """GPT-NeoX and Pythia."""
-    fields = decoder(config, tied=False, norm="LayerNorm")
+    if not config.flag("attention_bias", True):
+        raise config.refuse("'attention_bias' is false; biases of the MLP alone cannot be represented")
+    fields = decoder(config, tied=False, norm="LayerNorm", biased_output=False)
     theta = config.rope_theta()
     return {
         **fields,
         "gated_mlp": False,
-        "qkv_bias": config.flag("attention_bias", True),
+        "qkv_bias": True,
         "linear_bias": True,
         "parallel_residual": config.flag("use_parallel_residual", True),
         "rope_theta": config.number("rotary_emb_base", theta),
@@ -291,7 +307,7 @@ def read_mpt(config: HuggingFaceConfig) -> Fields:
 
 def read_starcoder2(config: HuggingFaceConfig) -> Fields:
     """StarCoder 2."""
-    fields = decoder(config, tied=True, norm="LayerNorm")
+    fields = decoder(config, tied=True, norm="LayerNorm", biased_output=False)
     bias = config.flag("use_bias", True)
     windows = config.windows(fields["layers"], window(config))
     return {**fields, "gated_mlp": False, "qkv_bias": bias, "linear_bias": bias, **windows}
@@ -323,7 +339,7 @@ def read_mimo(config: HuggingFaceConfig) -> Fields:
 
 def read_seed_oss(config: HuggingFaceConfig) -> Fields:
     """Seed-OSS: as LLaMA, with heads of their own width and biases of queries, keys and values."""
-    fields = read_llama(config)
+    fields = decoder(config, tied=False, biased_output=False)
     if config.flag("attention_out_bias", False):
         raise config.refuse("'attention_out_bias' is true; a bias of this product alone cannot be represented")
     return {**fields, "qkv_bias": config.flag("attention_bias", True)}

@@ -101,8 +101,8 @@ def read_nemotron_h(config: HuggingFaceConfig) -> LayerPattern:
         groups=config.whole("n_groups"),
         kernel=config.whole("conv_kernel"),
     )
-    if config.flag("use_bias", False) or config.flag("mlp_bias", False):
-        raise config.refuse("'use_bias' or 'mlp_bias' is true, which is not covered for this family")
+    if not config.flag("use_conv_bias", True):
+        raise config.refuse("'use_conv_bias' is false, which is not covered for this family")
     layers: dict[str, Block] = {"M": Block(mixers=(mamba,), norms=1)}
     if "*" in pattern:
         head_dim = config.whole("head_dim", "attention_head_dim", default=128)

@@ -150,10 +150,13 @@ def read_mimo_v2(config: HuggingFaceConfig) -> LayerPattern:
     chosen = list_kinds(config, "moe_layer_freq", layers, (0, 1))
     if windowed is None or chosen is None:
         raise config.refuse("'hybrid_layer_pattern' and 'moe_layer_freq' must each list 0 or 1 for each layer")
+    bias = config.flag("attention_bias", False)  # of queries, keys and values
     attentions = (
         read_attention(
             config,
             value_head_dim=config.whole("v_head_dim"),
+            qkv_bias=bias,
+            output_bias=False,
             sinks=config.flag("add_full_attention_sink_bias", False),
         ),
         AttentionLayer(
@@ -161,7 +164,11 @@ def read_mimo_v2(config: HuggingFaceConfig) -> LayerPattern:
             kv_heads=config.whole("swa_num_key_value_heads"),
             head_dim=config.whole("swa_head_dim"),
             value_head_dim=config.whole("swa_v_head_dim"),
-            window=config.whole("sliding_window") + 1,  # the token itself besides those before it
+            # the token itself besides those before it; version 5 saves the sum
+            window=config.whole("sliding_window_size") + 1
+            if config.has("sliding_window_size")
+            else config.whole("sliding_window"),
+            qkv_bias=bias,
             sinks=config.flag("add_swa_attention_sink_bias", True),
         ),
     )
@@ -261,7 +268,10 @@ def read_step3(config: HuggingFaceConfig) -> LayerPattern:
         raise config.refuse(
             "'attention_other_setting' is missing; without it the heads of windowed layers are not known"
         )
+    bias = config.flag("attention_bias", False)
     shared: dict[str, Any] = {
+        "qkv_bias": bias,
+        "output_bias": bias,
         "gate": "head" if config.flag("use_head_wise_attn_gate", False) else "none",
         "qk_norm": "head" if config.flag("use_qk_norm", False) else "none",
     }

@@ -78,6 +78,7 @@ def read_attention(config: HuggingFaceConfig, **more: Any) -> AttentionLayer:
 
 def read_latent_attention(config: HuggingFaceConfig, **more: Any) -> LatentAttentionLayer:
     """Return latent attention by DeepSeek's keys; `more` are the family's own choices."""
+    config.refuse_latent_biases()
     return LatentAttentionLayer(
         heads=config.whole("num_attention_heads"),
         q_rank=config.whole("q_lora_rank") if config.has("q_lora_rank") else None,

@@ -431,7 +431,7 @@ def test_starcoders() -> None:
         ({**LLAMA, "tie_word_embeddings": "no"}, "'tie_word_embeddings' is 'no'; it must be true or false"),
         ({**LLAMA, "rope_parameters": 5}, "'rope_parameters' is 5; it must be an object with named keys"),
         ({**LLAMA, "rope_theta": "big"}, "'rope_theta' is 'big'; it must be a number"),
-        ({**LLAMA, "mlp_bias": True}, "biases in the MLP alone cannot be represented"),
+        ({**LLAMA, "mlp_bias": True}, "'mlp_bias' is true; these biases are not covered"),
         ({**PHI, "layer_types": "all"}, "'layer_types' is 'all'; it must be a list"),
         ({**PHI, "layer_types": ["full_attention"]}, "'layer_types' has 1 entries for 32 layers"),
         ({**PHI, "layer_types": ["linear_attention"] * 32}, "'layer_types' has 'linear_attention'"),

@@ -147,3 +147,32 @@ def test_the_whole_model_says_whether_head_and_embedding_are_one(tmp_path: Path)
     assert models.parameter_counts(read(row, tmp_path)).lm_head == 0  # tied outside
     row = changed("qwen3-vl-30B-A3B", tie_word_embeddings=True)  # version 5 writes its class default here
     assert models.parameter_counts(read(row, tmp_path)).total == 30_532_122_624
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("llama-3.1-8B (control)", "attention_bias", True),  # of the output product too
+        ("granite-3.3-8B", "mlp_bias", True),
+        ("smollm3-3B", "mlp_bias", True),
+        ("bamba-9B", "mlp_bias", True),
+        ("falcon-h1-7B", "projectors_bias", True),
+        ("deepseek-v3", "attention_bias", True),
+        ("longcat-flash-560B", "attention_bias", True),
+        ("longcat-flash-560B", "router_bias", True),
+        ("kimi-linear-48B-A3B", "attention_bias", True),
+        ("ernie-4.5-21B-A3B", "use_bias", True),
+        ("nemotron-h-56B", "use_bias", True),
+        ("nemotron-h-56B", "use_conv_bias", False),
+        ("gpt-oss-20b", "attention_bias", False),
+    ],
+)
+def test_biases_that_are_not_counted_are_refused(name: str, key: str, value: bool, tmp_path: Path) -> None:
+    with pytest.raises(models.ModelFileError, match=f"'{key}' is {str(value).lower()}[;,]"):
+        read(changed(name, **{key: value}), tmp_path)
+
+
+def test_biases_of_queries_keys_and_values_leave_the_output_without(tmp_path: Path) -> None:
+    rows = [changed("mimo-v2-flash", attention_bias=each) for each in (False, True)]
+    found = [models.parameter_counts(read(each, tmp_path)) for each in rows]
+    assert found[1].total - found[0].total == 9 * (64 * 192 + 4 * 320) + 39 * (64 * 192 + 8 * 320)
