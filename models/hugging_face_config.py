@@ -16,7 +16,8 @@ ALIASES = (
     ("hidden_size", "n_embd", "d_model", "n_embed"),
     ("num_hidden_layers", "n_layer", "n_layers"),
     ("num_attention_heads", "n_head", "n_heads"),
-    ("max_position_embeddings", "n_positions", "max_seq_len"),
+    ("num_key_value_heads", "num_attention_groups"),
+    ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length"),
 )
 """Keys that mean the same: versions 4 and 5 of Hugging Face Transformers (`attribute_map` of its configurations) save
 one model under different ones."""

@@ -80,9 +80,10 @@ def read_nemotron_h(config: HuggingFaceConfig) -> LayerPattern:
     """Nemotron-H and Nemotron 3: Mamba-2, attention, MLP or experts, one in each layer."""
     pattern = config.content.get("hybrid_override_pattern")
     letters = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+    letters |= {"linear_attention": "M", "full_attention": "*"}  # version 5's words
     if pattern is None and (named := config.items("layers_block_type")) is not None:
-        unknown = next((each for each in named if each not in letters), None)
-        if unknown is not None:
+        unknown = next((each for each in named if not isinstance(each, str) or each not in letters), None)
+        if unknown is not None or None in named:
             raise config.refuse(f"'layers_block_type' has {shown(unknown)}; it may have {', '.join(letters)}")
         pattern = "".join(letters[each] for each in named)
     if not isinstance(pattern, str) or not pattern or set(pattern) - set("M*-E"):
@@ -138,7 +139,7 @@ def read_kimi_linear(config: HuggingFaceConfig) -> LayerPattern:
         heads=linear.whole("num_heads"),
         head_dim=linear.whole("head_dim"),
         kernel=linear.whole("short_conv_kernel_size"),
-        full_rank_gate=gated,  # Kimi K3 has both
+        full_rank_gate=linear.flag("use_full_rank_gate", gated),  # Kimi K3 has both
     )
     latent = read_latent_attention(config, gated=gated)
     if config.whole("moe_layer_freq", default=1) != 1:
@@ -257,7 +258,8 @@ def _named_mamba2(config: HuggingFaceConfig, *, inner: int, normed: bool = True)
 def read_granite_hybrid(config: HuggingFaceConfig) -> LayerPattern:
     """Granite 4.0-H: Mamba-2, and attention in some layers; experts with a shared one in all."""
     layers = count_layers(config)
-    kinds = list_kinds(config, "layer_types", layers, ("mamba", "attention"))
+    words = ("mamba", "attention", "linear_attention", "full_attention")  # the latter two of version 5
+    kinds = list_kinds(config, "layer_types", layers, words)
     if kinds is None:
         raise config.refuse("'layer_types' is missing; it must list mamba or attention for each layer")
     inner = config.whole("mamba_expand", default=2) * config.whole("hidden_size")
@@ -272,7 +274,10 @@ def read_granite_hybrid(config: HuggingFaceConfig) -> LayerPattern:
         )
     else:
         feedforward = FeedForwardLayer(width=config.whole("shared_intermediate_size"))
-    blocks = [Block(mixers=(mamba if kind == "mamba" else attention,), feedforwards=(feedforward,)) for kind in kinds]
+    blocks = [
+        Block(mixers=(mamba if kind in ("mamba", "linear_attention") else attention,), feedforwards=(feedforward,))
+        for kind in kinds
+    ]
     return build_pattern(config, blocks, tied=True)
 
 

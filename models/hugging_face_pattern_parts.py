@@ -49,17 +49,27 @@ def count_layers(config: HuggingFaceConfig, *keys: str) -> int:
     return layers
 
 
-def list_kinds(config: HuggingFaceConfig, key: str, layers: int, known: Sequence[Any]) -> list[Any] | None:
-    """Return a list with one word or number per layer; None where the file has none."""
+def list_kinds(
+    config: HuggingFaceConfig, key: str, layers: int, known: Sequence[Any], *, extra: int = 0
+) -> list[Any] | None:
+    """Return a list with one word or number per layer; None where the file has none.
+
+    Args:
+        config: the file.
+        key: of the list.
+        layers: number of layers.
+        known: words or numbers that it may have.
+        extra: blocks for multi-token prediction, which may follow in the list and are left out.
+    """
     found = config.items(key)
     if found is None:
         return None
-    if len(found) != layers:
+    if len(found) not in (layers, layers + extra):
         raise config.refuse(f"'{key}' has {len(found)} entries for {layers} layers")
     strange = next((each for each in found if isinstance(each, bool) or each not in known), None)
     if strange is not None or None in found:
         raise config.refuse(f"'{key}' has {shown(strange)}; it may have {', '.join(map(str, known))}")
-    return found
+    return found[:layers]
 
 
 def read_attention(config: HuggingFaceConfig, **more: Any) -> AttentionLayer:

@@ -176,3 +176,65 @@ def test_biases_of_queries_keys_and_values_leave_the_output_without(tmp_path: Pa
     rows = [changed("mimo-v2-flash", attention_bias=each) for each in (False, True)]
     found = [models.parameter_counts(read(each, tmp_path)) for each in rows]
     assert found[1].total - found[0].total == 9 * (64 * 192 + 4 * 320) + 39 * (64 * 192 + 8 * 320)
+
+
+def resaved(name: str) -> dict[str, Any]:
+    """A published configuration with the keys under which version 5 of Transformers saves it again."""
+    row = changed(name)
+    config = row["config"].get("text_config", row["config"])
+    match config["model_type"]:
+        case "nemotron_h":
+            del config["num_hidden_layers"]
+            words = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
+            config["layers_block_type"] = [words[each] for each in config.pop("hybrid_override_pattern")]
+        case "granitemoehybrid":
+            words = {"mamba": "linear_attention", "attention": "full_attention"}
+            config["layer_types"] = [words[each] for each in config["layer_types"]]
+        case "deepseek_v4":
+            rates = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
+            config["layer_types"] = [
+                rates[each] for each in config.pop("compress_ratios")[: config["num_hidden_layers"]]
+            ]
+            config["compress_rates"] = {rates[4]: 4, rates[128]: 128}
+        case "gemma4_text":
+            change = {"head_dim": config.pop("global_head_dim"), "num_key_value_heads": 2}
+            del config["num_global_key_value_heads"]
+            config["attention_k_eq_v"] = True
+            full = [place for place, kind in enumerate(config["layer_types"]) if kind == "full_attention"]
+            config["per_layer_config"] = {f"{place:02}": change for place in full}
+        case "mimo_v2_flash":
+            config["sliding_window"] = config.pop("sliding_window_size") + 1
+        case "step3p7":
+            del config["attention_other_setting"], config["first_k_dense_replace"]
+            config["num_sliding_attention_heads"] = 96
+            config["mlp_layer_types"] = ["dense"] * 3 + ["sparse"] * 42
+        case "kimi_linear":
+            config["model_max_length"] = config.pop("max_position_embeddings")
+    return row
+
+
+RESAVED = (
+    "nemotron-3-super-120B-A12B",
+    "granite-4.0-h-small",
+    "deepseek-v4-flash",
+    "gemma-4-26B-A4B",
+    "mimo-v2-flash",
+    "step-3.7-flash",
+    "kimi-k3",
+)
+
+
+@pytest.mark.parametrize("name", RESAVED)
+def test_a_file_that_version_5_saved_again_is_the_same_model(name: str, tmp_path: Path) -> None:
+    assert resaved(name) != changed(name)
+    assert read(resaved(name), tmp_path).layers == read(changed(name), tmp_path).layers
+
+
+def test_step_files_as_published_pad_lists_and_name_layers_with_experts(tmp_path: Path) -> None:
+    row = changed("step-3.7-flash", first_k_dense_replace=..., num_nextn_predict_layers=3, num_key_value_heads=...)
+    row["config"] |= {"moe_layers_enum": ",".join(map(str, range(3, 45))), "num_attention_groups": 8}
+    row["config"]["layer_types"] += ["sliding_attention"] * 3
+    assert read(row, tmp_path).layers == read(changed("step-3.7-flash"), tmp_path).layers
+    row["config"]["moe_layers_enum"] = "3,x"
+    with pytest.raises(models.ModelFileError, match="'moe_layers_enum' is '3,x'; it must list layers"):
+        read(row, tmp_path)
