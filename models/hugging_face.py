@@ -12,7 +12,7 @@ from models import hugging_face_experts as experts
 from models import hugging_face_families as families
 from models.architecture import Architecture
 from models.documents import name_from_stem, sentence, shown
-from models.hugging_face_config import HuggingFaceConfig
+from models.hugging_face_config import HuggingFaceConfig, KeyedNumber
 from models.hugging_face_families import Fields
 from models.hugging_face_hybrids import HYBRID_FAMILIES
 from models.hugging_face_mixed import MIXED_FAMILIES
@@ -140,10 +140,25 @@ def from_hugging_face(
             **shape,
         )
     except ValidationError as problem:
-        schemas: dict[str, type[BaseModel]] = {"Model": Model, "Architecture": Architecture}
-        schema = schemas.get(problem.title, LayerPattern)
-        hint = f" (read as a Hugging Face config, model_type '{model_type}')"
-        raise ModelFileError(sentence(problem, schema, where, hint=hint)) from None
+        raise ModelFileError(_describe_fault(problem, where, model_type)) from None
+
+
+def _describe_fault(problem: ValidationError, where: str, model_type: str) -> str:
+    """Return one sentence on the first fault of a model, with the keys of the file where its numbers are from there."""
+    hint = f" (read as a Hugging Face config, model_type '{model_type}')"
+    fault = problem.errors(include_url=False)[0]
+    value = fault["input"]
+    if isinstance(value, KeyedNumber):
+        return f"{where}: '{value.key}' is {shown(int(value))}; it must be {fault['msg']}{hint}."
+    if fault["type"] == "refused" and isinstance(value, Mapping):
+        stated = [
+            f"'{each.key}' is {each:,}"
+            for name, each in value.items()
+            if isinstance(each, KeyedNumber) and re.search(rf"\b{name}\b", fault["msg"])
+        ]
+        hint = (f"; {', '.join(stated)}" if stated else "") + hint
+    schemas: dict[str, type[BaseModel]] = {"Model": Model, "Architecture": Architecture}
+    return sentence(problem, schemas.get(problem.title, LayerPattern), where, hint=hint)
 
 
 def _own_name(document: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from models.documents import shown
 from models.hugging_face_defaults import CLASS_DEFAULTS
@@ -17,7 +17,7 @@ ALIASES = (
     ("num_hidden_layers", "n_layer", "n_layers"),
     ("num_attention_heads", "n_head", "n_heads"),
     ("num_key_value_heads", "num_attention_groups"),
-    ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length"),
+    ("max_position_embeddings", "n_positions", "max_seq_len"),
 )
 """Keys that mean the same: versions 4 and 5 of Hugging Face Transformers (`attribute_map` of its configurations) save
 one model under different ones."""
@@ -27,8 +27,34 @@ _ALIASES_OF = {key: (key, *(each for each in group if each != key)) for group in
 BIASES_WITHOUT_WEIGHTS = frozenset({"use_routing_bias"})
 """Switches of biases that are adjusted, not trained."""
 
-LARGEST = 2**40
+LARGEST = 2**30
 """Largest number that is read; bounds of single fields are narrower, and checked with the model."""
+
+
+NEVER_ZERO = frozenset(
+    {
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "vocab_size",
+        "mamba_expand",
+        "intermediate_size",
+        "block_ff_dim",
+    }
+)
+"""Keys of which others are computed."""
+
+
+class KeyedNumber(int):
+    """A number of a file that remembers its key, for messages. Results of arithmetic do not."""
+
+    key: str
+
+    def __new__(cls, value: int, key: str) -> Self:
+        """Return the number with its key."""
+        found = super().__new__(cls, value)
+        found.key = key
+        return found
 
 
 @dataclass(frozen=True)
@@ -75,10 +101,11 @@ class HuggingFaceConfig:
                     f"'{one}' is {shown(value)} but '{other}', which means the same, is "
                     f"{shown(self.content[alias])}; keep one of them"
                 )
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-            key = self._path(self._present(keys) or keys[0])
-            raise self.refuse(f"'{key}' is {shown(value)}; it must be a whole number from 0 to {LARGEST:,}")
-        return value
+        key = self._path(self._present(keys) or keys[0])
+        least = 1 if NEVER_ZERO.intersection(keys) else 0
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
+            raise self.refuse(f"'{key}' is {shown(value)}; it must be a whole number from {least} to {LARGEST:,}")
+        return KeyedNumber(value, key)
 
     def usual(self, key: str, default: int) -> int:
         """A whole number, or the default of the family's configuration class, which is then noted."""
@@ -178,7 +205,7 @@ class HuggingFaceConfig:
             return None
         count = next((place for place, kind in enumerate(kinds) if kind != first), len(kinds))
         if len(kinds) != layers:
-            raise self.refuse(f"'{self._path(key)}' has {len(kinds)} entries for {layers} layers")
+            raise self.refuse(f"'{self._path(key)}' has {len(kinds)} entries for 'num_hidden_layers' {layers}")
         if any(kind != then for kind in kinds[count:]):
             raise self.refuse(
                 f"'{self._path(key)}' has other than '{first}' followed by '{then}', the only pattern "
@@ -191,7 +218,10 @@ class HuggingFaceConfig:
         if self.has("head_dim"):
             return self.whole("head_dim")
         if heads == 0 or hidden % heads:
-            raise self.refuse(f"{heads} heads do not divide a hidden width of {hidden}, and there is no 'head_dim'")
+            raise self.refuse(
+                f"'num_attention_heads' is {heads}, which does not divide 'hidden_size' {hidden}, and there is no "
+                "'head_dim'"
+            )
         return hidden // heads
 
     def windows(self, layers: int, window: int | None, every: int | None = None) -> dict[str, Any]:
@@ -211,7 +241,9 @@ class HuggingFaceConfig:
                 "can be represented"
             )
         if len(kinds) != layers:
-            raise self.refuse(f"'{self._path('layer_types')}' has {len(kinds)} entries for {layers} layers")
+            raise self.refuse(
+                f"'{self._path('layer_types')}' has {len(kinds)} entries for 'num_hidden_layers' {layers}"
+            )
         full = [number for number, kind in enumerate(kinds, 1) if kind == "full_attention"]
         windowed = sorted(set(kinds) - {"full_attention"})
         if not windowed:

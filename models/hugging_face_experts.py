@@ -119,7 +119,11 @@ def _indexer_layers(config: HuggingFaceConfig, layers: int) -> int | None:
         return None
     unknown = next((kind for kind in kinds if kind not in ("full", "shared")), None)
     if len(kinds) != layers or unknown is not None or "full" not in kinds[:1]:
-        told = f"has {shown(unknown)}" if unknown is not None else f"has {len(kinds)} entries for {layers} layers"
+        told = (
+            f"has {shown(unknown)}"
+            if unknown is not None
+            else f"has {len(kinds)} entries for 'num_hidden_layers' {layers}"
+        )
         told = told if len(kinds) != layers or unknown is not None else "begins with 'shared'"
         raise config.refuse(f"'indexer_types' {told}; it must be a list of 'full' and 'shared', one per layer")
     own = kinds.count("full")
@@ -237,8 +241,12 @@ def read_ernie(config: HuggingFaceConfig) -> Fields:
     if config.flag("use_bias", False):
         raise config.refuse("'use_bias' is true; a bias of the LM head cannot be represented")
     first, last = config.whole("moe_layer_start_index"), config.whole("moe_layer_end_index", default=layers - 1)
-    if last != layers - 1 or config.whole("moe_layer_interval", default=1) != 1:
-        raise config.refuse("its experts are not in every layer from 'moe_layer_start_index' on, which is not covered")
+    interval = config.whole("moe_layer_interval", default=1)
+    if last != layers - 1 or interval != 1:
+        raise config.refuse(
+            f"'moe_layer_end_index' is {last} and 'moe_layer_interval' {interval} of 'num_hidden_layers' {layers}; "
+            f"only experts in every layer up to the last, {layers - 1}, are covered"
+        )
     experts = {
         "routed": config.whole("moe_num_experts"),
         "top_k": config.whole("moe_k"),

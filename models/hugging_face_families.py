@@ -355,6 +355,8 @@ def read_cohere2(config: HuggingFaceConfig) -> Fields:
     """Command A and R7B: attention and MLP in parallel after one LayerNorm without shift, every fourth layer full."""
     fields = decoder(config, tied=True, norm="LayerNorm")
     every = config.whole("sliding_window_pattern", default=4)
+    if every == 0:
+        raise config.refuse("'sliding_window_pattern' is 0; it must be at least 1, and every such layer is full")
     fixed = {"norm_shift": False, "parallel_residual": True, "norms_per_block": 1}
     return {**fields, **fixed, **config.windows(fields["layers"], config.usual("sliding_window", 4096), every)}
 

@@ -181,18 +181,24 @@ def read_jamba(config: HuggingFaceConfig) -> LayerPattern:
         normed=True,
     )
     if config.flag("mamba_proj_bias", False) or not config.flag("mamba_conv_bias", True):
-        raise config.refuse("biases of Mamba's products, or none of its convolution, are not covered for this family")
+        raise config.refuse("only 'mamba_proj_bias' false and 'mamba_conv_bias' true are covered for this family")
     attention = read_attention(config)
-    experts = ExpertsLayer(
-        routed=config.whole("num_experts"),
-        top_k=config.whole("num_experts_per_tok"),
-        width=config.whole("intermediate_size"),
-    )
     dense = FeedForwardLayer(width=config.whole("intermediate_size"))
+    experts: FeedForwardLayer | ExpertsLayer = dense  # a single expert has no router
+    if config.whole("num_experts") > 1:
+        experts = ExpertsLayer(
+            routed=config.whole("num_experts"),
+            top_k=config.whole("num_experts_per_tok"),
+            width=config.whole("intermediate_size"),
+        )
     periods = [
-        (max(config.whole(f"{name}_layer_period"), 1), config.whole(f"{name}_layer_offset"))
-        for name in ("attn", "expert")
+        (config.whole(f"{name}_layer_period"), config.whole(f"{name}_layer_offset")) for name in ("attn", "expert")
     ]
+    for name, (period, offset) in zip(("attn", "expert"), periods, strict=True):
+        if offset >= period:
+            raise config.refuse(
+                f"'{name}_layer_offset' is {offset} and '{name}_layer_period' {period}; the offset must be below it"
+            )
     blocks = []
     for place in range(layers):
         mixes, chooses = (place % period == offset for period, offset in periods)
@@ -203,7 +209,7 @@ def read_jamba(config: HuggingFaceConfig) -> LayerPattern:
 def read_mamba2(config: HuggingFaceConfig) -> LayerPattern:
     """Mamba-2: state spaces alone."""
     if config.flag("use_bias", False) or not config.flag("use_conv_bias", True):
-        raise config.refuse("'use_bias' true or 'use_conv_bias' false is not covered for this family")
+        raise config.refuse("only 'use_bias' false and 'use_conv_bias' true are covered for this family")
     layer = Mamba2Layer(
         heads=config.whole("num_heads"),
         head_dim=config.whole("head_dim"),
@@ -239,12 +245,15 @@ def read_minimax_m1(config: HuggingFaceConfig) -> LayerPattern:
 def _named_mamba2(config: HuggingFaceConfig, *, inner: int, normed: bool = True) -> Mamba2Layer:
     """Return the Mamba-2 of families that name its keys `mamba_*`."""
     if config.flag("mamba_proj_bias", False) or not config.flag("mamba_conv_bias", True):
-        raise config.refuse("biases of Mamba's products, or none of its convolution, are not covered for this family")
+        raise config.refuse("only 'mamba_proj_bias' false and 'mamba_conv_bias' true are covered for this family")
     heads = config.whole("mamba_n_heads")
     dim = config.get("mamba_d_head")
     head_dim = inner // max(heads, 1) if dim in (None, "auto") else config.whole("mamba_d_head")
     if heads * head_dim != inner:
-        raise config.refuse(f"{heads} heads of {head_dim} are not the {inner} elements of Mamba's inner width")
+        raise config.refuse(
+            f"'mamba_n_heads' x 'mamba_d_head' is {heads} x {head_dim}; it must be Mamba's inner width of {inner}, "
+            "'mamba_expand' x 'hidden_size' or 'mamba_d_ssm'"
+        )
     return Mamba2Layer(
         heads=heads,
         head_dim=head_dim,
@@ -315,6 +324,10 @@ def read_lfm2(config: HuggingFaceConfig) -> LayerPattern:
     listed = config.items("full_attn_idxs")
     if kinds is None and not listed:
         raise config.refuse("neither 'layer_types' nor 'full_attn_idxs' says which layers have attention")
+    if any(isinstance(each, bool) or each not in range(layers) for each in listed or ()):
+        raise config.refuse(
+            f"'full_attn_idxs' is {shown(listed)}; it must list layers with attention, from 0 to {layers - 1}"
+        )
     full = [
         kinds[place] == "full_attention" if kinds is not None else place in (listed or ()) for place in range(layers)
     ]

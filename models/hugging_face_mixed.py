@@ -32,6 +32,8 @@ def read_deepseek_v4(config: HuggingFaceConfig) -> LayerPattern:
     """DeepSeek-V4: attention to compressed sequences, hyper-connections, experts in all layers."""
     layers = count_layers(config)
     ratios = _compression_ratios(config, layers)
+    if config.whole("num_key_value_heads", default=1) != 1:
+        raise config.refuse(f"'num_key_value_heads' is {config.get('num_key_value_heads')}; it must be 1")
     streams, hidden = config.whole("hc_mult", default=1), config.whole("hidden_size")
     experts = ExpertsLayer(
         routed=config.whole("n_routed_experts"),
@@ -86,7 +88,7 @@ def _compression_ratios(config: HuggingFaceConfig, layers: int) -> list[int]:
     ):
         raise config.refuse(
             f"'compress_ratios' is {shown(ratios)}; it must have 0, 4 or 128 for each of {layers} layers "
-            "('num_hidden_layers') and each prediction block"
+            f"('num_hidden_layers') and {extra} prediction blocks ('num_nextn_predict_layers')"
         )
     return ratios[:layers]
 
@@ -95,7 +97,9 @@ def read_gemma4(config: HuggingFaceConfig) -> LayerPattern:
     """Gemma 4: windowed layers, global ones with other heads whose keys are the values, experts beside a dense MLP."""
     layers = count_layers(config)
     if config.whole("hidden_size_per_layer_input", default=0) or config.whole("num_kv_shared_layers", default=0):
-        raise config.refuse("inputs per layer and layers that share keys and values are not covered for this family")
+        raise config.refuse(
+            "only 'hidden_size_per_layer_input' and 'num_kv_shared_layers' of 0 are covered for this family"
+        )
     kinds = list_kinds(config, "layer_types", layers, ("sliding_attention", "full_attention"))
     if kinds is None:
         raise config.refuse("'layer_types' is missing; it must list sliding_attention or full_attention for each layer")
@@ -155,6 +159,8 @@ def read_gemma3n(config: HuggingFaceConfig) -> LayerPattern:
     if kinds is None:
         raise config.refuse("'layer_types' is missing; it must list sliding_attention or full_attention for each layer")
     shared, streams = config.whole("num_kv_shared_layers", default=0), config.whole("altup_num_inputs")
+    if shared >= layers:
+        raise config.refuse(f"'num_kv_shared_layers' is {shared}; it must be below 'num_hidden_layers' {layers}")
     inside = config.whole("hidden_size_per_layer_input")
     addition = AlternatingUpdates(streams=streams, side_rank=config.whole("laurel_rank"), input_width=inside)
     dense = FeedForwardLayer(width=config.same_in_all("intermediate_size", layers))
@@ -227,7 +233,11 @@ def read_mimo_v2(config: HuggingFaceConfig) -> LayerPattern:
 
 def read_minimax_m3(config: HuggingFaceConfig) -> LayerPattern:
     """MiniMax-M3: first dense layers with attention, then block-sparse attention with experts."""
+    if config.flag("attention_output_gate", False):
+        raise config.refuse("'attention_output_gate' is true, which is not covered for this family")
     layers, sparse = count_layers(config), config.part("sparse_attention_config")
+    if not sparse.flag("use_sparse_attention", True):
+        raise sparse.refuse("'sparse_attention_config.use_sparse_attention' is false; only true is covered")
     kinds = list_kinds(sparse, "sparse_attention_freq", layers, (0, 1))
     chosen = list_kinds(config, "moe_layer_freq", layers, (0, 1))
     if kinds is None or chosen is None:
@@ -279,7 +289,7 @@ def read_longcat(config: HuggingFaceConfig) -> LayerPattern:
 def read_arctic(config: HuggingFaceConfig) -> LayerPattern:
     """Arctic: experts beside a dense MLP of the hidden width."""
     if config.whole("moe_layer_frequency", default=1) != 1 or not config.flag("parallel_attn_mlp_res", True):
-        raise config.refuse("experts in some layers only, or without the dense MLP, are not covered for this family")
+        raise config.refuse("only 'moe_layer_frequency' 1 and 'parallel_attn_mlp_res' true are covered for this family")
     block = Block(
         mixers=(read_attention(config),),
         feedforwards=(

@@ -28,13 +28,14 @@ MOST_LAYERS = 10_000
 def build_pattern(config: HuggingFaceConfig, blocks: Sequence[Block], *, tied: bool, **more: Any) -> LayerPattern:
     """Return the pattern of a list of blocks, with keys that most families share; `tied` is their default."""
     kinds, runs = runs_of(blocks)
+    longest = ("max_position_embeddings", "model_max_length")  # the latter in Kimi Linear's files
     return LayerPattern(
         hidden=config.whole("hidden_size"),
         blocks=kinds,
         runs=runs,
         vocab=config.whole("vocab_size"),
         tied_embeddings=config.flag("tie_word_embeddings", tied),
-        max_seq=config.whole("max_position_embeddings") if config.has("max_position_embeddings") else None,
+        max_seq=config.whole(*longest) if config.has(*longest) else None,
         **more,
     )
 
@@ -65,7 +66,7 @@ def list_kinds(
     if found is None:
         return None
     if len(found) not in (layers, layers + extra):
-        raise config.refuse(f"'{key}' has {len(found)} entries for {layers} layers")
+        raise config.refuse(f"'{key}' has {len(found)} entries for 'num_hidden_layers' {layers}")
     strange = next((each for each in found if isinstance(each, bool) or each not in known), None)
     if strange is not None or None in found:
         raise config.refuse(f"'{key}' has {shown(strange)}; it may have {', '.join(map(str, known))}")

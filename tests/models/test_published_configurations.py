@@ -67,7 +67,7 @@ def test_a_library_model_has_the_weights_of_its_pattern(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "key", "value", "words"),
     [
-        ("qwen3-next-80B-A3B", "layer_types", ["linear_attention"], "has 1 entries for 48 layers"),
+        ("qwen3-next-80B-A3B", "layer_types", ["linear_attention"], "has 1 entries for 'num_hidden_layers' 48"),
         ("qwen3-next-80B-A3B", "layer_types", ["quantum_attention"] * 48, "'quantum_attention'; it may have"),
         ("nemotron-3-nano-30B-A3B", "hybrid_override_pattern", "MEX", "must be text of M, \\*, - and E"),
         ("nemotron-3-nano-30B-A3B", "hybrid_override_pattern", "ME*", "has 3 layers and 'num_hidden_layers' says 52"),
@@ -79,8 +79,21 @@ def test_a_library_model_has_the_weights_of_its_pattern(name: str) -> None:
             "each of the layers",
         ),
         ("bamba-9B", "attn_layer_indices", [99], "from 0 to 31"),
-        ("bamba-9B", "mamba_d_head", 65, "are not the 8192 elements"),
+        ("bamba-9B", "mamba_d_head", 65, "'mamba_d_head' is 128 x 65; it must be Mamba's inner width of 8192"),
         ("jamba-v0.1", "num_hidden_layers", 10**6, "must be from 1 to 10,000"),
+        ("jamba-v0.1", "attn_layer_offset", 8, "'attn_layer_offset' is 8 and 'attn_layer_period' 8"),
+        ("lfm2-1.2B", "full_attn_idxs", [99], "'full_attn_idxs' is \\[99\\]; it must list layers"),
+        ("gemma-3n-E4B", "num_kv_shared_layers", 99, "'num_kv_shared_layers' is 99; it must be below"),
+        ("minimax-M3", "attention_output_gate", True, "'attention_output_gate' is true"),
+        ("command-a-111B", "sliding_window_pattern", 0, "'sliding_window_pattern' is 0"),
+        (
+            "nemotron-3-nano-30B-A3B",
+            "num_key_value_heads",
+            5,
+            "'num_attention_heads' is 32, 'num_key_value_heads' is 5",
+        ),
+        ("nemotron-3-nano-30B-A3B", "n_groups", 3, "'mamba_num_heads' is 64, 'n_groups' is 3"),
+        ("qwen3-next-80B-A3B", "num_experts_per_tok", 999, "'num_experts' is 512, 'num_experts_per_tok' is 999"),
         ("step-3.7-flash", "attention_other_setting", None, "'attention_other_setting' is missing"),
         ("deepseek-v4-flash", "compress_ratios", [7] * 43, "must have 0, 4 or 128"),
         ("hunyuan-A13B", "moe_topk", [8] * 31 + [4], "the same one for each of 32 layers"),
@@ -238,3 +251,26 @@ def test_step_files_as_published_pad_lists_and_name_layers_with_experts(tmp_path
     row["config"]["moe_layers_enum"] = "3,x"
     with pytest.raises(models.ModelFileError, match="'moe_layers_enum' is '3,x'; it must list layers"):
         read(row, tmp_path)
+
+
+def refusal(document: dict[str, Any]) -> str:
+    """The sentence with which a document is refused; empty where it is read."""
+    try:
+        models.from_hugging_face(document)
+    except models.ModelFileError as refused:
+        return str(refused)
+    return ""
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row["name"] not in UNREAD], ids=lambda row: row["name"])
+def test_a_refused_number_is_named_by_its_key(row: dict[str, Any]) -> None:
+    config = row["config"].get("text_config", row["config"])
+    numbers = [key for key, value in config.items() if isinstance(value, int) and not isinstance(value, bool)]
+    for key in numbers:
+        for value in (0, -1, 10**12):
+            changes = {key: value}
+            document = {**row["config"], **changes}
+            if "text_config" in row["config"]:
+                document = {**row["config"], "text_config": {**config, **changes}}
+            words = refusal(document)
+            assert f"{key}'" in words or not words, (key, value)
