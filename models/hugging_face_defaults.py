@@ -41,6 +41,12 @@ CLASS_DEFAULTS: Final[Mapping[str, Mapping[str, int | bool]]] = {
     "gemma3n_text": {"num_key_value_heads": 2, "head_dim": 256, "num_kv_shared_layers": 15},
     "gemma4_text": {"num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512},
     "glm4_moe": {"num_key_value_heads": 8, "n_shared_experts": 1, "first_k_dense_replace": 1},
+    "glm4_moe_lite": {
+        "q_lora_rank": 768,
+        "n_routed_experts": 64,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+    },
     "glm_moe_dsa": {
         "q_lora_rank": 2048,
         "n_routed_experts": 256,
@@ -53,6 +59,12 @@ CLASS_DEFAULTS: Final[Mapping[str, Mapping[str, int | bool]]] = {
     "granitemoehybrid": {"tie_word_embeddings": False, "num_local_experts": 8},
     "hunyuan_v1_dense": {"tie_word_embeddings": False},
     "hunyuan_v1_moe": {"tie_word_embeddings": False},
+    "hy_v3": {
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "num_shared_experts": 1,
+        "first_k_dense_replace": 1,
+    },
     "jamba": {"num_key_value_heads": 8},
     "kimi_linear": {"num_shared_experts": 1},
     "lfm2": {"num_key_value_heads": 8},

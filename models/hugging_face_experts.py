@@ -45,7 +45,7 @@ def read_qwen3_moe(config: HuggingFaceConfig) -> Fields:
 
 
 def read_deepseek(config: HuggingFaceConfig) -> Fields:
-    """DeepSeek-V2, V3, V3.2 and models of the same form: Kimi K2, GLM-5 and 5.2."""
+    """DeepSeek-V2, V3, V3.2 and models of the same form: Kimi K2, GLM-4.7-Flash, 5 and 5.2."""
     config.refuse_latent_biases()
     nope, rope = config.whole("qk_nope_head_dim"), config.whole("qk_rope_head_dim")
     heads, vocab = config.whole("num_attention_heads"), config.whole("vocab_size")
@@ -101,7 +101,7 @@ def _grouped_experts(config: HuggingFaceConfig, layers: int) -> Fields:
         "routed": config.whole("n_routed_experts"),
         "top_k": config.whole("num_experts_per_tok"),
         "ffn": config.whole("moe_intermediate_size"),
-        "shared": config.whole("n_shared_experts", default=0),
+        "shared": config.whole("n_shared_experts", "num_shared_experts", default=0),
         "leading_dense_layers": stated,
     }
     # Without groups, all experts are one.
@@ -128,6 +128,20 @@ def _indexer_layers(config: HuggingFaceConfig, layers: int) -> int | None:
         raise config.refuse(f"'indexer_types' {told}; it must be a list of 'full' and 'shared', one per layer")
     own = kinds.count("full")
     return None if own == layers else own
+
+
+def read_hy_v3(config: HuggingFaceConfig) -> Fields:
+    """Hy3: norms of queries and keys, experts after first dense layers, shared ones of the width of one."""
+    fields = {**decoder(config, tied=False), "qk_norm": True}
+    fields["prediction_layers"] = config.whole("num_nextn_predict_layers", default=0)
+    return {**fields, "experts": _grouped_experts(config, fields["layers"])}
+
+
+def read_granite_moe(config: HuggingFaceConfig) -> Fields:
+    """Granite 3 with experts of the given width in every layer."""
+    fields = decoder(config, tied=False)
+    routed, top_k = config.whole("num_local_experts"), config.whole("num_experts_per_tok")
+    return {**fields, "experts": {"routed": routed, "top_k": top_k, "ffn": fields["ffn"]}}
 
 
 def read_glm4_moe(config: HuggingFaceConfig) -> Fields:

@@ -274,3 +274,79 @@ def test_a_refused_number_is_named_by_its_key(row: dict[str, Any]) -> None:
                 document = {**row["config"], "text_config": {**config, **changes}}
             words = refusal(document)
             assert f"{key}'" in words or not words, (key, value)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row["name"] not in UNREAD], ids=lambda row: row["name"])
+def test_a_language_model_inside_a_quantised_multimodal_file_is_the_same(row: dict[str, Any], tmp_path: Path) -> None:
+    inner = row["config"].get("text_config", row["config"])
+    quantised = {"quant_method": "compressed-tensors", "num_bits": 4, "ignore": ["lm_head"]}
+    outer = {"model_type": "mistral3", "vision_config": {"hidden_size": 1024}, "quantization_config": quantised}
+    tied = {key: row["config"][key] for key in ("tie_word_embeddings",) if key in row["config"]}
+    inner = {"model_type": row["config"]["model_type"], **inner}
+    wrapped, plain = read({"config": {**outer, **tied, "text_config": inner}}, tmp_path), read(row, tmp_path)
+    assert (wrapped.architecture, wrapped.layers) == (plain.architecture, plain.layers)
+
+
+# Shapes of the configuration classes, which are those of GLM-4.7-Flash and Hy3; counted by their modules.
+CLASS_SHAPES: list[tuple[dict[str, Any], int, int]] = [
+    (
+        {
+            "model_type": "glm4_moe_lite",
+            "hidden_size": 2048,
+            "intermediate_size": 10240,
+            "moe_intermediate_size": 1536,
+            "num_hidden_layers": 47,
+            "num_attention_heads": 20,
+            "kv_lora_rank": 512,
+            "qk_nope_head_dim": 192,
+            "qk_rope_head_dim": 64,
+            "v_head_dim": 256,
+            "num_experts_per_tok": 4,
+            "vocab_size": 154880,
+            "max_position_embeddings": 202752,
+        },
+        29_943_390_976,
+        3_896_763_136,
+    ),
+    (
+        {
+            "model_type": "hy_v3",
+            "hidden_size": 4096,
+            "intermediate_size": 13312,
+            "moe_intermediate_size": 1536,
+            "num_hidden_layers": 80,
+            "num_attention_heads": 64,
+            "num_experts": 192,
+            "num_experts_per_tok": 8,
+            "vocab_size": 120832,
+            "max_position_embeddings": 131072,
+        },
+        295_033_528_320,
+        20_675_715_072,
+    ),
+    (  # Granite 3.1 3B-A800M, by hand
+        {
+            "model_type": "granitemoe",
+            "hidden_size": 1536,
+            "intermediate_size": 512,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 24,
+            "num_key_value_heads": 8,
+            "num_local_experts": 40,
+            "num_experts_per_tok": 8,
+            "vocab_size": 49155,
+            "max_position_embeddings": 4096,
+            "tie_word_embeddings": True,
+        },
+        3_298_793_472,
+        882_874_368,
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "total", "active"), CLASS_SHAPES)
+def test_files_that_leave_class_defaults_out_are_whole(
+    config: dict[str, Any], total: int, active: int, tmp_path: Path
+) -> None:
+    found = models.parameter_counts(read({"config": config}, tmp_path))
+    assert (found.total, found.active) == (total, active)
