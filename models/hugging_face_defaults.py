@@ -1,7 +1,7 @@
 """Shapes that a config.json leaves out, by family.
 
 Hugging Face Transformers then takes the default of the family's configuration class, which is seldom a rule such as "as
-many key as query heads". Values are those of version 5.24.0 (`models/*/configuration_*.py`).
+many key as query heads". Source: its version 5.24.0 (`models/*/configuration_*.py`).
 """
 
 from __future__ import annotations
