@@ -117,6 +117,9 @@ def from_hugging_face(
     if not isinstance(document, Mapping):
         raise ModelFileError(f"{where} is {shown(document)}; a config.json must be an object with named keys.")
     config = _language_model(document, where)
+    for key in ("is_encoder_decoder", "add_cross_attention"):
+        if config.flag(key, False):
+            raise config.refuse(f"'{key}' is true; only models with a decoder alone are covered")
     model_type = config.model_type
     shape: dict[str, Any]
     try:

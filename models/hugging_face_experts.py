@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from models.documents import shown
 from models.hugging_face_config import HuggingFaceConfig
-from models.hugging_face_families import Fields, decoder, read_hunyuan, read_phi3, read_qwen2, read_qwen3, window
+from models.hugging_face_families import (
+    Fields,
+    decoder,
+    note_norms,
+    read_hunyuan,
+    read_phi3,
+    read_qwen2,
+    read_qwen3,
+    window,
+)
 
 
 def read_mixtral(config: HuggingFaceConfig) -> Fields:
@@ -223,6 +232,7 @@ def read_dbrx(config: HuggingFaceConfig) -> Fields:
     attention, mlp = config.part("attn_config"), config.part("ffn_config")
     hidden, heads, vocab = config.whole("d_model"), config.whole("n_heads"), config.whole("vocab_size")
     ffn = mlp.whole("ffn_hidden_size")
+    note_norms(config, hidden, config.whole("n_layers"), "no shift", 1)
     return {
         "hidden": hidden,
         "ffn": ffn,

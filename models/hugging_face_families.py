@@ -65,6 +65,12 @@ def window(config: HuggingFaceConfig) -> int | None:
     return config.whole("sliding_window") if config.has("sliding_window") else None
 
 
+def note_norms(config: HuggingFaceConfig, hidden: int, layers: int, trait: str, per_element: int) -> None:
+    """Note how many weights of norms are counted that the model has not: `per_element` of each element of a norm."""
+    surplus = per_element * hidden * (2 * layers + 1)
+    config.notes.append(f"Its norms have {trait}: {surplus:,} weights too many are counted.")
+
+
 def read_llama(config: HuggingFaceConfig) -> Fields:
     """LLaMA and models of the same form: SmolLM2, TinyLlama, Falcon 3, CodeLlama."""
     return decoder(config, tied=False)
@@ -153,6 +159,7 @@ def read_gemma3(text: HuggingFaceConfig) -> Fields:
 def read_phi(config: HuggingFaceConfig) -> Fields:
     """Phi-1, 1.5 and 2: biases everywhere, one norm before attention and MLP side by side."""
     fields = decoder(config, tied=False, norm="LayerNorm", biased_output=False)
+    config.left_out.append(f"The bias of its LM head, {fields['vocab']:,} weights, is not counted.")
     fixed = {"gated_mlp": False, "qkv_bias": True, "linear_bias": True, "parallel_residual": True, "norms_per_block": 1}
     return {**fields, **fixed, "qk_norm": config.flag("qk_layernorm", False)}
 
@@ -255,6 +262,9 @@ def read_opt(config: HuggingFaceConfig) -> Fields:
     if projected != hidden:
         raise config.refuse(f"'word_embed_proj_dim' is {projected}; an embedding narrower than {hidden} is not covered")
     bias = config.flag("enable_bias", True)
+    if not config.flag("layer_norm_elementwise_affine", True):
+        raise config.refuse("'layer_norm_elementwise_affine' is false; LayerNorms without weights are not covered")
+    config.left_out.append(f"Two rows of its table of positions, {2 * hidden:,} weights, are not counted.")
     return _gpt2_like(
         config,
         hidden=hidden,
@@ -272,6 +282,7 @@ def read_opt(config: HuggingFaceConfig) -> Fields:
 def read_bloom(config: HuggingFaceConfig) -> Fields:
     """BLOOM."""
     hidden = config.whole("hidden_size", "n_embed")
+    config.left_out.append(f"The norm after its embedding, {2 * hidden:,} weights, is not counted.")
     return _gpt2_like(
         config,
         hidden=hidden,
@@ -289,6 +300,7 @@ def read_mpt(config: HuggingFaceConfig) -> Fields:
     hidden, heads = config.whole("d_model"), config.whole("n_heads")
     attention = config.part("attn_config")
     bias = not config.flag("no_bias", True)
+    note_norms(config, hidden, config.whole("n_layers"), "no shift", 1)
     return _gpt2_like(
         config,
         hidden=hidden,
@@ -321,7 +333,9 @@ def read_nemotron(config: HuggingFaceConfig) -> Fields:
 
 def read_olmo(config: HuggingFaceConfig) -> Fields:
     """OLMo 1; its norms have no weights."""
-    return decoder(config, tied=False, norm="LayerNorm")
+    fields = decoder(config, tied=False, norm="LayerNorm")
+    note_norms(config, fields["hidden"], fields["layers"], "no weights", 2)
+    return fields
 
 
 def read_olmo2(config: HuggingFaceConfig) -> Fields:

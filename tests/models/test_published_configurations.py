@@ -350,3 +350,15 @@ def test_files_that_leave_class_defaults_out_are_whole(
 ) -> None:
     found = models.parameter_counts(read({"config": config}, tmp_path))
     assert (found.total, found.active) == (total, active)
+
+
+def test_weights_that_differ_from_the_published_count_are_said(tmp_path: Path) -> None:
+    decoder = {"hidden_size": 2560, "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 51200}
+    shared = {**decoder, "intermediate_size": 10240, "max_position_embeddings": 2048}
+    phi = read({"config": {**shared, "model_type": "phi"}}, tmp_path)
+    assert models.parameter_counts(phi).total == 2_779_683_840 - 51_200  # microsoft/phi-2
+    assert "The bias of its LM head, 51,200 weights, is not counted." in phi.left_out
+    olmo = read({"config": {**shared, "model_type": "olmo"}}, tmp_path)
+    assert "Its norms have no weights: 332,800 weights too many are counted." in olmo.notes
+    with pytest.raises(models.ModelFileError, match="'is_encoder_decoder' is true"):
+        read({"config": {**shared, "model_type": "phi", "is_encoder_decoder": True}}, tmp_path)
