@@ -15,7 +15,6 @@ from dashboard.queries.nearest_fit import fits, remedies, runs
 from dashboard.queries.scenario_edits import altered
 from dashboard.widgets.compared_scenarios import SLOTS, Slots, add, add_changes
 from dashboard.widgets.controls import menu_key, shut, whole, whole_field
-from dashboard.widgets.hardware_changes import current
 from dashboard.words.changes import described
 from dashboard.words.markdown import literal
 from dashboard.words.scenarios import name_of, sentence_of, system_name
@@ -30,18 +29,18 @@ _MOST: Final = 200
 _MENU: Final = "compare_add"
 
 
-def opener(first: Scenario) -> None:
+def opener(first: Scenario, changes: Mapping[str, float]) -> None:
     """Draws the button and the menu that it opens."""
     with st.popover("Add a scenario", icon=":material/add:", width="stretch", key=menu_key(_MENU)):
-        adder(first)
+        adder(first, changes)
 
 
-def adder(first: Scenario, slots: Slots = SLOTS, changes: Mapping[str, float] | None = None) -> None:
+def adder(first: Scenario, changes: Mapping[str, float], slots: Slots = SLOTS) -> None:
     """Draws the ways to add a scenario.
 
-    slots: parameters of the link that hold the scenarios. changes: of the What-if page; parsed if None.
+    changes: of the What-if page. slots: parameters of the link that hold the scenarios.
     """
-    _draw_whatif(first, slots, current(first)[0] if changes is None else changes)
+    _draw_whatif(first, slots, changes)
     _draw_variant(first, slots)
     _draw_kept_scenarios(first, slots)
 
