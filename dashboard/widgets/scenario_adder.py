@@ -15,6 +15,7 @@ from dashboard.queries.nearest_fit import fits, remedies, runs
 from dashboard.queries.scenario_edits import altered
 from dashboard.widgets.compared_scenarios import SLOTS, Slots, add, add_changes
 from dashboard.widgets.controls import menu_key, shut, whole, whole_field
+from dashboard.widgets.hardware_changes import current
 from dashboard.words.changes import described
 from dashboard.words.markdown import literal
 from dashboard.words.scenarios import name_of, sentence_of, system_name
@@ -23,14 +24,19 @@ from engine.columns import choice_label
 from engine.cost_models.registry import COST_MODELS, cost_model_of
 from hardware import System
 
-__all__ = ["adder", "opener", "suggestions"]
+__all__ = ["adder", "opener", "parse_whatif", "suggestions"]
 
 _MOST: Final = 200
 _MENU: Final = "compare_add"
 
 
+def parse_whatif(first: Scenario) -> Mapping[str, float]:
+    """Parse the changes of the What-if page, which are offered as a scenario. first: scenario A."""
+    return current(first)[0]
+
+
 def opener(first: Scenario, changes: Mapping[str, float]) -> None:
-    """Draws the button and the menu that it opens."""
+    """Draws the button and the menu that it opens. changes: of the What-if page."""
     with st.popover("Add a scenario", icon=":material/add:", width="stretch", key=menu_key(_MENU)):
         adder(first, changes)
 

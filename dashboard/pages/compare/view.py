@@ -31,9 +31,9 @@ from dashboard.queries.nearest_fit import short_of
 from dashboard.widgets import launch
 from dashboard.widgets.chart import show
 from dashboard.widgets.compared_scenarios import explored, members, put, remove
-from dashboard.widgets.hardware_changes import current, reset
+from dashboard.widgets.hardware_changes import reset
 from dashboard.widgets.link_fields import draw_choice, draw_segments
-from dashboard.widgets.scenario_adder import opener, suggestions
+from dashboard.widgets.scenario_adder import opener, parse_whatif, suggestions
 from dashboard.widgets.share import file_name
 from dashboard.widgets.tables import ROW, height_of
 from dashboard.widgets.window import is_narrow
@@ -85,7 +85,7 @@ def parse() -> CompareView:
         )
         page.read("domain")
         page.read("pair", default=next(iter(pairs)), options=pairs)
-    changes, _ = current(found[0].scenario)
+    changes = parse_whatif(found[0].scenario)
     return CompareView(state.theme_mode(), tuple(found), tuple(problems), page.build(), page.fields, changes)
 
 
