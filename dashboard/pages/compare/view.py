@@ -33,7 +33,7 @@ from dashboard.widgets.chart import show
 from dashboard.widgets.compared_scenarios import explored, members, put, remove
 from dashboard.widgets.hardware_changes import reset
 from dashboard.widgets.link_fields import draw_choice, draw_segments
-from dashboard.widgets.scenario_adder import opener, suggestions
+from dashboard.widgets.scenario_adder import opener, parse_whatif, suggestions
 from dashboard.widgets.share import file_name
 from dashboard.widgets.tables import ROW, height_of
 from dashboard.widgets.window import is_narrow
@@ -64,6 +64,8 @@ class CompareView:
     """A sentence per scenario in the link that cannot be read."""
     link: CompareLink
     fields: Mapping[str, LinkField]
+    changes: Mapping[str, float]
+    """Changes of the What-if page."""
 
     def metric_of(self, side: Side) -> Metric:
         """Return the metric for one scenario: tokens and peaks differ between scenarios."""
@@ -83,7 +85,8 @@ def parse() -> CompareView:
         )
         page.read("domain")
         page.read("pair", default=next(iter(pairs)), options=pairs)
-    return CompareView(state.theme_mode(), tuple(found), tuple(problems), page.build(), page.fields)
+    changes = parse_whatif(found[0].scenario)
+    return CompareView(state.theme_mode(), tuple(found), tuple(problems), page.build(), page.fields, changes)
 
 
 def render(view: CompareView) -> None:
@@ -91,7 +94,7 @@ def render(view: CompareView) -> None:
     found = list(view.members)
     for problem in view.problems:
         st.warning(literal(problem), icon=":material/link_off:")
-    _draw_cards(found)
+    _draw_cards(found, view.changes)
     if len(found) == 1:
         st.info(
             "Add one to three scenarios with the button above: variants of this one, the what-if, or saved ones. "
@@ -116,8 +119,8 @@ def render(view: CompareView) -> None:
         _draw_steps(sides, view.mode)
 
 
-def _draw_cards(found: list[Member]) -> None:
-    """Draw a card per scenario, and the button that adds another."""
+def _draw_cards(found: list[Member], changes: Mapping[str, float]) -> None:
+    """Draw a card per scenario, and the button that adds another. changes: of the What-if page."""
     columns = st.columns(len(found) + (1 if len(found) < 4 else 0), gap="small")
     for member, column in zip(found, columns, strict=False):
         name, more = told(member, found[0].scenario)
@@ -145,7 +148,7 @@ def _draw_cards(found: list[Member]) -> None:
                     )
     if len(found) < 4:
         with columns[-1]:
-            opener(found[0].scenario)
+            opener(found[0].scenario, changes)
 
 
 def _remove_member(member: Member) -> None:
