@@ -55,12 +55,12 @@ class LinkField:
     def among(self, options: Mapping[Any, str]) -> LinkField:
         """Return the field with options that are known only once the page has an answer.
 
-        An unknown value becomes the first option, and is reported above the page.
+        An unknown value becomes the default or else the first option, and is reported above the page.
 
         Args:
             options: words by value.
         """
-        first = next(iter(options))
+        first = self.default if self.default in options else next(iter(options))
         value = self.value or first
         if value not in options:
             text = str(value)
@@ -69,6 +69,14 @@ class LinkField:
             )
             value = first
         return replace(self, value=value, default=first, options=options)
+
+    def with_default(self, default: Any) -> LinkField:
+        """Return the field with a default that is known only once the page has an answer.
+
+        Args:
+            default: value of the field if the link has none.
+        """
+        return replace(self, value=default if self.value is None else self.value, default=default)
 
     def text(self, value: Any) -> str | None:
         """Return a value as the link has it; None for the default.
@@ -87,7 +95,7 @@ class LinkReader(Generic[Read]):
     def __init__(self, document: type[Read], page: str) -> None:
         """Args:
         document: class of the document.
-        page: name of the page, with which its parameters begin.
+        page: name of the page, with which its parameters begin; empty for parameters with names of their own.
         """
         self.document, self.page = document, page
         self.fields: dict[str, LinkField] = {}
@@ -111,7 +119,7 @@ class LinkReader(Generic[Read]):
             pattern: of texts that are accepted.
         """
         declared = question_fields(self.document)[name]
-        parameter = f"{self.page}_{declared.parameter}"
+        parameter = f"{self.page}_{declared.parameter}" if self.page else declared.parameter
         if default is None and not declared.is_required:
             default = _in_link_units(declared, declared.default)
         if declared.most is not None and most is None:
@@ -154,7 +162,7 @@ class LinkReader(Generic[Read]):
             text = state.url_value(
                 parameter, ",".join(map(_link_text, default or ())), re.compile(f"(?:{one})(?:,(?:{one}))*")
             )
-            return [texts[each] for each in text.split(",") if each]
+            return [texts[each] for each in dict.fromkeys(text.split(",")) if each]
         if options:
             texts = {_link_text(each): each for each in options}
             return texts[state.url_value(parameter, _link_text(default), list(texts))]

@@ -57,17 +57,22 @@ def page_parameters(
     """Return the link parameters of a page, as its documents declare them: name -> label in sentences.
 
     Args:
-        page: name of the page, with which its parameters begin.
+        page: name of the page, with which its parameters begin; empty for parameters with names of their own.
         documents: the page's question, and what it shows.
         leave_out: fields that the page does not read from the link.
         only: fields that it reads; all but those left out if None.
     """
     return {
-        f"{page}_{field.parameter}": field.label[:1].lower() + field.label[1:]
+        (f"{page}_{field.parameter}" if page else field.parameter): _in_sentence(field.label)
         for document in documents
         for name, field in question_fields(document).items()
         if name not in leave_out and (only is None or name in only)
     }
+
+
+def _in_sentence(label: str) -> str:
+    """Return a label without its capital, unless it begins with an abbreviation such as "KV"."""
+    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,12 @@ from typing import Any
 
 from dashboard.compat.caches import remembered
 from engine import Exploration, Scenario
-from engine.recommendation import Contender, Terms, fit_of, mechanisms_of, recommend
-from engine.recommendation.room import Fit
+from engine.questions.documents.explorations import RecommendationTermsQuestion
+from engine.questions.recommendations import find_recommendation
+from engine.recommendation import Contender, Terms, mechanisms_of
 from engine.validation.uncertainty import Interval, memory_interval_of
 
-__all__ = ["Advice", "advice", "fit_of_memory", "memory_error"]
+__all__ = ["Advice", "advice", "memory_error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +32,13 @@ class Advice:
     contenders: tuple[Contender, ...]
 
 
-@remembered(entries=64)
-def advice(
-    _exploration: Exploration, key: str, headroom: float | None = None, offload: bool = False, unmeasured: bool = False
-) -> Advice:
-    """Returns the recommendation for an exploration.
+@remembered(64, hash_funcs={RecommendationTermsQuestion: RecommendationTermsQuestion.model_dump_json})
+def advice(_exploration: Exploration, key: str, terms: RecommendationTermsQuestion) -> Advice:
+    """Return the recommendation for an exploration.
 
-    key: of the exploration. headroom: share of the predicted memory to keep free; None: the error of measured runs.
-    offload, unmeasured: whether executions that offload, or rest on something never measured, may be recommended.
+    key: of the exploration.
     """
-    found = recommend(_exploration, headroom=headroom, offload=offload, unmeasured=unmeasured)
+    found = find_recommendation(_exploration, terms)
     mechanisms = () if found.execution is None else tuple(mechanisms_of(found.execution).values())
     return Advice(
         found.execution,
@@ -59,13 +57,3 @@ def advice(
 def memory_error(scenario: Scenario) -> Interval | None:
     """Returns the error of predicted memory, as factors on it; None without measured runs."""
     return memory_interval_of(scenario)
-
-
-def fit_of_memory(scenario: Scenario, needed: float, *, second: bool = False) -> Fit:
-    """Returns whether predicted memory [bytes] fits, given its error; without measured runs, whether it is at most the
-    capacity.
-
-    second: whether it is of the second tier.
-    """
-    error = memory_interval_of(scenario)
-    return fit_of(scenario, needed, 0.0 if error is None else error.high - 1.0, second=second)

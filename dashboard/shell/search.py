@@ -1,9 +1,10 @@
-"""One search for everything that has a name: pages, chapters, models, systems, terms and saved scenarios."""
+"""One search for everything that has a name: pages, chapters, terms, models, systems, papers, saved scenarios."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import streamlit as st
@@ -17,8 +18,10 @@ from dashboard.pages.registry import PAGES
 from dashboard.widgets.window import is_narrow
 from dashboard.words import glossary
 from dashboard.words.scenarios import system_name
+from engine import Scenario
+from engine.reproductions import PAPERS
 
-__all__ = ["SearchTarget", "everything", "opener"]
+__all__ = ["SearchTarget", "everything", "everything_about_papers", "opener"]
 
 SHORTCUT: Final = "Ctrl+K"
 
@@ -40,19 +43,18 @@ class SearchTarget:
         return f"{self.name} · {self.kind}"
 
 
-def everything() -> list[SearchTarget]:
-    """Return all targets: pages first, then scenarios, chapters, terms, models, systems."""
+def everything(scenario: Scenario) -> list[SearchTarget]:
+    """Return all targets: pages first, then scenarios, chapters, terms, models, systems, papers.
+
+    scenario: of the page, whose cost model has terms of its own.
+    """
     found = [SearchTarget("page", page.title, page.name) for page in PAGES]
-    for saved in user_files().saved():
-        scenario = saved.scenario
-        found.append(
-            SearchTarget(
-                "saved scenario",
-                saved.title,
-                page_links.START,
-                change=lambda scenario=scenario: state.open_scenario(scenario, {}),  # type: ignore[misc]
-            )
+    found += [
+        SearchTarget(
+            "saved scenario", saved.title, page_links.START, change=partial(state.open_scenario, saved.scenario, {})
         )
+        for saved in user_files().saved()
+    ]
     found += [
         SearchTarget("co-design study", study.title, "codesign", kept_parameters(study.ident))
         for study in user_files().studies()
@@ -60,7 +62,7 @@ def everything() -> list[SearchTarget]:
     found += [
         SearchTarget("chapter of the guide", chapter(name).title, "guide", {"chapter": name}) for name in CHAPTERS
     ]
-    for word, short, _ in glossary.words(state.current_scenario()):
+    for word, short, _ in glossary.words(scenario):
         found.append(SearchTarget("term", f"{word} ({short})" if short else word, "guide", {"chapter": "glossary"}))
     for name in usable_models():
         model = model_of(name)
@@ -76,11 +78,23 @@ def everything() -> list[SearchTarget]:
                 "system", system_name(system_of(name)), "library", {"library_kind": "systems", "library_item": name}
             )
         )
+    return [*found, *everything_about_papers()]
+
+
+def everything_about_papers() -> list[SearchTarget]:
+    """Return papers by title with their authors, and figures by the paper's own names."""
+    found = []
+    for paper in PAPERS.values():
+        opened = {"papers_figure": f"{paper.name}.{paper.figures[0].name}"}
+        found.append(SearchTarget(f"paper by {paper.short_citation}", paper.title, "papers", opened))
+        for figure in paper.figures:
+            opened = {"papers_figure": f"{paper.name}.{figure.name}"}
+            found.append(SearchTarget(f"{paper.short_citation}, paper", figure.title, "papers", opened))
     return found
 
 
-def opener() -> None:
-    """Draw the button that opens the search, as Ctrl-K does."""
+def opener(scenario: Scenario) -> None:
+    """Draw the button that opens the search, as Ctrl-K does. scenario: of the page."""
     with st.container(key="search_link"):
         narrow = is_narrow()
         if st.button(
@@ -89,16 +103,16 @@ def opener() -> None:
             type="tertiary",
             key="search_open",
             shortcut=None if narrow else SHORTCUT,
-            help="Search pages, models, systems, terms, saved scenarios",
+            help="Search pages, models, systems, terms, papers, saved scenarios",
         ):
-            _show_search_dialog()
+            _show_search_dialog(scenario)
 
 
 @st.dialog("Search")
-def _show_search_dialog() -> None:
-    found = everything()
+def _show_search_dialog(scenario: Scenario) -> None:
+    found = everything(scenario)
     chosen = st.selectbox(
-        "Pages, chapters, terms, models, systems, saved scenarios and studies",
+        "Pages, chapters, terms, models, systems, papers, saved scenarios and studies",
         range(len(found)),
         None,
         key="search_field",

@@ -36,6 +36,8 @@ def _chosen(field: LinkField, new: Any) -> Any:
     """Return what a widget reports as a value of the field: nothing chosen is the default."""
     if new is None or new == []:
         return field.default
+    if isinstance(new, list):
+        return [each for each in field.options if each in new]
     return whole(new) if isinstance(new, float) and isinstance(field.default, int) else new
 
 
@@ -173,6 +175,7 @@ def draw_decimal(
         key=key,
         on_change=change,
         help=(field.declared.help if help is None else help) or None,
+        placeholder="none" if clearable else None,
         format="%g",
         width=width,
     )

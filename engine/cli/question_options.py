@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
 
 import typer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from engine.cli.limits import parse_limits, parse_values
 from engine.questions.fields import FieldKind, QuestionField, question_fields
 from engine.questions.verb import Document, QuestionError
 from models.documents import DocumentError, read_json, sentence
 
-__all__ = ["asks", "build_question"]
+__all__ = ["UnfinishedQuestion", "asks", "build_question", "name_options", "read_named"]
 
 Question = TypeVar("Question", bound=Document)
 
-_METAVARS = {FieldKind.WHOLE: "N", FieldKind.DECIMAL: "X", FieldKind.TEXT: "TEXT", FieldKind.NAMED: "NAME|FILE"}
+_METAVARS = {
+    FieldKind.WHOLE: "N",
+    FieldKind.DECIMAL: "X",
+    FieldKind.TEXT: "TEXT",
+    FieldKind.NAMED: "NAME|FILE",
+    FieldKind.VALUES: "FIELD=VALUE",
+}
 _TYPES: Mapping[FieldKind, type] = {
     FieldKind.FLAG: bool,
     FieldKind.WHOLE: int,
@@ -28,35 +37,95 @@ _TYPES: Mapping[FieldKind, type] = {
     FieldKind.TEXT: str,
     FieldKind.NAMED: str,
 }
+_PAIRS: Mapping[FieldKind, Callable[[list[str]], dict[str, Any]]] = {
+    FieldKind.LIMITS: parse_limits,
+    FieldKind.VALUES: parse_values,
+}
+"""Parsers of options that are repeated, by kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedQuestion(Generic[Question]):
+    """Options of a command whose question has more fields, such as the rows of a file."""
+
+    document: type[Question]
+    said: Mapping[str, Any]
+    """Values by field as commands have them; None where an option is missing."""
+
+    def finish(self, **rest: Any) -> Question:
+        """Return the question.
+
+        Args:
+            rest: values of other fields, in the document's units; None for the default.
+
+        Raises `QuestionError` with a sentence that names the option.
+        """
+        return build_question(self.document, {**self.said, **rest})
 
 
 def asks(
-    document: type[Question], *, arguments: Collection[str] = (), leave_out: Collection[str] = ()
+    document: type[Question],
+    *,
+    arguments: Collection[str] = (),
+    leave_out: Collection[str] = (),
+    optional: Collection[str] = (),
+    flatten: str = "",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that turns a function of a question into a command with the question's options.
 
-    The function takes the question first; its own parameters, declared for Typer, come after the question's. What it
-    gives for a field that is left out of the options is set in the function, with `build_question`.
+    The parameter of the function that is annotated with the document, or the first, receives the question; the
+    function's own parameters are declared for Typer. Decorators of several documents may be stacked. A parameter that
+    is annotated with an `UnfinishedQuestion` of the document receives that: the function finishes the question with
+    the fields that have no option.
 
     Args:
         document: class of the question.
         arguments: fields that are arguments, in their order, not options.
-        leave_out: fields without an option: those that the command reads in its own way, such as from a file.
+        leave_out: fields without an option, such as rows that the command reads from a file.
+        optional: required fields whose option may be missing; for unfinished questions.
+        flatten: field that holds a document, whose fields become options. Its own option takes the document from a
+            file; other options replace its values.
     """
     fields = question_fields(document)
-    asked = [field for name, field in fields.items() if name not in leave_out and field.kind is not FieldKind.DOCUMENT]
+    outer = [field for name, field in fields.items() if name not in leave_out and field.kind is not FieldKind.DOCUMENT]
+    nested = fields[flatten].nested if flatten else None
+    inner = (
+        []
+        if nested is None
+        else [
+            each
+            for each in question_fields(nested).values()
+            if each.kind is not FieldKind.DOCUMENT and not each.is_fixed
+        ]
+    )
+    known = {field.name: field for field in (*inner, *outer)}
+    optional = {*optional, *(field.name for field in inner)}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        first = [_command_parameter(fields[name], is_argument=True) for name in arguments]
-        rest = [_command_parameter(field, is_argument=False) for field in asked if field.name not in arguments]
+        own = list(inspect.signature(command, eval_str=True).parameters.values())
+        place, is_finished = _question_place(own, document)
+        slot = own.pop(place)
+        declared = [
+            _command_parameter(known[name], is_argument=True, is_optional=name in optional) for name in arguments
+        ]
+        declared += [
+            _command_parameter(field, is_argument=False, is_optional=field.name in optional)
+            for field in (*inner, *outer)
+            if field.name not in arguments
+        ]
+        if flatten:
+            declared.append(_file_parameter(fields[flatten]))
 
         @wraps(command)
         def run(**given: Any) -> None:
-            said = {field.name: given.pop(field.name) for field in asked}
-            command(build_question(document, said), **given)
+            said = {field.name: given.pop(field.name) for field in outer}
+            if nested is not None:
+                parts = {field.name: given.pop(field.name) for field in inner}
+                said[flatten] = _nested_values(nested, parts, given.pop(flatten), flatten, arguments)
+            question = build_question(document, said, arguments) if is_finished else UnfinishedQuestion(document, said)
+            command(**{slot.name: question}, **given)
 
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*first, *rest, *own)]
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*declared, *own)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         return run
@@ -64,12 +133,13 @@ def asks(
     return decorate
 
 
-def build_question(document: type[Question], said: Mapping[str, Any]) -> Question:
+def build_question(document: type[Question], said: Mapping[str, Any], arguments: Collection[str] = ()) -> Question:
     """Return the question of values as commands have them: files are read, lists parsed, units converted.
 
     Args:
         document: class of the question.
         said: values by name of the field; None stands for the default.
+        arguments: fields that are arguments of the command, not options.
 
     Raises `QuestionError` with a sentence that names the option.
     """
@@ -78,47 +148,126 @@ def build_question(document: type[Question], said: Mapping[str, Any]) -> Questio
     try:
         return document.model_validate(given)
     except ValidationError as problem:
-        place = problem.errors(include_url=False)[0]["loc"]
-        field = fields.get(str(place[0])) if place else None
-        where = "The command" if field is None else f"--{field.option}"
-        refusal = sentence(problem, document, where)
-        raise QuestionError(refusal if field is None else _name_option(refusal, where, field.name)) from None
+        raise QuestionError(_option_sentence(problem, document, arguments)) from None
+
+
+def _option_sentence(problem: ValidationError, document: type[BaseModel], arguments: Collection[str]) -> str:
+    """Return pydantic's first error as a sentence that names the option or the argument."""
+    path = [str(part) for part in problem.errors(include_url=False)[0]["loc"]]
+    field, depth = question_fields(document).get(path[0]) if path else None, 1
+    if field is not None and field.kind is FieldKind.DOCUMENT and field.nested is not None and len(path) > 1:
+        field, depth = question_fields(field.nested).get(path[1]), 2
+    if field is None:
+        return sentence(problem, document, "The command")
+    where = _option_words(field, arguments)
+    return _name_option(sentence(problem, document, where), where, ".".join(path[:depth]))
 
 
 def _name_option(text: str, where: str, name: str) -> str:
     """Return a sentence that names the option, and the entry of its list, instead of the document's field."""
-    begins = re.match(rf"{re.escape(where)}: '{name}(?:\[(\d+)\])?'", text)
+    begins = re.match(rf"{re.escape(where)}: '{re.escape(name)}(?:\[(\d+)\])?'", text)
     if begins is None:
         return text
     entry = "" if begins[1] is None else f", entry {int(begins[1]) + 1},"
     return f"{where}{entry}{text[begins.end() :]}"
 
 
-def _command_parameter(field: QuestionField, *, is_argument: bool) -> inspect.Parameter:
+def _option_words(field: QuestionField, arguments: Collection[str]) -> str:
+    return field.name.upper() if field.name in arguments else f"--{field.option}"
+
+
+def _question_place(parameters: list[inspect.Parameter], document: type[BaseModel]) -> tuple[int, bool]:
+    """Return the position of the parameter that receives the question, and True if it takes it finished."""
+    for place, parameter in enumerate(parameters):
+        if parameter.annotation is document:
+            return place, True
+        if get_origin(parameter.annotation) is UnfinishedQuestion and get_args(parameter.annotation)[0] is document:
+            return place, False
+    return 0, True
+
+
+def _nested_values(
+    document: type[BaseModel], said: Mapping[str, Any], file: Path | None, name: str, arguments: Collection[str]
+) -> dict[str, Any]:
+    """Return the values of a nested document: its file, with values of options in place of the file's.
+
+    Raises `QuestionError` if a required value is missing, and `DocumentError` if the file is no such document.
+    """
+    fields = question_fields(document)
+    found: dict[str, Any] = {}
+    if file is not None:
+        read: Any = read_json(file, name, DocumentError)
+        try:
+            document.model_validate(read)
+        except ValidationError as problem:
+            raise QuestionError(sentence(problem, document, str(file))) from None
+        found = dict(read)
+    for each, value in said.items():
+        if value is None or value == []:
+            continue
+        new = _document_value(fields[each], value)
+        found[each] = {**found.get(each, {}), **new} if fields[each].kind in _PAIRS else new
+    if missing := [
+        _option_words(field, arguments) for field in fields.values() if field.is_required and field.name not in found
+    ]:
+        raise QuestionError(
+            f"Without {', '.join(missing)} there is no {name}; give all of them, or a saved {name} with --{name} FILE."
+        )
+    return found
+
+
+def _file_parameter(field: QuestionField) -> inspect.Parameter:
+    """Return the option that takes a document from a file."""
+    text = f"A saved {field.name}, for all of these; what is given besides replaces it."
+    declared = typer.Option(f"--{field.option}", metavar="FILE", help=text)
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, declared]
+    )
+
+
+@contextmanager
+def name_options(document: type[Document]) -> Iterator[None]:
+    """Name the options of a command in its errors, in place of the fields of its question in backticks.
+
+    Args:
+        document: class of the question.
+    """
+    try:
+        yield
+    except QuestionError as problem:
+        text = str(problem)
+        for field in question_fields(document).values():
+            text = text.replace(f"`{field.name}`", f"--{field.option}")
+        raise QuestionError(text) from None
+
+
+def _command_parameter(field: QuestionField, *, is_argument: bool, is_optional: bool = False) -> inspect.Parameter:
     """Return a field as Typer reads the parameter of a function."""
-    type_, is_optional = _option_type(field), field.default is None
-    metavar = field.option_unit.upper() if field.unit else _METAVARS.get(field.kind)
+    type_, is_optional = _option_type(field), is_optional or field.default is None or field.kind in _PAIRS
+    metavar = field.metavar or (field.option_unit.upper() if field.unit else _METAVARS.get(field.kind))
     if field.choices:
         metavar = "|".join(map(str, field.choices))
     if field.is_list:
         metavar = f"{metavar},..."
-    unit = f" [{field.option_unit}]" if field.unit and f"[{field.option_unit}]" not in field.help else ""
-    text = f"{(field.help or field.label).removesuffix('.')}{unit}."
+    unit = f" [{field.option_unit}]" if field.unit and f"[{field.option_unit}]" not in field.option_help else ""
+    text = f"{(field.option_help or field.label).removesuffix('.')}{unit}."
     declared: Any
     if is_argument:
         declared = typer.Argument(metavar=field.name.upper(), help=text, show_default=not field.is_required)
     elif field.kind is FieldKind.FLAG:
         both = field.default is not False
-        names = f"--{field.option}/--no-{field.option}" if both else f"--{field.option}"
-        declared = typer.Option(names, help=text)
+        declared = typer.Option(f"--{field.option}" + (f"/--no-{field.option}" if both else ""), help=text)
     else:
-        declared = typer.Option(f"--{field.option}", metavar=metavar, help=text)
+        names = [f"--{name}" for name in (field.option, field.other_option) if name]
+        declared = typer.Option(*names, metavar=metavar, help=text)
     annotation: Any = Annotated[type_ | None if is_optional else type_, declared]
-    default = inspect.Parameter.empty if field.is_required else _option_default(field)
+    default = None if is_optional else inspect.Parameter.empty if field.is_required else _option_default(field)
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _option_type(field: QuestionField) -> Any:
+    if field.kind in _PAIRS:
+        return list[str]
     if field.is_list:
         return str
     if field.choices:
@@ -135,13 +284,38 @@ def _option_default(field: QuestionField) -> Any:
 
 def _document_value(field: QuestionField, value: Any) -> Any:
     """Return the value of an option as the document has it."""
+    if field.kind in _PAIRS and isinstance(value, list):
+        return _PAIRS[field.kind](value)
     if field.is_list and isinstance(value, str):
         return [_list_entry(field, each.strip()) for each in value.split(",") if each.strip()]
     if field.kind is FieldKind.DECIMAL and isinstance(value, float):
         return value * field.option_factor
-    if field.kind is FieldKind.NAMED and isinstance(value, str) and Path(value).suffix == ".json":
-        return read_json(Path(value), field.label.lower(), DocumentError)
+    if field.kind is FieldKind.NAMED and isinstance(value, str):
+        return read_named(value, field.name)
     return value
+
+
+def read_named(text: str, name: str) -> Any:
+    """Return a name of the library, or the document of a model, system or calibration in a file of any known format.
+
+    Args:
+        text: a name; a path where it ends in .json or has a separator.
+        name: "model", "system" or "calibration"; another word is used in messages only.
+
+    Raises `models.documents.DocumentError` for a file that cannot be read.
+    """
+    import hardware
+    import models
+
+    if not (any(mark in text for mark in "/\\") or text.endswith(".json")):
+        return text
+    if name == "model":
+        return models.to_document(models.load(text))
+    if name == "system":
+        return hardware.to_document(hardware.load(text))
+    if name == "calibration":
+        return hardware.calibration_document(hardware.load_calibration(text))
+    return read_json(Path(text), name.replace("_", " "), DocumentError)
 
 
 def _list_entry(field: QuestionField, text: str) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.exploration.run import Progress
-from engine.questions.verb import QuestionError
+from engine.questions.errors import QuestionError
 from engine.scenarios.scenario import Scenario
 
 __all__ = ["LARGEST_SPACE", "LONGEST_SECONDS", "Bounds", "Context"]
@@ -30,6 +30,8 @@ class Bounds:
     """Time after which it is given up [s]."""
     memory_gib: float = 8.0
     """Memory of the process that answers [GiB], where the system can bound it."""
+    most_rows: int = 100
+    """Executions of an answer."""
     rows_kept: int = 12_000_000
     """Feasible executions that are kept while they are sorted; some 2 GiB."""
     document_bytes: int = 1_000_000
@@ -57,6 +59,18 @@ class Bounds:
                 "Limit some fields to make it smaller."
             )
         return scenario
+
+    def listable(self, rows: int) -> int:
+        """Return the number of executions of an answer, if it is not too large.
+
+        Args:
+            rows: executions that are asked for.
+
+        Raises `QuestionError` if they are more than an answer has here.
+        """
+        if rows > self.most_rows:
+            raise QuestionError(f"top is {rows:,}; an answer has up to {self.most_rows:,} executions here.")
+        return rows
 
 
 def _ignore_progress(share: float, doing: str) -> None: ...

@@ -39,6 +39,10 @@ class FieldKind(StrEnum):
     TEXT = "text"
     NAMED = "named"
     """A name of the library, or a document of a model, system or calibration."""
+    LIMITS = "limits"
+    """Limits by field of executions; options of commands have FIELD=VALUES, and may be repeated."""
+    VALUES = "values"
+    """Values by field of executions; options of commands have FIELD=VALUE, and may be repeated."""
     DOCUMENT = "document"
     """An object or a list of objects: in JSON and files only."""
 
@@ -53,6 +57,8 @@ class Asked:
     """Such as "GiB" or "tokens"."""
     option: str = ""
     """Command option without dashes; made of the field's name, less a unit at its end, where empty."""
+    other_option: str = ""
+    """Second spelling of the command option."""
     parameter: str = ""
     """Parameter of links, after the page's name; the field's name where empty."""
     option_unit: str = ""
@@ -61,6 +67,12 @@ class Asked:
     """Unit in links and on pages, where it is another than the document's, such as "ms"."""
     words: Mapping[Any, str] = field(default_factory=dict)
     """Words on screen by choice."""
+    kind: FieldKind | None = None
+    """Kind of limits and of values, which the type does not tell apart; made of the type where None."""
+    metavar: str = ""
+    """Placeholder of the command option, such as "METRIC"; made of the kind where empty."""
+    option_help: str = ""
+    """Help of the command option, where the document's speaks of JSON; the document's where empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +93,24 @@ class QuestionField:
     choices: tuple[Any, ...]
     words: Mapping[Any, str]
     option: str
+    other_option: str
     parameter: str
     option_unit: str
     parameter_unit: str
+    metavar: str
+    option_help: str
+    nested: type[BaseModel] | None
+    """Class of the document that the field holds, where it is one."""
 
     @property
     def is_required(self) -> bool:
         """True if the field has no default."""
         return self.default is REQUIRED
+
+    @property
+    def is_fixed(self) -> bool:
+        """True if there is one value only, such as the format of a document."""
+        return len(self.choices) == 1
 
     @property
     def option_factor(self) -> float:
@@ -142,7 +164,7 @@ def _read_field(name: str, declared: Any) -> QuestionField:
     bare = next((name.removesuffix(unit) for unit in _UNITS if name.endswith(unit)), name)
     return QuestionField(
         name=name,
-        kind=_field_kind(parts, choices),
+        kind=asked.kind or _field_kind(parts, choices),
         label=asked.label or bare.replace("_", " ").capitalize(),
         unit=asked.unit,
         help=declared.description or "",
@@ -154,9 +176,13 @@ def _read_field(name: str, declared: Any) -> QuestionField:
         choices=choices,
         words=asked.words,
         option=asked.option or bare.replace("_", "-"),
+        other_option=asked.other_option,
         parameter=asked.parameter or name,
         option_unit=asked.option_unit or asked.unit,
         parameter_unit=asked.parameter_unit or asked.unit,
+        metavar=asked.metavar,
+        option_help=asked.option_help or declared.description or "",
+        nested=next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None),
     )
 
 

@@ -14,6 +14,7 @@ from engine.planners.contract import PlanCancelledError
 from engine.questions.bounds import Context
 from engine.questions.calibrations import CALIBRATE
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
+from engine.questions.cost import COST
 from engine.questions.distir import SIMULATE_DISTIR
 from engine.questions.elastic_cards import (
     CARD_CURVE,
@@ -23,12 +24,14 @@ from engine.questions.elastic_cards import (
     REPLAY_WORKLOAD,
     SPLIT_GPUS,
 )
-from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH
+from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH, OPERATIONS
 from engine.questions.explorations import BEST, EXPLORE
+from engine.questions.layer_plans import PLAN_LAYERS
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
-from engine.questions.plans import PLAN_ELASTIC, PLAN_LAYERS, PLAN_OPERATORS
+from engine.questions.plans import PLAN_ELASTIC, PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
 from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
+from engine.questions.serving import FIND_DEPLOYMENTS
 from engine.questions.standings import STANDING
 from engine.questions.validations import VALIDATE
 from engine.questions.verb import QuestionError, Verb
@@ -46,9 +49,12 @@ VERBS: Final[Mapping[str, Verb]] = {
         BEST,
         RECOMMEND,
         EVALUATE,
+        OPERATIONS,
         LIST_PARAMETERS,
         WHAT_IF,
         SENSITIVITY,
+        COST,
+        FIND_DEPLOYMENTS,
         PLAN_LAYERS,
         PLAN_ELASTIC,
         PLAN_OPERATORS,

@@ -12,9 +12,9 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.compat.caches import remembered
+from dashboard.files.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link import state
 from dashboard.link.document_validation import Refused, parse
-from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.widgets.controls import choose
 from dashboard.widgets.own_table import PACKED
@@ -96,7 +96,7 @@ def card_of(name: str) -> ChosenCard | None:
     """
     if name in elastic.card_names():
         return ChosenCard(name)
-    own = _own_card() if name == OWN else user_files().cards().get(name)
+    own = _own_card() if name == OWN else _kept_card(name)
     return None if own is None else _choose_own_card(own)
 
 
@@ -136,6 +136,15 @@ def _own_card() -> OwnCard | None:
         if text:
             return unpacked_card(text)
         return None if document is None else own_card_of(json.loads(document), "The card")
+    except Refused as problem:
+        raise PlanError(str(problem)) from None
+
+
+def _kept_card(name: str) -> OwnCard | None:
+    """Return a card that is kept on this server."""
+    document = user_files().cards().get(name)
+    try:
+        return None if document is None else own_card_of(document, f"The card {name}")
     except Refused as problem:
         raise PlanError(str(problem)) from None
 
@@ -257,7 +266,8 @@ def _keep_on_server(found: ChosenCard, called: str) -> None:
     try:
         if name == OWN:
             raise Refused(f"{OWN!r} is reserved for cards that are not kept; choose another name.")
-        user_files().keep_card(OwnCard(found.card.model_copy(update={"name": name}), found.trace))
+        own = OwnCard(found.card.model_copy(update={"name": name}), found.trace)
+        user_files().keep_card(name, document_of(own), elastic.card_names())
     except Refused as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
         return

@@ -20,9 +20,9 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners import elastic
 from engine.planners.elastic.cards import PARAMETERS, Environment, changed_card
-from engine.planners.elastic.fitting import BOUNDS, table_2, table_2_cases, table_2_models
-from engine.planners.elastic.fitting.table_2 import NOTES
+from engine.planners.elastic.fitting import BOUNDS
 from engine.planners.elastic.measured.profiles import COLUMNS, profile_names, profile_table
+from engine.reproductions.rubick.table_2 import NOTES, table_2, table_2_cases, table_2_models
 
 __all__ = ["fit"]
 

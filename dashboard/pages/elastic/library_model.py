@@ -29,6 +29,8 @@ from engine import Scenario
 from engine.planners.contract import PlanError
 from engine.planners.elastic import Phase
 from engine.planners.elastic.placements import placements_filling
+from engine.planners.elastic.plan_names import with_plan_titles
+from engine.planners.elastic.resource_curve import KEEP_SMALLER
 
 __all__ = ["asked_system", "library_model"]
 
@@ -112,7 +114,8 @@ def library_model(mode: str) -> None:
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Best throughput over GPUs", "proven optimum of all executions at every size"))
-        chart = resource_curve(found.curve, "gpus", "GPUs", mode)
+        titled = with_plan_titles(found.curve)
+        chart = resource_curve(titled, "gpus", "GPUs", mode, tolerance=KEEP_SMALLER)
         show(chart, "elastic_model_curve")
         st.markdown(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):

@@ -27,7 +27,8 @@ from dashboard.words.numbers import counted, percent, plain
 from engine.planners import elastic
 from engine.planners.contract import PlanError
 from engine.planners.elastic.placements import placements_filling
-from engine.planners.elastic.plan_names import plan_titles
+from engine.planners.elastic.plan_names import plan_titles, with_plan_titles
+from engine.planners.elastic.resource_curve import KEEP_SMALLER
 from engine.planners.elastic.strategies import STATIC, own_strategy
 
 __all__ = ["VARIANTS", "one_job"]
@@ -109,7 +110,9 @@ def one_job(mode: str) -> None:
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Throughput while resources change", f"{found.basis} times; GPUs on each node above"))
-        chart = throughput_over_time(found, mode)
+        lines = {str(name): found.steps(name) for name in found.table["strategy"].unique()}
+        means = {str(row["strategy"]): float(row["mean"]) for row in found.summary().to_dict("records")}
+        chart = throughput_over_time(found.table, lines, means, mode)
         show(chart, "elastic_timeline")
         st.markdown(literal(chart.alt))
         _rule_field(wrong)
@@ -293,7 +296,7 @@ def _draw_curve(
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
-    chart = resource_curve(curve, over, _LABELS[over], mode, measured)
+    chart = resource_curve(with_plan_titles(curve), over, _LABELS[over], mode, measured, tolerance=KEEP_SMALLER)
     show(chart, "elastic_curve")
     st.markdown(literal(chart.alt))
     with st.expander("Gain of each added unit"):
@@ -331,7 +334,8 @@ def _draw_other_cards(chosen: ChosenCard, over: str, variant: str, around: elast
         except PlanError as problem:
             absent.append(f"{called}: {problem}")
     if curves:
-        chart = overlaid_sensitivities(curves, over, _LABELS[over], mode)
+        titled = {name: with_plan_titles(each) for name, each in curves.items()}
+        chart = overlaid_sensitivities(titled, over, _LABELS[over], mode)
         show(chart, "elastic_overlaid")
         st.markdown(literal(chart.alt))
         rows = [table.assign(job=name) for name, table in curves.items()]

@@ -16,7 +16,7 @@ from dashboard.compat.caches import remembered
 from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.pages.intra_operator.inputs import OWN, IntraOperatorInputs
-from dashboard.widgets.own_table import KEPT, own_table, read_table
+from dashboard.widgets.own_table import KEPT, OwnTable, draw_own_table, read_table
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain, signed_percent
@@ -30,13 +30,12 @@ from engine.planners.intra_operator import (
     measured_points_of,
     mesh_of,
     overlay,
-    published_runs,
-    published_volumes,
     search,
 )
-from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS
 from engine.planners.intra_operator.suites import is_suite
 from engine.questions.plans import planned_sizes
+from engine.reproductions.cfp.comparison import published_runs, published_volumes
+from engine.reproductions.cfp.published import MEASURED_ON, MEASURED_VECTORS
 from hardware import GIB
 from models import names as model_names
 
@@ -46,7 +45,7 @@ MOST_MEGABYTES: Final = 4
 A100: Final = {"matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 
 
-def upload(place: Place, asked: IntraOperatorInputs) -> pd.DataFrame | None:
+def upload(place: Place, asked: IntraOperatorInputs, log: OwnTable) -> pd.DataFrame | None:
     """Draws the field for a log; returns its measured points, or None.
 
     Raises `engine.planners.contract.PlanError` for an invalid file, or an unknown model in it.
@@ -56,14 +55,8 @@ def upload(place: Place, asked: IntraOperatorInputs) -> pd.DataFrame | None:
             "A log as CFP and Alpa print it, or CSV or JSON with vector and seconds, and where wanted volume, memory, "
             f"communication_seconds and compute_seconds; up to {MOST_MEGABYTES} MB. {KEPT}"
         )
-        text = own_table(
-            "Log or table",
-            "intra_operator_log",
-            "log",
-            MOST_MEGABYTES,
-            measured_points_of,
-            ("log", "txt", "csv", "json"),
-        )
+        endings = ("log", "txt", "csv", "json")
+        text = draw_own_table(log, "Log or table", MOST_MEGABYTES, measured_points_of, endings)
     return None if text is None else complete_points(read_table(measured_points_of, text), asked)
 
 

@@ -33,6 +33,7 @@ from dashboard.pages.intra_operator.tables import vectors_table
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.link_fields import draw_segments, draw_switch
+from dashboard.widgets.own_table import OwnTable, parse_own_table
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent, plain, relative
@@ -72,17 +73,20 @@ class IntraOperatorView:
     asked: IntraOperatorInputs | None
     link: IntraOperatorLink
     fields: Mapping[str, LinkField]
+    log: OwnTable
+    """Measured points of the reader."""
     problem: str = ""
     """Reason for a missing question; empty if there is one."""
 
 
 def parse() -> IntraOperatorView:
     """Parse the page's part of the link."""
+    log = parse_own_table("intra_operator_log", "log")
     try:
         asked, link, fields = parse_inputs()
     except ValueError as problem:
-        return IntraOperatorView(state.theme_mode(), None, IntraOperatorLink(), {}, str(problem))
-    return IntraOperatorView(state.theme_mode(), asked, link, fields)
+        return IntraOperatorView(state.theme_mode(), None, IntraOperatorLink(), {}, log, str(problem))
+    return IntraOperatorView(state.theme_mode(), asked, link, fields, log)
 
 
 def render(view: IntraOperatorView) -> None:
@@ -98,7 +102,7 @@ def render(view: IntraOperatorView) -> None:
     try:
         with first:
             draw_inputs(view.fields, asked.depth, place)
-        points = upload(place, asked)
+        points = upload(place, asked, view.log)
         wanted = asked.question.memory_limit_gib
         answer = limited(asked, asked.mesh.memory if wanted is None else wanted * GIB)
         if answer is None:

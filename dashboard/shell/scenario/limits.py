@@ -27,17 +27,18 @@ _COVERED: Final[Mapping[str, str]] = {"batch_size": "the largest multiple of DP"
 _MOST_PILLS: Final = 16
 
 
-def opener(words: str) -> None:
-    """Draw the words of the sentence that open the dialog."""
+def opener(scenario: Scenario, words: str) -> None:
+    """Draw the words of the sentence that open the dialog. scenario: of the sentence."""
     if st.button(f":gray[Limits:] {words}", type="tertiary", key="sentence_limits", help="Restrict the search."):
-        _dialog()
+        _dialog(scenario)
 
 
 @st.dialog("Restrict the search", width="large")
-def _dialog() -> None:
-    scenario = state.current_scenario()
+def _dialog(scenario: Scenario) -> None:
     cost_model = cost_model_of(scenario)
-    tried = "Leave empty to try all that the question mark names" if cost_model.covered else "Leave empty to try all"
+    tried = (
+        "Leave empty to try all that the question mark names" if cost_model.words.covered else "Leave empty to try all"
+    )
     st.markdown(f":small[{tried}. What you choose becomes part of the scenario and of its link.]")
     chosen: dict[str, Any] = {}
     for place, groups in zip(st.columns(len(_COLUMNS) + 1, gap="medium"), _fields_by_column(scenario), strict=True):
@@ -136,7 +137,7 @@ def _draw_open_field(column: Column, options: list[Any], now: list[Any], label: 
 
 def _unless_given(scenario: Scenario, name: str) -> str:
     """Return the values tried of a field without a limit, if these are not all."""
-    column, covered = by_name(name), cost_model_of(scenario).covered.get(name, _COVERED.get(name, ""))
+    column, covered = by_name(name), cost_model_of(scenario).words.covered.get(name, _COVERED.get(name, ""))
     if not covered and column.default is not None:
         covered = choice_label(column, column.default)
     return f"Unless given: {covered}." if covered else ""

@@ -25,7 +25,6 @@ __all__ = ["measure_machine"]
 
 SUFFIXES: Final = ("system", "calibration", "samples")
 """The files that are written: NAME.system.json and so on."""
-BAR: Final = 24
 
 
 @asks(MeasurementQuestion)

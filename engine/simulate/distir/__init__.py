@@ -21,7 +21,6 @@ from engine.simulate.distir.cost_models import REVISIONS, Allreduce, DistIRCostM
 from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import grid
 from engine.simulate.distir.figures import envelopes, over_devices, with_speedup
-from engine.simulate.distir.gpt2 import GPT_SIZES, GPTSize, gpt2_grid
 from engine.simulate.distir.records import Records
 from engine.simulate.distir.searching import (
     MODEL_SIZES,
@@ -36,7 +35,6 @@ from engine.simulate.distir.searching import (
 from engine.simulate.distir.timelines import DistIRTimeline, timeline
 
 __all__ = [
-    "GPT_SIZES",
     "MODEL_SIZES",
     "REVISIONS",
     "RULES",
@@ -46,7 +44,6 @@ __all__ = [
     "Constants",
     "DistIRCostModel",
     "DistIRTimeline",
-    "GPTSize",
     "ModelSize",
     "Records",
     "agreement",
@@ -54,7 +51,6 @@ __all__ = [
     "envelopes",
     "fit_kernels",
     "fit_steps",
-    "gpt2_grid",
     "grid",
     "load_constants",
     "measured_steps",

@@ -95,8 +95,8 @@ def _write_card(
 def _load_profile(name: str, data: str | None, pcie: float | None, nvlink: float | None) -> tuple[Profile, Environment]:
     from engine.planners.contract import PlanError
     from engine.planners.elastic.cards import Environment
-    from engine.planners.elastic.fitting import table_2_models
     from engine.planners.elastic.measured.profiles import joined_profile, profile_names, profile_of, profile_table
+    from engine.reproductions.rubick.table_2 import table_2_models
 
     if data is None and name in profile_names():
         runs, known = profile_of(name), table_2_models()[name].environment
