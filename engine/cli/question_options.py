@@ -80,14 +80,18 @@ def asks(
 
     Args:
         document: class of the question.
-        arguments: fields that are arguments, in their order, not options.
+        arguments: fields that are arguments, in their order, not options; documents are JSON files.
         leave_out: fields without an option, such as rows that the command reads from a file.
         optional: required fields whose option may be missing; for unfinished questions.
         flatten: field that holds a document, whose fields become options. Its own option takes the document from a
             file; other options replace its values.
     """
     fields = question_fields(document)
-    outer = [field for name, field in fields.items() if name not in leave_out and field.kind is not FieldKind.DOCUMENT]
+    outer = [
+        field
+        for name, field in fields.items()
+        if name in arguments or (name not in leave_out and field.kind is not FieldKind.DOCUMENT)
+    ]
     nested = fields[flatten].nested if flatten else None
     inner = (
         []
@@ -253,7 +257,8 @@ def _command_parameter(field: QuestionField, *, is_argument: bool, is_optional: 
     text = f"{(field.option_help or field.label).removesuffix('.')}{unit}."
     declared: Any
     if is_argument:
-        declared = typer.Argument(metavar=field.name.upper(), help=text, show_default=not field.is_required)
+        named = "FILE..." if field.kind is FieldKind.DOCUMENT and field.is_list else field.name.upper()
+        declared = typer.Argument(metavar=named, help=text, show_default=not field.is_required)
     elif field.kind is FieldKind.FLAG:
         both = field.default is not False
         declared = typer.Option(f"--{field.option}" + (f"/--no-{field.option}" if both else ""), help=text)
@@ -268,6 +273,8 @@ def _command_parameter(field: QuestionField, *, is_argument: bool, is_optional: 
 def _option_type(field: QuestionField) -> Any:
     if field.kind in _PAIRS:
         return list[str]
+    if field.kind is FieldKind.DOCUMENT:
+        return list[Path] if field.is_list else Path
     if field.is_list:
         return str
     if field.choices:
@@ -286,6 +293,10 @@ def _document_value(field: QuestionField, value: Any) -> Any:
     """Return the value of an option as the document has it."""
     if field.kind in _PAIRS and isinstance(value, list):
         return _PAIRS[field.kind](value)
+    if field.kind is FieldKind.DOCUMENT:
+        noun = field.label.lower().removesuffix("s")
+        read = [read_json(path, noun, DocumentError) for path in (value if field.is_list else [value])]
+        return read if field.is_list else read[0]
     if field.is_list and isinstance(value, str):
         return [_list_entry(field, each.strip()) for each in value.split(",") if each.strip()]
     if field.kind is FieldKind.DECIMAL and isinstance(value, float):
