@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 from pydantic import ValidationError
@@ -15,7 +17,7 @@ from engine.questions.fields import FieldKind, QuestionField, question_fields
 from engine.questions.verb import Document, QuestionError
 from models.documents import DocumentError, read_json, sentence
 
-__all__ = ["asks", "build_question"]
+__all__ = ["Reader", "asks", "build_question"]
 
 Question = TypeVar("Question", bound=Document)
 
@@ -29,8 +31,20 @@ _TYPES: Mapping[FieldKind, type] = {
 }
 
 
+MOST_VALUES: Final = 20_000
+"""Values of a range in an option at most."""
+_RANGE: Final = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
+
+Reader = Callable[[str], Any]
+"""Returns the value of a field, as the document has it, from the text of an option."""
+
+
 def asks(
-    document: type[Question], *, arguments: Collection[str] = (), leave_out: Collection[str] = ()
+    document: type[Question],
+    *,
+    arguments: Collection[str] = (),
+    leave_out: Collection[str] = (),
+    readers: Mapping[str, Reader] = MappingProxyType({}),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that turns a function of a question into a command with the question's options.
 
@@ -41,18 +55,29 @@ def asks(
         document: class of the question.
         arguments: fields that are arguments, in their order, not options.
         leave_out: fields without an option: those that the command reads in its own way, such as from a file.
+        readers: by field, what makes its value of the option's text, such as the content of a file.
     """
     fields = question_fields(document)
-    asked = [field for name, field in fields.items() if name not in leave_out and field.kind is not FieldKind.DOCUMENT]
+    asked = [
+        field
+        for name, field in fields.items()
+        if name not in leave_out and (field.kind is not FieldKind.DOCUMENT or name in readers)
+    ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
         first = [_command_parameter(fields[name], is_argument=True) for name in arguments]
-        rest = [_command_parameter(field, is_argument=False) for field in asked if field.name not in arguments]
+        rest = [
+            _command_parameter(field, is_argument=False, is_file=field.name in readers)
+            for field in asked
+            if field.name not in arguments
+        ]
 
         @wraps(command)
         def run(**given: Any) -> None:
             said = {field.name: given.pop(field.name) for field in asked}
+            for name, read in readers.items():
+                said[name] = _read_option(said[name], read)
             command(build_question(document, said), **given)
 
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*first, *rest, *own)]
@@ -73,7 +98,11 @@ def build_question(document: type[Question], said: Mapping[str, Any]) -> Questio
     Raises `QuestionError` with a sentence that names the option.
     """
     fields = question_fields(document)
-    given = {name: _document_value(fields[name], value) for name, value in said.items() if value is not None}
+    given = {
+        name: _document_value(fields[name], value)
+        for name, value in said.items()
+        if value is not None and not (fields[name].repeats and not value)
+    }
     try:
         return document.model_validate(given)
     except ValidationError as problem:
@@ -84,13 +113,17 @@ def build_question(document: type[Question], said: Mapping[str, Any]) -> Questio
         raise QuestionError(told.replace(f"{where}: {str(place[0])!r}", where) if field else told) from None
 
 
-def _command_parameter(field: QuestionField, *, is_argument: bool) -> inspect.Parameter:
+def _command_parameter(field: QuestionField, *, is_argument: bool, is_file: bool = False) -> inspect.Parameter:
     """Return a field as Typer reads the parameter of a function."""
     type_, is_optional = _option_type(field), field.default is None
     metavar = field.option_unit.upper() if field.unit else _METAVARS.get(field.kind)
     if field.choices:
         metavar = "|".join(map(str, field.choices))
-    if field.is_list:
+    if is_file and not field.repeats:
+        metavar = "FILE" if field.kind is FieldKind.DOCUMENT else "NAME|FILE"
+    elif field.repeats:
+        metavar = metavar or "TEXT"
+    elif field.is_list:
         metavar = f"{metavar},..."
     unit = f" [{field.option_unit}]" if field.unit and f"[{field.option_unit}]" not in field.help else ""
     text = f"{(field.help or field.label).removesuffix('.')}{unit}."
@@ -108,8 +141,20 @@ def _command_parameter(field: QuestionField, *, is_argument: bool) -> inspect.Pa
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
+def _read_option(value: Any, read: Reader) -> Any:
+    """Return the value of an option; entries of an option that is given several times are joined."""
+    if value is None:
+        return None
+    if not isinstance(value, (list, tuple)):
+        return read(value)
+    parts = [read(each) for each in value]
+    return [entry for part in parts for entry in (part if isinstance(part, list) else [part])]
+
+
 def _option_type(field: QuestionField) -> Any:
-    if field.is_list:
+    if field.repeats:
+        return list[str]
+    if field.is_list or field.kind is FieldKind.DOCUMENT:
         return str
     if field.choices:
         return int if all(isinstance(each, int) for each in field.choices) else str
@@ -126,6 +171,11 @@ def _option_default(field: QuestionField) -> Any:
 def _document_value(field: QuestionField, value: Any) -> Any:
     """Return the value of an option as the document has it."""
     if field.is_list and isinstance(value, str):
+        if ".." in value and field.kind in (FieldKind.WHOLE, FieldKind.DECIMAL):
+            ends = _RANGE.fullmatch(value.strip())
+            if ends is None or int(ends[2]) - int(ends[1]) >= MOST_VALUES:
+                raise QuestionError(f"--{field.option}: {value[:40]!r} are no values; write 1..16 or 1,2,4.")
+            return [_list_entry(field, str(each)) for each in range(int(ends[1]), int(ends[2]) + 1)]
         return [_list_entry(field, each.strip()) for each in value.split(",") if each.strip()]
     if field.kind is FieldKind.DECIMAL and isinstance(value, float):
         return value * field.option_factor

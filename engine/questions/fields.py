@@ -43,7 +43,7 @@ class FieldKind(StrEnum):
     """An object or a list of objects: in JSON and files only."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Asked:
     """Annotation of a field of a question: how people see it, on pages, in commands and in links."""
 
@@ -61,6 +61,8 @@ class Asked:
     """Unit in links and on pages, where it is another than the document's, such as "ms"."""
     words: Mapping[Any, str] = field(default_factory=dict)
     """Words on screen by choice."""
+    repeats: bool = False
+    """True if the command option is given once for each entry of a list, instead of once with commas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class QuestionField:
     parameter: str
     option_unit: str
     parameter_unit: str
+    repeats: bool
 
     @property
     def is_required(self) -> bool:
@@ -157,6 +160,7 @@ def _read_field(name: str, declared: Any) -> QuestionField:
         parameter=asked.parameter or name,
         option_unit=asked.option_unit or asked.unit,
         parameter_unit=asked.parameter_unit or asked.unit,
+        repeats=asked.repeats,
     )
 
 

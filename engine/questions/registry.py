@@ -21,10 +21,12 @@ from engine.questions.elastic_cards import (
     REPLAY_WORKLOAD,
     SPLIT_GPUS,
 )
+from engine.questions.elastic_fits import CARD_ACCURACY, COMPARE_LOSSES, FIT_CARD
+from engine.questions.elastic_models import PLAN_ELASTIC
 from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH
 from engine.questions.explorations import BEST, EXPLORE
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
-from engine.questions.plans import PLAN_ELASTIC, PLAN_LAYERS, PLAN_OPERATORS
+from engine.questions.plans import PLAN_LAYERS, PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
 from engine.questions.standings import STANDING
 from engine.questions.verb import QuestionError, Verb
@@ -52,6 +54,9 @@ VERBS: Final[Mapping[str, Verb]] = {
         PLAN_CARD,
         CARD_CURVE,
         CARD_PHASES,
+        CARD_ACCURACY,
+        FIT_CARD,
+        COMPARE_LOSSES,
         SPLIT_GPUS,
         REPLAY_WORKLOAD,
         EXPORT_LAUNCH,
