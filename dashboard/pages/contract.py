@@ -51,19 +51,22 @@ class View(Protocol):
         """Draws the page. view: what `parse` returned."""
 
 
-def page_parameters(page: str, *documents: type[BaseModel], leave_out: Collection[str] = ()) -> dict[str, str]:
+def page_parameters(
+    page: str, *documents: type[BaseModel], leave_out: Collection[str] = (), only: Collection[str] | None = None
+) -> dict[str, str]:
     """Return the link parameters of a page, as its documents declare them: name -> label in sentences.
 
     Args:
         page: name of the page, with which its parameters begin.
         documents: the page's question, and what it shows.
         leave_out: fields that the page does not read from the link.
+        only: fields that it reads; all but those left out if None.
     """
     return {
         f"{page}_{field.parameter}": field.label[:1].lower() + field.label[1:]
         for document in documents
         for name, field in question_fields(document).items()
-        if name not in leave_out
+        if name not in leave_out and (only is None or name in only)
     }
 
 

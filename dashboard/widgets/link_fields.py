@@ -11,7 +11,7 @@ from dashboard.link import state
 from dashboard.link.fields import LinkField
 from dashboard.widgets.controls import given, key_for, whole, whole_field
 
-__all__ = ["draw_choice", "draw_decimal", "draw_segments", "draw_several", "draw_switch", "draw_whole"]
+__all__ = ["draw_choice", "draw_decimal", "draw_segments", "draw_several", "draw_switch", "draw_text", "draw_whole"]
 
 
 def _prepare(
@@ -117,6 +117,39 @@ def draw_switch(
     key, change = _prepare(field, resets, then)
     shown = (field.declared.help if help is None else help) or None
     st.toggle(label or field.label, bool(field.value), key=key, on_change=change, help=shown)
+
+
+def draw_text(
+    field: LinkField,
+    *,
+    label: str = "",
+    help: str | None = None,
+    width: int | Literal["stretch"] = "stretch",
+    most: int = 200,
+    placeholder: str | None = None,
+    resets: Collection[str] = (),
+) -> None:
+    """Draw a field for a text; an empty one is the default. See `draw_choice`.
+
+    most: characters. placeholder: shown in an empty field.
+    """
+    value = field.value or ""
+    state.settle()
+    key = key_for(f"_{field.parameter}", value)
+
+    def change() -> None:
+        state.set_url_values({field.parameter: field.text(str(given(key)).strip() or None), **dict.fromkeys(resets)})
+
+    st.text_input(
+        label or field.label,
+        value,
+        key=key,
+        on_change=change,
+        max_chars=most,
+        width=width,
+        placeholder=placeholder,
+        help=(field.declared.help if help is None else help) or None,
+    )
 
 
 def draw_whole(

@@ -122,7 +122,7 @@ def parse_inputs() -> tuple[IntraOperatorInputs, IntraOperatorLink, Mapping[str,
     asked.read("accumulation", most=10**4)
     asked.read("memory_limit_gib")
     sharded = page.read("sharded")
-    for name in ("sweeps", "beside", "shown", "over", "result", "layer", "log"):
+    for name in ("sweeps", "beside", "shown", "over", "result", "layer"):
         page.read(name)
     page.read("like", pattern=LIKE)
     exchange = asked.fields.get("all_to_all_gb_per_s")

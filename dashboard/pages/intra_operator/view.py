@@ -22,7 +22,7 @@ from dashboard.pages.intra_operator.inputs import (
 )
 from dashboard.pages.intra_operator.layers import chosen_words, draw_layers
 from dashboard.pages.intra_operator.link import IntraOperatorLink
-from dashboard.pages.intra_operator.measured import draw_measured, draw_published, measured_marks, upload
+from dashboard.pages.intra_operator.measured import draw_measured, draw_published, measured_marks, parse_log, upload
 from dashboard.pages.intra_operator.queries import (
     beside_table,
     limited,
@@ -33,6 +33,7 @@ from dashboard.pages.intra_operator.tables import vectors_table
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.link_fields import draw_segments, draw_switch
+from dashboard.widgets.own_table import NO_TABLE, OwnTable
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent, plain, relative
@@ -72,6 +73,8 @@ class IntraOperatorView:
     asked: IntraOperatorInputs | None
     link: IntraOperatorLink
     fields: Mapping[str, LinkField]
+    log: OwnTable = NO_TABLE
+    """The user's measured points."""
     problem: str = ""
     """Why the link holds no question."""
 
@@ -81,8 +84,8 @@ def parse() -> IntraOperatorView:
     try:
         asked, link, fields = parse_inputs()
     except ValueError as problem:
-        return IntraOperatorView(state.theme_mode(), None, IntraOperatorLink(), {}, str(problem))
-    return IntraOperatorView(state.theme_mode(), asked, link, fields)
+        return IntraOperatorView(state.theme_mode(), None, IntraOperatorLink(), {}, problem=str(problem))
+    return IntraOperatorView(state.theme_mode(), asked, link, fields, parse_log())
 
 
 def render(view: IntraOperatorView) -> None:
@@ -98,7 +101,7 @@ def render(view: IntraOperatorView) -> None:
     try:
         with first:
             draw_inputs(view.fields, asked.depth, place)
-        points = upload(place, asked)
+        points = upload(place, asked, view.log)
         wanted = asked.question.memory_limit_gib
         answer = limited(asked, asked.mesh.memory if wanted is None else wanted * GIB)
         if answer is None:

@@ -29,7 +29,7 @@ __all__ = [
     "WorkloadReplayQuestion",
 ]
 
-LONGEST_TABLE: Final = 500_000
+LONGEST_TABLE: Final = 16 * 2**20
 """Longest table of a user [characters]."""
 MOST_SIZES: Final = 64
 MOST_PROCS: Final = 4_096
