@@ -9,7 +9,18 @@ from models.architecture import Architecture, Experts, LatentAttention, SparseAt
 from models.dimensions import Dimensions, dimensions
 from models.documents import Change
 from models.hugging_face import from_hugging_face, hugging_face_types
-from models.loader import ModelLike, edited, load, load_document, model_of, names, to_calculon, to_document
+from models.layers import LayerPattern, ParameterCounts
+from models.loader import (
+    ModelLike,
+    edited,
+    load,
+    load_document,
+    model_of,
+    names,
+    parameter_counts,
+    to_calculon,
+    to_document,
+)
 from models.schema import BlockShape, Model, ModelFileError
 from models.unrepresented import unrepresented
 
@@ -20,9 +31,11 @@ __all__ = [
     "Dimensions",
     "Experts",
     "LatentAttention",
+    "LayerPattern",
     "Model",
     "ModelFileError",
     "ModelLike",
+    "ParameterCounts",
     "SparseAttention",
     "dimensions",
     "edited",
@@ -32,6 +45,7 @@ __all__ = [
     "load_document",
     "model_of",
     "names",
+    "parameter_counts",
     "to_calculon",
     "to_document",
     "unrepresented",

@@ -44,6 +44,8 @@ class Experts(_ArchitectureEntity):
     groups_per_token: Count = 1
     """Groups in which all experts that one token visits are: at most so many nodes does it go to (DeepSeek-V3,
     arXiv:2412.19437, section 2.1.2)."""
+    router_bias: bool = False
+    """True if the router has one trained bias per expert (gpt-oss, ERNIE 4.5)."""
 
     @property
     def shared_width(self) -> int:
@@ -145,6 +147,10 @@ class Architecture(_ArchitectureEntity):
     """True if queries and keys are normalised before attention."""
     qk_norm_over: Literal["head", "heads"] = "head"
     """Extent of one norm of queries or keys: each head, or all heads together (OLMo 2, MiniMax-M2)."""
+    qk_norm_weighted: bool = True
+    """False if the norms of queries and keys have no weights (Llama 4)."""
+    attention_sinks: bool = False
+    """True if each head has a trained logit that takes part in its softmax (gpt-oss)."""
     sliding_window: Tokens | None = None
     """Tokens that windowed layers attend to; `None` where all layers see everything."""
     window_kind: Literal["sliding", "chunked"] = "sliding"
@@ -161,6 +167,10 @@ class Architecture(_ArchitectureEntity):
     """"RMSNorm" or "LayerNorm"."""
     norms_per_block: Annotated[int, Whole(0, 8)] = 2
     """Norms in a block, except the norms of queries and keys."""
+    norm_shift: bool = True
+    """False if a LayerNorm has a scale only (Cohere)."""
+    activation_weights: Annotated[int, Whole(0, 16)] = 0
+    """Trained numbers in the activation of one MLP: 2 of xIELU (Apertus)."""
     vocab: Annotated[int, Whole(1, 2**26)]
     """Rows of the embedding matrix that are used [tokens]."""
     vocab_padded: Annotated[int, Whole(1, 2**26)]

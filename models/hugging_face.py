@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from models import hugging_face_experts as experts
 from models import hugging_face_families as families
@@ -14,77 +14,75 @@ from models.architecture import Architecture
 from models.documents import name_from_stem, sentence, shown
 from models.hugging_face_config import HuggingFaceConfig
 from models.hugging_face_families import Fields
+from models.hugging_face_hybrids import HYBRID_FAMILIES
+from models.hugging_face_mixed import MIXED_FAMILIES
+from models.layers import LayerPattern, pattern_counts
 from models.parameters import parameters
 from models.schema import Model, ModelFileError
 
 FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
-    "bloom": ("BLOOM", families.bloom),
-    "dbrx": ("DBRX", experts.dbrx),
-    "deepseek_v2": ("DeepSeek", experts.deepseek),
-    "deepseek_v3": ("DeepSeek", experts.deepseek),
-    "deepseek_v32": ("DeepSeek", experts.deepseek),
-    "falcon": ("Falcon", families.falcon),
-    "gemma": ("Gemma", families.gemma),
-    "gemma2": ("Gemma", families.gemma2),
-    "gemma3": ("Gemma", families.gemma3),
-    "gemma3_text": ("Gemma", families.gemma3),
-    "glm4_moe": ("GLM", experts.glm4_moe),
-    "glm_moe_dsa": ("GLM", experts.deepseek),
-    "gpt2": ("GPT-2", families.gpt2),
-    "gpt_bigcode": ("StarCoder", families.gpt_bigcode),
-    "gpt_neox": ("GPT-NeoX", families.gpt_neox),
-    "gpt_oss": ("gpt-oss", experts.gpt_oss),
-    "kimi_k2": ("Kimi", experts.deepseek),
-    "llama": ("Llama", families.llama),
-    "llama4": ("Llama 4", experts.llama4),
-    "llama4_text": ("Llama 4", experts.llama4),
-    "minimax_m2": ("MiniMax", experts.minimax_m2),
-    "mistral": ("Mistral", families.mistral),
-    "mixtral": ("Mixtral", experts.mixtral),
-    "mpt": ("MPT", families.mpt),
-    "nemotron": ("Nemotron", families.nemotron),
-    "olmo": ("OLMo", families.olmo),
-    "olmo2": ("OLMo", families.olmo2),
-    "olmo3": ("OLMo", families.olmo2),
-    "opt": ("OPT", families.opt),
-    "phi": ("Phi", families.phi),
-    "phi3": ("Phi", families.phi3),
-    "qwen2": ("Qwen2", families.qwen2),
-    "qwen2_moe": ("Qwen2", experts.qwen2_moe),
-    "qwen3": ("Qwen3", families.qwen3),
-    "qwen3_moe": ("Qwen3", experts.qwen3_moe),
-    "qwen3_vl_moe_text": ("Qwen3-VL", experts.qwen3_moe),
-    "qwen3_vl_text": ("Qwen3-VL", families.qwen3),
-    "smollm3": ("SmolLM", families.smollm3),
-    "starcoder2": ("StarCoder", families.starcoder2),
+    "apertus": ("Apertus", families.read_apertus),
+    "arcee": ("AFM", families.read_arcee),
+    "bloom": ("BLOOM", families.read_bloom),
+    "cohere2": ("Command", families.read_cohere2),
+    "dbrx": ("DBRX", experts.read_dbrx),
+    "deepseek_v2": ("DeepSeek", experts.read_deepseek),
+    "deepseek_v3": ("DeepSeek", experts.read_deepseek),
+    "deepseek_v32": ("DeepSeek", experts.read_deepseek),
+    "dots1": ("dots", experts.read_dots1),
+    "ernie4_5_moe": ("ERNIE", experts.read_ernie),
+    "exaone4": ("EXAONE", families.read_exaone4),
+    "falcon": ("Falcon", families.read_falcon),
+    "flex_olmo": ("OLMo", experts.read_olmoe),
+    "gemma": ("Gemma", families.read_gemma),
+    "gemma2": ("Gemma", families.read_gemma2),
+    "gemma3": ("Gemma", families.read_gemma3),
+    "gemma3_text": ("Gemma", families.read_gemma3),
+    "glm4_moe": ("GLM", experts.read_glm4_moe),
+    "glm_moe_dsa": ("GLM", experts.read_deepseek),
+    "gpt2": ("GPT-2", families.read_gpt2),
+    "gpt_bigcode": ("StarCoder", families.read_gpt_bigcode),
+    "gpt_neox": ("GPT-NeoX", families.read_gpt_neox),
+    "gpt_oss": ("gpt-oss", experts.read_gpt_oss),
+    "granite": ("Granite", families.read_granite),
+    "hunyuan_v1_dense": ("Hunyuan", families.read_hunyuan),
+    "hunyuan_v1_moe": ("Hunyuan", experts.read_hunyuan_moe),
+    "kimi_k2": ("Kimi", experts.read_deepseek),
+    "llama": ("Llama", families.read_llama),
+    "llama4": ("Llama 4", experts.read_llama4),
+    "llama4_text": ("Llama 4", experts.read_llama4),
+    "mimo": ("MiMo", families.read_mimo),
+    "minimax_m2": ("MiniMax", experts.read_minimax_m2),
+    "ministral3": ("Mistral", families.read_mistral),
+    "mistral": ("Mistral", families.read_mistral),
+    "mistral4": ("Mistral", experts.read_mistral4),
+    "mixtral": ("Mixtral", experts.read_mixtral),
+    "mpt": ("MPT", families.read_mpt),
+    "nemotron": ("Nemotron", families.read_nemotron),
+    "olmo": ("OLMo", families.read_olmo),
+    "olmo2": ("OLMo", families.read_olmo2),
+    "olmo3": ("OLMo", families.read_olmo2),
+    "olmoe": ("OLMo", experts.read_olmoe),
+    "opt": ("OPT", families.read_opt),
+    "phi": ("Phi", families.read_phi),
+    "phi3": ("Phi", families.read_phi3),
+    "phimoe": ("Phi", experts.read_phimoe),
+    "qwen2": ("Qwen2", families.read_qwen2),
+    "qwen2_moe": ("Qwen2", experts.read_qwen2_moe),
+    "qwen3": ("Qwen3", families.read_qwen3),
+    "qwen3_moe": ("Qwen3", experts.read_qwen3_moe),
+    "qwen3_vl_moe_text": ("Qwen3-VL", experts.read_qwen3_moe),
+    "qwen3_vl_text": ("Qwen3-VL", families.read_qwen3),
+    "seed_oss": ("Seed", families.read_seed_oss),
+    "smollm3": ("SmolLM", families.read_smollm3),
+    "solar_open": ("Solar", experts.read_solar_open),
+    "starcoder2": ("StarCoder", families.read_starcoder2),
+    "youtu": ("Youtu", experts.read_deepseek),
 }
 """By `model_type`: the name of the family here, and the function that reads its config.json."""
 
-STATE_SPACE = (
-    "bamba",
-    "falcon_h1",
-    "falcon_mamba",
-    "granitemoehybrid",
-    "jamba",
-    "kimi_linear",
-    "lfm2",
-    "mamba",
-    "mamba2",
-    "minimax",
-    "minimax_m1",
-    "nemotron_h",
-    "qwen3_5",
-    "qwen3_5_moe",
-    "qwen3_next",
-    "recurrent_gemma",
-    "rwkv",
-    "zamba",
-    "zamba2",
-)
-"""Model types with layers that are no attention: state spaces, linear attention, recurrences."""
-
-COMPRESSED = ("deepseek_v4",)
-"""Model types whose attention reads compressed sequences."""
+PATTERN_FAMILIES = {**HYBRID_FAMILIES, **MIXED_FAMILIES}
+"""Families whose blocks are not all of one shape, likewise."""
 
 LONGEST_ASSUMED = 8192
 """Longest context [tokens] that is taken as the training length; models with longer ones were trained on less."""
@@ -92,7 +90,7 @@ LONGEST_ASSUMED = 8192
 
 def hugging_face_types() -> list[str]:
     """The `model_type`s that can be read, in alphabetical order."""
-    return sorted(FAMILIES)
+    return sorted({*FAMILIES, *PATTERN_FAMILIES})
 
 
 def is_hugging_face(document: object) -> bool:
@@ -116,11 +114,18 @@ def from_hugging_face(
         raise ModelFileError(f"{where} is {shown(document)}; a config.json must be an object with named keys.")
     config = _language_model(document, where)
     model_type = config.model_type
-    family, read = FAMILIES[model_type]
+    shape: dict[str, Any]
     try:
-        architecture = Architecture.model_validate(read(config))
-        seq, basis = _seq_size(architecture, seq_size)
-        called = name or _own_name(document) or _describe_model(family, architecture)
+        if model_type in PATTERN_FAMILIES:
+            family, read_pattern = PATTERN_FAMILIES[model_type]
+            pattern = read_pattern(config)
+            shape, longest, count = {"layers": pattern}, pattern.max_seq, pattern_counts(pattern).total
+        else:
+            family, read = FAMILIES[model_type]
+            architecture = Architecture.model_validate(read(config))
+            shape, longest, count = {"architecture": architecture}, architecture.max_seq, parameters(architecture)
+        seq, basis = _seq_size(longest, seq_size)
+        called = name or _own_name(document) or _describe_model(family, count)
         return Model(
             name=called,
             title=called,
@@ -128,12 +133,13 @@ def from_hugging_face(
             source=f"a Hugging Face config.json (model_type {model_type})",
             seq_size=seq,
             seq_size_basis=basis,
-            architecture=architecture,
             notes=tuple(config.notes),
             left_out=tuple(config.left_out),
+            **shape,
         )
     except ValidationError as problem:
-        schema = Model if problem.title == "Model" else Architecture
+        schemas: dict[str, type[BaseModel]] = {"Model": Model, "Architecture": Architecture}
+        schema = schemas.get(problem.title, LayerPattern)
         hint = f" (read as a Hugging Face config, model_type '{model_type}')"
         raise ModelFileError(sentence(problem, schema, where, hint=hint)) from None
 
@@ -145,15 +151,14 @@ def _own_name(document: Mapping[str, Any]) -> str:
     return name_from_stem(last) if last.strip(". ") else ""
 
 
-def _describe_model(family: str, architecture: Architecture) -> str:
+def _describe_model(family: str, count: int) -> str:
     """A name for a model that has none: its family and how many parameters it has."""
-    count = parameters(architecture)
     size, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M")
     return f"{family} {size:.3g}{unit}"
 
 
-def _seq_size(architecture: Architecture, wanted: int | None) -> tuple[int, str]:
-    longest = architecture.max_seq or 4096
+def _seq_size(longest: int | None, wanted: int | None) -> tuple[int, str]:
+    longest = longest or 4096
     if wanted is not None:
         return wanted, "Chosen when the model was imported."
     if longest <= LONGEST_ASSUMED:
@@ -184,21 +189,16 @@ def _model_type(document: Mapping[str, Any], where: str) -> str:
     if given is None and isinstance(first, str):
         # "GPTNeoXForCausalLM" is gpt_neox
         stem = re.sub(r"(ForCausalLM|ForConditionalGeneration|LMHeadModel|Model)$", "", first).lower()
-        given = next((each for each in FAMILIES if each.replace("_", "") == stem), first)
+        given = next((each for each in hugging_face_types() if each.replace("_", "") == stem), first)
     if not isinstance(given, str):
         raise ModelFileError(
             f"{where}: 'model_type' is {shown(given)}; it must be one of {', '.join(hugging_face_types())}."
         )
-    if given in FAMILIES:
+    if given in FAMILIES or given in PATTERN_FAMILIES:
         return given
-    if given.removesuffix("_text") in STATE_SPACE:
-        reason = "has layers of state spaces or linear attention, which cannot be represented"
-    elif given in COMPRESSED:
-        reason = "attends to compressed sequences, which cannot be represented"
-    else:
-        # Families differ by a letter or digit, so that only another way to write the same name is a hint.
-        same = [each for each in FAMILIES if _normalise_letters(each) == _normalise_letters(given)]
-        reason = "is not among the families that can be read" + (f"; did you mean {same[0]!r}" if same else "")
+    # Families differ by a letter or digit, so that only another way to write the same name is a hint.
+    same = [each for each in hugging_face_types() if _normalise_letters(each) == _normalise_letters(given)]
+    reason = "is not among the families that can be read" + (f"; did you mean {same[0]!r}" if same else "")
     raise ModelFileError(
         f"{where}: a Hugging Face config of model_type {shown(given)} {reason}; "
         f"supported are {', '.join(hugging_face_types())}."

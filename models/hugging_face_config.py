@@ -114,6 +114,18 @@ class HuggingFaceConfig:
             raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be a list")
         return value
 
+    def same_in_all(self, key: str, layers: int) -> int:
+        """A whole number, also where it is listed once per layer, if it is the same in all."""
+        value = self.content.get(key)
+        if not isinstance(value, list):
+            return self.whole(key)
+        if len(value) != layers or any(each != value[0] for each in value):
+            raise self.refuse(
+                f"'{self._path(key)}' is {shown(value)}; it must be one number, or the same one for each of "
+                f"{layers} layers"
+            )
+        return HuggingFaceConfig({key: value[0]}, self.where, self.model_type, self.inside).whole(key)
+
     def rope_theta(self) -> float | None:
         """Base of the rotary embedding, wherever this version of the format keeps it."""
         parameters = self.part("rope_parameters")

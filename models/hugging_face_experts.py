@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from models.documents import shown
 from models.hugging_face_config import HuggingFaceConfig
-from models.hugging_face_families import Fields, decoder, qwen2, qwen3, window
+from models.hugging_face_families import Fields, decoder, read_hunyuan, read_phi3, read_qwen2, read_qwen3, window
 
 
-def mixtral(config: HuggingFaceConfig) -> Fields:
+def read_mixtral(config: HuggingFaceConfig) -> Fields:
     """Mixtral: every layer has experts, of the given width."""
     fields = decoder(config, tied=False)
     fields.update(config.windows(fields["layers"], window(config)))
@@ -31,19 +31,19 @@ def _qwen_experts(config: HuggingFaceConfig, layers: int, *, shared: bool) -> Fi
     return experts
 
 
-def qwen2_moe(config: HuggingFaceConfig) -> Fields:
+def read_qwen2_moe(config: HuggingFaceConfig) -> Fields:
     """Qwen2 with experts, one of them shared."""
-    fields = qwen2(config)
+    fields = read_qwen2(config)
     return {**fields, "experts": _qwen_experts(config, fields["layers"], shared=True)}
 
 
-def qwen3_moe(config: HuggingFaceConfig) -> Fields:
+def read_qwen3_moe(config: HuggingFaceConfig) -> Fields:
     """Qwen3 with experts, none shared."""
-    fields = qwen3(config)
+    fields = read_qwen3(config)
     return {**fields, "experts": _qwen_experts(config, fields["layers"], shared=False)}
 
 
-def deepseek(config: HuggingFaceConfig) -> Fields:
+def read_deepseek(config: HuggingFaceConfig) -> Fields:
     """DeepSeek-V2, V3, V3.2 and models of the same form: Kimi K2, GLM-5 and 5.2."""
     nope, rope = config.whole("qk_nope_head_dim"), config.whole("qk_rope_head_dim")
     heads, vocab = config.whole("num_attention_heads"), config.whole("vocab_size")
@@ -123,7 +123,7 @@ def _indexer_layers(config: HuggingFaceConfig, layers: int) -> int | None:
     return None if own == layers else own
 
 
-def glm4_moe(config: HuggingFaceConfig) -> Fields:
+def read_glm4_moe(config: HuggingFaceConfig) -> Fields:
     """GLM-4.5 and 4.6: attention of its own width, biases of queries, keys and values only, DeepSeek's experts."""
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     head_dim = config.whole("head_dim") if config.has("head_dim") else hidden // max(heads, 1)
@@ -135,7 +135,7 @@ def glm4_moe(config: HuggingFaceConfig) -> Fields:
     return {**fields, "experts": _grouped_experts(config, fields["layers"])}
 
 
-def minimax_m2(config: HuggingFaceConfig) -> Fields:
+def read_minimax_m2(config: HuggingFaceConfig) -> Fields:
     """MiniMax-M2: experts in every layer, queries and keys normalised over all heads together."""
     fields = decoder(config, tied=False)
     if config.whole("shared_intermediate_size", default=0):
@@ -153,20 +153,22 @@ def minimax_m2(config: HuggingFaceConfig) -> Fields:
     return {**fields, "qk_norm": config.flag("use_qk_norm", True), "qk_norm_over": "heads", "experts": experts}
 
 
-def gpt_oss(config: HuggingFaceConfig) -> Fields:
-    """gpt-oss: experts in every layer, biases everywhere, every second layer without window."""
+def read_gpt_oss(config: HuggingFaceConfig) -> Fields:
+    """gpt-oss: experts in every layer, biases everywhere, a sink per head, every second layer without window."""
     fields = decoder(config, tied=False)
     experts = {
         "routed": config.whole("num_local_experts"),
         "top_k": config.whole("num_experts_per_tok", "experts_per_token"),
         "ffn": fields["ffn"],
+        "router_bias": True,
     }
     windows = config.windows(fields["layers"], window(config), 2)
+    fields["attention_sinks"] = True
     fields.update(experts=experts, qkv_bias=config.flag("attention_bias", True), linear_bias=True)
     return {**fields, **windows}
 
 
-def llama4(text: HuggingFaceConfig) -> Fields:
+def read_llama4(text: HuggingFaceConfig) -> Fields:
     """Llama 4, the language model: attention in chunks but for the layers without rotation, one shared expert."""
     fields = decoder(text, tied=False)
     layers = fields["layers"]
@@ -190,10 +192,10 @@ def llama4(text: HuggingFaceConfig) -> Fields:
         "every": step,
     }
     fields.update(ffn=text.whole("intermediate_size_mlp"), experts=experts, qk_norm=text.flag("use_qk_norm", True))
-    return {**fields, **windows}
+    return {**fields, "qk_norm_weighted": not fields["qk_norm"], **windows}
 
 
-def dbrx(config: HuggingFaceConfig) -> Fields:
+def read_dbrx(config: HuggingFaceConfig) -> Fields:
     """DBRX."""
     attention, mlp = config.part("attn_config"), config.part("ffn_config")
     hidden, heads, vocab = config.whole("d_model"), config.whole("n_heads"), config.whole("vocab_size")
@@ -217,3 +219,74 @@ def dbrx(config: HuggingFaceConfig) -> Fields:
         "positions": "rotary",
         "rope_theta": attention.number("rope_theta", config.rope_theta()),
     }
+
+
+def read_mistral4(config: HuggingFaceConfig) -> Fields:
+    """Mistral 4: DeepSeek's latent attention and experts; `head_dim` in its files is unused."""
+    return read_deepseek(config)
+
+
+def read_ernie(config: HuggingFaceConfig) -> Fields:
+    """ERNIE 4.5: experts with a router bias from a first layer on, shared experts of the width of one."""
+    fields = decoder(config, tied=True)
+    bias, layers = config.flag("use_bias", False), fields["layers"]
+    first, last = config.whole("moe_layer_start_index"), config.whole("moe_layer_end_index", default=layers - 1)
+    if last != layers - 1 or config.whole("moe_layer_interval", default=1) != 1:
+        raise config.refuse("its experts are not in every layer from 'moe_layer_start_index' on, which is not covered")
+    experts = {
+        "routed": config.whole("moe_num_experts"),
+        "top_k": config.whole("moe_k"),
+        "ffn": config.whole("moe_intermediate_size"),
+        "shared": config.whole("moe_num_shared_experts", default=0),
+        "leading_dense_layers": first,
+        "router_bias": True,
+    }
+    return {**fields, "qkv_bias": bias, "linear_bias": bias, "experts": experts}
+
+
+def read_olmoe(config: HuggingFaceConfig) -> Fields:
+    """OLMoE and FlexOlmo: experts in every layer, queries and keys normalised over all heads together."""
+    fields = decoder(config, tied=False)
+    experts = {
+        "routed": config.whole("num_experts"),
+        "top_k": config.whole("num_experts_per_tok"),
+        "ffn": fields["ffn"],
+    }
+    return {**fields, "qk_norm": True, "qk_norm_over": "heads", "experts": experts}
+
+
+def read_phimoe(config: HuggingFaceConfig) -> Fields:
+    """Phi-3.5 with experts: every layer has them, norms are LayerNorms."""
+    fields = {**read_phi3(config), "norm": "LayerNorm"}
+    if config.flag("lm_head_bias", False):
+        raise config.refuse("'lm_head_bias' is true; a bias of the LM head cannot be represented")
+    routed, top_k = config.whole("num_local_experts"), config.whole("num_experts_per_tok")
+    return {**fields, "experts": {"routed": routed, "top_k": top_k, "ffn": fields["ffn"]}}
+
+
+def read_dots1(config: HuggingFaceConfig) -> Fields:
+    """dots.llm1: norms of queries and keys, DeepSeek's experts."""
+    fields = read_qwen3(config)
+    return {**fields, "experts": _grouped_experts(config, fields["layers"])}
+
+
+def read_solar_open(config: HuggingFaceConfig) -> Fields:
+    """Solar Open: DeepSeek's experts in every layer, so that there is no width of an ordinary MLP."""
+    fields = decoder(config, tied=False, ffn=config.whole("moe_intermediate_size"))
+    return {**fields, "experts": _grouped_experts(config, fields["layers"])}
+
+
+def read_hunyuan_moe(config: HuggingFaceConfig) -> Fields:
+    """Hunyuan with experts of the given width in every layer; numbers may be listed layer by layer."""
+    fields = read_hunyuan(config)
+    if config.flag("use_cla", False):
+        raise config.refuse("'use_cla' is true; keys and values shared by layers cannot be represented")
+    layers = fields["layers"]
+    width = config.same_in_all("moe_intermediate_size", layers) if config.has("moe_intermediate_size") else None
+    experts = {
+        "routed": config.whole("num_experts"),
+        "top_k": config.same_in_all("moe_topk", layers),
+        "ffn": fields["ffn"] if width is None else width,
+        "shared": config.same_in_all("num_shared_expert", layers) if config.has("num_shared_expert") else 0,
+    }
+    return {**fields, "experts": experts}

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from models.documents import shown
 from models.hugging_face_config import HuggingFaceConfig
 
 Fields = dict[str, Any]
 
 
-def decoder(config: HuggingFaceConfig, *, tied: bool, norm: str = "RMSNorm", head_dim: int | None = None) -> Fields:
-    """The keys that most families share; `tied` is the family's default, `head_dim` its own rule."""
+def decoder(
+    config: HuggingFaceConfig,
+    *,
+    tied: bool,
+    norm: str = "RMSNorm",
+    head_dim: int | None = None,
+    ffn: int | None = None,
+) -> Fields:
+    """The keys that most families share; `tied` is the family's default, `head_dim` and `ffn` its own rules."""
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     vocab = config.whole("vocab_size")
     return {
         "hidden": hidden,
-        "ffn": config.whole("intermediate_size"),
+        "ffn": config.whole("intermediate_size") if ffn is None else ffn,
         "layers": config.whole("num_hidden_layers"),
         "heads": heads,
         "kv_heads": config.whole("num_key_value_heads", default=heads),
@@ -42,7 +50,7 @@ def window(config: HuggingFaceConfig) -> int | None:
     return config.whole("sliding_window") if config.has("sliding_window") else None
 
 
-def llama(config: HuggingFaceConfig) -> Fields:
+def read_llama(config: HuggingFaceConfig) -> Fields:
     """LLaMA and models of the same form: SmolLM2, TinyLlama, Falcon 3, CodeLlama."""
     fields = decoder(config, tied=False)
     if config.flag("mlp_bias", False):
@@ -50,26 +58,26 @@ def llama(config: HuggingFaceConfig) -> Fields:
     return fields
 
 
-def smollm3(config: HuggingFaceConfig) -> Fields:
+def read_smollm3(config: HuggingFaceConfig) -> Fields:
     """SmolLM3: as LLaMA, with tied embeddings; every fourth layer leaves out the rotation."""
     fields = decoder(config, tied=True)
     return {**fields, **config.windows(fields["layers"], window(config), 0)}
 
 
-def mistral(config: HuggingFaceConfig) -> Fields:
+def read_mistral(config: HuggingFaceConfig) -> Fields:
     """Mistral: as LLaMA, with a window in all layers unless it is null."""
     fields = decoder(config, tied=False)
     seen = window(config) if "sliding_window" in config.content else config.usual("sliding_window", 4096)
     return {**fields, **config.windows(fields["layers"], seen)}
 
 
-def qwen2(config: HuggingFaceConfig) -> Fields:
+def read_qwen2(config: HuggingFaceConfig) -> Fields:
     """Qwen2 and 2.5: biases on query, key and value."""
     fields = decoder(config, tied=False)
     return {**fields, "qkv_bias": True, **_qwen_windows(config, fields["layers"])}
 
 
-def qwen3(config: HuggingFaceConfig) -> Fields:
+def read_qwen3(config: HuggingFaceConfig) -> Fields:
     """Qwen3: norms on query and key."""
     fields = decoder(config, tied=False)
     return {**fields, "qk_norm": True, **_qwen_windows(config, fields["layers"])}
@@ -86,18 +94,18 @@ def _qwen_windows(config: HuggingFaceConfig, layers: int) -> Fields:
     return config.windows(layers, window(config), None if first == 0 else 0)
 
 
-def gemma(config: HuggingFaceConfig) -> Fields:
+def read_gemma(config: HuggingFaceConfig) -> Fields:
     """Gemma 1."""
     return decoder(config, tied=True)
 
 
-def gemma2(config: HuggingFaceConfig) -> Fields:
+def read_gemma2(config: HuggingFaceConfig) -> Fields:
     """Gemma 2: norms before and after attention and MLP, every second layer without window."""
     fields = decoder(config, tied=True)
     return {**fields, "norms_per_block": 4, **config.windows(fields["layers"], window(config), 2)}
 
 
-def gemma3(text: HuggingFaceConfig) -> Fields:
+def read_gemma3(text: HuggingFaceConfig) -> Fields:
     """Gemma 3, the language model: five windowed layers to one that sees everything.
 
     Files of its multimodal sizes leave out what equals the default of `Gemma3TextConfig`.
@@ -128,20 +136,20 @@ def gemma3(text: HuggingFaceConfig) -> Fields:
     }
 
 
-def phi(config: HuggingFaceConfig) -> Fields:
+def read_phi(config: HuggingFaceConfig) -> Fields:
     """Phi-1, 1.5 and 2: biases everywhere, one norm before attention and MLP side by side."""
     fields = decoder(config, tied=False, norm="LayerNorm")
     fixed = {"gated_mlp": False, "qkv_bias": True, "linear_bias": True, "parallel_residual": True, "norms_per_block": 1}
     return {**fields, **fixed, "qk_norm": config.flag("qk_layernorm", False)}
 
 
-def phi3(config: HuggingFaceConfig) -> Fields:
+def read_phi3(config: HuggingFaceConfig) -> Fields:
     """Phi-3 and Phi-4: as LLaMA, with a window in all layers where one is given."""
     fields = decoder(config, tied=False)
     return {**fields, **config.windows(fields["layers"], window(config))}
 
 
-def falcon(config: HuggingFaceConfig) -> Fields:
+def read_falcon(config: HuggingFaceConfig) -> Fields:
     """Falcon 7B, 40B and 180B."""
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads", "n_head")
     vocab = config.whole("vocab_size")
@@ -189,7 +197,7 @@ def _gpt2_like(config: HuggingFaceConfig, **keys: Any) -> Fields:
     return {**fields, **keys}
 
 
-def gpt2(config: HuggingFaceConfig) -> Fields:
+def read_gpt2(config: HuggingFaceConfig) -> Fields:
     """GPT-2."""
     hidden = config.whole("n_embd", "hidden_size")
     return _gpt2_like(
@@ -204,13 +212,13 @@ def gpt2(config: HuggingFaceConfig) -> Fields:
     )
 
 
-def gpt_bigcode(config: HuggingFaceConfig) -> Fields:
+def read_gpt_bigcode(config: HuggingFaceConfig) -> Fields:
     """StarCoder: GPT-2 with one key and value head."""
-    fields = gpt2(config)
+    fields = read_gpt2(config)
     return {**fields, "kv_heads": 1 if config.flag("multi_query", True) else fields["heads"]}
 
 
-def gpt_neox(config: HuggingFaceConfig) -> Fields:
+def read_gpt_neox(config: HuggingFaceConfig) -> Fields:
     """GPT-NeoX and Pythia."""
     fields = decoder(config, tied=False, norm="LayerNorm")
     theta = config.rope_theta()
@@ -224,7 +232,7 @@ def gpt_neox(config: HuggingFaceConfig) -> Fields:
     }
 
 
-def opt(config: HuggingFaceConfig) -> Fields:
+def read_opt(config: HuggingFaceConfig) -> Fields:
     """OPT; its table of positions has two rows more than positions, which are left out here."""
     hidden = config.whole("hidden_size")
     projected = config.whole("word_embed_proj_dim", default=hidden)
@@ -245,7 +253,7 @@ def opt(config: HuggingFaceConfig) -> Fields:
     )
 
 
-def bloom(config: HuggingFaceConfig) -> Fields:
+def read_bloom(config: HuggingFaceConfig) -> Fields:
     """BLOOM."""
     hidden = config.whole("hidden_size", "n_embed")
     return _gpt2_like(
@@ -260,7 +268,7 @@ def bloom(config: HuggingFaceConfig) -> Fields:
     )
 
 
-def mpt(config: HuggingFaceConfig) -> Fields:
+def read_mpt(config: HuggingFaceConfig) -> Fields:
     """MPT."""
     hidden, heads = config.whole("d_model"), config.whole("n_heads")
     attention = config.part("attn_config")
@@ -281,7 +289,7 @@ def mpt(config: HuggingFaceConfig) -> Fields:
     )
 
 
-def starcoder2(config: HuggingFaceConfig) -> Fields:
+def read_starcoder2(config: HuggingFaceConfig) -> Fields:
     """StarCoder 2."""
     fields = decoder(config, tied=True, norm="LayerNorm")
     bias = config.flag("use_bias", True)
@@ -289,19 +297,78 @@ def starcoder2(config: HuggingFaceConfig) -> Fields:
     return {**fields, "gated_mlp": False, "qkv_bias": bias, "linear_bias": bias, **windows}
 
 
-def nemotron(config: HuggingFaceConfig) -> Fields:
+def read_nemotron(config: HuggingFaceConfig) -> Fields:
     """Nemotron-4: squared ReLU, so two matrices."""
     fields = decoder(config, tied=False, norm="LayerNorm")
     return {**fields, "gated_mlp": False}
 
 
-def olmo(config: HuggingFaceConfig) -> Fields:
+def read_olmo(config: HuggingFaceConfig) -> Fields:
     """OLMo 1; its norms have no weights."""
     return decoder(config, tied=False, norm="LayerNorm")
 
 
-def olmo2(config: HuggingFaceConfig) -> Fields:
+def read_olmo2(config: HuggingFaceConfig) -> Fields:
     """OLMo 2 and 3: norms after attention and MLP, and on query and key; OLMo 3 with windows but every fourth layer."""
     fields = decoder(config, tied=False)
     windows = config.windows(fields["layers"], window(config), 4)
     return {**fields, "qk_norm": True, "qk_norm_over": "heads", **windows}
+
+
+def read_mimo(config: HuggingFaceConfig) -> Fields:
+    """MiMo 7B: as Qwen2, with blocks for multi-token prediction."""
+    fields = {**read_qwen2(config), "qkv_bias": config.flag("attention_bias", True)}
+    return {**fields, "prediction_layers": config.whole("num_nextn_predict_layers", default=0)}
+
+
+def read_seed_oss(config: HuggingFaceConfig) -> Fields:
+    """Seed-OSS: as LLaMA, with heads of their own width and biases of queries, keys and values."""
+    fields = read_llama(config)
+    if config.flag("attention_out_bias", False):
+        raise config.refuse("'attention_out_bias' is true; a bias of this product alone cannot be represented")
+    return {**fields, "qkv_bias": config.flag("attention_bias", True)}
+
+
+def read_hunyuan(config: HuggingFaceConfig) -> Fields:
+    """Hunyuan V1: as LLaMA, with norms of queries and keys and tied embeddings."""
+    fields = decoder(config, tied=True)
+    return {**fields, "qk_norm": config.flag("use_qk_norm", True)}
+
+
+def read_cohere2(config: HuggingFaceConfig) -> Fields:
+    """Command A and R7B: attention and MLP in parallel after one LayerNorm without shift, every fourth layer full."""
+    fields = decoder(config, tied=True, norm="LayerNorm")
+    every = config.whole("sliding_window_pattern", default=4)
+    fixed = {"norm_shift": False, "parallel_residual": True, "norms_per_block": 1}
+    return {**fields, **fixed, **config.windows(fields["layers"], config.usual("sliding_window", 4096), every)}
+
+
+def read_exaone4(config: HuggingFaceConfig) -> Fields:
+    """EXAONE 4.0: norms after attention and MLP and of queries and keys; windows by a pattern such as LLLG."""
+    fields = decoder(config, tied=False)
+    pattern, every = config.content.get("sliding_window_pattern"), 0
+    if isinstance(pattern, str):
+        if pattern != "L" * (len(pattern) - 1) + "G":
+            raise config.refuse(
+                f"'sliding_window_pattern' is {shown(pattern)}; only a pattern such as 'LLLG' is covered"
+            )
+        every = len(pattern)
+    elif pattern is not None:
+        every = config.whole("sliding_window_pattern")
+    return {**fields, "qk_norm": True, **config.windows(fields["layers"], window(config), every)}
+
+
+def read_granite(config: HuggingFaceConfig) -> Fields:
+    """Granite 3: as LLaMA, with tied embeddings; its multipliers have no weights."""
+    return {**read_llama(config), "tied_embeddings": config.flag("tie_word_embeddings", True)}
+
+
+def read_arcee(config: HuggingFaceConfig) -> Fields:
+    """AFM: as LLaMA, with a squared ReLU, so two matrices."""
+    return {**read_llama(config), "gated_mlp": False}
+
+
+def read_apertus(config: HuggingFaceConfig) -> Fields:
+    """Apertus: norms of queries and keys, two matrices around xIELU with its two trained numbers (arXiv:2411.13010)."""
+    fields = read_llama(config)
+    return {**fields, "qk_norm": True, "gated_mlp": False, "activation_weights": 2}

@@ -24,6 +24,7 @@ from models.documents import (
     within,
 )
 from models.hugging_face import from_hugging_face, is_hugging_face
+from models.layers import LayerPattern, ParameterCounts
 from models.schema import BlockShape, Changes, Line, Lines, Model, ModelFileError, Name, ShortText
 
 FORMAT = "shardscape-model/1"
@@ -49,6 +50,10 @@ class _Described(BaseModel):
 
 class _ArchitectureDocument(_Described):
     architecture: Architecture
+
+
+class _LayersDocument(_Described):
+    layers: LayerPattern
 
 
 class _BlockDocument(_Described, BlockShape):
@@ -90,8 +95,9 @@ def load_document(document: object, where: str = "the document", name: str | Non
             return Model(name=called, title=called, source=source, seq_size=shape.seq_size, calculon=shape)
         check_format(content, where, FORMAT, "model", ModelFileError)
         del content["format"]
-        derived = "architecture" in content and not any(key in content for key in _DERIVED)
-        schema = _ArchitectureDocument if derived else _BlockDocument
+        derived = ("architecture" in content or "layers" in content) and not any(key in content for key in _DERIVED)
+        shapes: type[BaseModel] = _LayersDocument if "layers" in content else _ArchitectureDocument
+        schema = shapes if derived else _BlockDocument
         values = dict(schema.model_validate(content))
         given = None if derived else {key: values[key] for key in BlockShape.model_fields}
         for key in _DERIVED:
@@ -158,17 +164,11 @@ def _full_document(model: Model) -> dict[str, Any]:
     """The model with every field of its document that can be edited, also those at their default."""
     document = model.model_dump(mode="json", exclude={"name", "derived_from", "changes"})
     given = document.pop("calculon") or {}
-    if model.architecture is None:
-        del document["architecture"]
+    for shape in ("architecture", "layers"):
+        if document[shape] is None:
+            del document[shape]
     return {**document, **given}
 
-
-NOT_REPRESENTABLE = {
-    "deepseek-v4-flash": "its attention reads compressed sequences",
-    "nemotron-3-nano-30B-A3B": "46 of its 52 layers are Mamba state spaces or experts alone",
-    "qwen3-next-80B-A3B": "three of four of its layers are linear attention",
-}
-"""Published models that the library leaves out, and the features that no block recipe here represents."""
 
 _LIBRARY: Library[Model] = Library("models", "model", ModelFileError, load_document, allows_infinity=is_hugging_face)
 
@@ -189,12 +189,24 @@ def load(name_or_path: str | os.PathLike[str]) -> Model:
 
     Raises `ModelFileError` for an unknown name, and for a file that is no model.
     """
-    if isinstance(name_or_path, str) and name_or_path in NOT_REPRESENTABLE:
-        raise ModelFileError(f"{name_or_path} cannot be represented: {NOT_REPRESENTABLE[name_or_path]}.")
     return _LIBRARY.load(name_or_path)
 
 
 ModelLike = str | os.PathLike[str] | Model
+
+
+def parameter_counts(model: ModelLike) -> ParameterCounts:
+    """Return the weights of a model, in all and by kind of layer, and the bytes that a sequence keeps of it.
+
+    Args:
+        model: name, path or model itself.
+
+    Raises `ModelFileError` as `load` does, and for a model of six block numbers, whose weights are not recorded.
+    """
+    found = model_of(model)
+    if found.counts is None:
+        raise ModelFileError(f"{found.name} has block numbers only; its published shape is not recorded.")
+    return found.counts
 
 
 def model_of(model: ModelLike) -> Model:

@@ -1,4 +1,4 @@
-"""Schema of a model: a published architecture, the six numbers of Calculon's block recipe, or both."""
+"""Schema of a model: a published architecture, a pattern of layers, or the six numbers of Calculon's block recipe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pydantic_core import PydanticCustomError
 
 from models.architecture import Architecture, Count, Layers, Tokens, Width
 from models.documents import Change, DocumentError, Text, Whole
-from models.parameters import active_parameters, parameters
+from models.layers import LayerPattern, ParameterCounts, pattern_counts
+from models.patterns import pattern_of
 from models.represent import block_shape, differences, obstacles
 
 Name = Annotated[str, Text(255, shortest=1)]
@@ -70,6 +71,9 @@ class Model(BaseModel):
     """The six numbers where they were given rather than derived; `None` where they follow from `architecture`."""
     architecture: Architecture | None = None
     """The published shape; `None` where it is not recorded, as in Calculon's files."""
+    layers: LayerPattern | None = None
+    """The pattern of blocks of a model that no `architecture` describes, such as one with state spaces in some layers.
+    Its weights and caches are counted; no cost model times it."""
     unverified_fields: Lines = ()
     """Values that were recalled rather than read in the cited source: paths, each with an optional ": remark"."""
     notes: Lines = ()
@@ -83,6 +87,10 @@ class Model(BaseModel):
     @model_validator(mode="after")
     def _one_shape(self) -> Self:
         given, architecture = self.calculon, self.architecture
+        if self.layers is not None and (given is not None or architecture is not None):
+            raise PydanticCustomError("refused", "has layers beside another shape; give one of them")
+        if self.layers is not None:
+            return self
         if given is None and architecture is None:
             raise PydanticCustomError("refused", "has neither block numbers nor an architecture; give one of them")
         if given is None:
@@ -119,6 +127,12 @@ class Model(BaseModel):
     def require_block(self) -> BlockShape:
         """Returns the six numbers of Calculon's block recipe. Raises `ModelFileError` where the architecture has
         none."""
+        if self.layers is not None:
+            words = dict.fromkeys(each.title for block in self.layers.blocks for each in block.mixers)
+            raise ModelFileError(
+                f"{self.name} has layers of {' and '.join(words)}, a pattern that no cost model times yet; its weights "
+                "and caches are counted in the Library."
+            )
         if self.block is None:
             found = " and ".join(obstacles(self.architecture)) if self.architecture else "no shape"
             raise ModelFileError(
@@ -155,18 +169,27 @@ class Model(BaseModel):
     @property
     def not_represented(self) -> tuple[str, ...]:
         """Sentences, with numbers, on the parts of the published model that Calculon's recipe leaves out or changes."""
+        if self.layers is not None:
+            return ("No cost model times this pattern of layers; only its weights and caches are counted.",)
         feedforward = None if self.calculon is None else self.calculon.feedforward
         return differences(self.architecture, self.seq_size, feedforward)
 
+    @functools.cached_property
+    def counts(self) -> ParameterCounts | None:
+        """Weights in all and by kind, and bytes that a sequence keeps; `None` where only six numbers are recorded."""
+        if self.layers is not None:
+            return pattern_counts(self.layers)
+        return None if self.architecture is None else pattern_counts(pattern_of(self.architecture))
+
     @property
     def parameters(self) -> int | None:
-        """Weights of the published architecture; `None` where that is not recorded."""
-        return None if self.architecture is None else parameters(self.architecture)
+        """Weights of the published model; `None` where only six numbers are recorded."""
+        return None if self.counts is None else self.counts.total
 
     @property
     def active_parameters(self) -> int | None:
-        """Weights that one token passes through; `None` where the architecture is not recorded."""
-        return None if self.architecture is None else active_parameters(self.architecture)
+        """Weights that one token passes through; `None` where only six numbers are recorded."""
+        return None if self.counts is None else self.counts.active
 
     def architecture_or_assumed(self, vocab: int = 51_200) -> Architecture:
         """Returns the published architecture, or one that has exactly the six given numbers and a GPT's embedding.

@@ -17,7 +17,7 @@ def unrepresented(model: Model) -> tuple[str, ...]:
     """
     found = model.architecture
     if found is None:
-        return ()
+        return model.left_out
     remarks = []
     if found.sparse_attention is not None:
         chosen = found.sparse_attention.top_k

@@ -23,9 +23,11 @@ def _library_models() -> list[str]:
 def usable_models() -> list[str]:
     """Returns names of the models that a scenario can have: own ones first, then by family and size.
 
-    Models that Calculon's six numbers cannot represent use the calibrated cost model.
+    Models that Calculon's six numbers cannot represent use the calibrated cost model. Patterns of layers are left out,
+    which no cost model times.
     """
-    return [*sorted(user_files().models(), key=str.lower), *_library_models()]
+    own = [name for name, model in user_files().models().items() if model.layers is None]
+    return [*sorted(own, key=str.lower), *_library_models()]
 
 
 def systems() -> list[str]:

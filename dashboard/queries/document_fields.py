@@ -262,6 +262,11 @@ _ARCHITECTURE: Final = {
     "qkv_bias": ("Query, key, value biases", "", ""),
     "linear_bias": ("Other biases", "", ""),
     "qk_norm": ("Queries and keys normalised", "", ""),
+    "qk_norm_over": ("Extent of those norms", "", "Each head, or all heads together."),
+    "qk_norm_weighted": ("Those norms weighted", "", "False if they have no weights."),
+    "attention_sinks": ("Attention sinks", "", "Whether each head has a trained logit in its softmax."),
+    "norm_shift": ("Norm with shift", "", "Whether a LayerNorm has a shift besides its scale."),
+    "activation_weights": ("Weights of the activation", "", "Trained numbers in the activation of one MLP."),
     "positions": ("Positions", "", ""),
     "rope_theta": ("Rotary base", "", ""),
     "max_seq": ("Longest context", "tokens", ""),
@@ -278,6 +283,13 @@ _ARCHITECTURE: Final = {
     "params_published_b": ("Parameters, published", "billion", ""),
     "params_active_published_b": ("Active parameters, published", "billion", ""),
 }
+_PATTERN: Final = (
+    ("hidden", "Hidden width", "elements"),
+    ("layers", "Layers", ""),
+    ("vocab", "Vocabulary as stored", "tokens"),
+    ("tied_embeddings", "Tied embeddings", ""),
+    ("max_seq", "Longest context", "tokens"),
+)
 _PART_FIELDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "experts.routed": ("Experts", "", "Experts of one layer among which the router chooses."),
     "experts.top_k": ("Experts per token", "", "Routed experts that each token visits."),
@@ -286,6 +298,7 @@ _PART_FIELDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "experts.shared_ffn": ("Width of shared experts", "elements", "Width of all shared experts of a layer together."),
     "experts.leading_dense_layers": ("Leading dense layers", "", "First layers that have an ordinary MLP instead."),
     "experts.every": ("Experts in every so many layers", "", "1: in every layer; 2: in every second one."),
+    "experts.router_bias": ("Router with bias", "", "Whether the router has one trained bias per expert."),
     "experts.groups": ("Groups of experts", "", "Groups of equally many experts, each on one node or device."),
     "experts.groups_per_token": ("Groups per token", "", "Groups that hold all experts of one token."),
     "latent_attention.q_rank": ("Compressed query", "elements", "Width of the latent that queries come from."),
@@ -316,6 +329,10 @@ _PARTS: Final = {
 }
 
 
+_SILENT_DEFAULTS: Final = ("qk_norm_over", "qk_norm_weighted", "attention_sinks", "norm_shift", "activation_weights")
+"""Fields of few models, shown where a model has them."""
+
+
 def model_fields(model: Model) -> Iterator[Field]:
     """Yields the fields of a model."""
     section = "Training sample" if model.block is None else "What the calculon cost model reads"
@@ -323,12 +340,20 @@ def model_fields(model: Model) -> Iterator[Field]:
     if model.block is not None:
         for name, label, unit, text in _BLOCK:
             yield Field(name, label, section, unit, text, "whole", editable=model.calculon is not None)
+    if model.layers is not None:
+        for name, label, unit in _PATTERN:
+            if getattr(model.layers, name) is not None:
+                kind = _kind_of_value(getattr(model.layers, name))
+                yield Field(f"layers.{name}", label, "Published pattern", unit, kind=kind, editable=False)
     architecture = model.architecture
     if architecture is None:
         return
-    free = model.calculon is None
+    free, changed = model.calculon is None, {change.field for change in model.changes}
     for name, (label, unit, text) in _ARCHITECTURE.items():
         value = getattr(architecture, name)
+        is_default = value == type(architecture).model_fields[name].default
+        if name in _SILENT_DEFAULTS and is_default and f"architecture.{name}" not in changed:
+            continue
         if name == "window_kind" and architecture.sliding_window is None:
             continue  # a default that says nothing
         if value is not None:

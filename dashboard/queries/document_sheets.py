@@ -155,6 +155,13 @@ def key_facts(thing: Model | System) -> list[tuple[str, str]]:
             ("hidden", f"{block.hidden:,}"),
             ("heads", f"{block.attn_heads:,} × {block.attn_size:,}"),
         ]
+    if thing.layers is not None and thing.counts is not None:
+        found += [
+            ("layers", thing.layers.describe()),
+            ("hidden", f"{thing.layers.hidden:,}"),
+            ("cache per token, bf16", f"{plain(thing.counts.cache_bytes_per_token / 1024)} KiB"),
+            ("state per sequence, bf16", f"{plain(thing.counts.state_bytes_per_sequence / 1024**2)} MiB"),
+        ]
     return [*found, ("sequence", f"{thing.seq_size:,} tokens")]
 
 

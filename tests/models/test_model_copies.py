@@ -40,7 +40,7 @@ def test_experts_can_be_added_and_taken_out() -> None:
     mixture = models.edited(BASE, {"architecture.experts": {"routed": 8, "top_k": 2, "ffn": 14336}}, name="mixture")
     assert mixture.block is None
     assert mixture.changes[0].new == '{"routed": 8, "top_k": 2, "ffn": 14336, "shared": 0, "shared_ffn": null, ' + (
-        '"leading_dense_layers": 0, "every": 1, "groups": 1, "groups_per_token": 1}'
+        '"leading_dense_layers": 0, "every": 1, "groups": 1, "groups_per_token": 1, "router_bias": false}'
     )
     assert models.edited(mixture, {"architecture.experts": None}).block == BASE.block
 

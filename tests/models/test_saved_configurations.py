@@ -200,8 +200,8 @@ def test_pythons_numbers_in_a_published_file_do_not_hide_what_the_file_is(tmp_pa
     text = json.dumps({**good, "time_step_limit": [0.0, 1.5]}).replace("1.5", word)
     file.write_text(text)
     assert models.load(file).parameters == models.from_hugging_face(good).parameters
-    file.write_text(text.replace('"qwen3"', '"mamba2"'))
-    with pytest.raises(models.ModelFileError, match="state spaces or linear attention, which cannot be represented"):
+    file.write_text(text.replace('"qwen3"', '"rwkv"'))
+    with pytest.raises(models.ModelFileError, match="'rwkv' is not among the families that can be read"):
         models.load(file)
     # where the number is one of the model, or the file one of ours, it is refused
     file.write_text(text.replace('"hidden_size": 4096', f'"hidden_size": {word}'))

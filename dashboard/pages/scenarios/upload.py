@@ -106,7 +106,7 @@ def _draw_document(found: Scenario | Comparison | Study | Model | System) -> Non
 def _draw_part(found: Model | System) -> None:
     """Draw a model (such as a config.json of Hugging Face) or a system, to replace the one in the scenario above."""
     noun = "model" if isinstance(found, Model) else "system"
-    named = launch.named_shape(launch.shape_of(found)) if isinstance(found, Model) else None
+    named = launch.named_shape(launch.shape_of(found)) if isinstance(found, Model) and found.layers is None else None
     known = f"; {named} of the library has the same shape" if named not in (None, found.name) else ""
     st.markdown(f"**{literal(found.title or found.name)}**")
     st.caption(literal(" · ".join(f"{label} {value}" for label, value in key_facts(found))))

@@ -76,9 +76,18 @@ def show_model(name: Name, json: JsonOption = False) -> None:
     if json:
         write_line(as_json(models.to_document(model)))
         return
-    _print_document(models.to_document(model))
-    if model.parameters is not None:
-        write_line(f"parameters: {model.parameters:,}")
+    document = models.to_document(model)
+    if model.layers is not None:
+        document["layers"] = model.layers.describe()
+    _print_document(document)
+    counts = model.counts
+    if counts is not None:
+        write_line(f"parameters: {counts.total:,}; {counts.active:,} of them pass a token")
+        write_line(
+            f"kept of a sequence in bfloat16: {counts.cache_bytes_per_token:,.0f} bytes per token, "
+            f"{counts.window_bytes_per_sequence:,.0f} bytes inside full windows, "
+            f"{counts.state_bytes_per_sequence:,} bytes of states"
+        )
     if model.block is not None and model.architecture is not None:
         write_line("block, as evaluated:")
         _print_document(model.block.model_dump(), "  ")

@@ -143,6 +143,8 @@ def left_out(model: Model) -> tuple[str, ...]:
         model: any model.
     """
     found = model.architecture
+    if model.layers is not None:
+        return model.not_represented
     if found is None:
         return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)
     remarks = ["Biases and the weights of norms are not counted."]

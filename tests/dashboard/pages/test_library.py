@@ -304,6 +304,25 @@ def test_uploading(place: Place) -> None:
     assert "Grouped-query attention" in html(app)
     checked(app.button(key="library_keep_upload").click().run())
     assert place.files.models()["my_llama"].hidden == 4096
+    hybrid = {
+        "model_type": "mamba2",
+        "hidden_size": 2560,
+        "num_hidden_layers": 64,
+        "vocab_size": 50288,
+        "tie_word_embeddings": True,
+        "num_heads": 80,
+        "head_dim": 64,
+        "state_size": 128,
+        "n_groups": 1,
+        "conv_kernel": 4,
+    }
+    app = upload(page(), "mine.json", json.dumps(hybrid).encode())
+    assert "2.7" in html(app)  # billion parameters, published
+    assert "64 Mamba-2" in html(app)
+    app.button(key="library_use_upload").click().run()
+    assert "no cost model times yet" in app.error[0].value.replace("\\", "")
+    checked(app.button(key="library_keep_upload").click().run())
+    assert place.files.models()["mine"].parameters == 2_702_599_680
     calculon = json.dumps(hardware.to_calculon(hardware.load("a100_80g"))).encode()
     app = upload(page(), "cluster.json", calculon)
     checked(app.button(key="library_keep_upload").click().run())
@@ -311,7 +330,7 @@ def test_uploading(place: Place) -> None:
     for content, word in (
         (b"{", "JSON"),
         (b"[]", "object"),
-        (b'{"model_type": "mamba"}', "state spaces"),
+        (b'{"model_type": "rwkv"}', "not among the families"),
         (b'{"matrix": 1}', "key"),
         (b'{"num_blocks": 4}', "hidden"),
         (b"[" * 50_000, "nested"),

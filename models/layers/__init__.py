@@ -1,0 +1,11 @@
+"""Kinds of layers: one file per kind, with its products, weights and cached state.
+
+A model is an embedding, a pattern of blocks, and a head; a block is a list of mixers and feedforward layers. Nothing
+outside this package and the importers names a kind.
+"""
+
+from models.layers.contract import LayerKind, Product, SequenceState
+from models.layers.counts import ParameterCounts, pattern_counts
+from models.layers.pattern import Block, LayerPattern, Run
+
+__all__ = ["Block", "LayerKind", "LayerPattern", "ParameterCounts", "Product", "Run", "SequenceState", "pattern_counts"]

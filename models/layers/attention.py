@@ -1,0 +1,99 @@
+"""Attention over keys and values of earlier tokens: grouped queries, windows, sinks, gates, block-sparse choice."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from models.layers.contract import Count, LayerEntity, LayerKind, Product, SequenceState, Width
+
+__all__ = ["AttentionLayer", "BlockIndexer"]
+
+
+class BlockIndexer(LayerEntity):
+    """Chooses blocks of keys for each query (MiniMax-M3): index heads with one key, compared block by block."""
+
+    heads: Count
+    head_dim: Count
+    """Width of an index head [elements]."""
+    block: Count
+    """Tokens of a block of keys."""
+    top_k: Count
+    """Blocks that a query attends to."""
+
+
+class AttentionLayer(LayerKind):
+    """Grouped-query attention: H query heads of width dk, K key and value heads, values of width dv."""
+
+    kind: Literal["attention"] = "attention"
+    heads: Count
+    kv_heads: Count
+    head_dim: Count
+    """Width of a query or key head [elements]."""
+    value_head_dim: Count | None = None
+    """Width of a value head [elements]; that of a key head where None."""
+    window: Width | None = None
+    """Tokens that a query attends to; all where None."""
+    qkv_bias: bool = False
+    output_bias: bool = False
+    qk_norm: Literal["none", "head", "heads", "weightless"] = "none"
+    """Norms of queries and keys: one per head width, one over all heads together, or without weights."""
+    sinks: bool = False
+    """True if each head has a trained logit that takes part in its softmax (gpt-oss)."""
+    gate: Literal["none", "element", "head"] = "none"
+    """Gate of the output by the input: of each element (Qwen3-Next), or of each head (Step-3.5)."""
+    has_values: bool = True
+    """False if keys serve as values (global layers of Gemma 4)."""
+    has_keys: bool = True
+    """False if keys and values come from an earlier layer (last layers of Gemma 3n)."""
+    relative_positions: bool = False
+    """True if position vectors have a projection of their own (Transformer-XL, arXiv:1901.02860, section 3.3)."""
+    indexer: BlockIndexer | None = None
+
+    @property
+    def word(self) -> str:
+        """Word for the kind in patterns."""
+        if self.indexer is not None:
+            return "block_sparse_attention"
+        return "attention" if self.window is None else "window_attention"
+
+    @property
+    def value_width(self) -> int:
+        """Width of a value head [elements]."""
+        return self.head_dim if self.value_head_dim is None else self.value_head_dim
+
+    @property
+    def title(self) -> str:
+        """Name of the kind in sentences."""
+        return {"window_attention": "windowed attention"}.get(self.word, self.word.replace("_", " "))
+
+    def products(self, hidden: int) -> tuple[Product, ...]:
+        """Return the products with weights: queries, keys, values, gate, output, and the indexer's."""
+        query, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim if self.has_keys else 0
+        values = self.kv_heads * self.value_width if self.has_keys and self.has_values else 0
+        gates = {"none": 0, "element": self.heads * self.value_width, "head": self.heads}[self.gate]
+        found = [Product("qkv", query + keys + values + gates, hidden)]
+        if self.relative_positions:
+            found.append(Product("positions", query, hidden))
+        if self.indexer is not None:
+            found.append(Product("indexer", (self.indexer.heads + 1) * self.indexer.head_dim, hidden))
+        return (*found, Product("output", hidden, self.heads * self.value_width))
+
+    def count_vectors(self, hidden: int) -> int:
+        """Return the weights of biases, norms of queries and keys, sinks, and norms of the indexer."""
+        keys = self.kv_heads if self.has_keys else 0
+        found = self.heads * self.head_dim + keys * (self.head_dim + self.value_width) if self.qkv_bias else 0
+        found += hidden if self.output_bias else 0
+        norms = 2 if self.has_keys else 1  # of queries, and of keys where there are any
+        found += {"head": norms, "heads": self.heads + keys}.get(self.qk_norm, 0) * self.head_dim
+        found += self.heads if self.sinks else 0
+        return found + (2 * self.indexer.head_dim if self.indexer is not None else 0)
+
+    def sequence_state(self, hidden: int) -> SequenceState:
+        """Return the cached keys and values, inside the window if there is one, and index keys."""
+        kept = self.kv_heads * (self.head_dim + self.value_width) if self.has_keys else 0
+        if not kept:
+            return SequenceState()
+        if self.window is not None:
+            return SequenceState(windowed=kept, window=self.window)
+        indexed = {} if self.indexer is None else {"indexer": self.indexer.head_dim}
+        return SequenceState({"kv": kept, **indexed})

@@ -1,0 +1,78 @@
+"""Mixtures of experts: a router, routed and shared experts, also on a latent width, also with experts of no work."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from models.documents import Whole
+from models.layers.contract import Count, LayerKind, Product, Width
+
+__all__ = ["ExpertsLayer"]
+
+
+class ExpertsLayer(LayerKind):
+    """E experts of width f, k of which a token visits."""
+
+    kind: Literal["experts"] = "experts"
+    routed: Count
+    """Experts E that do work."""
+    top_k: Count
+    """Experts k that a token visits."""
+    width: Width
+    """Width f of one expert [elements]."""
+    gated: bool = True
+    bias: bool = False
+    shared_width: Annotated[int, Whole(0, 2**22)] = 0
+    """Width of all experts together that every token visits [elements]."""
+    shared_gate: bool = False
+    """True if the shared experts are gated by one number per token (Qwen)."""
+    router_bias: bool = False
+    """True if the router has one trained bias per expert."""
+    router_scales: bool = False
+    """True if the router scales its input and each expert (Gemma 4)."""
+    latent: Width | None = None
+    """Width on which routed experts work, between two products (Nemotron 3); the hidden width where None."""
+    latent_norm: bool = False
+    """True if that width is normalised (Kimi K3)."""
+    zero_experts: Annotated[int, Whole(0, 2**16)] = 0
+    """Further experts of the router that return their input (LongCat)."""
+
+    @property
+    def word(self) -> str:
+        """Word for the kind in patterns."""
+        return "experts"
+
+    def products(self, hidden: int) -> tuple[Product, ...]:
+        """Return the products with weights: router, experts, shared experts, and those around a latent width."""
+        inside, branches = hidden if self.latent is None else self.latent, 2 if self.gated else 1
+        found = [
+            Product("router", self.routed + self.zero_experts, hidden),
+            Product("expert_up", branches * self.width, inside, self.routed, self.top_k),
+            Product("expert_down", inside, self.width, self.routed, self.top_k),
+        ]
+        if self.shared_width:
+            found += [
+                Product("shared_up", branches * self.shared_width, hidden),
+                Product("shared_down", hidden, self.shared_width),
+            ]
+        if self.shared_gate:
+            found.append(Product("shared_gate", 1, hidden))
+        if self.latent is not None:
+            found += [Product("latent_down", inside, hidden), Product("latent_up", hidden, inside)]
+        return tuple(found)
+
+    def count_vectors(self, hidden: int) -> int:
+        """Return the weights of biases, scales and norms."""
+        return self._count_vectors(hidden, self.routed)
+
+    def count_visited_vectors(self, hidden: int) -> int:
+        """Return the weights of `count_vectors` of the experts that a token visits."""
+        return self._count_vectors(hidden, self.top_k)
+
+    def _count_vectors(self, hidden: int, experts: int) -> int:
+        branches = 2 if self.gated else 1
+        found = experts * (branches * self.width + hidden) if self.bias else 0
+        found += branches * self.shared_width + hidden if self.bias and self.shared_width else 0
+        found += self.routed if self.router_bias else 0
+        found += hidden + self.routed if self.router_scales else 0
+        return found + (self.latent or 0 if self.latent_norm else 0)
