@@ -153,7 +153,7 @@ def _read_option(value: Any, read: Reader) -> Any:
 
 def _option_type(field: QuestionField) -> Any:
     if field.repeats:
-        return list[str]
+        return list[str if field.choices else _TYPES.get(field.kind, str)]  # type: ignore[misc]
     if field.is_list or field.kind is FieldKind.DOCUMENT:
         return str
     if field.choices:

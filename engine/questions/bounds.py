@@ -30,6 +30,8 @@ class Bounds:
     """Time after which it is given up [s]."""
     memory_gib: float = 8.0
     """Memory of the process that answers [GiB], where the system can bound it."""
+    most_points: int = 2_000
+    """Points that a co-design study may have."""
     rows_kept: int = 12_000_000
     """Feasible executions that are kept while they are sorted; some 2 GiB."""
     document_bytes: int = 1_000_000

@@ -13,6 +13,7 @@ from engine.exploration.run import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
 from engine.questions.bounds import Context
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
+from engine.questions.designs import CODESIGN
 from engine.questions.elastic_cards import (
     CARD_CURVE,
     CARD_PHASES,
@@ -59,6 +60,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         COMPARE_LOSSES,
         SPLIT_GPUS,
         REPLAY_WORKLOAD,
+        CODESIGN,
         EXPORT_LAUNCH,
         IMPORT_LAUNCH,
         STANDING,
