@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
+from dashboard.jobs.codesign_studies import folder_of
+from dashboard.jobs.server import server
+from dashboard.link.own_studies import packed_study
+from dashboard.words.numbers import plain
 from engine import ExplorationCancelled, codesign
 from engine.questions import Bounds, Context, answer
-from models.documents import plain
+from models.documents import plain as json_of
+from tests.dashboard.page_runs import html, page_alone, patient
 from tests.engine.codesign.small_study import SMALL
 
 
@@ -32,10 +37,27 @@ def test_python_command_and_json_agree(folder: Path, shardscape: Any) -> None:
     by_command = json.loads(out)
     assert (code, by_json["key"]) == (0, found.study.key)
     assert by_json == by_command
-    assert by_json["front"] == plain(front.to_dict("records"))
-    assert by_json["best"] == plain(found.best("tokens_per_s"))
+    assert by_json["front"] == json_of(front.to_dict("records"))
+    assert by_json["best"] == json_of(found.best("tokens_per_s"))
     worth = codesign.sensitivity(found, 3, objective="tokens_per_s")
     assert [row["gain"] for row in by_json["sensitivity"]] == worth["gain"].tolist()
+
+
+def test_the_page_shows_the_same_best_design() -> None:
+    study = codesign.Study.from_document(SMALL)
+    codesign.run(study, folder_of(study, server().settings), workers=1)
+    best = answer("codesign", {"study": SMALL, "objectives": ["tokens_per_s", "usd"]})["best"]
+    app = page_alone("codesign")
+    app.session_state["_url"] = {
+        "codesign_study": "own",
+        "codesign_own": packed_study(study) or "",
+        "codesign_up": "tokens_per_s",
+    }
+    with patient():
+        app.run()
+    assert not app.exception
+    assert f"{plain(float(best['tokens_per_s']), 4)}" in html(app)
+    assert f"design {best['design']:,}" in html(app)
 
 
 def test_progress_stop_bounds_and_bad_studies_are_told() -> None:
