@@ -1,4 +1,4 @@
-"""What an operator may set by environment variables, read once and checked."""
+"""Settings of the server from environment variables, read once and checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATIC: Final = next(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the dashboard explores and where it remembers."""
+    """Settings of the dashboard: explorations, store, API."""
 
     store: Path | None
     """File of the result store; None where no folder can be written, or where it is switched off."""
@@ -32,13 +32,13 @@ class Settings:
     kept: int = 12
     """Explorations that stay open."""
     process: bool = False
-    """Whether what takes long runs in processes of its own, which keeps pages quick (see `dashboard.jobs.worker`)."""
+    """True to run long jobs in separate processes, which keeps pages quick (`dashboard.jobs.worker`)."""
     ahead: bool = False
-    """Whether what a first visit opens on is explored when the server starts."""
+    """True to explore the scenario of a first visit when the server starts."""
     api: bool = False
-    """Whether the JSON API answers beside the pages (see `dashboard.shell.json_api`)."""
+    """True to serve the JSON API (`dashboard.shell.json_api`)."""
     api_token: str = ""
-    """What requests of the API have to have; empty where none is needed."""
+    """Token that requests of the API must carry; empty for none."""
     metrics: bool = False
     """True if the server serves Streamlit's metrics: sessions, caches, memory."""
     problems: tuple[str, ...] = ()
@@ -52,8 +52,8 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
     `.shardscape/results.duckdb` in `folder` (the working directory), or in the user's data directory where that cannot
     be written. SHARDSCAPE_LARGEST_SPACE, SHARDSCAPE_LONGEST_SECONDS, SHARDSCAPE_QUEUE, SHARDSCAPE_KEPT: whole numbers,
     see `Settings`. SHARDSCAPE_PROCESS: `off` to compute everything within the server's own process. SHARDSCAPE_AHEAD:
-    `off` to explore nothing before somebody asks. SHARDSCAPE_API: `on` for the JSON API, with SHARDSCAPE_API_TOKEN for
-    those who bring that only. SHARDSCAPE_METRICS: `on` for Streamlit's metrics.
+    `off` to explore nothing before the first request. SHARDSCAPE_API: `on` for the JSON API, with SHARDSCAPE_API_TOKEN
+    to require a token. SHARDSCAPE_METRICS: `on` for Streamlit's metrics.
     """
     problems: list[str] = []
 
@@ -104,7 +104,7 @@ def _store_path(environment: Mapping[str, str], folder: Path) -> Path | None:
 
 
 def _can_write(folder: Path) -> bool:
-    """Whether files can be made in a folder that may still have to be made itself."""
+    """Return whether files can be created in a folder, or in the folder after creating it."""
     for candidate in (folder, *folder.parents):
         if candidate.exists():
             return candidate.is_dir() and os.access(candidate, os.W_OK | os.X_OK)

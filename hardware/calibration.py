@@ -30,7 +30,7 @@ class _CalibrationEntity(BaseModel):
 
 
 class CalibratedValue(_CalibrationEntity):
-    """One parameter of a cost model and where its value comes from."""
+    """Parameter of a cost model with the source of its value."""
 
     value: Annotated[float, Number(-1e30, 1e30)]
     unit: Annotated[str, Text(100)] = ""
@@ -38,7 +38,7 @@ class CalibratedValue(_CalibrationEntity):
     kind: Literal["fitted", "measured", "stated"]
     """Origin of a value: found by a fit, measured by a benchmark, or set by hand."""
     source: Annotated[str, Text(2_000, shortest=1)]
-    """Rows, benchmark or publication that it comes from."""
+    """Rows, benchmark or publication that determined the value."""
     low: Annotated[float, Number(-1e30, 1e30)] | None = None
     """Lower end of the range that fits as well; `None` where none was determined."""
     high: Annotated[float, Number(-1e30, 1e30)] | None = None

@@ -42,8 +42,8 @@ class Experts(_ArchitectureEntity):
     """Groups of equally many experts, each on one node or device: a token visits only some of them (DeepSeek-V2,
     arXiv:2405.04434, section 2.2.2)."""
     groups_per_token: Count = 1
-    """Groups in which all experts that one token visits are: at most so many nodes does it go to (DeepSeek-V3,
-    arXiv:2412.19437, section 2.1.2)."""
+    """Most groups whose experts a token visits, hence nodes that receive it (DeepSeek-V3, arXiv:2412.19437, section
+    2.1.2)."""
     router_bias: bool = False
     """True if the router has one trained bias per expert (gpt-oss, ERNIE 4.5)."""
 
@@ -111,8 +111,8 @@ class SparseAttention(_ArchitectureEntity):
     top_k: Tokens
     """Tokens that a query attends to [tokens]."""
     layers: Layers | None = None
-    """Layers that have an indexer of their own; the others attend to the tokens that the one before them picked
-    (GLM-5.2). `None` where all have."""
+    """Layers with an indexer; the others reuse the tokens that the layer before them picked (GLM-5.2). `None` where all
+    have."""
 
 
 class Architecture(_ArchitectureEntity):
@@ -255,7 +255,7 @@ class Architecture(_ArchitectureEntity):
 
     @property
     def indexer_layers(self) -> int:
-        """Number of layers that have an indexer of sparse attention of their own."""
+        """Number of layers with an indexer of sparse attention."""
         sparse = self.sparse_attention
         return 0 if sparse is None else self.layers if sparse.layers is None else sparse.layers
 

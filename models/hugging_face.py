@@ -85,7 +85,8 @@ PATTERN_FAMILIES = {**HYBRID_FAMILIES, **MIXED_FAMILIES}
 """Families whose blocks are not all of one shape, likewise."""
 
 LONGEST_ASSUMED = 8192
-"""Longest context [tokens] that is taken as the training length; models with longer ones were trained on less."""
+"""Longest context that is assumed to be the training length [tokens]; models with longer contexts were trained on
+less."""
 
 
 def hugging_face_types() -> list[str]:
@@ -145,7 +146,7 @@ def from_hugging_face(
 
 
 def _own_name(document: Mapping[str, Any]) -> str:
-    """The end of the path that the document says it came from; empty where it does not say."""
+    """Return the last part of the document's stated path; empty without one."""
     path = document.get("_name_or_path")
     last = path.rstrip("/").rpartition("/")[2] if isinstance(path, str) else ""
     return name_from_stem(last) if last.strip(". ") else ""

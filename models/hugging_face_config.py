@@ -51,12 +51,12 @@ class HuggingFaceConfig:
         return self._present(keys) is not None
 
     def get(self, *keys: str) -> Any:
-        """The value of the first of the keys or of their aliases that is there, else `None`."""
+        """Return the value of the first present key or alias, else None."""
         key = self._present(keys)
         return None if key is None else self.content[key]
 
     def whole(self, *keys: str, default: int | None = None) -> int:
-        """A whole number under the first of the keys that is there, or else the default."""
+        """Return the whole number under the first present key, else the default."""
         value = self.get(*keys)
         if value is None and default is not None:
             return default
@@ -191,7 +191,7 @@ class HuggingFaceConfig:
         return {"sliding_window": window, "full_attention_every": every, "window_kind": kind}
 
     def _present(self, keys: tuple[str, ...]) -> str | None:
-        """The first of the keys that is there, then the first of their aliases."""
+        """Return the first present key, else the first present alias."""
         every = (*keys, *(alias for key in keys for alias in _ALIASES_OF.get(key, ())))
         return next((key for key in every if self.content.get(key) is not None), None)
 

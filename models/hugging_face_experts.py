@@ -108,7 +108,7 @@ def _grouped_experts(config: HuggingFaceConfig, layers: int) -> Fields:
 
 
 def _indexer_layers(config: HuggingFaceConfig, layers: int) -> int | None:
-    """Layers with an indexer of their own; the others share the tokens that the one before them picked."""
+    """Return the layers with an indexer; the others reuse the tokens of the layer before them."""
     kinds = config.items("indexer_types")
     if kinds is None:
         if config.whole("index_topk_freq", default=1) > 1:
@@ -124,7 +124,7 @@ def _indexer_layers(config: HuggingFaceConfig, layers: int) -> int | None:
 
 
 def read_glm4_moe(config: HuggingFaceConfig) -> Fields:
-    """GLM-4.5 and 4.6: attention of its own width, biases of queries, keys and values only, DeepSeek's experts."""
+    """Read GLM-4.5 and 4.6: heads of a stated width, biases of queries, keys and values only, DeepSeek's experts."""
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     head_dim = config.whole("head_dim") if config.has("head_dim") else hidden // max(heads, 1)
     if not config.has("head_dim"):

@@ -46,7 +46,7 @@ def decoder(
 
 
 def window(config: HuggingFaceConfig) -> int | None:
-    """The sliding window [tokens], if there is one."""
+    """Return the sliding window [tokens]; None without one."""
     return config.whole("sliding_window") if config.has("sliding_window") else None
 
 

@@ -117,7 +117,7 @@ class Model(BaseModel):
 
     @functools.cached_property
     def block(self) -> BlockShape | None:
-        """The six numbers of Calculon's block recipe; `None` where they cannot stand for the architecture."""
+        """The six numbers of Calculon's block recipe; None if they cannot represent the architecture."""
         if self.calculon is not None or self.architecture is None:
             return self.calculon
         if obstacles(self.architecture):

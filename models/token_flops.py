@@ -126,7 +126,9 @@ def block_flops(block: BlockShape) -> TokenFlops:
         block: the six numbers.
     """
     inner = block.attn_heads * block.attn_size
+    # Query, key, value and output: 4 h a d weights; two MLP matrices: 2 h F. Two FLOP per weight.
     weights = block.num_blocks * (8.0 * block.hidden * inner + 4.0 * block.hidden * block.feedforward)
+    # q k^T and p v: 2 FLOP for s tokens and a d columns each.
     attention = block.num_blocks * 4.0 * block.seq_size * inner
     return TokenFlops(weights, attention, attention / 2, 0.0)
 
@@ -151,6 +153,7 @@ def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
         + (architecture.layers - mixtures) * mlp_weights(architecture)
         + mixtures * expert_weights(architecture, active=True)
     )
+    # FLOP of one token with one other: a d_k for the score, a d_v for the value.
     pair = 2.0 * architecture.heads * (architecture.head_dim + architecture.value_head_dim)
     full = causal = 0.0
     for window, layers in Counter(architecture.windows).items():
@@ -159,6 +162,7 @@ def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
         causal += layers * pair * seen[1]
     index = architecture.sparse_attention
     if index is not None:
+        # The indexer scores every token, of which attention then takes top_k (DeepSeek-V3.2).
         scores = 2.0 * architecture.indexer_layers * index.heads * index.head_dim * seq_size
         full, causal = full + scores, causal + scores / 2
     head, again = 2.0 * architecture.hidden * architecture.vocab, architecture.trained_prediction_layers

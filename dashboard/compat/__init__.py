@@ -1,4 +1,4 @@
-"""Everything that leans on the inside of a library: why, with which version it was checked, and a test that tells.
+"""Wrappers for private APIs of libraries: reason, version checked, guarding test.
 
-Modules of Streamlit's inside are apart from those of other libraries, so that charts and words import none of it.
+Modules for Streamlit are separate from others, so that charts and words do not import Streamlit.
 """

@@ -1,8 +1,8 @@
-"""What leans on how Streamlit finds out under which addresses the machine is known.
+"""Switch off Streamlit's search for the machine's addresses.
 
-Checked with Streamlit 1.67.0: it asks the network and a host of the outside when it starts on all addresses, and
-whenever a page of a foreign origin wants a session, while everybody waits; no option turns that off. Who comes
-from the address that was given, or from one that the configuration names, needs none of it; who does not is refused.
+Checked with Streamlit 1.67.0: it asks the network and an outside host when it starts on all addresses, and blocks the
+server whenever a page of another origin wants a session. No option turns that off. A page from the server's own
+address, or from one that the configuration names, needs no search; others are refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The cache of what pages ask, by Streamlit, so that queries need not know of it.
+"""Cache of query results by Streamlit, behind a decorator of ours so that queries do not import Streamlit.
 
-Checked with Streamlit 1.67.0. Caches live in the server's memory and are shared by all sessions. What is returned is a
-copy, so that nobody changes what others get. Outside a server, as in a test, the same decorator keeps what it computes.
+Checked with Streamlit 1.67.0. Caches live in the server's memory and are shared by all sessions. Callers get copies, so
+that none changes the results of others. Outside a server, as in a test, the same decorator caches too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def remembered(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator that caches what a function returns for its latest arguments.
 
-    Arguments whose names begin with `_` do not tell calls apart. The cache is made at the first call: a module can be
+    Arguments whose names begin with `_` are not part of the key. The cache is made at the first call: a module can be
     imported where no server runs.
 
     Args:
@@ -49,5 +49,5 @@ def remembered(
 
 
 def computed(function: Callable[P, R]) -> Callable[P, R]:
-    """Returns a remembered function as it was before: in a thread outside any session the cache does not belong."""
+    """Return the function behind a cached one, for threads outside any session, which must not use the cache."""
     return cast(Callable[P, R], inspect.unwrap(function))

@@ -1,4 +1,4 @@
-"""What leans on the inside of Streamlit's front end: names of its elements and of its files.
+"""Names of elements and files inside Streamlit's front end.
 
 Checked with Streamlit 1.67.0; `tests/dashboard/compat/test_compat.py` fails where the installed front end lacks one of
 them. `streamlit.css` and `behaviour.js` use more of the names in `IN_USE`. Without them pages lose comfort, not
@@ -31,16 +31,16 @@ __all__ = [
 ]
 
 FOLDER: Final = Path(streamlit.__file__).parent / "static"
-"""Where the front end is installed."""
+"""Folder of the installed front end."""
 
 MAIN: Final = '[data-testid="stMain"]'
-"""What of the window holds the page; it is what moves when a page is scrolled."""
+"""Selector of the element that holds and scrolls the page."""
 DATA_GRID: Final = '[data-testid="stDataFrame"] canvas'
-"""What a table is drawn on."""
+"""Selector of the canvas of a table."""
 DRAWN: Final = ".js-plotly-plot .main-svg"
-"""What a chart of Plotly's is drawn on, once it is."""
+"""Selector of a drawn Plotly chart."""
 SCRIPT: Final = 'script[type="module"][src*="/js/"]'
-"""The front end's first script, beside which all others lie."""
+"""The front end's first script; all others are in its folder."""
 
 _FIRST: Final = ("BidiComponent", "Button", "ButtonGroup", "Html", "PageLink")
 """Parts of the front end that every page is made of, and that it reads only when a page has them."""
@@ -84,9 +84,9 @@ def rows(lines: int) -> int:
 
 @cache
 def first_parts() -> str:
-    """Returns the header `Link` of a page that has the browser read the parts that every page needs.
+    """Return the `Link` header that makes browsers preload the parts that every page needs.
 
-    With each part goes what it is made of, unless the first script has it read. What is not found is left to Streamlit.
+    Imports of a part are preloaded with it unless the first script does so. Missing files are left to Streamlit.
     """
     folder = FOLDER / "static" / "js"
     page = (FOLDER / "index.html").read_text(encoding="utf-8")
@@ -96,7 +96,7 @@ def first_parts() -> str:
 
 
 def _scripts_with_imports(folder: Path, names: Iterable[str]) -> set[str]:
-    """Scripts of a folder, and those that they begin with."""
+    """Return scripts of a folder with the scripts that they import first."""
     found: set[str] = set()
     left = list(names)
     while left:

@@ -1,5 +1,4 @@
-"""What leans on how Streamlit's command ends: its server stops listening when it is interrupted, then interrupts the
-process as it would have been without it, and Click turns that into exit code 1 and a word.
+"""End of Streamlit's command after Ctrl-C, without the message and exit code 1 that Click makes of it.
 
 Checked with Streamlit 1.67.0; `tests/engine/cli/test_interrupts.py` interrupts a server.
 """
@@ -17,13 +16,13 @@ from typing import Final, NoReturn
 __all__ = ["run_streamlit"]
 
 SECONDS_TO_END: Final = 4
-"""How long what is under way may take to be put away."""
+"""Time for work under way to clean up [s]."""
 
 
 def run_streamlit(interrupted: int) -> None:
-    """Runs Streamlit's command line; after Ctrl-C the process ends with the exit code `interrupted`, without a word.
+    """Run Streamlit's command line; after Ctrl-C the process ends silently with the exit code `interrupted`.
 
-    What is left to put away is put away when Python ends.
+    The remaining clean-up runs when Python ends.
     """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # whoever started this may have let it wait

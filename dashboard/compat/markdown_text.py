@@ -1,4 +1,4 @@
-"""What leans on how Streamlit reads Markdown: which characters it interprets, and what it looks for afterwards.
+"""Escaping for Streamlit's Markdown, and for the patterns that it replaces afterwards.
 
 Checked with Streamlit 1.67.0; tests/browser/test_library_flows.py and tests/dashboard/pages/test_hostile_text.py show
 text that tries all of it.
@@ -15,9 +15,9 @@ _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&])")
 _LATE: Final = re.compile(
     r"(?<=:)(?=//|[\w+\-/]+:)|(?<=www)(?=\.)|(?<=@)|(?<!\S)(?=(?:<->|->|<-|--|>=|<=|~=)(?!\S))", re.IGNORECASE
 )
-"""Where addresses, icons and arrows are broken off, which are looked for when the escapes are gone."""
+"""Places to break addresses, icons and arrows, which Streamlit replaces after it has removed escapes."""
 _JOINER: Final = "\u2060"
-"""Takes no room and belongs to no word."""
+"""Character without width that joins no words."""
 
 
 def escaped(text: str) -> str:

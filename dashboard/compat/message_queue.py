@@ -1,4 +1,4 @@
-"""What is not lost of a page when a part of it runs again while the page is still on its way to the browser.
+"""Keep all messages of a page when a fragment runs again before they have reached the browser.
 
 It leans on how Streamlit clears the messages that wait for a browser; checked with Streamlit 1.67.0, and held by
 tests/dashboard/compat/test_compat.py.
@@ -12,7 +12,7 @@ __all__ = ["keep_whole"]
 
 
 def keep_whole() -> None:
-    """Makes every message reach the browser that waits when a fragment is run again.
+    """Make Streamlit deliver all waiting messages when a fragment runs again.
 
     Streamlit drops the fragment's own messages then, and keeps those of fragments inside it: these are placed among
     elements that the browser never hears of, at which its page ends in an error and stays blank. It happens where

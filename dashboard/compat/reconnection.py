@@ -1,4 +1,4 @@
-"""What makes the pages that are open in browsers known to a server that was started again.
+"""Run open pages again after a restart of the server.
 
 It leans on when a browser asks for a run; checked with Streamlit 1.67.0, and held by tests/browser/test_restart.py.
 """
@@ -13,14 +13,13 @@ import streamlit as st
 __all__ = ["known_again"]
 
 _SELDOM: Final = timedelta(days=1)
-"""How often the browser runs a part of the page that draws nothing."""
+"""Interval at which the browser runs the empty fragment."""
 
 
 @st.fragment(run_every=_SELDOM)
 def known_again() -> None:
-    """Makes the browser run the page as soon as it has found the server again; draws nothing.
+    """Make the browser run the page as soon as it reconnects to the server; draws nothing.
 
-    A server that was started again knows of no page before it is run there, and a browser runs one without being asked
-    only where a part of it runs by itself. Otherwise the first thing done on the page would be lost: nobody would call
-    what is to be done then, and the link still says what was there before.
+    A restarted server has no page until one runs, and a browser runs a page on its own only if a fragment of it runs by
+    timer. Otherwise the first click would be lost: no callback would exist for it, and the link would stay as it was.
     """

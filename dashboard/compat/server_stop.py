@@ -1,7 +1,7 @@
-"""What leans on uvicorn, which serves for Streamlit: whether the server was asked to stop.
+"""Ask uvicorn, which serves for Streamlit, whether the server is stopping.
 
-Checked with uvicorn 0.54. It waits for answers under way before it tells anybody that it stops; what takes long has to
-ask, or Ctrl-C would wait for it. `tests/dashboard/shell/test_json_api.py` stops a server in the midst of a question.
+Checked with uvicorn 0.54. It waits for running requests before it announces its stop, so long requests must ask, or
+Ctrl-C would wait for them. `tests/dashboard/shell/test_json_api.py` stops a server in the midst of a question.
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ __all__ = ["is_stopping"]
 
 
 def is_stopping() -> bool:
-    """Returns whether the server was asked to stop, by the object that answers the signal to; False where none does."""
+    """Return whether the object that handles the stop signal has received it; False without such an object."""
     server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     return bool(getattr(server, "should_exit", False))

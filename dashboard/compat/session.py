@@ -1,7 +1,7 @@
-"""What leans on how Streamlit runs a page: its script context, its runtime, and what a browser is told by.
+"""State of Streamlit's runs: script context, runtime, and requests of the browser.
 
-Checked with Streamlit 1.67.0. Publicly there is no name of a session, no way to ask whether it is still there, and no
-word on whether the browser went back; `tests/dashboard/compat/test_compat.py` fails where one of the names is gone.
+Checked with Streamlit 1.67.0. No public API gives the name of a session, whether it is open, or whether the browser
+went back; `tests/dashboard/compat/test_compat.py` fails where one of the names is gone.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ __all__ = ["identifier", "in_browser", "is_active", "run_again", "runs_page", "w
 
 
 def runs_page() -> bool:
-    """Returns whether a page is being run, rather than the server started, which runs the same file."""
+    """Return whether a page runs. The start of the server runs the same file."""
     return get_script_run_ctx(suppress_warning=True) is not None
 
 
 def identifier() -> str | None:
-    """Returns what tells the session from all others of the server; None where there is no server, as in a test."""
+    """Return the identifier of the session; None without a server, as in a test."""
     context = get_script_run_ctx(suppress_warning=True)
     return context.session_id if context is not None and runtime.exists() else None
 
 
 def is_active(session: str) -> bool:
-    """Returns whether somebody still has a page of the session open. session: see `identifier`."""
+    """Return whether a page of the session is open in a browser. session: its `identifier`."""
     return not runtime.exists() or runtime.get_instance().is_active_session(session)
 
 
@@ -44,10 +44,10 @@ def in_browser() -> bool:
 
 
 def run_again(parts: Sequence[str]) -> None:
-    """Has parts of the page run again, which are fragments by their keys; to be called last in a widget's callback.
+    """Run fragments of the page again, by their keys; call it last in a widget's callback.
 
-    All of the page runs where Streamlit does not know them all: a click came before they were drawn, or after somebody
-    came back to the page. Streamlit would answer with an error.
+    The whole page runs if Streamlit does not know one of them, which would be an error: after a click before they were
+    drawn, or after a return to the page.
     """
     try:
         st.rerun(list(parts))

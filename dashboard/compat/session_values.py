@@ -1,4 +1,4 @@
-"""What a session's values are while a run of a page that was given up still goes on beside the next one.
+"""List a session's values safely while an abandoned run of a page still changes them.
 
 It leans on how Streamlit lists the names of values; checked with Streamlit 1.67.0, and held by
 tests/dashboard/compat/test_compat.py.
@@ -16,7 +16,7 @@ _TRIES: Final = 20
 
 
 def listed_while_they_change() -> None:
-    """Makes the names of a session's values be listed although another run adds to them meanwhile.
+    """Make Streamlit list a session's values again if another run changed them meanwhile.
 
     A click that comes while a page runs may have Streamlit start the next run beside the old one, which goes on until
     it next looks whether it is still wanted. Both use the values of one session, each behind a lock of its own: a

@@ -1,4 +1,4 @@
-"""Types of libraries that have no public name, but are what public functions return.
+"""Types that public functions of libraries return, but that have no public name.
 
 Checked with Streamlit 1.67.0 and pandas 3.1.1.
 """

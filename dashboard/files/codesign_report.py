@@ -32,11 +32,10 @@ SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class DesignReportQuestion:
-    """What is asked of the designs: what is best, against what, of which model or the mix, at which end of the prices;
-    `names` are the choices that differ between designs, with what they are called.
+    """Question of the report: objective `up` against `across`, model or mix, end of the price range. `names` has labels
+    of the choices that differ between designs.
 
-    `across` is None where nothing but the best can be asked, as all that lose in it were skipped: then `choice` is the
-    choice over which it is drawn.
+    `across` is None for a study that skipped all designs but the best; figures are then drawn over `choice`.
     """
 
     up: Quantity
@@ -46,14 +45,14 @@ class DesignReportQuestion:
     names: Mapping[str, str]
     choice: str = ""
     stretches: Stretches = field(default_factory=dict)
-    """Of choices and figures, in which designs are kept; what none beats is judged among all."""
+    """Ranges of choices and figures that filter designs. The Pareto front is that of all designs."""
 
     def kept(self, study: Study, designs: pd.DataFrame) -> pd.DataFrame:
-        """Returns those of some designs that are kept: all of them where no stretch is in force."""
+        """Return the designs within all selected ranges."""
         return designs[keeps(study, designs, self.stretches)].reset_index(drop=True)
 
     def told(self, study: Study) -> dict[str, str]:
-        """Returns the stretches in force in words, by what they are about."""
+        """Return the selected ranges in words, by choice or figure."""
         return {
             name: stretch_told(
                 name,
@@ -66,7 +65,7 @@ class DesignReportQuestion:
         }
 
     def designs(self, found: Results) -> pd.DataFrame:
-        """Returns all designs; where there are constraints, with those that refuse each in a column `refused`."""
+        """Return all designs; with constraints, the violated ones in a column `refused`."""
         designs = found.designs(self.of, self.at)
         if not found.study.document.constraints:
             return designs
@@ -79,11 +78,11 @@ class DesignReportQuestion:
         return found.binding_report(self.up.name, of=self.of, at=self.at)
 
     def free(self, found: Results) -> str:
-        """Returns which rates and capacities have no price or power, as sentences; empty where none is free."""
+        """Return sentences on rates and capacities without price or power; empty if all have one."""
         return found.unpriced([one.name for one in (self.up, self.across) if one is not None])
 
     def front(self, found: Results) -> pd.DataFrame:
-        """Returns the designs that none beats, the best first: one where only the best is asked for."""
+        """Return the Pareto-optimal designs, best first; one design if `across` is None."""
         if self.across is not None:
             return found.front([self.up.name, self.across.name], of=self.of, at=self.at)
         best = found.best(self.up.name, of=self.of, at=self.at)
@@ -92,7 +91,7 @@ class DesignReportQuestion:
     def picture(
         self, found: Results, designs: pd.DataFrame, front: pd.DataFrame, chosen: int | None, mode: str
     ) -> Chart:
-        """Draws the designs over what they cost; where only the best is asked for, over one of the choices.
+        """Draw the designs over their cost, or over `choice` if `across` is None.
 
         Args:
             found: the points that are there.
@@ -126,8 +125,8 @@ class DesignReportQuestion:
         )
 
     def parallel(self, found: Results, designs: pd.DataFrame, mode: str) -> Chart:
-        """Draws all choices of every design, brushed where stretches are in force, and none that lies outside of one
-        that is on no axis. Arguments as for `picture`."""
+        """Draw all choices of every design with the selected ranges brushed; designs outside a range without an axis
+        are left out. Arguments as for `picture`."""
         axes = {
             one.name: f"{one.label}<br>[{one.unit}]" if one.unit else one.label
             for one in (self.across, self.up)
@@ -143,10 +142,10 @@ def build(found: Results, asked: DesignReportQuestion, told: str, chosen: int | 
     """Returns the report of a study as a UTF-8 HTML document.
 
     Args:
-        found: the points that are there.
-        asked: what is asked of them.
+        found: computed points.
+        asked: question of the report.
         told: the study in a sentence.
-        chosen: number of the design that is looked at.
+        chosen: number of the selected design.
         address: link to the study, printed as text.
     """
     study, up, across = found.study, asked.up, asked.across
@@ -195,10 +194,10 @@ def build(found: Results, asked: DesignReportQuestion, told: str, chosen: int | 
 
 
 def titles_of(asked: DesignReportQuestion) -> dict[str, str]:
-    """Returns what columns of what is asked are called.
+    """Return the titles of the columns.
 
     Args:
-        asked: what is asked of the designs.
+        asked: question of the report.
     """
     found: dict[str, str] = {}
     for one in (asked.up, asked.across):
@@ -211,12 +210,12 @@ def titles_of(asked: DesignReportQuestion) -> dict[str, str]:
 
 
 def with_errors(found: Results, table: pd.DataFrame, asked: DesignReportQuestion) -> pd.DataFrame:
-    """Returns a table of designs with how far their figures may be off behind them, where anything is known of that.
+    """Return a table of designs with the known errors of their figures.
 
     Args:
-        found: the points that are there.
+        found: computed points.
         table: with a column `design`.
-        asked: what is asked of the designs.
+        asked: question of the report.
     """
     more = {}
     for one in (asked.up, asked.across):
@@ -244,7 +243,7 @@ def _constraint_section(found: Results, asked: DesignReportQuestion) -> str:
 
 
 def binding_table(report: BindingReport, up: Quantity) -> pd.DataFrame:
-    """Returns the table of a report about constraints as it is shown, with columns in words.
+    """Return the table of binding constraints as shown, with titles.
 
     Args:
         report: about the constraints.
@@ -277,7 +276,7 @@ def _constraint_limits(found: Results) -> list[Limit]:
 
 
 def _cost_section(found: Results, chosen: int | None) -> str:
-    """What the chosen design costs item by item, and where unit prices come from."""
+    """Return the cost of the chosen design by item, with sources of unit prices."""
     items = ""
     if chosen is not None:
         table = _table_markup(breakdown(found.study, chosen), None)

@@ -106,7 +106,7 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
 
 
 def _how_far(side: Side) -> str:
-    """How far a scenario in which nothing runs is from running; nothing for others."""
+    """Return how far an infeasible scenario is from running; empty for others."""
     return "" if side.best is not None else f"<p>{escape(how_far(side.exploration).replace('**', ''))}</p>"
 
 

@@ -1,4 +1,4 @@
-"""What a comparison shows as tables, and the file of them."""
+"""Tables of a comparison, and their file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STATISTICS: Final = (
 )
 
 _RATES: Final = (*BESIDE_RATE, "tokens_per_usd")
-"""What follows from the throughput and is told beside it."""
+"""Metrics derived from the throughput, shown next to it."""
 
 
 class Side(NamedTuple):
@@ -90,10 +90,9 @@ def _best_value(side: Side, name: str) -> str:
 
 
 def file(sides: Sequence[Side], metric: Metric) -> bytes:
-    """Returns a zip archive of the tables: what differs, the best executions and the best of every cell, each a CSV
-    file.
+    """Return a zip archive with a CSV file each of differing fields, best executions, and best of every cell.
 
-    metric: what the cells are told by.
+    metric: of the cells.
     """
     names = {
         side.letter: [c.name for c in (*fields_of(side.scenario.cost_model), *headline_of(side.scenario.cost_model))]
@@ -137,7 +136,7 @@ def file(sides: Sequence[Side], metric: Metric) -> bytes:
 
 
 def _best_cells(side: Side, metric: Metric) -> pd.DataFrame:
-    """The cells of a scenario with the best of a metric."""
+    """Return the cells of a scenario with their best value of a metric."""
     cells = cells_of(side.exploration, metrics(side.scenario)[metric.key])
     heads = {"value": exports.heading(metric.column)}
     heads |= {name: name.replace("_bytes", " [bytes]") for name in map(str, cells) if name.endswith("_bytes")}

@@ -1,9 +1,9 @@
-"""Large downloads: made when they are asked for and sent from disk, never whole in the server's memory.
+"""Large downloads: made on request and sent from disk, never whole in the server's memory.
 
 Streamlit's download button keeps a finished file in memory, and once more while it is sent. A page offers a file here
-instead: it gets a link whose name nobody can guess, and the file is made when the link is followed. It is sent while
-it grows, so that the browser shows at once that it comes, how much there is of it, and a way to stop it. Where the
-server runs without these routes, as in a test of a page, there is Streamlit's button.
+instead: a link with an unguessable name, which makes the file when it is followed. The file is sent while it grows, so
+that the browser shows its progress at once, and a way to stop it. A server without these routes, as in a test of a
+page, uses Streamlit's button.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["Offer", "button", "offer", "problem", "reached", "routes", "teller"]
 
 LOG: Final = logging.getLogger("shardscape.downloads")
 MOST: Final = 256
-"""Offers that are remembered; those shown longest ago go first."""
+"""Most offers in memory; those shown longest ago are dropped first."""
 AT_ONCE: Final = 3
-"""Files that are made at the same time."""
+"""Most files that are made at once."""
 PATIENCE: Final = 1.0
-"""How long a failure to begin is waited for, so that a sentence can tell of it; what fails later breaks off [s]."""
+"""Time in which an early failure is still reported in a sentence; a later one breaks the download off [s]."""
 
 _SECRET: Final = secrets.token_bytes(32)
 _GONE: Final = "This download is no longer offered. Load the page again and download from there."
@@ -54,24 +54,23 @@ class Offer(NamedTuple):
     """A file that can be asked for."""
 
     write: Callable[[IO[bytes]], None]
-    """Writes it to what cannot seek."""
+    """Writes the file to a stream that cannot seek."""
     name: str
     mime: str
 
 
 _offers: OrderedDict[str, Offer] = OrderedDict()
 _reached: Final[dict[str, float]] = {}
-"""Which share of every file that is being made is written, as far as it is told."""
+"""Written share of each file that is being made, if reported."""
 _problems: Final[OrderedDict[str, str]] = OrderedDict()
-"""Why files could not be made, the latest ones."""
+"""Reasons of the latest failures, by file."""
 _lock: Final = threading.Lock()
 _makers: Final = threading.BoundedSemaphore(AT_ONCE)
 _served = False
 
 
 def routes() -> list[Route]:
-    """Returns what the server answers beside the pages; from then on pages offer links. Below any path a proxy may
-    add."""
+    """Return the routes of downloads, below any base path. From then on pages offer links."""
     global _served
     _served = True
     return [Route("/download/{token}", _answer), Route("/{above:path}/download/{token}", _answer)]
@@ -82,8 +81,8 @@ def button(
 ) -> None:
     """Draws a button that downloads a file.
 
-    content: says what is in the file, whatever else the page shows; equal contents have the same link. note: a few
-    words on the button, fainter. more: as `st.download_button` takes it.
+    content: key of the file's content; equal keys have the same link. note: a few words on the button, fainter. more:
+    as `st.download_button` takes it.
     """
     if _served and not disabled:
         with st.container(key=key):
@@ -118,7 +117,7 @@ def _file_token(name: str, content: str) -> str:
 
 
 def teller(name: str, content: str) -> Callable[[float], None]:
-    """Returns what hears which share of the file of that name and content is written, while it is being made."""
+    """Return a function that records the written share of a file while it is being made."""
     token = _file_token(name, content)
 
     def tell(share: float) -> None:
@@ -130,19 +129,19 @@ def teller(name: str, content: str) -> Callable[[float], None]:
 
 
 def reached(name: str, content: str) -> float | None:
-    """Returns which share of a file is written; None while nobody makes it. What is not told stays at 0."""
+    """Return the written share of a file, 0 if not reported; None if it is not being made."""
     with _lock:
         return _reached.get(_file_token(name, content))
 
 
 def problem(name: str, content: str) -> str:
-    """Returns why a file could not be made when it was asked for last; empty where it could, or nobody asked."""
+    """Return the reason of the latest failure of a file; empty without one."""
     with _lock:
         return _problems.get(_file_token(name, content), "")
 
 
 def _answer(request: Request) -> Response:
-    """Makes and sends a file. Starlette calls it in a thread of its own."""
+    """Make and send a file, in a thread of Starlette's."""
     token = str(request.path_params["token"])
     with _lock:
         found = _offers.get(token)
@@ -166,14 +165,14 @@ def _answer(request: Request) -> Response:
 
 
 class _Sent(StreamingResponse):
-    """A file on its way, given up as soon as nobody receives it any more."""
+    """Response with a growing file, abandoned once the client has disconnected."""
 
     def __init__(self, file: GrowingFile, **more: Any) -> None:
         super().__init__(file.pieces(), **more)
         self._file = file
 
     async def listen_for_disconnect(self, receive: Receive) -> None:
-        """Waits until whoever asked has gone; what then waits for more of the file need wait no longer."""
+        """Wait until the client disconnects, then stop waiting for the rest of the file."""
         await super().listen_for_disconnect(receive)
         self._file.leave()
 
@@ -208,7 +207,7 @@ def _make_file(token: str, found: Offer, target: IO[bytes]) -> None:
 
 
 def _failure_sentence(broken: BaseException) -> str:
-    """What whoever asked for a file is told of what went wrong: no path of the server."""
+    """Return the message to the client about a failure, without paths of the server."""
     full = isinstance(broken, StoreWriteError) or (isinstance(broken, OSError) and has_no_room(broken))
     return _FULL if full else _FAILED
 

@@ -44,7 +44,7 @@ def write_excel(
     is complete, and need not be able to seek.
 
     Args:
-        target: where the workbook goes. Before that, empty writes let it raise when nobody waits any more.
+        target: receives the workbook. Empty writes before that let it raise when the client has disconnected.
         tables: of the same columns as `header`.
         header: names of the columns.
         account: facts about the rows.

@@ -1,9 +1,8 @@
-"""Exports that explain themselves: CSV, Parquet, JSON and Excel, with units, scenario and version inside.
+"""Self-describing exports: CSV, Parquet, JSON and Excel, with units, scenario and version inside.
 
-Rows stream from the query to the file in batches; the table is never whole in memory, and what is written needs no
-seeking, so that it can be sent while it grows. Every format carries the same
-account of itself: Parquet in its metadata, JSON in its first key, CSV in a second file of a zip archive, Excel on a
-second sheet.
+Rows stream from the query to the file in batches; the table is never whole in memory, and files are written without
+seeking, so that they can be sent while they grow. Every format carries the same account of itself: Parquet in its
+metadata, JSON in its first key, CSV in a second file of a zip archive, Excel on a second sheet.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ _WIDEST: Final = {
     "csv": {"float64": 26, "int64": 26, "bool": 26, "str": 26},
     "excel": {"float64": 64, "int64": 40, "bool": 24, "str": 96},
 }
-"""Bytes that a value takes at most before it is packed, by format and type: with its comma a number of 17 digits with
-sign and exponent, in a sheet with what stands around it."""
+"""Most bytes of a value before compression, by format and type: a number of 17 digits with sign, exponent and
+separator, or with the markup of a sheet."""
 
 
 class Format(NamedTuple):
@@ -67,7 +66,7 @@ class Format(NamedTuple):
     mime: str
     suffix: str
     note: str
-    """What the file is beside its name, and where its account of itself stands, in a few words."""
+    """Description of the format, and the place of its description of itself."""
     most: float = math.inf
     """Rows it can hold."""
 
@@ -87,7 +86,7 @@ FORMATS: Final[dict[str, Format]] = {
 
 
 class Described(Protocol):
-    """What has a name, a unit and words for it: a column, or a parameter of What-if."""
+    """Protocol of a column, or of a parameter of What-if: name, unit and label."""
 
     @property
     def name(self) -> str: ...
@@ -110,13 +109,14 @@ def too_many(kind: str, rows: int) -> bool:
 
 
 def file_name(scenario: Scenario, what: str, kind: str) -> str:
-    """Returns a name that tells exports apart: "gpt3-175B_h100_512_executions.csv.zip"."""
+    """Return the name of an export: "gpt3-175B_h100_512_executions.csv.zip"."""
     parts = (scenario.model.name, scenario.system.name, str(scenario.num_procs), what)
     return "_".join(re.sub(r"[^\w.-]+", "-", part) for part in parts) + FORMATS[kind].suffix
 
 
 def about(exploration: Exploration, names: Sequence[str], selection: Sequence[str]) -> dict[str, Any]:
-    """Returns what a file says of itself. selection: sentences on which executions it holds, and in which order."""
+    """Return the description that a file carries. selection: sentences on which executions it holds, and in which
+    order."""
     return {
         "format": "shardscape-executions/1",
         **of_scenario(exploration.scenario),
@@ -129,7 +129,7 @@ def about(exploration: Exploration, names: Sequence[str], selection: Sequence[st
 
 
 def of_scenario(scenario: Scenario) -> dict[str, Any]:
-    """Returns what every file says of the scenario whose figures it holds, and of what computed them."""
+    """Return the description of the scenario and of the cost model that every file carries."""
     return {
         "software": f"shardscape {version()}",
         "cost_model": scenario.physics,
@@ -140,7 +140,7 @@ def of_scenario(scenario: Scenario) -> dict[str, Any]:
 
 
 def described(column: Described) -> dict[str, str]:
-    """Returns what a file says of a column."""
+    """Return the description of a column in a file."""
     return {"name": column.name, "unit": column.unit, "label": column.label, "description": column.description}
 
 
@@ -155,7 +155,7 @@ def archive(account: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> b
 
 
 def _describe_calibration(scenario: Scenario) -> dict[str, Any] | None:
-    """Whose values the figures rest on; None for cost models that take none."""
+    """Return the calibration of the figures; None for cost models without one."""
     if scenario.calibration_name is None:
         return None
     used = scenario.used_calibration
@@ -190,11 +190,10 @@ def of_rows(
     selection: Sequence[str] = (),
     tell: Callable[[float], None] | None = None,
 ) -> Callable[[IO[bytes]], None]:
-    """Returns the feasible executions that meet all conditions as a file, written when it is asked for.
+    """Return a function that writes the feasible executions that meet all conditions.
 
-    names: of any columns; those that are not stored are computed again, batch by batch. The result writes to what need
-    not be able to seek, and begins before the rows are at hand, which takes a while where millions are sorted. tell:
-    hears after every batch which share of the rows is written.
+    names: of any columns; unstored ones are computed again, batch by batch. The function needs no seeking, and begins
+    to write before all rows are sorted. tell: receives the written share of the rows after each batch.
     """
 
     def write(target: IO[bytes]) -> None:
@@ -217,7 +216,7 @@ def is_large(kind: str, rows: int, names: Sequence[str]) -> bool:
 def _report_progress(
     tables: Iterator[pa.Table], number: int, tell: Callable[[float], None] | None
 ) -> Iterator[pa.Table]:
-    """The tables; once one is taken care of, which share of a number of rows that makes is told."""
+    """Yield the tables and report the share of rows after each."""
     done = 0
     for table in tables:
         yield table
@@ -229,7 +228,7 @@ def _report_progress(
 def _rows(
     exploration: Exploration, names: Sequence[str], where: Sequence[StoreCondition], order_by: Sequence[tuple[str, Any]]
 ) -> Generator[pa.Table, None, None]:
-    """The rows batch by batch. They wait in a file, so that whoever takes them slowly holds up no query."""
+    """Yield the rows batch by batch, through a file, so that a slow reader does not hold the query."""
     known = {column.name for column in stored_of(exploration.scenario.cost_model)}
     derived = [column.name for column in DERIVED if column.name in names]
     asked = [name for name in names if name not in derived]
@@ -332,7 +331,7 @@ def json_rows(table: pa.Table) -> bytes:
 
 
 def version() -> str:
-    """Returns version of what writes the files."""
+    """Return the version of this package."""
     try:
         return importlib.metadata.version("shardscape")
     except importlib.metadata.PackageNotFoundError:

@@ -10,21 +10,21 @@ from typing import IO, Any, Final, cast
 __all__ = ["Abandoned", "GrowingFile"]
 
 PIECE: Final = 1 << 18
-"""How much is read at a time [bytes]."""
+"""Size of a read [bytes]."""
 
 
 class Abandoned(Exception):  # noqa: N818 - reads as a sentence where it is raised
-    """Nobody wants the file any more; raised where it is being written."""
+    """Raised in the writer when the reader has abandoned the file."""
 
 
 class GrowingFile:
-    """What a thread of its own writes, on disk, for one reader: as much as is there, then more as it comes.
+    """File on disk that a thread writes while one reader reads it.
 
-    Whoever writes is never held up by the reader, and memory holds a piece of the file.
+    The reader never blocks the writer, and memory holds one piece of the file.
     """
 
     def __init__(self, write: Callable[[IO[bytes]], None]) -> None:
-        """Begins to write. write: gets a file that cannot seek; what it raises, the reader gets."""
+        """Start the writer. write: receives a file that cannot seek; its exceptions are raised in the reader."""
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever is done last
         self._changed = threading.Condition()
         self._size = 0
@@ -33,7 +33,7 @@ class GrowingFile:
         threading.Thread(target=self._run, args=(write,), name="growing-file", daemon=True).start()
 
     def begun(self, timeout: float) -> BaseException | None:
-        """Waits until something is written, for a while at most; returns what went wrong before."""
+        """Wait for the first bytes, at most `timeout` seconds; return an exception raised before them."""
         with self._changed:
             self._changed.wait_for(lambda: self._size > 0 or self._finished, timeout)
             return self._problem if not self._size else None
@@ -49,9 +49,8 @@ class GrowingFile:
             self.leave()
 
     def _next(self, place: int) -> bytes:
-        """What follows after so many bytes: what there is of the beginning, then whole pieces; nothing at the end, or
-        once the file is given up.
-        """
+        """Return the next piece after so many bytes; empty at the end, or once the file is abandoned. The first piece
+        may be short."""
         least = PIECE if place else 1
         with self._changed:
             self._changed.wait_for(lambda: self._size >= place + least or self._finished or self._left)
@@ -63,7 +62,7 @@ class GrowingFile:
             return self._file.read(min(PIECE, self._size - place))
 
     def leave(self) -> None:
-        """Gives the file up: it vanishes, and who is still writing it is told."""
+        """Abandon the file: it is deleted, and the writer is stopped."""
         with self._changed:
             self._left = True
             if self._finished:

@@ -137,7 +137,7 @@ def page(name: str, body: str, data: dict[str, Any]) -> str:
 
 
 def _font_style() -> str:
-    """The font of the pages, where it is there; without it the report is in that of the system."""
+    """Return the style of the pages' font; without its file the report uses the system's."""
     if not _FONT.is_file():
         return ""
     data = base64.b64encode(_FONT.read_bytes()).decode()
@@ -180,7 +180,7 @@ def _answer_section(exploration: Exploration, best: dict[str, Any] | None) -> st
 
 
 def _glossary_section(scenario: Scenario) -> str:
-    """What the words mean, for whoever got the report and knows none of them."""
+    """Return the glossary, for readers who do not know the terms."""
     items = "".join(
         f"<li><b>{escape(word)}</b>{escape(f' ({short})') if short else ''}: {escape(meaning)}</li>"
         for word, short, meaning in words(scenario)
@@ -210,7 +210,7 @@ def subjects(scenario: Scenario) -> str:
 
 
 def assumptions(exploration: Exploration) -> str:
-    """Formulas, what the figures rest on, and versions, as items of a list."""
+    """Return formulas, basis of the figures, and versions, as list items."""
     scenario = exploration.scenario
     rules = "".join(f"<li><b>{escape(name)}</b> = {escape(text)}</li>" for name, text in formulas(scenario))
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,4 +1,4 @@
-"""What a report shows of an exploration: key figures, figures, tables; as data and escaped HTML."""
+"""Parts of a report of an exploration: key figures, charts, tables; as data and escaped HTML."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _RESULTS: Final = (
     "proc_mem_tier2_cap_req",
 )
 _TOLD: Final = "selective_recompute"
-"""A choice that another column of the table tells."""
+"""Choices that another column of the table shows."""
 
 
 class Figure(NamedTuple):

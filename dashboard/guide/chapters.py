@@ -1,7 +1,7 @@
-"""Chapters of the guide: which there are, in which order, and what a page draws of each.
+"""Chapters of the guide: names, order, and contents as a page draws them.
 
-A chapter is a file beside this module: one heading of the first level, which is its title, then sections. Pictures
-stand in lines of their own. Links to other chapters are those of the files, so that a forge follows them too.
+A chapter is a file next to this module: one heading of the first level, which is its title, then sections. Pictures
+have lines of their own. Links to other chapters are relative paths, so that they work on code hosts too.
 
     from dashboard.guide import CHAPTERS, chapter
 
@@ -53,7 +53,7 @@ _CHAPTER_LINK: Final = re.compile(r"\]\(([a-z-]+)\.md(?:#[\w-]*)?\)")
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture of the page: its file, and what it shows in words."""
+    """Picture of a chapter: file and description."""
 
     path: Path
     words: str
@@ -97,7 +97,7 @@ def anchor(heading: str) -> str:
 
 @cache
 def chapter(name: str) -> Chapter:
-    """Returns the chapter of that name.
+    """Return a chapter by name.
 
     Raises: KeyError where there is none.
     """

@@ -33,5 +33,5 @@ def _column_entries(columns: Iterable[Column]) -> str:
 
 
 def _listed_choices(column: Column) -> str:
-    """What a column may be, where that is a list."""
+    """Return the choices of a column that has some."""
     return f" One of {', '.join(f'`{choice}`' for choice in column.choices)}." if column.choices else ""

@@ -1,4 +1,4 @@
-"""All work off the page, shared by all sessions of a server: one board, and workers beside the server's process.
+"""Work outside the pages, shared by all sessions of a server: one board, and worker processes.
 
 A page asks the `board` for a job by a key that says everything about it; equal jobs are one, whoever asks. The board
 has it wait its turn, stops it, pauses what nobody looks at, and remembers how it ended, within the bounds of its

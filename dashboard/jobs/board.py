@@ -61,7 +61,7 @@ class JobBoard:
         self._closed = False
 
     def post(self, job: Job, watcher: str = "") -> Job:
-        """Has a job done; returns it, or the one there is that answers as well.
+        """Queue a job and return it, or an existing job that answers it.
 
         watcher: who asks; a job that others watch too is not stopped by one of them. Raises `BoardFull`.
         """
@@ -79,23 +79,23 @@ class JobBoard:
             return job
 
     def seen(self, kind: JobKind, key: str, watcher: str = "") -> Job | None:
-        """Returns the job of a key if there is one that need not be restarted; a paused job continues."""
+        """Return the job of a key unless it must be restarted; a paused job continues."""
         with self._changed:
             job = self._jobs.get((kind, key))
             return job if job is not None and self._met(job, watcher) else None
 
     def find(self, kind: JobKind, key: str) -> Job | None:
-        """Returns the job of a key, if there is one."""
+        """Return the job of a key, or None."""
         with self._changed:
             return self._jobs.get((kind, key))
 
     def jobs(self, kind: JobKind) -> list[Any]:
-        """Returns all jobs of a kind, those asked for longest ago first."""
+        """Return all jobs of a kind, least recently requested first."""
         with self._changed:
             return [job for job in self._jobs.values() if job.kind is kind]
 
     def look(self, job: Job, watcher: str) -> None:
-        """Takes note that a session still wants to know."""
+        """Record that a session still waits for the job."""
         with self._changed:
             job.watched[watcher] = time.monotonic()
 
@@ -117,7 +117,7 @@ class JobBoard:
             return True
 
     def resume(self, job: Job, watcher: str = "") -> None:
-        """Has a job that was stopped go on with the parts that it lacks."""
+        """Continue a stopped job with its missing parts."""
         with self._changed:
             if job.kind.in_parts and job.state in ("cancelled", "paused"):
                 self.look(job, watcher)
@@ -130,7 +130,7 @@ class JobBoard:
                 del self._jobs[job.kind, job.key]
 
     def position(self, job: Job) -> int:
-        """Returns how many whole jobs come before one that waits."""
+        """Return the number of whole jobs ahead of a waiting one."""
         with self._changed:
             if job.kind.in_parts or job.state != "queued":
                 return 0
@@ -240,7 +240,7 @@ class JobBoard:
             self.forget(job)
 
     def _forget(self, kind: JobKind) -> None:
-        """Drops the jobs not asked for longest, beyond the number, weight and time allowed."""
+        """Drop the least recently requested jobs beyond the limits on number, weight and time."""
         ended = [job for job in self.jobs(kind) if job.ended]
         weight, surplus, now = sum(job.weight for job in ended), len(ended) - kind.most_kept, time.monotonic()
         for job in ended[:-1]:  # the latest stays whatever it weighs
@@ -295,8 +295,8 @@ class JobBoard:
             pass
 
     def _take_turn(self, lane: _Lane, first: JobKind | None) -> bool:
-        """Works on one job, or on a part of it; returns whether to go on. A method of its own, so that nothing
-        outlives it. first: see `_next`."""
+        """Work on one job or a part of it; return whether to continue. A method of its own, so that nothing outlives
+        it. first: see `_next`."""
         job = self._next(lane, first)
         if job is None:
             return False

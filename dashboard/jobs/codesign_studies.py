@@ -30,7 +30,7 @@ MOST_KEPT: Final = 16
 
 
 def folder_of(study: Study, settings: Settings) -> str:
-    """Returns where the server keeps the points of a study: beside its store, or in a folder that ends with it.
+    """Return the folder of a study's points: next to the store, or temporary without one.
 
     Studies of the same points share it: prices, weights, objectives and constraints are no part of its name.
     """

@@ -26,7 +26,7 @@ from engine.store.shards import ROWS_PER_GROUP, RowGroups, ShardFile
 __all__ = ["Run", "explore_into_store", "explore_to_files"]
 
 ROWS_PER_FILE: Final = 8 * ROWS_PER_GROUP
-"""Rows that come over at a time, some 100 MB in memory and 20 in the file."""
+"""Rows per transfer, about 100 MB in memory and 20 MB in the file."""
 FILES_AHEAD: Final = 4
 """Files that may wait to be stored; then the process waits, too."""
 
@@ -60,7 +60,7 @@ def explore_into_store(scenario: Scenario, store: Store, run: Run) -> Exploratio
 
 
 class _Taker:
-    """Puts what comes over into the store."""
+    """Write the transferred rows to the store."""
 
     def __init__(self, store: Store, folder: Path, stack: contextlib.ExitStack) -> None:
         """stack: in which the writer is open. Raises what the store raises, and `_Stored`, when called."""

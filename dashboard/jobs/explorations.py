@@ -30,7 +30,7 @@ _UNSTORED: Final = "The result could not be stored and is kept in memory."
 LARGE: Final = 20_000_000
 """Executions from which on a space is a large one; some seconds of work."""
 PER_SESSION: Final = 8
-"""Explorations that may wait for one session; for more, those it asked for first are given up."""
+"""Most waiting explorations of one session; above it the oldest are cancelled."""
 ROWS_IN_MEMORY: Final = 12_000_000
 """Feasible executions of explorations that are not in a store and stay open; some 2 GiB."""
 
@@ -141,13 +141,13 @@ class Explorations:
         return job
 
     def find(self, key: str) -> ExplorationJob | None:
-        """Returns the job of a scenario by its key, if there is one."""
+        """Return the job of a scenario by its key, or None."""
         job = self.board.find(self.kind, key)
         assert job is None or isinstance(job, ExplorationJob)
         return job
 
     def jobs(self) -> list[ExplorationJob]:
-        """Returns every job there is, those asked for longest ago first."""
+        """Return all jobs, least recently requested first."""
         return self.board.jobs(self.kind)
 
     def forget(self, key: str) -> None:

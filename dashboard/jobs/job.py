@@ -30,7 +30,7 @@ class JobProgress(Protocol):
 
     @property
     def total(self) -> int:
-        """Units of work that there are."""
+        """Units of work in all."""
 
     @property
     def rate(self) -> float:
@@ -52,15 +52,15 @@ class JobKind:
     unit: str = ""
     """Counted unit, if not executions: "point"."""
     in_parts: bool = False
-    """True if the work comes in parts. A stopped job keeps its parts, and can continue with the rest."""
+    """True if the work is divided into parts. A stopped job keeps its parts, and can continue with the rest."""
     at_once: int = 1
-    """Jobs of a lane that are worked on beside each other."""
+    """Jobs of a lane that run at once."""
     gives_way_to: JobKind | None = None
-    """Kind whose jobs come first: a visitor waits for each of them."""
+    """Kind with priority: a visitor waits for each of its jobs."""
     most_waiting: int = 64
     """Jobs that may wait. One more is refused; with work in parts, the one looked at longest ago is paused for it."""
     most_of_one: int = 8
-    """Whole jobs that may wait for one session; for more, the one it asked for first is given up."""
+    """Most waiting whole jobs of one session; above it the oldest is cancelled."""
     most_kept: int = 64
     """Ended jobs that are remembered."""
     most_weight: float = math.inf
@@ -94,7 +94,7 @@ class Job:
         self.asker = ""
         """The session that asked first."""
         self.watched: dict[str, float] = {}
-        """When each session looked at it last."""
+        """Time of each session's last request."""
         self.left: set[str] = set()
         """Sessions that cancelled the job. Another session's request restarts it."""
         self.started = time.monotonic()
@@ -185,7 +185,7 @@ class Job:
         return self._ended.wait(seconds)
 
     def begin(self) -> None:
-        """Has it queued, again where it was stopped."""
+        """Queue the job, again if it was stopped."""
         self.state, self.started = "queued", time.monotonic()
         self._stop.clear()
         self._ended.clear()

@@ -1,4 +1,4 @@
-"""Layer-wise plans off the page: the plan, the same on a flat cluster, and all batches beside the baselines."""
+"""Layer-wise plans as jobs: the plan, the same on a flat cluster, and all batches with the baselines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What-if's questions, for each of which a visitor waits: the effect of one change on the whole space.
+"""Questions of What-if that a visitor waits for: the effect of one change on the whole space.
 
 Several are answered in parallel, so that one about a very large space does not hold up all others; the studies wait
 meanwhile. Answers are remembered for equal questions.
@@ -22,13 +22,13 @@ from engine.whatif import Answer
 __all__ = ["QuestionJob", "Questions", "Unanswered"]
 
 AT_ONCE: Final = 4
-"""Questions that are answered beside each other."""
+"""Questions that are answered at once."""
 MOST_KEPT: Final = 128
 """Answers that are remembered."""
 
 
 class Unanswered(Exception):  # noqa: N818 - reads as a sentence where it is raised
-    """A question has no answer; its job says why."""
+    """Question without an answer; its job has the reason."""
 
     def __init__(self, job: QuestionJob) -> None:
         super().__init__(job.account)
@@ -69,7 +69,7 @@ class Questions:
         )
 
     def ask(self, scenario: Scenario, changes: Mapping[str, float], watcher: str = "") -> Answer:
-        """Returns the answer to a change, once it is there.
+        """Return the answer to a change when it is ready.
 
         Raises `Unanswered`, with a sentence for the page, and `dashboard.jobs.board.BoardFull`.
         """

@@ -33,7 +33,7 @@ class Server:
     """One of each."""
 
     def __init__(self, settings: Settings) -> None:
-        """Starts the workers, so that who comes first does not wait for it, unless the settings are against it."""
+        """Start the workers in advance, so that the first visitor does not wait, unless switched off."""
         self.workers = Workers(apart=settings.process)
         self.workers.start()
         self.board = JobBoard()

@@ -1,4 +1,4 @@
-"""Statistics that are not stored, evaluated in a worker's process: what goes there and comes back lies in a folder."""
+"""Unstored statistics, evaluated in a worker process; inputs and results pass through a folder."""
 
 from __future__ import annotations
 

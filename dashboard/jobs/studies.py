@@ -27,7 +27,7 @@ __all__ = ["Studies", "StudyJob"]
 UNWATCHED: Final = 20.0
 """Time without a look after which a study waits for the next one [s]."""
 MOST_RUNNING: Final = 64
-"""Studies that may be under way at once; the one not looked at for longest gives way."""
+"""Most running studies; the least recently viewed one is stopped."""
 MOST_KEPT: Final = 200
 """Finished studies that are remembered."""
 TELLING: Final = 3
@@ -94,11 +94,11 @@ class StudyJob(Job):
             self._readied = True
 
     def release(self) -> None:
-        """Lets go of everything but what was found; the next point goes on from there."""
+        """Release everything but the results; the next point continues from them."""
         self._results = None
 
     def _begin(self) -> Iterator[Any]:
-        """Begins, or goes on after what was found."""
+        """Start, or continue after the present results."""
         study = self._make()
         self.total = len(study)
         self._timed.clear()
@@ -132,7 +132,7 @@ class Studies:
         )
 
     def made(self, name: StudyName, *arguments: Any, largest: float) -> PointSequence[Any]:
-        """Returns a study of `engine.whatif`, to be asked for. See `dashboard.jobs.whatif_answers.study_in`."""
+        """Return a study of `engine.whatif` as a job. See `dashboard.jobs.whatif_answers.study_in`."""
         return study_in(self._worker, name, *arguments, largest=largest)
 
     def request(self, key: str, make: Callable[[], PointSequence[Any]]) -> StudyJob:

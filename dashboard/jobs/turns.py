@@ -21,7 +21,7 @@ LONGEST: Final = 10.0
 
 
 class Turns:
-    """Counts the pages at work, each in a thread of its own, and lets some wait until there are few."""
+    """Counter of running pages, each in its own thread, that makes some wait until few run."""
 
     def __init__(self, places: int) -> None:
         """places: how many pages are at work when one that has explored no longer joins them."""

@@ -90,7 +90,7 @@ class EvaluationJob(Job):
         return False
 
     def _evaluate(self, scenario: Scenario, ids: Ints, writer: AddedWriter) -> None:
-        """Has a worker evaluate executions, and takes the files that it writes."""
+        """Evaluate executions in a worker and read its files."""
         with scratch_folder() as folder:
             np.save(folder / IDS, ids)
             self.run(evaluate, light(scenario), writer.names, folder)
@@ -101,7 +101,7 @@ class EvaluationJob(Job):
         self._exploration = None
 
     def answers(self, other: Job) -> bool:
-        """Returns whether it evaluates all that another one was asked for."""
+        """Return whether it evaluates everything that another job evaluates."""
         return isinstance(other, EvaluationJob) and self.concerns(other._key, other.names)
 
     def concerns(self, key: str, names: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Reading of users' files, in processes of their own whose time and memory are bounded.
+"""Reading of users' files in separate processes with limits on time and memory.
 
 A file of a few kilobytes can take gigabytes or minutes to be read, in any format. Here that ends one process and shows
 one sentence; pages and explorations of other visitors continue.
@@ -25,11 +25,11 @@ __all__ = ["LONGEST_SECONDS", "MEMORY_GIB", "UploadReader"]
 R = TypeVar("R")
 
 AT_ONCE: Final = 2
-"""Files that are read beside each other."""
+"""Files that are read at once."""
 LONGEST_SECONDS: Final = 30.0
 """Time after which a file is given up [s]; the largest that are taken need about three."""
 STARTING_SECONDS: Final = 60.0
-"""Time in which a process that is started has to begin with a file, on a busy machine [s]."""
+"""Longest start of a reading process on a busy machine [s]."""
 MEMORY_GIB: Final = 3.0
 """Memory of a process that reads [GiB], where the system can bound it; without a file it has about half of one."""
 MOST_FOUND: Final = 64_000_000

@@ -1,4 +1,4 @@
-"""What-if's searches in a worker's process, which keeps spaces ready for all sessions.
+"""Searches of What-if in a worker process, which keeps spaces ready for all sessions.
 
 Of a study it keeps only the subject: each point is requested by its number.
 """
@@ -48,7 +48,7 @@ def light(value: Any) -> Any:
 
 
 def _make_study(name: StudyName, arguments: tuple[Any, ...], largest: float) -> PointSequence[Any]:
-    """Returns a study of the engine; the plainest stands for all that tie where it asks which."""
+    """Return a study of the engine, with the plainest of tied executions."""
     make: Callable[..., PointSequence[Any]] = getattr(whatif, name)
     choice = {} if name == "sizes" else {"choose": plainest_of}
     return make(*arguments, **choice, largest=largest)

@@ -125,7 +125,7 @@ class _Process:
 
 
 class Worker:
-    """Runs functions in a process of its own, which is started when it is first needed, and again after a death."""
+    """Worker process that runs functions; started on first use and again after a crash."""
 
     def __init__(self, behind: int = BEHIND, *, apart: bool = True, memory_gib: float | None = None) -> None:
         """behind: how far the process stands back, as `nice` counts. apart: False to run functions in this process.
@@ -242,7 +242,7 @@ class Worker:
                 task.give(content)
 
     def _listen(self, process: _Process) -> None:
-        """Passes on what a process says, until it has ended."""
+        """Forward the messages of a process until it ends."""
         for number, what, content in process.messages():
             with self._lock:
                 ends = what == "found" or what in _ENDS

@@ -1,4 +1,4 @@
-"""Main loop of a worker's process: functions requested by the server, each in a thread of its own.
+"""Main loop of a worker process: runs the functions requested by the server, each in a thread.
 
 Modules of the engine are loaded when the process starts, so that the first request does not wait for them.
 """
@@ -66,7 +66,7 @@ def serve_functions(behind: int, memory_gib: float | None = None) -> None:
 
 
 def _run_function(work: _Work, number: int, described: bytes, send: Callable[[int, str, Any], None]) -> None:
-    """Runs a function and says how it ended."""
+    """Run a function and send its result or exception."""
     try:
         function, arguments = pickle.loads(described)
         task = Task(

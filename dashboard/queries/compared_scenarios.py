@@ -34,7 +34,7 @@ class Member(NamedTuple):
 
 
 def told(member: Member, first: Scenario) -> tuple[str, str]:
-    """Returns (name, what more there is to say) of a scenario."""
+    """Return (name, remark) of a scenario."""
     if member.changes:
         words = described(first, member.changes)
         if len(words) == 1:

@@ -100,7 +100,7 @@ def _time_weight(found: Results, design: int, model: int, step: bool) -> float:
 
 
 def basis_of(found: Results, designs: Iterable[int], of: str) -> str:
-    """Returns what figures of designs rest on, once: by system and model where these differ in it.
+    """Return the basis of the designs' figures once, by system and model if these differ.
 
     Args:
         found: the points of the study.

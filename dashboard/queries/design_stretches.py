@@ -122,7 +122,7 @@ def linked(stretches: Stretches) -> str | None:
 
 
 def in_link(text: str, known: Collection[str]) -> tuple[dict[str, tuple[float, float]], str | None]:
-    """Returns the stretches that a part of a link says, and a sentence about the rest of it; None where all is taken.
+    """Return the ranges in a part of a link, and a sentence about the rest; None if all of it was understood.
 
     Args:
         text: as of `linked`.

@@ -47,7 +47,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something a reader has to know of a value: that it was assumed, recalled or changed."""
+    """Mark of a value: assumed, recalled or changed."""
 
     kind: Literal["assumed", "unverified", "changed"]
     text: str

@@ -51,7 +51,7 @@ def shown_value(field: Field, value: Any) -> str:
 
 
 def sheet(thing: Model | System) -> str:
-    """Sections of rows: what, value with unit, and what a reader has to know of it."""
+    """Sections of rows: label, value with unit, and its marks."""
     marks = marks_of(thing)
     parts = []
     for section, found in groupby(fields_of(thing), key=lambda field: field.section):

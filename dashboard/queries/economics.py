@@ -73,7 +73,7 @@ class Metric:
 
     @property
     def ranked_by(self) -> str:
-        """Statistic whose best execution stands for a cell."""
+        """Statistic whose best execution represents a cell."""
         return "sample_rate" if self.of_fastest else self.statistic
 
     def of(self, statistic: float) -> float:
@@ -172,5 +172,5 @@ def utilisation(
 
 
 def days_for(scenario: Scenario, sample_rate: float, tokens: float = 1e12) -> float:
-    """Returns how long so many tokens take at a throughput [samples/s], in seconds."""
+    """Return the time for a number of tokens at a throughput [samples/s] [s]."""
     return economics.seconds_for_tokens(tokens, sample_rate * scenario.model.seq_size)

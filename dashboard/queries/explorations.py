@@ -49,7 +49,7 @@ __all__ = [
 TABLE_ROWS: Final = 60
 BINS: Final = 48
 _NEAR: Final = 32
-"""Executions nearest to the best one that are looked at first."""
+"""Executions closest to the best that are checked first."""
 
 _OF_CELLS: Final = {
     "tensor_par": "tensor_par",
@@ -264,7 +264,7 @@ def _statistic_of_ids(_exploration: Exploration, key: str, statistic: str, ids: 
 
 
 def values_of(exploration: Exploration, metric: Metric, cells: pd.DataFrame) -> pd.Series[float]:
-    """Returns the figure of the execution that stands for each cell: `id`, which reaches `value` in
+    """Return the figure of the execution that represents each cell: `id`, which reaches `value` in
     `metric.ranked_by`."""
     statistic = cells["value"].astype(float)
     if metric.of_fastest:

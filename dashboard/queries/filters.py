@@ -51,7 +51,7 @@ class Filter:
 
     @property
     def stored(self) -> str:
-        """Name of the stored column that is asked."""
+        """Name of the stored column that is filtered."""
         return self.column.name if self.metric is None else self.metric.statistic
 
     def figures(self, low: float, high: float) -> tuple[float, float]:
@@ -84,7 +84,7 @@ class Filter:
 
     @property
     def words(self) -> str:
-        """The filter as a chip says it: "HBM needed ≤ 40.0 GiB", "Recompute none or full"."""
+        """Return the filter in the words of its chip: "HBM needed ≤ 40.0 GiB", "Recompute none or full"."""
         label = self.column.label
         if self.values:
             return f"{label} {' or '.join(choice_label(self.column, value, self.networks) for value in self.values)}"
@@ -119,14 +119,14 @@ def text(filters: Sequence[Filter]) -> str:
 
 
 def derived_of(scenario: Scenario) -> dict[str, Metric]:
-    """Returns the figures of a scenario that a filter can use although they are not stored: figures that follow from a
-    stored one, and figures that have to be evaluated first."""
+    """Return the unstored figures of a scenario that filters can use: derived from a stored one, or evaluated on
+    request."""
     every = metrics(scenario) | unstored_metrics(scenario)
     return {name: metric for name, metric in every.items() if name not in FILTERABLE}
 
 
 def asked_of(filters: Sequence[Filter], *chosen: Metric) -> list[str]:
-    """Returns the stored columns and statistics that rows are asked for by filters and by figures."""
+    """Return the stored columns and statistics that filters and figures read."""
     return [*(one.stored for one in filters), *(metric.statistic for metric in chosen)]
 
 

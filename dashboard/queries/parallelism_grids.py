@@ -20,7 +20,7 @@ SERIES: Final = (4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A model as DistIR has it: so many square weights, and rows of a step."""
+    """Model of DistIR's grids: number of square weights, and rows of a step."""
 
     layers: int
     width: int
@@ -76,7 +76,7 @@ def machine_of(scenario: Scenario, revision: str) -> Machine:
 def grid_of(
     stack: Stack, machine: Machine, devices: int, memory_limit: float | None, placed: bool = False
 ) -> pd.DataFrame:
-    """Returns every configuration of up to so many devices, with style, devices and speedup.
+    """Return every configuration of up to a number of devices, with style, devices and speedup.
 
     Args:
         stack: the model.

@@ -20,7 +20,7 @@ COMPUTING: Final = ("forward", "backward")
 MOST: Final = 3
 """Parts that are named."""
 WORTH_NAMING: Final = 0.002
-"""Share of the step below which a loss goes without saying."""
+"""Share of the step below which a loss is not mentioned."""
 _NAMES: Final = {kind.key: in_sentence(kind.name) for kind in TIME_KINDS}
 
 

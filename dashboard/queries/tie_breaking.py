@@ -28,7 +28,7 @@ seconds; then the cells are searched one by one."""
 
 
 class Tie(NamedTuple):
-    """The execution that stands for several."""
+    """Execution that represents several tied ones."""
 
     id: int
     number: int

@@ -1,1 +1,1 @@
-"""What surrounds every page: frame, navigation, login, and where the command begins."""
+"""Frame of the pages: navigation, login, server routes, and the command."""

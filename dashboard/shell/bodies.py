@@ -1,4 +1,4 @@
-"""Bounds of what requests send: how slowly, and how much all of them together, so that a few cannot fill the server."""
+"""Limits on request bodies, in rate and total size, so that a few clients cannot exhaust the server."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class BodyBounds:
     """Limits of request bodies, from their first byte until the answer."""
 
     grace_s: float = 15.0
-    """Time that any body has [s]."""
+    """Time for any body [s]."""
     least_rate: float = 16_384.0
     """Average rate that a larger body needs [bytes/s], as on a poor mobile connection."""
     bytes: int = 64 << 20
     """Size of all bodies together [bytes]; a dozen of the largest uploads."""
     bytes_of_one: int = 16 << 20
-    """Size of those from one address [bytes]."""
+    """Size of all bodies from one address [bytes]."""
     number: int = 128
     """Requests with a body."""
     number_of_one: int = 32
@@ -31,7 +31,7 @@ class BodyBounds:
 
 
 class _BodyRefusedError(Exception):
-    """A body is not read to its end: status and sentence."""
+    """Body that is refused: status and sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -40,7 +40,7 @@ class _BodyRefusedError(Exception):
 
 @dataclass
 class _UnderWay:
-    """Bodies that have begun and whose requests are not answered yet."""
+    """Bodies of unanswered requests."""
 
     numbers: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
@@ -59,7 +59,7 @@ class _UnderWay:
 
 
 def asker_of(scope: Scope) -> str:
-    """Return whose request it is, as far as the server can tell: an address, which a proxy on this machine passes on.
+    """Return the client's address, as passed on by a proxy on this machine.
 
     scope: of the request.
     """
@@ -68,13 +68,13 @@ def asker_of(scope: Scope) -> str:
 
 
 class BoundedBodies:
-    """Refuses bodies that come too slowly, or with too many others, in a sentence."""
+    """Middleware that refuses bodies that are too slow or too many."""
 
     def __init__(self, app: ASGIApp, bounds: BodyBounds | None = None) -> None:
         self._app, self._bounds, self._under_way = app, bounds or BodyBounds(), _UnderWay()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Has the application answer a request."""
+        """Pass a request to the application."""
         if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)
             return

@@ -1,7 +1,7 @@
-"""The command `shardscape` from its first moment on, when little more than Python is loaded.
+"""Entry point of the command `shardscape`, before its modules are loaded.
 
-What a command needs takes a second or two to load, and Ctrl-C in the midst of that would end in a traceback. Nothing is
-under way then that would have to be put away, so the process ends at once, without a word.
+They take a second or two to load, and Ctrl-C meanwhile would end in a traceback. There is nothing to clean up yet, so
+the process ends at once, silently.
 """
 
 import _signal as signal  # type: ignore[import-not-found] # less to load than the module around it
@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 
 def end_at_once() -> None:
-    """Makes Ctrl-C end the process with `INTERRUPTED`, unless it was started so that Ctrl-C is not for it."""
+    """Make Ctrl-C end the process with `INTERRUPTED`, unless the process was started with it ignored."""
 
     def end(number: int, frame: object) -> None:
         os._exit(INTERRUPTED)
@@ -24,7 +24,7 @@ def end_at_once() -> None:
 
 
 def main() -> None:
-    """Runs the command line and ends the process with its exit code. While a command runs, it is told of Ctrl-C."""
+    """Run the command line and end the process with its exit code. A running command handles Ctrl-C itself."""
     end_at_once()
     from engine.cli.main import main as run
 

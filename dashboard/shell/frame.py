@@ -1,4 +1,4 @@
-"""What surrounds every page: the list of pages, logo, style, the scenario in one sentence, warnings."""
+"""Frame of every page: navigation, logo, style, scenario sentence, warnings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["close_page", "draw", "navigation", "open_page"]
 
 
 def navigation() -> Any:
-    """Shows the navigation, a section per group of pages; returns the page that is asked for, to be run."""
+    """Show the navigation, with a section per group of pages; return the requested page."""
     offered = {
         page.name: st.Page(
             partial(draw, page), title=page.title, help=page.help, url_path=page.name, default=page is PAGES[0]
@@ -42,27 +42,27 @@ def navigation() -> Any:
 
 
 def draw(page: Page) -> None:
-    """Parses the link and draws a page, once there is what it needs."""
+    """Parse the link and draw a page."""
     view = page.view()
     needed = [needed_exploration.require_exploration()] if page.needs is Needs.EXPLORATION else []
     view.render(view.parse(*needed))
 
 
 class Above(NamedTuple):
-    """What stands above a page and is completed when the page has run."""
+    """Elements above a page that are completed after it has run."""
 
     size: Place | None
-    """Where the sentence ends."""
+    """Slot at the end of the scenario sentence."""
     remarks: Place
-    """Where the page says what it could not take from the link."""
+    """Slot for problems of the link."""
     told: tuple[str, ...]
-    """What it has said so far."""
+    """Problems shown so far."""
     warned: tuple[str, ...]
-    """What it has said of the server."""
+    """Problems of the server shown so far."""
 
 
 def open_page(static: Path, page: Any) -> Above:
-    """Draws what stands above a page; returns what `close_page` needs."""
+    """Draw the elements above a page; return them for `close_page`."""
     st.logo(str(static / f"logo-{state.theme_mode()}.svg"), size="medium")
     st.html(stylesheet() + styles())
     entry = registry.page(page.url_path)
@@ -92,7 +92,7 @@ def open_page(static: Path, page: Any) -> Above:
 
 
 def close_page(above: Above) -> None:
-    """Draws what is known only when a page has run."""
+    """Draw the elements that depend on a finished page."""
     if above.size is not None:
         sentence.tell_size(above.size)
     _show_problems(above.remarks, above.told)
@@ -102,7 +102,7 @@ def close_page(above: Above) -> None:
 
 
 def _show_problems(place: Place, told: tuple[str, ...]) -> tuple[str, ...]:
-    """Says in one box what a link asked for and did not get; returns the sentences."""
+    """Show the unmet requests of a link in one box; return the sentences."""
     found = state.problems()
     if found and found != told:
         place.warning("\n\n".join(literal(problem) for problem in found), icon=":material/link_off:")
@@ -111,6 +111,6 @@ def _show_problems(place: Place, told: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _behaviour_script() -> str:
-    """The script of the pages as an element."""
+    """Return the script of the pages as an element."""
     told = json.dumps({"script": front_end.SCRIPT, "library": plotly_figures.address()})
     return f"<script>{(Path(__file__).parent / 'behaviour.js').read_text(encoding='utf-8').rstrip()}({told});</script>"

@@ -1,9 +1,8 @@
-"""The JSON API: the verbs of `engine.questions` beside the pages, off unless the server's settings ask for it.
+"""JSON API: the verbs of `engine.questions`, served if the settings switch it on.
 
 `POST api/best` with a question answers it, `GET api` lists the verbs, `GET api/openapi.json` describes them. Questions
-are answered in processes of their own, which stand back behind the pages and end with whoever asked; nobody has all of
-them at once. Nobody is let in
-whom the server does not know: where it asks for a login, or is called by a name that it was not told, it wants a token.
+are answered in separate processes with less priority than the pages, which end when the client disconnects; no client
+has all of them at once. A server that requires a login, or is called by an unknown host name, requires a token.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ LOG: Final = logging.getLogger("shardscape.api")
 AT_ONCE: Final = 3
 """Questions that are answered at once."""
 OF_ONE: Final = 2
-"""Those of one asker: the others always find a process that answers them."""
+"""Questions of one client that are answered at once, so that others always find a free process."""
 WAITING_OF_ONE: Final = 4
-"""Questions of one asker that wait for a turn besides."""
+"""Waiting questions of one client."""
 PATIENCE: Final = 30.0
-"""Longest wait for a turn [s]; after that it is better to ask again than to hold a connection."""
+"""Longest wait for a turn [s]; after that the client should ask again."""
 BEHIND: Final = 10
-"""How far the processes stand back behind the server where both want a core, as `nice` counts."""
+"""Niceness of the answering processes, so that pages go first."""
 POLL: Final = 0.2
-"""How often it is asked whether whoever asked is still there [s]."""
+"""Interval of checks for a disconnected client [s]."""
 HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _FAILED: Final = "The question failed for a reason of the server's own; its log says why."
 _REFUSALS: Final[Mapping[int, str]] = {
@@ -64,7 +63,7 @@ _REFUSALS: Final[Mapping[int, str]] = {
 
 
 class ApiRefusal(Exception):  # noqa: N818 - reads as a sentence where it is raised
-    """A request that is not answered: status and sentence."""
+    """Refusal of a request: status and sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -82,7 +81,7 @@ class JsonApi:
         self._token = settings.api_token
 
     async def index(self, request: Request) -> Response:
-        """Answers which verbs there are."""
+        """List the verbs."""
         try:
             self._admit(request)
         except ApiRefusal as refused:
@@ -91,7 +90,7 @@ class JsonApi:
         return JSONResponse({"verbs": verbs, "described_by": "api/openapi.json"}, headers=HEADERS)
 
     async def describe(self, request: Request) -> Response:
-        """Answers what verbs take and return, as OpenAPI."""
+        """Describe the verbs as OpenAPI."""
         try:
             self._admit(request)
         except ApiRefusal as refused:
@@ -99,7 +98,7 @@ class JsonApi:
         return JSONResponse(description(), headers=HEADERS)
 
     async def ask(self, request: Request) -> Response:
-        """Answers a question."""
+        """Answer a question."""
         try:
             self._admit(request)
             verb = str(request.path_params["verb"])
@@ -117,7 +116,7 @@ class JsonApi:
             return _refusal_response(refused)
 
     def _admit(self, request: Request) -> None:
-        """Raises `ApiRefusal` for whoever is not to be answered."""
+        """Raise `ApiRefusal` for a client that may not ask."""
         if self._token:
             kind, _, given = request.headers.get("authorization", "").partition(" ")
             if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
@@ -133,7 +132,7 @@ class JsonApi:
             raise ApiRefusal(403, "The API does not answer pages of other sites.")
 
     async def _question(self, request: Request) -> object:
-        """The question in a request."""
+        """Return the question in a request."""
         # A page of another site cannot send this type without being allowed to, which it is not.
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise ApiRefusal(415, "A question is sent with Content-Type: application/json.")
@@ -156,7 +155,7 @@ class JsonApi:
             raise ApiRefusal(400, str(problem)) from None
 
     async def _take_turn(self, request: Request, asker: str) -> None:
-        """Waits until the asker has a turn, which has to be given back. Raises `ApiRefusal`."""
+        """Wait for a turn, which the caller must give back. Raises `ApiRefusal`."""
         try:
             turn = self._turns.ask(asker)
         except TooManyQuestions as problem:
@@ -175,7 +174,7 @@ class JsonApi:
             raise
 
     async def _answered(self, request: Request, verb: str, question: object) -> dict[str, Any]:
-        """The answer to a question; a search ends when nobody waits for it any more."""
+        """Return the answer to a question; a search is stopped if the client disconnects."""
         gone = threading.Event()
 
         def found() -> dict[str, Any]:
@@ -201,7 +200,7 @@ class JsonApi:
 
 
 def routes(api: JsonApi) -> list[Route]:
-    """Returns what the server answers beside the pages, also below any path a proxy may add. api: by which."""
+    """Return the routes of the API, also below any base path. api: the API that answers."""
     found = []
     for above in ("", "/{above:path}"):
         found += [
@@ -213,7 +212,7 @@ def routes(api: JsonApi) -> list[Route]:
 
 
 def description() -> dict[str, Any]:
-    """Returns the API as an OpenAPI document: what every verb takes and returns."""
+    """Return the OpenAPI document of all verbs."""
     wanted = [(each, "validation") for verb in VERBS.values() for each in (verb.asks, verb.answers)]
     places, schemas = models_json_schema(wanted, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     refusal = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
@@ -239,7 +238,7 @@ def description() -> dict[str, Any]:
 
 
 def _in_thread(function: Callable[[], dict[str, Any]]) -> asyncio.Future[dict[str, Any]]:
-    """What a function returns, from a thread that neither waits for those of the server nor holds up its end."""
+    """Return the result of a function that runs in a thread outside the server's pool, which does not delay its end."""
     loop = asyncio.get_running_loop()
     found: asyncio.Future[dict[str, Any]] = loop.create_future()
 
@@ -275,7 +274,7 @@ def _refusal_response(refused: ApiRefusal) -> Response:
 
 
 def _asks_for_login() -> bool:
-    """Whether the server is configured to know its visitors."""
+    """Return whether the server requires a login."""
     try:
         return "auth" in st.secrets
     except FileNotFoundError:  # there are no secrets
@@ -283,8 +282,8 @@ def _asks_for_login() -> bool:
 
 
 def _is_called(name: str | None) -> bool:
-    """Whether the server may be called so: a page of another site that gives this machine's address to a name of its
-    own calls it by that."""
+    """Return whether a host name is one of the server's. A page of another site whose name resolves to this machine
+    uses its own."""
     if not name:
         return False
     named = name.lower().rstrip(".")

@@ -1,10 +1,9 @@
-"""Login, where the server is configured for it: Streamlit's own OpenID Connect.
+"""Login by Streamlit's OpenID Connect, if the server is configured for it.
 
 Without an `[auth]` section in `.streamlit/secrets.toml` there are no accounts and nothing here shows.
 
-The way through the identity provider ends at the start page, whatever the address was. So the browser remembers the
-address in the storage of its tab when Log in is pressed, and goes back to it from the start page. The server has no
-part in it: neither script below holds anything but what is written here.
+The identity provider always returns to the start page. So the browser stores the address in its tab when Log in is
+pressed, and goes back to it from the start page, by the two constant scripts below.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _REMEMBER: Final = """<script>
   }, true);
 })();
 </script>"""
-"""Remembers the address of the login page when its button is pressed."""
+"""Script that stores the address of the login page when its button is pressed."""
 
 _RETURN: Final = """<style>:has(> .st-key-returning) {display: none}</style><script>
 (() => {
@@ -52,11 +51,11 @@ _RETURN: Final = """<style>:has(> .st-key-returning) {display: none}</style><scr
   } catch {}
 })();
 </script>"""
-"""Goes from the start page to the remembered address, once, if there is one of the last quarter of an hour."""
+"""Script that goes from the start page to a stored address of the last quarter of an hour, once."""
 
 
 def require() -> None:
-    """Stops the page at a login button when the server asks for a login and there was none."""
+    """Stop the page at a login button if a login is required and missing."""
     logged_in = st.user.to_dict().get("is_logged_in")
     if logged_in is None:  # there are no accounts
         return
@@ -71,7 +70,7 @@ def require() -> None:
 
 
 def signed_in() -> None:
-    """Says, at the end of a page, who is logged in, with a way out; nothing where there are no accounts."""
+    """Show the account and a log-out button at the end of a page; nothing without accounts."""
     user = st.user.to_dict()
     if not user.get("is_logged_in"):
         return

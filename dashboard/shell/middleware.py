@@ -1,4 +1,4 @@
-"""Rules for all that the server answers: headers, hidden metrics, and who may open a session; and its greeting."""
+"""Middleware of the server: headers, hidden metrics, allowed origins of sessions; and its start-up message."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ policy of a redirect replaces the provider's: the origin is passed on, the addre
 _METRICS: Final = "/_stcore/metrics"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _EVERY: Final = ("", "0.0.0.0", "::")
-"""Addresses that stand for all that a machine has."""
+"""Addresses that mean all of a machine's."""
 
 
 class Framed:
-    """Adds `HEADERS` to every answer of an application, and to pages the parts of the front end that all of them need.
+    """Add `HEADERS` to every answer of an application, and preload headers to pages.
 
     A browser reads these beside the first script; Streamlit would ask for each when its element has come.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: bool = False) -> None:
-        """metrics: whether Streamlit's metrics are answered; otherwise there are none (404)."""
+        """metrics: True to serve Streamlit's metrics, False to answer 404."""
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Has the application answer a request."""
+        """Pass a request to the application."""
         if scope["type"] == "websocket" and not _may_open_session(Headers(scope=scope)):
             await send({"type": "websocket.close", "code": 1008})  # a server answers 403 before it has accepted
             return
@@ -69,8 +69,8 @@ class Framed:
 
 
 def _may_open_session(headers: Headers) -> bool:
-    """Whether a session may be opened from where a browser says that its page is: from the server itself, or from an
-    address in `server.corsAllowedOrigins`, as where a proxy hides by which name the server was called.
+    """Return whether a page of this origin may open a session: the server itself, or an address in
+    `server.corsAllowedOrigins`, as behind a proxy that hides the server's name.
 
     Streamlit admits every port of this machine; another program's page there is not ours. Programs send no origin.
     """
@@ -86,7 +86,7 @@ def _may_open_session(headers: Headers) -> bool:
 
 
 def _origin_parts(origin: str) -> tuple[str, str, int] | None:
-    """Return scheme, host and port of an origin; None for what has none."""
+    """Return scheme, host and port of an origin; None if it has none."""
     try:
         parsed = urlsplit(origin)
         port = parsed.port or _DEFAULT_PORTS.get(parsed.scheme)
@@ -99,7 +99,7 @@ def _origin_parts(origin: str) -> tuple[str, str, int] | None:
 
 @asynccontextmanager
 async def greeting(_: object) -> AsyncIterator[None]:
-    """Around the life of the server: says where it is once it is there, and opens a browser if it is to.
+    """Lifespan of the server: print its address once it listens, and open a browser if configured.
 
     Meanwhile the store is opened, workers start, and what a first visit opens on is explored, so that who comes first
     does not wait for them.

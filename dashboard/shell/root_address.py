@@ -1,7 +1,7 @@
-"""The start page's other address: it is served at the root, and people write `/explore`, as other pages are written.
+"""Redirect `/explore` to the start page, which is served at the root.
 
-Streamlit takes that for a page that does not exist. Whoever asks for it is sent to the root with what the address says,
-before there is a page: the navigation marks the right entry, and Back leads to where they came from.
+For Streamlit this page does not exist. The redirect keeps the parameters and happens before a page runs: the navigation
+marks the right entry, and Back leads to the previous page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["routes"]
 
 
 def routes() -> list[Route]:
-    """Returns what the server answers beside the pages, below the path that it is told to be at."""
+    """Return the routes of the redirect, below the configured base path."""
     base = "/".join(("", *filter(None, str(st.get_option("server.baseUrlPath")).split("/"))))
     return [Route(f"{base}/{START}", _redirect_to_root), Route(f"{base}/{START}/", _root_above)]
 

@@ -25,23 +25,23 @@ SHORTCUT: Final = "Ctrl+K"
 
 @dataclass(frozen=True)
 class SearchTarget:
-    """Something that can be gone to: what it is, its name, what it means, and the page with its parameters."""
+    """Target of the search: kind, name, meaning, and the page with its parameters."""
 
     kind: str
     name: str
     page: str
     parameters: Mapping[str, str | None] = field(default_factory=dict)
     change: Callable[[], None] | None = None
-    """What is done before the page is shown."""
+    """Called before the page is shown."""
 
     @property
     def words(self) -> str:
-        """What a list shows."""
+        """Return the words of the entry in a list."""
         return f"{self.name} · {self.kind}"
 
 
 def everything() -> list[SearchTarget]:
-    """Returns everything that can be searched for: pages first, then scenarios, chapters, terms, models, systems."""
+    """Return all targets: pages first, then scenarios, chapters, terms, models, systems."""
     found = [SearchTarget("page", page.title, page.name) for page in PAGES]
     for saved in user_files().saved():
         scenario = saved.scenario
@@ -80,7 +80,7 @@ def everything() -> list[SearchTarget]:
 
 
 def opener() -> None:
-    """Draws the button that opens the search; so does Ctrl-K."""
+    """Draw the button that opens the search, as Ctrl-K does."""
     with st.container(key="search_link"):
         narrow = is_narrow()
         if st.button(

@@ -1,4 +1,4 @@
-"""Turns of those who ask the JSON API: each gets a fair share of the processes that answer, whoever else asks much."""
+"""Fair turns for clients of the JSON API: no client can take all answering processes."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import Final
 __all__ = ["AskerTurns", "TooManyQuestions"]
 
 MOST_WAITING: Final = 64
-"""Questions of everybody that wait for a turn."""
+"""Most waiting questions of all clients."""
 
 
 class TooManyQuestions(Exception):  # noqa: N818 - reads as a sentence where it is raised
-    """No question can be added to those that wait."""
+    """Raised when the queue of questions is full."""
 
     def __init__(self, sentence: str, *, of_one: bool) -> None:
         super().__init__(sentence)
         self.of_one = of_one
-        """Whether the asker has too many; otherwise all together have."""
+        """True if the client has too many questions, False if all together have."""
 
 
 @dataclass
 class AskerTurns:
-    """Who may have a question answered, for one event loop.
+    """Turns of clients, for one event loop.
 
-    An asker never has all turns at once, so that another one always finds one; of those who wait, whoever has the
-    fewest comes next, and among equals whoever had none for the longest.
+    A client never has all turns. Next is the waiting client with the fewest turns, and among equals the one whose last
+    turn is longest ago.
     """
 
     at_once: int
     """Questions that are answered at once."""
     of_one: int
-    """Questions of one asker that are answered at once."""
+    """Questions of one client that are answered at once."""
     waiting_of_one: int
-    """Questions of one asker that wait besides."""
+    """Waiting questions of one client."""
     _answered: Counter[str] = field(default_factory=Counter)
     _waiting: dict[str, deque[asyncio.Future[None]]] = field(default_factory=dict)  # the longest without a turn first
 
     def ask(self, asker: str) -> asyncio.Future[None]:
-        """Return what is done when the asker has a turn, to be given back by `end`, or cancelled before.
+        """Return a future that is done when the client has a turn; give it back with `end`, or cancel it.
 
         Raises TooManyQuestions.
         """
@@ -60,7 +60,7 @@ class AskerTurns:
         return turn
 
     def end(self, asker: str) -> None:
-        """Take a turn back."""
+        """Give a turn back."""
         self._answered[asker] -= 1
         self._answered += Counter()  # drops those who have none
         self._give()

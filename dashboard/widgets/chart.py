@@ -24,7 +24,7 @@ _CHART: Final = st.components.v2.component(
     NAME, js=(Path(__file__).parent / "chart.js").read_text(encoding="utf-8"), isolate_styles=False
 )
 _HEIGHT: Final = 450
-"""Height of a figure that says none, as Plotly has it [px]."""
+"""Plotly's default height of a figure [px]."""
 
 
 def show(

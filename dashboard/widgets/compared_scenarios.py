@@ -118,7 +118,7 @@ def members_of(comparison: Comparison) -> list[Member]:
 
 
 def parameters_of(comparison: Comparison) -> dict[str, str]:
-    """Returns what a link to a comparison has beside A. Raises `Refused` like `members_of`."""
+    """Return the parameters of a link to a comparison, without scenario A. Raises `Refused` like `members_of`."""
     texts = {
         member.slot: f"~{text_of(member.changes)}" if member.changes else _scenario_text(member.scenario)
         for member in members_of(comparison)[1:]
@@ -141,7 +141,7 @@ def free_slot(slots: Slots = SLOTS) -> str | None:
 
 
 def put(scenarios: Sequence[Scenario], slots: Slots = SLOTS) -> None:
-    """Puts scenarios in the place of all that stood beside the current one."""
+    """Replace all compared scenarios."""
     texts = (_scenario_text(scenario) for scenario in scenarios[: len(slots)])
     state.set_url_values(dict(zip_longest(slots, texts)))
 
@@ -153,14 +153,14 @@ def copy(origin: Slots, slots: Slots) -> None:
 
 
 def add(scenario: Scenario, slots: Slots = SLOTS) -> None:
-    """Puts a scenario beside the others, if there is room."""
+    """Add a scenario to the comparison, if there is room."""
     slot = free_slot(slots)
     if slot is not None:
         state.set_url_value(slot, _scenario_text(scenario))
 
 
 def add_changes(changes: Mapping[str, float], slots: Slots = SLOTS) -> None:
-    """Puts the current scenario with some numbers changed beside the others, if there is room."""
+    """Add the current scenario with some numbers changed to the comparison, if there is room."""
     slot = free_slot(slots)
     if slot is not None:
         state.set_url_value(slot, f"~{text_of(changes)}")

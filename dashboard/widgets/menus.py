@@ -15,7 +15,7 @@ from dashboard.compat.session import in_browser
 __all__ = ["OPENED", "filled", "forget"]
 
 OPENED: Final = "_menu_opened_"
-"""Begins the keys that say of which menus the content is drawn."""
+"""Prefix of the keys of menus whose content is drawn."""
 _SIGNAL: Final = st.components.v2.component(
     "shardscape_menu",
     js="""

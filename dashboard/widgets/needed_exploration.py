@@ -60,8 +60,8 @@ def explorations_of(scenarios: Sequence[Scenario], watcher: str) -> list[Explora
 
 
 def seen_with(exploration: Exploration, scenario: Scenario) -> Exploration:
-    """Returns an exploration under the scenario that was asked for: one may differ from it in names, prices and
-    sources, which results do not depend on and pages show."""
+    """Return an exploration under the requested scenario, which may differ in names, prices and sources: pages show
+    these, and results do not depend on them."""
     if exploration.scenario == scenario:
         return exploration
     rows = exploration.rows  # opened once, for all copies

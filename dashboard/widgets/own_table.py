@@ -1,4 +1,4 @@
-"""Tables of one's own: uploaded, checked, and part of the link where they are short enough: a reload keeps them."""
+"""Users' tables: uploaded, checked, and part of the link if short enough, so that a reload keeps them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recommended execution beside the fastest: what each is, what the difference takes, and why others lose."""
+"""Comparison of the recommended execution with the fastest: choices, causes of the difference, and why others lose."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _select_execution(execution: int | None, again: Callable[[], None]) -> None:
 
 
 def room() -> Place:
-    """Returns where the band stands: as high as it from the start, so that nothing below moves when it comes."""
+    """Return the slot of the band, with its height from the start, so that nothing below moves when it is drawn."""
     found = st.container(gap=None, key="band_line_room" if is_narrow() else "band_room")
     found.html('<i class="ss-room"></i>')  # a place with nothing in it would not be there at all
     return found

@@ -40,7 +40,7 @@ __all__ = [
 LONGEST: Final = 2_000
 """Characters of a link that every browser, proxy and chat program passes on."""
 _OTHERS: Final = tuple(f"{page}_{letter}" for page in ("compare", "pareto") for letter in "bcd")
-"""Parameters that hold scenarios beside the one that all pages are about."""
+"""Parameters of scenarios other than the current one."""
 
 
 def opener() -> None:
@@ -96,7 +96,7 @@ def compared(scenario: Scenario, page: str, view: Mapping[str, str] | None) -> C
 def offer_link(
     text: str, beside: int = 0, whole: Comparison | None = None, *, holds: str = "scenario", instead: str = ""
 ) -> None:
-    """Shows a link to copy, or says that it is too long and offers an alternative.
+    """Show a link to copy, or an alternative if it is too long.
 
     beside: number of scenarios in the link that a scenario file would not hold. whole: the comparison, if there is a
     file of all. holds: noun of the link's content. instead: alternative to a link that is too long, if that is no file

@@ -23,7 +23,7 @@ class Stage(IntEnum):
     """Extent of a page that a run draws."""
 
     FIRST = 0
-    """The chart that is looked at first, under a picture of it that a browser can show at once."""
+    """Main chart of a page, under a preview that a browser can show at once."""
     WHOLE = 1
 
 

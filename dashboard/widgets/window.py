@@ -34,7 +34,7 @@ export default function ({ data, setStateValue }) {
 
 
 def watch() -> None:
-    """Has the browser tell when its window becomes narrow or wide; called once in every run of a page.
+    """Make the browser report when its window becomes narrow or wide; call it once per run of a page.
 
     What reads pages without drawing them, a test or a program, is not asked.
     """

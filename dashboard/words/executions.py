@@ -52,7 +52,7 @@ _WORDS: Final[Mapping[str, Mapping[Any, str]]] = {
     "training": {False: "inference"},
     "zero_stage": dict(enumerate(_ZERO)),
 }
-"""Words for values of a field that say more than the register's: field name -> value -> word."""
+"""Words for values of a field that are clearer than the register's: field name -> value -> word."""
 _USUAL: Final = {"attention_kernel": "native", "zero_stage": None, "seq_par_ag_redo": False}
 """Usual values that need no mention, if they differ from the register's default."""
 _APART: Final = {
@@ -91,7 +91,7 @@ def degrees_in_cell(execution: Mapping[Any, Any]) -> str:
 
 
 def blocks_of(scenario: Scenario) -> int:
-    """Returns how many blocks a model has, also one that Calculon's six numbers cannot stand for."""
+    """Return the number of blocks of a model, also of one without Calculon's six numbers."""
     model = scenario.model
     return model.num_blocks if model.block is not None else dimensions(model).num_blocks
 
@@ -124,7 +124,7 @@ def count_microbatches(execution: Mapping[Any, Any]) -> int:
 
 
 def choices(execution: Mapping[Any, Any], system: System) -> list[tuple[str, str]]:
-    """Returns every choice of an execution besides its degrees, as short key and value pairs.
+    """Return every choice of an execution except its degrees, as short key and value pairs.
 
     system: to name its networks by: "NVLink, 8 GPUs, 450 GB/s".
     """

@@ -20,7 +20,7 @@ _UNIT: Final = re.compile(
 
 
 def literal(text: str) -> str:
-    """Returns a text as Markdown that shows it as it is: no links, images, colours or formulas.
+    """Return a text as Markdown that shows it literally: no links, images, colours or formulas.
 
     Lines do not end between a number and its unit.
     """

@@ -12,7 +12,7 @@ __all__ = ["CALLED_BY", "FIXED", "FIXED_MEANS", "cell_name", "in_sentence", "nam
 
 
 FIXED: Final = "fixed layout"
-"""The execution that was best before a change, kept as it is."""
+"""The execution that was best before a change, unchanged."""
 FIXED_MEANS: Final = "The execution that was best before the change, kept as it is."
 
 CALLED_BY: Final = ("id", *DEGREES)
@@ -37,7 +37,7 @@ def in_sentence(label: str) -> str:
 
 
 def named_value(column: Column, value: Any, networks: Sequence[str] = ()) -> str:
-    """Returns a field's value as it is written on an axis or in a name: "1,024", "full", "InfiniBand".
+    """Return a field's value in the form of axes and names: "1,024", "full", "InfiniBand".
 
     networks: what the system's networks are called, innermost first, which then stand for their numbers.
     """

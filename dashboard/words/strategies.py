@@ -41,7 +41,7 @@ def short_vector(vector: Sequence[Any], most: int = 16) -> str:
 
 
 def short_solution(name: str, most: int = 0) -> str:
-    """Returns the name of a solution as it stands beside a bar: outer and inner mesh axis with a cross.
+    """Return the name of a solution as the label of a bar: outer and inner mesh axis with a cross.
 
     most: length up to which a name stays as it is.
     """
@@ -53,6 +53,7 @@ def short_solution(name: str, most: int = 0) -> str:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Returns whether a vector begins as a pattern says: strategies with commas, a star for any, empty for all."""
+    """Return whether a vector matches the beginning of a pattern: strategies with commas, a star for any, empty for
+    all."""
     wanted, there = [each for each in pattern.split(",") if each], text.split(",")
     return len(wanted) <= len(there) and all(each in ("*", own) for each, own in zip(wanted, there, strict=False))

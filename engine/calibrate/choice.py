@@ -31,10 +31,12 @@ __all__ = [
 FEWEST, MOST = 3, 6
 """Number of parameters in an automatic choice; a user may choose at most the larger number."""
 CONFIGURATIONS_EACH = 2
-"""Different configurations that each parameter beyond the first three needs."""
+"""Different configurations that each parameter beyond the first three needs. Source: stated by us."""
 NOTICEABLE = 0.005
-"""Least change of step times [fraction] by one prior width that makes a parameter worth fitting."""
+"""Least change of step times [fraction] by one prior width that makes a parameter worth fitting. Source: stated by
+us."""
 STEP = 1e-3
+"""Step of the logarithm of a parameter by which its influence is differentiated. Source: stated by us."""
 
 
 class CalibrateError(DocumentError):

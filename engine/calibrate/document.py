@@ -18,6 +18,7 @@ __all__ = ["checked_name", "document"]
 LONGEST: Final = 1_900
 """Characters of a list of runs in a document."""
 DIGITS: Final = 5
+"""Significant digits of a fitted value. Source: stated by us."""
 
 
 def checked_name(name: str, base: Calibration) -> str:

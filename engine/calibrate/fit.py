@@ -31,7 +31,7 @@ from engine.validation.reading import library_runs
 __all__ = ["CalibrationOutcome", "ParameterEstimate", "calibrate", "seen_before"]
 
 INTERVAL: Final = 1.645
-"""Standard deviations around a value that hold 90 % of a normal distribution."""
+"""Standard deviations around a value that hold 90 % of a normal distribution. Source: quantile of 0.95."""
 
 MOST_RANKED: Final = 1_000
 """Rows up to which layouts are ranked."""
@@ -47,7 +47,7 @@ class ParameterEstimate:
     prior_range: tuple[float, float]
     value_range: tuple[float, float]
     learned: float
-    """Share of the prior's variance that the runs took away: 0 where they say nothing, near 1 where they decide."""
+    """Share of the prior's variance that the runs removed: 0 if they carry no information, near 1 if they decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,7 @@ def calibrate(
     after, deviations = fitted(np.ones(len(measured), bool))
     parts = held_out(kin)
     unseen = np.full(len(measured), np.nan)
+    # The error that counts: each fold predicted with parameters fitted without it.
     for part in range(parts.folds):
         left_out = parts.fold == part
         unseen[left_out] = step_times(case.take(np.flatnonzero(left_out)), fitted(~left_out)[0]).step
@@ -205,9 +206,11 @@ def _build_estimate(about: Adjustable, before: Parameters, after: Parameters, de
     limit = largest(about.name)
 
     def around(centre: float, width: float) -> tuple[float, float]:
+        # Parameters are log-normal: a factor up and down.
         reach = float(np.exp(INTERVAL * width))
         return centre / reach, min(centre * reach, limit)
 
+    # Share of the prior's variance that the runs took away.
     learned = 1.0 - min((deviation / about.spread) ** 2, 1.0)
     return ParameterEstimate(about, prior, value, around(prior, about.spread), around(value, deviation), learned)
 

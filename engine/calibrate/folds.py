@@ -15,8 +15,11 @@ __all__ = ["HeldOut", "Kin", "held_out", "kin_of", "row_weights"]
 
 
 MOST_FOLDS: Final = 5
+"""Most folds of a cross-validation. Source: stated by us."""
 FEWEST_GROUPS: Final = 3
+"""Fewest models of which some are left out. Source: stated by us."""
 FEWEST_CONFIGURATIONS: Final = 4
+"""Fewest configurations of which some are left out. Source: stated by us."""
 IN_COMMON: Final = 0.2
 """Share of the variance of errors that runs of one group have in common.
 
@@ -95,8 +98,10 @@ def row_weights(kin: Kin) -> Floats:
     Args:
         kin: configurations and groups of the accepted rows.
     """
+    # Repeated runs of a configuration share the weight of one.
     weight = 1.0 / np.bincount(kin.configuration)[kin.configuration]
     size = np.bincount(kin.group, weights=weight)[kin.group]
+    # n / (1 + (n - 1) c): Kish 1965, design effect of a cluster.
     found: Floats = weight / (1.0 + (size - 1.0) * IN_COMMON)
     return found
 

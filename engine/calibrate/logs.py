@@ -15,12 +15,13 @@ from engine.calibrate.log_fields import ARGUMENTS, fields_of
 __all__ = ["Log", "looks_like_log", "read_log"]
 
 WARM_UP = 0.2
-"""Share of the steps at the beginning that are not counted."""
+"""Share of the steps at the beginning that are not counted. Source: stated by us."""
 MOST_WARM_UP = 20
+"""Most steps at the beginning that are not counted. Source: stated by us."""
 UNSTEADY = 0.1
-"""Spread between quartiles over the median from which a log is called unsteady."""
+"""Spread between quartiles over the median from which a log is called unsteady. Source: stated by us."""
 LONGEST_LINE = 20_000
-"""Characters of a line that are looked at; a Namespace of arguments has some 8,000."""
+"""Longest part of a line that is read [characters]; a Namespace of arguments has about 8,000."""
 
 # Lengths are bounded, so that no line takes long to match.
 _VALUE = r"['\"]?([A-Za-z0-9_.+-]{0,80}[A-Za-z0-9_+-])"
@@ -146,7 +147,7 @@ def _parse_float(text: str) -> float:
 
 
 def _read_arguments(line: str, given: dict[str, str]) -> None:
-    """Adds what a line says of arguments that are known; the last word on each counts."""
+    """Add the known arguments in a line; the last value of each counts."""
     if found := _NEW_VOCABULARY.search(line):
         given["padded_vocab_size"] = found[1]
     for pattern in (_DOTTED, _PAIR):

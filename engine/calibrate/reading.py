@@ -26,11 +26,12 @@ MOST_RUNS: Final = 5_000
 MOST_BYTES: Final = 20_000_000
 """Largest file that is read [bytes]."""
 MOST_FILES: Final = 200
+"""Most files of one fit. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRuns:
-    """Runs, and for each where it comes from and what was remarked on reading it [rows]."""
+    """Runs, each with its origin and remarks of the reader [rows]."""
 
     runs: Runs
     labels: tuple[str, ...]
@@ -128,7 +129,7 @@ def _read_table(text: str, name: str) -> pd.DataFrame:
 
 
 def _merge_runs(tables: list[pd.DataFrame], given: Mapping[str, str]) -> Runs:
-    """One typed table; each file's layout is recognised by itself."""
+    """Return one typed table; the layout of each file is recognised separately."""
     typed: list[Runs] = []
     for table in tables:
         table = table.rename(columns=lambda column: str(column).strip())

@@ -36,7 +36,8 @@ FURTHER_REASONS: Final = {
 """Codes beyond `engine.validation.REASONS`, with their meaning."""
 
 FARTHEST: Final = 20.0
-"""Ratio between measured and predicted time from which a row is refused; badly tuned runs reach five."""
+"""Ratio between measured and predicted time from which a row is refused; badly tuned runs reach five. Source: stated by
+us."""
 CONTRADICTION: Final = 0.05
 """Difference between two measurements of one row from which it is refused; published rows differ by up to 0.1 %."""
 
@@ -101,7 +102,7 @@ def check(measured: MeasuredRuns, system: System, start: Parameters) -> CheckedR
     reason, text = mapped.reason.copy(), mapped.reason_text.copy()
 
     def refuse(code: str, tell: Callable[[int], str], over: Collection[str] = ("",)) -> None:
-        """Refuses the rows about which there is something to tell, in place of the reasons `over`."""
+        """Refuse the rows with a message, in place of the reasons `over`."""
         for row in range(len(reason)):
             if (not over or reason[row] in over) and (sentence := tell(row)):
                 reason[row], text[row] = code, sentence

@@ -38,7 +38,7 @@ At = Literal["low", "middle", "high"]
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The points of a study that are there: `rows` has one per point, in their order, with the columns of a part."""
+    """Computed points of a study: `rows` has one row per point, in order, with the columns of a part."""
 
     study: Study
     rows: pd.DataFrame
@@ -326,7 +326,7 @@ class Results:
 
     @cached_property
     def _complete(self) -> npt.NDArray[np.int64]:
-        """Designs all of whose points are there, ascending."""
+        """Return the designs with all points computed, ascending."""
         designs, counts = np.unique(self.rows["point"].to_numpy() // len(self.study.models), return_counts=True)
         found: npt.NDArray[np.int64] = designs[counts == len(self.study.models)]
         return found
@@ -337,7 +337,7 @@ class Results:
 
     @cached_property
     def _asked_last(self) -> dict[tuple[str, At], pd.DataFrame]:
-        """The table of `designs` that was asked for last: several answers about the same one follow each other."""
+        """Table of the last call of `designs`, which several answers in a row share."""
         return {}
 
     def _check(self, of: str) -> None:

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["check_study"]
 
 MOST_COMBINATIONS = 256
-"""(model, system, datatype) combinations whose parameters are looked at; of more, the first."""
+"""Most (model, system, datatype) combinations whose parameters are checked; above it the first ones."""
 
 MOST_PRICED = 10_000
-"""Designs whose prices are looked at; of more, so many spread evenly."""
+"""Most designs whose prices are checked; above it an even sample of this size."""
 
 RUNS = {"procs": "sizes", "batch": "batches"}
-"""Parameters that have a list of their own in a study."""
+"""Parameters with a separate list in a study."""
 
 
 def check_study(study: Study, where: str) -> None:

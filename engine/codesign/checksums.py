@@ -17,6 +17,7 @@ CHECKSUM: Final = "checksum"
 
 _MARK: Final = b"shardscape crc32 "
 _DIGITS: Final = 8
+"""Hexadecimal digits of a CRC-32."""
 UNSEALED: Final = _MARK.decode() + "0" * _DIGITS
 """Placeholder of the checksum until a file is sealed."""
 

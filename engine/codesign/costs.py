@@ -31,7 +31,7 @@ __all__ = ["ITEMS", "bill", "breakdown", "count_amounts", "filled_in", "preset",
 NAN: Final = float("nan")
 Unit = Literal["usd", "watts"]
 MOST_COMPARED: Final = 10_000
-"""Largest number of designs whose amounts are compared for differences; of more designs, so many spread evenly."""
+"""Most designs whose amounts are compared; above it an even sample of this size."""
 SAME: Final = 1e-9
 """Relative difference up to which two amounts are equal but for rounding."""
 DEFAULT_SHARE: Final = float(INPUTS["power_share"].default or 0.0)
@@ -50,7 +50,7 @@ ITEMS: Final[Mapping[str, tuple[str, str]]] = {
     "host": ("Hosts", ""),
     "switch": ("Switches", ""),
 }
-"""Label and unit of everything that has a price; network tiers come one by one."""
+"""Label and unit of everything with a price; network tiers separately."""
 
 
 def preset_names() -> list[str]:
@@ -106,7 +106,7 @@ def filled_in(costs: Costs, where: str) -> Costs:
 
 
 def said_of(costs: Costs) -> dict[str, Any]:
-    """Returns the shortest document of costs that `filled_in` makes the same of: what their preset does not say.
+    """Return the shortest document of costs with the same `filled_in` form: the differences from the preset.
 
     Args:
         costs: as `filled_in` returns them.
@@ -237,7 +237,7 @@ def _unedited_values(study: Study, name: str) -> Floats:
 
 
 def _unit_costs(items: CostItems, column: str) -> tuple[float, float, float] | None:
-    """Low, middle and high cost of one of a column of `amounts`; None where the system says it."""
+    """Return low, middle and high cost of one unit of a column of `amounts`; None if the system states it."""
     name, _, tier = column.partition(" ")
     found: tuple[float, ...] | None = (0.0, 0.0)
     if name == "network_gb_per_s":
@@ -252,7 +252,7 @@ def _unit_costs(items: CostItems, column: str) -> tuple[float, float, float] | N
 
 def bill(study: Study, numbers: Ints) -> pd.DataFrame:
     """Returns what designs cost: `processors` [count]; `usd_low`, `usd_middle` and `usd_high` [USD], `watts_low` and so
-    on of the building [W], `usd_per_h_low` and so on of renting [USD/h]; NaN where nothing says it.
+    on of the building [W], `usd_per_h_low` and so on of renting [USD/h]; NaN if unknown.
 
     Args:
         study: whose designs.
@@ -334,7 +334,7 @@ def unpriced(study: Study, unit: Unit = "usd") -> list[str]:
 
 
 def breakdown(study: Study, number: int) -> pd.DataFrame:
-    """Returns where price and power of one design come from: one row per item with `item`, `amount`, `unit`, and low,
+    """Return the origin of price and power of one design: one row per item with `item`, `amount`, `unit`, and low,
     middle and high `usd` and `watts`; what a building adds to the power is a row of its own.
 
     Args:

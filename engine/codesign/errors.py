@@ -8,7 +8,7 @@ __all__ = ["ClusterError", "FolderError", "StudyCancelled", "StudyError"]
 
 
 class StudyError(DocumentError):
-    """A study that cannot be run or asked; the message is one sentence that says what would be right."""
+    """Study that cannot be run or queried; the message is one sentence with a valid form."""
 
 
 class FolderError(StudyError):
@@ -20,4 +20,4 @@ class ClusterError(StudyError):
 
 
 class StudyCancelled(Exception):  # noqa: N818 - not an error of anyone's
-    """The caller asked to stop; the parts that are written stay, and the next run goes on from there."""
+    """Run stopped by the caller; written parts stay, and the next run continues from them."""

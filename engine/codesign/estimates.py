@@ -17,7 +17,7 @@ from engine.whatif.prepared_spaces import SPACES_KEPT
 __all__ = ["Estimate", "PointTime", "counted", "duration", "estimate", "time_points"]
 
 GROUPS_COUNTED: Final = 12
-"""Layouts whose spaces are counted; of more, so many spread over the study."""
+"""Most layouts whose spaces are counted; above it an even sample of this size."""
 
 MODELS_COUNTED: Final = 32
 """Models whose spaces are counted and timed; of more, the others count as an average one."""

@@ -59,11 +59,11 @@ class Interpreters(Executor):
 
     @property
     def pids(self) -> list[int]:
-        """The numbers of the processes that there are."""
+        """Return the numbers of the processes."""
         return [each.pid for each in self._all]
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Has one of the processes run the function."""
+        """Run the function in one of the processes."""
         return self._threads.submit(self._run, (function, arguments, named))
 
     def _run(self, call: tuple[Any, ...]) -> Any:
@@ -157,7 +157,7 @@ def workers_at(address: str) -> int:
 
 
 def workers_of(executor: Executor) -> int:
-    """Returns how many tasks an executor runs at once, as far as it says so now; 0 while no worker is there.
+    """Return the number of tasks that an executor runs at once, if it reports it; 0 without workers.
 
     Args:
         executor: one of this module's.

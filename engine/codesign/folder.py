@@ -209,7 +209,7 @@ class ResultFolder:
         return (Path(self._root) / name).read_bytes()
 
     def _write(self, name: str, content: bytes) -> None:
-        """Writes a file that is there whole or not at all. Object stores do so by themselves."""
+        """Write a file atomically. Object stores do so by themselves."""
         if self._files is not None:
             with suppress(OSError, NotImplementedError):
                 self._files.makedirs(f"{self._root}/{name}".rsplit("/", 1)[0], exist_ok=True)

@@ -1,4 +1,4 @@
-"""Studies that come with Shardscape: the co-design questions of Calculon's authors, ready to run."""
+"""Shipped studies: the co-design questions of Calculon's authors, ready to run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["ready_names", "ready_study"]
 
 
 def ready_names() -> list[str]:
-    """Returns the names of the studies that come with Shardscape, in alphabetical order."""
+    """Return the names of the shipped studies, in alphabetical order."""
     folder = resources.files("engine.codesign") / "ready"
     return sorted(file.name.removesuffix(".json") for file in folder.iterdir() if file.name.endswith(".json"))
 
 
 def ready_study(name: str) -> Study:
-    """Returns a study that comes with Shardscape. Raises `StudyError` naming those there are.
+    """Return a shipped study. Raises `StudyError` naming those there are.
 
     Args:
         name: one of `ready_names`.

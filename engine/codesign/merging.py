@@ -23,8 +23,8 @@ MOST_POINTS: Final = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Parts of a folder, by their names, that hold so many places from `first` on without a gap; `covered` hold
-    nothing that these do not."""
+    """Names of a folder's parts that hold a number of places from `first` on without a gap; parts in `covered` add
+    nothing to them."""
 
     place: str
     first: int

@@ -20,9 +20,11 @@ from engine.executions.arrays import Ints
 __all__ = ["digits_of", "spread_ranks"]
 
 GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
+"""Golden ratio less 1: multiples of it, without their whole part, are spread most evenly (Weyl sequence)."""
 LOOKED_AT: Final = 64
 """First numbers of an order whose distances decide between steps."""
 STEPS_TRIED: Final = 96
+"""Multiples of the golden section that are tried as steps. Source: stated by us."""
 
 
 def digits_of(numbers: Ints, radices: Sequence[int]) -> list[Ints]:

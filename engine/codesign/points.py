@@ -37,7 +37,7 @@ FIELDS_KEPT: Final = (
     "microbatch_size",
     "pipeline_interleaving",
 )
-"""Fields of the best execution that stand in a row; its id says the others."""
+"""Fields of the best execution in a row; its id implies the others."""
 
 EXPLORED: Final = ("executions", "median_samples_per_s", "p90_samples_per_s", "no_offload_samples_per_s")
 """Results of a point that only a whole exploration has: executions of its space, median and 90th percentile of the rate
@@ -46,6 +46,7 @@ of feasible executions [samples/s], and the best rate without offloading [sample
 _OFFLOADS: Final = ("weight_offload", "activations_offload", "optimizer_offload")
 
 EXECUTIONS_REMEMBERED: Final = 4_096
+"""Executions kept in memory by their scenario and number. Source: stated by us."""
 
 
 def row_schema(study: Study) -> pa.Schema:
@@ -165,7 +166,7 @@ def _find_optimum(study: Study, scenario: Scenario, space: AnyReadySpace | None)
 
 
 class _Rates:
-    """Takes the rows of an exploration as they come, and keeps their rates: eight bytes of each."""
+    """Receiver of an exploration's rows that keeps only their rates, eight bytes each."""
 
     def __init__(self) -> None:
         self._rates: list[Floats] = []

@@ -23,7 +23,9 @@ __all__ = ["QUANTITIES", "Basic", "Quantity", "axes_of", "quantity", "refuses_be
 
 Basic = Literal["rate", "usd", "watts", "usd_per_h", "processors", "memory", "host memory", "step"]
 DAY: Final = 86_400.0
+"""Seconds of a day [s/d]."""
 HOUR: Final = 3_600.0
+"""Seconds of an hour [s/h]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,8 @@ def with_quantities(table: pd.DataFrame, tokens: float) -> pd.DataFrame:
 
 
 def axes_of(said: StudyDocument) -> frozenset[Basic]:
-    """Returns what the objectives and constraints of a study rest on: what a design has to lose in to be skipped.
+    """Return the quantities behind the objectives and constraints of a study: a design that is worse in all of them is
+    skipped.
 
     Args:
         said: the document of the study.

@@ -16,7 +16,7 @@ from hardware import GIB
 __all__ = ["MEMORY", "rates_of"]
 
 MEMORY: Final[Mapping[str, str]] = {"hbm_gib": "proc_mem_tier1_cap_req", "host_gib": "proc_mem_tier2_cap_req"}
-"""Quantities that rest on a statistic that the study has to keep."""
+"""Quantities derived from a statistic that the study must keep."""
 
 
 def rates_of(study: Study, rows: pd.DataFrame, complete: Ints, which: int | None, *, bounded: bool) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Results from a folder, as far as they are there."""
+"""Results of a study from a folder, as far as computed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def results(folder: str | os.PathLike[str]) -> Results:
 
 
 def nothing_yet(study: Study) -> Results:
-    """Returns the results of a study of which nothing is computed: it says which questions have answers at all.
+    """Return the results of a study without computed points, for the questions that the study allows.
 
     Args:
         study: the study.

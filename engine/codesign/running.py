@@ -286,7 +286,7 @@ class _StudyRun:
             self._place.sweep()
 
     def _tasks(self, gaps: list[tuple[int, int]]) -> Iterator[StudyTask]:
-        """The missing places as tasks; how many one takes is decided when it goes out."""
+        """Yield the missing places as tasks, whose size is decided at submission."""
         place, key, ours = self._place.shared, self._study.key, version()
         for start, end in gaps:
             while start < end:

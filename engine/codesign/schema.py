@@ -1,4 +1,4 @@
-"""A study as its document says it: models with weights, systems and edits of them, sizes, datatypes, batches, costs.
+"""Schema of a study's document: models with weights, systems and edits of them, sizes, datatypes, batches, costs.
 
 Names of models and systems may stand for whole documents; `engine.codesign.study` puts the documents in their place,
 so that a study file is complete in itself.
@@ -52,7 +52,7 @@ def _refusal(text: str) -> PydanticCustomError:
 
 
 def _as_pair(value: Any) -> Any:
-    """One number stands for a range without width."""
+    """Accept one number as a range without width."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return [value, value]
     return value
@@ -88,7 +88,7 @@ def middle_of(ends: tuple[float, ...]) -> float:
 
 
 def _as_object(value: Any) -> Any:
-    """The name of a model stands for the model with a weight of 1."""
+    """Accept the name of a model as the model with a weight of 1."""
     return {"model": value} if isinstance(value, str) else value
 
 

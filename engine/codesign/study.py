@@ -44,6 +44,7 @@ BLOCK: Final = 16
 """Designs of one layout that follow each other, so that laying out its space once serves several."""
 
 GROUPS_REMEMBERED: Final = 64
+"""Scenarios of a study that are kept in memory. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,7 @@ class Study:
         return -(-self.designs_per_group // self.block) * self.block * self.groups
 
     def designs_before(self, place: int) -> int:
-        """Returns how many designs stand before a place of the order."""
+        """Return the number of designs before a place of the order."""
         rounds, block = -(-self.designs_per_group // self.block), self.block
         last = (rounds - 1) * block * self.groups
         if place <= last:
@@ -213,8 +214,7 @@ class Study:
         return last + whole * filled + min(rest, filled)
 
     def designs_at(self, first: int, count: int) -> Ints:
-        """Returns the numbers of the designs at so many places of the order, in that order; fewer where places are
-        empty.
+        """Return the numbers of the designs at a range of places of the order, in order; fewer if places are empty.
 
         Blocks of designs that share a layout stay together; the order goes through all groups before it comes to a
         second block of any.
@@ -268,8 +268,8 @@ class Study:
         return (*(name for edit in said.edits for name in edit.names), *(each.parameter for each in said.follow))
 
     def edited_values(self, numbers: Ints) -> Floats:
-        """Returns the values that edits give, as the document says them, and how often their own those are that follow
-        them [designs, parameters]. Within a group they are in the order of the parameters themselves."""
+        """Return the values of edits as in the document, and the multiples of parameters that follow them [designs,
+        parameters]. Within a group they are in the order of the parameters themselves."""
         at, said = self.positions(numbers), self.document
         found = {
             name: np.array(edit.rows, np.float64)[at[f"edit {number}"], place]

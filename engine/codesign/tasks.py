@@ -1,4 +1,4 @@
-"""One task: so many places of a study's order, computed and written as a part. What every worker runs."""
+"""Task: a range of places of a study's order, computed and written as a part. What every worker runs."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from engine.columns.rules import EXPERTS, SECOND_TIER, FieldCondition, among, mo
 
 
 class FieldRow(NamedTuple):
-    """A field as it is declared; see `engine.columns.Column` for what each item says."""
+    """Declaration of a field; see `engine.columns.Column` for the items."""
 
     name: str
     label: str

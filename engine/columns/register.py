@@ -24,7 +24,7 @@ UNITS: Final[frozenset[str]] = frozenset({"", "s", "bytes", "FLOP", "bytes/s", "
 
 
 class UnknownColumn(ValueError):  # noqa: N818 - reads as a sentence where it is raised, and callers know it by this name
-    """No column has the name that was asked for."""
+    """Unknown name of a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Column:
     group: str
     """Heading under which choosers list the column."""
     better: Literal["higher", "lower"] | None
-    """Direction of improvement, None where neither is better by itself."""
+    """Direction of improvement; None if neither is better in general."""
     description: str
     """One or two sentences."""
     choices: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ FIELDS: Final[tuple[Column, ...]] = tuple(map(_build_field_column, FIELD_ROWS))
 """The 23 fields that make up one execution of Calculon's."""
 
 EXTENSIONS: Final[tuple[Column, ...]] = tuple(map(_build_field_column, EXTENSION_ROWS))
-"""The fields that the calibrated cost model has beside the 23."""
+"""Fields of the calibrated cost model in addition to Calculon's 23."""
 
 ALL_FIELDS: Final[tuple[Column, ...]] = (*FIELDS, *EXTENSIONS)
 """Every field that some cost model has."""
@@ -207,7 +207,7 @@ EXTENSION_STATISTICS: Final[tuple[Column, ...]] = tuple(
     Column(name, label, short, unit, "statistic", "float64", group, better, description, headline=unit == "s")
     for name, label, short, unit, group, better, description in EXTENSION_STATISTIC_ROWS
 )
-"""The results that the calibrated cost model has beside the 96."""
+"""Results of the calibrated cost model in addition to Calculon's 96."""
 
 HEADLINE: Final[tuple[Column, ...]] = tuple(column for column in STATISTICS if column.headline)
 """The statistics stored for every feasible execution, in the order of `STATISTICS`."""
@@ -461,7 +461,7 @@ def called(name: str) -> str:
 
 
 def choice_label(column: Column | str, value: object, networks: Sequence[str] = ()) -> str:
-    """Returns the text that stands for a field's value on screen, such as "RS+AG" for "rs_ag" and "on" for True.
+    """Return the text of a field's value on screen, such as "RS+AG" for "rs_ag" and "on" for True.
 
     Values without a text of their own come back as they are, but for numbers of blocks in a stage layout.
 

@@ -1,4 +1,4 @@
-"""Rules that say where a field makes a difference, as data that editors, tables and tests execute."""
+"""Rules on where a field has an effect, as data that editors, tables and tests execute."""
 
 from __future__ import annotations
 

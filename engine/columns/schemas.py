@@ -1,4 +1,4 @@
-"""Tables of columns as Arrow and DuckDB know them, from the register."""
+"""Schemas of columns for Arrow and DuckDB, from the register."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def headline_schema(cost_model: str) -> pa.Schema:
 
 
 def schema_of(chosen: Iterable[Column]) -> pa.Schema:
-    """Returns the Arrow schema of these columns as they are stored.
+    """Return the Arrow schema of stored columns.
 
     Args:
         chosen: columns in the order in which the schema has them.

@@ -50,7 +50,7 @@ _SLOT: Final = re.compile(r"(E?)(t*)(m*)(L?)")
 
 
 class StageLayoutError(ValueError):
-    """A text that is no stage layout; the message says why, and what would be one."""
+    """Invalid stage layout; the message has the reason and a valid form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class StageLayout:
 
 @lru_cache(maxsize=4096)
 def layout_of_word(text: str) -> StageLayout:
-    """Returns a stage layout as it is read, its word in the one form that equal layouts share.
+    """Return a stage layout in its canonical form, which equal layouts share.
 
     Args:
         text: a rule by name, `first_7_last_6`, or a list as Megatron-LM writes it.
@@ -145,7 +145,7 @@ def _parse_slots(text: str) -> list[str]:
 
 
 def _expand_repetitions(text: str, pattern: re.Pattern[str], letters: str) -> str:
-    """The letters with what a pattern finds as often as it says."""
+    """Return the letters with repeated patterns expanded."""
 
     def several(found: re.Match[str]) -> str:
         times = int(found[2] or 1)

@@ -187,17 +187,17 @@ class ExecutionAccount:
         return None
 
     def besides_pipeline(self) -> Sequence[StepPart]:
-        """Returns the parts of the step that come besides running microbatches through the pipeline, the longest first
-        [s]: exchange of gradients, optimizer and the like. Empty where the cost model does not say."""
+        """Return the parts of the step outside the pipeline, longest first [s]: exchange of gradients, optimizer, ....
+        Empty where the cost model does not say."""
         return ()
 
     def messages_in_step(self) -> float:
-        """Returns the seconds of messages between stages that the step counts besides the time of stages [s]."""
+        """Return the time of messages between stages that the step adds to the time of stages [s]."""
         return 0.0
 
     def model_stages(self, ranks: int, chunks: int, layout: str | None = None) -> Sequence[ModelStage]:
-        """Returns what every stage of the model takes if the execution had so many ranks and chunks, in the order in
-        which a token passes them; empty where the cost model does not tell stages apart.
+        """Return the times of every stage of the model for other numbers of ranks and chunks, in the order in which a
+        token passes them; empty if the cost model has no times by stage.
 
         Args:
             ranks: ranks of the pipeline.
@@ -213,5 +213,5 @@ class ExecutionAccount:
         return 0.0
 
     def formula(self, name: str) -> Expression | Untold:
-        """Returns how a statistic comes about."""
+        """Return the derivation of a statistic."""
         return Untold("The cost model computes this figure as a whole.")

@@ -266,8 +266,8 @@ class CostModel(ABC):
         return ()
 
     def not_measured(self, model: Model, system: System, executions: pd.DataFrame) -> list[tuple[str, ...]]:
-        """Returns what no measured run had of what the figures of executions rest on, in words, one entry per row;
-        nothing for cost models that predict no measurement.
+        """Return the properties of executions that no measured run had, in words, one entry per row; empty for cost
+        models that predict no measurement.
 
         Args:
             model: what runs.
@@ -341,7 +341,7 @@ class CostModel(ABC):
     def account(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
     ) -> ExecutionAccount:
-        """Returns how the figures of an execution come about.
+        """Return the derivation of the figures of an execution.
 
         Args:
             model: what runs.

@@ -127,8 +127,8 @@ class BoundSearch(Protocol):
         """Counts the executions that run on the space's system."""
 
     def promising(self, space: Any) -> Ints:
-        """Gives a few schedule points of the highest bounds, to be looked at whole before anything else; all where
-        there are `few`."""
+        """Return some schedule points with the highest bounds, to be evaluated whole first; all points if there are
+        `few`."""
 
     def bounds(
         self, space: Any, least: Callable[[], float] = ..., known: Ints | None = None
@@ -173,10 +173,10 @@ class KernelTimes(Protocol):
         """Returns the seconds of the core of attention on one processor, forward and backward [s]."""
 
     def norm(self, elements: Floats | float) -> tuple[Floats, Floats]:
-        """Returns the seconds of a norm with its residual of so many elements, forward and backward [s]."""
+        """Return the seconds of a norm with its residual addition, by elements, forward and backward [s]."""
 
     def activation(self, elements: Floats | float, *, gated: bool) -> tuple[Floats, Floats]:
-        """Returns the seconds of an activation function with so many results, forward and backward [s]."""
+        """Return the seconds of an activation function, by results, forward and backward [s]."""
 
     def recomputed(self, kind: str) -> tuple[float, float, float, float, float]:
         """Returns which shares of a forward pass a kind of recomputation, "none", "selective" or "full", does again:
@@ -184,8 +184,8 @@ class KernelTimes(Protocol):
         between experts."""
 
     def collective(self, size: Floats | float, ranks: int, stride: int, *, passes: float) -> Floats:
-        """Returns the seconds of a collective over ranks so many processors apart, of a full buffer [s]; passes is 1
-        for an all-gather or reduce-scatter, 2 for an all-reduce."""
+        """Return the seconds of a collective over ranks at a stride in processors, by size of the full buffer [s];
+        passes is 1 for an all-gather or reduce-scatter, 2 for an all-reduce."""
 
     def exchange(self, size: Floats | float, ranks: int, stride: int) -> Floats:
         """Returns the seconds of an all-to-all of a buffer that is spread over the ranks [s]."""

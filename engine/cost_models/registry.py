@@ -1,4 +1,4 @@
-"""The cost models that there are, by name, and which one is used where none is asked for."""
+"""Registry of cost models by name, and the default one."""
 
 from __future__ import annotations
 

@@ -39,6 +39,7 @@ def daly_interval(write: Quantity, mtbf: Quantity) -> Quantity:
         write: time to write a checkpoint, delta [s].
         mtbf: mean time between failures of the whole system, M [s].
     """
+    # delta / 2M; delta / 18M is a ninth of it.
     ratio = write / (2.0 * mtbf)
     higher = young_interval(write, mtbf) * (1.0 + np.sqrt(ratio) / 3.0 + ratio / 9.0) - write
     early = ratio < 1.0
@@ -62,6 +63,7 @@ def expected_seconds(
         mtbf: mean time between failures of the whole system, M [s].
     """
     with np.errstate(over="ignore"):
+        # Daly 2006, eq. 20.
         total: Quantity = mtbf * np.exp(restart / mtbf) * np.expm1((interval + write) / mtbf) * compute / interval
     return total
 
@@ -95,8 +97,11 @@ def split_expected_time(compute: float, interval: float, write: float, restart: 
         mtbf: mean time between failures of the whole system, M [s].
     """
     total = float(expected_seconds(compute, interval, write, restart, mtbf))
+    # One checkpoint per interval of useful computing.
     writing = compute / interval * write
+    # Expected failures of a Poisson process over the whole run.
     failures = total / mtbf
+    # M (1 - exp(-R/M)) each.
     restarting = failures * mtbf * -float(np.expm1(-restart / mtbf))
     # Differences of nearly equal sums may come out a rounding error below nothing.
     return Parts(compute, writing, restarting, max(0.0, total - compute - writing - restarting), failures)

@@ -24,8 +24,8 @@ TRILLION: Final = 1e12
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A figure that is `factor` times the throughput [samples/s], or divided by it where `inverse`; `formula` says
-    what makes the factor, in words."""
+    """Figure that is `factor` times the throughput [samples/s], or divided by it if `inverse`; `formula` describes the
+    factor."""
 
     column: Column
     factor: float

@@ -1,4 +1,4 @@
-"""Inputs of a training run's figures besides its speed: every number with its unit, default and source."""
+"""Inputs of a training run's figures other than its speed, with unit, default and source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunInput:
     label: str
     unit: str
     default: float | None
-    """`None` where it comes from the system."""
+    """None if the system states it."""
     low: float
     high: float
     description: str
@@ -36,6 +36,8 @@ class RunInput:
 
 
 _LLAMA_GPUS, _LLAMA_DAYS, _LLAMA_INTERRUPTIONS = 16_384, 54, 419
+"""Unexpected interruptions of the pre-training of Llama 3 405B: GPUs, days, interruptions. Source: arXiv:2407.21783,
+section 3.3.4."""
 
 INPUTS: Final[dict[str, RunInput]] = {
     one.name: one
@@ -153,7 +155,7 @@ INPUTS: Final[dict[str, RunInput]] = {
         ),
     )
 }
-"""Every input by name, in the order in which people are asked for them."""
+"""Inputs by name, in the order of the form."""
 
 
 def _default_value(name: str) -> float:

@@ -22,7 +22,9 @@ __all__ = [
 Quantity = TypeVar("Quantity", float, NDArray[np.float64])
 
 HOUR: Final = 3600.0
+"""Seconds of an hour [s/h]."""
 JOULES_PER_KWH: Final = 3.6e6
+"""Joules of a kilowatt-hour [J/kWh]."""
 
 MFU_FORMULA: Final = "throughput · model FLOP per sample ÷ (GPUs · peak matrix FLOP/s of one GPU)"
 """Source: Chowdhery et al. (PaLM, arXiv:2204.02311), appendix B."""
@@ -42,8 +44,7 @@ def tokens_per_second(tokens_per_step: Quantity, step_s: Quantity) -> Quantity:
 
 
 def tokens_per_second_at(flops_per_token: Quantity, num_procs: Quantity, flops_per_s: Quantity) -> Quantity:
-    """Returns the rate of the whole system [tokens/s] where every processor reaches [FLOP/s] on work of so many FLOP
-    per token.
+    """Return the rate of the whole system [tokens/s] from the FLOP rate of a processor and the FLOP per token.
 
     With 8 FLOP per parameter, forward, backward and full recompute, `seconds_for_tokens` of it is equation 4 of
     Narayanan et al. (arXiv:2104.04473), 8 T P / (n X).
@@ -72,7 +73,7 @@ def utilisation(flops_per_token: Quantity, tokens_per_s: Quantity, num_procs: Qu
 
 
 def seconds_for_tokens(tokens: Quantity, tokens_per_s: Quantity) -> Quantity:
-    """Returns the time to train so many tokens without a failure [s].
+    """Return the time to train a number of tokens without a failure [s].
 
     Args:
         tokens: to train on [tokens].

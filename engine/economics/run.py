@@ -14,10 +14,13 @@ from models.documents import shown
 __all__ = ["OUTPUTS", "Output", "TrainingRun", "training_run"]
 
 GIGA: Final = 1e9
+"""Bytes of a gigabyte, as storage is sold."""
 HOUR: Final = 3600.0
+"""Seconds of an hour [s/h]."""
 BILLION: Final = 1e9
+"""Tokens that cost and energy per token refer to [tokens]."""
 LEAST_GOODPUT: Final = 1e-3
-"""Below this a run is refused: it would all but never end."""
+"""Below this a run is refused: it would all but never end. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,7 @@ def training_run(inputs: RunInputs, *, tokens_per_s: float, num_procs: int, para
         if not (number and low < value <= 1e18):
             raise DerivedError(f"{name} is {shown(value)}; it must be a number above {low:g} and at most 1e+18.")
     compute = seconds_for_tokens(inputs.tokens, tokens_per_s)
+    # Failures of processors are independent: M of the run is that of one over their number.
     mtbf = inputs.mtbf_h * HOUR / num_procs
     size = parameters * inputs.bytes_per_parameter / num_procs
     write = size / (inputs.storage_gb_per_s * GIGA)
@@ -159,6 +163,7 @@ def training_run(inputs: RunInputs, *, tokens_per_s: float, num_procs: int, para
     # A run that ends sooner writes one checkpoint, at its end.
     interval = min(daly if inputs.interval_s is None else inputs.interval_s, compute)
     found = split_expected_time(compute, interval, write, inputs.restart_s, mtbf)
+    # Expected failures times the mean time between them is the whole run.
     wall = found.failures * mtbf
     if not math.isfinite(wall) or compute < LEAST_GOODPUT * wall:
         raise DerivedError(

@@ -19,9 +19,9 @@ __all__ = [
 ]
 
 OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
-"""Fields that say what lives in the second memory tier."""
+"""Fields that place data in the second memory tier."""
 NETWORKS = ("tensor_par_net", "pipeline_par_net", "data_par_net")
-"""Fields that say which network carries what."""
+"""Fields that assign networks to kinds of parallelism."""
 
 FULL, ATTENTION_ONLY, NONE = range(len(by_name("activation_recompute").choices))
 ALL_REDUCE, P2P_RS_AG, RS_AG = range(len(by_name("tensor_par_comm_type").choices))

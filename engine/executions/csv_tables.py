@@ -86,7 +86,7 @@ def text_of(content: bytes, name: str, most_bytes: int, error: type[ValueError])
 
 
 def header_of(text: str) -> tuple[list[str], str]:
-    """Returns the names in the first line that says anything, and what separates them.
+    """Return the names in the first line that is not empty, and their separator.
 
     Args:
         text: of a table.

@@ -38,7 +38,7 @@ ROWS_PER_PIECE: Final = 100_000
 """Rows read and evaluated together: some 200 MiB with all statistics."""
 
 LARGEST_JSON: Final = 200_000_000
-"""Largest JSON file that is read [bytes], as it has to be in memory whole; some 300,000 executions."""
+"""Largest JSON file that is read [bytes]; it must fit in memory whole; about 300,000 executions."""
 
 LONGEST_TEXT: Final = 4_000
 """Characters of the longest text in a Parquet file of executions; stage layouts have some hundred."""
@@ -160,7 +160,7 @@ def _convert_texts(table: pa.Table, wanted: Sequence[Column]) -> pd.DataFrame:
 
 
 def _from_text(column: Column, text: str) -> Any:
-    """The value that a cell of text stands for; the text itself where it is nothing that the field could be."""
+    """Return the value of a text cell; the text itself if it is no value of the field."""
     if text == "":
         return None
     if column.dtype == "str":
@@ -400,7 +400,7 @@ def _result_schema(columns: Sequence[Column], as_text: bool) -> pa.Schema:
 
 
 def _result_array(series: pd.Series[Any], column: Column, *, as_text: bool) -> pa.Array:
-    """A column of results as it is written."""
+    """Return a column of results in its written form."""
     if column.kind != "field":
         return pa.array(series, pa.string() if column.dtype == "str" else pa.float64(), from_pandas=True)
     if series.dtype == column.dtype and not as_text and column.dtype != "str":

@@ -26,7 +26,7 @@ COUNTED = {"embedding_counted": (True, False), "loss_counted": (False, True), "b
 
 
 class LayerSplitError(ValueError):
-    """A split that a framework refuses, or that does not fit the model; the message says why."""
+    """Split that a framework refuses or that does not fit the model; the message has the reason."""
 
 
 class StageCut(NamedTuple):
@@ -169,7 +169,7 @@ def megatron_split(
 
 
 def _first_and_last(layers: int, ranks: int, virtual: int, first: int | None, last: int | None) -> list[int]:
-    """Returns the split where the first or last rank has a number of its own; all of its chunks are smaller alike."""
+    """Return the split with a different number of layers on the first or last rank, equal for all its chunks."""
     ends = [each for each in (first, last) if each is not None]
     if any(isinstance(each, bool) or not isinstance(each, int) or each < 1 for each in ends):
         raise LayerSplitError("The layers of the first and of the last rank must be whole numbers of at least 1.")
@@ -188,7 +188,7 @@ def _first_and_last(layers: int, ranks: int, virtual: int, first: int | None, la
 
 
 def torchtitan_split(layers: int, stages: int, *, input_weight: int = 1, output_weight: int = 1) -> list[int]:
-    """Returns layers per stage, as torchtitan cuts them: embedding and head count as so many layers.
+    """Return layers per stage by torchtitan's rule, in which embedding and head count as layers.
 
     Args:
         layers: transformer layers of the model.

@@ -25,7 +25,7 @@ _FIXED = tuple(column.name for column in ALL_FIELDS if column.of_scenario)
 
 
 class LimitError(ValueError):
-    """A limit names no field, or allows nothing that the field could be; the message says which and what would do."""
+    """Limit on an unknown field, or without a possible value; the message names it and a valid limit."""
 
 
 def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:

@@ -392,7 +392,7 @@ _NUMBERS: Mapping[str, int] = {reason.code: position for position, reason in enu
 
 
 def number_of(code: str) -> int:
-    """Returns the small integer that arrays carry for a reason code; 0 stands for "nothing is wrong". Raises KeyError.
+    """Return the number of a reason code in arrays; 0 means "nothing is wrong". Raises KeyError.
 
     Args:
         code: one of `REASONS`.

@@ -88,7 +88,7 @@ def _three_digits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float
 
 
 def write_amount(value: object) -> str:
-    """Returns a number as a sentence says it: whole ones with a comma between thousands, others with three digits.
+    """Return a number for a sentence: whole ones with thousands separators, others with three digits.
 
     Args:
         value: any number.

@@ -1,4 +1,4 @@
-"""Executions as arrays: reading a table of the 23 fields and checking each row by itself.
+"""Executions as arrays: reading a table of the 23 fields and checking each row.
 
 An `Executions` holds one array per field [rows]: whole numbers as int64, booleans as bool, words as the position in
 the field's list of choices (int64, -1 for a word that is not in it). Rows with a malformed value are marked with a
@@ -48,14 +48,14 @@ __all__ = [
 FIELD_NAMES: tuple[str, ...] = tuple(column.name for column in FIELDS)
 
 DATATYPES: Mapping[str, int] = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
-"""Datatypes that the reference knows, with their width [bytes]."""
+"""Datatypes of the reference, with their width [bytes]."""
 
 LARGEST = 2**31 - 1
 """Largest whole number accepted in a field; products of three of them and a model's sizes stay exact enough."""
 
 
 class ExecutionTableError(ValueError):
-    """The table of executions as a whole cannot be read; the message says which column is wrong and why."""
+    """Table of executions that cannot be read; the message names the column and the reason."""
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ resolve_name(pickle.load(sys.stdin.buffer))()
 
 
 class InterpreterError(RuntimeError):
-    """A process has ended by itself."""
+    """Process that ended unexpectedly."""
 
 
 class Interpreter:

@@ -207,7 +207,7 @@ def executions_above(scenario: Scenario, least: float) -> pd.DataFrame:
 
 
 class Search:
-    """The best executions found so far, over the prepared rows of a space that were looked at."""
+    """The best executions found so far in the evaluated rows of a space."""
 
     def __init__(self, space: Space, k: int, by_cell: bool) -> None:
         self.space = space
@@ -226,7 +226,7 @@ class Search:
         self.watched = False
 
     def look(self, prepared: PreparedCells, rows: Candidates, hints: Ints | None = None) -> None:
-        """Finds what the prepared cells have to offer. `hints` are positions among the candidates to try first."""
+        """Search the prepared cells. `hints` are positions among the candidates to try first."""
         if not len(rows.group):
             return
         rate = cost_model_of(self.space).bounds(prepared, rows)
@@ -252,7 +252,7 @@ class Search:
     def look_over(
         self, by_bounds: BoundSearch, space: Space, known: Ints | None = None, *, counted: bool = True
     ) -> None:
-        """Finds what cells have to offer on the system of `space`, and counts what runs there if that is `counted`.
+        """Search cells on the system of `space`, and count feasible executions if `counted`.
 
         known: schedule points that were looked at already. Not for the best of every cell.
         """

@@ -158,14 +158,14 @@ _IDLE: Final[deque[duckdb.DuckDBPyConnection]] = deque(maxlen=8)
 
 
 class _ArrowDatabase:
-    """An Arrow table that answers queries as a stored exploration does, by a database of its own while it lives."""
+    """Arrow table with the queries of a stored exploration, by its own in-memory database."""
 
     def __init__(self, table: pa.Table, added: AddedArrays) -> None:
         self._table, self._added = table, added
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """Opened for the first question; what a question registers is seen by its own cursor and goes with it."""
+        """Database, opened for the first query; tables registered by a query are visible to its cursor only."""
         try:
             connection = _IDLE.pop()
         except IndexError:

@@ -60,7 +60,7 @@ class ExplorationCancelled(Exception):  # noqa: N818 - not an error of anyone's
 
 
 class ExplorationTooLarge(ValueError):  # noqa: N818 - reads as a sentence where it is raised
-    """The space has too many executions for the bounds in force."""
+    """Space with more executions than the limits allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class RowWriter(Protocol):
         timings: Mapping[str, float],
         reductions: Mapping[str, pa.Table],
     ) -> object:
-        """Takes counts by reason code, seconds by phase and reduced tables; no rows come after it."""
+        """Receive counts by reason code, seconds by phase and reduced tables, after the last rows."""
 
 
 def record_of(scenario: Scenario) -> dict[str, Any]:
@@ -364,7 +364,7 @@ def _explore_space(
     sink: Callable[[pa.Table], None] | None,
     workers: int | None,
 ) -> Reductions:
-    """Rejects, evaluates and reduces the whole space, handing rows on as they come."""
+    """Reject, evaluate and reduce the whole space, and pass rows on as they are computed."""
     space = scenario.space
     reductions = Reductions.empty(space)
     watch = Watch(space.total, progress, cancel)
@@ -408,7 +408,8 @@ def _list_tables(scenario: Scenario) -> Iterator[pa.Table]:
 
 
 def slabs(space: Space, most: int | None = None) -> Iterator[range]:
-    """Yield the cells of a space in runs of at most so many schedule points, by default the number prepared together.
+    """Yield the cells of a space in runs of a limited number of schedule points, by default the number prepared
+    together.
 
     Args:
         space: the space.

@@ -72,7 +72,7 @@ def check_store(store: Store) -> Iterator[Finding]:
 
 
 def give_way(store: Store, finding: Finding) -> None:
-    """Removes a damaged exploration that is about to be explored again; until it is, the store says that it is lost.
+    """Remove a damaged exploration before it is explored again; until then the store reports it as lost.
 
     Args:
         store: the store, open for writing.

@@ -20,7 +20,7 @@ CHUNK = 32_768
 
 
 def is_stored(name: str) -> bool:
-    """Return True if stored rows have a column, so that nothing has to be evaluated for it.
+    """Return True if stored rows have a column, which then needs no evaluation.
 
     Args:
         name: of a column of the register.

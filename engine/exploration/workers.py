@@ -1,4 +1,5 @@
-"""Reducing a very large space on several cores: runs of cells go to processes, reductions come back in order.
+"""Reduction of a very large space on several cores: processes take runs of cells, and their reductions are merged in
+order.
 
 Threads do not help: array operations of cache size are so short that handing over the interpreter lock costs more than
 the second core gives (measured on two cores: two threads take 1.6 times as long as one). Processes take seconds to
@@ -29,16 +30,15 @@ from models.documents import shown
 __all__ = ["WorkerError", "cores", "reduce_slabs", "workers_for"]
 
 PARALLEL_FROM = 1_000_000_000
-"""Executions from which several processes are used unless the caller says otherwise: some thirty seconds of work."""
+"""Least executions for which several processes are the default: about thirty seconds of work."""
 
 
 class WorkerError(RuntimeError):
-    """A process that was evaluating has ended by itself."""
+    """Evaluating process that ended unexpectedly."""
 
 
 def workers_for(space: Space, workers: int | None) -> int:
-    """Returns how many processes to use: what the caller says, else all cores for a very large space and one for
-    others.
+    """Return the number of processes: the caller's, else all cores for a very large space and one for others.
 
     Raises ValueError for a number below 1.
 

@@ -20,14 +20,14 @@ __all__ = ["CommandLaunch", "CommandWords", "launch_in"]
 _COUNTS: Final = re.compile(
     r"--?(nnodes|nodes|num_nodes|nproc[_-]per[_-]node|num_gpus|gpus|ntasks|num_processes|np|N|n)\b"
 )
-"""Options of launchers that say how many GPUs, nodes or processes there are."""
+"""Options of launchers with the number of GPUs, nodes or processes."""
 _ARGUMENTS: Final = re.compile(r"\$\{?[@*]")
-"""All arguments of the script: nothing, where it is read as it stands."""
+"""All arguments of the script: none if it is read without a call."""
 
 
 @dataclass(frozen=True)
 class CommandLaunch:
-    """The command that starts a program, and what its launcher and its script say."""
+    """Command that starts a program, with the options of its launcher and its script."""
 
     words: tuple[Word, ...]
     gpus: int | None

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class LaunchError(ValueError):
-    """A configuration cannot be written or read; the message is one sentence that says what would be right."""
+    """Configuration that cannot be written or read; the message is one sentence with a valid form."""
 
 
 class OpenFieldsError(LaunchError):
@@ -240,8 +240,8 @@ class Framework(Protocol):
 
     @property
     def terms(self) -> Mapping[str, str]:
-        """Returns, by field of an execution, the flags that say it, as one shows them; fields that the framework has
-        no word for are absent."""
+        """Return the flags of each field of an execution, as shown to users, without fields that the framework does not
+        support."""
 
     def write(self, order: LaunchOrder) -> Written:
         """Returns the configuration.
@@ -264,7 +264,7 @@ class Framework(Protocol):
         """
 
     def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-        """Returns what flags say.
+        """Return the execution and model that flags describe.
 
         Args:
             flags: values by the framework's names; True for a flag without a value, an `UnknownValue` for one that

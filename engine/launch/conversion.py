@@ -376,7 +376,7 @@ def read(
     model: ModelLike | None = None,
     takes_defaults: bool = False,
 ) -> LaunchReading:
-    """Returns what a launch configuration in a file says: a script or command line, a recipe, YAML, TOML or JSON.
+    """Return the contents of a launch configuration in a file: a script or command line, a recipe, YAML, TOML or JSON.
 
     Args:
         path: of the file.

@@ -65,7 +65,7 @@ _MOST_GPUS: Final = 10**7
 
 @dataclass(frozen=True)
 class ScriptLaunch:
-    """The command that starts a training program, with the number of GPUs that its launchers say."""
+    """Command that starts a training program, with the number of GPUs from its launchers."""
 
     words: tuple[Word, ...]
     """Words behind the program's name."""
@@ -78,7 +78,7 @@ class ScriptLaunch:
     remarks: tuple[str, ...] = ()
     """Duties that the script leaves to the user, and its contradictions."""
     gpus_origin: str = ""
-    """Options that say the number of GPUs, such as `#SBATCH --nodes, --gpus-per-node`; empty without a number."""
+    """Options with the number of GPUs, such as `#SBATCH --nodes, --gpus-per-node`; empty without a number."""
     gpus_line: int = 0
     """Line of the first of them."""
     missing_files: tuple[MissingFile, ...] = ()
@@ -87,7 +87,7 @@ class ScriptLaunch:
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A number of GPUs, and the options that say it."""
+    """Number of GPUs, and the options that state it."""
 
     gpus: int
     words: str
@@ -217,7 +217,7 @@ def _script_remarks(script: Script) -> list[str]:
 
 
 def _count_gpus(launchers: Sequence[Word], call: Call, script: Script, remarks: list[str]) -> _Statement | None:
-    """Returns the number of GPUs that launchers and allocation say."""
+    """Return the number of GPUs from launchers and allocation."""
     sections = _split_launchers(launchers)
     slurm_options: dict[str, Word] = {}
     is_step = any(each.name in slurm.COMMANDS for each in sections)
@@ -274,7 +274,7 @@ def _first_line(options: Mapping[str, Word], *names: str) -> int:
 
 
 def _count_nodes(options: Mapping[str, Word]) -> int | None:
-    """Returns the number of nodes of an allocation; one where nothing says it, None where it is open."""
+    """Return the number of nodes of an allocation; 1 if not stated, None if open."""
     if "nodes" not in options:
         return 1
     return _integer_option(options, "nodes")

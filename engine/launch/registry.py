@@ -18,7 +18,7 @@ __all__ = ["FRAMEWORKS", "framework_of"]
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
     each.name: each for each in (MEGATRON, MEGATRON_BRIDGE, TORCHTITAN, DEEPSPEED, MAXTEXT)
 }
-"""Frameworks by name, in the order in which they are offered; a file belongs to the first that knows it."""
+"""Frameworks by name, in the order of the form; a file belongs to the first that recognises it."""
 
 
 def framework_of(name: str) -> Framework:

@@ -62,7 +62,7 @@ def parse_integer(value: Any, name: str, least: int = 1) -> int:
 
 
 class OpenValue(Exception):  # noqa: N818 - a signal between a reader and its report, never an error of the user
-    """Signal that a rule asked for a value that is not known."""
+    """Raised when a rule reads an unknown value."""
 
     def __init__(self, origin: Origin) -> None:
         super().__init__(origin.words)
@@ -117,7 +117,7 @@ class Report:
         self.lists: dict[str, dict[str, None]] = {}
         self.refused = ""
         self.elsewhere: Origin | None = None
-        """What is not at hand and states values in place of the framework's defaults."""
+        """Source outside the given texts that replaces the framework's defaults."""
         self._has_named = False
         self._trails: list[_Trail] = []
         for word, value in self.asked.model.items():
@@ -163,7 +163,7 @@ class Report:
             self._trails[-1].has_default = True
 
     def origin_of(self, name: str) -> Origin:
-        """Returns where a flag stands.
+        """Return the place of a flag.
 
         Args:
             name: of the flag, which is stated.
@@ -198,7 +198,7 @@ class Report:
         self._settle(self.execution, (names,) if isinstance(names, str) else names, rule, words)
 
     def say_if_any(self, name: str, rule: Callable[[], Any], words: str = "") -> None:
-        """Sets a field as `say` does; None leaves the field to its default, which says the same.
+        """Set a field as `say` does; None leaves the field to its default of the same meaning.
 
         Args:
             name: field.
@@ -210,7 +210,7 @@ class Report:
             del self.execution.values_known[name], self.execution.origins[name]
 
     def describe(self, names: str | tuple[str, ...], rule: Callable[[], Any], words: str = "") -> None:
-        """Sets words of the model's shape to what a rule returns, as `say` does; None says nothing of a word.
+        """Set words of the model's shape to the results of a rule, as `say` does; None leaves a word out.
 
         A model that the caller names counts more than the configuration, but for the sequence length.
 
@@ -222,7 +222,7 @@ class Report:
         self._settle(self.model, (names,) if isinstance(names, str) else names, rule, words)
 
     def note(self, rule: Callable[[], None]) -> None:
-        """Runs a rule that only adds to lists; where it meets an open value, a remark says so.
+        """Run a rule that only adds to lists; an open value becomes a remark.
 
         Args:
             rule: reads flags and fields.
@@ -298,7 +298,7 @@ class Report:
         fields.origins[name] = origin
 
     def told_gpus(self) -> Any:
-        """Returns how many GPUs something beside the flags states; `OPEN` where nothing does."""
+        """Return the number of GPUs stated outside the flags; `OPEN` without one."""
         if self.asked.gpus is None:
             origin = self.asked.gpus_origin
             if origin is not None and origin.kind == "unknown":
@@ -316,7 +316,7 @@ class Report:
         self.lists.setdefault(which, {}).update(dict.fromkeys(words))
 
     def not_modelled(self, *words: str) -> None:
-        """Notes what no field here stands for."""
+        """Record an option without a field here."""
         self._add("not_modelled", words)
 
     def not_expressible(self, *words: str) -> None:
@@ -336,7 +336,7 @@ class Report:
         self._add("remarks", words)
 
     def leave(self, *words: str) -> None:
-        """Notes what other sources have to say."""
+        """Record fields that other sources must specify."""
         self._add("left", words)
 
     def refuse(self, reason: str) -> None:

@@ -23,7 +23,7 @@ _NOTHING = frozenset({"", "none", "null", "~"})
 
 
 def is_hidden(key: str, value: Any) -> bool:
-    """Returns whether an entry of flags stands for words that are not at hand and may hold any flag.
+    """Return whether an entry of flags is a placeholder for missing words, which may hold any flag.
 
     Args:
         key: of the entry.
@@ -33,7 +33,7 @@ def is_hidden(key: str, value: Any) -> bool:
 
 
 class LaunchSettings:
-    """The keys and values of one launch configuration, and which of them have been asked for.
+    """Keys and values of one launch configuration, with a record of the keys read.
 
     Asking for a value that is not known raises the signal of `engine.launch.report` that leaves a field open.
     """
@@ -54,12 +54,12 @@ class LaunchSettings:
             self.given.pop(value.expression.lstrip("-"), None)
 
     def has(self, *names: str) -> bool:
-        """Returns whether one of these keys is given with a value; it counts as asked for."""
+        """Return whether one of these keys has a value; it counts as read."""
         self.asked.update(names)
         return any(self._value(name) is not None for name in names)
 
     def raw(self, name: str) -> Any:
-        """Returns a value as it is given, None where the key is absent or empty."""
+        """Return a value unchanged, None if the key is absent or empty."""
         return self._value(name)
 
     def section(self, name: str) -> LaunchSettings:

@@ -45,8 +45,7 @@ ALONE: Final[tuple[tuple[str, ...], ...]] = (
     ("gradient_datatype",),
     ("optimizer_datatype",),
 )
-"""Choices that a configuration makes with a flag or two, while its degrees stay as they are; the fields of one are
-written by the same flags."""
+"""Choices of one or two flags that leave the degrees unchanged; fields of one choice share flags."""
 TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
     (
         "tensor_par",
@@ -85,10 +84,10 @@ NOT_COMPARED: Final = frozenset(
 )
 """Fields that follow from others, or that no configuration states."""
 KEPT: Final = ("attention_kernel", "launch", "gradient_datatype", "optimizer_datatype", "pipeline_overlap")
-"""Choices of software that are kept as they are, unless asked otherwise."""
+"""Choices of software that are kept by default."""
 LARGEST_RANKED: Final = 20_000_000
-"""Executions up to which all are evaluated to say the place, some two seconds of work; of more, the best is proven
-only."""
+"""Spaces of up to this many executions are evaluated whole to give the rank, about two seconds of work; in larger ones
+only the best is proven."""
 SAME_RATE: Final = 1e-9
 """Share of a throughput within which another is the same: the way an execution is given decides about its rounding."""
 _MOST_ALIKE: Final = 64
@@ -171,7 +170,7 @@ def standing(
     cost_model: str | None = None,
     calibration: Calibration | None = None,
 ) -> Standing:
-    """Returns where an execution stands among all of its model, system, GPUs, batch and datatype.
+    """Return the rank of an execution among all of its model, system, GPUs, batch and datatype.
 
     Choices of software that configurations state, such as the attention kernel, are the same in all that it is compared
     with, unless a limit says otherwise.

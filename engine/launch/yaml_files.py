@@ -32,14 +32,14 @@ _Place = tuple[str, ...]
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """A YAML document: its values, nested as they are, and the line of each key."""
+    """YAML document: nested values, and the line of each key."""
 
     values: Mapping[str, Any]
     lines: Mapping[_Place, int]
     file: str
 
     def origin(self, *path: str) -> Origin:
-        """Returns where a key stands."""
+        """Return the line of a key."""
         return Origin("stated", ".".join(path), self.file, self.lines.get(path, 0))
 
 

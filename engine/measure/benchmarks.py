@@ -13,11 +13,12 @@ from engine.measure.timing import timed
 __all__ = ["Benchmarks"]
 
 POOL: Final = {"cpu": 256_000_000, "cuda": 1_000_000_000, "rocm": 1_000_000_000}
-"""Bytes that transfers go through in turn, several times the largest cache, so that every pass goes to memory."""
+"""Bytes that transfers cycle through, several times the largest cache, so that every pass reaches memory."""
 UNTIL_THROTTLED: Final = 0.3
 """Seconds of work after which an accelerator's clock has fallen to what its power limit allows. One H100 of 700 W
 multiplied 8192 x 8192 matrices at 764 TFLOP/s after a pause, at 685 from 0.13 s on, and at 680 ten seconds later."""
 GRAPH_KERNELS: Final = 200
+"""Kernels of the captured graph, enough for its start to be negligible per kernel. Source: stated by us."""
 TINY: Final = {"tokens": 8, "hidden": 32, "heads": 2}
 """A block so small that its time is the host's."""
 
@@ -104,7 +105,7 @@ class Benchmarks:
         )
 
     def _attention_kernel(self, kernel: str) -> Any:
-        """Restricts PyTorch to one implementation, so that the name says what ran."""
+        """Restrict PyTorch to one implementation, so that the name is the kernel that ran."""
         attention = self._torch.nn.attention
         backend = attention.SDPBackend.FLASH_ATTENTION
         if self._device.kind == "cuda" and self._device.generation != "ampere" and kernel == "native":

@@ -39,15 +39,16 @@ from hardware import CalibratedValue, Calibration, FitError, System
 __all__ = ["measured_calibration"]
 
 DOUBTFUL: Final = 15.0
-"""Mean deviation of timings from the formula [%] from which a note warns."""
+"""Mean deviation of timings from the formula [%] from which a note warns. Source: stated by us."""
 LONG_TRANSFER: Final = 0.4
+"""Transfers of at least this part of the largest [bytes] determine the memory's bandwidth. Source: stated by us."""
 LONG_ATTENTION: Final = 0.1
-"""Transfers and attention of at least this part of the largest, by bytes and by scores, determine the parameter."""
+"""Attention of at least this part of the most scores determines the rate inside it. Source: stated by us."""
 
 
 @dataclass
 class _Found:
-    """Parameters as they are found, in the order in which the formulas need them."""
+    """Measured parameters, in the order in which the formulas need them."""
 
     p: Parameters
     system: System
@@ -58,7 +59,7 @@ class _Found:
     errors: list[FitError] = field(default_factory=list)
 
     def take(self, name: str, value: float, how: str, *, unit: str = "", spread: Sequence[float] = ()) -> None:
-        """Sets a parameter, unless the model has no use for the value: then the library's stays, and a note says so."""
+        """Set a parameter; a value out of range keeps the library's and adds a note."""
         try:
             checked = Parameters(**{**self.p.model_dump(), name: float(value)})
         except ValidationError as problem:
@@ -118,6 +119,7 @@ def measured_calibration(samples: Samples, system: System, name: str) -> Calibra
     """
     library = library_calibration()
     found = _Found(parameters_of(library), system, samples, Accelerators.of(accelerator_of(system)))
+    # In the order in which the formulas need them: rates of products depend on starts and on the memory.
     _add_launches(found)
     _add_memory(found)
     _add_products(found)
@@ -172,6 +174,7 @@ def _add_launches(found: _Found) -> None:
 
 def _host_time(found: _Found, forward: LaunchSample, both: LaunchSample) -> None:
     """The host-bound floor turned round: time of a tiny block over the kernels that the model counts for it."""
+    # t_l = t / n_f forward, and the same backward: the host-bound floor solved for the time per kernel.
     ahead, back = block_kernels(found.facts)
     passes = [forward.time.seconds / ahead, (both.time.seconds - forward.time.seconds) / back]
     how = (
@@ -196,6 +199,7 @@ def _add_memory(found: _Found) -> None:
     if not long:
         found.missing("memory", "no transfer was timed")
         return
+    # eta_h = bytes over time, over the datasheet's bandwidth.
     shares = np.array([each.rate for each in long]) / float(found.facts.memory_bandwidth)
     how = (
         f"copies and triads of {largest / 1e6:,.0f} MB at {rate_text(float(np.median([t.rate for t in long])), 'B/s')} "
@@ -221,6 +225,7 @@ def _add_products(found: _Found) -> None:
         found.take("depth", fit.depth, shape, unit="elements")
     else:
         found.notes.append("wave and depth keep the library's values: the products do not call for others.")
+    # R16 = peak m (power factor): the sustained rate solved for m.
     scale = float(facts.flops16) * float(power_factor(facts, found.p))
     how = _product_text(samples, fit, samples.device.datatype)
     found.take(f"sustained_{generation}", fit.rate / scale, how, spread=[fit.low / scale, fit.high / scale])
@@ -249,6 +254,7 @@ def _eight_bit(found: _Found, wide: ProductFit, memory: float, launch: float) ->
     if fit is None:
         found.missing(name, "no 8-bit product was bound by the matrix units")
         return
+    # R8 = peak8 m (power factor) r8: relative to what 16 bits reach of their peak.
     scale = wide.rate * float(facts.flops8) / float(facts.flops16)
     how = _product_text(samples, fit, "float8") + ", relative to 16 bits"
     found.take(name, fit.rate / scale, how, spread=[fit.low / scale, fit.high / scale])

@@ -17,14 +17,18 @@ from engine.measure.sizes import MeasurementPlan, plan
 __all__ = ["MOST_RANKS", "MOST_SECONDS", "MeasurementProgress", "measure"]
 
 MOST_RANKS: Final = 64
+"""Most ranks and threads of a measurement. Source: stated by us."""
 LEAST_SECONDS: Final = 1.0
+"""Shortest measurement [s]. Source: stated by us."""
 MOST_SECONDS: Final = 3_600.0
+"""Longest measurement [s]. Source: stated by us."""
 CALLS: Final = 5.0
-"""Calls that timing one operation takes at least."""
+"""Calls that timing one operation takes at least. Source: stated by us."""
 BUSY: Final = 0.3
-"""Load per core from which other work disturbs the timings."""
+"""Load per core from which other work disturbs the timings. Source: stated by us."""
 PATIENCE: Final = 3.0
-"""Largest multiple of its share of the time that an operation may take; a larger one is left out."""
+"""Largest multiple of its share of the time that an operation may take; a larger one is left out. Source: stated by
+us."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from engine.measure.timing import summary
 __all__ = ["ExchangeError", "timed_exchanges"]
 
 START: Final = 90.0
-"""Seconds that starting the processes may take on a busy machine."""
+"""Seconds that starting the processes may take on a busy machine. Source: stated by us."""
 
 
 class ExchangeError(Exception):
-    """The ranks did not give timings; the message says why, in one line."""
+    """Failed benchmark of collectives; the message is one line with the reason."""
 
 
 def timed_exchanges(

@@ -52,21 +52,26 @@ __all__ = [
 BYTES: Final = {"float8": (1.0, 2.0), "bfloat16": (2.0, 2.0), "float16": (2.0, 2.0), "float32": (4.0, 4.0)}
 """Bytes per element of the factors and of the result."""
 OVERHEAD: Final = 3.0
-"""Products that take less than this many launches are left out: their time is the host's."""
+"""Products that take less than this many launches are left out: their time is the host's. Source: stated by us."""
 FOR_SHAPE: Final = 6
-"""Products that it takes to say something about waves and depth."""
+"""Fewest products that determine waves and depth. Source: stated by us."""
 WORTH: Final = 2.0 / 3.0
-"""Waves and depth are replaced where their scatter falls to this part or below."""
+"""Waves and depth are replaced where their scatter falls to this part or below. Source: stated by us."""
 NOISE: Final = 0.02
-"""Scatter of rates [log] that is not worth explaining."""
+"""Scatter of rates [log] that is not worth explaining. Source: stated by us."""
 LOW_SHARE: Final = 0.01
-"""Share of the peak at which attention is evaluated: high ones are capped by the formula."""
+"""Share of the peak at which attention is evaluated: high ones are capped by the formula. Source: stated by us."""
 AGREEING: Final = 0.1
-"""Scatter [log] above which timings are too noisy to take waves and depth from."""
+"""Scatter [log] above which timings are too noisy to take waves and depth from. Source: stated by us."""
 WAVES: Final = (0.0, 3.0)
+"""Waves lost per product that are tried [waves]; the library's calibration has 0.6. Source: stated by us."""
 DEPTHS: Final = (0.0, 1500.0)
+"""Inner dimensions lost per product that are tried [elements]; the library's calibration has 300. Source: stated by
+us."""
 GRID: Final = 13
+"""Values of each that are tried together. Source: stated by us."""
 REFINEMENTS: Final = 8
+"""Times that the range is halved around the best point. Source: stated by us."""
 
 
 def solve_reciprocal(predict: Callable[[float], Floats], measured: Floats, at: float = 1.0) -> Floats:
@@ -81,6 +86,7 @@ def solve_reciprocal(predict: Callable[[float], Floats], measured: Floats, at: f
         at: value at which, and at whose half, the formula is evaluated.
     """
     once = predict(at)
+    # a / (at / 2) - a / at = a / at; then value = a / (measured - b).
     step = predict(at / 2.0) - once
     with np.errstate(divide="ignore", invalid="ignore"):
         value = at * step / (measured - (once - step))
@@ -225,6 +231,7 @@ def _fit_shape(products: Sequence[Product], sms: float, p: Parameters) -> tuple[
     best = (p.wave, p.depth)
     for _ in range(REFINEMENTS):
         points = list(product(np.linspace(low_w, high_w, GRID).tolist(), np.linspace(low_d, high_d, GRID).tolist()))
+        # All points of the grid at once; then the range is halved around the best.
         waves, depths = np.array(points).T[:, :, None]
         best = points[int(np.argmin(_rate_scatters(products, sms, _replace_shape(p, waves, depths))))]
         wide_w, wide_d = (high_w - low_w) / 4.0, (high_d - low_d) / 4.0
@@ -344,6 +351,7 @@ def fit_exchanges(exchanges: Sequence[ExchangeSample], accelerator: Accelerators
     measured = np.array([each.time.seconds for each in exchanges])
     volume = exchange_seconds(exchanges, accelerator, p.model_copy(update={"scale_up": 1.0, "latency": 0.0}))
     hops = exchange_seconds(exchanges, accelerator, p.model_copy(update={"scale_up": 1.0, "latency": 1.0})) - volume
+    # t = volume / eta + hops alpha is linear in 1 / eta and alpha.
     inverse, latency = _fit_nonnegative(np.column_stack([volume, hops]), measured)
     if inverse <= 0:
         return None
@@ -364,6 +372,7 @@ def _fit_nonnegative(columns: Floats, target: Floats) -> tuple[float, float]:
             if (factors >= 0).all():
                 tried.append((float(np.sum((scaled @ factors - aim) ** 2)), factors))
         best = min(tried, key=lambda each: each[0])[1] if tried else best
+        # Least absolute relative deviations: weights 1 / |deviation|, bounded where a timing is met exactly.
         deviation = np.abs(columns @ best / target - 1.0)
         weights = 1.0 / target**2 / np.maximum(deviation, 1e-3)
     return float(best[0]), float(best[1])

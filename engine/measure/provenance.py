@@ -1,4 +1,4 @@
-"""Words for where measured values come from."""
+"""Descriptions of the origin of measured values."""
 
 from __future__ import annotations
 

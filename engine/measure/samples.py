@@ -71,7 +71,7 @@ class Device(_SampleEntity):
     multiprocessors: Annotated[int, Whole(1, 2**20)] | None = None
     clock_hz: Annotated[float, Number(1e6, 1e11)] | None = None
     datatype: Literal["bfloat16", "float16", "float32"]
-    """The widest type that matrix products are measured in, which stands for the model's 16 bits."""
+    """Widest measured type of matrix products, used for the model's 16 bits."""
     software: Line
     """Versions of PyTorch and the driver."""
     date: Annotated[str, Field(pattern=r"^[0-9]{4}-[01][0-9]-[0-3][0-9]$"), Accepts("a day such as 2026-11-20")]
@@ -137,7 +137,7 @@ class ExchangeSample(_SampleEntity):
 
     @property
     def passes(self) -> float:
-        """Times that the buffer goes round: an all-reduce is a reduce-scatter and an all-gather."""
+        """Passes over the buffer: an all-reduce is a reduce-scatter and an all-gather."""
         return 2.0 if self.kind == "all_reduce" else 1.0
 
 

@@ -8,7 +8,9 @@ from typing import Final
 __all__ = ["MeasurementPlan", "plan"]
 
 QUICK_SECONDS: Final = 8.0
+"""Length of a quick measurement [s]. Source: stated by us."""
 FULL_SECONDS: Final = 120.0
+"""Length of a full measurement [s]. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Timing one operation: warm up, repeat until the median stands still or the time is up."""
+"""Timing of one operation: warm up, then repeat until the median is stable or the time is over."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from engine.measure.samples import SampleTiming
 __all__ = ["STABLE", "steady", "summary", "timed"]
 
 STABLE: Final = 0.01
-"""Standard error of the median, relative to it, at which repeating ends."""
+"""Standard error of the median, relative to it, at which repeating ends. Source: stated by us."""
 FEWEST: Final = 5
-"""Samples before the median may count as stable."""
+"""Samples before the median may count as stable. Source: stated by us."""
 AT_LEAST: Final = 3
-"""Samples that are taken even where the time is up."""
+"""Samples that are taken even where the time is up. Source: stated by us."""
 WARM_SHARE: Final = 0.2
-"""Share of the time that may go into warming up."""
+"""Share of the time that may go into warming up. Source: stated by us."""
 LONGEST_BATCH: Final = 1_000
+"""Most calls that are timed together. Source: stated by us."""
 
 
 def timed(

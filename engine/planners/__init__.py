@@ -1,1 +1,1 @@
-"""Planners: each answers a problem with a plan, by a search of its own. They share the contract and nothing else."""
+"""Planners: each searches for the plan that solves a problem. They share the contract and nothing else."""

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 HELD_OUT_STARTS: Final = 4
-"""Starts of a fit with a run left out, of which there are as many as runs."""
+"""Starts of each leave-one-out fit; there is one fit per run."""
 
 
 class FitAnswer(Document):

@@ -1,4 +1,4 @@
-"""Questions about single executions, put to the cost model that is asked for."""
+"""Dispatch of questions on single executions to their cost model."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class Scenario:
         return self._cost_model.row(self.space if space is None else space, number, self.calibration)
 
     def not_measured(self, execution: Mapping[Any, Any]) -> tuple[str, ...]:
-        """Returns what no measured run had of what the figures of an execution rest on, in words."""
+        """Return the properties of an execution that no measured run had, in words."""
         fields = {name: value for name, value in execution.items() if name in _FIELD_NAMES}
         key = repr(fields)
         found = self._not_measured.get(key)

@@ -20,6 +20,7 @@ from hardware import GIB
 __all__ = ["BITS", "limit_reasons", "reason_text", "shape_reasons"]
 
 BITS = (16, 8, 4)
+"""Widths of weights and of the KV cache that the model has rates for [bits]."""
 
 
 def shape_reasons(subject: ServingSubject, d: Deployments) -> Ints:

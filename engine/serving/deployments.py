@@ -18,12 +18,13 @@ __all__ = ["LAUNCHES", "DeploymentTableError", "Deployments", "deployments_of", 
 
 LAUNCHES = ("eager", "compiled", "graphs")
 LARGEST = 2**40
+"""Largest number that a field may have. Source: stated by us."""
 DEFAULTS: Mapping[str, Any] = {"expert_par": 1, "replicas": 1, "weight_bits": 16, "kv_bits": 16, "launch": "graphs"}
 """Fields that a table may leave out."""
 
 
 class DeploymentTableError(ValueError):
-    """Not a table of deployments, a missing column, or an invalid value; one sentence says which."""
+    """Table of deployments with a missing column or an invalid value; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Exploration of every deployment of a space: feasible and best deployments, and how close the others come."""
+"""Exploration of every deployment of a space: feasible and best deployments, and how far the others miss."""
 
 from __future__ import annotations
 

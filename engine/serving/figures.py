@@ -45,7 +45,9 @@ __all__ = ["CHUNK", "ServingSubject", "figures", "grouped"]
 CHUNK = 8192
 """Rows that are computed together; they stay in cache."""
 HOUR = 3600.0
+"""Seconds of an hour [s/h]."""
 MILLION = 1e6
+"""Tokens that a price refers to [tokens]."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,9 @@ def figures(subject: ServingSubject, d: Deployments) -> dict[str, Floats]:
     step, parts = _decode_step(subject, d)
     first_token, prefill = _prefill_of_distinct(subject, d)
     later = np.maximum(d.output - 1.0, 0.0)
+    # Between two tokens of a request its B - 1 neighbours start once in O - 1 steps.
     per_token = step + np.where(later > 0, (d.batch - 1.0) * prefill / np.maximum(later, 1.0), 0.0)
+    # B requests of O tokens take B prefills and O - 1 steps; the prefill gives the first token.
     rate = d.batch * d.output / (d.batch * prefill + later * step)
     processors = d.tensor_par * d.pipeline_par
     per_processor = rate / processors
@@ -152,6 +156,7 @@ def figures(subject: ServingSubject, d: Deployments) -> dict[str, Floats]:
         "memory_capacity": subject.accelerator.capacity,
         "largest_batch": memory.largest_batch,
         "kv_bytes_per_token": kv_bytes_per_token(subject.shapes, len(subject.pattern.experts), d.kv_bits),
+        # USD/h over seconds per hour, over tokens/s of a processor.
         "cost_per_million_tokens": subject.price / HOUR / per_processor * MILLION,
         "energy_per_token": subject.accelerator.power / per_processor,
         **parts,
@@ -219,11 +224,14 @@ def _decode_step(subject: ServingSubject, d: Deployments) -> tuple[Floats, dict[
     microbatches = np.ceil(d.batch / tokens)
     case = _case_of_pass(subject, d, tokens)
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
+    # Mean context over the answer: the prompt and half of the output.
     work = Pass(tokens, tokens, context=d.prompt + d.output / 2.0)
     blocks = block_times(case, d, work, rates, p, subject.weight_bytes(d))
     # A captured step is one launch; otherwise the host launches kernel by kernel.
     run = _run_stages(_pipeline_stages(subject, d), blocks, floor=not captured)
+    # A token passes p - 1 hops and goes back to the first stage.
     messages = d.pipeline_par * message_time(case, rates, p)
+    # One microbatch through all stages, or all microbatches through the slowest stage.
     cycle = np.maximum(run.total + messages, microbatches * run.slowest)
     host = np.asarray(subject.assumptions.step_host)
     parts = {
@@ -260,6 +268,7 @@ def _prefill_times(subject: ServingSubject, d: Deployments) -> tuple[Floats, Flo
     chunk = subject.assumptions.prefill_chunk
     chunks = np.ceil(d.prompt / chunk)
     run, messages = _prefill_pass(subject, d, chunks, np.ones(()))
+    # Chunks follow each other at the pace of the slowest stage.
     first = run.total + (chunks - 1.0) * run.slowest + messages + subject.assumptions.step_host
     together = np.clip(np.floor(chunk / d.prompt), 1.0, d.batch)
     if np.all(together == 1.0):

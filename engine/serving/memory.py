@@ -21,8 +21,9 @@ from engine.serving.shapes import ServingStage, cached_elements, held_weights, k
 __all__ = ["ServingMemoryUse", "kv_bytes_per_token", "memory_use"]
 
 WIDE = 2.0
-"""Bytes per element of embedding, LM head, router and activations."""
+"""Bytes per element of embedding, LM head, router and activations. Source: stated by us."""
 LOGIT = 4.0
+"""Bytes per logit [bytes]: engines sample in 32 bits. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ def memory_use(
     held = held_weights(model, d.tensor_par, d.expert_par)
     per_token = cached_elements(model, key_value_heads(model, d.tensor_par)) * d.kv_bits / 8.0
     length = d.prompt + d.output
+    # A windowed layer caches no more tokens than its window.
     windowed = np.minimum(length, np.where(model.window > 0, model.window, length))
     captured = d.launch == LAUNCHES.index("graphs")
     reserve = a.reserve_share * accelerator.capacity + np.where(captured, a.graph_memory, 0.0)
@@ -79,6 +81,7 @@ def memory_use(
     tied = np.any(model.tied_embeddings > 0)
     found: list[tuple[Floats, Floats, tuple[Floats, Floats]]] = []
     for stage in layout:
+        # A stage with both ends holds a tied matrix once.
         vocabularies = 1.0 if stage.embedding and stage.head and tied else float(stage.embedding) + float(stage.head)
         weights = (stage.full + stage.windowed) * weight_bytes * held.attention
         weights = weights + stage.dense * weight_bytes * held.dense + stage.sparse * sparse
@@ -87,6 +90,7 @@ def memory_use(
         token = _token_bytes(model, d, dense=stage.dense > 0, sparse=stage.sparse > 0)
         logits = LOGIT * model.vocabulary / d.tensor_par * stage.head
         found.append((weights, kv, (token * float(a.prefill_chunk), token / d.pipeline_par + logits)))
+    # weights + B (cache per request + activations of a token) + activations of a prefill chunk.
     totals = np.stack([w + d.batch * kv + work[0] + d.batch * work[1] for w, kv, work in found])
     fullest = np.argmax(totals, axis=0)
 
@@ -95,6 +99,7 @@ def memory_use(
         return np.asarray(np.take_along_axis(stacked, fullest[None], axis=0)[0])
 
     free = accelerator.capacity - reserve
+    # The largest B for which that fits, on the stage that needs most.
     batches = [(free - w - work[0]) / (kv + work[1]) for w, kv, work in found]
     parts = (
         of_fullest([w for w, _, _ in found]),
@@ -112,8 +117,10 @@ def _token_bytes(model: ModelShapes, d: Deployments, *, dense: bool, sparse: boo
     attention = (model.attn_heads * (model.attn_size + model.value_size)) / t
     attention = attention + key_value_heads(model, t) * (model.attn_size + model.value_size)
     branches = 2.0 + model.gated
+    # The widest MLP: up, gate and activation.
     feed = branches * model.feedforward / t if dense else np.zeros(())
     if sparse:
+        # Each of k copies of a token has its input, its output and the branches of the expert.
         visited = model.experts_per_token * (2.0 * model.hidden + branches * model.expert_feedforward / d.slices)
         # Of the experts that a token visits, this rank has its share.
         share = d.expert_replicas / d.expert_par

@@ -55,10 +55,13 @@ from engine.serving.shapes import cached_elements, key_value_heads
 __all__ = ["Blocks", "Pass", "PassWork", "block_times"]
 
 CONTEXT_TILE = 128.0
+"""Tokens of the prompt that one block of the fused kernel handles [tokens]. Source: as for the 128 queries per block in
+the calibrated attention core."""
 MATRIX_ROWS = 16.0
-"""Least rows of a tensor-core operation: query heads that share a key head are padded to it."""
+"""Least rows of a tensor-core operation: query heads that share a key head are padded to it. Source: the shape m16n8k16
+of PTX's `mma` on 16-bit factors."""
 WIDE_BYTES = 2.0
-"""Bytes per weight of router and LM head, for every precision of the linear layers."""
+"""Bytes per weight of router and LM head, for every precision of the linear layers. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +180,14 @@ def _attention_seconds(
         return attention_core(prompts, rates, p, windowed=bounded).forward / work.chunks
     model, t = case.model, case.layout.tensor_par
     assert work.context is not None
+    # Decode reads the cache of every request once: bound by memory, or by products padded to tensor-core tiles.
     positions = work.requests * np.minimum(work.context, window)
     heads = key_value_heads(model, t)
     read = positions * cached_elements(model, heads) * d.kv_bits / 8.0 / rates.memory
     latent = model.latent > 0
+    # Grouped queries share a tile; latent attention has all heads on one compressed key.
     rows = np.where(latent, model.attn_heads / t, heads * np.maximum(model.attn_heads / t / heads, MATRIX_ROWS))
+    # Latent: rank + rope columns for scores, rank for values (DeepSeek-V2, section 2.1, weights absorbed).
     widths = np.where(latent, 2.0 * model.key_value_rank + model.rope_size, model.attn_size + model.value_size)
     computed = 2.0 * positions * np.maximum(rows, MATRIX_ROWS) * widths / kernel_rate(case, p)
     # The kernel over parts of the context, and the one that joins the parts.
@@ -216,8 +222,10 @@ def _expert_work(
     """
     model, t, tokens = case.model, case.layout.tensor_par, case.tokens
     group = tokens * d.expert_replicas
+    # Share of the experts that N tokens visit: 1 - (1 - k/E)^N.
     visited = 1.0 - (1.0 - model.experts_per_token / model.experts) ** group
     touched = model.experts / d.expert_par * visited
+    # Tokens of a visited expert: N k / (E visited share).
     each = group * model.experts_per_token / model.experts / visited
     layers = dict(expert_layers(case))
     for name in ("experts_up", "experts_down"):
@@ -229,6 +237,7 @@ def _expert_work(
     traffic = traffic + PERMUTE_BYTES * routed * model.hidden / rates.memory
     exchanged = d.expert_par > t
     sent = replace(case, layout=replace(case.layout, sequence_par=np.ones(())))
+    # Dispatch and combine, for ranks that hold experts of other replicas.
     moved = np.where(exchanged, 2.0 * exchange(sent, rates, p), 0.0)
     return PassWork.of(
         linear=products(layers.values(), unit, weight_bytes, router),
@@ -242,6 +251,7 @@ def _head_seconds(case: Case, requests: Floats, unit: MatrixUnit, rates: Sustain
     """LM head, softmax, and gathering of the logits over the tensor-parallel group [s]."""
     model, t = case.model, case.layout.tensor_par
     logits = product(replace(head_layer(case), m=requests), unit, WIDE_BYTES)
+    # Every rank has V / t logits of a request; sampling needs all of them.
     gathered = collective(
         2.0 * requests * model.vocabulary, network_tiers(t, 1.0, case.accelerator, rates), p, passes=1.0
     )

@@ -41,7 +41,7 @@ class BlockPattern:
 
 
 class ServingStage(NamedTuple):
-    """Stages of one kind: how many there are, blocks of each kind of half, and whether the ends are there."""
+    """Equal stages: their number, blocks of each kind of half, and whether they hold embedding and head."""
 
     stages: int
     full: int
@@ -108,6 +108,7 @@ def cached_elements(model: ModelShapes, heads: Floats) -> Floats:
         model: sizes of a block.
         heads: key and value heads that are held [rows].
     """
+    # DeepSeek-V2, section 2.1.4: d_c + d_h^R elements per token.
     latent = model.key_value_rank + model.rope_size
     return np.where(model.latent > 0, latent, heads * (model.attn_size + model.value_size))
 

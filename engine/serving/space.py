@@ -41,9 +41,11 @@ DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 """Values tried without a limit; a limit may name others."""
 MOST: Final = 20_000_000
-"""Deployments of the largest space."""
+"""Deployments of the largest space. Source: stated by us."""
 LARGEST: Final = 2**40
+"""Largest number that a limit may have. Source: stated by us."""
 MOST_PROCESSORS: Final = 2**20
+"""Most processors of a space. Source: stated by us."""
 
 
 class ServingLimitError(ValueError):

@@ -90,6 +90,7 @@ def _fill_and_drain(numbers: Numbers) -> float:
 
 
 def _one_chunk(numbers: Numbers) -> float:
+    # Huang et al. 2018, section 2.3; Narayanan et al. 2020, section 3: (M + P - 1)(f + x).
     return (numbers.shape.microbatches + numbers.shape.ranks - 1) * numbers.both
 
 
@@ -105,8 +106,10 @@ def _eager_sends(numbers: Numbers) -> float | None:
 
 def _one_f_one_b_makespan(numbers: Numbers) -> float:
     shape = numbers.shape
+    # With M < P the path of one microbatch through all v P stages binds, and M - 1 more follow it.
     if shape.microbatches < shape.ranks:
         return (shape.chunks * shape.ranks + shape.microbatches - 1) * numbers.both
+    # Narayanan et al. 2021, section 2.2: idle for P - 1 chunks, 1/v of the time without interleaving.
     return (shape.microbatches * shape.chunks + shape.ranks - 1) * numbers.both
 
 
@@ -139,11 +142,12 @@ def _zb_h2(numbers: Numbers) -> float:
 
 def _split_chunks(numbers: Numbers) -> float:
     shape = numbers.shape
+    # With f = b = w a rank waits for the P - 1 forwards before its first one alone.
     return shape.microbatches * shape.chunks * numbers.both + (shape.ranks - 1) * numbers.forward
 
 
 def _when_equal(share: float, hops: Callable[[int], int]) -> Callable[[Numbers], float | None]:
-    """Returns the extra time of so many sends, up to a share of f where f = b = w."""
+    """Return the extra time of `hops` sends, valid up to a share of f where f = b = w."""
 
     def extra(numbers: Numbers) -> float | None:
         if not numbers.equal or numbers.send > share * numbers.forward:
@@ -166,6 +170,7 @@ def _overlapped_pairs_makespan(numbers: Numbers) -> float:
 def _expert_pairs(numbers: Numbers) -> float:
     shape = numbers.shape
     chunks = shape.microbatches * shape.chunks
+    # K chunks run before the first pair: one more than the warm-up of the last rank without pairs.
     alone = min(chunks, (shape.chunks - 1) * (shape.group or shape.ranks) + 1)
     return (shape.ranks - 1 + alone) * numbers.both + (chunks - alone) * numbers.together
 
@@ -183,7 +188,9 @@ def _expert_sends(numbers: Numbers) -> float | None:
 def _dualpipe_makespan(numbers: Numbers, half: int, chunks: int) -> float:
     f, b, w, pair = numbers.forward, numbers.input_gradient, numbers.weight_gradient, numbers.together
     p, m = numbers.shape.ranks, numbers.shape.microbatches
+    # DeepSeek-V3, table 2: (P/2 - 1)(F&B + B - 3W), which is the case f = b and w <= b of it.
     idle = (half - 1) * (pair + f - w - min(b, w)) + max(0.0, (half - 1) * (b - f) - f)
+    # All forwards and backwards overlap but those of the phases that fill and drain.
     pairs = m - p - 1 if chunks == 1 else 2 * m - 2 * p - 1
     return m * chunks * numbers.both - pairs * (numbers.both - pair) + idle
 
@@ -197,6 +204,7 @@ def _chimera_makespan(numbers: Numbers) -> float:
 
 def _calculon_makespan(numbers: Numbers) -> float:
     shape = numbers.shape
+    # Calculon 0.1.0, llm.py: (v - 1)(P - M mod P) chunks of waiting.
     empty = -shape.microbatches % shape.ranks if shape.chunks > 1 else 0
     slots = shape.microbatches * shape.chunks + (shape.chunks - 1) * empty
     return (slots + shape.ranks - 1) * numbers.both

@@ -93,11 +93,13 @@ def replayed(order: ScheduleOrder, durations: ActionDurations, sends: Sends = Se
     busy = length
     if sends.mode is Mode.BLOCK:
         count = order.sends.reshape(-1, *(1,) * len(wide))
+        # In mode `block` a rank that sends goes on only when the message is out.
         busy = length + count * latency
     bounds = order.levels.tolist()
     before, sources = order.before, [order.sources[:, column] for column in range(order.sources.shape[1])]
     width = max(1, int((order.sources < total).sum(axis=1).max(initial=0)))
     for first, last in pairwise(bounds):
+        # start = max(end of the entry before on this rank, arrival of every input).
         begins = free[before[first:last]]
         for column in range(width):
             np.maximum(begins, arrived[sources[column][first:last]], out=begins)
@@ -140,6 +142,7 @@ def entry_durations(order: ScheduleOrder, durations: ActionDurations) -> Floats:
 
 def _pair_durations(durations: ActionDurations, alone: Floats, first: Ints, second: Ints) -> Floats:
     """Seconds of pairs of a forward at one stage and a backward at another; `alone` where all stages have the same."""
+    # What a pair of the stage with itself hides.
     hidden = durations.forward + durations.backward - alone
     apart = durations.forward[first] + durations.backward[second] - (hidden[first] + hidden[second]) / 2.0
     return np.where((alone == alone[:1]).all(axis=0), alone[first], apart)

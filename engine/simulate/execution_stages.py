@@ -77,7 +77,7 @@ class ExecutionTimes:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A model cut into the stages of so many chunks per rank."""
+    """Stages of a model for a number of chunks per rank."""
 
     chunks: int
     stages: tuple[ModelStage, ...]
@@ -87,8 +87,8 @@ class Cut:
 
 
 def pipelined(scenario: Scenario) -> dict[str, Any]:
-    """Returns the best execution of a scenario with a pipeline, of four ranks or more where there is one; without an
-    id, which would count executions of the narrower space that was searched.
+    """Return the best execution of a scenario with a pipeline, of four or more ranks if possible; without an id, which
+    would refer to the narrowed space.
 
     Args:
         scenario: the scenario; its own limit on ranks of the pipeline stays.
@@ -187,7 +187,7 @@ def _cut_model(account: ExecutionAccount, ranks: int, chunks: int, layout: str |
 
 
 def cut_for(cuts: Sequence[Cut], chunks: int) -> Cut:
-    """Returns the cut of so many chunks per rank.
+    """Return the cut for a number of chunks per rank.
 
     Args:
         cuts: of one model.
@@ -197,7 +197,7 @@ def cut_for(cuts: Sequence[Cut], chunks: int) -> Cut:
 
 
 def chunks_for(known: ScheduleRule, asked: int) -> int:
-    """Returns the chunks per rank of a schedule: those asked for where it is free.
+    """Return the chunks per rank of a schedule: the requested number unless the schedule fixes it.
 
     Args:
         known: the schedule.
@@ -229,8 +229,8 @@ def cut_times(cut: Cut, *, shown: float = 1.0, last: tuple[float, float, float] 
 
 
 def replay_stages(known: ScheduleRule, *, times: Mapping[str, Any], apart: bool, **shape: Any) -> Replay:
-    """Returns the replay of a schedule by durations of its own; one that is planned by durations is planned with their
-    means where stages differ.
+    """Return the replay of a schedule with given durations; a schedule planned by durations is planned with their means
+    if stages differ.
 
     Args:
         known: the schedule.

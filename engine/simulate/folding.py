@@ -37,6 +37,7 @@ def kept_microbatches(rule: ScheduleRule, shape: ScheduleShape, most_actions: in
     actions = (3 if rule.splits else 2) * shape.ranks * shape.chunks
     if actions * total <= most_actions or rule.timed:
         return total
+    # Interleaved, paired and split orders repeat by groups; three of them show fill, steady state and drain.
     if shape.chunks > 1 or rule.pairs or rule.splits:
         group = math.lcm(shape.ranks, shape.group or shape.ranks)
         least = 3 * group

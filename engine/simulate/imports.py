@@ -23,9 +23,10 @@ from engine.simulate.schedules.contract import ScheduleError
 __all__ = ["MOST_EVENTS", "read_events", "read_torch_csv"]
 
 MOST_EVENTS: Final = 500_000
+"""Most events of a trace that are read. Source: stated by us; as many as an order may have actions."""
 
 _KIND: Final = {"F": "F", "I": "B", "W": "W", "B": "BW"}
-"""Kinds as torch writes them -> as they are written here."""
+"""Names of kinds in torch -> names here."""
 _TORCH: Final = re.compile(r"(\d{1,6})(F|I|W|B)(\d{1,7})")
 _MOVED: Final = re.compile(r"\d{1,6}(UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|SEND_B|RECV_B)\d{0,7}")
 _NAMED: Final = re.compile(

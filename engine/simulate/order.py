@@ -36,6 +36,7 @@ LARGEST: Final = 500_000
 """Most actions that an order may have; a replay of more would take long and show nothing else."""
 
 NONE: Final = -1
+"""Fills the column of a second member that an entry does not have."""
 
 
 @dataclass(frozen=True, slots=False, eq=False)
@@ -65,14 +66,14 @@ class ScheduleOrder:
     levels: Ints
     """First entry of each level, and the number of entries."""
     empty_from: int
-    """The first microbatch that there is not: its slots take time, as Calculon charges them, but nothing is done."""
+    """Number of the first empty microbatch: its slots take time, as Calculon charges them, without work."""
 
     def __len__(self) -> int:
         return len(self.rank)
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lists as text, such as `F0 F1 BW0`; the stage stands behind a dot unless each rank has but one."""
+        """Lists as text, such as `F0 F1 BW0`; the stage follows a dot unless each rank has only one."""
         with_stages = self.placement is not StagePlacement.LOOP or self.stages != self.ranks
         return [" ".join(format_entry(entry, stages=with_stages) for entry in each) for each in self.entries]
 

@@ -48,9 +48,11 @@ def critical_path(order: ScheduleOrder, timing: ReplayTiming, sends: Sends) -> R
     path, counts = [entry], Counter(dict.fromkeys(("F", "B", "W", "BW", "FB", "c"), 0))
     if sends.mode is Mode.BLOCK:
         counts["c"] += int(order.sends[entry])
+    # Ends and starts of one moment differ by rounding.
     slack = 1e-9 * max(free)
     while True:
         before = int(order.before[entry])
+        # The rank itself was the last to be ready: stay on it.
         if before < total and free[before] >= start[entry] - slack:
             if sends.mode is Mode.BLOCK:
                 counts["c"] += int(order.sends[before])

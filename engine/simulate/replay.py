@@ -42,7 +42,7 @@ class Replay:
     """A schedule with its times."""
 
     rule: ScheduleRule | None
-    """The schedule; None for an order of one's own."""
+    """The schedule; None for an order of the caller's own."""
     order: ScheduleOrder
     durations: ActionDurations
     sends: Sends
@@ -189,7 +189,7 @@ def shape_of(
     group: int | None = None,
     memory_limit: float | None = None,
 ) -> ScheduleShape:
-    """Returns what a rule is asked for.
+    """Return the inputs of a rule.
 
     Args:
         known: the schedule.

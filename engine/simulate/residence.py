@@ -54,6 +54,7 @@ def shared_peaks(order: ScheduleOrder, kept: float) -> list[float]:
         kept: the share that stays until the gradient of the weights, from 0 to 1.
     """
     gains, losses, early, _ = _count_changes(order)
+    # The gradient of the inputs frees 1 - k of an activation, the gradient of the weights k.
     freed = (1.0 - kept) * early + kept * losses
     return [float((np.cumsum(gains[each] - freed[each]) + freed[each]).max(initial=0.0)) for each in order.by_rank]
 

@@ -121,6 +121,7 @@ def schedule(
     asked = str(execution.get("schedule") or _PLAIN[0])
     known = rule("calculon-1f1b" if asked in _PLAIN else asked)
     shape = shape_of(known, stages, microbatches, chunks)
+    # The steady middle of a long step repeats: fewer microbatches show the same picture.
     kept = kept_microbatches(known, shape, most_tasks)
     built = _build_order(known, replace(shape, microbatches=kept), forward_only=times.backward == 0.0)
     lengths = _stage_durations(times, shape, shares)
@@ -131,6 +132,7 @@ def schedule(
     omitted = microbatches - kept
     skipped = omitted * chunks * (times.forward + times.backward)
     reached = float(tasks["end"].max()) if len(tasks) else 0.0
+    # What the step leaves for the pipeline: its estimate may be shorter than the replay of equal stages.
     room = float(execution["total_time"]) - skipped - times.exchange - times.optimizer
     waits, factor = found.idle, 1.0
     uneven = times.short_stages > 0
@@ -181,7 +183,8 @@ def drawn(found: Replay, *, whole: float | None = None, skipped_microbatches: in
 
 
 def _explain_gaps(gaps: pd.DataFrame, waits: pd.DataFrame, reached: float) -> pd.DataFrame:
-    """Returns the gaps of a step with why: as the replay says; slots of a last group that stay empty; or its end."""
+    """Return the gaps of a step with their causes: from the replay, empty slots of a last group, or the end of the
+    step."""
     of_rank: dict[int, list[tuple[float, float, str, int]]] = {}
     columns = (waits[name].tolist() for name in ("rank", "start", "end", "cause", "of"))
     for rank, start, end, cause, of in zip(*columns, strict=True):
@@ -214,6 +217,7 @@ def _build_order(known: ScheduleRule, shape: ScheduleShape, *, forward_only: boo
 def _stage_durations(times: ChunkTimes, shape: ScheduleShape, shares: Sequence[float] | None) -> ActionDurations:
     """Returns durations by stage of the model; a backward splits in two halves where the schedule does."""
     stage = np.arange(shape.ranks * shape.chunks)
+    # Stages that lack a block lack it in their last chunk.
     short = (stage % shape.ranks >= shape.ranks - times.short_stages) & (stage // shape.ranks == shape.chunks - 1)
     share: Floats = np.where(short, 1.0 - times.missing, 1.0)
     if shares is not None:
@@ -225,6 +229,7 @@ def _stage_durations(times: ChunkTimes, shape: ScheduleShape, shares: Sequence[f
 def _own_durations(stages: Sequence[ModelStage], execution: Mapping[Any, Any], known: ScheduleRule) -> ActionDurations:
     """Return durations of the cost model's stages; exposed messages are shared by both passes."""
     passes = 2.0 * microbatches_of(execution) * int(execution["pipeline_interleaving"])
+    # Exposed messages belong to no stage: each pass of each chunk gets the same part.
     late = float(execution.get("pp_comm_exposed_time") or 0.0) / passes
     forward, first, second, pair = (
         np.array([getattr(stage, name) for stage in stages])

@@ -1,4 +1,4 @@
-"""The pipeline of an execution replayed with what every stage of the model takes, beside the cost model's closed form.
+"""Replay of an execution's pipeline with the times of every stage, compared with the cost model's closed form.
 
 Closed forms are exact for stages that are alike. Where they are not, 1F1B and ZB-H1 take the longest path through any
 stage; for the others the slowest stage waits for the mean of all (`cost_models.calibrated.physics.pipeline`), and a
@@ -26,7 +26,7 @@ __all__ = ["StageReplay", "besides_sentence", "stage_replay", "stage_times", "wh
 MOST_ACTIONS: Final = 60_000
 """Actions that are replayed; of longer schedules the steady state is taken from two shorter ones."""
 ALIKE: Final = 5e-4
-"""Share of a step up to which two times of it count as one."""
+"""Share of a step up to which two times of it count as one. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class StageReplay:
 
 
 def besides_sentence(parts: Sequence[StepPart]) -> str:
-    """Returns what a step takes besides its pipeline, in a sentence.
+    """Return a sentence on the parts of a step outside its pipeline.
 
     Args:
         parts: of the step, at least one [s].
@@ -157,5 +157,6 @@ def whole_makespan(
     found = of(kept)
     if kept == microbatches:
         return found
+    # In the steady state every microbatch adds the same time, measured over 2 P of them.
     more = of(kept + 2 * ranks)
     return found + (microbatches - kept) * (more - found) / (2 * ranks)

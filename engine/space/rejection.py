@@ -57,7 +57,7 @@ class Rejected:
 
 
 def executions_at(chosen: Flags, count: Ints, cells: CellColumns, points: SchedulePoints) -> Ints:
-    """Counts the executions that the chosen (memory mode, schedule point) pairs stand for, per point [points].
+    """Count the executions of the chosen (memory mode, schedule point) pairs, per point [points].
 
     Args:
         chosen: which pairs of memory modes and schedule points [memory modes, points].

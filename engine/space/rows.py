@@ -61,7 +61,7 @@ class RowChunk:
     variants: list[ExchangeVariant]
 
     def executions(self) -> int:
-        """Counts the executions that the rows stand for."""
+        """Count the executions of the rows."""
         return sum(len(variant.ids) for variant in self.variants)
 
 

@@ -234,7 +234,7 @@ def mode_counts(modes: StepModes) -> Ints:
 
 
 def executions_of(count: Ints, chosen: Flags) -> Ints:
-    """Returns how many executions the chosen pairs of memory modes and schedule points stand for, per schedule point
+    """Return the number of executions of the chosen pairs of memory modes and schedule points, per schedule point
     [points].
 
     Args:

@@ -112,11 +112,10 @@ class Cell:
     expert_par: int = 1
     expert_tensor_par: int = 1
     schedules: tuple[int, ...] = ()
-    """The pipeline schedule that goes with each of `interleavings`, by its position among the choices; none where the
-    cost model knows one."""
+    """Pipeline schedule of each of `interleavings`, as a position among the choices; empty if the cost model has only
+    one."""
     layouts: tuple[int, ...] = ()
-    """The stage layout that goes with each of `interleavings`, by its position among the words; none where the cost
-    model knows one."""
+    """Stage layout of each of `interleavings`, as a position among the words; empty if the cost model has only one."""
 
 
 class Space(ABC):
@@ -194,7 +193,7 @@ class Space(ABC):
         """The cells, in enumeration order. Raises `engine.executions.limits.LimitError` for far too many."""
 
     def _values(self, name: str, default: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Choices of a mode field in enumeration order; the default unless a limit says otherwise."""
+        """Choices of a mode field in enumeration order; the defaults without a limit."""
         limit = self.limits.get(name)
         if limit is None:
             return default

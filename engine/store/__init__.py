@@ -1,4 +1,4 @@
-"""The result store: one DuckDB file, and Parquet beside it, that remember every exploration."""
+"""Result store: one DuckDB file, with Parquet next to it, that keeps every exploration."""
 
 from engine.store.catalogue import Record
 from engine.store.conditions import StoreCondition

@@ -105,7 +105,7 @@ class Added(ABC):
             return [name for name in dict.fromkeys(names) if (key, name) not in self._kept]
 
     def check_room(self, names: Sequence[str], rows: int) -> None:
-        """Raises TooManyValuesError where so many columns cannot be there at once."""
+        """Raise TooManyValuesError for more columns than can be added at once."""
         if VALUE * rows * len(set(names)) > self.most:
             raise TooManyValuesError(rows, len(set(names)), self.most // VALUE)
 
@@ -129,7 +129,8 @@ class Added(ABC):
 
     @contextlib.contextmanager
     def writing(self, key: str, names: Sequence[str], rows: int) -> Iterator[AddedWriter]:
-        """Adds columns of so many rows: all of them once the block has ended well and every row has a value, else none.
+        """Add columns for a number of rows: all of them if the block ends without error and every row has a value, else
+        none.
 
         Raises TooManyValuesError; StoreError when the exploration was removed meanwhile or rows are missing.
         """
@@ -167,9 +168,7 @@ class Added(ABC):
             raise NotEvaluatedError(damaged)
 
     def _make_room(self, size: int) -> None:
-        """Remove the least recently read columns until so many more bytes have room; columns being read stay this
-        time.
-        """
+        """Remove the least recently read columns until more bytes have room, except columns being read."""
         for column in [one for one in self._kept if not self._read[one]]:
             if sum(self._kept.values()) + size <= self.most:
                 return
@@ -185,7 +184,7 @@ class Added(ABC):
 
     @abstractmethod
     def _publish(self, key: str, writer: AddedWriter) -> None:
-        """Put what was written where `_place` says."""
+        """Move the written files to their place (`_place`)."""
 
     @abstractmethod
     def _place(self, key: str, name: str) -> str:

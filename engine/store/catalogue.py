@@ -100,7 +100,7 @@ def catalogued(database: Database, key: str, *active: set[duckdb.DuckDBPyConnect
 
 
 def all_catalogued(database: Database) -> dict[str, Catalogued]:
-    """Returns what the catalogue says of every exploration, by key.
+    """Return the catalogue entries of all explorations, by key.
 
     Args:
         database: the open database.
@@ -224,7 +224,7 @@ def _read_reduction(database: Database, key: str, name: Any, rows: Any, content:
 
 
 def no_exploration(database: Database, key: str) -> StoreError:
-    """Returns the error that says that an exploration is not there.
+    """Return the error of a missing exploration.
 
     Args:
         database: the open database.
@@ -234,7 +234,7 @@ def no_exploration(database: Database, key: str) -> StoreError:
 
 
 def loss(database: Database, key: str, entry: dict[str, Any]) -> str:
-    """Returns the sentence that says that an exploration was lost.
+    """Return the sentence on a lost exploration.
 
     Args:
         database: the open database.
@@ -263,7 +263,7 @@ def delete(database: Database, key: str) -> None:
 
 
 def remove_rows(database: Database, key: str) -> None:
-    """Removes all that the database has of an exploration, and its shards; not what the list of contents says.
+    """Remove an exploration from the database, with its shards; its entry in the list of contents stays.
 
     Args:
         database: the open database.

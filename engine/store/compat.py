@@ -29,7 +29,7 @@ OPENED_OTHERWISE: Final = "different configuration"
 NOT_A_DATABASE: Final = ("not a valid duckdb database", 'extension "')
 """The file is no database; for some kinds of files DuckDB names the extension that would read them instead."""
 OTHER_VERSION: Final = ("version number", "read a database file")
-"""The database was written in another layout; both stand in the message."""
+"""Database of another layout; the message names both layouts."""
 STOPPED: Final = "database has been invalidated"
 """Something failed before, and the database takes no more questions until it is opened again."""
 NO_ROOM: Final = ("no space left", "quota exceeded", "file too large")
@@ -49,6 +49,6 @@ DAMAGED: Final = (
 LOG_SUFFIX: Final = ".wal"
 """Suffix of a database's log, after the name of the database."""
 LOG_BEGINS: Final = b"d\0b"
-"""The field of a log that says what an entry is, and that this one has the version of the log."""
+"""Field of a log with the kind of an entry, and the kind of the entry with the log's version."""
 SPILLED: Final = "duckdb_temp*"
 """Names of files that a query spills into the folder when memory is short."""

@@ -13,11 +13,11 @@ from engine import columns
 from engine.store.errors import StoreError
 
 STORED: Final = {column.name: column for column in (*columns.STORED_OF_ANY, *columns.SHARES)}
-"""The columns that rows can be asked for, by name. Rows of a cost model without some of them answer neutral values;
-shares of the step time are computed when they are asked for."""
+"""Columns for queries of rows, by name. Rows of a cost model without some of them answer neutral values; shares of the
+step time are computed when they are asked for."""
 
 ASKABLE: Final = {column.name: column for column in (*columns.STATISTICS, *columns.EXTENSION_STATISTICS)} | STORED
-"""Columns that rows can be asked for after missing ones were added (`engine.store.added_columns`)."""
+"""Columns for queries of rows after missing ones were added (`engine.store.added_columns`)."""
 
 _COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
@@ -154,7 +154,7 @@ def _neutral_column(column: columns.Column) -> str:
 
 
 def askable_column(name: str) -> columns.Column:
-    """Return a column that rows can be asked for.
+    """Return a column for queries of rows.
 
     Raises UnknownColumn for an unknown name, and StoreError for a column that rows do not have.
 

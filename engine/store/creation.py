@@ -24,7 +24,7 @@ SUFFIX: Final = ".duckdb"
 LAYOUT: Final = "2"
 """Version of the tables below; raised whenever they change."""
 WITHOUT_CHECKSUMS: Final = "1"
-"""The layout before shards had checksums and files were recorded: read as it is, brought up to date when written."""
+"""Layout before checksums of shards and records of files: readable, upgraded when written."""
 
 TABLES: Final = (
     """

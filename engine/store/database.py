@@ -357,7 +357,7 @@ class Database:
             cursor.execute("UPDATE meta SET value = $layout WHERE name = 'layout'", {"layout": LAYOUT})
 
     def _lock_down(self) -> None:
-        """Leave the connection no way to reach any other file than the shards beside it, and bound its memory."""
+        """Restrict the connection to its database and shards, and limit its memory."""
         shards, spilled = (str(path).replace("'", "''") for path in (self.folder, self._spilled()))
         with self.cursor() as cursor:
             cursor.execute(f"SET memory_limit = '{MEMORY}MiB'")

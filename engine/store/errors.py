@@ -15,7 +15,7 @@ ADVICE: Final = "`shardscape store check` with --repair explores it again, with 
 
 
 class StoreError(ValueError):
-    """A result store cannot do what was asked; the message is one sentence that says why and what would help."""
+    """Failed operation of a result store; the message is one sentence with reason and remedy."""
 
 
 class StoreAccessError(StoreError, OSError):
@@ -51,11 +51,11 @@ class StoreInterruptedError(StoreError):
 
 
 class StoreLossWarning(UserWarning):
-    """Explorations that were stored are not in the store any more; the message says in one sentence which."""
+    """Explorations lost from the store; the message names them."""
 
 
 class NotEvaluatedError(StoreError):
-    """Rows were asked for statistics that are not stored and were not evaluated, or whose columns gave way since."""
+    """Query of statistics that are neither stored nor added, or whose added columns were removed since."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(
@@ -94,7 +94,7 @@ def has_no_room(error: OSError) -> bool:
 
 
 def explain(error: Exception, path: Path) -> StoreError:
-    """Returns the StoreError that says in one sentence what an error of DuckDB, Arrow or the file system means.
+    """Return the StoreError that explains an error of DuckDB, Arrow or the file system in one sentence.
 
     Args:
         error: as it was raised.

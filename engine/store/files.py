@@ -1,4 +1,4 @@
-"""The files and folders that a store makes beside its database, in `<stem>.rows`: recorded before they are made.
+"""Files and folders of a store next to its database, in `<stem>.rows`: recorded before they are created.
 
 Nothing else is ever removed: not what merely has a name that a store might give, and nothing through a symbolic link.
 So every name that may have to be removed stands in the table `made` until it has been: files that belong to no complete
@@ -150,7 +150,7 @@ class StoreFiles:
         return True
 
     def _remove_folder(self, name: str) -> bool:
-        """Remove an empty folder; returns False when it is there still."""
+        """Remove an empty folder; return False if it still exists."""
         path = self.folder / name
         if not ((name == ROOT or _FOLDER.fullmatch(name)) and _is_folder(self.folder) and _is_folder(path)):
             return True

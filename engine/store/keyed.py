@@ -58,7 +58,7 @@ class KeyedTable:
         return bool(found)
 
     def find(self, keys: Sequence[str]) -> pa.Table:
-        """Returns the rows of those keys that are there, in no order."""
+        """Return the rows of the present keys, unordered."""
         if not self._exists or not keys:
             return self._schema.empty_table()
         with self._database.cursor() as cursor:
@@ -68,7 +68,7 @@ class KeyedTable:
         return found.cast(self._schema)
 
     def put(self, rows: pa.Table) -> None:
-        """Puts rows in; of a key that is there already the old row stays. All of them are kept, or none.
+        """Insert rows; a present key keeps its old row. All of them are kept, or none.
 
         Raises StoreError where the store is open for reading only, and for other columns.
         """

@@ -68,7 +68,7 @@ class StoreLock:
         os.close(descriptor)
 
     def making(self, name: str) -> None:
-        """Takes note that a file of this name, beside the store, is being made; none when empty."""
+        """Record the file next to the store that is being created; empty for none."""
         if not self._read_only:
             self.left_half_made = ""
         if self._descriptor is None or not self._ours:
@@ -90,8 +90,8 @@ class StoreLock:
                 os.close(descriptor)
 
     def _take(self, store: Path) -> bool:
-        """Try to take the lock; return False if the previous holder removed the file, so that a new one has to be
-        made."""
+        """Try to take the lock; return False if the previous holder removed the file, which must then be created
+        again."""
         descriptor = self._opened()
         if descriptor is None:
             return True

@@ -49,7 +49,7 @@ from engine.store.errors import (
 from engine.store.shards import Shards
 
 SCHEMA: Final[pa.Schema] = columns.schema_of(ASKABLE.values())
-"""Types and units of every column that rows can be asked for."""
+"""Types and units of the columns for queries of rows."""
 _ROWS_PER_BATCH: Final = 65_536
 _FIRST_ROWS: Final = 1000
 _FEW_COLUMNS: Final = 16
@@ -92,7 +92,7 @@ class Rows:
         shards: Shards | None = None,
         opened: object = None,
     ) -> None:
-        """`added` holds columns beside the rows, under `key`. `opened` is what keeps the database open."""
+        """`added` holds the added columns of the rows, under `key`. `opened` is what keeps the database open."""
         self._database = database
         self._cost_model = cost_model
         self._source = source
@@ -102,12 +102,12 @@ class Rows:
         self._everyone = active
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Return the columns that have to be added before rows can be asked for them."""
+        """Return the columns that must be added before a query of them."""
         unstored = [askable_column(name).name for name in names if name not in STORED]
         return self._added.missing(self._key, unstored) if unstored else []
 
     def check_room(self, names: Sequence[str], rows: int) -> None:
-        """Raises TooManyValuesError where columns of so many rows cannot be there at once."""
+        """Raise TooManyValuesError if columns for that many rows cannot be added at once."""
         self._added.check_room([name for name in names if name not in STORED], rows)
 
     def adding(self, names: Sequence[str]) -> contextlib.AbstractContextManager[AddedWriter]:
@@ -133,7 +133,7 @@ class Rows:
         where: Sequence[StoreCondition] = (),
         names: Sequence[str] | None = None,
     ) -> pa.Table:
-        """Returns the best `k` rows by a column, best first; of equal ones that of the lowest id comes first.
+        """Return the best `k` rows by a column, best first, equal ones by id.
 
         Best is what the register says, or the highest value where it does not say.
         """
@@ -316,7 +316,7 @@ class Rows:
 
     @contextlib.contextmanager
     def _reading(self, query: "Query") -> Iterator[None]:
-        """Give a query the columns that were added, and blame its failure on the damaged file, if there is one."""
+        """Give a query the added columns, and attribute its failure to a damaged file, if any."""
         if not query.added:
             with self._naming_damage():
                 yield
@@ -388,7 +388,7 @@ def as_stored(result: pa.Table) -> pa.Table:
 
 
 def _write_rows(path: Path, reader: pa.RecordBatchReader) -> int:
-    """Write batches to a CSV or Parquet file, chosen by the name that `path` stands for; returns the number of rows."""
+    """Write batches to a CSV or Parquet file, by the suffix of `path`; return the number of rows."""
     written = 0
     names = reader.schema.names
     schema = pa.schema([SCHEMA.field(name) for name in names])

@@ -18,7 +18,7 @@ from engine.store.names import exploration_title
 __all__ = ["check_nothing_remains", "foreign_database"]
 
 _NAMED: Final = 3
-"""Explorations that a sentence names; of more it says the number."""
+"""Most explorations named in a sentence; above it the sentence has their number."""
 
 
 def check_nothing_remains(path: Path, contents: Path, rows: Path) -> None:
@@ -49,7 +49,7 @@ def check_nothing_remains(path: Path, contents: Path, rows: Path) -> None:
 
 
 def foreign_database(path: Path, listed: Contents) -> StoreCorruptError:
-    """Return the error that says that a database is not the one whose explorations the list names.
+    """Return the error of a database that does not belong to the list of contents.
 
     Args:
         path: of the database.

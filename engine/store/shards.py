@@ -174,7 +174,7 @@ class ShardWriter:
             raise explain(error, self._path()) from error
 
     def take(self, path: Path, rows: int, checksum: int) -> None:
-        """Appends a whole `ShardFile` that was written elsewhere, and which is there no more afterwards."""
+        """Append a whole `ShardFile` that was written elsewhere, by moving it."""
         try:
             self._close_shard()
             self._claim()
@@ -381,7 +381,7 @@ def _visible_damage(path: Path, shard: Shard, verified: Verified) -> str | None:
 
 
 def _file_state(path: Path) -> tuple[int, ...]:
-    """Return values that change when a file does; its size comes first. Raises OSError for anything but a file."""
+    """Return values that change with a file, its size first. Raises OSError for anything but a file."""
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is a link, or no file")

@@ -1,4 +1,4 @@
-"""Writing one exploration: rows as they come, then everything else at once; or nothing at all."""
+"""Writer of one exploration: rows as they are computed, then everything else at once; all or nothing."""
 
 import contextlib
 import datetime

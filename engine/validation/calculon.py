@@ -25,7 +25,9 @@ __all__ = ["calculon_step_times", "is_mappable"]
 
 RECOMPUTE_WORDS = {"none": "none", "full": "full", "selective": "attn_only"}
 UNLIMITED_GIB = 1e9
+"""Capacity that no execution fills [GiB]: measured runs did fit."""
 GATED_WIDTH = 1.5
+"""Width of a plain feed-forward layer with as many weights as a gated one: three matrices in place of two."""
 
 
 def is_mappable(mapped: Mapped) -> npt.NDArray[np.bool_]:

@@ -21,10 +21,13 @@ __all__ = ["ParameterFit", "fit_parameters"]
 HUBER = 0.05
 """Residual [log] from which a row counts linearly, near the spread between repeated measurements (4 %)."""
 PRIOR = 0.5
-"""Standard deviation of the prior [log], where a fit is given none."""
+"""Standard deviation of the prior [log], where a fit is given none. Source: stated by us."""
 DIFFERENCE = 1e-4
+"""Step of the logarithm of a parameter for one-sided differences. Source: stated by us."""
 EVALUATIONS = 200
+"""Most evaluations of a fit. Source: stated by us."""
 TOLERANCE = 1e-7
+"""Relative change of loss or parameters at which a fit ends. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ def fit_parameters(
     target, count = np.log(measured), len(measured)
     centre = np.log([getattr(start, name) for name in names])
     ceiling = np.log([largest(name) for name in names])
+    # The prior in units of the loss: (x - c)^2 / sigma^2 = tightness (x - c)^2 / HUBER^2.
     tightness = (HUBER / np.array([(spread or {}).get(name, PRIOR) for name in names])) ** 2
 
     def at(x: Floats) -> Parameters:

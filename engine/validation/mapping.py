@@ -41,6 +41,7 @@ from engine.validation.words import accelerator_named, bits_of, recompute_of
 __all__ = ["REASONS", "Mapped", "map_runs"]
 
 GIGA = 1e9
+"""Bytes per second of a GB/s, and bytes of a GB."""
 NETWORKS = ("network_sizes", "network_bandwidths")
 """Fields of an accelerator that have a value for each tier."""
 
@@ -65,7 +66,7 @@ NEEDED = ("hidden", "ffn", "layers", "heads", "vocab", "seq_len", "tp", "pp", "m
 LATENT = {"q_lora": 1536.0, "kv_lora": 512.0, "nope": 128.0, "rope": 64.0, "v": 128.0}
 """Ranks and widths of multi-head latent attention where a row does not print them: DeepSeek-V2 and V3."""
 PACKED_TOKENS = 256.0
-"""Length of an example in packed fine-tuning data: attention ends at its borders [tokens]."""
+"""Length of an example in packed fine-tuning data: attention ends at its borders [tokens]. Source: stated by us."""
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ WORKLOAD = (
 )
 """Rows that agree on these run the same workload on the same machine; they differ in layout only."""
 LEAST_TIMES = 3
+"""Distinct step times that a group of layouts needs to be ranked. Source: the calibration study."""
 
 
 class Ranking(NamedTuple):

@@ -25,6 +25,7 @@ __all__ = ["NUMBERS", "TEXTS", "TRUTHS", "Runs", "RunsFileError", "library_runs"
 MOST_BYTES = 50_000_000
 """Largest file of runs that is read [bytes]; a run takes some 500 to 1,000."""
 MOST_RUNS = 100_000
+"""Most runs of a table. Source: stated by us."""
 
 COUNTS = (
     "hidden",
@@ -98,6 +99,7 @@ MAY_BE_ZERO = frozenset(
 NONE_IS_ZERO = frozenset({"cp", "ep", "vpp"})
 """Degrees for which tables write 0 instead of 1."""
 LARGEST = 1e9
+"""Largest number of a column of a table. Source: stated by us."""
 LARGEST_OF = {"zero_stage": 3.0, "core": 1.0}
 BLANK = frozenset(
     {"nan", "none given", "n/a", "na", "null", "unknown", "not stated", "not given", "not reported", "?", "-", "–", "—"}

@@ -65,6 +65,7 @@ CONDITIONS = (("experts", "generation"), ("experts",))
 MEMORY_CONDITIONS = (*CONDITIONS, ())
 """The same for memory: bytes are counted in the same way for every model, so runs of any model tell something."""
 LOWEST_SHARE, HIGHEST_SHARE = 0.5, 0.99
+"""Least and greatest share of runs that an interval may be asked for. Source: stated by us."""
 UNSEEN = "all runs of sources left out"
 """Name of the first group of a table of coverage."""
 

@@ -20,6 +20,7 @@ __all__ = ["ChangeError", "Parameter", "changed", "otherwise", "parameter", "par
 About = Literal["system", "model", "run"]
 
 MICRO: Final = 1e6
+"""Microseconds of a second: the unit in which latencies are changed."""
 POWER: Final = "accelerator.tdp_w"
 
 

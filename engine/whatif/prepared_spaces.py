@@ -65,7 +65,7 @@ class PreparedOptimum:
     kept: float = float("nan")
     tied: Ints = field(default_factory=lambda: np.zeros(0, np.int64), compare=False)
     reach: float = float("nan")
-    """The sample rate that no execution exceeds on this system or any worse one [samples/s], where it was asked for."""
+    """Sample rate that no execution exceeds on this system or any worse one [samples/s], if requested."""
 
 
 class ReadySpace:

@@ -88,7 +88,7 @@ class Answer:
 
     @property
     def kept_gain(self) -> float:
-        """The same for the old best kept as it is; NaN where it no longer runs."""
+        """The same for the old best, unchanged; NaN if it no longer runs."""
         return _relative_gain(self.kept, self.base)
 
 

@@ -104,7 +104,7 @@ def within(path: str, other: str) -> bool:
 
 
 def marked(mark: str) -> str:
-    """Returns the path of a mark, which may go on with ": " and a remark.
+    """Return the path of a mark, without a remark after ": ".
 
     Args:
         mark: a path, which ": " and a remark may follow.

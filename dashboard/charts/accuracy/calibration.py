@@ -115,7 +115,7 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
 def _draw_error_changes(
     times: Sequence[float] | np.ndarray[Any, Any], old: Any, new: Any, colours: Palette
 ) -> dict[str, Any]:
-    """A line from every error before to the one after, where there is one."""
+    """Draw a line from every error before to the error after, if known."""
     x: list[float | None] = []
     y: list[float | None] = []
     for time, first, last in zip(times, old, new, strict=True):

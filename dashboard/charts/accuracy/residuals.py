@@ -21,9 +21,9 @@ __all__ = ["residuals"]
 
 HEIGHT: Final = 340
 MOST_CLASSES: Final = 14
-"""Values of a field that are columns of their own; beyond, numbers get a logarithmic axis and words are joined."""
+"""Most values of a field with separate columns; above it, numbers get a logarithmic axis and words are joined."""
 PARTS: Final = 8
-"""Parts of a range of numbers that have a median of their own."""
+"""Parts of a range of numbers with a median each."""
 OTHER: Final = "others"
 _BREAKS: Final = re.compile(r"(?<=[ /,+:_-])")
 _LINES: Final = 3

@@ -69,7 +69,7 @@ class Ramp:
         return [self.position(value * scale.factor) for value in values], texts, scale.unit
 
     def ends(self, scale: Scale) -> tuple[str, str, str]:
-        """Returns what the worst and the best colour stand for, and the unit of both: "≤ 40", "100", "% of best"."""
+        """Return the values of the worst and the best colour, and their unit: "≤ 40", "100", "% of best"."""
         if self.near_best and self.good != self.bad:
             _, texts, title = self.ticks(scale)
             worst, best = (texts[0], texts[-1]) if self.good > self.bad else (texts[-1], texts[0])

@@ -21,7 +21,7 @@ LINE_HEIGHT: Final = 15.0
 _ADVANCE: Final = 5.9
 """Mean width of a character of small text [px]."""
 _STEP: Final = 3.0
-"""Distance of the points that stand for a line [px]."""
+"""Distance of the sample points of a line [px]."""
 _OUTSIDE: Final = 4.0
 """Penalty for a pixel outside the plot, in covered points of a line."""
 

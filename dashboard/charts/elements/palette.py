@@ -44,12 +44,12 @@ class Palette:
 
     @property
     def worse(self) -> str:
-        """Colour of text and lines that say worse; also of capacity lines."""
+        """Colour of text and lines for worse values; also of capacity lines."""
         return self.diverging[0]
 
     @property
     def better(self) -> str:
-        """Colour of text and lines that say better."""
+        """Colour of text and lines for better values."""
         return self.diverging[-1]
 
     def ramp(self, position: float) -> str:
@@ -247,8 +247,8 @@ SCENARIOS: Final[dict[Mode, tuple[str, ...]]] = {
     "light": ("#162152", "#B95E1D", "#429FB4", "#9B61D1"),
     "dark": ("#E7F6DA", "#E87832", "#2F8FA3", "#A78BFA"),
 }
-"""Colours of scenarios A to D where they share a plot, always with a mark and a dash of their own and a name. The
-smallest OKLab distance is 0.095 in light and 0.132 in dark mode for the deficiencies named above; all reach 3:1."""
+"""Colours of scenarios A to D in a shared plot, always with a distinct mark, dash and name. The smallest OKLab distance
+is 0.095 in light and 0.132 in dark mode for the deficiencies named above; all reach 3:1."""
 
 
 def _interpolate_colour(stops: tuple[str, ...], position: float) -> str:

@@ -41,7 +41,7 @@ class Chart(NamedTuple):
 
     @property
     def figure(self) -> go.Figure:
-        """The drawing as a figure of Plotly's, which has looked at every property."""
+        """Return the drawing as a validated Plotly figure."""
         return self.drawing.figure
 
 
@@ -118,7 +118,7 @@ def axis_style(colours: Palette, standoff: int) -> dict[str, Any]:
 
 
 def stacked(figure: Drawing) -> Drawing:
-    """Returns a chart of named rows as it is drawn where it is narrow: names and figures above the bars, not beside.
+    """Return the narrow form of a chart of named rows: names and figures above the bars instead of next to them.
 
     The names are the ticks of the vertical axes, the figures are notes right of the plot at the height of a row. Bars
     keep their thickness, and rows become higher by a line of text.
@@ -215,7 +215,7 @@ def note(
 
 
 def empty(colours: Palette, height: int, sentence: str) -> Chart:
-    """Returns a chart that has nothing to draw and says why."""
+    """Return an empty chart with the reason."""
     figure = base(colours, height)
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
@@ -224,7 +224,7 @@ def empty(colours: Palette, height: int, sentence: str) -> Chart:
 
 
 def wrapped(text: str, width: int = 60) -> str:
-    """Breaks a long sentence for the hover box, which does not wrap by itself."""
+    """Break a long sentence for the hover box, which does not wrap text."""
     lines: list[str] = []
     line = ""
     for word in text.split(" "):

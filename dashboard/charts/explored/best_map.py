@@ -34,7 +34,7 @@ _WIDTH: Final = {False: 640, True: 230}
 _LEAST_CELL: Final = (25, 15)
 """Width and height of a cell that holds three digits [px]."""
 _LOW: Final = 28
-"""Height of a row of cells where panels stand above each other in a narrow window [px]."""
+"""Height of a row of cells with stacked panels in a narrow window [px]."""
 _ABOVE: Final = 48
 """Room above a panel below another [px]."""
 _ROOMY: Final = 34
@@ -85,7 +85,7 @@ class _Look:
     scale: Scale
     colours: Palette
     grid: tuple[int, int]
-    """Panels beside and above each other."""
+    """Columns and rows of panels."""
     height: int
     """Height of the chart [px]."""
     size: int
@@ -184,7 +184,7 @@ def numbered(cells: pd.DataFrame, *, narrow: bool = False) -> bool:
 
 
 def _panel_grid(cells: pd.DataFrame, up: int, height: int, narrow: bool) -> tuple[tuple[int, int], int]:
-    """Returns how many panels are beside and above each other, and the height of the chart [px]."""
+    """Return the columns and rows of panels, and the height of the chart [px]."""
     panels = cells["facet"].nunique()
     if narrow and panels > 1:
         return (1, panels), panels * (90 + _LOW * up)
@@ -320,7 +320,7 @@ def _heatmap_traces(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
 
 
 def _cell_responses(panel: _Panel, look: _Look) -> dict[str, Any]:
-    """Returns what cells say on hovering and report on a click."""
+    """Return the hover texts and click data of cells."""
     return {
         "hovertext": [_cell_hover_text(row, look) for row in panel.rows],
         "hovertemplate": "%{hovertext}<extra></extra>",
@@ -488,7 +488,7 @@ def _ordered_values(values: pd.Series, field: Column) -> list[Any]:
 
 
 def _colour_bar_trace(bar: dict[str, Any], colours: Palette) -> dict[str, Any]:
-    """Returns an empty trace that brings the colour bar, since cells carry colours of their own."""
+    """Return an empty trace with the colour bar, since cells have fixed colours."""
     marker = {
         "color": [0.5],
         "cmin": 0,

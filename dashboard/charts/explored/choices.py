@@ -23,14 +23,13 @@ _AIR: Final = 0.3
 _ASIDE: Final = 13
 """Distance of a label from its rail [px]."""
 _LEAST: Final = 0.4
-"""Options below this share of the best stand together at the left end: how bad they are hardly matters, and they would
-squeeze the others."""
+"""Options below this share of the best are drawn at the left end, as exact values would squeeze the others."""
 _CHARACTER: Final = 0.011
 """Width of a character of a label as a share of the axis, in the narrowest window that is not narrow."""
 _WIDER: Final = 1.9
 """Factor on that share in a narrow window."""
 _LONG: Final = 6
-"""Characters of a label that may stand a little aside."""
+"""Longest label that may be shifted [characters]."""
 _APART: Final = 0.012
 """Least distance of two labels on one line as a share of the axis: without it 2 and 8 would read as 28."""
 _MARGIN: Final = 0.09

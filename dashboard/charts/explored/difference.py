@@ -137,7 +137,7 @@ def _summarize_gains(gains: Mapping[Cell, float], names: tuple[str, str], column
 def aligned_steps(
     executions: Sequence[Mapping[Any, Any]], names: Sequence[str], mode: str = "light", *, narrow: bool = False
 ) -> Chart:
-    """Draws the steps of several executions as waterfalls on equal axes, one beside the other.
+    """Draw the steps of several executions as waterfalls side by side on equal axes.
 
     executions: rows with the columns of `dashboard.charts.execution.time_bar`. names: what to call them, as "A".
     narrow: for a phone, where they stand one below the other.

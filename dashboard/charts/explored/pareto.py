@@ -119,7 +119,7 @@ def _other_frontier_trace(
     scales: tuple[Scale, Scale],
     colours: Palette,
 ) -> dict[str, Any]:
-    """Return the frontier of another scenario, with a colour, a mark and a dash of its own."""
+    """Return the frontier of another scenario, with distinct colour, mark and dash."""
     rows = thinned(one.frontier.sort_values(x_column.name, kind="stable"))
     number = "ABCD".index(one.letter)
     colour = SCENARIOS[colours.mode][number]
@@ -257,7 +257,7 @@ def _frontier_trace(
 
 
 def _named_records(rows: pd.DataFrame, columns: Sequence[Column]) -> list[dict[Any, Any]]:
-    """Returns records of the columns that name an execution and of some others, a tenth of all that there are."""
+    """Return records of the columns that name an execution and some others, a tenth of all columns."""
     return rows.filter(list({*CALLED_BY, *(column.name for column in columns)})).to_dict("records")
 
 

@@ -25,7 +25,7 @@ _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
 def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
-    """Draws the throughput of every strategy as steps over the phases; the planner's comes first and stands out.
+    """Draw the throughput of every strategy as steps over the phases; the planner's first and highlighted.
 
     Args:
         found: throughput over time.
@@ -198,7 +198,7 @@ def resource_curve(
 
 
 def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
-    """Draws a library model's throughput over its phases, nothing while it stands still after a change.
+    """Draw a library model's throughput over its phases, without the downtime after a change.
 
     Args:
         phases: as `engine.planners.elastic.model_phases` returns them.

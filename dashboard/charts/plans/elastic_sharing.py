@@ -15,7 +15,7 @@ from engine.planners.elastic.plan_names import plan_titles
 __all__ = ["WAYS", "cluster_over_time", "split_bars"]
 
 WAYS: Final = {"equal": "Equal split", "greedy": "Scheduler", "exact": "Best split"}
-"""Ways to split GPUs, as they are called on the page."""
+"""Names of the ways to split GPUs on the page."""
 HEIGHT: Final = 300
 MOST_POINTS: Final = 240
 """Points of a line over time; more are averaged."""

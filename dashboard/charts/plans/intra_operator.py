@@ -22,7 +22,7 @@ ROW: Final = 26
 ROOM: Final = 25
 """Letters of a name that a legend has room for."""
 PIXELS: Final = 240
-"""Vectors that fall into the same of so many steps of either axis are drawn once."""
+"""Steps of either axis; vectors in the same step of both are drawn once."""
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 RESULTS: Final = {"rate": "Rate of a device", "seconds": "Step", "memory": "Memory of a device"}
 PARTS: Final = (
@@ -56,7 +56,7 @@ def vector_points(
     limit: float | None = None,
     measured: Sequence[Measured] = (),
 ) -> Chart:
-    """Draws every valid vector as a point, named solutions with marks of their own, the chosen plan as a ring.
+    """Draw every valid vector as a point, named solutions with distinct marks, the chosen plan as a ring.
 
     Args:
         table: one row per vector, as `engine.planners.intra_operator.search` gives it.
@@ -142,13 +142,13 @@ def vector_points(
 
 
 def best_named(rows: pd.DataFrame, by: str = "seconds") -> list[str]:
-    """Returns the solutions that have a mark of their own: those with the least time, no more than there are marks."""
+    """Return the solutions with distinct marks: the fastest, as many as marks."""
     named = rows[rows["solution"] != MIXED].sort_values(by, kind="stable")
     return list(dict.fromkeys(named["solution"]))[: len(LOOKS)]
 
 
 def _distinct_points(rows: pd.DataFrame, across: str, up: str) -> pd.DataFrame:
-    """Rows that fall on points of their own."""
+    """Return the rows at distinct points."""
     if len(rows) <= PIXELS:
         return rows
     places = [np.round(rows[name] / float(rows[name].max() or 1.0) * PIXELS) for name in (across, up)]

@@ -84,7 +84,7 @@ def speedup_curves(table: pd.DataFrame, mode: str = "light", *, label: str, widt
 
 
 def _draw_ideal_line(figure: Drawing, devices: Sequence[int], most: float, colours: Palette) -> None:
-    """The line of as many times as devices, as far as the plot goes."""
+    """Return the line of linear speedup within the plot."""
     figure.add_trace(
         trace(
             "scatter",
@@ -316,7 +316,7 @@ def _row_records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _configuration_name(row: Mapping[Any, Any]) -> str:
-    """A configuration as it is called."""
+    """Return the name of a configuration."""
     return f"D {row['D']} × H {row['H']} × P {row['P']}, m {row['m']}"
 
 

@@ -17,7 +17,7 @@ RATE: Final = "sample_rate"
 MOST_BARS: Final = 24
 """Sizes that bars have room for."""
 _ABREAST: Final = 8
-"""Sizes whose numbers have room beside each other in a narrow window."""
+"""Most sizes whose numbers fit next to each other in a narrow window."""
 FALLS: Final = 0.9
 """Share of the best throughput per GPU below which a size counts as less efficient."""
 Show = Literal["per GPU", "total"]

@@ -24,20 +24,20 @@ class Swing(NamedTuple):
     """Gain with the parameter lowered and the whole space re-optimised."""
     up: float | None
     down_kept: float | None
-    """Gain with the base's best execution left as it is."""
+    """Gain with the base's best execution unchanged."""
     up_kept: float | None
     group: str = ""
     """Subject of the parameter, such as "Hardware"; parameters of a group are drawn together under its name."""
 
     @property
     def known(self) -> list[float]:
-        """All of the gains that there are."""
+        """Return all gains."""
         every = (self.down, self.up, self.down_kept, self.up_kept)
         return [gain for gain in every if gain is not None and math.isfinite(gain)]
 
 
 def tornado(swings: Sequence[Swing], steps: tuple[str, str], mode: str = "light") -> Chart:
-    """Draws one row per parameter, the widest of its group first; groups in the order in which they come.
+    """Draw one row per parameter, the widest of its group first; groups in the given order.
 
     swings: in any order. steps: what was done, as "−10 %" and "+10 %"; either may be empty where it was not tried. Bars
     carry customdata (name of the parameter,).

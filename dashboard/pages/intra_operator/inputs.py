@@ -49,7 +49,7 @@ class IntraOperatorInputs:
 
     question: OperatorsQuestion
     title: str
-    """Of the model."""
+    """Title of the model."""
     system_id: str
     system: str
     """Title of the system."""

@@ -76,7 +76,7 @@ class IntraOperatorView:
     log: OwnTable = NO_TABLE
     """The user's measured points."""
     problem: str = ""
-    """Why the link holds no question."""
+    """Reason for a missing question; empty if there is one."""
 
 
 def parse() -> IntraOperatorView:

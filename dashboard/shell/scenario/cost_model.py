@@ -1,4 +1,4 @@
-"""Which cost model a scenario is evaluated with: what the choices are called, and the slot of the sentence for it."""
+"""Slot of the scenario sentence for the cost model and its calibration."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["notice", "slot"]
 
 _LIBRARY: Final = ""
 _ACCELERATOR: Final = "h100_80g_sxm"
-"""The accelerator that Calculon's description in the example is of."""
+"""Accelerator of the example system from Calculon."""
 
 
 def notice(scenario: Scenario) -> None:
-    """Says, about a system that is a reference's own description, what its figures are, and offers realistic ones."""
+    """Show a notice on systems taken from a reference, with a switch to realistic figures."""
     cost_model = cost_model_of(scenario)
     if not cost_model.reference or scenario.system.cost_model != cost_model.name:
         return
@@ -57,7 +57,7 @@ def _use_calibrated_model() -> None:
 
 
 def slot(scenario: Scenario) -> None:
-    """Draws the widgets with which the cost model and its calibration are chosen."""
+    """Draw the widgets for the cost model and its calibration."""
     key = key_for("sentence_cost", scenario.cost_model)
     st.radio(
         "Cost model",
@@ -93,12 +93,12 @@ def slot(scenario: Scenario) -> None:
 
 
 def _library_calibration(scenario: Scenario) -> Calibration:
-    """The calibration that is used where a scenario names none."""
+    """Return the default calibration."""
     return replace(scenario, calibration=None).used_calibration
 
 
 def _error_sentence(calibration: Calibration) -> str:
-    """How far it is off on rows that had no part in the fit."""
+    """Return a sentence on the error of a calibration on held-out rows."""
     unseen = [error for error in calibration.errors if error.held_out and not error.accelerator]
     if not unseen:
         return "Its errors are not recorded."
@@ -106,7 +106,7 @@ def _error_sentence(calibration: Calibration) -> str:
 
 
 def _usable_calibrations(scenario: Scenario) -> dict[str, Calibration | None]:
-    """The calibrations that the scenario can be evaluated with, by name; the library's own under the empty one."""
+    """Return the calibrations for the scenario by name; the default one under the empty name."""
     found: dict[str, Calibration | None] = {_LIBRARY: None}
     named = [name for name in hardware.calibration_names() if name != _library_calibration(scenario).name]
     kept = [*(hardware.load_calibration(name) for name in named), *user_files().calibrations().values()]
@@ -117,7 +117,7 @@ def _usable_calibrations(scenario: Scenario) -> dict[str, Calibration | None]:
 
 
 def _is_applicable(calibration: Calibration, scenario: Scenario) -> bool:
-    """Whether a calibration is for all systems, or for one with the scenario's accelerator."""
+    """Return whether a calibration is for all systems, or for one with the scenario's accelerator."""
     if calibration.system in ("", scenario.system.name):
         return True
     try:

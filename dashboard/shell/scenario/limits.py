@@ -1,4 +1,4 @@
-"""What each field of an execution may be: the last slot of the scenario sentence, and its dialog."""
+"""Limits on the fields of executions: the last slot of the scenario sentence, and its dialog."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["opener"]
 _COLUMNS: Final = (("Parallelism", "Recompute"), ("Batch", "Communication", "Block"))
 """The groups of fields in the columns of the dialog; the last column has all others."""
 _COVERED: Final[Mapping[str, str]] = {"batch_size": "the largest multiple of DP"}
-"""What every cost model tries of a field without a limit, where that is neither all that there is nor its default."""
+"""Values of unlimited fields that every cost model tries, if these are neither all values nor the default."""
 _MOST_PILLS: Final = 16
 
 
 def opener(words: str) -> None:
-    """Draws the words of the sentence that open the editor."""
+    """Draw the words of the sentence that open the dialog."""
     if st.button(f":gray[Limits:] {words}", type="tertiary", key="sentence_limits", help="Restrict the search."):
         _dialog()
 
@@ -60,8 +60,8 @@ def _dialog() -> None:
 
 
 def _fields_by_column(scenario: Scenario) -> list[dict[str, list[Column]]]:
-    """Returns the fields of the dialog by group, for each of its columns: those that can make a difference in the
-    scenario, and those that are limited all the same."""
+    """Return the fields of each column of the dialog by group: fields with an effect in the scenario, and limited ones
+    without."""
     found: list[dict[str, list[Column]]] = [{} for _ in range(len(_COLUMNS) + 1)]
     for column in choices_of(scenario.cost_model):
         if applies(column, scenario.facts) or column.name in scenario.limits:
@@ -71,7 +71,7 @@ def _fields_by_column(scenario: Scenario) -> list[dict[str, list[Column]]]:
 
 
 def _draw_dialog_foot(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
-    """The foot of the dialog: how many executions are left, and the buttons."""
+    """Draw the foot of the dialog: number of remaining executions, and buttons."""
     problem, total = "", 0
     changed = scenario
     try:
@@ -92,7 +92,7 @@ def _draw_dialog_foot(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
 
 
 def _draw_field(scenario: Scenario, column: Column) -> Any:
-    """The widget of one field; returns its limit, None where everything is allowed."""
+    """Draw the widget of a field; return its limit, None without one."""
     limit = scenario.limits.get(column.name)
     options = _field_options(scenario, column)
     text = f"{column.description} {_unless_given(scenario, column.name)}".strip()
@@ -120,7 +120,7 @@ def _draw_field(scenario: Scenario, column: Column) -> Any:
 
 
 def _draw_open_field(column: Column, options: list[Any], now: list[Any], label: str, text: str) -> Any:
-    """The widget of a field with more words than its choices: others are typed."""
+    """Draw the widget of a field that takes typed words in addition to its choices."""
     picked = st.multiselect(
         label,
         options,
@@ -135,7 +135,7 @@ def _draw_open_field(column: Column, options: list[Any], now: list[Any], label: 
 
 
 def _unless_given(scenario: Scenario, name: str) -> str:
-    """What is tried of a field without a limit, where that is not every value."""
+    """Return the values tried of a field without a limit, if these are not all."""
     column, covered = by_name(name), cost_model_of(scenario).covered.get(name, _COVERED.get(name, ""))
     if not covered and column.default is not None:
         covered = choice_label(column, column.default)
@@ -143,7 +143,7 @@ def _unless_given(scenario: Scenario, name: str) -> str:
 
 
 def _draw_typed_field(column: Column, limit: Any, text: str) -> Any:
-    """A field whose values are typed: "512, 1024" or "256..512"."""
+    """Draw a field for typed values: "512, 1024" or "256..512"."""
     if isinstance(limit, Mapping):
         now = f"{limit['min']}..{limit['max']}"
     else:
@@ -166,7 +166,7 @@ def _draw_typed_field(column: Column, limit: Any, text: str) -> Any:
 
 
 def _field_options(scenario: Scenario, column: Column) -> list[Any]:
-    """The values that a field can have."""
+    """Return the values of a field."""
     name, sizes = column.name, dimensions(scenario.model)
     blocks, experts = sizes.num_blocks, sizes.experts
     even_only = cost_model_of(scenario).even_pipelines
@@ -201,7 +201,7 @@ def _values_up_to(values: Iterable[int], most: int) -> list[int]:
 
 
 def _allowed_values(limit: Any, options: list[Any]) -> list[Any]:
-    """The values that a limit allows, as the widget shows them chosen."""
+    """Return the values that a limit allows, as selected in the widget."""
     if isinstance(limit, Mapping):
         return [value for value in options if limit["min"] <= value <= limit["max"]]
     return list(limit or ())

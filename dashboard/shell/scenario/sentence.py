@@ -34,7 +34,7 @@ BATCHES: Final = (64, 128, 256, 512, 1024, 1536, 2048, 4096)
 
 
 def show() -> Place:
-    """Draws the sentence; returns the place of its last words, for `tell_size`."""
+    """Draw the sentence; return the slot of its last words, for `tell_size`."""
     scenario = state.current_scenario()
     model, system = scenario.model, scenario.system
     bar = st.container(horizontal=True, gap="xsmall", key="bar", vertical_alignment="center")
@@ -76,7 +76,7 @@ def show() -> Place:
 
 
 def tell_size(place: Place) -> None:
-    """Adds, at the end of a run, how many executions were evaluated and how long that took."""
+    """Add the number of evaluated executions and their time at the end of a run."""
     scenario = state.current_scenario()
     job = explorations().find(scenario.key)
     text = counted(scenario.space.total, "execution")
@@ -91,17 +91,17 @@ def _draw_word(text: str) -> None:
 
 
 def _draw_slot(name: str, text: str, tooltip: str) -> Place:
-    """A word of the sentence. name: what it says, which is heard and not seen."""
+    """Draw a slot of the sentence. name: its label for screen readers."""
     return st.popover(f":gray[{name}:] :blue[**{literal(text)}**]", type="tertiary", help=tooltip)
 
 
 def _short_system_name(system: hardware.System) -> str:
-    """A system in the sentence: its accelerator, and that it is an edited copy where it is one."""
+    """Return the name of a system in the sentence: its accelerator, marked if edited."""
     return system_name(system).partition(", ")[0] + (", edited" if system.derived_from else "")
 
 
 def _of_family(now: models.Model) -> list[str]:
-    """Draws the choice of a family; returns the names of its models, of all by family without one."""
+    """Draw the choice of a family; return the names of its models, or all models by family."""
     every = usable_models()
     families = list(dict.fromkeys(model_of(name).family or _OWN for name in every))
     chosen = st.selectbox("Family", families, None, key="sentence_family", placeholder="All families")
@@ -115,7 +115,7 @@ def _model_title(model: models.Model) -> str:
 
 
 def _model_line(model: models.Model) -> str:
-    """The size of a model: of its blocks, and of its experts where it has any."""
+    """Return a line on the size of a model: blocks, and experts if it has any."""
     sizes = models.dimensions(model)
     text = f"{sizes.num_blocks:,} blocks · hidden {sizes.hidden:,} · {sizes.attn_heads:,} heads"
     if sizes.experts > 0:
@@ -165,7 +165,7 @@ def _draw_number(name: str, label: str, suggestions: tuple[int, ...], value: int
 
 
 def _change_slot(name: str, widget: str) -> None:
-    """Takes over one changed slot. widget: key of the widget it was changed with."""
+    """Apply a changed slot. widget: key of the widget that changed."""
     value = given(widget)
     if value is None:
         return

@@ -1,4 +1,4 @@
-"""The filters in force as words of a sentence, each a button that takes it back."""
+"""Active filters as words of a sentence, each a button that removes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["line", "words_of"]
 
 
 def line(filters: Sequence[Filter], page: str, within: InForce, left: tuple[int, int] | None = None) -> None:
-    """Draws the filters in force as a line of their own; nothing without filters.
+    """Draw the active filters in a line; nothing without filters.
 
     page: begins the keys of the buttons. left: (executions that meet them, executions that run), where it is known.
     """

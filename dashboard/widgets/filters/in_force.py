@@ -64,20 +64,20 @@ def _of_cell() -> list[Filter]:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The filters that are in force on a page. Its methods but `now` are for callbacks."""
+    """Return the active filters of a page. Its methods but `now` are for callbacks."""
 
     with_cell: bool = False
     """True if the selected cell is a filter too."""
 
     def now(self) -> list[Filter]:
-        """Returns the filters in force; one of the link goes before that of the cell on the same field."""
+        """Return the active filters; a filter of the link replaces that of the cell on the same field."""
         filters = in_link()
         named = {one.column.name for one in filters}
         return [*filters, *(one for one in _of_cell() if self.with_cell and one.column.name not in named)]
 
     def put(self, filters: Sequence[Filter]) -> None:
-        """Makes these the filters in force. A cell that still filters by both of its degrees stays the selected cell's
-        doing and does not go into the link."""
+        """Set the active filters. A cell that still filters by both of its degrees stays the selected cell's doing and
+        does not go into the link."""
         own = _of_cell() if self.with_cell else []
         kept = bool(own) and all(one in filters for one in own)
         with state.one_step():

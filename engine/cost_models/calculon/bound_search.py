@@ -30,13 +30,14 @@ __all__ = ["CalculonBoundSearch"]
 
 
 FEW_POINTS = 256
-"""Schedule points that are all looked at together: to choose among so few takes longer than to bound their modes."""
+"""Spaces of up to this many schedule points are evaluated whole: choosing among so few takes longer than bounding their
+modes."""
 MASKS_KEPT = 64
 """Capacities of which it is remembered what fits of few schedule points; some 10 MiB."""
 FIRST_POINTS = 64
-"""Schedule points whose memory is looked at first."""
+"""Schedule points whose memory is computed first."""
 POINTS_TOGETHER = 1024
-"""Schedule points whose memory is looked at together: a few MiB."""
+"""Schedule points whose memory is computed together: a few MiB."""
 NEEDS_KEPT = 64 * 2**20
 """Largest cached table of memory requirements [bytes]; larger ones are recomputed per capacity."""
 COUNTS_KEPT = 1024
@@ -45,7 +46,7 @@ COUNTS_KEPT = 1024
 
 @dataclass(slots=True)
 class _Rated:
-    """Figures of blocks and of optimizers at the rates of a system; bounds of all schedule points once asked for."""
+    """Figures of blocks and of optimizers at the rates of a system; bounds of all schedule points on first use."""
 
     system: System
     rate: SystemRates
@@ -104,8 +105,8 @@ class CalculonBoundSearch:
         return self._counts[capacities]
 
     def promising(self, space: CalculonSpace) -> Ints:
-        """Returns a few schedule points of the highest bounds, in no order: to be looked at whole before anything else;
-        all where there are `few`.
+        """Return some schedule points with the highest bounds, unordered, to be evaluated whole first; all points if
+        there are `few`.
 
         Args:
             space: the space, of the same layout, at its system's rates and capacities.

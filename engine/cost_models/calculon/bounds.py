@@ -67,6 +67,7 @@ def candidates(prepared: RowTable | PreparedRows, fits: Flags) -> CalculonCandid
     """
     points, modes, cells = prepared.points, prepared.modes, prepared.cells
     possible = _possible_times(points, modes, fits)
+    # A candidate is a schedule point with one block time: all that its step depends on but the exchange.
     parts = list(_of_groups(prepared, possible))
     empty = np.zeros(0, np.int64)
     group, place, point, time, key, pipeline_net = (
@@ -167,6 +168,7 @@ def point_bounds(row_table: RowTable, rate: SystemRates, blocks: StepBlock, opti
         return found
     exists = np.maximum(modes.position[0], modes.position[1]) >= 0
     kinds = [np.unique(modes.time[there]) for there in exists]
+    # The least of each figure over the modes, so that the sum of a step with any of them is no less.
     least = _least_blocks(blocks, row_table.keyed.width, kinds)
     optimizers = [np.unique(modes.optimizer[there]) for there in exists]
     trains = np.array([bool(there.any()) and bool(modes.fields["training"][there].all()) for there in exists])
@@ -191,6 +193,7 @@ def point_bounds(row_table: RowTable, rate: SystemRates, blocks: StepBlock, opti
         total = pipe.total
         if group.exchanges:
             members = cells.data_par[cell].astype(np.float64)
+            # The cheapest network, and the cheaper of a sharded and a whole optimizer.
             exchange = np.minimum.reduce(
                 [
                     np.minimum(*block_exchanges(rate.networks, np.asarray(net), b.weights, members))
@@ -230,5 +233,6 @@ def _bounds_of(prepared: PreparedRows, rows: CalculonCandidates, here: slice) ->
     for tier in range(prepared.space.tiers):
         seconds = np.minimum(*block_exchanges(networks, np.asarray(tier), b.weights, members))
         exchange = np.minimum(exchange, np.where(rows.data_nets[tier][here], seconds, np.inf))
+    # One block's exchange at least is exposed (`data_parallel.least_exposed`).
     total = pipe.total + np.where(training & np.isfinite(exchange), exchange, 0.0)
     return rows.batch[here] / total

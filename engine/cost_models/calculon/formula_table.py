@@ -13,7 +13,6 @@ from typing import Any, Final
 __all__ = ["EXPRESSIONS", "LAYER_SUMS", "expression"]
 
 _BATCH: Final = "_compute_batch_stats"
-_MEMORY: Final = "_compute_mem_stats"
 _GETTERS: Final = "get_stats_values"
 
 
@@ -81,7 +80,7 @@ EXPRESSIONS: Final[dict[str, tuple[Expression, str]]] = {
     "pp_comm_exposed_time": ("transfers * (forward_transfer + backward_transfer)", _BATCH),
     "bubble_time": ("(pipeline_par - 1) * chunk_time + extra_chunks * chunk_time - missing_time", _BATCH),
     "dp_comm_link_time": ("blocks * block_exchange", _BATCH),
-    "dp_comm_exposed_time": (_exposed_exchange, "_get_dp_overlap"),
+    "dp_comm_exposed_time": (_exposed_exchange, _BATCH),
     "fw_offload_exposed_time": ("edges * (base_blocks * forward_wait_base + forward_wait_edge)", _BATCH),
     "bw_offload_exposed_time": ("edges * (base_blocks * backward_wait_base + backward_wait_edge)", _BATCH),
     "total_time": (
@@ -118,22 +117,22 @@ EXPRESSIONS: Final[dict[str, tuple[Expression, str]]] = {
         ),
         "get_offload_mem_bw_req",
     ),
-    "weight_space": ("block_weight_space * blocks", _MEMORY),
-    "act_space": (_activations_space, _MEMORY),
+    "weight_space": ("block_weight_space * blocks", _BATCH),
+    "act_space": (_activations_space, _BATCH),
     "act_checkpoint_size": (
         lambda row: (
             "blocks * block_act_checkpoint_size * held"
             if row["training"] and row["activation_recompute"] == "full"
             else "0"
         ),
-        _MEMORY,
+        _BATCH,
     ),
-    "act_grad_space": (_if_training("block_act_grad_space"), _MEMORY),
+    "act_grad_space": (_if_training("block_act_grad_space"), _BATCH),
     "weight_grad_space": (
         _if_training("block_weight_grad_space_no_sharding + block_weight_grad_space * (blocks - 1)"),
-        _MEMORY,
+        _BATCH,
     ),
-    "optimizer_space": (_if_training("block_optimizer_space * blocks"), _MEMORY),
+    "optimizer_space": (_if_training("block_optimizer_space * blocks"), _BATCH),
     "weight_space_with_offload": ("2 * block_weight_space", _GETTERS),
     "act_space_with_offload": (
         lambda row: (

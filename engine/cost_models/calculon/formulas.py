@@ -54,7 +54,7 @@ def formula(name: str, row: Mapping[Any, Any], model: Model, system: System) -> 
 
 
 def formula_symbols(row: Mapping[Any, Any], model: Model, system: System) -> dict[str, Symbol]:
-    """Returns everything that formulas use besides the register's figures, for one feasible execution.
+    """Return the symbols of formulas that are not figures of the register, for one feasible execution.
 
     Args:
         row: the execution's fields and statistics by name.
@@ -96,6 +96,7 @@ def _offload_symbols(row: Mapping[Any, Any], rate: Any, moves: list[float], trai
     kept = float(row["block_act_checkpoint_size" if full else "block_act_storage_space"])
     flags = [float(bool(row[f"{name}_offload"])) for name in ("weight", "activations", "optimizer")]
     weights, state = float(row["block_weight_space"]), float(row["block_optimizer_space"])
+    # Forward the larger transfer counts, backward their sum: `_get_fw_offload_size`, `_get_bw_offload_size`.
     forward = max(flags[0] * weights, flags[1] * kept)
     backward = (flags[0] * weights + flags[1] * kept + flags[2] * state) * training
     times = [float(rate.second_memory.seconds(np.asarray(moved))) for moved in (forward, backward)]
@@ -156,7 +157,7 @@ def _chunk_symbols(row: Mapping[Any, Any], model: Model, system: System, moves: 
 def _exchange_symbols(row: Mapping[Any, Any], model: Model, system: System, moves: list[float]) -> dict[str, Symbol]:
     """Return the symbols of one block's gradient exchange and of the part that the backward pass does not hide.
 
-    Source: Calculon 0.1.0, `llm.py` `_get_dp_overlap` and the functions it calls.
+    Source: Calculon 0.1.0, `llm.py` `_compute_batch_stats`.
     """
     data, sharded = int(row["data_par"]), bool(row["optimizer_sharding"])
     if data == 1 or not row["training"]:
@@ -175,6 +176,7 @@ def _exchange_symbols(row: Mapping[Any, Any], model: Model, system: System, move
     base, busy = per_chunk - 1, system.network_at(tier).processor_usage
     edges, work = microbatches * chunks, ("agrad", "wgrad", "re")
     waits = _offload_symbols(row, rates(system, str(row["datatype"])), moves, training=True)
+    # Without sharding the optimizer of a block may run while the next one is exchanged, its memory time excepted.
     optimizer = 0.0 if sharded else total("", "optim") - total("mem_", "optim")
     compute = total("flops_", *work) + (0.0 if sharded else total("flops_", "optim"))
     blocks, windows = [], []
@@ -183,16 +185,20 @@ def _exchange_symbols(row: Mapping[Any, Any], model: Model, system: System, move
         block += float(row[f"{end}block_agrad_tp_time_exposed"]) + waits[f"backward_wait_{end}"].value
         blocks.append(block)
         shared = tier == int(row["tensor_par_net"])
+        # The exchange waits for tensor-parallel traffic on the same network.
         link = float(row[f"{end}block_recomm_time"]) + float(row[f"{end}block_agrad_tp_time"]) if shared else 0.0
         windows.append(block - total("mem_", *work) + optimizer - link)
     window = base * windows[0] + windows[1]
     of_chunk = per_chunk * exchange
     met = 0.0
     if tier == int(row["pipeline_par_net"]) and chunks > 1:
+        # No more transfers collide with the exchange than microbatches are in the last round of the pipeline.
         most = microbatches % pipeline or pipeline
         met = min((of_chunk // (base * blocks[0] + blocks[1])), most) if edges else 0.0
+    # A chunk hides behind p microbatches of the next one; if hidden, only the compute that the network takes shows.
     open_chunk = of_chunk - (pipeline * window - met * moves[1]) + pipeline * per_chunk * compute * busy
     further = (chunks - 1) * (open_chunk if open_chunk > 0 else of_chunk * busy)
+    # The last chunk hides all blocks but one (mean of base and edge) and one transfer.
     left = window - moves[1] - sum(blocks) / 2 + optimizer if base > 0 else 0.0
     open_tail = base * exchange + (compute * busy - left)
     tail = open_tail if open_tail > 0 else base * exchange * busy

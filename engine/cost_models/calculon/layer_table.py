@@ -112,6 +112,7 @@ def _layer_row(
         seconds = {
             name: float(value[0]) for name, value in (("fw", layer.fw), ("agrad", layer.agrad), ("wgrad", wgrad))
         }
+    # An overlapped layer is computed in as many tiles as its group has members.
     tiles = members if spec.kind == "overlapped" else 1.0
     for stage, prefix in (("fw", "fw_tp_comm"), ("agrad", "bw_tp_comm"), ("wgrad", "recomm")):
         flops, moved = at(getattr(q, f"{stage}_flops")), at(getattr(q, f"{stage}_bytes"))
@@ -124,6 +125,7 @@ def _layer_row(
         )
         found |= _exchange_columns(prefix, exchange, tiles, exposed)
     weights = at(q.weights)
+    # Adam's 11 FLOP per weight, split by optimizer sharding: Calculon, layers.py, get_optim_step_flops.
     flops, moved = weights / sharding * 11.0, at(q.optim_bytes) / sharding
     compute, memory = rate.vector.seconds(np.array(flops)), rate.memory.seconds(np.array(moved))
     found |= _stage_columns("optim", flops, moved, float(rate.processing(compute, memory)))

@@ -50,9 +50,9 @@ __all__ = ["CalibratedBoundSearch"]
 SEARCH_FIELDS = (*BLOCK_FIELDS, "fully_sharded")
 """Fields that distinguish search modes: block modes, with or without gathering weights block by block."""
 TOGETHER = ("pipeline_par", "pipeline_interleaving", "stage_layout")
-"""Fields by which schedule points are in order while their memory is looked at."""
+"""Fields that order schedule points while their memory is computed."""
 POINTS_AT_ONCE = 1024
-"""Schedule points whose memory is looked at together: a few MiB, which stay in cache."""
+"""Schedule points whose memory is computed together: a few MiB, which stay in cache."""
 BOUNDS_AT_ONCE = 262_144
 """(schedule point, block mode) pairs whose bounds are computed together."""
 FIRST_BOUNDS = 64
@@ -60,7 +60,7 @@ FIRST_BOUNDS = 64
 LOOKED_THROUGH = 8
 """Times as many, the most promising by their pipelines alone, that those are chosen from."""
 FIRST_PIPELINES = 2048
-"""Pipelines of the schedule points that are looked at whole before all others."""
+"""Pipelines of the schedule points that are evaluated whole first."""
 POINTS_BOUNDED = 16_384
 """Schedule points whose own bounds are computed together."""
 ROOM_KEPT = 32 * 2**20
@@ -94,8 +94,8 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Sieve:
-    """Bounds on a space's system: the blocks that they rest on, `hopes` of every schedule point by its pipeline alone,
-    and what gives the finer ones of some schedule points [samples/s]."""
+    """Bounds on a space's system: their blocks, `hopes` of every schedule point by its pipeline alone, and the finer
+    bounds of some schedule points [samples/s]."""
 
     space: CalibratedSpace
     level: BlockLevel
@@ -180,7 +180,7 @@ class CalibratedBoundSearch:
         return self._fits(space).feasible
 
     def promising(self, space: CalibratedSpace) -> Ints:
-        """Returns a few schedule points of the highest bounds, in no order: to be looked at whole before anything else.
+        """Return some schedule points with the highest bounds, unordered, to be evaluated whole first.
 
         Args:
             space: the space, of the same layout, at its system's rates and capacities.

@@ -69,7 +69,7 @@ SOFTWARE_DEFAULTS: dict[str, float | str] = {
     "dispatch_bytes": 2.0,
     "kept_bytes": 2.0,
 }
-"""Software facts where an execution does not say: fused kernels, 32-bit gradients, no overlap, mature software."""
+"""Default software facts of an execution: fused kernels, 32-bit gradients, no overlap, mature software."""
 
 
 @lru_cache(maxsize=64)

@@ -75,12 +75,12 @@ NOT_READ: frozenset[str] = frozenset(
 IMPLIED: frozenset[str] = frozenset(
     {"optimizer_sharding", "tensor_par_net", "pipeline_par_net", "data_par_net", "attention_type", "training"}
 )
-"""Fields that follow from others: stages of ZeRO say whether the optimizer is sharded, degrees which network carries
-what, and the model how it attends; steps are of training."""
+"""Fields implied by others: optimizer sharding by the ZeRO stage, networks by degrees, attention by the model; all
+steps are training steps."""
 
 EAGER = by_name("launch").choices.index("eager")
 FULLY_SHARDED = 3
-"""ZeRO stage at which weights are gathered block by block."""
+"""ZeRO stage at which weights are gathered block by block. Source: Rajbhandari et al. 2020, section 5.3."""
 
 
 def defaults(system: System, table: Mapping[str, Any]) -> Fields:

@@ -105,6 +105,7 @@ class CalibratedKernelTimes:
         Args:
             elements: of the residual stream on the processor [elements].
         """
+        # The block's bytes and starts count two norms.
         size, start = np.asarray(elements, np.float64) / 2.0, 3.0 * self.p.kernel_start
         return NORM_FORWARD * size / self.rates.memory + start, NORM_BACKWARD * size / self.rates.memory + start
 

@@ -26,7 +26,7 @@ WORTH: Final = 0.995
 """Largest work of the busiest stage of another layout, as a share of the best layout so far, for which it is tried
 [dimensionless]. Source: stated by us; measurements do not resolve half a percent."""
 OFFERED: Final = (LOSS_COUNTED, BOTH_COUNTED, EMBEDDING_COUNTED, BALANCED)
-"""Layouts that are tried without a limit beside even ones."""
+"""Layouts that are tried without a limit, in addition to even ones."""
 FURTHER_CHUNKS: Final = (2, 4)
 """Chunks that a balanced layout is tried with where blocks divide evenly in none."""
 

@@ -135,7 +135,7 @@ def measured_kinds() -> frozenset[str]:
 
 
 def not_measured(model: Model, system: System, executions: pd.DataFrame) -> list[tuple[str, ...]]:
-    """Returns what no measured run had of what the figures of executions rest on, in words, one entry per row.
+    """Return the properties of executions that no measured run had, in words, one entry per row.
 
     On processors of a generation without any run, that is named instead of models and precisions on it.
 

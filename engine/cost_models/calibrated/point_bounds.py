@@ -68,6 +68,7 @@ class PointBounds:
         exchange, sharded = search["tensor_par_comm_type"][first], search["fully_sharded"][first]
         one, kind_of = distinct(exchange, sharded)
         self._exchange, self._sharded = exchange[one], sharded[one]
+        # Modes of one kind share the exchange and whether weights are gathered.
         kinds = [np.flatnonzero(kind_of == kind) for kind in range(len(one))]
         self._there = np.array([possible[groups].any(axis=0) for groups in kinds])
         by_group = np.argsort(group_of, kind="stable")
@@ -134,7 +135,7 @@ class PointBounds:
 
 
 def least_update(space: CalibratedSpace, point: Fields, modes: Fields, sharded: npt.NDArray[Any]) -> Update:
-    """Returns the least of what any update of a schedule point takes, each part by itself [modes, points] [s].
+    """Return the least time of any update of a schedule point, part by part [modes, points] [s].
 
     Args:
         space: the space at a system.
@@ -172,6 +173,7 @@ def rates_of(
         return np.asarray(point["batch_size"] / whole_step(running, share, p).seconds)
     # As in `bounds`: a longer pipeline hides less of an exchange than it takes longer.
     window = running / (case.microbatches * point["pipeline_interleaving"])
+    # Overlapped as well as it can be.
     shown = exposed_exchange(update.exchange, np.ones(()), window, p)
     whole = whole_step(running, share, p, update.optimizer, update.tied, exchange=shown)
     return np.asarray(point["batch_size"] / whole.seconds)

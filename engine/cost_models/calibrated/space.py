@@ -43,7 +43,7 @@ __all__ = ["COVERED", "CalibratedSpace"]
 
 
 FEWEST_TOKENS = 4096
-"""Tokens of a sequence that a context-parallel rank keeps at least, unless a limit says otherwise."""
+"""Fewest tokens of a sequence on a context-parallel rank, unless a limit allows fewer. Source: stated by us."""
 
 COVERED: dict[str, str] = {
     "tensor_par": "divisors of the processors that divide the attention heads and fit the heads of keys and values",
@@ -182,7 +182,7 @@ class CalibratedSpace(Space):
         return values
 
     def _assignments(self, tensor: bool, pipeline: bool, data: bool) -> Ints:
-        """One assignment, which says nothing: what networks carry follows from the degrees, see `further`."""
+        """Return a single empty assignment: networks follow from the degrees, see `further`."""
         return np.zeros((1, 3), np.int64)
 
     def _cells(self) -> tuple[Cell, ...]:
@@ -334,7 +334,7 @@ def _with_schedules(
 
 
 _FIRST_COUNTS: Final = 512
-"""Numbers of microbatches below this are all looked at when one is first asked about, which takes as long."""
+"""Numbers of microbatches below this are all computed at the first request, which takes no longer than one."""
 
 
 def _is_runnable(schedule: int, pipeline: int, counts: tuple[int, ...], chunks: int) -> bool:

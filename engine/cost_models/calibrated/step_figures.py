@@ -79,7 +79,7 @@ class StepFigures:
     rest: Floats
     window: Floats
     shared: Floats
-    """Data-parallel communication beside the exchange [s]."""
+    """Data-parallel communication other than the exchange [s]."""
 
 
 def step_part(flow: FlowPart, once: Update, moved: Exposed | None, chunks: Floats, perfect: Floats) -> StepFigures:

@@ -14,6 +14,7 @@ from hardware import System
 __all__ = ["accelerator_of", "calibrated", "fastest_attention", "system_named"]
 
 GIGA, TERA, GIB = 1e9, 1e12, 2.0**30
+"""Units of system documents in base units: GB/s, TFLOP/s, GiB."""
 
 
 def system_named(name: str) -> System | None:

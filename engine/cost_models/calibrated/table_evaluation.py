@@ -50,6 +50,7 @@ CHUNK = 16_384
 """Rows at a time: bounds the memory for intermediate arrays."""
 
 GIGA, TERA = 1e9, 1e12
+"""Units of system documents in base units: GB/s, TFLOP/s."""
 
 OTHER_LAYOUTS = ", the blocks of the ends, such as first_7_last_6, or a list, such as Et*3|(tt|)*29m|L"
 """Other values of a stage layout than its choices, in words."""

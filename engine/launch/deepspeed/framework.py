@@ -1,4 +1,4 @@
-"""DeepSpeed as one of the frameworks: what its files look like, and which key says which field."""
+"""DeepSpeed as a framework: forms of its files, and keys of fields."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class DeepSpeed:
         return write_configuration(order)
 
     def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-        """Returns what the document says; see `engine.launch.contract.Framework`."""
+        """Return the contents of the document; see `engine.launch.contract.Framework`."""
         return read_configuration(flags, asked)
 
     def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
-        """Returns the JSON of a file, which may stand within a script; see `engine.launch.contract.Framework`."""
+        """Return the JSON of a file, which may be within a script; see `engine.launch.contract.Framework`."""
         alone = text.lstrip().startswith("{")
         document = _parse_document(text, name) if alone else _find_document(text)
         if document is None or not TELLING & set(document):

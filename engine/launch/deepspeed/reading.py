@@ -38,7 +38,7 @@ _AUTO: Final = "auto"
 
 
 def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-    """Returns what DeepSpeed's JSON says.
+    """Return the execution that DeepSpeed's JSON describes.
 
     Args:
         flags: the document, nested as it is.
@@ -313,7 +313,7 @@ def _read_offload(settings: LaunchSettings, report: Report) -> None:
 
 
 def _read_code(settings: LaunchSettings, report: Report) -> None:
-    """Reads the little that the JSON says of what the code decides."""
+    """Read the few entries of the JSON on choices that the training code makes."""
 
     def stages() -> Any:
         if settings.section("pipeline").given:

@@ -1,4 +1,4 @@
-"""An execution as DeepSpeed's JSON and its launcher; what the training code has to do is said beside it.
+"""Writer of an execution as DeepSpeed's JSON and launcher, with remarks on the tasks of the training code.
 
 DeepSpeed's automatic tensor parallelism, Ulysses and expert parallelism do not go together, and pipelines are in the
 code, so ranks of what cannot be said become replicas, and weights that nothing else divides are sharded (ZeRO 3).
@@ -66,7 +66,7 @@ def write_configuration(order: LaunchOrder) -> Written:
 
 
 def _nearest_execution(order: LaunchOrder, report: Report) -> dict[str, Any]:
-    """Returns the execution with the degrees that DeepSpeed can say."""
+    """Return the execution with the degrees that DeepSpeed supports."""
     e = dict(order.execution)
     if e["pipeline_par"] > 1:
         cut = "" if e["stage_layout"] == "even" else f", {called('stage_layout')}"

@@ -1,4 +1,4 @@
-"""MaxText as one of the frameworks: what its files look like, and which key says which field."""
+"""MaxText as a framework: forms of its files, and keys of fields."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class MaxText:
         return write_command(order)
 
     def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-        """Returns what keys and values say; see `engine.launch.contract.Framework`."""
+        """Return the execution and model that keys and values describe; see `engine.launch.contract.Framework`."""
         return read_configuration(flags, asked)
 
     def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:

@@ -241,7 +241,7 @@ def default_of(key: str) -> Any:
 
 @functools.cache
 def known_keys() -> frozenset[str]:
-    """Returns the keys that MaxText knows; it refuses others."""
+    """Return the keys of MaxText, which refuses others."""
     return frozenset({"base_config", *_load_defaults()})
 
 

@@ -47,7 +47,7 @@ _FLOAT4: Final = ("fp4", "te_nvfp4")
 
 
 def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-    """Returns what keys and values of MaxText say.
+    """Return the execution that keys and values of MaxText describe.
 
     Args:
         flags: values by key.

@@ -148,7 +148,7 @@ class MegatronLM:
         return launch.found(flags, words, is_certain=any(flag in flags_by_name() for flag in flags))
 
     def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-        """Returns what flags say; see `engine.launch.contract.Framework`."""
+        """Return the execution and model that flags describe; see `engine.launch.contract.Framework`."""
         is_deepspeed = "--deepspeed" in flags
         report = Report("Megatron-DeepSpeed" if is_deepspeed else self.title, asked)
         args = self._arguments(flags, report)
@@ -198,7 +198,7 @@ class MegatronLM:
 
 
 def command_line(groups: Groups) -> dict[str, Any]:
-    """Returns the flags of arguments, True for one that stands alone; switches at their default are left out.
+    """Return the flags of arguments, True for flags without value; switches at their default are left out.
 
     Args:
         groups: arguments by destination, in groups.

@@ -104,12 +104,12 @@ class Flag:
 
     @property
     def name(self) -> str:
-        """Returns the flag as it is written."""
+        """Return the flag in its written form."""
         return self.names[0]
 
     @property
     def is_bare(self) -> bool:
-        """Returns whether the flag stands without a value."""
+        """Return whether the flag has no value."""
         return self.kind in ("on", "off", "switch")
 
 

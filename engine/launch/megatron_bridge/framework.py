@@ -222,7 +222,7 @@ class MegatronBridge:
         return found
 
     def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-        """Returns what keys say; a key "--recipe" names the recipe that they belong to."""
+        """Return the execution and model that keys describe; a key "--recipe" names the recipe that they belong to."""
         report = Report(self.title, asked)
         recipe = "" if isinstance(flags.get("--recipe"), UnknownValue) else str(flags.get("--recipe", ""))[:200]
         named = _GPUS.search(recipe)

@@ -24,7 +24,7 @@ class InputUse(NamedTuple):
     name: str
     """Variable that takes the whole text; empty if several variables or loops divide it."""
     joins_lines: bool
-    """Whether a backslash joins a line to the next one."""
+    """True if a backslash joins a line to the next one."""
 
 
 class VariableAssignments:

@@ -49,7 +49,7 @@ class ShellPattern:
         return self.is_readable and len(text) * max(self._length, 1) <= MOST_WORK
 
     def matches(self, text: str) -> bool:
-        """Returns whether the pattern stands for a whole text."""
+        """Return whether the pattern matches a whole text."""
         if len(self.segments) == 1:
             return len(text) == len(self.segments[0]) and _fits_at(self.segments[0], text, 0)
         last = self.segments[-1]
@@ -58,7 +58,7 @@ class ShellPattern:
         return end is not None and place >= end and _fits_at(last, text, place)
 
     def prefix(self, text: str, longest: bool) -> int | None:
-        """Returns the length of the shortest or longest beginning of a text that the pattern stands for."""
+        """Return the length of the shortest or longest matching beginning of a text."""
         if not longest or len(self.segments) == 1:
             return self._earliest(text, self.segments)
         end = self._earliest(text, self.segments[:-1])
@@ -71,7 +71,7 @@ class ShellPattern:
         return None
 
     def suffix(self, text: str, longest: bool) -> int | None:
-        """Returns the length of the shortest or longest end of a text that the pattern stands for."""
+        """Return the length of the shortest or longest matching end of a text."""
         mirrored = ShellPattern([])
         mirrored.segments = [segment[::-1] for segment in self.segments[::-1]]
         return mirrored.prefix(text[::-1], longest)

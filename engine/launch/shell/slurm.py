@@ -174,7 +174,7 @@ def number_of(word: Word | None) -> int | None:
 
 
 def gpus_of_node(options: Mapping[str, Word]) -> tuple[str, Word] | None:
-    """Returns the option that says how many GPUs a node has, with its value, None where none does."""
+    """Return the option with the number of GPUs of a node, and its value; None without one."""
     if number_of(options.get("gpus_per_node")) is not None:
         return "--gpus-per-node", options["gpus_per_node"]
     gres = options.get("gres")

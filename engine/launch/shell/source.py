@@ -1,4 +1,4 @@
-"""The text of a script as it is parsed, and the lines from which it comes."""
+"""Text of a script under parsing, and its lines in the file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class ScriptSource:
-    """The text that is gone through and where it comes from."""
+    """Text under parsing and its origin."""
 
     data: bytes
     name: str

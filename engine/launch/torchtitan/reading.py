@@ -117,7 +117,7 @@ def dialect_of(settings: LaunchSettings) -> str:
 
 
 def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-    """Returns what a configuration of torchtitan says.
+    """Return the execution that a configuration of torchtitan describes.
 
     Args:
         flags: values by key, such as "parallelism.tensor_parallel_degree"; of functions also "module" and "config".

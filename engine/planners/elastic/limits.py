@@ -11,7 +11,9 @@ from models.documents import shown
 __all__ = ["checked_bandwidth", "checked_threads", "checked_whole"]
 
 MOST_THREADS: Final = 100_000
+"""Most CPU threads per GPU. Source: stated by us."""
 MOST_BANDWIDTH: Final = 1e6
+"""Largest bandwidth that a limit may have. Source: stated by us."""
 
 
 def checked_whole(value: Any, what: str, low: int, high: int) -> int:

@@ -32,6 +32,7 @@ PLANNER: Final = "Morphling"
 
 BASES: Final = ("measured", "predicted")
 MOST_PHASES: Final = 10_000
+"""Most phases of a timeline. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +222,7 @@ def _plans_by_planner(
 def _plans_by_rule(
     card: ModelCard, limits: Sequence[ResourceLimits], model: PerformanceVariant, rule: ElasticStrategy
 ) -> list[tuple[PlanName | None, float]]:
-    """The plan of a rule under each limit with its predicted iteration [s], NaN where the model says that it cannot
-    run."""
+    """Return the plan of a rule under each limit with its predicted iteration [s], NaN if it cannot run."""
     if not limits:
         return []
     wanted = [rule.plan(each.nodes) for each in limits]

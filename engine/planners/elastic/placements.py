@@ -16,7 +16,9 @@ PlacementLike = str | int | Sequence[int]
 """A placement as people write it: 8888, "8888", "16,16" where a node has more than nine GPUs, or [8, 8, 8, 8]."""
 
 MOST_NODES: Final = 4_096
+"""Most nodes of a placement. Source: stated by us."""
 MOST_GPUS: Final = 1_000_000
+"""Most GPUs of a placement. Source: stated by us."""
 
 
 def gpus_on_nodes(placement: PlacementLike) -> tuple[int, ...]:

@@ -35,7 +35,9 @@ __all__ = [
 ]
 
 PLAIN: Final = 0
+"""Kind of a plan without ZeRO. Source: the artifact's numbers."""
 OFFLOAD: Final = 1
+"""Kind of ZeRO-Offload. Source: the artifact's numbers."""
 ZERO_DP: Final = 2
 """Kinds of the data-parallel family: plain, ZeRO-Offload, and ZeRO-DP, which is ZeRO stage 2."""
 

@@ -23,10 +23,11 @@ from models.documents import shown
 __all__ = ["KEEP_SMALLER", "RESOURCES", "Winners", "curve", "kept_smaller", "winners"]
 
 KEEP_SMALLER: Final = 0.01
-"""A larger allocation has to be better than the next smaller one by more than this share, or the smaller one stays."""
+"""Least gain of a larger allocation over the next smaller one, below which the smaller one is kept."""
 
 RESOURCES: Final = ("gpus", "cpu_threads", "bandwidth")
 MOST_POINTS: Final = 20_000
+"""Most points of a curve. Source: stated by us."""
 
 DEFAULTS: Final[dict[str, tuple[float, ...]]] = {
     "gpus": tuple(range(1, 65)),
@@ -194,6 +195,7 @@ def _build_curve_table(
     names = np.array([*found.names(), ""], object)
     stored = np.where(there, found.throughput[kept], np.nan)
     units = np.array(asked, np.float64)
+    # Gain per unit: rise of the stored curve over the step of the resource; slope is that of the next step.
     rises = np.diff(np.where(there, stored, 0.0), prepend=0.0)
     steps = np.diff(units, prepend=0.0)
     gain = np.divide(rises, steps, out=np.full(len(units), np.nan), where=steps > 0)

@@ -19,7 +19,10 @@ __all__ = ["best_allocation", "sweep"]
 NODE = 8
 """GPUs up to which NVLink, level 0, is possible, and CPU threads are shared out."""
 THREADS = 64
+"""CPU threads of a node that its GPUs share. Source: the artifact's sweep (AlibabaPAI/reconfigurable-dl-scheduler at
+80e8524)."""
 LEVELS = 10
+"""Highest level of bandwidth. Source: as for `THREADS`."""
 
 
 def sweep(model_card: CardLike, *, most_gpus: int = 64, keep_smaller: float = KEEP_SMALLER) -> pd.DataFrame:

@@ -28,6 +28,7 @@ from engine.planners.intra_operator.contractions import Contraction, Dim, Operan
 __all__ = ["AlpaMesh", "LinearChain", "linear_chain"]
 
 TAILS: Final = {"all_gather": 0.1, "all_reduce": 0.01, "reduce_scatter": 0.001, "all_to_all": 0.001}
+"""Constants that order collectives of equal cost [units of cost]. Source: as for the module."""
 Spec = tuple[tuple[int, ...], ...]
 """For every dimension of a tensor the mesh axes that split it; none for a replicated one."""
 
@@ -70,6 +71,7 @@ class AlpaMesh:
         for axis in (0, 1):
             pairs = np.stack([host, np.roll(host, -1, axis=axis)], axis=-1).reshape(-1, 2)
             apart = np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)
+            # Rings that join the same two hosts share the link between them.
             _, shared = np.unique(apart, axis=0, return_counts=True)
             betas.append(1.0 / min([inside, *(between / shared).tolist()]))
         return cls(shape, (1.0, 1.0), (betas[0], betas[1]), rounded)
@@ -131,6 +133,7 @@ class AlpaMesh:
             return self.all_to_all_cost(size, gathers[0]) if alone else math.inf
         local = size / math.prod(self.shape[axis] for dim in source for axis in dim)
         cost = 0.0
+        # The gathered part grows by each axis in turn.
         for axis in gathers:
             local *= self.shape[axis]
             cost += self.all_gather_cost(local, axis)
@@ -187,6 +190,7 @@ def linear_chain(mesh: AlpaMesh, *, batch: int, widths: Sequence[int], element_b
     best, came = own[0], list[np.ndarray]()
     for at in range(1, len(sizes)):
         size = batch * widths[at] * element_bytes
+        # best[j] = min over i of best[i] + resharding(i, j), plus j's own cost: exact, since the chain has no branches.
         between = np.array([[_resharding_between(mesh, a, b, size) for b in options] for a in options])
         total = best[:, None] + between
         came.append(total.argmin(axis=0))

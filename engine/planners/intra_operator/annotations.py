@@ -157,6 +157,7 @@ def _member_rows(
 ) -> Iterator[dict[str, Any]]:
     each = member.contraction
     labels = [member.labels[one] for one in strategies]
+    # A split of a contracted dimension leaves partial sums, which a collective adds up.
     summed = {dim[0] for dim in each.contracted}
     collectives = []
     for axis, label in enumerate(labels):
@@ -171,6 +172,7 @@ def _member_rows(
             split = [0 if one == SPLIT_TOKENS else at for one, at in zip(strategies, split, strict=True)]
         if each.name in ("k", "v") or operand.name in ("k", "v"):
             parts = math.prod(devices for label, devices in zip(labels, mesh, strict=True) if label == "a")
+            # With fewer key and value heads than parts, each head is repeated on several devices rather than split.
             if repeated_heads(graph.sizes, parts):
                 split = [None if label == "a" else at for label, at in zip(labels, split, strict=True)]
         if kind == "output":

@@ -1,4 +1,5 @@
-"""A plan of a library model beside the exhaustive exploration: its own time, the cost model's, and the proven best."""
+"""Comparison of a library model's plan with the exhaustive exploration: its own time, the cost model's, and the proven
+best."""
 
 from __future__ import annotations
 

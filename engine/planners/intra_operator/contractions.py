@@ -97,6 +97,7 @@ class Contraction:
             sizes: of every label [elements].
         """
         labels = {label for each in (self.left, self.right) for dim in each.dims for label in dim}
+        # 2 FLOP for each combination of the labels of both factors.
         return 2.0 * math.prod(sizes[label] for label in labels)
 
     def split_by(self, label: str) -> Dim | None:

@@ -35,9 +35,9 @@ from engine.planners.intra_operator.mesh import Mesh
 __all__ = ["MOST_POINTS", "Frontier", "Thinned", "frontier_of"]
 
 MOST_POINTS: Final = 50_000
-"""Points of a frontier of one state up to which all are kept."""
+"""Points of a frontier of one state up to which all are kept. Source: stated by us."""
 MOST_CAPS: Final = 64
-"""Number of limits on working memory under which plans are searched."""
+"""Number of limits on working memory under which plans are searched. Source: stated by us."""
 MOST_AT_ONCE: Final = 4_000_000
 """Sums of points and vectors that are made at a time."""
 
@@ -180,6 +180,7 @@ class _Layers:
                 summed = (memory[part][:, None] + points.memory, seconds[source][part][:, None] + points.seconds)
                 keep = undominated(*(each.ravel() for each in summed))
                 at, vector = keep % len(points.memory), part[keep // len(points.memory)]
+                # Working memory is the largest of any layer, the rest adds up.
                 new = _FrontierPoints(
                     summed[0].ravel()[keep],
                     np.maximum(points.working[at], working[vector]),
@@ -203,6 +204,7 @@ class _Layers:
                 here, there = usable[state], found[other]
                 if other == state or not len(there.memory) or not here.any() or (here & ~usable[other]).any():
                     continue
+                # The most that the next layer can cost more from the other state.
                 memory = max(float((after.memory[other][here] - after.memory[state][here]).max()), 0.0)
                 time = max(float((seconds[other][here] - seconds[state][here]).max()), 0.0)
                 own = found[state]

@@ -49,6 +49,7 @@ __all__ = [
 Vector = tuple[int, ...] | tuple[tuple[int, ...], ...]
 """One strategy per block; on two mesh axes one for each axis."""
 STATES: Final = 3
+"""States between layers: whole, split by tokens, split by columns."""
 FIRST: Final = -1
 """Position of the first layer in the tables by the state before."""
 LISTED: Final = 20_000
@@ -149,6 +150,7 @@ def layer_costs(graph: LayerGraph, mesh: Mesh, widths: Widths) -> LayerCosts:
         memory,
         working,
         _explain_vectors(choices, options),
+        # Forward once, backward twice; the gradient of the first layer's input does not exist (`spared`).
         widths.accumulation * 3.0 * graph.flop,
         widths.accumulation * (3.0 * graph.flop - spared),
         widths.accumulation * repeated,
@@ -213,6 +215,7 @@ def _worth_keeping(
         seconds, memory, working = (
             _sum_tables(factors, name, possible, number, mesh) for name in ("seconds", "memory", "working")
         )
+        # Only vectors that hand on the same state compete: the next layer sees nothing else of this one.
         for given in np.unique(behind):
             here = np.broadcast_to(_reshape_along(behind == given, giver, len(shape)), shape).ravel()
             kept.update(undominated_at_work(memory, seconds, working, here).tolist())
@@ -227,6 +230,7 @@ def _worth_keeping(
             for block, (here, one) in enumerate(zip(at, vector, strict=True))
         ):
             kept.add(int(np.ravel_multi_index(at, shape)))
+    # Where fewer are needed, the fastest others fill a quarter of the list.
     room = max(LISTED // 4 - len(kept), 0)
     kept.update(fastest[:room].tolist())
     found = np.array(np.unravel_index(np.array(sorted(kept)), shape)).T
@@ -264,8 +268,8 @@ def _factor_seconds(factor: Factor, mesh: Mesh) -> Floats | None:
 
 
 def working_caps(working: Floats, most: int) -> list[float]:
-    """Returns limits on working memory, under which plans are searched one after the other: all that there are [bytes],
-    or where these are too many some of them, the least and the most among them.
+    """Return limits on working memory for successive searches [bytes]: all values, or a sample with the least and the
+    largest if there are too many.
 
     Args:
         working: of vectors [bytes].
@@ -306,6 +310,7 @@ def undominated(memory: Floats, seconds: Floats) -> Ints:
     # One stable sort: what comes in rising runs is only merged. Of equal memory the last that is left is the fastest.
     order = np.argsort(memory, kind="stable")
     time = seconds[order]
+    # The least time of any point of less memory.
     ahead = np.concatenate(([np.inf], np.minimum.accumulate(time)[:-1]))
     kept = order[time < ahead - NOISE * np.abs(np.where(np.isfinite(ahead), ahead, 0.0))]
     return np.asarray(kept[np.append(np.diff(memory[kept]) > 0, True)])

@@ -90,6 +90,7 @@ def attention(*, separate: bool = False, grouped: bool = False) -> tuple[tuple[C
     """
     x = Operand("x", (T, H))
     rows = ("r", "s") if grouped else ("s",)
+    # q k^T and p v per head; with grouped queries r x s rows share the keys of a head.
     queries = Operand("q", (("b",), ("a",), rows, ("d",)))
     keys = Operand("k", (("b",), ("a",), ("z",), ("d",)))
     values = Operand("v", (("b",), ("a",), ("z",), ("d",)))
@@ -135,6 +136,7 @@ def latent_attention(*, compressed_queries: bool = True) -> tuple[tuple[Contract
         Contraction(name, x, Operand(f"w_{name}", (H, each), weight=True), Operand(f"{name}_out", (T, each)))
         for name, each in down.items()
     )
+    # DeepSeek-V2, eq. 37 to 47: down-projections to latents, then up-projections to heads.
     inner, source = (("latent_q",), "latent_queries") if compressed_queries else (H, "x_queries")
     up = (
         Contraction(
@@ -204,6 +206,7 @@ def grouped_experts() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
     tokens = ("g", "t")
     places = ("g", "c")
     x = Operand("x", (tokens, H))
+    # Dispatch and combine are products with masks over e x c places.
     grouped = Operand("x", (("g",), ("t",), H))
     mask = Operand("mask", (("g",), ("t",), ("e",), ("c",)))
     sent = Operand("sent", (("g",), ("e",), ("c",), H))
@@ -237,6 +240,7 @@ def sorted_experts(*, gated: bool, shared: bool) -> tuple[tuple[Contraction, ...
         gated: whether experts multiply two branches.
         shared: whether there are shared experts.
     """
+    # A batched product over experts, each with n sorted tokens.
     visits = Operand("visits", (("e",), ("n",), H))
     inside = Operand("expert_inside", (("e",), ("n",), ("f",)))
     names = ("expert_gate", "expert_up") if gated else ("expert_up",)

@@ -28,6 +28,7 @@ from models.parameters import embedding_weights, norm_weights, position_weights
 __all__ = ["any_mesh", "library_layers", "system_mesh"]
 
 MOST: Final = 10**6
+"""Most layers, samples or tokens of a request. Source: stated by us."""
 
 
 def library_layers(
@@ -83,6 +84,7 @@ def _build_layer(shape: Architecture, length: int, batch: int, mixture: bool, wi
         sizes |= {"f": shape.ffn}
     else:
         rest, behind = sorted_experts(gated=shape.gated_mlp, shared=experts.shared_width > 0)
+        # Experts are visited evenly: each takes b s k / E tokens.
         visits = max(batch * length * experts.top_k // experts.routed, 1)
         sizes |= {"e": experts.routed, "f": experts.ffn, "n": visits, "shared": experts.shared_width}
         joined = ("shared_down",) if experts.shared_width else ()

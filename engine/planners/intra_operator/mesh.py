@@ -31,6 +31,7 @@ RATES: Final = ("bandwidth", "all_to_all_bandwidth", "alpha", "gather_alpha", "a
 FIELDS: Final = ("devices", "matrix_rate", *RATES[:1], "beta", *RATES[1:], "memory", "outer", "system", "datatype")
 OF_OUTER: Final = ("devices", *RATES[:1], "beta", *RATES[1:])
 MOST_DEVICES: Final = 4_096
+"""Most devices along a mesh axis. Source: stated by us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class Mesh:
         """
         bandwidths = np.array([rate for each in self.axes for rate in each.bandwidths])
         alphas = np.array([alpha for each in self.axes for alpha in each.alphas])
+        # alpha-beta model: each collective a latency, each byte 1 / bandwidth (Thakur et al. 2005).
         return np.asarray(alphas * counts + volumes / bandwidths)
 
     def document(self) -> dict[str, Any]:

@@ -160,6 +160,7 @@ def search(
     possible = table["reason"] == ""
     table["fits"] = possible if limit is None else possible & (table["memory"] <= limit)
     order = [each.name for each in graphs]
+    # Without kernel times computation is the same in all plans and plays no part in the search.
     compute = 0.0 if machine.system is not None else arithmetic_seconds(kinds, order, machine)
     ends = frontier_of([kinds[each] for each in order], machine, compute)
     frontier = ends.table

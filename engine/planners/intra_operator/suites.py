@@ -44,8 +44,12 @@ MOE: Final = {
 }
 """Name -> sequence length, hidden size, layers, heads, vocabulary, experts, tokens of a group."""
 LLAMA: Final = (128, 4096, 32, 32, 32000)
+"""Sequence length, hidden size, layers, heads, vocabulary. Source: Llama 7B (arXiv:2302.13971), with the sequences of
+CFP's cases."""
 LLAMA_FFN: Final = 11008
+"""Width of its feed-forward layer [elements]. Source: the published configuration of Llama 7B."""
 MOST: Final = 10**6
+"""Most layers, samples or tokens of a request. Source: stated by us."""
 
 
 def is_suite(name: object) -> bool:

@@ -100,12 +100,14 @@ def uniform_vectors(
     times: dict[tuple[str, str], int] = {}
     for pair in pairwise(order):
         times[pair] = times.get(pair, 0) + 1
+    # Costs of a layer depend on the state in which the layer before leaves its result.
     for (before, name), number in times.items():
         state = kinds[before].gives[at[before]]
         volumes = volumes + number * kinds[name].volumes[state, at[name]]
         counts = counts + number * kinds[name].counts[state, at[name]]
         kernels = kernels + number * kinds[name].kernels[state, at[name]]
         memory = memory + number * kinds[name].memory[state, at[name]]
+        # Memory in use only while a layer is at work counts once.
         working = np.maximum(working, kinds[name].working[state, at[name]])
     compute = kernels if mesh.system is not None else np.full(len(volumes), arithmetic_seconds(kinds, order, mesh))
     seconds = mesh.seconds(volumes, counts)
@@ -145,5 +147,6 @@ def arithmetic_seconds(kinds: Mapping[str, LayerCosts], order: Sequence[str], me
         order: names of the layers, from the first.
         mesh: that shares them.
     """
+    # All strategies compute the same, on all devices at once.
     flop = step_flop(kinds, order) + sum(kinds[name].again_flop for name in order)
     return flop / (mesh.devices * mesh.matrix_rate)

@@ -1,5 +1,5 @@
-"""Data parallelism on all devices, which a pipeline has to beat: without overlap, with it, with P3, and with gradients
-accumulated where memory does not hold a device's share of the batch."""
+"""Data parallelism on all devices, the baseline of a pipeline: without overlap, with overlap, with P3, and with
+accumulation if memory does not hold a device's share of the batch."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ def accumulation_size(share: int, largest: int) -> int:
         return share
     if not largest:
         return 0
+    # HPGO takes the fewest equal parts, up to half of the share.
     parts = -(-share // largest)
     while share % parts and parts < share // 2 + 1:
         parts += 1
@@ -100,9 +101,11 @@ def _exposed_all_reduce(compute: Floats, reduce: Floats, *, prioritised: bool) -
     With P3 (Jayarajan et al., "Priority-based Parameter Propagation", MLSys 2019) the forward pass of the next step
     hides more; as in HPGO, of the mirrored layer.
     """
+    # A gradient has until the next layer's is ready: half of that layer's time is backward.
     slots = compute[:-1] / 2
     if prioritised:
         slots = slots + compute[:0:-1] / 2
+    # What an all-reduce leaves of its slot is slack for later ones; what is over is exposed.
     exposed, slack = float(reduce[0]), 0.0
     for over in (reduce[1:] - slots).tolist():
         if over < slack:

@@ -88,6 +88,7 @@ class MachineCluster:
         count = len(group)
         if count < 2:
             return 0.0
+        # HPGO 0.9.2: V = 2 S (n - 1)/n; V / 3 GB/s between machines, V / (25 GB/s floor(n/2)) inside one.
         moved = 2 * size * (count - 1) / count
         if self.spans(group):
             return moved / self.all_reduce
@@ -109,6 +110,7 @@ class MachineCluster:
         elsewhere; so the rule has it that spreading receivers is faster.
         """
         if home < 0:
+            # HPGO 0.9.2: S / 3 GB/s to several machines; else q of |F| senders elsewhere: S (q / |F|) / 1 GB/s.
             return 1 / self.all_reduce
         away = sum(self.machine_of[device] != home for device in senders)
         return away / len(senders) / self.transfer if away else 1 / self.inside

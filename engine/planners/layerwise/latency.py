@@ -63,15 +63,18 @@ def latency(stages: Sequence[MicrobatchWork], count: int) -> Latency:
         raise ValueError("A pipeline has at least one stage.")
     pivot, between = len(stages) - 1, 0.0
     for position in range(len(stages) - 2, -1, -1):
+        # DAPPLE, section 4: a stage is the new pivot if (M - 1)(F_s + B_s) > (M - 1)(F_Q + B_Q) + passes between.
         if (count - 1) * stages[position].both > ((count - 1) * stages[pivot].both + between) * EXCEEDED:
             pivot, between = position, 0.0
         else:
             between += stages[position].both
     backward = list(accumulate((stage.backward for stage in stages), initial=0.0))
+    # T_e = max_s (AR_s + sum of backward passes from Q to s, or less those from Q to s behind it).
     ending = max(
         stage.reduce
         + (backward[pivot + 1] - backward[position] if position <= pivot else backward[pivot] - backward[position + 1])
         for position, stage in enumerate(stages)
     )
+    # T_w = F_1 + ... + F_Q,  T_s = (M - 1)(F_Q + B_Q).
     warmup = sum(stage.forward for stage in stages[: pivot + 1])
     return Latency(warmup, (count - 1) * stages[pivot].both, ending, pivot)

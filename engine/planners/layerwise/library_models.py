@@ -52,7 +52,7 @@ __all__ = [
 
 COST_MODEL: Final = "calibrated"
 CHOSEN: Final = ("tensor_par", "pipeline_par", "data_par", "microbatch_size")
-"""Fields of the execution that a plan decides besides its stages."""
+"""Fields of the execution that a plan decides in addition to its stages."""
 ROOM: Final = 1e9
 """Memory of a processor during the evaluation of its layers [GiB]; the planner checks whether they fit."""
 
@@ -104,13 +104,16 @@ def library_profile(
     architecture = model.architecture_or_assumed()
     passes, local = _pass_seconds(operations), _pass_seconds(operations[operations["engine"] != "network"])
     kinds = _block_kinds(architecture)
+    # Bytes per parameter as the cost model counts them, over the tensor-parallel group.
     bytes_each = float(found["weight_space"]) * tensor_par / _count_weights(architecture)
     kept = float(found["act_space"]) * tensor_par / architecture.layers
+    # 16-bit activations of a microbatch.
     boundary = 2.0 * architecture.hidden * model.seq_size * microbatch
     # What the pass has beyond its blocks is the head's: logits, loss, and the lookup of the embedding.
     ahead = max(float(found["fw_time"]) - sum(local[kind][0] for kind in kinds), 0.0)
     back = max(float(found["bw_time"]) - sum(local[kind][1] for kind in kinds), 0.0)
     table_weights = (embedding_weights(architecture) + position_weights(architecture)) * bytes_each
+    # Each end holds one vocabulary matrix; tied ones are held twice in a pipeline.
     half = architecture.hidden * architecture.vocab_padded * bytes_each
     layers = [ProfileLayer(EMBEDDING, "Embedding", 0.0, 0.0, boundary, max(table_weights - half, half), 0.0)]
     for number, kind in enumerate(kinds):
@@ -136,6 +139,7 @@ def library_profile(
     layers.append(ProfileLayer(HEAD, "Head and loss", ahead, back, 4.0 * microbatch, held, logits))
     edges = [(a.id, b.id) for a, b in itertools.pairwise(layers)]
     states = ("weight_space", "weight_grad_space", "optimizer_space")
+    # Weights, gradients and optimizer state in multiples of the weights.
     optimizer = sum(float(found[each]) for each in states) / float(found["weight_space"])
     source = f"{COST_MODEL} cost model, {model.name} on {system.name}, tensor parallel {tensor_par}"
     return profile_of(model.name, layers, edges, batch=microbatch, source=source), optimizer
@@ -171,6 +175,7 @@ def system_cluster(
     domain = max(near.size // tensor_par, 1) if near is not far else processors // tensor_par
     groups = processors // tensor_par
     sizes = [min(domain, groups - at) for at in range(0, groups, domain)]
+    # A device of the plan is a tensor-parallel group: t times the memory and the links of a processor.
     memory = system.mem1.capacity_gib * 2**30 * tensor_par
     rates = [each.bandwidth_gb_per_s * 1e9 * each.efficiency * tensor_par for each in (near, far)]
     machines = tuple(ClusterMachine(size, kind, memory) for size in sizes)
@@ -230,6 +235,7 @@ def plan_model(
     slowest = {field: min(getattr(each, field) for each in clusters) for field in ("inside", "all_reduce", "transfer")}
     cluster = replace(clusters[0], machines=tuple(m for each in clusters for m in each.machines), **slowest)
     own, best = states_of(profile), None
+    # Microbatches are doubled up to one sequence per device of the cluster.
     share, reasons = 1, list[str]()
     most = min(cluster.size, global_batch)
     while share <= most:

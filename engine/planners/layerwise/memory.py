@@ -27,6 +27,7 @@ def in_flight(behind: Any, count: int, policy: str) -> Any:
         count: microbatches of one pipeline.
         policy: one of `POLICIES`: "A" keeps as many as `behind`, "B" one less than twice as many.
     """
+    # DAPPLE, section 3: K = min(S - x, M) of policy A, min(2 (S - x) - 1, M) of policy B.
     return np.minimum(behind if policy == "A" else 2 * behind - 1, count)
 
 
@@ -43,5 +44,6 @@ def stage_memory(
         recompute: whether only the stage's input is kept, and the rest computed again.
     """
     states = optimizer * parameters
+    # Recomputed: K inputs and the activations of one microbatch; else K times all activations.
     made: Floats = states + kept * entering + activations if recompute else states + kept * activations
     return made

@@ -29,15 +29,16 @@ from engine.planners.layerwise.value import microbatches
 __all__ = ["PaperSearch", "PlannedStage"]
 
 MOST_OCCUPATIONS: Final = 1_500
-"""Sets of taken devices up to which all placements are tried; with more, stages take consecutive devices."""
+"""Sets of taken devices up to which all placements are tried; with more, stages take consecutive devices. Source:
+stated by us."""
 
 MOST_CUTS: Final = 400
-"""States up to which a pipeline may be cut after any; with more, along one chain of them and where known plans are
-cut."""
+"""States up to which a pipeline may be cut after any; with more, along one chain of them and where known plans are cut.
+Source: stated by us."""
 
 ANY_NUMBER: Final = 32
 """Devices up to which a stage may have any number of them; with more, powers of two, whole machines and the rest of a
-machine."""
+machine. Source: stated by us."""
 
 SLACK: Final = 1 + 1e-8
 """Factor by which a bound must exceed the best known plan to count: more than rounding, and than `EXCEEDED`."""
@@ -177,6 +178,7 @@ class PaperSearch:
             cuts = {after + 1 for after in self._chain()} | {stage.start for plan in known for stage in plan}
             self._starts = np.array(sorted(cuts - {0, self.length}))
         known_best = min((self.value(plan).total for plan in known if self.fits(plan)), default=np.inf)
+        # No step is shorter than the work spread over all devices.
         ideal = float(self._fastest[1][-1]) / self.cluster.size
         for number, factor in enumerate(GUESSES):
             # The search is short where the bound is tight; whatever it finds below the bound is the optimum.
@@ -205,6 +207,7 @@ class PaperSearch:
         used = sum(taken)
         starts = self._starts if used else np.array([0])
         if used:
+            # The states in front of a suffix run on the devices taken before it: M - 1 of their passes at least.
             front = self._fastest[1][starts] / self.count / used
             starts = starts[(self.count - 1) * front <= most]
         steps = [] if not len(starts) else list(self._steps(taken))
@@ -225,6 +228,7 @@ class PaperSearch:
         stops = np.array([self.length]) if rest is None else rest.start
         possible = self._reach[np.ix_(starts, stops)]
         forward, both = self._slowest(step)
+        # A stage's steady phase alone must stay below the bound.
         rough = (both[stops][None, :] - both[starts][:, None]) * ((count - 1) / count / number)
         at, of = np.nonzero(possible & (rough <= most))
         start, stop = starts[at], stops[of]
@@ -233,6 +237,7 @@ class PaperSearch:
         of, start, stop, stages, again = of[ok], start[ok], stop[ok], stages[ok], again[ok]
         ahead = (forward[stop] - forward[start]) / count / number
         back = (both[stop] - both[start]) / count / number - ahead
+        # Recomputation adds a forward pass to the backward pass.
         back = np.where(again, back + ahead, back)
         held = self._parameters[stop] - self._parameters[start]
         reduce = self.cluster.reduce_time(step.devices, 1.0) * held
@@ -313,7 +318,7 @@ class PaperSearch:
                 yield _Step(added(taken, more), group, cluster.home(group))
 
     def _numbers(self, free: int) -> list[int]:
-        """Returns the numbers of devices that a stage may have with so many free."""
+        """Return the numbers of devices that a stage may have, given the free ones."""
         if self.share is not None:
             return [size for size in range(1, min(free, self.share) + 1) if not self.share % size]
         if self.cluster.size <= ANY_NUMBER:
@@ -435,6 +440,7 @@ def _in_front(four: Four, forward: Floats, backward: Floats, reduce: Floats, cou
     before, passes, threshold, late = four
     steady = (count - 1) * (forward + backward)
     pivot = steady > threshold * EXCEEDED
+    # As the pivot: its own passes; otherwise it lengthens the passes of the suffix.
     own, through = forward + steady + backward, passes + forward + backward
     taken_over = np.maximum(own + reduce, forward + steady + late - backward)
     return (

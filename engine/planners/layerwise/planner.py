@@ -1,4 +1,4 @@
-"""The planner: a profile, a batch and a cluster become stages with devices, figures, and all else it looked at."""
+"""Planner: stages with devices and figures for a profile, batch and cluster, with the rejected candidates."""
 
 from __future__ import annotations
 

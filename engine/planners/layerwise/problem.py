@@ -15,6 +15,7 @@ __all__ = ["MODES", "LayerwiseProblem", "checked"]
 
 MODES: Final = ("released", "paper")
 MOST_BATCH: Final = 10**9
+"""Most samples of a batch. Source: stated by us."""
 
 
 @dataclass(frozen=True)

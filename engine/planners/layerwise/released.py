@@ -98,6 +98,7 @@ def in_two(states: States, cluster: MachineCluster, count: int) -> list[Released
             front = devices(cluster, taken, first)
             for second in placements(sizes, first, cluster.size - number):
                 back = devices(cluster, first, second)
+                # H = max(T_front / g, T_back / (N - g), transfer): HPGO counts the transfer once here.
                 computed = np.maximum(done / len(front), (states.total - done) / len(back))
                 block = np.maximum(computed, cluster.move_rate(front, back) * out)
                 times = two_stage_times(states, cluster, front, back, cuts, block, count)
@@ -120,7 +121,7 @@ class _Cell:
 
 
 def straight(states: States, cluster: MachineCluster, stages: int, cancel: Cancel) -> list[ReleasedPlan]:
-    """Returns pipelines of exactly so many stages with one unit each that make the largest block as small as it can be.
+    """Return pipelines of exactly `stages` stages with one unit each that minimise the largest block.
 
     Cells are kept by the devices that are taken; every one that reaches the last state is an answer. A transfer counts
     twice, forward and backward, here.
@@ -135,6 +136,7 @@ def straight(states: States, cluster: MachineCluster, stages: int, cancel: Cance
     """
     copies, count = cluster.size // stages, len(states)
     every = np.arange(count)
+    # T(j) - T(k) on `copies` devices, for every cut k before state j.
     compute = np.where(states.before, states.time[None, :] - states.time[:, None], np.inf) / copies
     start = empty(cluster)
     (first, *_) = placements(sizes_of(cluster), start, copies)
@@ -151,6 +153,7 @@ def straight(states: States, cluster: MachineCluster, stages: int, cancel: Cance
                 if group not in sets:
                     sets.append(group)
                 rates = np.array([cluster.move_rate(each, group) for each in sets])
+                # The largest block so far, or the transfer into this stage, forward and backward.
                 before = np.maximum(cell.block, rates[cell.last] * (2 * states.out))
                 blocks = np.maximum(compute, before[:, None])
                 cut = blocks.argmin(axis=0)

@@ -29,8 +29,8 @@ class LayerStage(Stage):
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Alternative):
-    """A plan that was looked at. `value` is its speedup over one device, None where it cannot run; `copies` says how
-    many pipelines run side by side."""
+    """Candidate plan. `value` is its speedup over one device, None where it cannot run; `copies` says how many
+    pipelines run side by side."""
 
     stages: Sequence[LayerStage] = ()
     copies: int = 1

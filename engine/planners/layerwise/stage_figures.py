@@ -38,7 +38,9 @@ def _figures_of_stage(
 ) -> tuple[PlanFigure, ...]:
     stage, cluster = stages[number], problem.cluster
     group = stage.devices
+    # States hold the batch of a step: a replica computes 1 / (microbatches x replicas) of it at a time.
     share = 1 / (count * len(group))
+    # Replicas wait for each other, so the slowest kind of processor sets the pace.
     forward, both = max((states.on(kind) for kind in sorted(cluster.kinds(group))), key=lambda each: float(each[1][-1]))
     filled = stage.start < stage.stop
     last = stage.stop - 1
@@ -51,6 +53,7 @@ def _figures_of_stage(
     needed = stage_memory(
         np.array(held), np.array(kept_bytes), np.array(entering), kept, problem.optimizer, recompute=stage.recompute
     )
+    # What is handed on is counted by microbatch, over all replicas, not by replica.
     cut = float(states.out[last]) / count if filled and number + 1 < len(stages) else 0.0
     moved = cut * cluster.move_rate(group, stages[number + 1].devices) if cut else 0.0
     return (

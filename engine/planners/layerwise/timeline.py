@@ -47,17 +47,20 @@ def timeline(works: Sequence[MicrobatchWork], count: int) -> PipelineTimeline:
     begun = [0] * stages
     for number in range(count):
         for x, work in enumerate(works):
+            # Stage x starts with S - x forward passes.
             warm = stages - x
             while begun[x] < min(number + warm, count):
                 i = begun[x]
                 start = ahead[x][i - 1] if i else 0.0
                 if x:
                     start = max(start, ahead[x - 1][i])
+                # Forward pass i starts after the backward pass that freed its place.
                 if i >= warm:
                     start = max(start, behind[x][i - warm])
                 ahead[x][i] = start + work.forward
                 begun[x] += 1
         for x in range(stages - 1, -1, -1):
+            # A backward pass follows the forward passes that the early-backward order puts before it.
             start = max(ahead[x][number], ahead[x][min(number + stages - x, count) - 1])
             if number + stages - x > count:
                 start = ahead[x][number]

@@ -27,7 +27,7 @@ class StageGroup:
     devices: tuple[int, ...]
 
     def stop(self, states: int) -> int:
-        """Returns where its states end, half-open, among so many states."""
+        """Return the half-open end of its states, given the number of states."""
         return states if self.end >= states - 1 else self.end
 
 
@@ -76,6 +76,7 @@ def step_time(
         count: microbatches of one copy, at least 1.
     """
     share = 1 / (copies * count)
+    # A cut carries out(e - 1) / (copies M) bytes of one microbatch.
     transfers = sum(
         cluster.move_rate(first.devices, second.devices) * float(states.out[first.end - 1]) * share
         for first, second in itertools.pairwise(groups)
@@ -117,6 +118,7 @@ def two_stage_times(
 
 def _step_parts(block: Any, count: int, fill: float, transfers: Any, reduces: Sequence[Any]) -> StepTime:
     """The parts of a step; blocks, transfers and all-reduces [s] may be arrays."""
+    # beta = H / M of the largest block H; later stages finish i blocks earlier, so that delta = max_i (AR_i - i beta).
     beta = block / count
     exposed = 0.0
     for number, reduce in enumerate(reduces):

@@ -24,6 +24,7 @@ SIZES: Final = ("width", "layers", "batch")
 LARGEST: Final[Mapping[str, int]] = {"width": 2**24, "layers": 100_000, "batch": 2**40}
 """Largest sizes that are read."""
 LARGEST_DEGREE: Final = 2**40
+"""Largest degree of parallelism that is read. Source: stated by us."""
 LARGEST_PIPELINE: Final = 256
 """Stages of a pipeline that is simulated at most."""
 

@@ -30,9 +30,9 @@ from engine.simulate.distir.evaluation import cost_model, positive
 __all__ = ["GPT_SIZES", "NOT_COUNTED", "GPTSize", "gpt2_grid"]
 
 VOCABULARY: Final = 50_257
-"""Tokens of GPT-2's vocabulary."""
+"""Tokens of GPT-2's vocabulary. Source: Radford et al. 2019."""
 POSITIONS: Final = 1_024
-"""Positions of its second embedding."""
+"""Positions of its second embedding. Source: Radford et al. 2019."""
 LARGEST_ITEMS: Final = 2**17
 """Stages times microbatches that are simulated at most."""
 PROMPT: Final = 8

@@ -25,6 +25,7 @@ __all__ = ["DistIRTimeline", "timeline"]
 
 ENDS: Final = ("source", "target")
 MICROSECONDS: Final = 1e6
+"""Microseconds of a second: the unit of trace events."""
 NEIGHBOUR: Final = {"activation": -1, "gradient": 1}
 """Offset from the receiver of a transfer to its sender; other transfers come from the first stage."""
 NAMES: Final[Mapping[str, str]] = {

@@ -5,7 +5,7 @@ gradients of weights where a rank would wait long enough, or where it must free 
 decisions are tried; the one with the shortest longest span is taken.
 
 Source: Qi et al., "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241), section 3, and the heuristic of
-sail-sg/zero-bubble-pipeline-parallelism (`scheduler/zb.py`), of which memory is counted as there: a forward takes two
+sail-sg/zero-bubble-pipeline-parallelism (`scheduler/zb.py`). Memory is counted as in its example: a forward takes two
 units, gradients of inputs and of weights give one back each.
 """
 
@@ -27,6 +27,8 @@ from engine.simulate.schedules.contract import (
 __all__ = ["RULES"]
 
 MEMORY: Final = (2, -1, -1)
+"""Change of memory by a forward, a gradient of inputs and one of weights [halves of an activation]. Source:
+the example in `auto_schedule.py` of sail-sg/zero-bubble-pipeline-parallelism; `zb.py` takes them as arguments."""
 
 
 class _ZeroBubblePlan:
@@ -89,6 +91,7 @@ class _ZeroBubblePlan:
         """Does the first forward, as many more as fit before the first gradient is back, and that gradient."""
         for rank in range(self.ranks):
             self.put(FORWARD, rank)
+        # From the last rank up: forwards that fit into memory before the first gradient is back.
         more = [0] * self.ranks
         back = self.ends[FORWARD][-1][0] + self.costs[INPUT_GRADIENT]
         for rank in range(self.ranks - 2, -1, -1):
@@ -99,6 +102,7 @@ class _ZeroBubblePlan:
                     break
                 memory, clock, more[rank] = memory + MEMORY[FORWARD], clock + self.costs[FORWARD], more[rank] + 1
             back = max(clock, arrival) + self.costs[INPUT_GRADIENT]
+        # A rank takes fewer of them than the rank before it, where it can.
         for rank in range(1, self.ranks):
             while 0 < more[rank] >= more[rank - 1] and self.done[FORWARD][rank] + more[rank] < self.total:
                 more[rank] -= 1
@@ -109,12 +113,13 @@ class _ZeroBubblePlan:
             self.put(INPUT_GRADIENT, rank)
 
     def _takes_forward(self, rank: int) -> bool:
-        """Returns whether a rank takes another forward before the backward, which may have to come first."""
+        """Return whether a rank takes another forward before its next backward."""
         ahead = self.done[FORWARD]
         if ahead[rank] >= self.total:
             return False
         if not self.backward_first or rank + 1 == self.ranks or ahead[rank] < ahead[rank + 1] + 2:
             return True
+        # When the gradient of the next rank would be back after one more forward.
         back = self.clock[rank + 1] + self.costs[FORWARD] + self.costs[INPUT_GRADIENT] + self.send
         if self.clock[rank] >= back:
             return False
@@ -140,6 +145,7 @@ class _ZeroBubblePlan:
             while self._pending(rank) and self.clock[rank] + self.costs[WEIGHT_GRADIENT] <= arrival:
                 self.put(WEIGHT_GRADIENT, rank)
             if self._pending(rank) and self.clock[rank] < arrival:
+                # A wait that would lengthen the longest span is filled, even if that delays the action.
                 late = arrival - self.clock[rank] > max(self.lost) - self.lost[rank]
                 if late or self.greedy:
                     self.put(WEIGHT_GRADIENT, rank)

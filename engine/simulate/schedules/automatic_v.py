@@ -26,6 +26,8 @@ from engine.simulate.schedules.contract import (
 __all__ = ["RULES"]
 
 MEMORY: Final = (2, -1, -1)
+"""Change of memory by a forward, a gradient of inputs and one of weights [halves of a chunk's activation]. Source:
+stated by us, as for the order of one chunk per rank; `zbv.py` takes them as arguments."""
 
 
 class _VShapedPlan:
@@ -173,7 +175,7 @@ class _VShapedPlan:
             self._put_after_weights(FORWARD, leg, rank, fill=self.fill_forward)
 
     def _next_forward(self, rank: int) -> int | None:
-        """Returns the leg of a rank's next forward: back if that has come, else there."""
+        """Return the leg of a rank's next forward: back if its input has arrived, else there."""
         there, back = self.count(FORWARD, 0, rank), self.count(FORWARD, 1, rank)
         if back >= self.total:
             return None

@@ -30,6 +30,7 @@ def _merge_directions(shape: ScheduleShape) -> list[list[Entry]]:
     for way in (0, 1):
         for number in range(half):
             wave, entered = divmod(number, per_wave)
+            # A wave of P microbatches takes 2 P slots; microbatches enter every second slot, P/2 from either end.
             start = 2 * ranks * wave + 2 * entered
             for stage in range(ranks):
                 rank = stage if way == 0 else ranks - 1 - stage

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, BACKWARD = range(4)
+"""Kinds of actions: F, B (gradient of the inputs), W (gradient of the weights), BW (both in one)."""
 
 KINDS: Final = ("F", "B", "W", "BW")
 """Text of each kind of action. "B" is the gradient of the input alone, as in papers on zero bubbles."""
@@ -42,7 +43,8 @@ Entry = tuple[Action, ...]
 
 
 class ScheduleError(ValueError):
-    """A schedule that does not exist for these numbers, or a list of actions that cannot run; says what would do."""
+    """Schedule that does not exist for these numbers, or actions that cannot run; the message says what would be
+    right."""
 
 
 class StagePlacement(StrEnum):
@@ -109,7 +111,7 @@ class ScheduleRule:
     remarks: Callable[[ScheduleShape], Sequence[str]] = _no_remarks
     """Sentences about who would refuse these numbers although the order exists."""
     frameworks: Mapping[str, str] = field(default_factory=dict)
-    """Framework that offers it -> how it is asked for there."""
+    """Framework that offers the schedule -> its option or name there."""
     pairs: bool = False
     """True if it runs forwards and backwards as overlapped pairs."""
     splits: bool = False

@@ -55,22 +55,29 @@ class _Rank:
 def _fill_phases(rank: _Rank, place: int, half: int, each: int) -> None:
     """Writes the eight phases. place: of the rank within its half; each: microbatches of each direction."""
     behind = half - place - 1
+    # 1: forwards of this direction until the other one arrives.
     for _ in range(2 * behind):
         rank.add(rank.ahead(0))
+    # 2: forwards of both directions in turn.
     for _ in range(place + 1):
         rank.add(rank.ahead(0), rank.ahead(1))
     for _ in range(behind):
+        # 3: split backwards, so that the next rank gets its gradient early.
         rank.add(rank.back(1, split=True), rank.oldest(), rank.ahead(1))
+    # 4: steady state of overlapped pairs; the middle rank cannot pair its first two.
     for step in range(each - 2 * half + place + 1):
         ahead, back = rank.ahead(0), rank.back(1)
         rank.add(*((ahead, back) if step == 0 and behind == 0 else (pair(ahead, back),)))
         rank.add(pair(rank.ahead(1), rank.back(0)))
     for _ in range(behind):
+        # 5: the last forwards of one direction with backwards of the other.
         rank.add(rank.back(1), pair(rank.ahead(1), rank.back(0)))
+    # 6: backwards of both directions, split in the second half.
     switch = place + 1  # Of the 2 (place + 1) backwards of this phase so many are whole.
     for step in range(2 * (place + 1)):
         rank.add(rank.back(1 - step % 2, split=step >= switch))
     for _ in range(behind):
+        # 7: pending gradients of weights in the gaps.
         rank.add(rank.oldest(), rank.back(0, split=True))
     for _ in range(place + 1):
         rank.add(rank.oldest())

@@ -75,6 +75,7 @@ def _list_alternating(
     for rank in range(shape.ranks):
         ahead = [forward(chunk * shape.ranks + rank, m) for chunk, m in turns]
         back = [backward((shape.chunks - 1 - chunk) * shape.ranks + rank, m) for chunk, m in turns]
+        # Megatron's schedules.py: 2 (P - 1 - r) + (v - 1) g forwards before the first backward.
         warm = min(len(turns), hops * (shape.ranks - 1 - rank) + (shape.chunks - 1) * group + more)
         entries = ahead[:warm]
         for both in zip(ahead[warm:], back, strict=False):
@@ -198,7 +199,7 @@ def _check_rounds(shape: ScheduleShape) -> None:
 
 
 def _split_group(rule: Callable[[ScheduleShape], list[list[Entry]]]) -> Callable[[ScheduleShape], list[list[Entry]]]:
-    """Returns the rule with the group that torch takes where none is asked for."""
+    """Return the rule with torch's group size as default."""
 
     def order(shape: ScheduleShape) -> list[list[Entry]]:
         group = shape.group or shape.microbatches // max(1, shape.microbatches // shape.ranks)

@@ -32,12 +32,13 @@ def _all_forward_all_backward(shape: ScheduleShape) -> list[list[Entry]]:
 def _build_alternating_rule(
     ahead: Callable[[ScheduleShape, int], int], *, paired: bool = False
 ) -> Callable[[ScheduleShape], list[list[Entry]]]:
-    """Returns the rule: so many forwards ahead, then a forward and a backward in turn, then the other backwards."""
+    """Return the rule: warm-up forwards, then a forward and a backward in turn, then the remaining backwards."""
 
     def order(shape: ScheduleShape) -> list[list[Entry]]:
         lists = []
         total = shape.microbatches
         for rank in range(shape.ranks):
+            # Rank r of 1F1B begins with P - 1 - r forwards: until the first backward comes back.
             warm = min(total, ahead(shape, rank))
             entries = [forward(rank, m) for m in range(warm)]
             for m in range(warm, total):

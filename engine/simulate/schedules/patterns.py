@@ -19,7 +19,10 @@ from typing import Final
 __all__ = ["Pattern", "pull_forward", "squeeze_pattern"]
 
 PERIOD: Final = 6
+"""Slots from one microbatch to the next: forward, gradient of inputs and gradient of weights of two chunks. Source: the
+building blocks of Qi et al. 2024, with equal times of all three."""
 FAR_GRADIENT, NEAR_GRADIENT, WEIGHTS = 2, 3, 4
+"""Kinds of actions from which gradients of the far chunk, of the near chunk, and of weights begin."""
 
 Pattern = Sequence[tuple[int, int, int, int]]
 Slots = list[list[int]]
@@ -92,6 +95,7 @@ def _move_forward(ranks: list[Slots], *, with_weights: bool) -> list[Slots]:
     """Returns the slots after one attempt to move every action of the warm-up and the cool-down forward."""
     if with_weights:
         ranks = [_with_weights(each) for each in ranks]
+    # Squeezing may not raise the largest peak of any rank.
     limit = max(_peak_chunks(each) for each in ranks)
     last = len(ranks[0][0]) - 1
     taken: list[set[int]] = [set() for _ in ranks]
@@ -201,7 +205,7 @@ def _find_earlier_slot(
     m: int,
     limit: int,
 ) -> int:
-    """Returns where an action of V-1F1B goes: before its present slot, or there."""
+    """Return the slot of an action of V-1F1B: an earlier one, or the present one."""
     first = 1 + max(_needed_whole(slots, rank, kind, m), default=-1)
     if kind >= FAR_GRADIENT:
         while first < slot and (first in row or (kind < WEIGHTS and first + 1 in row)):
@@ -236,7 +240,7 @@ def _needed_whole(slots: list[Slots], rank: int, kind: int, m: int) -> Iterable[
 
 
 def _whole_pattern(ranks: int, microbatches: int) -> list[Slots]:
-    """Returns the slots of V-1F1B before squeezing; a backward and its weights stand in neighbouring slots.
+    """Return the slots of V-1F1B before squeezing; a backward and its weights have neighbouring slots.
 
     The slots of a microbatch are laid out one after the other, three backwards to a round of six slots with the third
     of them followed by a gap of three, so that the residues of one rank do not meet.

@@ -1,4 +1,4 @@
-"""The schedules that there are, by name.
+"""Registry of schedules by name.
 
 from engine.simulate.schedules.registry import NAMES, rule
 

@@ -57,6 +57,7 @@ def _zero_bubble_rank(rank: int, ranks: int, count: int) -> list[Entry]:
         gradient(stage)
         weight(stage)
 
+    # Forwards of the near chunk until the first one comes back round the turn.
     for _ in range(2 * (ranks - rank) - 1):
         run(first)
     for _ in range(rank):
@@ -64,6 +65,7 @@ def _zero_bubble_rank(rank: int, ranks: int, count: int) -> list[Entry]:
         run(first)
     for _ in range(ranks - rank):
         unit(last)
+    # Steady state: near and far chunk in turn, each with both of its gradients.
     while ahead[last] < ahead[first] or ahead[first] < count:
         if ahead[first] < count:
             run(first)
@@ -85,6 +87,7 @@ def _zero_bubble_rank(rank: int, ranks: int, count: int) -> list[Entry]:
 def _list_half_memory(shape: ScheduleShape) -> list[list[Entry]]:
     """Lists the repeating pattern that holds half of 1F1B's activations for long pipelines."""
     p = shape.ranks
+    # Offsets of Qi et al. 2024 for (F near, F far, B far, B near); the gap keeps a rank's slots apart.
     gap = 0 if p % 2 else 3
     return _build_entries(
         shape, [(2 * r, 3 * p - 2 - r, 3 * p - 1 + gap + 2 * r, 6 * p - 2 + gap - r) for r in range(p)]

@@ -29,6 +29,7 @@ def _by_hand(depth: int) -> Callable[[ScheduleShape], list[list[Entry]]]:
     def order(shape: ScheduleShape) -> list[list[Entry]]:
         lists = []
         for rank in range(shape.ranks):
+            # ZB-H1 runs P - 1 - r forwards ahead and keeps r gradients of weights pending, ZB-H2 twice as many of both.
             ahead = min(shape.microbatches, depth * (shape.ranks - 1 - rank))
             entries = [forward(rank, m) for m in range(ahead)]
             done = 0

@@ -86,6 +86,7 @@ def step_block(b: BlockTable) -> StepBlock:
         agrad_time=b.agrad_time,
         wgrad_time=b.wgrad_time,
         re_time=b.re_time,
+        # Base blocks begin and end inside a chunk; the edge block is the one next to a pipeline transfer.
         fw_base=b.fw_time + b.base_fw_tp_exposed,
         fw_edge=b.fw_time + b.edge_fw_tp_exposed,
         bw_base=b.re_time + b.base_recomm_exposed + b.agrad_time + b.wgrad_time + b.base_bw_tp_exposed,
@@ -99,8 +100,10 @@ def step_block(b: BlockTable) -> StepBlock:
         edge_bw_tp=b.edge_bw_tp_exposed,
         base_recomm=b.base_recomm_exposed,
         edge_recomm=b.edge_recomm_exposed,
+        # Memory time hides no exchange: llm.py, "Can't overlap DP comm with mem accesses".
         backward_mem=b.agrad_mem_time + b.wgrad_mem_time + b.re_mem_time,
         backward_flops=b.agrad_flops_time + b.wgrad_flops_time + b.re_flops_time,
+        # Tensor-parallel traffic of the backward pass, which an exchange on the same network waits for.
         base_tp_link=b.base_recomm_time + b.base_bw_tp_time,
         edge_tp_link=b.edge_recomm_time + b.edge_bw_tp_time,
         pipeline_payload=b.pipeline_payload,
@@ -178,18 +181,22 @@ def pipeline_part(
         bw_p2p = rate.networks.seconds(pipeline_net, "p2p", fw_bytes * training, 2.0)
     times = PassTimes(b.fw_base, b.fw_edge, b.bw_base, b.bw_edge, b.fw_mem, b.agrad_mem, b.wgrad_mem)
     c = chunks(s, times, fw_p2p, bw_p2p, moved)
+    # Busy times: L blocks of a stage times n microbatches, except the optimizer, which runs once per step.
     m = s.block_microbatches
     fw_time = m * b.fw_time
     bw_time = m * b.agrad_time + m * b.wgrad_time
     optim_step_time = s.blocks * optimizer_time
     recompute_time = m * b.re_time
+    # n v chunks, each of C - 1 base blocks and one edge block.
     recomm_exposed = s.edges * (s.base_blocks * b.base_recomm + b.edge_recomm)
     tp_exposed = s.edges * (s.base_blocks * b.base_fw_tp + b.edge_fw_tp) + s.edges * (
         s.base_blocks * b.base_bw_tp + b.edge_bw_tp
     )
+    # One transfer per chunk and direction, never hidden (llm.py counts them as exposed and as link time).
     transfers = s.microbatches * (s.interleaving * piped)
     pp_exposed = transfers * fw_p2p + transfers * training * bw_p2p
     fw_offload, bw_offload = c.fw_offload_exposed, c.bw_offload_exposed
+    # llm.py get_total_time: added in this order, so that rounding agrees.
     total = (
         fw_time
         + bw_time
@@ -221,7 +228,7 @@ def pipeline_part(
 
 @dataclass(slots=True)
 class ExchangePart:
-    """The gradient exchange of a step: all of it one block after the other [s], and beside the backward pass."""
+    """Gradient exchange of a step: alone, one block after the other [s], and overlapped with the backward pass."""
 
     link: Floats
     overlap: Overlap
@@ -242,7 +249,7 @@ def exchange_part(
     sharded: Flags,
     requirements: bool = True,
 ) -> ExchangePart:
-    """Returns the gradient exchange of a step, beside the backward pass and by itself. Arrays of any broadcastable
+    """Return the gradient exchange of a step, overlapped with the backward pass and alone. Arrays of any broadcastable
     shapes.
 
     Args:
@@ -259,6 +266,7 @@ def exchange_part(
         sharded: whether the optimizer is sharded over the group.
         requirements: whether to tell the bandwidths that would hide it.
     """
+    # The exchange of one block; blocks follow each other without overlap.
     exchange = block_exchange(rate.networks, data_net, b.weights, members, sharded)
     if not np.all(exchanging):
         exchange = np.where(exchanging, exchange, 0.0)
@@ -290,6 +298,7 @@ def exchange_scalar(rate: SystemRates, data_net: Ints, sharded: Flags) -> Floats
         sharded: whether the optimizer is sharded over the group.
     """
     scalar = rate.networks.scalar
+    # llm.py scales the requirement by the operations' scalars only, not by their offsets.
     both = scalar["reduce_scatter"][data_net] + scalar["all_gather"][data_net]
     return np.where(sharded, both, scalar["all_reduce"][data_net])
 
@@ -371,9 +380,11 @@ def batch_times(
         sharded=e.optimizer_sharding,
     )
     overlapped = e.data_par_overlap & exchanges
+    # Without overlap the whole exchange follows the backward pass.
     exposed = np.where(overlapped, exchange.overlap.exposed, exchange.link)
     total = part.total + exposed
 
+    # llm.py get_useful_flops: the optimizer's FLOP are among those of each microbatch.
     useful = block_flops(block) + optimizer.flops
     work = arithmetic(rate, s, part, useful)
     piped = s.pipeline_par > 1
@@ -435,6 +446,7 @@ def arithmetic(rate: SystemRates, s: PipelineShape, part: PipelinePart, useful: 
         useful: operations of one block for a microbatch, `block_flops` and the optimizer's [FLOP].
     """
     computing = part.fw_time + part.bw_time + part.optim_step_time
+    # llm.py get_total_efficiency: useful FLOP of all blocks and microbatches at the peak of the matrix unit.
     return EfficiencyTimes(computing, s.block_microbatches * useful / rate.matrix.peak)
 
 
@@ -477,6 +489,7 @@ def offload_requirements(
     fw_window = _fw_window(b, part)
     bw_window = _bw_window(b, part)
     activations, weights = _per_second(kept, fw_window), _per_second(b.weights, fw_window)
+    # llm.py get_optim_offload_bw_req: gradients and state move together, behind the backward pass.
     both = optimizer.weight_grads + optimizer.state
     state = np.where(training, _per_second(both, bw_window), 0.0)
     return activations, weights, state, offload_bandwidth(b, moved, part, training)

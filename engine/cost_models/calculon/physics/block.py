@@ -197,6 +197,7 @@ def _recipe_work(
     )
     specs, q = shaped(model, take(links, shape_first), element_bytes, overlapped)
     key_shape = shape_of[communication_of]
+    # Running totals, since recomputation adds them as they stand at each layer (`_recompute_totals`).
     running = {"fw_flops": np.cumsum(q.fw_flops, axis=0), "fw_mem_accessed": np.cumsum(q.fw_bytes, axis=0)}
     figures = {name: total[-1][key_shape] for name, total in running.items()}
     for name, layers in {
@@ -208,6 +209,7 @@ def _recipe_work(
     }.items():
         figures[name] = ordered_sum(layers)[key_shape] * keys.training
     figures["weights"] = ordered_sum(q.weight_bytes)[key_shape]
+    # layers.py get_weight_grad: 4 bytes per weight, accumulated in 32 bits before any sharding.
     figures["weight_grads_unsharded"] = ordered_sum(4.0 * q.weights)[key_shape] * keys.training
     figures |= _activation_storage(model, specs, q, element_bytes, keys, key_shape)
     figures |= _recompute_totals(specs, keys, key_shape, running)
@@ -262,6 +264,7 @@ def _activation_storage(
     storage = np.zeros(len(rows))
     for row, spec in enumerate(specs):
         act = q.act_bytes[row][rows]
+        # A layer that reuses the activation that its predecessor stored adds no working memory.
         if not spec.reused:
             working = working + act
         storage = storage + act
@@ -270,6 +273,7 @@ def _activation_storage(
         if spec.stored != "always":
             storage = np.where(training & ~flags[spec.stored], storage - act, storage)
     full = flags["full"]
+    # Full recomputation stores the block's input alone, which is the checkpoint below.
     storage = np.where(full, 0.0, storage)
     # A checkpoint is the whole activation, also where sequence parallelism holds only a part of it.
     b = float(element_bytes)
@@ -280,6 +284,7 @@ def _activation_storage(
         "act_working": working[state_of],
         "act_storage": storage[state_of],
         "act_checkpoint": np.where((keys.activation_recompute == FULL) & keys.training, activation * b, 0.0),
+        # With reduce-scatter each rank sends its 1/t of the activation to the next stage.
         "pipeline_payload": np.where(keys.tensor_par_comm_type != ALL_REDUCE, part, activation) * b,
     }
 
@@ -333,6 +338,7 @@ def _communication_times(
         if spec.kind in ("comm", "overlapped"):
             layer = communication.layer(row)
             fw, agrad = layer.fw, layer.agrad
+            # The forward collective runs again in the backward pass where its result was not stored.
             again = flags[spec.recommunicated]
             for end in ends:
                 for part in parts:
@@ -356,5 +362,6 @@ def _communication_times(
     for name in result:
         if name == "agrad_time" or "_bw_tp_" in name:
             result[name] = result[name] * training
+    # Inference needs the bandwidth of the forward pass only.
     result["tp_bw_overlap_req"] = np.where(training, result["tp_bw_overlap_req"], result.pop("fw_req"))
     return result | {name: values * training for name, values in own.items()}

@@ -1,6 +1,6 @@
 """The gradient exchange of data parallelism, exposed or overlapped with the backward pass.
 
-Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_batch_stats`, `_get_dp_overlap*`.
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_batch_stats`.
 """
 
 from __future__ import annotations
@@ -105,35 +105,43 @@ def overlapped_exchange(
     """
     blocks = s.base_blocks + 1.0
     unsharded = ~sharded
+    # Without sharding the optimizer of a block may run while the next one is exchanged, its memory time excepted.
     optimizer_window = (backward.optimizer_time - backward.optimizer_mem) * unsharded
     base = chunk.bw_base - backward.mem + optimizer_window
     edge = chunk.bw_edge - backward.mem + optimizer_window
+    # The exchange waits for tensor-parallel traffic on the same network.
     if np.any(same_as_tensor):
         base = base - np.where(same_as_tensor, backward.base_tp_link, 0.0)
         edge = edge - np.where(same_as_tensor, backward.edge_tp_link, 0.0)
     compute = backward.flops + backward.optimizer_flops * unsharded
 
+    # A chunk of C blocks hides behind p microbatches of the next chunk: window = p ((C - 1) base + edge).
     chunk_window = s.base_blocks * base + edge
     chunk_exchange = blocks * exchange
     window = s.pipeline_par * chunk_window
     slowed = s.pipeline_par * (blocks * compute)
     several = s.interleaving > 1
+    # Transfers between stages take their time out of the window where they share the network.
     met = window
     if np.any(same_as_pipeline):
         met = (
             window
             - _count_collisions(s, chunk_exchange, chunk.bw_chunk, same_as_pipeline & several & (exchange > 0)) * bw_p2p
         )
+    # Positive: the excess shows, v - 1 times. Otherwise only the compute that the network takes shows.
     uncovered = chunk_exchange - met + slowed * busy
     further = s.interleaving - 1.0
     exposed_chunks = np.where(uncovered > 0, further * uncovered, further * chunk_exchange * busy)
+    # The last chunk hides all blocks but its first, less one block (mean of base and edge) and one transfer.
     last = (chunk_window - bw_p2p - (chunk.bw_base + chunk.bw_edge) / 2.0 + optimizer_window) * (s.base_blocks > 0)
     tail = s.base_blocks * exchange
     tail_uncovered = tail + (compute * busy - last)
     exposed_tail = np.where(tail_uncovered > 0, tail_uncovered, tail * busy)
+    # The last block exchanged has nothing to hide behind.
     exposed = exchange + (exposed_chunks + exposed_tail)
     if scalar is None:
         return Overlap(exposed, np.zeros(()), np.zeros(()))
+    # As in llm.py: the slowdown is added to the window here, though it shortens it above.
     available = (window + slowed * busy - np.where(same_as_pipeline, bw_p2p, 0.0)) * further
     tail_available = last + tail * busy
     payload = blocks * weights
@@ -197,6 +205,7 @@ def _count_collisions(s: PipelineShape, exchange: Floats, bw_chunk: Floats, poss
     possible = possible & (exchange >= bw_chunk * (1.0 - 1e-9))
     if possible.any():
         where = np.broadcast_to(possible, shape)
+        # No more transfers collide than microbatches are in the last round of the pipeline.
         over = np.broadcast_to(s.microbatches % s.pipeline_par, shape)[where]
         most = np.where(over != 0, over, np.broadcast_to(s.pipeline_par, shape)[where])
         met = np.floor_divide(np.broadcast_to(exchange, shape)[where], np.broadcast_to(bw_chunk, shape)[where])

@@ -84,6 +84,7 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
     """
     multiquery = attention_type == "multiquery"
     key_value = "attention_dim" if multiquery else "local_attention_width"
+    # Norms, residuals and dropout run on each rank's part of the sequence under sequence parallelism ("residual").
     head = (
         LayerSpec("AttnBlock_Fork", "fork", ("residual",), recomputed="full", users=2),
         LayerSpec("AttnBlock_LayerNorm", "norm", ("residual",), recomputed="full", stored="never", reused=True),
@@ -122,6 +123,7 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
     gelu = LayerSpec("MlpBlock_GeLU", "gelu", ("local_feedforward_activation",), recomputed="full")
     if overlapped:
         if multiquery:
+            # Keys and values of multi-query attention are gathered with the query's input, but projected apart.
             projections: tuple[LayerSpec, ...] = (
                 LayerSpec(
                     "AttnBlock_Query_AG",
@@ -185,6 +187,7 @@ def recipe(attention_type: str, overlapped: bool) -> tuple[LayerSpec, ...]:
         )
     return (
         *head,
+        # f and g are the conjugate communications of Megatron-LM (Shoeybi et al. 2019, figure 3).
         LayerSpec("AttnBlock_F", "comm", (), recommunicated="redo_attention", gathers=True),
         LayerSpec(
             "AttnBlock_Multihead_Fork",
@@ -262,6 +265,7 @@ def sizes(
         "activation": activation,
         "residual": np.where(sequence_parallel, sequence_part, activation),
         "sequence_part": sequence_part,
+        # Attention probabilities: a/t heads, s x s each.
         "scores": np.floor(a / t) * (s * s) * microbatch_size,
         "local_batch_heads": np.floor(microbatch_size * a / t),
         "local_attention_width": np.floor(a * d / t),
@@ -371,6 +375,7 @@ def _layer_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
     x = v[spec.sizes[0]]
     match spec.kind:
         case "norm":
+            # layers.py LayerNorm: 9 FLOP per element forward, 14 and 7 backward; scale and shift are 2 h weights.
             return _LayerCounts(9 * x, 14 * x, 7 * x, x, x, x, x, 2 * v["hidden"])
         case "dropout":
             # The mask is one byte per element, whatever the datatype; so is what is kept and its gradient.
@@ -378,13 +383,17 @@ def _layer_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
             kept = {"fw_bytes": moved, "agrad_bytes": moved, "act_bytes": x, "act_grad_bytes": x}
             return _LayerCounts(x, x, 0.0, x, x, x, x, overrides=kept)
         case "gelu":
+            # layers.py GeLU: 8 FLOP per element forward, 13 backward; fused, its input is computed again.
             kept_x = np.where(z.fused_activation, 0.0, x)
             return _LayerCounts(8 * x, 13 * x, 0.0, x, x, kept_x, kept_x, overrides={"agrad_bytes": (x + x) * b})
         case "softmax":
+            # layers.py SoftMax: 5 FLOP per element forward, 8 backward.
             return _LayerCounts(5 * x, 8 * x, 0.0, x, x, x, x, overrides={"agrad_bytes": (x + x) * b})
         case "add":
+            # layers.py ElementWise: two operands, whose gradients are the same.
             return _LayerCounts(x, 2 * x, 0.0, 2 * x, x, 2 * x, x)
         case "fork":
+            # layers.py Fork: forward is free; backward adds up the gradients of all users.
             moves: dict[str, Floats | float] = {"fw_bytes": 0.0, "agrad_bytes": x * b * (spec.users + 1.0)}
             return _LayerCounts(0.0, spec.users * x, 0.0, x, 0.0, x, 0.0, overrides=moves)
     raise AssertionError(f"no layer of kind {spec.kind}")
@@ -393,11 +402,13 @@ def _layer_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
 def _matmul_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
     if spec.kind == "batch_matmul":
         q, m, n, k = (z.values[name] for name in spec.sizes)
+        # q products of [m, n] x [n, k], 2 m n k FLOP each; both factors have a gradient, so backward is twice that.
         flops = 2 * q * m * n * k
         kept = q * (m * n + n * k)
         return _LayerCounts(flops, 2 * flops, 0.0, kept, q * m * k, kept, q * m * k)
     m, n, k = (z.values[name] for name in spec.sizes)
     if spec.kind == "linear":
+        # [m, n] x [n, k]: 2 m n k FLOP, and the same for the gradient of the input and of the weight.
         flops = 2 * m * n * k
         return _LayerCounts(flops, flops, flops, m * n, m * k, m * n, m * k, n * k)
     # Overlapped: the group's part of the weight, and activations that look mislabelled but drive memory.
@@ -414,9 +425,10 @@ def _matmul_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
 
 
 def _collective_work(spec: LayerSpec, z: Sizes) -> _LayerCounts:
-    """A tensor-parallel collective as a layer of its own: an identity one way, a reduction the other way."""
+    """Return a tensor-parallel collective as a layer: an identity in one direction, a reduction in the other."""
     b = float(z.element_bytes)
     t, split = z.tensor_par, z.sequence_parallel
+    # A reduction over t ranks adds (t - 1)/t of the activation on each of them.
     x = np.where(t > 1, z.values["activation"], 0.0)
     reduction = np.where(t > 1, z.values["reduction"], 0.0)
     part = x * b / t

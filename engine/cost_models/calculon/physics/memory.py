@@ -2,7 +2,7 @@
 
 Every function works on arrays of any broadcastable shapes; all sizes in bytes.
 
-Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_mem_stats` and the getters behind it.
+Source: Calculon 0.1.0 (commit caa4b11), `llm.py` `_compute_batch_stats`, `_get_mem_cap_reqs` and their getters.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ def activation_blocks(s: PipelineShape) -> Floats:
     Args:
         s: how microbatches fall on the pipeline.
     """
+    # 1F1B keeps min(n, p) microbatches; interleaving (1 + (p - 1)/(p v)) times as many (Korthikanti et al. 2022,
+    # section 4.2.3).
     held = np.minimum(s.microbatches, s.pipeline_par)
     interleaved = held * (1.0 + (s.pipeline_par - 1.0) / (s.interleaving * s.pipeline_par))
     return np.where(s.interleaving > 1, interleaved, held)
@@ -77,7 +79,9 @@ def memory_use(s: PipelineShape, z: BlockSizes, full_recompute: Flags, training:
     held = s.blocks * activation_blocks(s)
     training = np.asarray(training, bool)
     full = np.asarray(full_recompute, bool) & training
+    # One block works; the stored activations of all others and of all other microbatches come on top.
     kept = np.where(full, 0.0, z.act_storage * (held - 1.0))
+    # llm.py: one block's gradients in 32 bits while they are reduced, those of the others at the datatype's width.
     weight_grads = np.where(
         s.blocks == 1, z.weight_grads_unsharded, z.weight_grads_unsharded + z.weight_grads * (s.blocks - 1.0)
     )
@@ -89,6 +93,7 @@ def memory_use(s: PipelineShape, z: BlockSizes, full_recompute: Flags, training:
         act_grads=np.where(training, z.act_grads, 0.0),
         weight_grads=np.where(training, weight_grads, 0.0),
         optimizer=np.where(training, z.optimizer * s.blocks, 0.0),
+        # What is offloaded keeps two buffers: the block in use, and the one in transit (llm.py get_*_space_min).
         staged_weights=2.0 * z.weights,
         staged_activations=np.where(full_any, z.act_working, z.act_working + z.act_storage),
         staged_checkpoints=np.where(full, 2.0 * z.act_checkpoint, 0.0),

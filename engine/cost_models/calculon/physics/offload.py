@@ -52,6 +52,7 @@ def offload(
         optimizer_offload: whether optimizer state is.
         training: whether there is a backward pass.
     """
+    # Forward, weights come in while activations go out, so that the larger counts; backward all three are added.
     fw_bytes = np.maximum(weight_offload * weights, activations_offload * activations)
     bw_bytes = training * (weight_offload * weights + activations_offload * activations + optimizer_offload * optimizer)
     seconds = rates.second_memory.seconds

@@ -122,7 +122,9 @@ def optimizer_work(
         )
         q = quantities(specs, z)
         shard = sharding[rows].astype(np.float64)
+        # layers.py get_optim_step_flops: Adam, 11 FLOP per weight that the rank updates.
         flops = q.weights / shard * 11.0
+        # layers.py get_optim_step_mem_accessed: the state once; weights and gradients are not counted.
         moved = q.optim_bytes / shard
         work.parts.append((rows, flops, moved))
         for column, layers in ((work.flops, flops), (work.moved, moved), (work.weight_grads, q.weight_bytes / shard)):
@@ -139,6 +141,7 @@ def optimizer_times(work: OptimizerWork, rates: SystemRates) -> OptimizerTable:
     """
     times = tuple(np.zeros(len(work.training)) for _ in range(3))
     for rows, flops, moved in work.parts:
+        # The optimizer runs on the vector engine, layer by layer.
         compute, memory = rates.vector.seconds(flops), rates.memory.seconds(moved)
         for column, layers in zip(times, (compute, memory, rates.processing(compute, memory)), strict=True):
             column[rows] = ordered_sum(layers) * work.training[rows]

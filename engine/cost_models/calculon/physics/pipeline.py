@@ -47,6 +47,7 @@ def stages(num_blocks: int, pipeline_par: Floats, interleaving: Floats, microbat
         microbatches: microbatches of a replica in one step [count].
     """
     p, v, n = pipeline_par, interleaving, microbatches
+    # L = ceil(N / p) blocks per stage, C = L / v per chunk.
     blocks = np.ceil(num_blocks / p)
     chunk = np.floor(blocks / v)
     over = n % p
@@ -56,9 +57,12 @@ def stages(num_blocks: int, pipeline_par: Floats, interleaving: Floats, microbat
         microbatches=n,
         blocks=blocks,
         base_blocks=chunk - 1.0,
+        # Stages that hold fewer than L blocks shorten the bubble; see `chunks`.
         missing_blocks=np.where(num_blocks % p != 0, p - num_blocks % p, 0.0),
         edges=n * v,
         block_microbatches=blocks * n,
+        # Interleaving runs microbatches in rounds of p; a last round of n mod p waits as if it were full, in all chunks
+        # but the last.
         extra_chunks=np.where(over != 0, (v - 1.0) * (p - over), 0.0),
     )
 
@@ -125,10 +129,12 @@ def chunks(s: PipelineShape, times: PassTimes, fw_p2p: Floats, bw_p2p: Floats, o
     chunk = fw_chunk + bw_chunk
     extra = s.extra_chunks * chunk
     if s.missing_blocks.any():
+        # Blocks that the last stages lack: each the mean of base and edge block, or the edge block if it is alone.
         extra = extra - np.where(
             s.base_blocks > 0,
             s.missing_blocks * (fw_base + fw_edge + bw_base + bw_edge) / 2.0,
             s.missing_blocks * (fw_edge + bw_edge),
         )
+    # (p - 1) (t_f + t_b) / v: Narayanan et al. 2021, section 2.2; a chunk takes (t_f + t_b) / v.
     bubble = (s.pipeline_par - 1.0) * chunk + extra
     return Chunks(bw_base, bw_edge, bw_chunk, fw_edge_plain, bw_edge_plain, fw_offload, bw_offload, bubble)

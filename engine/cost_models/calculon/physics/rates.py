@@ -36,6 +36,7 @@ class StepTable:
         """Returns the table of entries (threshold in `unit`, efficiency) in listed order."""
         kept: list[tuple[float, float]] = []
         for threshold, efficiency in entries:
+            # The first listed entry that a size reaches counts: after one with a lower threshold none is ever met.
             if not kept or threshold * unit < kept[-1][0]:
                 kept.append((threshold * unit, efficiency))
         kept.reverse()
@@ -61,6 +62,7 @@ class _Rate:
         """Time [s] for an amount of operations [FLOP] or data [bytes]."""
         if self.peak == 0.0:  # A second tier that does not exist: nothing is moved, and moving anything takes forever.
             return np.where(amount == 0.0, 0.0, np.inf)
+        # t = x / (peak e(x)), with the efficiency of the size of this one operation.
         return amount / (self.peak * self.table.at(amount))
 
 
@@ -115,10 +117,12 @@ class SystemRates:
 
 
 def _processor_rate(processor: Processor) -> _Rate:
+    # Peak in TFLOP/s, thresholds in GFLOP.
     return _Rate(processor.tflops * 1e12, StepTable.from_listed(processor.gflops_efficiency, 1e9))
 
 
 def _memory_rate(memory: Memory) -> _Rate:
+    # Bandwidth in GB/s, thresholds in MB, both decimal; capacities below are in GiB.
     return _Rate(memory.bandwidth_gb_per_s * 1e9, StepTable.from_listed(memory.mb_efficiency, 1e6))
 
 

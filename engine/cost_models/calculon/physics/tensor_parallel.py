@@ -205,7 +205,7 @@ class TensorCollectives:
         return LayerCollective(base_size, edge_size, base, edge, base, edge)
 
     def _standalone(self, row: int, spec: LayerSpec) -> CommunicatingLayer:
-        """Communication as a layer of its own: all of it is exposed, its additions included."""
+        """Return communication as a separate layer: all of it is exposed, with its additions."""
         payload = self.shapes.quantities.output_payload[row][self.shape_of]
         forward_reduces = not spec.gathers
         fw = self._exchange(forward_reduces, payload, self._at("fw_time", row))
@@ -216,11 +216,12 @@ class TensorCollectives:
         )
 
     def _overlapped(self, row: int, spec: LayerSpec) -> CommunicatingLayer:
-        """A GEMM in as many tiles as the group has members, each beside one tile of the collective."""
+        """Return a GEMM of one tile per member of the group, each overlapped with one tile of the collective."""
         q, b = self.shapes.quantities, float(self.shapes.element_bytes)
         inputs, outputs = q.input_payload[row][self.shape_of], q.output_payload[row][self.shape_of]
         forward_reduces = not spec.gathers
         payload = outputs if forward_reduces else inputs
+        # (t - 1)/t additions per element of the reduced payload, on the vector engine.
         additions = self.rates.vector.seconds(payload / b * (self.members - 1.0) / self.members)
         fw = self._exchange(forward_reduces, payload, additions if forward_reduces else self.zero)
         agrad = self._exchange(spec.gathers, payload, additions if spec.gathers else self.zero)
@@ -248,10 +249,13 @@ class TensorCollectives:
         t, busy = self.members, self.busy
         compute, memory = self._at(f"{stage}_flops_time", row), self._at(f"{stage}_mem_time", row)
         alone = self._at(f"{stage}_time", row)
+        # The network takes the share u of the compute while a tile is exchanged.
         slowed_compute = compute / (1.0 - busy)
         slowed = self.rates.processing(slowed_compute, memory)
+        # Tile by tile: t - 1 tiles run next to an exchange, one has none to run next to.
         uncovered = network / t - slowed_compute / t
         bound = uncovered > 0
+        # Network-bound: tiles wait, slowed down. Otherwise only the share u of the exchange lengthens them.
         time = np.where(
             bound,
             alone / t + (t - 1.0) * (slowed / t),

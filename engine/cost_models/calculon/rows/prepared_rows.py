@@ -112,7 +112,7 @@ class RowTable:
 
 
 def _group_at(group: RowGroup, place_of: Ints) -> RowGroup:
-    """The group at the schedule points that are left, `place_of` of which says where they are now, -1 elsewhere."""
+    """Return the group at the remaining schedule points. `place_of` has their new positions, -1 for removed ones."""
     left = np.flatnonzero(place_of[group.point] >= 0)
     return replace(
         group,

@@ -1,4 +1,4 @@
-"""Evaluating prepared rows: the headline figures of all executions that a row stands for."""
+"""Evaluation of prepared rows: headline figures of all executions that share a row."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def evaluate_calculon_rows(prepared: PreparedRows, group: RowGroup, part: slice)
     sharded, training, pipe, moved, optimizer_key = r.sharded, r.training, r.pipe, r.moved, r.optimizer_key
     o = r.optimizer
     computing, perfect = arithmetic(rate, s, pipe, prepared.useful[key] + prepared.optimizer_flops[optimizer_key])
+    # Memory is per (memory mode, schedule point), flattened: one index finds a row's figure.
     memory = prepared.modes.memory[mode] * prepared.first_tier.shape[1] + point
     cell = prepared.points.cell[point]
     rows = RowChunk(
@@ -68,6 +69,7 @@ def evaluate_calculon_rows(prepared: PreparedRows, group: RowGroup, part: slice)
     batch = prepared.cells.batch_size[cell].astype(np.float64)
     first = prepared.points.first[point]
     kind, stride = prepared.points.kind[point], prepared.points.stride[point]
+    # The mode's place in the list of its kind of cell, without and with gradient overlap; -1 where the list lacks it.
     listed = kind * prepared.modes.position[0].shape[1] + mode
     positions = [table.ravel().take(listed) for table in prepared.modes.position]
     for data_net in group.data_nets:
@@ -81,6 +83,7 @@ def evaluate_calculon_rows(prepared: PreparedRows, group: RowGroup, part: slice)
             pick: Any = slice(None) if chosen is None else chosen
             if chosen is not None and not len(chosen):
                 continue
+            # Only the exchange differs between the variants of a row, so its exposed seconds complete the step.
             total = pipe.total[pick] + times[pick]
             rows.variants.append(
                 ExchangeVariant(
@@ -138,6 +141,7 @@ def calculon_reach(prepared: PreparedRows, group: RowGroup, part: slice) -> Floa
                 same_as_tensor=net == np.asarray(group.tensor_net),
                 busy=networks.busy[net],
             )
+            # Without overlap all of the exchange shows, so the cheaper of both ways bounds the row.
             least = np.minimum(least, np.minimum(exposed, r.stages.blocks * exchange))
     return prepared.cells.batch_size[cell].astype(np.float64) / (r.pipe.total + least)
 

@@ -49,11 +49,12 @@ SHARDED_WEIGHT = 4.0
 """Bytes per parameter of PyTorch's fully sharded training, whose 32-bit weights are the master copy [bytes]. Source:
 the 16 bytes per parameter of weight, gradient and moments in 32 bits."""
 GATHERED_BLOCKS = 2.0
-"""Blocks whose gathered weights are there at once [blocks]. Source: the calibration study on 1,147 measured rows, peak
+"""Blocks whose gathered weights are held at once [blocks]. Source: the calibration study on 1,147 measured rows, peak
 memory of torchtitan."""
 LOGIT = 8.0
-"""Bytes per logit [bytes]: 16-bit logits, a 32-bit copy and its gradient. Source: the calibration study on 1,147
-measured rows, peak memory of SimuMax's runs."""
+"""Bytes per logit [bytes]: 2 of the logits, 4 of a copy that becomes softmax and gradient in place, 2 of the 16-bit
+gradient. Sources: Megatron-LM, `cross_entropy.py`; peak memory of SimuMax's runs in the calibration study on 1,147
+measured rows."""
 LOGIT_PYTORCH = 14.0
 """The same where PyTorch keeps further 32-bit copies [bytes]. Source: as for `LOGIT`, chosen on eight runs of
 torchtitan."""
@@ -97,9 +98,11 @@ def activation_bytes(case: Case) -> Activations:
     model, layout = case.model, case.layout
     t, tokens = layout.tensor_par, case.tokens
     latent = model.latent > 0
+    # Inputs and outputs of two norms in 16 bits: 4 x 2 T h, divided by t under sequence parallelism.
     norm = 8.0 * case.split_tokens * model.hidden
     keys = case.key_value_heads
     widths = (model.attn_heads + keys) * model.attn_size + (keys + model.attn_heads) * model.value_size
+    # 16-bit queries, keys, values and outputs, and one 32-bit log-sum-exp per head and token.
     attention = 2.0 * tokens * widths / t + 4.0 * tokens * model.attn_heads / t
     ranks = model.query_rank + model.key_value_rank + model.rope_size + 2.0 * model.key_value_rank
     # Values are a view of the expanded latent, keys a copy of its other part.
@@ -108,10 +111,13 @@ def activation_bytes(case: Case) -> Activations:
     # Queries, keys and values, which are made again from the latents; those and the output of attention stay
     # (DeepSeek-V3, arXiv:2412.19437, section 3.2.3).
     expanded = 2.0 * tokens * (2.0 * model.attn_size + model.value_size) * model.attn_heads / t + up
+    # Inputs of the activation (two if gated) and its output, T F / t each.
     branches = np.where(model.gated > 0, 3.0, 2.0)
     dense = 2.0 * tokens * branches * model.feedforward / t
     split = layout.expert_tensor_par / t
+    # k copies of a token: 4 h for its input and output, 6 F_e for gate, up and activation (3 tensors of 16 bits).
     routed = tokens * model.experts_per_token * (4.0 * model.hidden * split + 6.0 * model.expert_feedforward / t)
+    # Shared experts likewise; the router keeps 8 bytes per token and expert.
     sparse = (
         routed
         + 6.0 * tokens * model.shared_experts * model.expert_feedforward / t
@@ -123,6 +129,8 @@ def activation_bytes(case: Case) -> Activations:
     dense, sparse = low * dense, low * sparse
 
     unfused = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
+    # Korthikanti et al. 2022, table 2: s b h (10 + 24/t + 5 a s/(h t)), with sequence parallelism 10/t; selective
+    # recomputation drops the last term, full recomputation leaves 2 s b h.
     scores = 5.0 * model.attn_heads * model.seq_size * case.tokens / t
     old = case.split_tokens * model.hidden * 10.0 + 24.0 * tokens * model.hidden / t
     kind = layout.recompute.astype(int)
@@ -138,9 +146,11 @@ def activation_bytes(case: Case) -> Activations:
     def kept(feed: Floats) -> tuple[Floats, Floats]:
         everything = np.where(unfused, old + scores, norm + attention + feed + gathered)
         without_scores = np.where(unfused, old, everything)
+        # The 16-bit input of the block, of which everything can be computed again.
         boundary = 2.0 * case.split_tokens * model.hidden
         operators = OPERATOR_SHARES[0] * norm + OPERATOR_SHARES[1] * attention + OPERATOR_SHARES[2] * feed
         projections = boundary + 2.0 * tokens * widths / t
+        # Outputs of norms and of the activation are computed again: half of 8 T h, one of three tensors of T F.
         modules = norm / 2.0 + attention + feed * 2.0 / 3.0
         modules_mla = modules - np.where(latent, expanded, 0.0)
         value = np.select(
@@ -185,6 +195,7 @@ def in_flight(case: Case, position: Floats | float) -> Floats:
         position: position of the stage in the pipeline, from 0 [rows].
     """
     p, v = case.layout.pipeline_par, case.layout.pipeline_interleaving
+    # In whole stages: chunks kept over chunks per stage.
     return activations_in_flight(case.layout.schedule, p, position, case.microbatches, v) / v
 
 
@@ -276,6 +287,7 @@ class _Held:
 
         def each(plain: Floats | float, full: Floats | float, stage: float) -> tuple[Floats, Floats]:
             on = layout.zero_stage >= stage
+            # Rajbhandari et al. 2020, section 5: stage 1 divides the optimizer state, 2 also gradients, 3 also weights.
             outside, inside = (
                 np.where(sharded, full / by, plain / np.where(on, by, 1.0)) for by in (replicas, expert_replicas)
             )
@@ -287,7 +299,7 @@ class _Held:
         )
 
     def weights(self, outside: Floats, inside: Floats) -> Floats:
-        """Bytes of the weights of so many parameters [bytes]."""
+        """Return the bytes of the weights of parameters outside and inside experts [bytes]."""
         return self.weight[0] * outside + self.weight[1] * inside
 
 
@@ -331,11 +343,13 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
     gradients = held.gradient[0] * plain + held.gradient[1] * experts
     optimizer = held.optimizer[0] * plain + held.optimizer[1] * experts
 
+    # A stage keeps its blocks' activations of every microbatch in flight; see `in_flight`.
     flying = in_flight(case, stage.position)
     activations = stage.dense * kept.dense
     if np.any(stage.experts):
         activations = activations + stage.experts * kept.sparse
     full = (layout.recompute == RECOMPUTES.index("full")) | (layout.recompute == RECOMPUTES.index("half"))
+    # Recomputation brings one block at a time back in full.
     working = np.where(full, _of_largest_block(stage, kept.dense_working, kept.sparse_working), 0.0)
 
     pytorch = software.pytorch_native > 0
@@ -380,14 +394,14 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
 
 
 def _of_largest_block(stage: StageBlocks, dense: Floats, experts: Floats) -> Floats:
-    """The larger of two figures, one of dense blocks and one of those with experts, of kinds that the stage holds."""
+    """Return the larger figure of dense blocks and of blocks with experts, of the kinds that the stage holds."""
     if not np.any(stage.experts):
         return np.where(stage.dense > 0, dense, 0.0)
     return np.maximum(np.where(stage.dense > 0, dense, 0.0), np.where(stage.experts > 0, experts, 0.0))
 
 
 def _two_largest(copies: tuple[Floats, Floats], sizes: tuple[Floats, Floats]) -> Floats:
-    """The sum of the `RESIDENT_BLOCKS` largest of so many copies of two sizes."""
+    """Return the sum of the `RESIDENT_BLOCKS` largest among copies of two sizes."""
     for one, other in ((0, 1), (1, 0)):
         if not np.any(copies[other]):
             return np.asarray(np.minimum(copies[one], RESIDENT_BLOCKS) * sizes[one])

@@ -62,6 +62,7 @@ def with_state(
     with np.errstate(divide="ignore", invalid="ignore"):
         # Where neither is anything, nothing is needed.
         needed = np.fmax(bandwidth, state / optimizer)
+    # Gradients and optimizer state move once per step, behind the update.
     return Exposed(forward, backward, np.maximum(state * seconds - optimizer, 0.0), slowest, needed)
 
 
@@ -109,7 +110,7 @@ def tiers(
 def tiers_of(
     stages: Sequence[Offloadable], weights: Floats | float, activations: Floats | float, state: Floats | float
 ) -> tuple[Floats, Floats]:
-    """Returns the same as `tiers`, for stages that are asked about more than once [rows] [bytes].
+    """Return the same as `tiers`, for stages prepared by `offloadable` [rows] [bytes].
 
     Args:
         stages: what `offloadable` says of each stage [bytes].
@@ -122,6 +123,7 @@ def tiers_of(
             _where_set(flag, value)
             for flag, value in ((weights, stage.weights), (activations, stage.activations), (state, stage.held))
         )
+        # What moves out leaves the first tier, but for the two blocks that stay (`memory.RESIDENT_BLOCKS`).
         left = stage.peak - ((weight + held) * stage.left + kept * stage.left_kept) + RESERVE
         first, second = np.maximum(first, left), np.maximum(second, weight + kept + held)
     return first, second

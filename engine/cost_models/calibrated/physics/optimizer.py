@@ -16,8 +16,9 @@ from engine.cost_models.calibrated.physics.weights import held_on, local_weights
 __all__ = ["held_by_stage", "optimizer_time"]
 
 OPTIMIZER_BYTES = 22.0
-"""Bytes per owned parameter of an Adam step beside the moments [bytes]: gradient, master weight, 16-bit weight out.
-Source: count of reads and writes; with 32-bit moments 38 in all, as in the calibration study on 1,147 measured rows."""
+"""Bytes per owned parameter of an Adam step, without the moments [bytes]. Source: the 38 bytes of the calibration study
+on 1,147 measured rows, less 16 of two 32-bit moments in and out. Of these 22, 14 are the step's own reads and writes (4
+of the gradient, 8 of the master weight, 2 of the 16-bit weight); the study does not say what the others are."""
 MOMENT_PASSES = 4.0
 """Times that a moment's bytes pass per parameter [dimensionless]: two moments, in and out. Source: count of reads and
 writes."""
@@ -53,8 +54,10 @@ def optimizer_time(case: Case, rates: SustainedRates, held: Floats, held_experts
     layout = case.layout
     replicas, expert_replicas = replicas_of(case)
     sharded = layout.zero_stage >= 1
+    # ZeRO stage 1 and up: each replica updates its own share (Rajbhandari et al. 2020, section 5.1).
     owned = held / np.where(sharded, replicas, 1.0)
     owned = owned + held_experts / np.where(sharded, expert_replicas, 1.0)
     local = np.where(layout.fully_sharded > 0, 0.0, held + held_experts)
     each = OPTIMIZER_BYTES + MOMENT_PASSES * case.software.moment_bytes
+    # Bound by memory: bytes per parameter over the sustained bandwidth, plus launches.
     return (each * owned + LOCAL_BYTES * local) / rates.memory + OPTIMIZER_LAUNCHES * host

@@ -1,4 +1,4 @@
-"""The parameters of the calibrated cost model: few fitted, the rest stated, each with where it comes from.
+"""Parameters of the calibrated cost model: few fitted, the rest stated, each with its source.
 
 A calibration is a document (`hardware.Calibration`): every value with unit, kind and source. The physics reads a
 frozen `Parameters`; the shipped values are the calibration "global" of the library in `hardware`.

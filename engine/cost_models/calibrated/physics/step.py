@@ -144,6 +144,7 @@ def straggling(case: Case, p: Parameters) -> Floats:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         p: parameters of a calibration.
     """
+    # j log2(N / 8): the slowest of N processors, none within one host of 8.
     return p.straggler * np.log2(np.maximum(case.processors / 8.0, 1.0))
 
 
@@ -168,6 +169,7 @@ def whole_step(
         once: seconds of the update, of tied embeddings and the like, added in this order [rows] [s].
         exchange: seconds of the exchange of gradients that nothing hides [rows] [s]; None without one.
     """
+    # T = (t_pipe + t_dp) (1 + j log2(N / 8)) + optimizer + tied embeddings + constant.
     stretched = running if exchange is None else running + exchange
     waiting = stretched * share
     seconds = stretched + waiting
@@ -212,6 +214,7 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | No
         return np.asarray(micro * of_kinds(numbers, {kind: getattr(b, name) for kind, b in level.kinds.items()}))
 
     gathered = of_kinds(numbers, {kind: each.forward + each.backward for kind, each in flow.gathers.items()})
+    # Embedding or head of the slowest stage; the gather of its vocabulary counts with gathers.
     edge = flow.of_slowest(flow.edges)
     at_edge = np.where(edge > 0, flow.embedding_gather, 0.0)
     whole = micro * flow.of_slowest([load.whole for load in flow.loads])
@@ -231,8 +234,10 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | No
         "ends": micro * (edge - at_edge),
         "gather_exposed": micro * (gathered + at_edge),
         "pipeline_exposed": micro * flow.of_slowest(flow.waits) + flow.messages + flow.path.late,
+        # What the path takes beyond the work of the slowest stage; overlapped pairs have made that shorter.
         "bubble": flow.path.seconds - flow.path.late - whole + saved,
         "running": flow.running,
+        # Gradients of a stage are exchanged behind the last chunk of its last microbatch.
         "window": flow.slowest / case.layout.pipeline_interleaving,
     }
     # What pairs hide is communication of experts, and waiting for launches that is hidden with it.

@@ -72,6 +72,7 @@ def held_on(case: Case, local: LocalWeights, stage: StageBlocks, number: int) ->
     if number < ENDS:
         vocabulary = local.vocabulary * vocabulary_matrices(case, number)
         if np.any(case.model.prediction_layers > 0):
+            # DeepSeek-V3, section 2.2: a prediction layer projects 2 h columns to h.
             projections = 2.0 * case.model.hidden**2 / case.layout.tensor_par
             vocabulary = vocabulary + case.model.prediction_layers * heads(case, number) * projections
     times = copies(case.layout.schedule) if np.any(case.layout.schedule == DUALPIPE) else np.ones(())
@@ -96,6 +97,7 @@ def replicas_of(case: Case) -> tuple[Floats, Floats]:
     if np.any(layout.schedule == DUALPIPE):
         replicas = replicas * copies(layout.schedule)
     split = layout.expert_par * layout.expert_tensor_par
+    # The same expert is on one in e x (slices) of all data x context x tensor processors.
     return replicas, np.maximum(replicas * layout.tensor_par / split, 1.0)
 
 
@@ -150,6 +152,7 @@ def local_weights(case: Case) -> LocalWeights:
     attention = attention_weights(model, t)
     split = layout.expert_par * layout.expert_tensor_par
     return LocalWeights(
+        # The router is whole on every rank; experts are split over expert ranks and slices.
         attention + dense_weights(model) / t,
         attention + shared_weights(model) / t + router_weights(model),
         np.where(model.experts > 0, expert_weights(model) / split, 0.0),

@@ -1,4 +1,4 @@
-"""Schedule points whose executions need the same memory, so that it is looked at once for all of them."""
+"""Groups of schedule points whose executions need the same memory, which is computed once for all."""
 
 from __future__ import annotations
 

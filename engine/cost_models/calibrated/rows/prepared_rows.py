@@ -244,6 +244,7 @@ def _pipeline_levels(
         listed = np.flatnonzero(exists[kind] & asked[modes.time])
         listed = listed[np.argsort(modes.time[listed], kind="stable")]
         times, starts = np.unique(modes.time[listed], return_index=True)
+        # A pipeline is computed if any memory mode that shares its time fits.
         for time, members in zip(times.tolist(), np.split(listed, starts[1:]), strict=True):
             possible[here, time] = fitting[modes.memory[members]].any(axis=0)
     if wanted is not None:
@@ -251,11 +252,13 @@ def _pipeline_levels(
     place, mode = np.nonzero(possible)
     row = np.full(possible.shape, -1)
     row[place, mode] = np.arange(len(mode))
+    # Blocks differ by fewer fields than time modes do: each distinct block is computed once, and pipelines refer to it.
     first, block_of = distinct(*(modes.time_modes[name] for name in BLOCK_FIELDS))
     kinds = {name: modes.time_modes[name][first] for name in BLOCK_FIELDS}
     shapes, shape_of = block_shapes(row_table.point)
     level = blocks_at(space, p, shapes, kinds)
     kept = held = None
+    # Without a second tier nothing is offloaded, and these bytes are never read.
     if space.system.mem2.capacity_gib > 0:
         found = activation_bytes(case_at(space, shapes, kinds))
         kept = _laid_out((found.dense, found.sparse), (len(first), len(shapes["tensor_par"])))

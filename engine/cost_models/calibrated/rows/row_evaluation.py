@@ -1,4 +1,4 @@
-"""Evaluating prepared rows of the calibrated cost model: headline figures of all executions that a row stands for."""
+"""Evaluation of prepared rows of the calibrated cost model: headline figures of all executions that share a row."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ def evaluate_calibrated_rows(prepared: CalibratedRows, group: RowGroup, part: sl
     mode, point = group.mode[part], group.point[group.place[part]]
     memory = modes.memory[mode]
     flow_row = prepared.flow_row.ravel().take(point * prepared.flow_row.shape[1] + modes.time[mode])
+    # Weights and activations offloaded, as bits: which of four pipelines a row has.
     offloaded = modes.offloaded["weight_offload"] + 2.0 * modes.offloaded["activations_offload"]
     flow, added = prepared.pipelines(flow_row, offloaded.astype(np.int64)[mode])
     once: Update = take(prepared.once, point * len(modes.optimizer_modes["launch"]) + modes.optimizer[mode])
     moved = None
     if added is not None:
+        # Optimizer state moves once per step, during the update, so it joins the pipeline's transfers only here.
         held = row_table.state.take(point * row_table.stage_kinds + row_table.stage_of[memory])
         moved = with_state(
             added.forward,
@@ -54,6 +56,7 @@ def evaluate_calibrated_rows(prepared: CalibratedRows, group: RowGroup, part: sl
         )
     perfect = prepared.perfect[point]
     step = step_part(flow, once, moved, points.interleaving[point].astype(np.float64), perfect)
+    # Memory is per (schedule point, memory mode), flattened: one index finds a row's figure.
     need = point * row_table.first_tier.shape[1] + memory
     metrics = step.metrics | {
         "proc_mem_tier1_cap_req": row_table.first_tier.ravel().take(need),

@@ -72,7 +72,7 @@ class Environment(_CardDocument):
 
 
 class AtomBatchLimits(_CardDocument):
-    """The most samples that one GPU holds at once [samples]; 0 says that such a plan cannot run at all."""
+    """Most samples that one GPU holds at once [samples]; 0 if such a plan cannot run."""
 
     recompute: Annotated[int, Whole(0, 10**9)] = Field(default=0, validation_alias=AliasChoices("recompute", "gc"))
     """With recomputation (gc)."""
@@ -166,8 +166,8 @@ class ModelCard(_CardDocument):
         Annotated[int, Whole(1, 10**6), BeforeValidator(lambda key: _parse_numeric_key(key))],
         Annotated[float, Number(1e-6, 1e6)],
     ] = {}
-    """Forward time on one GPU over that on so many; where it is given, other numbers of GPUs gain nothing. Where it is
-    empty, n GPUs take one n-th of the time."""
+    """Forward time on one GPU over that on a number of GPUs; numbers without an entry gain nothing. Where it is empty,
+    n GPUs take one n-th of the time."""
     baseline_throughput: Annotated[float, Number(0, 1e12)] | None = Field(
         default=None, validation_alias=AliasChoices("baseline_throughput", "orig_tpt")
     )

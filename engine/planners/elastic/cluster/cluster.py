@@ -12,6 +12,7 @@ from engine.planners.contract import PlanError
 __all__ = ["MOST_GPUS_PER_NODE", "MOST_NODES", "Cluster", "ClusterSource", "cluster_of"]
 
 MOST_NODES: Final = 512
+"""Most nodes of a replayed cluster. Source: stated by us."""
 MOST_GPUS_PER_NODE: Final = 9
 """GPUs of a node: placements are written with one decimal digit per node."""
 

@@ -14,6 +14,7 @@ from engine.planners.elastic.resource_curve import kept_smaller, winners
 __all__ = ["CurvePoint", "gpu_curve", "trace_word"]
 
 NODE_GPUS: Final = 8
+"""GPUs of a node in the artifact's cluster of 8 x 8 A800. Source: AlibabaPAI/reconfigurable-dl-scheduler at 80e8524."""
 
 
 @dataclass(frozen=True, slots=True)

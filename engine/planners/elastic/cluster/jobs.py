@@ -70,6 +70,7 @@ class ReplayedJob:
         """
         end = self.clock + seconds
         if self.placement and self.completion is None:
+            # The pause of the last change comes first; iterations fill what is left of the interval.
             still = min(self.pause, seconds)
             self.pause -= still
             self.paused_seconds += still
@@ -83,6 +84,7 @@ class ReplayedJob:
         if seconds <= 0:
             return
         each = self.seconds()
+        # Part of an iteration carries over to the next interval as `progress` seconds.
         number = int((self.progress + seconds) // each)
         if number >= self.remaining():
             self.completion = self.clock + self.remaining() * each - self.progress

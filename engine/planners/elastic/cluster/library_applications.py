@@ -23,6 +23,7 @@ from models import Model, ModelLike
 __all__ = ["MOST_MODELS", "asked_models", "library_applications", "model_application"]
 
 MOST_MODELS: Final = 32
+"""Most models of the library in a workload: each is planned for every allocation. Source: stated by us."""
 NAME: Final = re.compile(r"(.{1,160})\*(\d{1,7})")
 
 

@@ -22,8 +22,11 @@ MOST_JOBS: Final = 20_000
 
 FOLDER: Final = Path(__file__).parent / "data"
 MOST_BYTES: Final = 16 * 2**20
+"""Largest workload file that is read [bytes]. Source: stated by us."""
 MOST_SECONDS: Final = 1e9
+"""Longest duration or time of submission [s], some 32 years. Source: stated by us."""
 MOST_STEPS: Final = 10**9
+"""Most steps of a job. Source: stated by us."""
 COLUMNS: Final = ("name", "submission_time", "application", "num_gpus", "exec_plan")
 BYTE_ORDER_MARK: Final = "\ufeff"
 

@@ -27,8 +27,9 @@ FLOOR: Final = 1e-8
 """Searches go over logarithms; a bound of 0 is this far away, and taken where it is no worse."""
 
 CEILING: Final = 1e6
+"""Upper end of the search where the artifact has no bound. Source: stated by us."""
 DRAWN: Final = 2_048
-"""Random points of which the best are starts."""
+"""Random points of which the best are starts. Source: stated by us."""
 
 DIFFERENCE: Final = 1e-6
 """Step of central differences; the logarithms searched are of the order of one."""
@@ -203,6 +204,7 @@ def _build_fit(
     profile: Profile, environment: Environment, vector: Floats, value: float, starts: tuple[float, ...]
 ) -> CardFit:
     parameters = PerformanceParameters(**dict(zip(PARAMETERS, map(float, vector), strict=True)))
+    # A parameter that may double without a change of the objective is not determined by the runs.
     doubled = vector + np.diag(np.maximum(vector, 1e-3))
     unused = tuple(
         name

@@ -31,6 +31,7 @@ from models import ModelLike, model_of
 __all__ = ["ModelPoint", "model_curve", "model_job", "model_point"]
 
 MOST_SIZES: Final = 1_024
+"""Most numbers of GPUs of a curve. Source: stated by us."""
 
 TOLD: Final = (
     ("zero_stage", "ZeRO {}", 0),
@@ -217,6 +218,7 @@ def _build_curve_table(points: Sequence[ModelPoint], share: float) -> pd.DataFra
     stored = np.where(there, rates[kept], np.nan)
     gpus = np.array([point.gpus for point in points], np.float64)
     steps = np.diff(gpus, prepend=0.0)
+    # Gain: throughput per further GPU after the keep-smaller rule, from one listed size to the next.
     rises = np.diff(np.where(there, stored, 0.0), prepend=0.0)
     last: ModelPoint | None = None
     rows: list[dict[str, Any]] = []

@@ -102,6 +102,7 @@ def _check_positive(what: str, value: Any) -> None:
 def _recovery_row(
     way: str, point: ModelPoint, moved: Movement | None, restart_s: float, repair_s: float, rate: float
 ) -> dict[str, Any]:
+    # Pause = restart + movement between GPUs + reading what no GPU holds from the checkpoint.
     read = moved.lost if moved else 0.0
     pause = restart_s + (moved.seconds if moved else 0.0) + read / (rate * 1e9)
     return {

@@ -21,10 +21,10 @@ from hardware import System
 __all__ = ["HeldBoxes", "Movement", "Placed", "movement"]
 
 FULLY_SHARDED: Final = 3
-"""ZeRO stage from which weights are shared out among replicas too."""
+"""ZeRO stage from which weights are shared out among replicas too. Source: Rajbhandari et al. 2020, section 5.3."""
 
 OPTIMIZER_SHARDED: Final = 1
-"""ZeRO stage from which optimizer states are."""
+"""ZeRO stage from which optimizer states are. Source: Rajbhandari et al. 2020, section 5.1."""
 
 
 class Placed(Protocol):
@@ -100,6 +100,7 @@ def movement(
     for space, stage in (("weight_space", FULLY_SHARDED), ("optimizer_space", OPTIMIZER_SHARDED)):
         there, here = _held_boxes(before.execution, before.gpus, stage), _held_boxes(after.execution, after.gpus, stage)
         size = float(after.execution[space])
+        # What a GPU holds already of its new box does not move.
         stays = (
             np.where(old >= 0, _overlap_shares(here, there, np.maximum(old, 0)), 0.0)
             if same_cut
@@ -140,6 +141,7 @@ def _overlap_shares(here: HeldBoxes, there: HeldBoxes, old: Ints) -> Floats:
     share = np.ones(len(old))
     for name in ("layers", "width", "shard"):
         mine, theirs = getattr(here, name), getattr(there, name)[old]
+        # Common part of two intervals, as a share of the new one.
         common = np.minimum(mine[:, 1], theirs[:, 1]) - np.maximum(mine[:, 0], theirs[:, 0])
         share *= np.clip(common, 0.0, None) / (mine[:, 1] - mine[:, 0])
     return share

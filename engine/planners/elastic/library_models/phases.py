@@ -59,6 +59,7 @@ def model_phases(
         if cancel():
             raise PlanCancelledError("The phases are not wanted any more.")
         progress(at / len(given), f"Phase {at + 1}")
+        # The best plan depends on placement and bandwidth only, so phases that repeat them share one search.
         key = (phase.nodes, phase.bandwidth)
         if phase.nodes and key not in known:
             known[key] = model_point(
@@ -74,6 +75,7 @@ def model_phases(
         point = point if point is not None and point.execution else None
         changed = at > 0 and point is not None and point is not before
         moved = movement(before, point, survivors=range(before.gpus)) if changed and before and point else None
+        # A phase that ends before the job runs again trains nothing.
         pause = min(phase.duration_s, restart_s + (moved.seconds if moved else 0.0)) if changed else 0.0
         rate = point.throughput if point else 0.0
         rows.append(

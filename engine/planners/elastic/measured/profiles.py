@@ -40,6 +40,7 @@ MOST_RUNS: Final = 500
 """Runs of a profile at most: sets of parameters are tried on all of them at once."""
 
 LEAST: Final = {"gpus": 1.0, "cpu_threads": 1.0, "parameters_mi": 1e-9, "zero": 0.0, "backward_factor": 1.0}
+"""Least value of a column; of others, which are times and multipliers, anything above 0."""
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ def gradient_volume(parameters_mi: Floats | float, ranks: Ints | Floats) -> Floa
         parameters_mi: parameters / 2^20.
         ranks: that share the gradients.
     """
+    # 4 bytes per gradient, twice (n - 1)/n of them.
     return np.asarray(8.0 * parameters_mi * (ranks - 1.0) / ranks, np.float64)
 
 
@@ -172,10 +173,13 @@ def data_parallel(
     bandwidth = np.where(slow_network, SLOW_NETWORK, environment.nvlink)
     exchange = np.asarray(exchange_factor * gradient_volume(parameters_mi, gpus) / bandwidth, np.float64)
     exchange, backward = np.broadcast_arrays(exchange, backward)
+    # (V/B)^k + T_b^k)^(1/k): k = 1 adds both, k -> infinity hides the shorter.
     synchronised = overlapped(exchange, backward, parameters.k_sync)
     offloaded = zero == OFFLOAD
+    # ZeRO-Offload copies each GPU's share of fp32 gradients to the host, and of parameters back.
     copy = np.where(offloaded, 4.0 * parameters_mi / gpus / environment.pcie, 0.0)
     on_gpu = parameters.k_opt * parameters_mi / np.where(zero == PLAIN, 1, gpus)
+    # Adam on the CPU: inverse in the threads of all GPUs.
     on_host = parameters.k_os_offload * parameters_mi / (gpus * cpu_threads)
     zeros = np.zeros(synchronised.shape)
     return IterationTerms(
@@ -225,9 +229,12 @@ def three_dimensional(
     dp = np.maximum(nodes * gpus_per_node // tp // pp, 1)
     samples = global_batch // dp
     backward = parameters.k_bwd * forward_ms
+    # Four all-reduces of activations per layer and sample, 2 (t - 1)/t of 4 bytes each.
     tensor = 32.0 * tokens_hidden * samples * layers * (tp - 1.0) / tp / 2**20 / environment.nvlink
+    # As the artifact counts: 16 bytes per activation of the boundary, once per stage.
     sent = np.floor_divide(16.0 * samples * tokens_hidden, tp)
     pipeline = np.where(pp == 1, 0.0, sent / BETWEEN_NODES / 2**20 * pp)
+    # As the artifact decides it: replicas share a node where stages fill whole nodes and ranks leave room.
     inside = (gpus_per_node > tp) & (pp == nodes)
     share = np.floor_divide(8.0 * (dp - 1.0) / dp * parameters_mi, tp) / pp
     exchange = share / np.where(inside, environment.nvlink, BETWEEN_NODES)

@@ -19,6 +19,6 @@ class PlanFigures:
     reasons: tuple[str, ...]
     """Reason why each plan is infeasible, empty for feasible ones: the table's reasons and the variant's own."""
     memory: Floats
-    """Memory of a GPU [bytes], NaN where the variant does not know it."""
+    """Memory of a GPU [bytes], NaN if the variant does not model it."""
     choices: tuple[str, ...] = ()
     """The variant's choices for each plan beyond its name, such as the microbatch."""

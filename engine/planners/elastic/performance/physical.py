@@ -32,7 +32,7 @@ from models import edited as edited_model
 __all__ = ["PhysicalVariant"]
 
 MICROBATCH: Final = 8
-"""The largest microbatch that is tried [samples]; powers of two up to it."""
+"""The largest microbatch that is tried [samples]; powers of two up to it. Source: stated by us."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class PhysicalVariant:
 
 @lru_cache(maxsize=32)
 def _model_of(name: str, sequence: int) -> Model:
-    """The model of the library with samples of so many tokens."""
+    """Return the model of the library with samples of `sequence` tokens."""
     model = model_of(name)
     return model if model.seq_size == sequence else edited_model(model, {"seq_size": sequence})
 
@@ -167,6 +167,7 @@ class _ExecutionRows:
         plan = self.plan[at]
         zero, dp = self.plans.zero[plan], self.plans.dp[plan]
         sharded = np.isin(zero, (ZERO_DP, OFFLOAD)) & (dp > 1)
+        # Plain, ZeRO-DP and ZeRO-Offload plans take all GPUs as replicas; only the others have degrees.
         tensor = np.where(zero == NO_ZERO, self.plans.tp[plan], 1)
         return pd.DataFrame(
             {
@@ -211,6 +212,7 @@ def _choose_fastest(
         total = np.where(runs, terms.iteration, np.inf)
         plan = rows.plan[found["row"].to_numpy(np.int64)]
         order = np.lexsort((np.arange(len(plan)), total, plan))
+        # Sorted by plan and time: the first row of each plan is its fastest execution.
         firsts = order[np.r_[True, plan[order][1:] != plan[order][:-1]]]
         lasts = np.r_[np.flatnonzero(plan[1:] != plan[:-1]), len(plan) - 1]
         told = dict(zip(plan[lasts].tolist(), found["text"].to_numpy()[lasts], strict=True))
@@ -238,6 +240,7 @@ def _iteration_terms(
 
     offloaded = plans.zero[plan] == OFFLOAD
     gpus = plans.gpus[plan]
+    # The artifact's term for ZeRO-Offload: 4 bytes per parameter of a GPU's share over PCIe.
     copy = np.where(offloaded, 4.0 * card.parameters_mi / gpus / card.environment.pcie, 0.0)
     on_host = card.performance.k_os_offload * card.parameters_mi / (gpus * plans.cpu_threads[plan])
     return IterationTerms(

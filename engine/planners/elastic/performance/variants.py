@@ -58,14 +58,14 @@ class PerformanceVariant(Protocol):
 
 @dataclass(frozen=True)
 class ArtifactVariant:
-    """The artifact's formulas, with its forward times and its constants; it knows no memory."""
+    """The artifact's formulas, forward times and constants, without a model of memory."""
 
     name: str = "artifact"
     title: str = "Formulas of the artifact"
     restricted: bool = True
 
     def node_size(self, card: ModelCard) -> int | None:
-        """Returns None: without a placement only the data-parallel family is looked at, as the artifact's sweep does.
+        """Return None: without a placement only the data-parallel family is considered, as in the artifact's sweep.
 
         Args:
             card: of the model.

@@ -21,6 +21,7 @@ from models.documents import shown
 __all__ = ["SplitJob", "jobs_of"]
 
 MOST_JOBS: Final = 200
+"""Most jobs that share GPUs. Source: stated by us."""
 
 
 @dataclass(frozen=True)

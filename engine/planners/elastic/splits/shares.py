@@ -22,6 +22,7 @@ from models.documents import shown
 __all__ = ["Split", "split"]
 
 MOST_GPUS: Final = 1_024
+"""Most GPUs that are shared out. Source: stated by us."""
 BASES: Final = ("measured", "predicted")
 
 

@@ -110,6 +110,7 @@ def best_split(curves: Sequence[JobCurves], gpus: int) -> list[int]:
         grown = np.full(gpus + 1, -np.inf)
         chosen = [0] * (gpus + 1)
         for total in range(gpus + 1):
+            # best[j][n] = max_k best[j - 1][n - k] + value_j(k).
             options = best[total::-1] + value[: total + 1]
             chosen[total] = int(options.argmax())
             grown[total] = options[chosen[total]]

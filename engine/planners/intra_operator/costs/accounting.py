@@ -37,6 +37,8 @@ from engine.planners.intra_operator.parallel_blocks import ParallelBlock
 __all__ = ["accounted"]
 
 NORM_REDUCES: Final = 4
+"""All-reduces of one number per token where a norm's input is split by columns: mean and variance forward, and the two
+sums of its backward pass."""
 
 
 def accounted(
@@ -127,6 +129,7 @@ class _LayerAccounts:
             account.keep(keys, apart | (states != REPLICATED) if scattered else apart & (states == states), size)
             if self.first and source == BEFORE:
                 continue
+            # Split by columns, the gradient of the input is a partial sum on every device.
             columns = option.uses(COLUMNS)[None]
             account.reduce(keys, columns, apart, size, scattered=(states != REPLICATED) & scattered)
             account.convert(keys, wants, states, size)
@@ -139,6 +142,7 @@ class _LayerAccounts:
         last = [each for each in weighted if each.name in self.graph.joined]
         ahead = [each for each in weighted if each not in last]
         out = self._bytes([each.out for each in last or ahead])
+        # Split by rows, so is the result (Shoeybi et al. 2019, section 3).
         partial = option.uses(COLUMNS if last else ROWS)
         account.reduce((at,), partial, ~partial, out, count=1.0 + self.again.tensor, scattered=scattered)
         if scattered:  # the gradient comes split by tokens, and rows want it whole
@@ -207,7 +211,8 @@ class _LayerAccounts:
                 account.convert((other,), np.full_like(option.gives, TOKENS), option.gives, stream)
 
     def _destinations(self, option: BlockOptions) -> Floats:
-        """To how many devices a sorted token goes, for every strategy; 1 where no axis splits the experts."""
+        """Return the number of devices that receive a sorted token, for every strategy; 1 if no axis splits the
+        experts."""
         devices = np.prod(np.where(option.uses(EXPERTS), np.array(self.mesh.shape, float), 1.0), axis=-1)
         return np.asarray(devices * (1.0 - (1.0 - 1.0 / devices) ** self.graph.visits))
 
@@ -234,6 +239,7 @@ class _LayerAccounts:
             account.convert(keys, states[:, None], wanted[None], stream, 1.0 + self.again.tensor)
             if source != BEFORE or not self.first:
                 account.convert(keys, wanted[None], states[:, None], stream)
+        # One number per token.
         width = stream / self.graph.sizes["h"]
         normed = [(BEFORE, before)] if self.graph.beside else [(BEFORE, before), (out, mixed)]
         compress = [self._block(name) for name in ("kv_down",) if name in self._names]
@@ -316,6 +322,7 @@ def _add_gradient_traffic(
     Where ZeRO adds up gradients over microbatches, Alpa all-reduces them and gathers new weights besides, half as much
     volume again; on a system they are scattered when the last is there, as the calibrated cost model has it.
     """
+    # Data parallelism: each device has a partial sum of the gradient of a whole weight.
     tokens = option.uses(SPLIT_TOKENS)
     wide = (widths.gradient or widths.element) / widths.element
     # With ZeRO gradients are scattered in their own width, and new weights gathered in that of elements.
@@ -335,6 +342,7 @@ def _add_parameter_memory(account: LayerAccount, at: int, option: BlockOptions, 
     """
     tokens = option.uses(SPLIT_TOKENS)
     split, copies = account.parts(~tokens), account.parts(tokens)
+    # Gradient and optimizer state; ZeRO divides them over the copies of a parameter.
     rest = widths.parameter - widths.element
     if widths.fsdp:
         each: Floats = np.asarray(widths.parameter / copies)

@@ -34,9 +34,11 @@ __all__ = [
 ]
 
 REPLICATED, TOKENS, LAST, BY_EXPERT = range(4)
+"""States of a tensor on a mesh axis: whole on every device, split by tokens, by the last dimension, or by experts."""
 STATES: Final = 3
 """States of a tensor between layers."""
 REDUCE, GATHER, EXCHANGE, SCATTER = range(4)
+"""Collectives: all-reduce, all-gather, all-to-all and reduce-scatter, by their place in `COLLECTIVES`."""
 BEFORE: Final = -1
 """Stands among blocks for the state before the layer."""
 
@@ -94,7 +96,9 @@ class LayerAccount:
                     continue
                 either = split[..., other] | wanted[..., other]
                 here = here * np.where(either, devices, 1)
+                # Axes before this one in order have already gathered.
                 left = left * np.where(either if axis < other else wanted[..., other], devices, 1)
+            # All-gather (n - 1)/n b;  all-to-all half of that: Alpa's (n - 1)/n^2 b times its penalty n/2.
             self._put(volumes, counts, axis, GATHER, gathers, share * size / left * count, count)
             self._put(volumes, counts, axis, EXCHANGE, moves, share / 2.0 * size / here * count, count)
         self._add(keys, volumes, counts)
@@ -129,6 +133,7 @@ class LayerAccount:
                     left = left * np.where(split[..., other] | inside, devices, 1)
             whole = partial[..., axis] & ~only[..., axis]
             part = partial[..., axis] & only[..., axis]
+            # All-reduce 2 (n - 1)/n b;  reduce-scatter (n - 1)/n b.
             self._put(volumes, counts, axis, REDUCE, whole, 2.0 * share * size / left * count, count)
             self._put(volumes, counts, axis, SCATTER, part, share * size / left * count, count)
         self._add(keys, volumes, counts)

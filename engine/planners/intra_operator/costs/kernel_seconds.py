@@ -86,6 +86,7 @@ def _kernel_seconds(
             found += float((1.0 + again.elementwise) * ahead + back)
     for (_, spare), products in together.items():
         m, _, k, count = products[0]
+        # Columns of products with the same input add up to one product.
         forward, left, right = kernels.product(m, sum(each[1] for each in products), k, count)
         found += float((1.0 + again.linear) * forward + right + (0.0 if spare else left))
     return found

@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 COLUMNS, SPLIT_TOKENS, ROWS, EXPERTS = range(4)
+"""Strategies of a block on a mesh axis: columns of its weight, tokens, rows of its weight with an all-reduce, experts.
+Source: Alpa's order on a mesh of one axis; the fourth, CFP's for mixtures of experts."""
 WANTS: Final = np.array([REPLICATED, TOKENS, LAST, BY_EXPERT])
 GIVES: Final = np.array([LAST, TOKENS, REPLICATED, BY_EXPERT])
 GIVES_SCATTERED: Final = np.array([LAST, TOKENS, TOKENS, BY_EXPERT])

@@ -43,7 +43,7 @@ class FittedRates:
     notes: tuple[str, ...]
 
     def mesh(self, mesh: Mesh | Mapping[str, Any]) -> Mesh:
-        """Returns a mesh with the fitted rates in place of its own; everything else stays.
+        """Return a mesh with the fitted rates in place of its own.
 
         Args:
             mesh: of one axis, or its document.
@@ -91,7 +91,7 @@ class _Steps:
         return value if name == "model" else int(value)
 
     def devices(self, point: Mapping[str, Any], mesh: Mesh) -> Mesh:
-        """The mesh with the devices of a point, where it says how many."""
+        """Return the mesh with the devices of a point, if the point states them."""
         given = point["devices"]
         return mesh if given is None or given != given else replace(mesh, devices=int(given))
 
@@ -207,10 +207,12 @@ def fit_rates(
         if published_volumes:
             moved = (point["volume"], 0.0)
         before = len(rows)
+        # Linear in the inverse rates: seconds = FLOP / rate + ring bytes / bandwidth + all-to-all bytes / bandwidth.
         for name, row in (("compute_seconds", (flop, 0.0, 0.0)), ("communication_seconds", (0.0, *moved))):
             if np.isfinite(point[name]) and not np.isnan(sum(row)):
                 rows.append(row)
                 measured.append(point[name])
+        # Seconds of the whole step serve only where its parts were not measured: else they would count twice.
         if before == len(rows) and np.isfinite(point["seconds"]) and not np.isnan(sum(moved)):
             rows.append((flop, *moved))
             measured.append(point["seconds"])

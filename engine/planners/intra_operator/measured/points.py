@@ -33,8 +33,11 @@ from hardware import GIB
 __all__ = ["POINT_COLUMNS", "measured_points", "measured_points_of"]
 
 MOST_BYTES: Final = 20_000_000
+"""Largest file of measured points that is read [bytes]. Source: stated by us."""
 MOST_POINTS: Final = 100_000
+"""Most points of a file. Source: stated by us."""
 LONGEST: Final = 4_096
+"""Longest list of times or strategies of a point. Source: stated by us."""
 POINT_COLUMNS: Final = (
     "line",
     "kind",

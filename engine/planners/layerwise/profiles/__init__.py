@@ -1,1 +1,1 @@
-"""Layer profiles: how they are read and checked, examples that come along, and the states in which they may be cut."""
+"""Layer profiles: reading, checks, examples, and the states at which they may be cut."""

@@ -9,9 +9,11 @@ from engine.planners.layerwise.profiles.profile import LayerProfile
 __all__ = ["suspicions"]
 
 MILLION: Final = 1e6
+"""Bytes of a megabyte as formats count it."""
 SHORTEST: Final = 1e-4
+"""Shortest time of one pass of all layers at a profile's batch that is believed [s]. Source: stated by us."""
 LONGEST: Final = 3_600.0
-"""Time of one pass of all layers at a profile's batch that is believed [s]."""
+"""Time of one pass of all layers at a profile's batch that is believed [s]. Source: stated by us."""
 
 
 def suspicions(profile: LayerProfile, batch: float) -> tuple[str, ...]:

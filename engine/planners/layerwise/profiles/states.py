@@ -50,6 +50,7 @@ class States:
 
     def at(self, batch: float, profile_batch: float) -> States:
         """Returns the states of a batch, everything but parameters proportional to it [samples]."""
+        # As in PipeDream and HPGO times and activations are proportional to the batch.
         share = batch / profile_batch
         return replace(
             self,

@@ -22,6 +22,7 @@ FIELDS = {
     "parameter_size": "parameter size",
 }
 MILLI = 1e-3
+"""Seconds of a millisecond, the unit of TorchGraph's text."""
 
 
 def torchgraph_profile(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:

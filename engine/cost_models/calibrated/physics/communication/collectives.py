@@ -64,7 +64,7 @@ def network_tiers(
 
 
 def tiers_of(shared: Sequence[Floats], rates: SustainedRates) -> tuple[Tier, ...]:
-    """Returns the tiers of a group, of whose ranks so many share a network of each tier, innermost first.
+    """Return the tiers of a group from the ranks that share a network of each tier, innermost first.
 
     Args:
         shared: what `networks.shared_by` returns [ranks] [rows].
@@ -106,11 +106,13 @@ def collective(
     total: Floats = np.zeros(())
     below: Floats = np.ones(())
     for tier in tiers:
+        # Thakur et al. 2005: (r - 1)/r of the buffer per pass; what reaches this tier is divided by all ranks below.
         share = (tier.ranks - 1.0) / tier.ranks
         total = total + passes * share * (size / below) / tier.bandwidth
         below = below * tier.ranks
     if hops is None:
         hops = _latency_hops(tiers[0].ranks, below)
+    # The base latency is that of an all-reduce; a single pass takes half of it.
     return total + passes / 2.0 * p.latency * hops
 
 
@@ -121,7 +123,9 @@ def _latency_hops(inside: Floats, ranks: Floats) -> Floats:
     twice as many ranks in it add at most one base latency there, and halve the domains, which takes one away.
     """
     domains = ranks / inside
+    # alpha (1 + 0.1 (r - 1)) in the domain, as long as it is small (`RANKS_IN_A_RING`).
     within = np.where(inside > 1.0, 1.0 + _switched_latency(inside), 0.0)
+    # alpha (1.5 + log2 m) across m domains.
     two_levels = within + NETWORK_HOPS + np.log2(domains)
     return np.where(domains > 1.0, np.minimum(two_levels, NETWORK_HOPS + np.log2(ranks)), within)
 
@@ -141,4 +145,5 @@ def gather_ring_latency(tiers: Sequence[Tier], p: Parameters) -> Floats:
     """
     inner, *outer = tiers
     domains = math.prod((tier.ranks for tier in outer), start=np.ones(()))
+    # A ring has one hop per domain, and those of the switched domain inside.
     return (_switched_latency(inner.ranks) + domains - 1.0) * p.ring_latency

@@ -32,8 +32,11 @@ def ring(
     """
     model, layout = case.model, case.layout
     steps = layout.context_par - 1.0
+    # Keys and values of T tokens on one rank: kv (d_k + d_v) T / t elements.
     passed = 2.0 * case.key_value_heads * (model.attn_size + model.value_size) / 2.0 * case.tokens / layout.tensor_par
     rate = rate_over(layout.tensor_par * layout.context_par, case.accelerator, rates)
     time = steps * passed * 2.0 / rate
+    # Two latencies per step, which no computation hides.
     start = np.where(steps > 0, 2.0 * steps * p.latency, 0.0)
+    # Liu et al. 2023: a step of the ring hides behind the attention of the block that is there already.
     return np.maximum(time - core_forward, 0.0) + start, np.maximum(2.0 * time - core_backward, 0.0) + start

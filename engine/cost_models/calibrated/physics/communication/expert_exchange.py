@@ -31,7 +31,7 @@ HIDDEN_EXCHANGE = 0.3
 """Share of the exchange left where it overlaps with another microbatch's computation [dimensionless]. Source: the
 calibration study on 1,147 measured rows; stated, not fitted."""
 COMBINED_BYTES = 2.0
-"""Bytes per element of what comes back from the experts [bytes]: it is summed, in 16 bits. Source: DeepSeek-V3
+"""Bytes per element of the experts' results on their way back [bytes]: they are summed in 16 bits. Source: DeepSeek-V3
 (arXiv:2412.19437, section 3.3.3)."""
 FORWARDED_UP, FORWARDED_OUT = 0.85, 1.12
 """Rates of kernels that forward tokens over what large collectives sustain, inside a domain and beyond it
@@ -46,11 +46,12 @@ def distinct_destinations(ranks: Floats, draws: Floats) -> Floats:
         ranks: ranks to draw from [ranks].
         draws: independent draws, with repetition.
     """
+    # n (1 - (1 - 1/n)^k): each rank is missed by k uniform draws with probability (1 - 1/n)^k.
     return ranks * (1.0 - (1.0 - 1.0 / ranks) ** draws)
 
 
 def destinations(model: ModelShapes, places: Floats) -> Floats:
-    """Returns the expected number of distinct places that a token goes to [rows] [places].
+    """Return the expected number of distinct places that receive a token [rows] [places].
 
     A token draws its k experts from `groups_per_token` M of `expert_groups` G groups, all alike. Where places are parts
     of groups, it is as if there were n M / G of n places. Where a place holds s = G / n groups, j of them are among the
@@ -69,11 +70,13 @@ def destinations(model: ModelShapes, places: Floats) -> Floats:
     held = np.maximum(groups / places, 1.0)
     missed: Floats = np.zeros(())
     for number in range(int(np.max(chosen))):
+        # C(s, j) C(G - s, M - j) / C(G, M): j of the place's s groups are among the M chosen of G.
         share = (
             _count_choices(held, number)
             * _count_choices(groups - held, chosen - number)
             / _count_choices(groups, chosen)
         )
+        # (1 - j/M)^k: all k experts are in other groups.
         drawn = np.maximum(share, 0.0) * (1.0 - number / chosen) ** draws
         missed = missed + np.where(number < chosen, drawn, 0.0)
     several = np.minimum(places * (1.0 - np.minimum(missed, 1.0)), distinct_destinations(places, draws))
@@ -94,10 +97,12 @@ def _sent_bytes(case: Case) -> tuple[Floats, tuple[Floats, ...]]:
     network but the innermost [bytes]."""
     model, layout = case.model, case.layout
     ranks = layout.expert_par
+    # Mean of the way out, in the dispatch datatype, and the way back.
     token = (case.software.dispatch_bytes + COMBINED_BYTES) / 2.0 * model.hidden * case.split_tokens
 
     def leaving(places: Floats) -> Floats:
         """Bytes that leave one of `places` for others [bytes]."""
+        # One of the destinations is the sender itself with probability 1/n: (n - 1)/n of them are elsewhere.
         return destinations(model, places) * (places - 1.0) / places * token
 
     # What goes over a network leaves one of those inside it, but not the network itself.
@@ -126,14 +131,17 @@ def exchange(case: Case, rates: SustainedRates, p: Parameters) -> Floats:
     def shares(inner: Floats | float, outer: float) -> Iterator[Floats]:
         return chain([np.asarray(inner)], repeat(np.asarray(outer)))
 
+    # A collective all-to-all uses one network after the other.
     time: Floats = np.zeros(())
     for moved, rate, share in zip(sent, rates.networks, shares(efficiency, p.exchange_network), strict=False):
         time = time + moved / (rate * share)
     forwards = case.software.token_dispatcher == DISPATCHERS.index("deepep")
     if np.any(forwards):
+        # Forwarding kernels use all networks at once; the slowest sets the pace.
         together: Floats = np.zeros(())
         for moved, rate, share in zip(sent, rates.networks, shares(FORWARDED_UP, FORWARDED_OUT), strict=False):
             together = np.maximum(together, moved / (rate * share))
         time = np.where(forwards, together, time)
     time = time + np.where(case.layout.expert_par > 1.0, p.latency, 0.0)
+    # Overlap with the other microbatch hides all but a fixed share.
     return time * np.where(case.software.overlap_expert > 0, HIDDEN_EXCHANGE, 1.0)

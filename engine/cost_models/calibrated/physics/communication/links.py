@@ -47,6 +47,7 @@ def link_times(case: Case, p: Parameters) -> dict[str, Floats]:
     step, once = pipeline_level(alone, level, p, flow), update_level(alone, p)
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
     forward, backward = ring(alone, rates, p, none, none)
+    # Recomputed attention needs its keys and values a second time.
     whole = forward * (1.0 + recomputed(alone).attention) + backward
     blocks = sum(flow.of_slowest([stage.blocks[kind] for stage in flow.stages]) for kind in range(len(KINDS)))
     chunks = case.layout.pipeline_interleaving

@@ -92,6 +92,7 @@ def networks_used(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
     Returns:
         For every kind an array [rows] of the fields' shape.
     """
+    # A network further out that is listed as smaller connects no fewer than the one inside it.
     sizes = np.maximum.accumulate([network.size for network in system.networks])
     return {name: np.searchsorted(sizes, reach).astype(np.int64) for name, reach in group_spans(fields).items()}
 
@@ -147,6 +148,7 @@ def _fewest_ranks(ranks: Floats, stride: Floats | float, size: Floats, groups: S
     for group in groups:
         part, fits = _is_whole(group / unit) & _is_whole(block / group), group <= size
         unit, block = np.where(part & fits, group, unit), np.where(part & ~fits, group, block)
+    # Evenly on the fewest networks: n units, k to a network, floor(n / ceil(n / k)) on the emptiest.
     units = block / unit
     networks = np.ceil(units / np.maximum(np.floor(size / unit), 1.0))
     # Groups of runs that print shares only may hold fewer than two ranks, though more than one.

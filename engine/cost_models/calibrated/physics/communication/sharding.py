@@ -153,10 +153,14 @@ def layer_gathers(
             time = time + np.where(experts > 0, own, 0.0)
         return time / software.gather_efficiency + latency
 
+    # ZeRO stage 3 (Rajbhandari et al. 2020, section 7.2.2): all-gather of the weights forward and again backward, then
+    # reduce-scatter of the gradients. Below stage 3 the weights stay gathered for the backward pass.
     gather, reduce = moved(software.gather_bytes), moved(software.shard_gradient_bytes)
+    # Weights gathered in 32 bits are cast to 16 after each gather.
     cast = software.gather_cast_bytes * (weights if experts is None else weights + experts) / rates.memory
     again = layout.zero_stage >= 3
     down = np.where(again, gather, 0.0) + reduce
+    # Of a gather that fits into the pass, measured runs hide the share `overlap_data`.
     hidden = np.where(software.overlap_data > 0, p.overlap_data, 0.0)
     on = layout.fully_sharded > 0
     if not split:
@@ -212,6 +216,8 @@ def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parame
 
 def _exchange_time(case: Case, tiers: tuple[Tier, ...], hops: Floats, p: Parameters, weights: Floats) -> Floats:
     gradient_bytes = case.software.gradient_bytes
+    # Rajbhandari et al. 2020, section 7.2.1: reduce-scatter of gradients, then all-gather of 16-bit weights; without
+    # sharding (section 7.1) an all-reduce, which is two passes over the gradients.
     reduce = collective(gradient_bytes * weights, tiers, p, passes=1.0, hops=hops)
     gather = collective(2.0 * weights, tiers, p, passes=1.0, hops=hops)
     return reduce + np.where(case.layout.zero_stage >= 1, gather, reduce)

@@ -101,6 +101,7 @@ def fused_rate(accelerator: Accelerators, kernel: Floats, age_years: Floats, p: 
     first = kernel == ATTENTION_KERNELS.index("flash1")
     second = kernel == ATTENTION_KERNELS.index("flash2")
     factor = np.where(first, p.flash1, 1.0) * np.where((first | second) & newer, p.foreign_kernel, 1.0)
+    # peak x share x power factor, at most what the best kernel is known to reach.
     sustained = np.minimum(p.attention * power_factor(accelerator, p), MOST_FUSED) * maturity(age_years, p)
     return np.asarray(accelerator.flops16 * sustained * factor)
 
@@ -129,14 +130,17 @@ def _fused_core(case: Case, p: Parameters, windowed: bool) -> Core:
     heads = model.attn_heads / layout.tensor_par
     scores = causal_scores(case, windowed=windowed)
     operations = _score_operations(case, scores)
+    # One exponential per score, on special-function units that run next to the matrix units.
     units = accelerator.multiprocessors * EXPONENTIALS_PER_CLOCK * accelerator.clock
     exponentials = p.exponentials * scores / units
+    # One thread block per head, sample and 128 queries: parallel over the sequence (Dao 2023, section 3.2).
     waves = (
         heads
         * layout.microbatch_size
         * np.ceil(model.seq_size / (128.0 * layout.context_par))
         / accelerator.multiprocessors
     )
+    # The last wave is partly filled: a smooth 1 + 0.5 / w in place of ceil(w) / w.
     tail = 1.0 + TAIL * np.minimum(1.0 / waves, LONGEST_TAIL)
     rate = kernel_rate(case, p)
     forward = (operations / rate + exponentials) * tail + p.kernel_start
@@ -154,12 +158,14 @@ def causal_scores(case: Case, *, windowed: bool = False) -> Floats:
     """
     model, layout = case.model, case.layout
     heads = model.attn_heads / layout.tensor_par
+    # The causal half of s^2 scores per head; context parallelism shares them evenly.
     scores = 0.5 * model.seq_size**2 / layout.context_par * heads * layout.microbatch_size
     return scores * window_factor(case) if windowed else scores
 
 
 def _score_operations(case: Case, scores: Floats) -> Floats:
     """Return the operations of the forward pass for a number of scores: products with keys and with values [FLOP]."""
+    # 2 FLOP per score and column: q k^T with d_k columns, p v with d_v.
     return 2.0 * scores * (case.model.attn_size + case.model.value_size)
 
 
@@ -184,6 +190,7 @@ def core_work(case: Case, *, windowed: bool = False) -> tuple[KernelWork, Kernel
     """
     operations = _score_operations(case, causal_scores(case, windowed=windowed))
     none = np.zeros(())
+    # Backward, the scores are computed again in addition to four products: 2.5 times the two forward.
     fused = KernelWork(operations, none), KernelWork(BACKWARD_PRODUCTS * operations, none)
     unfused_rows = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     if not np.any(unfused_rows):
@@ -207,6 +214,7 @@ def _unfused_core(case: Case, rates: SustainedRates, p: Parameters) -> Core:
     model = case.model
     unit = MatrixUnit(rates.matrix16, rates.memory, case.accelerator.multiprocessors, p)
     scored, valued = _score_products(case)
+    # q k^T and p v over all s^2 scores: masked ones are computed too.
     products = gemm(scored.m, scored.n, scored.k, unit, count=scored.count)
     products = products + gemm(valued.m, valued.n, valued.k, unit, count=valued.count)
     elements = scored.m * scored.n * scored.count

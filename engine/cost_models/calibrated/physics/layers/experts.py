@@ -51,6 +51,7 @@ def expert_layer(case: Case, rates: SustainedRates, p: Parameters) -> ExpertTime
         shared = found["shared_up"].and_then(found["shared_down"])
         products = products.and_then(shared.where(model.shared_experts > 0))
     acted = activation(case, active_width(case) / layout.tensor_par, case.tokens, rates, p)
+    # Tokens are permuted into groups of one expert and back, once per pass.
     moving = permuted(case) / rates.memory
     return ExpertTimes(
         products,

@@ -71,12 +71,14 @@ def product_work(
 
 
 def _product_operations(m: Floats, n: Floats, k: Floats, count: Floats | float) -> Floats:
+    # A multiplication and an addition per element of the inner dimension.
     return 2.0 * m * n * k * count
 
 
 def _moved_bytes(
     m: Floats, n: Floats, k: Floats, count: Floats | float, in_bytes: Floats | float, out_bytes: Floats | float
 ) -> Floats:
+    # Both factors read once, the result written once.
     return count * (in_bytes * (m * k + k * n) + out_bytes * m * n)
 
 
@@ -91,6 +93,7 @@ def computing(
         count: products in the batch or group.
         together: whether the products are one launch and fill the processor together, as for `gemm`.
     """
+    # w = ceil(m / 128) ceil(n / 128) count / SM;  t = 2 m n k / R (1 + q / w) (1 + k0 / k).
     waves = np.ceil(m / TILE) * np.ceil(n / TILE) * (count if together else 1.0) / unit.multiprocessors
     return _product_operations(m, n, k, count) / unit.rate * (1.0 + unit.p.wave / waves) * (1.0 + unit.p.depth / k)
 
@@ -118,6 +121,7 @@ def gemm(
     """
     moved = _moved_bytes(m, n, k, count, in_bytes, out_bytes)
     compute = computing(m, n, k, unit, count=count, together=together)
+    # Roofline: the longer of arithmetic and memory, plus the start of a kernel.
     return np.maximum(compute, moved / unit.memory) + unit.p.kernel_start * (1.0 if together else count)
 
 
@@ -222,4 +226,5 @@ class LinearLayer:
     def _shapes(self) -> tuple[tuple[tuple[Floats, Floats, Floats], float], ...]:
         """(m, n, k) and the bytes per element of the result of each product."""
         m, n, k = self.m, self.n, self.k
+        # Y = X W;  dX = dY W^T;  dW = X^T dY, accumulated in 32 bits.
         return ((m, n, k), 2.0), ((m, k, n), 2.0), ((n, k, m), MAIN_GRADIENT_BYTES)

@@ -78,9 +78,11 @@ def ends(case: Case, rates: SustainedRates, p: Parameters) -> Ends:
     model, t = case.model, case.layout.tensor_par
     unit = MatrixUnit(rates.matrix16, rates.memory, case.accelerator.multiprocessors, p)
     logits = head_layer(case).time(unit)
+    # Softmax and cross entropy over T V / t logits.
     loss = (LOGIT_FORWARD + LOGIT_BACKWARD) * case.tokens * model.vocabulary / t / rates.memory
     head = logits.forward + logits.backward + loss
     looked_up = (EMBEDDING_FORWARD + EMBEDDING_BACKWARD) * case.split_tokens * model.hidden / rates.memory
+    # Each rank looks up its part of the vocabulary: an all-reduce completes the vectors.
     exchanged = np.where(t > 1, tensor_exchange(case, rates, p), 0.0)
     embedding = looked_up + exchanged
     host = launch_time(case, p) * p.edge_launches
@@ -94,6 +96,7 @@ def ends(case: Case, rates: SustainedRates, p: Parameters) -> Ends:
     # Without a pipeline both ends are on the same processors and share one floor.
     alone = np.maximum(host - embedding - head, 0.0)
     return Ends(
+        # The first stage has about half of the kernels of both ends.
         np.where(staged, np.maximum(embedding, host / 2.0), embedding),
         np.where(staged, np.maximum(head, host), head + alone) + np.maximum(predicting, host_again),
     )

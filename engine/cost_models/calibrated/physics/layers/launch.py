@@ -85,4 +85,5 @@ def expert_launches(case: Case) -> tuple[Floats, Floats]:
     """
     own = PER_EXPERT + np.where(case.layout.linear_bits < 16, PER_EXPERT_EIGHT_BIT, 0.0)
     own = np.where(case.software.grouped_experts > 0, 0.0, own) * case.model.experts / case.layout.expert_par
+    # Backward each expert has two products for one forward.
     return EXPERTS_FORWARD + own, EXPERTS_BACKWARD + 2.0 * own

@@ -31,7 +31,9 @@ def attention_weights(model: ModelShapes, tensor_par: Floats | float = 1.0) -> F
         tensor_par: tensor-parallel degree [rows].
     """
     heads = np.maximum(model.key_value_heads, tensor_par)
+    # h (a + kv) d_k for queries and keys, h (a + kv) d_v for values and the output projection.
     plain = model.hidden * (model.attn_heads + heads) * (model.attn_size + model.value_size)
+    # DeepSeek-V2, section 2.1: W_UQ and W_QR, W_UK and W_UV, W_O are split by heads; W_DQ, W_DKV and W_KR are not.
     query = np.where(model.query_rank > 0, model.query_rank, model.hidden) * model.attn_heads * model.attn_size
     key_value = model.key_value_rank * model.attn_heads * (model.attn_size - model.rope_size + model.value_size)
     split = query + key_value + model.attn_heads * model.value_size * model.hidden

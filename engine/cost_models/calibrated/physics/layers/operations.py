@@ -135,6 +135,7 @@ def bound(intensity: float, rate: float, bandwidth: float) -> str:
         rate: peak or sustained compute rate [FLOP/s].
         bandwidth: bandwidth of its memory [bytes/s].
     """
+    # Roofline (Williams et al. 2009): memory-bound below R / B operations per byte.
     return "compute" if intensity * bandwidth >= rate else "memory"
 
 

@@ -58,6 +58,7 @@ def power_factor(accelerator: Accelerators, p: Parameters) -> Floats:
     reference = np.array([p.power_reference_ampere, p.power_reference_hopper, p.power_reference_blackwell, np.nan])[
         accelerator.generation.astype(int)
     ]
+    # ((P / F) / (P_ref / F_ref))^gamma: watts per peak FLOP/s against the generation's reference.
     ratio = accelerator.power / accelerator.flops16 / reference
     return np.where(np.isfinite(ratio) & (ratio > 0), ratio, 1.0) ** p.power_exponent
 
@@ -72,6 +73,7 @@ def maturity(age_years: Floats, p: Parameters) -> Floats:
         age_years: age of the software since the generation shipped [years].
         p: parameters of a calibration.
     """
+    # 1 / (1 + i max(0, y_mature - y)): linear slowness per missing year.
     return 1.0 / (1.0 + p.immaturity * np.clip(p.mature_years - age_years, 0.0, None))
 
 
@@ -95,6 +97,7 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
     eight = np.where(blackwell, p.eight_bit_blackwell, p.eight_bit)
     matrix16 = accelerator.flops16 * fraction
     matrix8 = np.where(accelerator.flops8 > 0, accelerator.flops8 * fraction * eight, matrix16)
+    # A second halving of the width loses the same share again.
     matrix4 = np.where(accelerator.flops4 > 0, accelerator.flops4 * fraction * eight**2, matrix8)
     return SustainedRates(
         matrix16,
@@ -108,4 +111,5 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
 def _network_rates(accelerator: Accelerators, p: Parameters) -> tuple[Floats, ...]:
     inner, *outer = accelerator.network_bandwidths
     sustained = [inner * p.scale_up, *(each * p.scale_out for each in outer)]
+    # From the outermost inwards, since traffic of an inner network may take an outer one.
     return tuple(accumulate(reversed(sustained), np.maximum))[::-1]

@@ -82,6 +82,7 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
     plain = replace(case, model=replace(case.model, prediction_layers=np.zeros(())))
     everything = kinds_of_chunks(pattern, ranks, chunks, layout, work)
     further = everything.sum(axis=0) - np.array(blocks_of_chunks(pattern, ranks, chunks, layout, work))
+    # Prediction layers are counted apart from the blocks of their stage.
     predicting = last_kind(pattern)[:, None] * further
     held = (everything - predicting).astype(np.float64)
     level, without = block_level(case, p), block_level(plain, p) if pattern.predictions else None
@@ -93,6 +94,7 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
         if kind in level.kinds:
             block, gathers = level.kinds[kind], flow.gathers[kind]
             backward = block.backward - block.weight_gradient + gathers.backward
+            # F, B, W and a pair of a block, each with the weight gathers that fall into it.
             passes = (
                 block.forward + gathers.forward,
                 backward,
@@ -102,6 +104,7 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
             each = np.array([float(np.ravel(one)[0]) for one in passes])
             seconds[position] = each[:, None] * held[position]
             seconds[-1] += each[:, None] * predicting[position]
+    # The ends of the model have three products of one size: F, B, W a third each.
     share = np.array([FORWARD_SHARE, 1.0 - 2.0 * FORWARD_SHARE, FORWARD_SHARE, 1.0])
     head = level.ends.head if without is None else without.ends.head
     for position, place, end in ((-3, 0, level.ends.embedding), (-2, -1, head)):

@@ -87,7 +87,7 @@ def _groups_makespan(each: npt.NDArray[np.float64], groups: int, paired: bool) -
         return (chunks - 1 - chunk if back else chunk), group * stages + place
 
     def start_of(rank: int, forward: int, backward: int) -> float | None:
-        """When the inputs of a step are there; None where one is not done."""
+        """Return when the inputs of a step are ready; None if one is not done."""
         found = free[rank]
         if forward >= 0:
             chunk, micro = of(forward, back=False)

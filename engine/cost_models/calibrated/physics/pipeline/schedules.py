@@ -108,11 +108,14 @@ def idle(schedule: Number, stages: Number, forward: Number, inputs: Number, weig
     """
     others = np.asarray(stages, np.float64) - 1.0
     f, b, w = forward, inputs, weights
+    # 1F1B and interleaved, per chunk: (P - 1)(f + b + w) (Narayanan et al. 2021, section 2.2).
     found = others * (f + b + w)
     schedule = np.asarray(schedule)
     if np.any(schedule == ZB_H1):
+        # ZB-H1: (P - 1) max(f, b, f + b - w); Qi et al. 2024 publish (P - 1)(f + b - w), which needs w <= min(b, f).
         found = np.where(schedule == ZB_H1, others * _row_maximum(f, b, f + b - w), found)
     if np.any(schedule == ZB_V):
+        # ZB-V in its fixed order: the longest of the paths that bind it; at f = b = w all of it is (P - 1) f.
         turning = _row_maximum(
             others * b,
             2.0 * others * (b - w),
@@ -125,6 +128,8 @@ def idle(schedule: Number, stages: Number, forward: Number, inputs: Number, weig
         found = np.where(schedule == ZB_V, turning, found)
     both = among(schedule, (DUALPIPE, DUALPIPE_V))
     if both.any():
+        # With H = P/2 in DualPipe and P in DualPipeV, and H - 1 in `before`:
+        # (H - 1)(FB + f - w - min(b, w)) + max(0, (H - 1)(b - f) - f).
         before = np.where(schedule == DUALPIPE, (others + 1.0) / 2.0, others + 1.0) - 1.0
         waiting = before * (pair + f - w - np.minimum(b, w)) + np.maximum(before * (b - f) - f, 0.0)
         found = np.where(both, waiting, found)
@@ -177,6 +182,7 @@ def makespan(
     """
     whole = np.asarray(forward, np.float64) + inputs + weights
     together = whole if pair is None else pair
+    # T = M v (f + b + w) - pairs (f + b + w - FB) + idle.
     busy = microbatches * np.asarray(chunks, np.float64) * whole
     saved = overlapped_pairs(schedule, stages, microbatches, chunks) * (whole - together)
     return np.asarray(busy - saved + idle(schedule, stages, forward, inputs, weights, together))
@@ -198,8 +204,11 @@ def activations_in_flight(
     p, m, v = (np.asarray(value, np.float64) for value in (stages, microbatches, chunks))
     after = p - 1.0 - rank
     schedule = np.asarray(schedule)
+    # 1F1B: P - r. Interleaved: warm-up of 2 (P - 1 - r) + (v - 1) P chunks, and one more.
     found = np.where(v > 1, 2.0 * after + (v - 1.0) * p + 1.0, after + 1.0)
     if np.any(schedule > INTERLEAVED):
+        # Waiting gradients of weights keep their activations: P in ZB-H1, 2 P chunks in ZB-V. A pair of DualPipe or of
+        # combined 1F1B holds one more, since its forward starts before its backward ends.
         found = np.select(
             [schedule == each for each in (ZB_H1, ZB_V, DUALPIPE, DUALPIPE_V, COMBINED)],
             [p, 2.0 * p, p + 1.0, 2.0 * p + 1.0, found + 1.0],
@@ -283,7 +292,7 @@ def plain_schedule(chunks: Number) -> Ints:
 
 
 def interleaved_where(schedule: Number, chunks: Number) -> Ints:
-    """Returns schedules with 1F1B taken as interleaved where stages have several chunks, which it means there.
+    """Return schedules with 1F1B replaced by interleaved 1F1B where stages have several chunks.
 
     Args:
         schedule: positions in `SCHEDULES`, of any shape that broadcasts with the others.

@@ -75,14 +75,14 @@ BLOCK_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class BlockLevel:
-    """Seconds per microbatch [s]: a block of every kind that there is, and the ends of the model."""
+    """Seconds per microbatch [s]: a block of every kind of the model, and the ends of the model."""
 
     kinds: Mapping[BlockKind, BlockTimes]
     ends: Ends
 
     @property
     def heaviest(self) -> BlockKind:
-        """The kind of block that has most to do: experts and attention to everything where there are such."""
+        """Return the kind of block with most work: with experts and full attention, if the model has them."""
         return max(self.kinds, key=lambda kind: (kind.experts, not kind.windowed))
 
     def take(self, index: npt.NDArray[np.intp]) -> BlockLevel:
@@ -208,6 +208,7 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     sharded = np.any(layout.fully_sharded)
     tiers = data_tiers(case, rates) if sharded else ()
     gathers = _block_gathers(case, level, rates, p, tiers, split=split)
+    # Time of a block per microbatch, with the part of its weight gathers that shows.
     per = {
         kind: block.forward + block.backward + gathers[kind].forward + gathers[kind].backward
         for kind, block in level.kinds.items()
@@ -215,6 +216,7 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     gather: Floats = np.zeros(())
     if sharded:
         vocabulary = software.gather_bytes * local_weights(case).vocabulary
+        # The vocabulary matrix is gathered like a block, but whole and without anything to hide behind.
         gather = EMBEDDING_GATHERS * collective(vocabulary, tiers, p, passes=1.0, hops=data_hops(case))
         gather = np.where(layout.fully_sharded > 0, gather, 0.0)
     one = layout.pipeline_par == 1
@@ -230,6 +232,7 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     )
     everywhere = _model_blocks(case)
     ends_of_all = level.ends.embedding + level.ends.head + gather * np.where(one, 1.0, 2.0)
+    # Sum over all stages, which fills and drains the pipeline.
     total = of_kinds(everywhere, per) + ends_of_all + wait * (layout.pipeline_par - 1.0)
     parts = _Parts(case, level, gathers, split)
     loads = tuple(
@@ -294,7 +297,8 @@ class _Parts:
     def load(
         self, number: int | None, blocks: Sequence[Floats], whole: Floats, edge: Floats, late: Floats, before: Floats
     ) -> Load:
-        """The load of a stage with these blocks; `number` is its place among those looked at, None of all together."""
+        """Return the load of a stage with these blocks; `number` is its position among the candidates, None for the sum
+        of all."""
         forward = weights = saved = np.zeros(())
         # What the last stage does forward matters only where weights have gradients of their own.
         if self._split or (self._staged and number not in (None, 1)):
@@ -307,7 +311,7 @@ class _Parts:
 
 
 def of_kinds(numbers: Sequence[Floats], each: Mapping[BlockKind, Floats]) -> Floats:
-    """Returns the sum over kinds of so many blocks times a figure of each [rows], in the figure's unit.
+    """Return the sum over kinds of number of blocks times a figure of the kind [rows], in the figure's unit.
 
     Args:
         numbers: blocks of every kind, in the order of `KINDS` [rows].
@@ -384,6 +388,7 @@ def offloaded_flow(
         computing = block.forward + flow.gathers[kind].forward, block.backward + flow.gathers[kind].backward
         # Forward weights come while activations go, so that the larger counts; backward both come.
         moved = np.maximum(there, kept), there + kept
+        # A block waits for the part of its transfer that its computation does not cover.
         late = [np.maximum(size / rate - hidden, 0.0) for size, hidden in zip(moved, computing, strict=True)]
         forwards[kind], backwards[kind] = late
         both[kind] = late[0] + late[1]
@@ -401,6 +406,7 @@ def offloaded_flow(
     ]
     first, last, *others = loads
     total = _lengthen_load(flow.total, everywhere, forwards, both, saved)
+    # The work before each stage has grown by the same waits.
     last = replace(last, before=total.whole - last.whole)
     others = [
         replace(load, before=load.before + of_kinds(stage.before, both))
@@ -410,6 +416,7 @@ def offloaded_flow(
     path = critical_path(case, loads, total, [stage.position for stage in flow.stages], flow.message)
     added = np.maximum(path.seconds - flow.path.seconds, 0.0)
     late_whole = of_kinds(everywhere, both)
+    # The addition to the path is divided between both passes as the waits of all blocks are.
     share = of_kinds(everywhere, forwards) / np.where(late_whole > 0, late_whole, 1.0)
     return OffloadedFlow(added * share, added * (1.0 - share), busiest_stage_time(loads), np.asarray(needed))
 

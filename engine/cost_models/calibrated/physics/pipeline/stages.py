@@ -182,6 +182,7 @@ def pace_of(case: Case) -> Floats:
     """
     layout, cut = case.layout, layout_of(case)
     unlike = (cut != EVEN) | (case.model.prediction_layers > 0)
+    # Stages wait for each other only where chunks of an interleaved pipeline differ.
     if not np.any(unlike & (layout.pipeline_interleaving > 1)):
         return np.ones(())
     keys, which, shape = alike(

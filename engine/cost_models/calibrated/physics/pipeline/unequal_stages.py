@@ -58,6 +58,7 @@ def message_time(case: Case, rates: SustainedRates, p: Parameters) -> Floats:
     layout = case.layout
     split = np.where(case.software.split_messages > 0, layout.tensor_par, 1.0)
     rate = rate_over(case.processors, case.accelerator, rates)
+    # 2 T h bytes of activations, divided by t where ranks send a part each (Narayanan et al. 2021, section 4.1).
     time = 2.0 * case.tokens * case.model.hidden / split / rate + p.latency
     return np.where(layout.pipeline_par > 1, time, 0.0)
 
@@ -108,12 +109,14 @@ def _describe_pipelines(case: Case) -> _Pipelines:
     """Return the pipelines of a case."""
     layout, microbatches = case.layout, case.microbatches
     stages, each, schedule = layout.pipeline_par, 1.0 / layout.pipeline_interleaving, layout.schedule
+    # Whole groups of p would need this many more microbatches.
     missing = np.mod(-microbatches, stages)
     return _Pipelines(
         stages=stages,
         each=each,
         schedule=schedule,
         microbatches=microbatches,
+        # n - 1/v + r (v - 1)/v microbatches at the pace of the slowest stage.
         steady=microbatches - each + missing * (1.0 - each),
         pace=pace_of(case),
         pairs=pairs_per_stage(case) if among(schedule, PAIRED).any() else np.zeros(()),
@@ -167,6 +170,7 @@ def critical_path(
         critical = np.where(load.whole > slowest, number, critical)
         slowest = np.maximum(slowest, load.whole)
     whole = np.where(pipelines.stages == 1, slowest, np.maximum(total.whole, slowest))
+    # n x + (sum of all x - x)/v + r x (v - 1)/v.
     seconds = np.asarray(pipelines.steady * slowest * pipelines.pace + pipelines.each * whole)
     # Where the last stage is the slowest of 1F1B, its path is the longest; so is the slowest stage's of an interleaved
     # pipeline.
@@ -255,7 +259,9 @@ def _early_path(pipelines: _Pipelines, load: Load, forward: Floats, whole: Float
     after = whole - load.whole - load.before
     behind = pipelines.stages - 1.0 - position
     backward = load.whole - forward
+    # What the later stages take, less what this one does meanwhile: before its first backward, and before its last.
     waits = np.maximum(after - behind * forward, 0.0) + np.maximum(after - behind * backward, 0.0)
+    # With fewer microbatches than stages it waits once, for the shorter of both.
     few = steady < pipelines.stages
     if np.any(few):
         once = after - (steady - 1.0) * np.minimum(forward, backward)
@@ -281,6 +287,7 @@ def _further_path(
     waiting = among(schedule, (ZB_V, DUALPIPE, DUALPIPE_V))
     if waiting.any():
         # Half of a stage is a chunk of a V.
+        # Mean of the other stages' passes, per chunk: these schedules wait for them.
         share = np.where(schedule == DUALPIPE, 1.0, 2.0) * np.maximum(p - 1.0, 1.0)
         forward, weights = (total.forward - load.forward) / share, (total.weights - load.weights) / share
         every = (total.whole - load.whole) / share
@@ -331,13 +338,14 @@ def _round_trips(case: Case, whole: Floats, message: Floats) -> Floats:
     A round trip of the pipeline holds p microbatches, so that each takes its share of one at least.
     """
     p, steady = case.layout.pipeline_par, case.microbatches
+    # A round trip passes 2 (p - 1) messages and holds p microbatches.
     trips = np.floor((p - 1.0) * (steady - 1.0) / p)
     return np.asarray(whole + (steady - 1.0) * whole / p + 2.0 * trips * message)
 
 
 def messages_time(case: Case, message: Floats, *, least: bool = False) -> Floats:
-    """Returns the seconds of the messages that fill and drain the pipeline, or show although they run beside
-    computation [rows] [s].
+    """Return the exposed seconds of messages that fill and drain the pipeline, with the rest of overlapped ones [rows]
+    [s].
 
     Where stages wait for every message, in 1F1B and where it is interleaved, 2 (p - 1) messages fill and drain the
     pipeline, as the calibration was fitted with. Of an interleaved schedule that is too few: its replay shows

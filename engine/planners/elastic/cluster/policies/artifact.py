@@ -27,12 +27,20 @@ from engine.planners.elastic.cluster.policies.policy import Allocations
 __all__ = ["ArtifactPolicy"]
 
 STARVED_AGE: Final = 200_000.0
+"""Age from which a job counts as starved [s]. Source: as for the module."""
 STARVED_SLOPE: Final = 1e9
+"""Slope of a starved job, larger than any real one. Source: as for the module."""
 RELEASED_GPUS: Final = 32
+"""GPUs from which a large job loses its allocation every round. Source: as for the module."""
 RELEASES: Final = 7
+"""Changes of allocation below which it does. Source: as for the module."""
 MANY_GUARANTEED: Final = 12
+"""Guaranteed jobs above which it always does. Source: as for the module."""
 LENIENCE: Final = 1.5
+"""Factor on the predicted throughput of a guaranteed job before it is compared with its request. Source: as for the
+module."""
 NODE_GPUS: Final = 8
+"""GPUs of a node. Source: as for the module."""
 UNKNOWN: Final = "3D"
 """The plan word of three degrees: no measured plan is called that, so the mean of all plans there counts."""
 

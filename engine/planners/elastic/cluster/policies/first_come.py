@@ -1,4 +1,4 @@
-"""First come, first served: every job runs as it asks, in the order of submission, and nothing changes afterwards."""
+"""First come, first served: every job gets its request in the order of submission and keeps it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from engine.planners.elastic.cluster.speeds import Option
 __all__ = ["GAIN", "Level", "asked_options", "levels", "nodes_for", "put"]
 
 GAIN = 1.01
-"""More GPUs must make a model faster by this factor to be a level of their own, as in the artifact's stored curve."""
+"""Least speedup by more GPUs that makes a new level, as in the artifact's stored curve."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ __all__ = ["PublishedPolicy"]
 STARVED_AGE: Final = 200_000.0
 """Since when a job was submitted for it to be the most sensitive [s]."""
 STARVED_SLOPE: Final = 1e9
+"""Sensitivity of a starved job, larger than any real one. Source: as in the artifact."""
 LENIENCE: Final = 1.5
 """Factor by which the throughput of a guaranteed job may fall short of its request, as in the artifact."""
 LAST: Final = 1e3
