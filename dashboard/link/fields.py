@@ -55,12 +55,12 @@ class LinkField:
     def among(self, options: Mapping[Any, str]) -> LinkField:
         """Return the field with options that are known only once the page has an answer.
 
-        An unknown value becomes the first option, and is reported above the page.
+        An unknown value becomes the default or else the first option, and is reported above the page.
 
         Args:
             options: words by value.
         """
-        first = next(iter(options))
+        first = self.default if self.default in options else next(iter(options))
         value = self.value or first
         if value not in options:
             text = str(value)

@@ -47,6 +47,7 @@ def draw_choice(
     width: int | Literal["stretch"] = "stretch",
     resets: Collection[str] = (),
     then: Callable[[], None] | None = None,
+    is_bare: bool = False,
 ) -> None:
     """Draw a list to choose from.
 
@@ -57,6 +58,7 @@ def draw_choice(
         width: of the widget [px].
         resets: parameters of the link that are removed with a change.
         then: called after a change.
+        is_bare: True if the label is for screen readers only.
     """
     key, change = _prepare(field, resets, then)
     options = list(field.options)
@@ -68,6 +70,7 @@ def draw_choice(
         key=key,
         on_change=change,
         help=(field.declared.help if help is None else help) or None,
+        label_visibility="collapsed" if is_bare else "visible",
         width=width,
     )
 

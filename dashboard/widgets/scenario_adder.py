@@ -15,7 +15,7 @@ from dashboard.queries.nearest_fit import fits, remedies, runs
 from dashboard.queries.scenario_edits import altered
 from dashboard.widgets.compared_scenarios import SLOTS, Slots, add, add_changes
 from dashboard.widgets.controls import menu_key, shut, whole, whole_field
-from dashboard.widgets.hardware_changes import current
+from dashboard.widgets.hardware_changes import parse_changes
 from dashboard.words.changes import described
 from dashboard.words.markdown import literal
 from dashboard.words.scenarios import name_of, sentence_of, system_name
@@ -106,7 +106,7 @@ def _draw_remedies(first: Scenario, slots: Slots) -> None:
 
 
 def _draw_whatif(first: Scenario, slots: Slots) -> None:
-    changes, _ = current(first)
+    changes, _ = parse_changes(first)
     if not changes:
         return
     st.button(

@@ -68,7 +68,7 @@ class ElasticAnswer(Document):
 class ElasticPlans:
     """Answer to a question about a library model: tables as the planner returns them.
 
-    `phases` is None without phases, `recovery` without lost nodes or for the reason in `no_recovery`.
+    Without phases there are no `phases`; without lost nodes, or for the reason in `no_recovery`, no `recovery`.
     """
 
     curve: pd.DataFrame

@@ -1,4 +1,4 @@
-"""Parameters of the Co-design page in links, besides those of its question."""
+"""Parameters of the Co-design page in links, that are not fields of its question."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE_NAME: Final = "codesign"
 
 
 class CodesignLink(Document):
-    """The study, and what is shown of its designs."""
+    """Study, quantities and pictures of its designs."""
 
     study: Annotated[str, Asked("Study")] = ""
     own: Annotated[str, Asked("Study of one's own")] = ""

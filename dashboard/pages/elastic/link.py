@@ -1,4 +1,4 @@
-"""Parameters of the Elastic page in links, besides those of its questions."""
+"""Parameters of the Elastic page in links that are not fields of its questions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ STEPS_TEXT: Final = re.compile(r"[\d@., ;]{1,300}")
 
 
 class ElasticLink(Document):
-    """What the page shows, and how its questions about one job are given."""
+    """Subject of the page, and inputs of its questions about one job and a library model."""
 
     show: Annotated[
         Literal["job", "model", "several", "workload", "accuracy", "fit", "losses"],
@@ -95,7 +95,7 @@ class ElasticLink(Document):
 
 
 class SeveralJobsLink(Document):
-    """How jobs that share a cluster are given, and which of them is shown."""
+    """Jobs that share a cluster as text, and the one that is shown."""
 
     of: Annotated[
         Literal["cards", "models"], Asked("Kind of jobs", words={"cards": "Model cards", "models": "Library models"})
@@ -105,7 +105,7 @@ class SeveralJobsLink(Document):
 
 
 class WorkloadLink(Document):
-    """How a workload and its cluster are given, and which policy is shown."""
+    """Workload, its cluster, and the policy that is shown."""
 
     workload: Annotated[
         Literal["base", "mt", "bp", "naive", "today", "own"],
@@ -136,7 +136,7 @@ class FitLink(Document):
 
 
 class LossesLink(Document):
-    """Losses that are compared, and what is shown of them."""
+    """Losses that are compared, and the figure that is shown."""
 
     losses: Annotated[
         Literal["figure_9", "own"], Asked("Runs", words={"figure_9": "LLaMA-2-7B (figure 9)", "own": "My runs"})
