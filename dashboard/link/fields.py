@@ -87,7 +87,7 @@ class LinkReader(Generic[Read]):
     def __init__(self, document: type[Read], page: str) -> None:
         """Args:
         document: class of the document.
-        page: name of the page, with which its parameters begin.
+        page: name of the page, with which its parameters begin; empty for parameters with names of their own.
         """
         self.document, self.page = document, page
         self.fields: dict[str, LinkField] = {}
@@ -111,7 +111,7 @@ class LinkReader(Generic[Read]):
             pattern: of texts that are accepted.
         """
         declared = question_fields(self.document)[name]
-        parameter = f"{self.page}_{declared.parameter}"
+        parameter = f"{self.page}_{declared.parameter}" if self.page else declared.parameter
         if default is None and not declared.is_required:
             default = _in_link_units(declared, declared.default)
         if declared.most is not None and most is None:

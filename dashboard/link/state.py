@@ -26,6 +26,7 @@ from engine import Scenario
 __all__ = [
     "before_switching",
     "begin",
+    "change_scenario",
     "complain",
     "current_scenario",
     "link_parameters",
@@ -127,6 +128,17 @@ def set_scenario(scenario: Scenario) -> None:
     copy.update(scenario_parameters.parameters_of(scenario))
     st.session_state.pop(_PROBLEMS, None)
     _write({name: copy[name] for name in _SHARED if name in copy}, gone=gone)
+
+
+def change_scenario(make: Callable[[Scenario], Scenario]) -> None:
+    """Replaces the current scenario by one that is made from it; for callbacks, which may come after another change.
+
+    make: returns the new scenario, or its argument if nothing changes; its errors are passed on.
+    """
+    now = current_scenario()
+    changed = make(now)
+    if changed is not now:
+        set_scenario(changed)
 
 
 def settle() -> None:

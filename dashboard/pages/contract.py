@@ -57,13 +57,13 @@ def page_parameters(
     """Return the link parameters of a page, as its documents declare them: name -> label in sentences.
 
     Args:
-        page: name of the page, with which its parameters begin.
+        page: name of the page, with which its parameters begin; empty for parameters with names of their own.
         documents: the page's question, and what it shows.
         leave_out: fields that the page does not read from the link.
         only: fields that it reads; all but those left out if None.
     """
     return {
-        f"{page}_{field.parameter}": field.label[:1].lower() + field.label[1:]
+        (f"{page}_{field.parameter}" if page else field.parameter): field.label[:1].lower() + field.label[1:]
         for document in documents
         for name, field in question_fields(document).items()
         if name not in leave_out and (only is None or name in only)

@@ -8,7 +8,9 @@ from typing import Any
 
 from dashboard.compat.caches import remembered
 from engine import Exploration, Scenario
-from engine.recommendation import Contender, Terms, fit_of, mechanisms_of, recommend
+from engine.questions.documents.explorations import RecommendationTermsQuestion
+from engine.questions.recommendations import find_recommendation
+from engine.recommendation import Contender, Terms, fit_of, mechanisms_of
 from engine.recommendation.room import Fit
 from engine.validation.uncertainty import Interval, memory_interval_of
 
@@ -31,16 +33,13 @@ class Advice:
     contenders: tuple[Contender, ...]
 
 
-@remembered(entries=64)
-def advice(
-    _exploration: Exploration, key: str, headroom: float | None = None, offload: bool = False, unmeasured: bool = False
-) -> Advice:
-    """Returns the recommendation for an exploration.
+@remembered(64, hash_funcs={RecommendationTermsQuestion: RecommendationTermsQuestion.model_dump_json})
+def advice(_exploration: Exploration, key: str, terms: RecommendationTermsQuestion) -> Advice:
+    """Return the recommendation for an exploration.
 
-    key: of the exploration. headroom: share of the predicted memory to keep free; None: the error of measured runs.
-    offload, unmeasured: whether executions that offload, or rest on something never measured, may be recommended.
+    key: of the exploration.
     """
-    found = recommend(_exploration, headroom=headroom, offload=offload, unmeasured=unmeasured)
+    found = find_recommendation(_exploration, terms)
     mechanisms = () if found.execution is None else tuple(mechanisms_of(found.execution).values())
     return Advice(
         found.execution,

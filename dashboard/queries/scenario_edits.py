@@ -13,7 +13,7 @@ from engine.executions.limits import OPTIONS
 from hardware import Calibration, System
 from models import Model
 
-__all__ = ["altered", "datatypes_of", "on_same_accelerator", "scenario_with", "switch"]
+__all__ = ["altered", "datatypes_of", "on_same_accelerator", "scenario_with", "switch_cost_model"]
 
 _KEPT: Final = "kept"
 
@@ -75,7 +75,7 @@ def datatypes_of(scenario: Scenario) -> list[str]:
     return [name for name in scenario.system.matrix if name in accepted]
 
 
-def switch(scenario: Scenario, cost_model: str) -> Scenario:
+def switch_cost_model(scenario: Scenario, cost_model: str) -> Scenario:
     """Returns the scenario with another cost model, and a datatype that it takes. Raises what `Scenario.of` raises."""
     datatype = scenario.datatype
     accepted = named(cost_model).datatypes

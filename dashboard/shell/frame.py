@@ -16,6 +16,7 @@ from dashboard.compat.types import Place
 from dashboard.guide import chapter
 from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
+from dashboard.link.shared import parse_shared
 from dashboard.pages import registry
 from dashboard.pages.contract import Needs, Page
 from dashboard.pages.registry import PAGES, sections
@@ -23,6 +24,7 @@ from dashboard.shell import search
 from dashboard.shell.scenario import sentence
 from dashboard.widgets import needed_exploration, window
 from dashboard.words.markdown import literal
+from engine import Scenario
 
 __all__ = ["close_page", "draw", "navigation", "open_page"]
 
@@ -51,6 +53,7 @@ def draw(page: Page) -> None:
 class Above(NamedTuple):
     """Elements above a page that are completed after it has run."""
 
+    scenario: Scenario
     size: Place | None
     """Slot at the end of the scenario sentence."""
     remarks: Place
@@ -66,6 +69,7 @@ def open_page(static: Path, page: Any) -> Above:
     st.logo(str(static / f"logo-{state.theme_mode()}.svg"), size="medium")
     st.html(stylesheet() + styles())
     entry = registry.page(page.url_path)
+    scenario = parse_shared().scenario
     with st.container(key="unseen"):
         st.html(_behaviour_script(), unsafe_allow_javascript=True)
         st.html(page_head(entry.title) + marked_in_navigation(entry.title, list(sections()).index(entry.group)))
@@ -80,21 +84,20 @@ def open_page(static: Path, page: Any) -> Above:
                 query_params={"chapter": entry.guide},
             )
     if page_links.exists("guide"):
-        search.opener()
-    place = sentence.show() if entry.about_scenario else None
-    state.selected_cell(), state.selected_id()  # so that what is wrong with them is known
+        search.opener(scenario)
+    place = sentence.show(scenario) if entry.about_scenario else None
     remarks = st.empty()
     told = _show_problems(remarks, ())
     warned = tuple(explorations().warnings)
     for warning in warned:
         st.warning(literal(warning), icon=":material/cloud_off:")
-    return Above(place, remarks, told, warned)
+    return Above(scenario, place, remarks, told, warned)
 
 
 def close_page(above: Above) -> None:
     """Draw the elements that depend on a finished page."""
     if above.size is not None:
-        sentence.tell_size(above.size)
+        sentence.tell_size(above.size, above.scenario)
     _show_problems(above.remarks, above.told)
     for warning in explorations().warnings:
         if warning not in above.warned:  # it came with this run, such as of a result that could not be stored

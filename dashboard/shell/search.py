@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import streamlit as st
@@ -17,6 +18,7 @@ from dashboard.pages.registry import PAGES
 from dashboard.widgets.window import is_narrow
 from dashboard.words import glossary
 from dashboard.words.scenarios import system_name
+from engine import Scenario
 
 __all__ = ["SearchTarget", "everything", "opener"]
 
@@ -40,19 +42,18 @@ class SearchTarget:
         return f"{self.name} · {self.kind}"
 
 
-def everything() -> list[SearchTarget]:
-    """Return all targets: pages first, then scenarios, chapters, terms, models, systems."""
+def everything(scenario: Scenario) -> list[SearchTarget]:
+    """Return all targets: pages first, then scenarios, chapters, terms, models, systems.
+
+    scenario: of the page, whose cost model has terms of its own.
+    """
     found = [SearchTarget("page", page.title, page.name) for page in PAGES]
-    for saved in user_files().saved():
-        scenario = saved.scenario
-        found.append(
-            SearchTarget(
-                "saved scenario",
-                saved.title,
-                page_links.START,
-                change=lambda scenario=scenario: state.open_scenario(scenario, {}),  # type: ignore[misc]
-            )
+    found += [
+        SearchTarget(
+            "saved scenario", saved.title, page_links.START, change=partial(state.open_scenario, saved.scenario, {})
         )
+        for saved in user_files().saved()
+    ]
     found += [
         SearchTarget("co-design study", study.title, "codesign", kept_parameters(study.ident))
         for study in user_files().studies()
@@ -60,7 +61,7 @@ def everything() -> list[SearchTarget]:
     found += [
         SearchTarget("chapter of the guide", chapter(name).title, "guide", {"chapter": name}) for name in CHAPTERS
     ]
-    for word, short, _ in glossary.words(state.current_scenario()):
+    for word, short, _ in glossary.words(scenario):
         found.append(SearchTarget("term", f"{word} ({short})" if short else word, "guide", {"chapter": "glossary"}))
     for name in usable_models():
         model = model_of(name)
@@ -79,8 +80,8 @@ def everything() -> list[SearchTarget]:
     return found
 
 
-def opener() -> None:
-    """Draw the button that opens the search, as Ctrl-K does."""
+def opener(scenario: Scenario) -> None:
+    """Draw the button that opens the search, as Ctrl-K does. scenario: of the page."""
     with st.container(key="search_link"):
         narrow = is_narrow()
         if st.button(
@@ -91,12 +92,12 @@ def opener() -> None:
             shortcut=None if narrow else SHORTCUT,
             help="Search pages, models, systems, terms, saved scenarios",
         ):
-            _show_search_dialog()
+            _show_search_dialog(scenario)
 
 
 @st.dialog("Search")
-def _show_search_dialog() -> None:
-    found = everything()
+def _show_search_dialog(scenario: Scenario) -> None:
+    found = everything(scenario)
     chosen = st.selectbox(
         "Pages, chapters, terms, models, systems, saved scenarios and studies",
         range(len(found)),

@@ -14,6 +14,7 @@ from dashboard.charts.elements.advice import card_text
 from dashboard.link import page_links, scenario_parameters, state
 from dashboard.link.examples import EXAMPLES, Example
 from dashboard.widgets.window import is_narrow
+from engine import Scenario
 
 __all__ = ["cards"]
 
@@ -23,11 +24,14 @@ _VALUE: Final = "dismissed"
 _DISMISSED: Final = "_examples_dismissed"
 
 
-def cards() -> None:
-    """Draws the cards where one of the examples is shown, for who has not dismissed them."""
+def cards(scenario: Scenario) -> None:
+    """Draws the cards if one of the examples is shown, for visitors who have not dismissed them.
+
+    scenario: of the page.
+    """
     if st.session_state.get(_DISMISSED) or st.context.cookies.get(COOKIE) == _VALUE:
         return
-    shown = _shown_example()
+    shown = _shown_example(scenario)
     if shown is None:
         return
     if is_narrow():
@@ -46,13 +50,12 @@ def cards() -> None:
             _draw_dismiss_button(bare=True)
 
 
-def _shown_example() -> Example | None:
+def _shown_example(scenario: Scenario) -> Example | None:
     """The example that the page is about; None where it is about something else."""
-    now = state.current_scenario().key
     for example in EXAMPLES:
         if example.page == page_links.START:
             own = scenario_parameters.read_scenario(example.parameters)
-            if own.scenario.key == now:
+            if own.scenario.key == scenario.key:
                 return example
     return None
 

@@ -10,7 +10,8 @@ import streamlit as st
 from dashboard.jobs.board import BoardFull
 from dashboard.jobs.server import explorations
 from dashboard.jobs.turns import turns
-from dashboard.link.state import current_scenario, watcher
+from dashboard.link.shared import parse_shared
+from dashboard.link.state import watcher
 from dashboard.widgets.job_card import job_card, watch
 from dashboard.words.markdown import literal
 from engine import Exploration, Scenario
@@ -90,4 +91,4 @@ def _explain_empty_space(scenario: Scenario) -> None:
 def require_exploration() -> Exploration:
     """Returns the exploration of the current scenario. Shows its progress, failure or emptiness and stops the page
     without."""
-    return exploration_of(current_scenario(), watcher())
+    return exploration_of(parse_shared().scenario, watcher())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import streamlit as st
@@ -12,32 +13,57 @@ from dashboard.charts.elements.advice import ExecutionSide, rows_table, sides
 from dashboard.charts.elements.markup import head
 from dashboard.compat.types import Place
 from dashboard.link import state
+from dashboard.link.fields import LinkField, LinkReader
 from dashboard.queries.recommendation import Advice, advice, memory_error
-from dashboard.widgets.controls import given, key_for, switch
+from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.link_fields import draw_switch
 from dashboard.widgets.menus import filled
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent, scale_for
 from engine import Exploration, Scenario
 from engine.executions.execution_names import execution_name
+from engine.questions.documents.explorations import RecommendationTermsQuestion
 from hardware import GIB
 
-__all__ = ["band", "room"]
+__all__ = ["RecommendationLink", "band", "parse_terms", "room"]
 
 _NUMBER: Final = re.compile(r"|\d{1,3}(\.\d{1,3})?")
 _HBM: Final = "proc_mem_tier1_cap_req"
 
 
-def band(exploration: Exploration, key: str, again: Callable[[], None] = lambda: None) -> None:
+@dataclass(frozen=True, slots=True)
+class RecommendationLink:
+    """Terms of the recommendation in the link."""
+
+    question: RecommendationTermsQuestion
+    offload: LinkField
+    unmeasured: LinkField
+
+
+def parse_terms() -> RecommendationLink:
+    """Parse the terms of the recommendation, which all pages share."""
+    reader = LinkReader(RecommendationTermsQuestion, "recommended")
+    for name in ("offload", "unmeasured"):
+        reader.read(name)
+    text = state.url_value("recommended_headroom", "", _NUMBER)
+    share = float(text) / 100.0 if text else None
+    return RecommendationLink(reader.build(headroom=share), *reader.fields.values())
+
+
+def band(
+    exploration: Exploration,
+    key: str,
+    asked: RecommendationLink,
+    selected: int | None,
+    again: Callable[[], None] = lambda: None,
+) -> None:
     """Draws the recommended execution next to the fastest; a click selects either.
 
-    key: of its widgets. again: called last in the callback of that click.
+    key: of its widgets. asked: the terms. selected: id of the selected execution. again: called last in the callback
+    of that click.
     """
-    text = state.url_value("recommended_headroom", "", _NUMBER)
-    offload, unmeasured = (
-        state.url_value(f"recommended_{name}", "off", ("on", "off")) == "on" for name in ("offload", "unmeasured")
-    )
-    found = advice(exploration, exploration.key, float(text) / 100.0 if text else None, offload, unmeasured)
+    found = advice(exploration, exploration.key, asked.question)
     if found.fastest is None:
         return
     scenario = exploration.scenario
@@ -46,7 +72,7 @@ def band(exploration: Exploration, key: str, again: Callable[[], None] = lambda:
     else:
         place = st.container(border=True, gap="xsmall", key=f"{key}_band")
     with place:
-        st.html(sides(_make_sides(scenario, found, state.selected_id())))
+        st.html(sides(_make_sides(scenario, found, selected)))
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             if found.execution is not None:
                 st.button(
@@ -73,7 +99,7 @@ def band(exploration: Exploration, key: str, again: Callable[[], None] = lambda:
                 help="The ten best, and why each is not recommended.",
             ):
                 if filled(f"{key}_why"):
-                    _draw_contenders(scenario, found, key)
+                    _draw_contenders(scenario, found, key, asked)
 
 
 def _select_execution(execution: int | None, again: Callable[[], None]) -> None:
@@ -131,7 +157,7 @@ def _make_side(scenario: Scenario, name: str, row: Mapping[str, Any], note: str,
     )
 
 
-def _draw_contenders(scenario: Scenario, found: Advice, key: str) -> None:
+def _draw_contenders(scenario: Scenario, found: Advice, key: str, asked: RecommendationLink) -> None:
     """The ten best with their reasons, and the terms, which can be changed."""
     terms = found.terms
     st.html(head("Why not the others", "the best of different layouts, fastest first"))
@@ -184,8 +210,8 @@ def _draw_contenders(scenario: Scenario, found: Advice, key: str) -> None:
         on_change=changed,
         width=280,
     )
-    switch("Offload may be recommended", "recommended_offload")
-    switch("What was never measured may be recommended", "recommended_unmeasured")
+    draw_switch(asked.offload)
+    draw_switch(asked.unmeasured)
 
 
 def _list_briefly(words: tuple[str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import streamlit as st
@@ -36,12 +36,12 @@ def opener(first: Scenario) -> None:
         adder(first)
 
 
-def adder(first: Scenario, slots: Slots = SLOTS) -> None:
+def adder(first: Scenario, slots: Slots = SLOTS, changes: Mapping[str, float] | None = None) -> None:
     """Draws the ways to add a scenario.
 
-    slots: parameters of the link that hold the scenarios.
+    slots: parameters of the link that hold the scenarios. changes: of the What-if page; parsed if None.
     """
-    _draw_whatif(first, slots)
+    _draw_whatif(first, slots, parse_changes(first)[0] if changes is None else changes)
     _draw_variant(first, slots)
     _draw_kept_scenarios(first, slots)
 
@@ -105,8 +105,7 @@ def _draw_remedies(first: Scenario, slots: Slots) -> None:
             )
 
 
-def _draw_whatif(first: Scenario, slots: Slots) -> None:
-    changes, _ = parse_changes(first)
+def _draw_whatif(first: Scenario, slots: Slots, changes: Mapping[str, float]) -> None:
     if not changes:
         return
     st.button(

@@ -15,6 +15,7 @@ from dashboard.jobs.server import explorations
 from dashboard.link import scenario_parameters, state
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import Refused
+from dashboard.link.shared import parse_shared
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.widgets import compared_scenarios
 from dashboard.widgets.controls import menu_key, shut
@@ -43,15 +44,14 @@ _OTHERS: Final = tuple(f"{page}_{letter}" for page in ("compare", "pareto") for 
 """Parameters of scenarios other than the current one."""
 
 
-def opener() -> None:
-    """Draws Share and Save."""
+def opener(scenario: Scenario) -> None:
+    """Draws Share and Save. scenario: of the page."""
     _draw_share()
-    scenario = state.current_scenario()
     tip = "Keep this scenario on the server."
     with st.popover("Save", type="tertiary", icon=":material/bookmark:", help=tip, key=menu_key("save")):
         if user_files().folder is None:
             st.caption("This server keeps nothing. The file holds model, system and limits whole.")
-            _draw_file_buttons(scenario, _on_this_page(), "save_file")
+            _draw_file_buttons(scenario, _parse_comparison(), "save_file")
             return
         key = f"save_title_{scenario.key[:12]}"
         with st.form("save_form", border=False):  # so that Enter saves
@@ -72,20 +72,19 @@ def opener() -> None:
 @st.fragment
 def _draw_share() -> None:
     """Link, file and report; made when it is opened, because parts of a page change without the frame around them."""
-    scenario = state.current_scenario()
     tip = "A link to exactly what is shown."
     with st.popover("Share", type="tertiary", icon=":material/link:", help=tip, key="share", on_change="rerun") as menu:
         if menu.open:
-            found = _on_this_page()
+            scenario, found = parse_shared().scenario, _parse_comparison()
             offer_link(current_link(), beside=sum(name in _OTHERS for name in state.link_parameters()), whole=found)
             with st.container(horizontal=True):
                 _draw_file_buttons(scenario, found, "share_file")
                 _report(scenario, found)
 
 
-def _on_this_page() -> Comparison | None:
-    """Return the comparison that the page shows, or None."""
-    return compared(state.current_scenario(), state.page(), state.link_parameters())
+def _parse_comparison() -> Comparison | None:
+    """Parse the comparison that the page shows; None if it shows none."""
+    return compared(parse_shared().scenario, state.page(), state.link_parameters())
 
 
 def compared(scenario: Scenario, page: str, view: Mapping[str, str] | None) -> Comparison | None:
@@ -229,7 +228,7 @@ def _save_scenario(key: str) -> None:
     title = str(st.session_state[key])
     view = {name: value for name, value in state.link_parameters().items() if name not in scenario_parameters.NAMES}
     try:
-        user_files().keep(title, state.current_scenario(), state.page(), view)
+        user_files().keep(title, parse_shared().scenario, state.page(), view)
     except Refused as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
     else:

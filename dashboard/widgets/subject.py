@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.link import state
+from dashboard.link.shared import SharedView, parse_shared
 from dashboard.queries.executions import evaluated
 from dashboard.queries.tie_breaking import plainest
 from dashboard.words.markdown import literal
@@ -40,13 +41,17 @@ class Subject:
         return int(self.row["id"])
 
 
-def subject(exploration: Exploration) -> Subject | None:
-    """Returns the execution that the page is about; None when nothing is selected and nothing is feasible."""
-    chosen = state.selected_id()
+def subject(exploration: Exploration, shared: SharedView | None = None) -> Subject | None:
+    """Returns the execution that the page is about; None when nothing is selected and nothing is feasible.
+
+    shared: the selection; parsed if None.
+    """
+    shared = shared or parse_shared()
+    chosen = shared.id
     if chosen is not None:
-        why = "your execution" if chosen == state.own_id() else "selected"
+        why = "your execution" if chosen == shared.own else "selected"
         return Subject(evaluated(exploration, exploration.key, chosen), why)
-    cell = state.selected_cell()
+    cell = shared.cell
     if cell is not None:
         cells = exploration.by_cell()
         here = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1]) & (cells["feasible"] > 0)]

@@ -1,4 +1,4 @@
-"""Limits as the command line takes them: `field=value`, `field=a,b,..` and `field=lo..hi`."""
+"""Limits and values as commands take them: `field=value`, `field=a,b,..` and `field=lo..hi`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.columns import ALL_FIELDS
 from engine.executions.limits import OPTIONS, LimitError
 from models.documents import shown
 
-__all__ = ["parse_limits"]
+__all__ = ["parse_limits", "parse_values"]
 
 _FLAGS = dict.fromkeys(("true", "on", "yes"), True) | dict.fromkeys(("false", "off", "no"), False)
 _BOOLEAN = {column.name for column in ALL_FIELDS if column.dtype == "bool"} | set(OPTIONS)
@@ -35,6 +35,23 @@ def parse_limits(texts: Iterable[str], *, whole: Collection[str] = _WHOLE) -> di
             found = [_parse_value(name, value.strip(), whole) for value in _split_values(name, values)]
             limits[name] = found[0] if name in OPTIONS and len(found) == 1 else found
     return limits
+
+
+def parse_values(texts: Iterable[str]) -> dict[str, Any]:
+    """Return values by field from texts such as "tensor_par=4"; whole numbers become numbers.
+
+    Args:
+        texts: of an option that may be repeated.
+
+    Raises `LimitError` for malformed texts; names and values are checked where they are used.
+    """
+    found: dict[str, Any] = {}
+    for each in texts:
+        name, equals, value = (part.strip() for part in each.partition("="))
+        if not equals or not name or not value:
+            raise LimitError(f"--set is {shown(each)}; it must be FIELD=VALUE, such as tensor_par=4.")
+        found[name] = int(value) if value.isdecimal() and len(value) < 12 else value
+    return found
 
 
 def _split_values(name: str, text: str) -> list[str]:

@@ -30,8 +30,10 @@ from engine.cli.commands.library import models_app, systems_app
 from engine.cli.commands.mcp import serve_mcp
 from engine.cli.commands.measure import measure_machine
 from engine.cli.commands.plan import plan_app
+from engine.cli.commands.recommend import recommend_execution
 from engine.cli.commands.serve import serve_dashboard
 from engine.cli.commands.simulate import simulate_app
+from engine.cli.commands.standing import rank_execution
 from engine.cli.commands.store import store_app
 from engine.cli.commands.validate import validate_model
 from engine.cli.output import ExitCode, write_line
@@ -55,8 +57,10 @@ Examples:
   shardscape serve
   shardscape explore gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16
   shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16
+  shardscape recommend llama-3.1-70B h100_80g_sxm --procs 512 --max-batch 512 --datatype bfloat16
   shardscape evaluate gpt3-175B a100_80g executions.csv --out results.parquet
   shardscape layers megatron-1T a100_80g execution.json
+  shardscape standing h100_80g_sxm execution.json --model llama-3-70B
   shardscape export execution.json --model llama-3-70B --to megatron
   shardscape import pretrain_gpt.sh
   shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 1024 --output 256 --tpot 0.03
@@ -150,8 +154,10 @@ commands: Final[dict[str, Callable[..., None]]] = {
     "serve": serve_dashboard,
     "explore": explore_space,
     "best": find_best,
+    "recommend": recommend_execution,
     "evaluate": evaluate_executions,
     "layers": show_layers,
+    "standing": rank_execution,
     "export": export_execution,
     "inference": find_serving,
     "cost": estimate_cost,

@@ -5,23 +5,31 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar, get_args, get_origin
 
 import typer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from engine.cli.limits import parse_limits, parse_values
 from engine.questions.fields import FieldKind, QuestionField, question_fields
 from engine.questions.verb import Document, QuestionError
 from models.documents import DocumentError, read_json, sentence
 
-__all__ = ["Reader", "asks", "build_question"]
+__all__ = ["Reader", "UnfinishedQuestion", "asks", "build_question"]
 
 Question = TypeVar("Question", bound=Document)
 
-_METAVARS = {FieldKind.WHOLE: "N", FieldKind.DECIMAL: "X", FieldKind.TEXT: "TEXT", FieldKind.NAMED: "NAME|FILE"}
+_METAVARS = {
+    FieldKind.WHOLE: "N",
+    FieldKind.DECIMAL: "X",
+    FieldKind.TEXT: "TEXT",
+    FieldKind.NAMED: "NAME|FILE",
+    FieldKind.VALUES: "FIELD=VALUE",
+}
 _TYPES: Mapping[FieldKind, type] = {
     FieldKind.FLAG: bool,
     FieldKind.WHOLE: int,
@@ -29,6 +37,30 @@ _TYPES: Mapping[FieldKind, type] = {
     FieldKind.TEXT: str,
     FieldKind.NAMED: str,
 }
+_PAIRS: Mapping[FieldKind, Callable[[list[str]], dict[str, Any]]] = {
+    FieldKind.LIMITS: parse_limits,
+    FieldKind.VALUES: parse_values,
+}
+"""Parsers of options that are repeated, by kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedQuestion(Generic[Question]):
+    """Options of a command whose question has more fields, such as the rows of a file."""
+
+    document: type[Question]
+    said: Mapping[str, Any]
+    """Values by field as commands have them; None where an option is missing."""
+
+    def finish(self, **rest: Any) -> Question:
+        """Return the question.
+
+        Args:
+            rest: values of other fields, in the document's units; None for the default.
+
+        Raises `QuestionError` with a sentence that names the option.
+        """
+        return build_question(self.document, {**self.said, **rest})
 
 
 MOST_VALUES: Final = 20_000
@@ -45,42 +77,73 @@ def asks(
     arguments: Collection[str] = (),
     leave_out: Collection[str] = (),
     readers: Mapping[str, Reader] = MappingProxyType({}),
+    optional: Collection[str] = (),
+    flatten: str = "",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that turns a function of a question into a command with the question's options.
 
-    The function takes the question first; its own parameters, declared for Typer, come after the question's. What it
-    gives for a field that is left out of the options is set in the function, with `build_question`.
+    The parameter of the function that is annotated with the document, or the first, receives the question; the
+    function's own parameters are declared for Typer. Decorators of several documents may be stacked. A parameter that
+    is annotated with an `UnfinishedQuestion` of the document receives that: the function finishes the question with
+    the fields that have no option.
 
     Args:
         document: class of the question.
         arguments: fields that are arguments, in their order, not options.
-        leave_out: fields without an option: those that the command reads in its own way, such as from a file.
+        leave_out: fields without an option, such as rows that the command reads from a file.
         readers: by field, what makes its value of the option's text, such as the content of a file.
+        optional: required fields whose option may be missing; for unfinished questions.
+        flatten: field that holds a document, whose fields become options. Its own option takes the document from a
+            file; other options replace its values.
     """
     fields = question_fields(document)
-    asked = [
+    outer = [
         field
         for name, field in fields.items()
         if name not in leave_out and (field.kind is not FieldKind.DOCUMENT or name in readers)
     ]
+    nested = fields[flatten].nested if flatten else None
+    inner = (
+        []
+        if nested is None
+        else [
+            each
+            for each in question_fields(nested).values()
+            if each.kind is not FieldKind.DOCUMENT and not each.is_fixed
+        ]
+    )
+    known = {field.name: field for field in (*inner, *outer)}
+    optional = {*optional, *(field.name for field in inner)}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        first = [_command_parameter(fields[name], is_argument=True) for name in arguments]
-        rest = [
-            _command_parameter(field, is_argument=False, is_file=field.name in readers)
-            for field in asked
+        own = list(inspect.signature(command, eval_str=True).parameters.values())
+        place, is_finished = _question_place(own, document)
+        slot = own.pop(place)
+        declared = [
+            _command_parameter(known[name], is_argument=True, is_optional=name in optional) for name in arguments
+        ]
+        declared += [
+            _command_parameter(
+                field, is_argument=False, is_optional=field.name in optional, is_file=field.name in readers
+            )
+            for field in (*inner, *outer)
             if field.name not in arguments
         ]
+        if flatten:
+            declared.append(_file_parameter(fields[flatten]))
 
         @wraps(command)
         def run(**given: Any) -> None:
-            said = {field.name: given.pop(field.name) for field in asked}
+            said = {field.name: given.pop(field.name) for field in outer}
             for name, read in readers.items():
                 said[name] = _read_option(said[name], read)
-            command(build_question(document, said), **given)
+            if nested is not None:
+                parts = {field.name: given.pop(field.name) for field in inner}
+                said[flatten] = _nested_values(nested, parts, given.pop(flatten), flatten, arguments)
+            question = build_question(document, said, arguments) if is_finished else UnfinishedQuestion(document, said)
+            command(**{slot.name: question}, **given)
 
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*first, *rest, *own)]
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*declared, *own)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         return run
@@ -88,12 +151,13 @@ def asks(
     return decorate
 
 
-def build_question(document: type[Question], said: Mapping[str, Any]) -> Question:
+def build_question(document: type[Question], said: Mapping[str, Any], arguments: Collection[str] = ()) -> Question:
     """Return the question of values as commands have them: files are read, lists parsed, units converted.
 
     Args:
         document: class of the question.
         said: values by name of the field; None stands for the default.
+        arguments: fields that are arguments of the command, not options.
 
     Raises `QuestionError` with a sentence that names the option.
     """
@@ -106,17 +170,81 @@ def build_question(document: type[Question], said: Mapping[str, Any]) -> Questio
     try:
         return document.model_validate(given)
     except ValidationError as problem:
-        place = problem.errors(include_url=False)[0]["loc"]
-        field = fields.get(str(place[0])) if place else None
-        where = "The command" if field is None else f"--{field.option}"
-        told = sentence(problem, document, where)
-        raise QuestionError(told.replace(f"{where}: {str(place[0])!r}", where) if field else told) from None
+        raise QuestionError(_option_sentence(problem, document, arguments)) from None
 
 
-def _command_parameter(field: QuestionField, *, is_argument: bool, is_file: bool = False) -> inspect.Parameter:
+def _option_sentence(problem: ValidationError, document: type[BaseModel], arguments: Collection[str]) -> str:
+    """Return pydantic's first error as a sentence that names the option or the argument."""
+    path = [str(part) for part in problem.errors(include_url=False)[0]["loc"]]
+    field, depth = question_fields(document).get(path[0]) if path else None, 1
+    if field is not None and field.kind is FieldKind.DOCUMENT and field.nested is not None and len(path) > 1:
+        field, depth = question_fields(field.nested).get(path[1]), 2
+    if field is None:
+        return sentence(problem, document, "The command")
+    where = _option_words(field, arguments)
+    told = sentence(problem, document, where)
+    return told.replace(f"{where}: {'.'.join(path[:depth])!r}", where)
+
+
+def _option_words(field: QuestionField, arguments: Collection[str]) -> str:
+    return field.name.upper() if field.name in arguments else f"--{field.option}"
+
+
+def _question_place(parameters: list[inspect.Parameter], document: type[BaseModel]) -> tuple[int, bool]:
+    """Return the position of the parameter that receives the question, and True if it takes it finished."""
+    for place, parameter in enumerate(parameters):
+        if parameter.annotation is document:
+            return place, True
+        if get_origin(parameter.annotation) is UnfinishedQuestion and get_args(parameter.annotation)[0] is document:
+            return place, False
+    return 0, True
+
+
+def _nested_values(
+    document: type[BaseModel], said: Mapping[str, Any], file: Path | None, name: str, arguments: Collection[str]
+) -> dict[str, Any]:
+    """Return the values of a nested document: its file, with values of options in place of the file's.
+
+    Raises `QuestionError` if a required value is missing, and `DocumentError` if the file is no such document.
+    """
+    fields = question_fields(document)
+    found: dict[str, Any] = {}
+    if file is not None:
+        read: Any = read_json(file, name, DocumentError)
+        try:
+            document.model_validate(read)
+        except ValidationError as problem:
+            raise QuestionError(sentence(problem, document, str(file))) from None
+        found = dict(read)
+    for each, value in said.items():
+        if value is None or value == []:
+            continue
+        new = _document_value(fields[each], value)
+        found[each] = {**found.get(each, {}), **new} if fields[each].kind in _PAIRS else new
+    if missing := [
+        _option_words(field, arguments) for field in fields.values() if field.is_required and field.name not in found
+    ]:
+        raise QuestionError(
+            f"Without {', '.join(missing)} there is no {name}; give all of them, or a saved {name} with --{name} FILE."
+        )
+    return found
+
+
+def _file_parameter(field: QuestionField) -> inspect.Parameter:
+    """Return the option that takes a document from a file."""
+    text = f"A saved {field.name}, for all of these; what is given besides replaces it."
+    declared = typer.Option(f"--{field.option}", metavar="FILE", help=text)
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, declared]
+    )
+
+
+def _command_parameter(
+    field: QuestionField, *, is_argument: bool, is_optional: bool = False, is_file: bool = False
+) -> inspect.Parameter:
     """Return a field as Typer reads the parameter of a function."""
-    type_, is_optional = _option_type(field), field.default is None
-    metavar = field.option_unit.upper() if field.unit else _METAVARS.get(field.kind)
+    type_, is_optional = _option_type(field), is_optional or field.default is None or field.kind in _PAIRS
+    metavar = field.metavar or (field.option_unit.upper() if field.unit else _METAVARS.get(field.kind))
     if field.choices:
         metavar = "|".join(map(str, field.choices))
     if is_file and not field.repeats:
@@ -125,8 +253,8 @@ def _command_parameter(field: QuestionField, *, is_argument: bool, is_file: bool
         metavar = metavar or "TEXT"
     elif field.is_list:
         metavar = f"{metavar},..."
-    unit = f" [{field.option_unit}]" if field.unit and f"[{field.option_unit}]" not in field.help else ""
-    text = f"{(field.help or field.label).removesuffix('.')}{unit}."
+    unit = f" [{field.option_unit}]" if field.unit and f"[{field.option_unit}]" not in field.option_help else ""
+    text = f"{(field.option_help or field.label).removesuffix('.')}{unit}."
     declared: Any
     if is_argument:
         declared = typer.Argument(metavar=field.name.upper(), help=text, show_default=not field.is_required)
@@ -137,7 +265,7 @@ def _command_parameter(field: QuestionField, *, is_argument: bool, is_file: bool
     else:
         declared = typer.Option(f"--{field.option}", metavar=metavar, help=text)
     annotation: Any = Annotated[type_ | None if is_optional else type_, declared]
-    default = inspect.Parameter.empty if field.is_required else _option_default(field)
+    default = None if is_optional else inspect.Parameter.empty if field.is_required else _option_default(field)
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
@@ -152,6 +280,8 @@ def _read_option(value: Any, read: Reader) -> Any:
 
 
 def _option_type(field: QuestionField) -> Any:
+    if field.kind in _PAIRS:
+        return list[str]
     if field.repeats:
         return list[str if field.choices else _TYPES.get(field.kind, str)]  # type: ignore[misc]
     if field.is_list or field.kind is FieldKind.DOCUMENT:
@@ -170,6 +300,8 @@ def _option_default(field: QuestionField) -> Any:
 
 def _document_value(field: QuestionField, value: Any) -> Any:
     """Return the value of an option as the document has it."""
+    if field.kind in _PAIRS and isinstance(value, list):
+        return _PAIRS[field.kind](value)
     if field.is_list and isinstance(value, str):
         if ".." in value and field.kind in (FieldKind.WHOLE, FieldKind.DECIMAL):
             ends = _RANGE.fullmatch(value.strip())
@@ -179,9 +311,28 @@ def _document_value(field: QuestionField, value: Any) -> Any:
         return [_list_entry(field, each.strip()) for each in value.split(",") if each.strip()]
     if field.kind is FieldKind.DECIMAL and isinstance(value, float):
         return value * field.option_factor
-    if field.kind is FieldKind.NAMED and isinstance(value, str) and Path(value).suffix == ".json":
-        return read_json(Path(value), field.label.lower(), DocumentError)
+    if field.kind is FieldKind.NAMED and isinstance(value, str) and _is_path(value):
+        return _read_named(field.name, value)
     return value
+
+
+def _is_path(text: str) -> bool:
+    """Return True if a text is a path as loaders of the library take it, not a name."""
+    return any(mark in text for mark in "/\\") or text.endswith(".json")
+
+
+def _read_named(name: str, path: str) -> Any:
+    """Return the document of a model, system or calibration in a file; all formats of the loaders are read."""
+    import hardware
+    import models
+
+    if name == "model":
+        return models.to_document(models.load(path))
+    if name == "system":
+        return hardware.to_document(hardware.load(path))
+    if name == "calibration":
+        return hardware.calibration_document(hardware.load_calibration(path))
+    return read_json(Path(path), name.replace("_", " "), DocumentError)
 
 
 def _list_entry(field: QuestionField, text: str) -> Any:

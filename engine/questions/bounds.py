@@ -32,6 +32,8 @@ class Bounds:
     """Memory of the process that answers [GiB], where the system can bound it."""
     most_points: int = 2_000
     """Points that a co-design study may have."""
+    most_rows: int = 100
+    """Executions of an answer."""
     rows_kept: int = 12_000_000
     """Feasible executions that are kept while they are sorted; some 2 GiB."""
     document_bytes: int = 1_000_000
@@ -59,6 +61,18 @@ class Bounds:
                 "Limit some fields to make it smaller."
             )
         return scenario
+
+    def listable(self, rows: int) -> int:
+        """Return the number of executions of an answer, if it is not too large.
+
+        Args:
+            rows: executions that are asked for.
+
+        Raises `QuestionError` if they are more than an answer has here.
+        """
+        if rows > self.most_rows:
+            raise QuestionError(f"top is {rows:,}; an answer has up to {self.most_rows:,} executions here.")
+        return rows
 
 
 def _ignore_progress(share: float, doing: str) -> None: ...

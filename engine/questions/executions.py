@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Any, Final
 
 import pandas as pd
 from pydantic import Field
 
 from engine.columns import fields_of
-from engine.launch import FRAMEWORKS, Written, named_shape, read_text, settle, write
+from engine.launch import FRAMEWORKS, LaunchReading, Written, named_shape, read_text, settle, write
 from engine.launch.conversion import evaluable
 from engine.questions.bounds import Context
-from engine.questions.plain import Statistics, chosen_statistics, plain, rows_of, units_of
-from engine.questions.scenario_documents import found_calibration, found_model, found_system
+from engine.questions.documents.executions import (
+    EvaluateQuestion,
+    ExportQuestion,
+    ImportQuestion,
+    OperationsQuestion,
+    ReadingTermsQuestion,
+)
+from engine.questions.evaluation_settings import EvaluationSetting, load_evaluation_setting
+from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
+from engine.questions.scenario_documents import found_model
 from engine.questions.standings import reading_document
-from engine.questions.verb import Document, Execution, Named, Row, Verb
+from engine.questions.verb import Document, Row, Verb
 from engine.scenarios.dispatch import evaluate
 from models import load, unrepresented
-from models.documents import Accepts, Text, Whole
 
-__all__ = ["EVALUATE", "EXPORT_LAUNCH", "IMPORT_LAUNCH", "written_document"]
+__all__ = [
+    "EVALUATE",
+    "EXPORT_LAUNCH",
+    "IMPORT_LAUNCH",
+    "OPERATIONS",
+    "evaluate_in",
+    "find_operations",
+    "named_model",
+    "reading_options",
+    "write_launch",
+    "written_document",
+]
 
-MOST_EXECUTIONS = 1_000
-LONGEST_TEXT = 500_000
-FRAMEWORK_NAMES = ", ".join(FRAMEWORKS)
-
-
-class EvaluateQuestion(Document):
-    """Question for the figures of given executions."""
-
-    model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
-    system: Named = Field(description="System: a name that `list_systems` has, or a whole system document.")
-    executions: list[Execution] = Field(min_length=1, max_length=MOST_EXECUTIONS)
-    cost_model: str | None = Field(default=None, description="calibrated or calculon; null as for a scenario.")
-    calibration: Named | None = Field(default=None, description="Values for the cost model calibrated.")
-    statistics: Statistics = None
+FRAMEWORK_NAMES: Final = ", ".join(FRAMEWORKS)
 
 
 class EvaluateAnswer(Document):
@@ -51,15 +57,16 @@ class EvaluateAnswer(Document):
     units: dict[str, str] = Field(description="Units of the statistics by name.")
 
 
-class ExportQuestion(Document):
-    """Execution to export as a launch configuration, and its destination."""
+class OperationsAnswer(Document):
+    """Operations of one block of an execution."""
 
-    execution: Execution
-    model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
-    framework: str = Field(description=f"One of {FRAMEWORK_NAMES}.")
-    nodes: Annotated[int, Whole(1, 2**20)] | None = Field(
-        default=None, description="Machines that the GPUs stand in, evenly; of eight GPUs each by default."
-    )
+    model: str
+    system: str
+    cost_model: str
+    calibration: str | None
+    not_represented: list[str] = Field(description="Parts of the model that figures leave out or approximate.")
+    called: str = Field(description="Name of the rows: layers of Calculon's block, or operations.")
+    operations: list[Row] = Field(description="Times [s], work [FLOP], traffic [bytes] and rates [FLOP/s], in order.")
 
 
 class ExportAnswer(Document):
@@ -72,27 +79,6 @@ class ExportAnswer(Document):
     not_expressible: list[str] = Field(description="What of the execution the framework cannot say.")
     not_modelled: list[str] = Field(description="What the configuration sets that no field stands for.")
     remarks: list[str]
-
-
-class ImportQuestion(Document):
-    """A launch configuration that is to be read."""
-
-    text: Annotated[str, Text(LONGEST_TEXT, shortest=1)] = Field(
-        description="Command line, script, recipe or configuration file."
-    )
-    name: Annotated[str, Text(200, shortest=1)] = Field(
-        default="launch.sh", description="Name of its file; the ending tells what it is."
-    )
-    framework: str | None = Field(default=None, description=f"One of {FRAMEWORK_NAMES}; recognised where null.")
-    num_procs: Annotated[int, Whole(1, 2**31 - 1)] | None = Field(
-        default=None, description="GPUs, where the text does not say."
-    )
-    recipe: str | None = Field(default=None, description="Which recipe of a Python file that has several.")
-    stated: Annotated[dict[str, Any], Accepts("an object with values by field name")] = Field(
-        default_factory=dict,
-        description="Values of fields that the text leaves open.",
-        json_schema_extra={"additionalProperties": True},
-    )
 
 
 class ImportAnswer(Document):
@@ -124,28 +110,68 @@ class ImportAnswer(Document):
 
 
 def _answer_evaluate(asked: EvaluateQuestion, context: Context) -> dict[str, Any]:
-    model, system, calibration = (
-        found_model(asked.model),
-        found_system(asked.system),
-        found_calibration(asked.calibration),
-    )
+    setting = load_evaluation_setting(asked)
     table = pd.DataFrame(asked.executions, dtype=object)
-    found = evaluate(model, system, table, cost_model=asked.cost_model, calibration=calibration)
-    cost_model = str(found.attrs["cost_model"])
+    found = evaluate_in(setting, table)
+    cost_model = setting.cost_model.name
     statistics = chosen_statistics(cost_model, asked.statistics)
     known = {column.name for column in fields_of(cost_model)}
     rows = rows_of(found[[name for name in found if name != "id"]], cost_model, statistics)
     return {
-        "model": model.name,
-        "system": system.name,
-        "cost_model": cost_model,
-        "calibration": found.attrs.get("calibration"),
-        "not_represented": list(unrepresented(model)),
+        **_setting_document(setting),
         "ok": int((found["status"] == "ok").sum()),
         "executions": [
             {name: value for name, value in row.items() if name not in known or name in table} for row in rows
         ],
         "units": units_of(statistics),
+    }
+
+
+def evaluate_in(setting: EvaluationSetting, executions: pd.DataFrame) -> pd.DataFrame:
+    """Return executions with their status, the reason if they cannot run, and all statistics, in their order.
+
+    Args:
+        setting: model, system and cost model.
+        executions: fields [rows].
+    """
+    return evaluate(
+        setting.model,
+        setting.system,
+        executions,
+        cost_model=setting.cost_model.name,
+        calibration=setting.calibration,
+    )
+
+
+def find_operations(setting: EvaluationSetting, execution: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the operations of one block of an execution, in order.
+
+    Args:
+        setting: model, system and cost model.
+        execution: values by field.
+
+    Raises `engine.LayerError` if the execution cannot run.
+    """
+    return setting.cost_model.operations(setting.model, setting.system, execution, setting.calibration)
+
+
+def _setting_document(setting: EvaluationSetting) -> dict[str, Any]:
+    return {
+        "model": setting.model.name,
+        "system": setting.system.name,
+        "cost_model": setting.cost_model.name,
+        "calibration": setting.calibration_name,
+        "not_represented": list(unrepresented(setting.model)),
+    }
+
+
+def _answer_operations(asked: OperationsQuestion, context: Context) -> dict[str, Any]:
+    setting = load_evaluation_setting(asked)
+    found = find_operations(setting, asked.execution)
+    return {
+        **_setting_document(setting),
+        "called": setting.cost_model.operations_called,
+        "operations": plain(found.to_dict("records")),
     }
 
 
@@ -166,27 +192,65 @@ def written_document(made: Written) -> dict[str, Any]:
     }
 
 
+def write_launch(asked: ExportQuestion, note: str = "") -> Written:
+    """Return an execution as a launch configuration.
+
+    Args:
+        asked: the question.
+        note: sentence about the execution, which the files have as a comment.
+
+    Raises the errors of `engine.launch.write` and of loading the model.
+    """
+    return write(asked.execution, found_model(asked.model), framework=asked.framework, nodes=asked.nodes, note=note)
+
+
 def _answer_export(asked: ExportQuestion, context: Context) -> dict[str, Any]:
-    made = write(asked.execution, found_model(asked.model), framework=asked.framework, nodes=asked.nodes)
-    return written_document(made)
+    return written_document(write_launch(asked))
+
+
+def reading_options(asked: ReadingTermsQuestion) -> dict[str, Any]:
+    """Return what a question states of a configuration, as keywords of `engine.launch.read`.
+
+    Args:
+        asked: the question.
+
+    Raises the errors of loading the model.
+    """
+    model = asked.model
+    return {
+        "framework": asked.framework,
+        "gpus": asked.num_procs,
+        "recipe": asked.recipe,
+        "stated": asked.stated,
+        "model": model if model is None or isinstance(model, str) else found_model(model),
+        "takes_defaults": asked.takes_defaults,
+    }
 
 
 def _answer_import(asked: ImportQuestion, context: Context) -> dict[str, Any]:
-    found = read_text(
-        asked.text,
-        asked.name,
-        framework=asked.framework,
-        gpus=asked.num_procs,
-        recipe=asked.recipe,
-        stated=asked.stated,
-    )
+    if isinstance(asked.model, str):
+        found_model(asked.model)  # a name of the library, no path
+    found = read_text(asked.text, asked.name, **reading_options(asked))
     complete, assumed = None, {}
     with suppress(ValueError):  # `left` and `origins` say what is open
         complete, assumed = plain(evaluable(found)), plain(settle(found)[1])
-    named = named_shape(found.model)
-    left_out = () if named is None else unrepresented(load(named))
+    named, left_out = named_model(found, asked)
     document = plain(reading_document(found, named, left_out))
     return {**document, "complete_execution": complete, "assumed": assumed}
+
+
+def named_model(found: LaunchReading, asked: ReadingTermsQuestion) -> tuple[str | None, list[str]]:
+    """Return the name of a configuration's model, and its parts that figures leave out.
+
+    Args:
+        found: the configuration.
+        asked: the question, which may name the model.
+    """
+    if asked.model is not None:
+        model = found_model(asked.model)
+        return model.name, list(unrepresented(model))
+    named = named_shape(found.model)
+    return named, [] if named is None else list(unrepresented(load(named)))
 
 
 EVALUATE = Verb(
@@ -196,6 +260,14 @@ EVALUATE = Verb(
     EvaluateQuestion,
     EvaluateAnswer,
     _answer_evaluate,
+)
+OPERATIONS = Verb(
+    "operations",
+    "Operations of a block",
+    "Shows the times, work and memory traffic of each operation of one block of an execution, for one microbatch.",
+    OperationsQuestion,
+    OperationsAnswer,
+    _answer_operations,
 )
 EXPORT_LAUNCH = Verb(
     "export_launch",

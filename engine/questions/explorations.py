@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 from pydantic import Field
@@ -15,39 +15,23 @@ from engine.exploration.reductions import PRIMARY
 from engine.exploration.result import Exploration
 from engine.exploration.run import explore_scenario
 from engine.questions.bounds import Context
-from engine.questions.plain import Statistics, chosen_statistics, plain, rows_of, units_of
-from engine.questions.scenario_documents import ScenarioDocument, ScenarioSummary, scenario_of, summary_of
+from engine.questions.documents.explorations import BestQuestion, ExploreQuestion
+from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
+from engine.questions.scenario_documents import ScenarioSummary, scenario_of, summary_of
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.scenarios.scenario import Scenario
-from models.documents import Whole, did_you_mean, shown
+from models.documents import did_you_mean, shown
 
-__all__ = ["BEST", "EXPLORE", "best_document", "best_table", "exploration_document", "prediction_confidence"]
-
-MOST_ROWS = 100
-"""Executions of an answer."""
-
-
-class BestQuestion(Document):
-    """Question for the best executions."""
-
-    scenario: ScenarioDocument
-    top: Annotated[int, Whole(1, MOST_ROWS)] = Field(default=1, description="How many of the best to find.")
-    statistics: Statistics = None
-
-
-class ExploreQuestion(Document):
-    """Question for the figures of all executions of a scenario."""
-
-    scenario: ScenarioDocument
-    top: Annotated[int, Whole(0, MOST_ROWS)] = Field(default=10, description="How many of the best to list.")
-    by: str = Field(
-        default=PRIMARY,
-        description="Headline figure that they are best by, such as sample_rate or proc_mem_tier1_cap_req.",
-    )
-    statistics: Statistics = None
-    cells: bool = Field(
-        default=False, description="Whether to list the best of every pair of tensor and pipeline parallel degrees."
-    )
+__all__ = [
+    "BEST",
+    "EXPLORE",
+    "best_document",
+    "best_table",
+    "cell_rows",
+    "check_headline",
+    "exploration_document",
+    "prediction_confidence",
+]
 
 
 class StepInterval(Document):
@@ -175,11 +159,33 @@ def best_table(found: Optimum) -> pd.DataFrame:
     return table
 
 
+def check_headline(scenario: Scenario, by: str) -> None:
+    """Raise `QuestionError` if a figure is no headline figure of the scenario's cost model.
+
+    Args:
+        scenario: of the exploration.
+        by: name of the figure.
+    """
+    headline = [column.name for column in headline_of(scenario.cost_model)]
+    if by not in headline:
+        raise QuestionError(f"by is {shown(by)}{did_you_mean(by, headline)}; it is one of {', '.join(headline)}.")
+
+
+def cell_rows(found: Exploration, by: str) -> Any:
+    """Return the best execution of every pair of tensor and pipeline degrees, or why it has none, as JSON has them.
+
+    Args:
+        found: the exploration.
+        by: headline figure that they are best by.
+    """
+    return plain(found.by_pair(by)[list(CellRow.model_fields)].to_dict("records"))
+
+
 def _answer_best(asked: BestQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
     scenario = context.bounds.searchable(scenario_of(asked.scenario))
     statistics = chosen_statistics(scenario.cost_model, asked.statistics)
-    found = best_of(scenario, k=asked.top, progress=context.progress, cancel=context.stops)
+    found = best_of(scenario, k=context.bounds.listable(asked.top), progress=context.progress, cancel=context.stops)
     table = best_table(found)
     return {
         **best_document(found, table),
@@ -195,19 +201,14 @@ def _answer_explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
     scenario = context.bounds.searchable(scenario_of(asked.scenario))
     statistics = chosen_statistics(scenario.cost_model, asked.statistics)
-    headline = [column.name for column in headline_of(scenario.cost_model)]
-    if asked.by not in headline:
-        raise QuestionError(
-            f"by is {shown(asked.by)}{did_you_mean(asked.by, headline)}; it is one of {', '.join(headline)}."
-        )
+    check_headline(scenario, asked.by)
     found = explore_scenario(scenario, progress=context.progress, cancel=context.stops, workers=1)
-    table = _top_executions(found, asked.top, asked.by, context)
-    pairs = found.by_pair(asked.by)[list(CellRow.model_fields)] if asked.cells else None
+    table = _top_executions(found, context.bounds.listable(asked.top), asked.by, context)
     return {
         **exploration_document(found),
         "reasons": {code: BY_CODE[code].label for code in found.infeasible_by_reason},
         "top": [] if table is None else rows_of(table, scenario.cost_model, statistics),
-        "cells": None if pairs is None else plain(pairs.to_dict("records")),
+        "cells": cell_rows(found, asked.by) if asked.cells else None,
         "units": units_of(statistics),
         "seconds": time.perf_counter() - start,
     }

@@ -39,6 +39,10 @@ class FieldKind(StrEnum):
     TEXT = "text"
     NAMED = "named"
     """A name of the library, or a document of a model, system or calibration."""
+    LIMITS = "limits"
+    """Limits by field of executions; options of commands have FIELD=VALUES, and may be repeated."""
+    VALUES = "values"
+    """Values by field of executions; options of commands have FIELD=VALUE, and may be repeated."""
     DOCUMENT = "document"
     """An object or a list of objects: in JSON and files only."""
 
@@ -63,6 +67,12 @@ class Asked:
     """Words on screen by choice."""
     repeats: bool = False
     """True if the command option is given once for each entry of a list, instead of once with commas."""
+    kind: FieldKind | None = None
+    """Kind of limits and of values, which the type does not tell apart; made of the type where None."""
+    metavar: str = ""
+    """Placeholder of the command option, such as "METRIC"; made of the kind where empty."""
+    option_help: str = ""
+    """Help of the command option, where the document's speaks of JSON; the document's where empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +97,20 @@ class QuestionField:
     option_unit: str
     parameter_unit: str
     repeats: bool
+    metavar: str
+    option_help: str
+    nested: type[BaseModel] | None
+    """Class of the document that the field holds, where it is one."""
 
     @property
     def is_required(self) -> bool:
         """True if the field has no default."""
         return self.default is REQUIRED
+
+    @property
+    def is_fixed(self) -> bool:
+        """True if there is one value only, such as the format of a document."""
+        return len(self.choices) == 1
 
     @property
     def option_factor(self) -> float:
@@ -145,7 +164,7 @@ def _read_field(name: str, declared: Any) -> QuestionField:
     bare = next((name.removesuffix(unit) for unit in _UNITS if name.endswith(unit)), name)
     return QuestionField(
         name=name,
-        kind=_field_kind(parts, choices),
+        kind=asked.kind or _field_kind(parts, choices),
         label=asked.label or bare.replace("_", " ").capitalize(),
         unit=asked.unit,
         help=declared.description or "",
@@ -161,6 +180,9 @@ def _read_field(name: str, declared: Any) -> QuestionField:
         option_unit=asked.option_unit or asked.unit,
         parameter_unit=asked.parameter_unit or asked.unit,
         repeats=asked.repeats,
+        metavar=asked.metavar,
+        option_help=asked.option_help or declared.description or "",
+        nested=next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None),
     )
 
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from engine.columns import by_name as column_of
 from engine.columns import fields_of, headline_of, statistics_of
+from engine.questions.fields import Asked
 from engine.questions.verb import QuestionError
 from models.documents import did_you_mean, plain, shown
 
@@ -17,6 +18,7 @@ __all__ = ["Statistics", "chosen_statistics", "plain", "rows_of", "table_rows", 
 
 Statistics = Annotated[
     list[str] | None,
+    Asked("Statistics", metavar="NAME", option_help="Statistics of the rows, or all; headline figures by default."),
     Field(description='Statistics of the rows by name, or ["all"]; null for the headline figures.'),
 ]
 """Statistics of the rows of an answer."""

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
+from engine.exploration.result import Exploration
 from engine.questions.bounds import Context
-from engine.questions.plain import Statistics, chosen_statistics, plain, rows_of, units_of
-from engine.questions.scenario_documents import ScenarioDocument, ScenarioSummary, scenario_of, summary_of
+from engine.questions.documents.explorations import RecommendationTermsQuestion, RecommendQuestion
+from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
+from engine.questions.scenario_documents import ScenarioSummary, scenario_of, summary_of
 from engine.questions.verb import Document, Row, Verb
 from engine.recommendation import Recommendation, mechanisms_of, recommend
-from models.documents import Number
+from engine.scenarios.scenario import Scenario
 
-__all__ = ["RECOMMEND", "recommendation_document"]
-
-
-class RecommendQuestion(Document):
-    """Question for the execution to run."""
-
-    scenario: ScenarioDocument
-    headroom: Annotated[float, Number(0.0, 9.99)] | None = Field(
-        default=None, description="Share of predicted memory that is kept free; the error of measured runs where null."
-    )
-    offload: bool = Field(default=False, description="Whether it may keep things in host memory.")
-    unmeasured: bool = Field(default=False, description="Whether it may rest on something never measured.")
-    statistics: Statistics = None
+__all__ = ["RECOMMEND", "find_recommendation", "recommendation_document"]
 
 
 class MemoryInterval(Document):
@@ -101,11 +91,21 @@ def _memory_interval(found: Recommendation) -> dict[str, float] | None:
     return {"low": needed * interval.low, "high": needed * interval.high, "share": interval.share}
 
 
+def find_recommendation(searched: Scenario | Exploration, terms: RecommendationTermsQuestion) -> Recommendation:
+    """Return the recommended execution of a scenario.
+
+    Args:
+        searched: the scenario, or its exploration.
+        terms: of the recommendation.
+    """
+    return recommend(searched, headroom=terms.headroom, offload=terms.offload, unmeasured=terms.unmeasured)
+
+
 def _answer_recommend(asked: RecommendQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
     scenario = context.bounds.searchable(scenario_of(asked.scenario))
     statistics = chosen_statistics(scenario.cost_model, asked.statistics)
-    found = recommend(scenario, headroom=asked.headroom, offload=asked.offload, unmeasured=asked.unmeasured)
+    found = find_recommendation(scenario, asked)
     document = recommendation_document(found)
 
     def row(execution: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from engine.questions.elastic_cards import (
 )
 from engine.questions.elastic_fits import CARD_ACCURACY, COMPARE_LOSSES, FIT_CARD
 from engine.questions.elastic_models import PLAN_ELASTIC
-from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH
+from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH, OPERATIONS
 from engine.questions.explorations import BEST, EXPLORE
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
 from engine.questions.plans import PLAN_LAYERS, PLAN_OPERATORS
@@ -45,6 +45,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         BEST,
         RECOMMEND,
         EVALUATE,
+        OPERATIONS,
         LIST_PARAMETERS,
         WHAT_IF,
         SENSITIVITY,

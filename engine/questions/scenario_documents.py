@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 import hardware
 import models
 from engine.columns import ALL_FIELDS
+from engine.columns.fields import EXTENSION_ROWS
 from engine.cost_models.registry import COST_MODELS
 from engine.executions.limits import OPTIONS
+from engine.questions.fields import Asked, FieldKind
 from engine.questions.verb import Document, Named
 from engine.scenarios.scenario import FORMAT, Scenario, load_entity
 from hardware import Calibration, System
@@ -19,8 +21,14 @@ from models import Model
 from models.documents import Accepts, Whole
 
 __all__ = [
+    "LIMITS_SCHEMA",
+    "CalibrationName",
+    "CostModelName",
+    "Limits",
+    "ModelName",
     "ScenarioDocument",
     "ScenarioSummary",
+    "SystemName",
     "found_calibration",
     "found_model",
     "found_system",
@@ -48,33 +56,74 @@ LIMITS_SCHEMA: dict[str, Any] = {
 }
 
 
+_CALIBRATED_FIELDS: Final = [row[0] for row in EXTENSION_ROWS]
+"""Fields that only the cost model calibrated has."""
+
+Limits = Annotated[
+    dict[str, Any],
+    Accepts("an object with limits by field name"),
+    Asked(
+        "Limits",
+        option="limit",
+        kind=FieldKind.LIMITS,
+        metavar="FIELD=VALUES",
+        option_help="Values of a field: a,b,.. or lo..hi; may be repeated. The cost model calibrated has more: "
+        f"{', '.join(_CALIBRATED_FIELDS)}.",
+    ),
+]
+"""Limits on fields of executions. See `LIMITS_SCHEMA`."""
+
+CostModelName = Annotated[
+    str | None,
+    Asked(
+        "Cost model",
+        metavar="|".join(COST_MODELS),
+        option_help="calibrated predicts measured runs, calculon is exact against Calculon; by default calibrated, but "
+        "calculon for systems that are Calculon's own descriptions.",
+    ),
+]
+"""Cost model; None for what the system's figures are meant for."""
+
+
+CalibrationName = Annotated[
+    Named | None, Asked("Calibration", option_help="Values for the cost model calibrated; the library's by default.")
+]
+"""Calibration; None for the library's."""
+
+ModelName = Annotated[Named, Asked("Model", option_help="Library name or JSON file of the model.")]
+SystemName = Annotated[Named, Asked("System", option_help="Library name or JSON file of the system.")]
+
+
 class ScenarioDocument(Document):
     """A model on a system: what a space of executions is made of. Saved scenarios of the dashboard are such."""
 
     format: Literal["shardscape-scenario/1"] = Field(
         default="shardscape-scenario/1", description="Of saved scenarios; left out where one is typed."
     )
-    model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
-    system: Named = Field(description="System: a name that `list_systems` has, or a whole system document.")
-    num_procs: Annotated[int, Whole(1, 2**31 - 1)] = Field(description="GPUs; every execution uses all of them.")
-    max_batch_size: Annotated[int, Whole(1, 2**31 - 1)] = Field(
+    model: ModelName = Field(description="Model: a name that `list_models` has, or a whole model document.")
+    system: SystemName = Field(description="System: a name that `list_systems` has, or a whole system document.")
+    num_procs: Annotated[int, Whole(1, 2**31 - 1), Asked("GPUs", option="procs")] = Field(
+        description="GPUs; every execution uses all of them."
+    )
+    max_batch_size: Annotated[int, Whole(1, 2**31 - 1), Asked("Largest batch", option="max-batch")] = Field(
         description="Largest global batch [samples]; each data parallel degree uses its largest multiple."
     )
-    datatype: Annotated[str, Accepts("a text such as bfloat16")] = Field(
+    datatype: Annotated[str, Accepts("a text such as bfloat16"), Asked("Datatype")] = Field(
         description="Datatype of the matrix arithmetic, such as bfloat16, float16 or float8."
     )
-    limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
+    limits: Limits = Field(
         default_factory=dict,
         description="What fields of executions may be: a value, a list of values, or {min, max}; others are tried in "
-        "all ways. `list_columns` explains the fields.",
+        "all ways. `list_columns` explains the fields; only calibrated has "
+        f"{', '.join(_CALIBRATED_FIELDS)}.",
         json_schema_extra=LIMITS_SCHEMA,
     )
-    cost_model: str | None = Field(
+    cost_model: CostModelName = Field(
         default=None,
         description=f"{' or '.join(COST_MODELS)}; null for what the system's figures are meant for. calibrated "
         "predicts measured runs, calculon is exact against Calculon.",
     )
-    calibration: Named | None = Field(
+    calibration: CalibrationName = Field(
         default=None, description="Values for the cost model calibrated: a name or a document; null for the library's."
     )
 

@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
-from engine.launch import FRAMEWORKS, LaunchReading, Standing, flag_changes, framework_of, standing
+from engine.launch import LaunchReading, Standing, flag_changes, framework_of, standing
 from engine.launch.conversion import evaluable
 from engine.questions.bounds import Context
-from engine.questions.plain import Statistics, chosen_statistics, plain
+from engine.questions.documents.executions import StandingQuestion
+from engine.questions.evaluation_settings import load_evaluation_setting
+from engine.questions.plain import chosen_statistics, plain
 from engine.questions.scenario_documents import (
-    LIMITS_SCHEMA,
     ScenarioSummary,
-    found_calibration,
-    found_model,
-    found_system,
     summary_of,
 )
-from engine.questions.verb import Document, Execution, Named, Row, Verb
+from engine.questions.verb import Document, Row, Verb
 from engine.scenarios.scenario import Scenario
-from models.documents import Accepts
 
-__all__ = ["STANDING", "reading_document", "standing_document"]
-
-
-class StandingQuestion(Document):
-    """Question for the rank of an execution."""
-
-    execution: Execution
-    model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
-    system: Named = Field(description="System: a name that `list_systems` has, or a whole system document.")
-    limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
-        default_factory=dict,
-        description="On the executions that it is compared with, as in a scenario.",
-        json_schema_extra=LIMITS_SCHEMA,
-    )
-    cost_model: str | None = Field(default=None, description="calibrated or calculon; null as for a scenario.")
-    calibration: Named | None = Field(default=None, description="Values for the cost model calibrated.")
-    framework: str = Field(
-        default="megatron", description=f"Whose flags name the steps: one of {', '.join(FRAMEWORKS)}."
-    )
-    statistics: Statistics = None
+__all__ = ["STANDING", "find_standing", "reading_document", "standing_document"]
 
 
 class FieldChange(Document):
@@ -145,28 +123,36 @@ def standing_document(stands: Standing, framework: str) -> dict[str, Any]:
     }
 
 
-def _answer_standing(asked: StandingQuestion, context: Context) -> dict[str, Any]:
-    model, system, calibration = (
-        found_model(asked.model),
-        found_system(asked.system),
-        found_calibration(asked.calibration),
-    )
-    framework = framework_of(asked.framework).name
+def find_standing(asked: StandingQuestion, context: Context | None = None) -> Standing:
+    """Return the rank of an execution among all of its model, system, GPUs, batch and datatype.
+
+    Args:
+        asked: the question.
+        context: with the bounds of the space; none where None.
+
+    Raises the errors of `engine.launch.standing`, and `QuestionError` for a space beyond the bounds.
+    """
+    setting = load_evaluation_setting(asked)
     fields = evaluable(asked.execution)
-    whole = Scenario.of(
-        model,
-        system,
-        num_procs=fields["num_procs"],
-        max_batch_size=fields["batch_size"],
-        datatype=fields["datatype"],
-        limits=asked.limits,
-        cost_model=asked.cost_model,
-        calibration=calibration,
-    )
-    statistics = set(chosen_statistics(context.bounds.searchable(whole).cost_model, asked.statistics))
-    stands = standing(fields, model, system, limits=asked.limits, cost_model=asked.cost_model, calibration=calibration)
+    terms: dict[str, Any] = {
+        "limits": asked.limits,
+        "cost_model": setting.cost_model.name,
+        "calibration": setting.calibration,
+    }
+    if context is not None:
+        sizes = {"num_procs": fields["num_procs"], "max_batch_size": fields["batch_size"]}
+        whole = Scenario.of(setting.model, setting.system, datatype=fields["datatype"], **sizes, **terms)
+        context.bounds.searchable(whole)
+    return standing(fields, setting.model, setting.system, **terms)
+
+
+def _answer_standing(asked: StandingQuestion, context: Context) -> dict[str, Any]:
+    framework = framework_of(asked.framework).name
+    stands = find_standing(asked, context)
+    cost_model = stands.scenario.cost_model
+    statistics = set(chosen_statistics(cost_model, asked.statistics))
     document = plain(standing_document(stands, framework))
-    every = set(chosen_statistics(whole.cost_model, ["all"]))
+    every = set(chosen_statistics(cost_model, ["all"]))
     for which in ("execution", "best"):
         row = document[which]
         document[which] = row and {name: row[name] for name in row if name in statistics or name not in every}

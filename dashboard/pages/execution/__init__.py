@@ -1,6 +1,7 @@
 """Execution: everything about one execution: time, memory, schedule, layers, networks."""
 
-from dashboard.pages.contract import NavigationGroup, Needs, Page
+from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
+from dashboard.pages.execution.link import ExecutionLink
 
 __all__ = ["PAGE"]
 
@@ -13,9 +14,7 @@ PAGE = Page(
     needs=Needs.EXPLORATION,
     guide="formulas",
     parameters={
-        "execution_b": "execution B",
-        "execution_figure": "figure of the formula",
-        "execution_block": "kind of block",
+        **page_parameters("execution", ExecutionLink),
         "execution_run_tokens": "number of tokens",
         "execution_run_mtbf_h": "time between failures",
         "execution_run_interval_s": "time between checkpoints",

@@ -11,9 +11,10 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.execution.roofline import roofline
 from dashboard.compat.caches import remembered
+from dashboard.link.fields import LinkField
 from dashboard.pages.execution.accounts import ROW_AS_TEXT, account_of
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import segments
+from dashboard.widgets.link_fields import draw_segments
 from dashboard.words.numbers import ABSENT, format_value
 from engine import Exploration, LayerError, Scenario
 from engine.cost_models.account import BlockAccount, Shown
@@ -46,8 +47,11 @@ def _block_account(_scenario: Scenario, key: str, row: dict[str, Any]) -> BlockA
         return str(problem)
 
 
-def block(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
-    """Draws table and roofline side by side; nothing if the cost model has no single operations."""
+def block(exploration: Exploration, row: dict[str, Any], mode: str, which: LinkField) -> None:
+    """Draws table and roofline side by side; nothing if the cost model has no single operations.
+
+    which: the kind of block.
+    """
     scenario = exploration.scenario
     found = _block_account(scenario, scenario.key, row)
     if found is None:
@@ -60,9 +64,10 @@ def block(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head(found.title, found.scope))
-        kinds = found.kinds
-        kind = segments("Block", dict(kinds), "execution_block") if len(kinds) > 1 else next(iter(kinds))
-        table = found.tables[kind]
+        which = which.among(dict(found.kinds))
+        if len(which.options) > 1:
+            draw_segments(which, label="Block")
+        table = found.tables[which.value]
         _draw_table(table, found.columns)
         if found.note:
             st.caption(found.note)

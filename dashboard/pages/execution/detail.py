@@ -16,11 +16,14 @@ from dashboard.charts.schedules.gantt import MOST_BARS, WEIGHTS, gantt, shown_st
 from dashboard.compat.caches import remembered
 from dashboard.compat.types import Place
 from dashboard.link import state
+from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.execution.accounts import ROW_AS_TEXT, account_of
 from dashboard.pages.execution.economics_formulas import derived_formula, derived_metrics
+from dashboard.pages.execution.link import ExecutionLink
 from dashboard.queries.economics import Metric
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import choose
+from dashboard.widgets.fragment_views import FragmentView
+from dashboard.widgets.link_fields import draw_choice
 from dashboard.widgets.window import is_narrow
 from dashboard.words.executions import blocks_of, network_name, networks_of
 from dashboard.words.formulas import Formula, formula
@@ -35,7 +38,7 @@ from engine.simulate.schedule import Schedule, schedule
 from engine.simulate.stage_replay import StageReplay, stage_replay
 from hardware import network_words
 
-__all__ = ["bandwidths", "formula_panel", "networks", "pipeline"]
+__all__ = ["bandwidths", "formula_panel", "networks", "parse_figure", "pipeline"]
 
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 ALIKE: Final = 0.002
@@ -236,13 +239,21 @@ def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:
     words.html(markup.meanings((column.label, column.description) for column, *_ in rows))
 
 
+def parse_figure() -> LinkField:
+    """Parse the figure whose formula is shown; its options are known from the execution."""
+    reader = LinkReader(ExecutionLink, "execution")
+    reader.read("figure")
+    return reader.fields["figure"]
+
+
 @st.fragment
-def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
+def formula_panel(exploration: Exploration, row: dict[str, Any], figure: FragmentView[LinkField]) -> None:
     """Draws any figure with its expression, numbers, units and source.
 
     Args:
         exploration: the exploration of the execution.
         row: fields and statistics of the execution by name, in the register's base units.
+        figure: the figure in the link.
     """
     st.html(markup.head("Formula of a figure", "expression, numbers, source"))
     scenario = exploration.scenario
@@ -253,7 +264,9 @@ def formula_panel(exploration: Exploration, row: dict[str, Any]) -> None:
     ]
     whole, parts = st.columns(2, gap="medium")
     with whole:
-        name = choose("Figure", figure_names(columns), "execution_figure", default="total_time")
+        field = figure.current().among(figure_names(columns))
+        draw_choice(field, label="Figure")
+        name = field.value
         if name in further:
             derived_written(further[name], row, scenario, parts)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,10 +17,13 @@ from dashboard.charts.execution.memory_bars import memory_bars
 from dashboard.charts.execution.time_bar import time_pieces, waterfall
 from dashboard.compat.caches import remembered
 from dashboard.link import state
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.shared import SharedView, parse_shared
 from dashboard.pages.execution import training_run
 from dashboard.pages.execution.block import block
-from dashboard.pages.execution.detail import bandwidths, formula_panel, networks, pipeline
+from dashboard.pages.execution.detail import bandwidths, formula_panel, networks, parse_figure, pipeline
 from dashboard.pages.execution.files import execution_json, for_reference, reference_models
+from dashboard.pages.execution.link import ExecutionLink
 from dashboard.pages.execution.step_parts import parts_of_step
 from dashboard.queries import accuracy
 from dashboard.queries.economics import days_for, told, utilisation
@@ -28,8 +31,10 @@ from dashboard.queries.executions import evaluated
 from dashboard.widgets import launch, recommended, uncertainty
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import given, key_for, menu_key, shut, whole, whole_field
+from dashboard.widgets.fragment_views import FragmentView
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
+from dashboard.widgets.recommended import RecommendationLink, parse_terms
 from dashboard.widgets.subject import Subject, refusal, subject
 from dashboard.words.executions import choices, differences
 from dashboard.words.markdown import literal
@@ -73,19 +78,33 @@ class ExecutionView:
     exploration: Exploration
     mode: str
     """The theme: "light" or "dark"."""
-    other: str
-    """The execution B to compare with: a choice of `_OTHERS` or an id."""
+    subject: Subject | None
+    """The execution that the page is about."""
+    shared: SharedView
+    terms: RecommendationLink
+    """Terms of the recommendation."""
+    fields: Mapping[str, LinkField]
+
+    @property
+    def other(self) -> str:
+        """The execution B to compare with: a choice of `_OTHERS` or an id."""
+        return str(self.fields["b"].value)
 
 
 def parse(exploration: Exploration) -> ExecutionView:
-    """Reads the page's part of the link."""
-    return ExecutionView(exploration, state.theme_mode(), state.url_value("execution_b", "", _OTHER))
+    """Parse the page's part of the link."""
+    reader, shared = LinkReader(ExecutionLink, "execution"), parse_shared()
+    reader.read("b", pattern=_OTHER)
+    reader.read("block")
+    reader.fields["figure"] = parse_figure()
+    chosen = subject(exploration, shared)
+    return ExecutionView(exploration, state.theme_mode(), chosen, shared, parse_terms(), reader.fields)
 
 
 def render(view: ExecutionView) -> None:
     """Draws the page."""
     exploration, mode = view.exploration, view.mode
-    chosen = subject(exploration)
+    chosen = view.subject
     if chosen is None:
         nothing_runs(exploration, "execution")
         return
@@ -98,7 +117,7 @@ def render(view: ExecutionView) -> None:
         return
     tiles = accuracy.marked(_headline_tiles(exploration, row, other), exploration.scenario, row)
     st.html(markup.figure_strip(tiles, accuracy.basis(exploration.scenario, row)))
-    recommended.band(exploration, "execution")
+    recommended.band(exploration, "execution", view.terms, view.shared.id)
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the time goes", "per step" + ("; B is the thin bar" if other else "")))
@@ -115,13 +134,13 @@ def render(view: ExecutionView) -> None:
     with st.container(border=True, gap="xsmall"):
         pipeline(exploration, row, mode)
     parts_of_step(exploration, row)
-    block(exploration, row, mode)
+    block(exploration, row, mode, view.fields["block"])
     networks(exploration, row, mode)
     with st.container(border=True, gap="xsmall"):
         bandwidths(exploration, row)
     launch.card(exploration.scenario, row, "execution_launch")
     with st.container(border=True, gap="xsmall"):
-        formula_panel(exploration, row)
+        formula_panel(exploration, row, FragmentView(view.fields["figure"], parse_figure))
     with st.container(border=True, gap="xsmall"):
         training_run.panel(row)
 

@@ -1,6 +1,8 @@
 """Explore: the whole space as a map, the best execution, what each choice costs."""
 
-from dashboard.pages.contract import NavigationGroup, Needs, Page
+from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
+from dashboard.pages.explore.link import ExploreLink, MapLink
+from engine.questions.documents.explorations import RecommendationTermsQuestion
 
 __all__ = ["PAGE"]
 
@@ -13,16 +15,8 @@ PAGE = Page(
     needs=Needs.EXPLORATION,
     guide="reading-the-map",
     parameters={
-        "metric": "metric",
-        "download": "choice of executions to download",
-        "map_x": "axis across",
-        "map_y": "axis up",
-        "map_facet": "field with a map per value",
-        "map_at": "cell",
-        "map_domain": "colours",
-        "map_table": "switch to a table",
-        "recommended_headroom": "memory kept free",
-        "recommended_offload": "whether offload may be recommended",
-        "recommended_unmeasured": "whether what was never measured may be recommended",
+        **page_parameters("", ExploreLink),
+        **page_parameters("map", MapLink),
+        **page_parameters("recommended", RecommendationTermsQuestion),
     },
 )

@@ -13,6 +13,9 @@ from dashboard.charts.elements.markup import NOT_FITTING, NOT_NUMBERED, in_unit
 from dashboard.charts.explored.best_map import numbered
 from dashboard.compat.caches import remembered
 from dashboard.link import state
+from dashboard.link.fields import LinkReader
+from dashboard.link.shared import SharedView
+from dashboard.pages.explore.link import MapLink
 from dashboard.queries import explorations as data
 from dashboard.queries.economics import QUICK, Metric, metrics, unstored_metrics
 from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
@@ -31,13 +34,13 @@ __all__ = [
     "MOST_FACETS",
     "Axes",
     "BestOfFiltered",
-    "axes_in_link",
     "best_rates",
     "cells_for",
     "chosen",
     "group_of",
     "in_other_datatypes",
     "pair_legend",
+    "parse_axes",
     "pick",
     "pick_group",
     "without_facet",
@@ -94,15 +97,20 @@ class Axes:
         return self.facet == _DATATYPE
 
 
-def axes_in_link(exploration: Exploration) -> Axes:
-    """Returns the axes in the link, by default tensor by pipeline parallel."""
+def parse_axes(exploration: Exploration) -> tuple[Axes, LinkReader[MapLink]]:
+    """Parse the part of the link about the map: its axes, by default tensor by pipeline parallel, and all fields."""
+    reader = LinkReader(MapLink, "map")
     offered = _offered_fields(exploration, exploration.key)
-    x = state.url_value(*_X, {*offered, _X[1]})
+    x = reader.read("x", options=_labels([*offered, _X[1]]))
     first = _Y[1] if x != _Y[1] else _X[1]
-    y = state.url_value(_Y[0], first, {*offered, first} - {x})
-    facet = state.url_value(_FACET, "none", {*_facets_offered(exploration), "none"} - {x, y})
+    y = reader.read("y", default=first, options=_labels([one for one in [*offered, first] if one != x]))
+    facets = [one for one in [*_facets_offered(exploration), "none"] if one not in (x, y)]
+    facet = reader.read("facet", options=_labels(facets))
+    reader.read("at", pattern=PATTERN)
+    for name in ("domain", "table"):
+        reader.read(name)
     none = facet == "none" or (facet != _DATATYPE and not exploration.feasible)  # no values without executions
-    return Axes(x, y, None if none else facet)
+    return Axes(x, y, None if none else facet), reader
 
 
 @remembered(64)
@@ -111,17 +119,21 @@ def _offered_fields(_exploration: Exploration, key: str) -> list[str]:
     return [name for name in _FIELDS if len(data.options_of(_exploration, name)) > 1]
 
 
+def _labels(names: Sequence[str]) -> dict[str, str]:
+    return {name: "no third field" if name == "none" else FILTERABLE[name].label for name in names}
+
+
 def _facets_offered(exploration: Exploration) -> list[str]:
     several = len(datatypes_of(exploration.scenario)) > 1
     return [*([_DATATYPE] if several else []), *_offered_fields(exploration, exploration.key)]
 
 
-def in_other_datatypes(exploration: Exploration) -> list[Exploration]:
+def in_other_datatypes(exploration: Exploration, axes: Axes) -> list[Exploration]:
     """Returns the same scenario in the other datatypes of the system, for a map per datatype.
 
     Shows the progress of the first that is not yet explored, and stops the page until then; empty for other maps.
     """
-    if not axes_in_link(exploration).of_datatypes:
+    if not axes.of_datatypes:
         return []
     scenario = exploration.scenario
     others = [name for name in datatypes_of(scenario) if name != scenario.datatype]
@@ -271,22 +283,24 @@ def _cell_title(members: Sequence[Filter], networks: tuple[str, ...]) -> str:
     return " × ".join(parts)
 
 
-def chosen(axes: Axes, cells: pd.DataFrame, metric: Metric) -> str | None:
-    """Returns the `at` of the panel's cell: the selected one, otherwise the best; None without any."""
+def chosen(axes: Axes, cells: pd.DataFrame, metric: Metric, shared: SharedView, given: str) -> str | None:
+    """Returns the `at` of the panel's cell: the selected one, otherwise the best; None without any.
+
+    given: the selected cell of a map with other axes than tensor by pipeline parallel, as the link has it.
+    """
     wanted = ""
     if axes.of_cells:
-        cell = state.selected_cell()
+        cell = shared.cell
         if cell is not None:
             value = dict(zip(("tensor_par", "pipeline_par"), cell, strict=True))
             wanted = text(_cell_filters(axes, [value[name] for name in axes.fields]))
     else:
-        given = state.url_value(_AT, "", PATTERN)
         filters, problems = parse(given)
         wanted = text(filters)
         if problems or (wanted and wanted not in set(cells["at"])):
             state.complain(_AT, f"The link's cell {given[:40]!r} is not on this map. Showing the best instead.")
     if axes.of_datatypes:  # other datatypes' maps are only there to be chosen
-        cells = cells[cells[_DATATYPE] == state.current_scenario().datatype]
+        cells = cells[cells[_DATATYPE] == shared.scenario.datatype]
     if wanted and wanted in set(cells["at"]):
         return wanted
     known = cells[cells["value"].notna()]
@@ -344,8 +358,8 @@ def pick_group(
 ) -> None:
     """Selects the clicked cell of the map, and its best execution if it is not a cell of the space.
 
-    explorations: the explorations on the map, see `in_other_datatypes`. execution: the best by the metric; any of equal
-    ones.
+    explorations: the explorations on the map, the scenario's own first, see `in_other_datatypes`. execution: the best
+    by the metric; any of equal ones.
     """
     filters, problems = parse(at)
     if problems or {one.column.name for one in filters} != set(axes.fields):
@@ -354,11 +368,10 @@ def pick_group(
     if axes.of_cells:
         state.select_cell(int(values["tensor_par"]), int(values["pipeline_par"]))
         return
-    now = state.current_scenario()
-    elsewhere = axes.of_datatypes and values[_DATATYPE] != now.datatype
+    elsewhere = axes.of_datatypes and values[_DATATYPE] != explorations[0].scenario.datatype
     with state.one_step():
         if elsewhere:
-            state.set_scenario(altered(now, datatype=str(values[_DATATYPE])))
+            state.change_scenario(lambda now: altered(now, datatype=str(values[_DATATYPE])))
         state.set_url_value(_AT, at)
         if execution >= 0:
             one = next(e for e in explorations if not axes.of_datatypes or e.scenario.datatype == values[_DATATYPE])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import streamlit as st
 
 from dashboard.files import downloads, exports
-from dashboard.link import state
+from dashboard.link.fields import LinkField
 from dashboard.queries.filters import Filter, conditions
-from dashboard.widgets.controls import segments
+from dashboard.widgets.link_fields import draw_segments
 from dashboard.widgets.menus import filled
 from dashboard.words.numbers import counted
 from engine import Exploration
@@ -19,22 +20,27 @@ from engine.store import StoreCondition
 __all__ = ["download"]
 
 
-def download(exploration: Exploration, filters: Sequence[Filter] = ()) -> None:
-    """Draws the popover with downloads of the filtered executions."""
+def download(
+    exploration: Exploration, filters: Sequence[Filter], cell: tuple[int, int] | None, which: LinkField
+) -> None:
+    """Draws the popover with downloads of the filtered executions.
+
+    cell: the selected one. which: the choice between all executions and the cell's.
+    """
     if not exploration.feasible:
         return
     tip = "Feasible executions with their figures, as a file."
     with st.popover("Download", icon=":material/download:", help=tip, key="explore_download"):
         if not filled("download"):
             return
-        cell = state.selected_cell()
         where = conditions(filters)
         words = [one.words for one in filters] or ["every execution that runs"]
         name = "filtered" if filters else "executions"
         if cell is not None:
             everything = "All that the filters leave" if filters else "All that run"
             names = {"all": everything, "cell": f"TP {cell[0]} × PP {cell[1]} only"}
-            if segments("Which executions", names, "download") == "cell":
+            draw_segments(replace(which, options=names), label="Which executions")
+            if which.value == "cell":
                 where += [StoreCondition("tensor_par", "=", cell[0]), StoreCondition("pipeline_par", "=", cell[1])]
                 words = [*words, f"TP {cell[0]} and PP {cell[1]}"]
                 name = f"tp{cell[0]}_pp{cell[1]}"

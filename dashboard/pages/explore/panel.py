@@ -16,6 +16,7 @@ from dashboard.charts.execution.time_bar import time_pieces
 from dashboard.charts.explored.histogram import histogram
 from dashboard.charts.explored.reasons import label_of
 from dashboard.link import page_links, state
+from dashboard.link.shared import SharedView
 from dashboard.pages.explore import prefetch
 from dashboard.queries import accuracy, explorations
 from dashboard.queries.economics import Metric, derived_quantity, told, utilisation
@@ -48,17 +49,18 @@ def group_panel(
     exploration: Exploration,
     metric: Metric,
     group: explorations.Group,
+    shared: SharedView,
     again: Callable[[], None],
     *,
     filtered: bool = False,
 ) -> None:
     """Draws the panel of any set of executions of which at least one runs.
 
-    again: called last in a widget's callback that selects another execution. filtered: True if filters are in force, so
-    that its best need not be the best of all.
+    shared: with the selected execution. again: called last in a widget's callback that selects another one. filtered:
+    True if filters are in force, so that its best need not be the best of all.
     """
     st.html(headed(group.title, chips([("executions", count(group.feasible))])))
-    _draw_feasible(exploration, metric, group, again, usual=False, filtered=filtered)
+    _draw_feasible(exploration, metric, group, shared, again, usual=False, filtered=filtered)
 
 
 def panel(
@@ -66,14 +68,15 @@ def panel(
     metric: Metric,
     cells: pd.DataFrame,
     cell: tuple[int, int] | None,
+    shared: SharedView,
     again: Callable[[], None],
     *,
     short: bool = False,
 ) -> None:
     """Draws the panel of a cell.
 
-    short: without its chart and table of executions, and the parts below. again: called last in a widget's callback
-    that selects another execution.
+    shared: with the selected execution. short: without its chart and table of executions, and the parts below. again:
+    called last in a widget's callback that selects another execution.
     """
     if cell is None:
         st.caption("No cell to show.")
@@ -85,7 +88,7 @@ def panel(
         group = explorations.Group(
             cell_name(*cell), explorations.in_cell(cell), int(row["id"]), int(row["feasible"]), best, cell
         )
-        _draw_feasible(exploration, metric, group, again, short=short)
+        _draw_feasible(exploration, metric, group, shared, again, short=short)
         if not short:
             _draw_limits(exploration, cell)
     else:
@@ -107,6 +110,7 @@ def _draw_feasible(
     exploration: Exploration,
     metric: Metric,
     group: explorations.Group,
+    shared: SharedView,
     again: Callable[[], None],
     *,
     usual: bool = True,
@@ -116,9 +120,9 @@ def _draw_feasible(
     scenario = exploration.scenario
     tie = plainest(exploration, exploration.key, group.id, metric.ranked_by, group.where)
     group = group._replace(id=tie.id)
-    execution = _shown_execution(exploration, state.selected_id(), group)
+    execution = _shown_execution(exploration, shared.id, group)
     own = int(execution["id"]) == group.id
-    yours = state.own_id()
+    yours = shared.own
     rate = float(execution["sample_rate"])
     value = metric.of(float(value_of(metric.statistic, execution)))
     pairs = [
@@ -464,7 +468,7 @@ def _open_cell(cell: tuple[int, int], again: Callable[[], None]) -> None:
 
 def _lift_limits(fields: tuple[str, ...]) -> None:
     """Lift the limits on some fields."""
-    now = state.current_scenario()
-    kept = {name: limit for name, limit in now.limits.items() if name not in fields}
-    state.set_scenario(altered(now, limits=kept))
+    state.change_scenario(
+        lambda now: altered(now, limits={name: limit for name, limit in now.limits.items() if name not in fields})
+    )
     st.rerun()  # the whole page, not this part of it

@@ -20,9 +20,10 @@ from dashboard.charts.explored.degree_map import degree_map
 from dashboard.compat.session import run_again
 from dashboard.jobs.turns import turns
 from dashboard.link import state
+from dashboard.pages.explore.asked import ExploreView, parse_explore
 from dashboard.pages.explore.axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
 from dashboard.pages.explore.choice_costs import costs
-from dashboard.pages.explore.choices import as_table, domain_of, metric_in_link
+from dashboard.pages.explore.choices import domain_of
 from dashboard.pages.explore.download import download
 from dashboard.pages.explore.panel import group_panel, panel, read_ahead
 from dashboard.pages.explore.tables import cells_table, pairs_table
@@ -32,6 +33,7 @@ from dashboard.queries.filters import Filter
 from dashboard.widgets import menus, recommended
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.filters.popover import relaxations, where_of
+from dashboard.widgets.fragment_views import FragmentView
 from dashboard.widgets.staged_rendering import Stage
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
@@ -67,8 +69,9 @@ _CLICKED: Final = "_explore_clicked"
 
 @dataclass(frozen=True, slots=True)
 class MapView:
-    """Content of the page for an exploration, except the selection."""
+    """Content of the page for an exploration."""
 
+    asked: ExploreView
     metric: Metric
     axes: Axes
     filters: tuple[Filter, ...]
@@ -90,15 +93,18 @@ class MapView:
         """Redraws the parts that depend on the selection; call it last in a widget's callback."""
         _draw_again(_PARTS if self.alone else ())
 
-    def now(self, exploration: Exploration) -> MapView:
-        """Returns the view with the link's current metric: a fragment is redrawn with its earlier arguments."""
-        metric = metric_in_link(exploration)
-        return self if metric == self.metric else replace(self, metric=metric, cells=cells_of(exploration, metric))
-
     @property
     def where(self) -> Where:
         """Conditions of the filters."""
         return where_of(self.filters)
+
+
+def parse_part(exploration: Exploration, view: MapView) -> MapView:
+    """Parse what may have changed when a part of the page reruns alone: the metric, the selection, the terms."""
+    asked = parse_explore(exploration, view.others)
+    if asked.metric == view.metric:
+        return replace(view, asked=asked)
+    return replace(view, asked=asked, metric=asked.metric, cells=cells_of(exploration, asked.metric))
 
 
 def is_every(axes: Axes, filters: Sequence[Filter], metric: Metric) -> bool:
@@ -106,27 +112,21 @@ def is_every(axes: Axes, filters: Sequence[Filter], metric: Metric) -> bool:
     return not filters and axes.usual and is_stored(metric.statistic)
 
 
-def is_alone(exploration: Exploration, axes: Axes, filters: Sequence[Filter], metric: Metric) -> bool:
+def is_alone(asked: ExploreView) -> bool:
     """Returns whether a selection changes only parts of the page that are fragments."""
-    return is_every(axes, filters, metric) and exploration.feasible > 0 and not as_table()
+    every = is_every(asked.axes, asked.filters, asked.metric)
+    return every and asked.exploration.feasible > 0 and not asked.is_table
 
 
-def view_of(
-    exploration: Exploration,
-    others: Sequence[Exploration],
-    metric: Metric,
-    axes: Axes,
-    filters: Sequence[Filter],
-    drawn: Stage,
-) -> MapView:
+def view_of(asked: ExploreView, drawn: Stage) -> MapView:
     """Returns the page's content for executions that meet filters; at least one must."""
+    exploration, metric, axes, filters = asked.exploration, asked.metric, asked.axes, asked.filters
     every = is_every(axes, filters, metric)
     if every:
         cells, facets = cells_of(exploration, metric), (1, 1)
     else:
-        cells, facets = cells_for(exploration, axes, metric, where_of(filters), others)
-    alone = is_alone(exploration, axes, filters, metric)
-    return MapView(metric, axes, tuple(filters), tuple(others), every, cells, facets, drawn, alone)
+        cells, facets = cells_for(exploration, axes, metric, where_of(filters), asked.others)
+    return MapView(asked, metric, axes, filters, asked.others, every, cells, facets, drawn, is_alone(asked))
 
 
 def another_metric() -> None:
@@ -144,66 +144,69 @@ def _draw_again(parts: tuple[str, ...]) -> None:
 
 def map_part(exploration: Exploration, view: MapView) -> None:
     """Draws the map with its caption, or as a table if the link says so."""
-    if view.alone:
-        _map_alone(exploration, view)
-    elif view.every:
-        _map_of_all(exploration, view)
-    else:
-        _map_of_some(exploration, view)
+    _map_alone(exploration, _part_view(exploration, view)) if view.alone else _draw_map(exploration, view)
 
 
 def panel_part(exploration: Exploration, view: MapView) -> None:
     """Draws the panel of the selected cell, by default the best."""
-    (_panel_alone if view.alone else _draw_panel)(exploration, view)
+    _panel_alone(exploration, _part_view(exploration, view)) if view.alone else _draw_panel(exploration, view)
 
 
 def band_part(exploration: Exploration, view: MapView) -> None:
     """Draws the recommended execution next to the fastest."""
-    (_band_alone if view.alone else _draw_band)(exploration, view)
+    _band_alone(exploration, _part_view(exploration, view)) if view.alone else _draw_band(exploration, view)
 
 
 def costs_part(exploration: Exploration, view: MapView) -> None:
     """Draws the cost of fixing each choice."""
-    (_costs_alone if view.alone else _draw_costs)(exploration, view)
+    _costs_alone(exploration, _part_view(exploration, view)) if view.alone else _draw_costs(exploration, view)
 
 
 def download_part(exploration: Exploration, view: MapView) -> None:
     """Draws the download, which offers the selected cell, too."""
-    (_download_alone if view.alone else _draw_download)(exploration, view)
+    _download_alone(exploration, _part_view(exploration, view)) if view.alone else _draw_download(exploration, view)
+
+
+def _part_view(exploration: Exploration, view: MapView) -> FragmentView[MapView]:
+    return FragmentView(view, partial(parse_part, exploration, view))
 
 
 @st.fragment(key="explore_map")
-def _map_alone(exploration: Exploration, view: MapView) -> None:
+def _map_alone(exploration: Exploration, part: FragmentView[MapView]) -> None:
     with turns.turn():
-        _map_of_all(exploration, view.now(exploration))
+        _draw_map(exploration, part.current())
 
 
 @st.fragment(key="explore_panel")
-def _panel_alone(exploration: Exploration, view: MapView) -> None:
+def _panel_alone(exploration: Exploration, part: FragmentView[MapView]) -> None:
     with turns.turn():
-        _draw_panel(exploration, view.now(exploration))
+        _draw_panel(exploration, part.current())
 
 
 @st.fragment(key="explore_band")
-def _band_alone(exploration: Exploration, view: MapView) -> None:
+def _band_alone(exploration: Exploration, part: FragmentView[MapView]) -> None:
     with turns.turn():
-        _draw_band(exploration, view)
+        _draw_band(exploration, part.current())
 
 
 @st.fragment(key="explore_costs")
-def _costs_alone(exploration: Exploration, view: MapView) -> None:
+def _costs_alone(exploration: Exploration, part: FragmentView[MapView]) -> None:
     with turns.turn():
-        _draw_costs(exploration, view.now(exploration))
+        _draw_costs(exploration, part.current())
 
 
 @st.fragment(key="explore_download")
-def _download_alone(exploration: Exploration, view: MapView) -> None:
+def _download_alone(exploration: Exploration, part: FragmentView[MapView]) -> None:
     with turns.turn():
-        _draw_download(exploration, view.now(exploration))
+        _draw_download(exploration, part.current())
+
+
+def _draw_map(exploration: Exploration, view: MapView) -> None:
+    (_map_of_all if view.every else _map_of_some)(exploration, view)
 
 
 def _draw_band(exploration: Exploration, view: MapView) -> None:
-    recommended.band(exploration, "explore", view.again)
+    recommended.band(exploration, "explore", view.asked.terms, view.asked.shared.id, view.again)
 
 
 def _draw_costs(exploration: Exploration, view: MapView) -> None:
@@ -214,13 +217,21 @@ def _draw_panel(exploration: Exploration, view: MapView) -> None:
     with st.container(border=True, gap="xsmall", key="panel"):
         if view.every:
             cell = _shown_cell(view)
-            panel(exploration, view.metric, view.cells, cell, view.again, short=view.drawn is not Stage.WHOLE)
+            panel(
+                exploration,
+                view.metric,
+                view.cells,
+                cell,
+                view.asked.shared,
+                view.again,
+                short=view.drawn is not Stage.WHOLE,
+            )
         else:
             _panel_of_some(exploration, view)
 
 
 def _draw_download(exploration: Exploration, view: MapView) -> None:
-    download(exploration, view.filters)
+    download(exploration, view.filters, view.asked.shared.cell, view.asked.fields["download"])
     # A user who clicks cells will click more: read the other panels once the page is complete.
     if st.session_state.pop(_CLICKED, False) and view.every:
         read_ahead(exploration, view.metric)
@@ -228,15 +239,15 @@ def _draw_download(exploration: Exploration, view: MapView) -> None:
 
 def _map_of_all(exploration: Exploration, view: MapView) -> None:
     cells, metric = view.cells, view.metric
-    if as_table():
+    if view.asked.is_table:
         cells_table(cells, metric)
         return
     chart = degree_map(
         cells,
         metric.column,
-        state.theme_mode(),
+        view.asked.mode,
         selected=_shown_cell(view),
-        domain=domain_of(metric),
+        domain=domain_of(metric, view.asked.fields["domain"].value),
         narrow=is_narrow(),
     )
     pictured = view.drawn is not Stage.WHOLE and is_drawable(chart.drawing)
@@ -271,7 +282,7 @@ def _map_of_some(exploration: Exploration, view: MapView) -> None:
     def picked(at: str, execution: int) -> None:
         pick_group((exploration, *view.others), axes, at, execution, metric, view.where)
 
-    if as_table():
+    if view.asked.is_table:
         pairs_table(cells, metric, axes, picked, networks)
     elif len(cells):
         across, up, third = axes.columns
@@ -280,10 +291,10 @@ def _map_of_some(exploration: Exploration, view: MapView) -> None:
             across,
             up,
             metric.column,
-            state.theme_mode(),
+            view.asked.mode,
             facet=third,
-            selected=chosen(axes, cells, metric),
-            domain=domain_of(metric),
+            selected=chosen(axes, cells, metric, view.asked.shared, view.asked.at),
+            domain=domain_of(metric, view.asked.fields["domain"].value),
             narrow=is_narrow(),
             networks=networks,
         )
@@ -297,20 +308,21 @@ def _map_of_some(exploration: Exploration, view: MapView) -> None:
 
 
 def _panel_of_some(exploration: Exploration, view: MapView) -> None:
-    axes, metric, cells = view.axes, view.metric, view.cells
-    at = chosen(axes, cells, metric)
-    cell = state.selected_cell() if axes.of_cells else None
+    axes, metric, cells, shared = view.axes, view.metric, view.cells, view.asked.shared
+    at = chosen(axes, cells, metric, shared, view.asked.at)
+    cell = shared.cell if axes.of_cells else None
     row = cells[cells["at"] == at] if at is not None else cells[:0]
     if len(row) and row["rows"].iloc[0]:
         group_panel(
             exploration,
             metric,
             group_of(exploration, axes, cells, str(at), metric, view.where),
+            shared,
             view.again,
             filtered=bool(view.where),
         )
     elif cell is not None and len(row) and row["label"].iloc[0]:
-        panel(exploration, metric, cells_of(exploration, metric), cell, view.again)
+        panel(exploration, metric, cells_of(exploration, metric), cell, shared, view.again)
     elif cell is not None:
         st.html(head(cell_name(*cell)))
         relaxations(exploration, view.filters, in_cell(cell))
@@ -323,7 +335,7 @@ def _panel_of_some(exploration: Exploration, view: MapView) -> None:
 
 def _shown_cell(view: MapView) -> tuple[int, int] | None:
     """Return the panel's cell: the selected one, otherwise the best, or the one nearest to fitting."""
-    selected, cells = state.selected_cell(), view.cells
+    selected, cells = view.asked.shared.cell, view.cells
     if selected is not None or not len(cells):
         return selected
     known = cells[cells["value"].notna()]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import streamlit as st
@@ -11,10 +12,11 @@ import streamlit as st
 from dashboard.charts.elements.markup import Tile, figure_strip
 from dashboard.compat.types import Place
 from dashboard.link import state
-from dashboard.pages.explore.axes import Axes, axes_in_link, best_rates, in_other_datatypes
+from dashboard.pages.explore.asked import ExploreView, parse_explore
+from dashboard.pages.explore.axes import best_rates, in_other_datatypes
 from dashboard.pages.explore.axes import pick as pick_axes
 from dashboard.pages.explore.choice_costs import infeasible
-from dashboard.pages.explore.choices import DOMAINS, known_metrics, metric_in_link
+from dashboard.pages.explore.choices import known_metrics
 from dashboard.pages.explore.parts import (
     OVERVIEW,
     another_metric,
@@ -40,15 +42,16 @@ from dashboard.queries.economics import (
 )
 from dashboard.queries.executions import evaluated
 from dashboard.queries.explorations import Where, near_best
-from dashboard.queries.filters import Filter, asked_of
+from dashboard.queries.filters import asked_of
 from dashboard.queries.nearest_fit import ways
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.tie_breaking import best_of, plainest, ties_of_best
 from dashboard.widgets import examples, recommended
-from dashboard.widgets.controls import choose, given, key_for, segments, switch
-from dashboard.widgets.filters.in_force import in_link
+from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.filters.popover import bar as filter_bar
 from dashboard.widgets.filters.popover import relaxations, where_of
+from dashboard.widgets.fragment_views import FragmentView
+from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_switch
 from dashboard.widgets.menus import filled
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.staged_rendering import Stage, stage
@@ -157,37 +160,27 @@ def draw_headline(
     return marked[first:]
 
 
-@dataclass(frozen=True, slots=True)
-class ExploreView:
-    """Page-wide part of the link; selections are read by the fragments."""
-
-    exploration: Exploration
-    others: tuple[Exploration, ...]
-    """The same in the system's other datatypes, for a map per datatype."""
-
-
 def parse(exploration: Exploration) -> ExploreView:
-    """Reads the page's part of the link."""
-    return ExploreView(exploration, tuple(in_other_datatypes(exploration)))
+    """Parse the page's part of the link."""
+    asked = parse_explore(exploration)
+    return replace(asked, others=tuple(in_other_datatypes(exploration, asked.axes)))
 
 
 def render(view: ExploreView) -> None:
     """Draws the page."""
-    examples.cards()
-    _draw_overview(view.exploration, view.others)
+    examples.cards(view.shared.scenario)
+    _draw_overview(view.exploration, FragmentView(view, partial(parse_explore, view.exploration, view.others)))
 
 
 @st.fragment(key=OVERVIEW)
 @whole_or_waiting
-def _draw_overview(exploration: Exploration, others: Sequence[Exploration] = ()) -> None:
-    """Draw the whole page. Switching and filtering rerun nothing else, and clicking less.
-
-    others: the same in other datatypes, for a map per datatype.
-    """
+def _draw_overview(exploration: Exploration, part: FragmentView[ExploreView]) -> None:
+    """Draw the whole page. Switching and filtering rerun nothing else, and clicking less."""
     drawn = stage()
     whole = drawn is Stage.WHOLE
-    filters = in_link() if exploration.feasible else []
-    where, axes, metric = where_of(filters), axes_in_link(exploration), metric_in_link(exploration)
+    asked = part.current()
+    filters, axes, metric, others = asked.filters, asked.axes, asked.metric, asked.others
+    where = where_of(filters)
     if axes.of_datatypes and not others:  # just chosen
         st.rerun()
     strip = st.container()
@@ -199,9 +192,9 @@ def _draw_overview(exploration: Exploration, others: Sequence[Exploration] = ())
     # In one column: the answer, the map, the cell, and only then the rest.
     below = st.container() if is_narrow() else None
     with left:
-        _draw_toolbar(exploration, filters, axes, metric)
-        asked = asked_of(filters, metric)
-        if not all(there(one, asked) for one in (exploration, *others)):
+        _draw_toolbar(asked)
+        figures = asked_of(filters, metric)
+        if not all(there(one, figures) for one in (exploration, *others)):
             return
     number = best_rates(exploration, where).number if where else exploration.feasible
     if where and not number:
@@ -209,7 +202,7 @@ def _draw_overview(exploration: Exploration, others: Sequence[Exploration] = ())
             sentence(exploration, metric, axes, filters, number)
             relaxations(exploration, filters)
         return
-    view = view_of(exploration, others, metric, axes, filters, drawn)
+    view = view_of(asked, drawn)
     rest = [] if whole else _draw_strip(strip, exploration, where, number, whole=False)  # keeps the page still
     with left:
         if not view.every:
@@ -279,17 +272,18 @@ def _open_scenario(scenario: Scenario) -> None:
     st.rerun()  # the whole page, not this part of it
 
 
-def _draw_toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axes, metric: Metric) -> None:
+def _draw_toolbar(asked: ExploreView) -> None:
     """Draws the row above the map: metric, filter, help, view."""
-    known, key = known_metrics(exploration), metric.key
+    exploration, fields = asked.exploration, asked.fields
+    known, key = known_metrics(exploration), asked.metric.key
     offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
     # A button that vanishes once another is chosen needs the whole row redrawn.
-    alone = key in QUICK and is_alone(exploration, axes, filters, metric)
+    alone = key in QUICK and is_alone(asked)
     with st.container(horizontal=True, vertical_alignment="center", key="explore_toolbar"):
-        segments("Metric", offered, "metric", then=another_metric if alone else None)
+        draw_segments(replace(fields["metric"], options=offered), then=another_metric if alone else None)
         st.space("stretch")
         if exploration.feasible:
-            filter_bar(exploration, filters)
+            filter_bar(exploration, asked.filters)
         with st.popover("Terms", type="tertiary", icon=":material/help:", help="What the words and figures mean."):
             if filled("terms"):
                 terms(known[key], exploration.scenario)
@@ -298,11 +292,12 @@ def _draw_toolbar(exploration: Exploration, filters: Sequence[Filter], axes: Axe
             if filled("view"):
                 _pick_metric(exploration, known, key)
                 if exploration.feasible:
-                    pick_axes(exploration, axes)
-                choose("Colours", {name: words for name, (_, words) in DOMAINS.items()}, "map_domain")
-                switch("As table", "map_table", help="The same figures as a table, for the keyboard too.")
-                if axes.of_cells:
-                    _pick_cell(exploration)
+                    pick_axes(exploration, asked.axes)
+                draw_choice(fields["domain"])
+                table_help = "The same figures as a table, for the keyboard too."
+                draw_switch(fields["table"], label="As table", help=table_help)
+                if asked.axes.of_cells:
+                    _pick_cell(exploration, asked.shared.cell)
 
 
 def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str) -> None:
@@ -325,10 +320,9 @@ def _pick_metric(exploration: Exploration, known: Mapping[str, Metric], key: str
     )
 
 
-def _pick_cell(exploration: Exploration) -> None:
-    """Draw the choice of a cell without a mouse."""
+def _pick_cell(exploration: Exploration, now: tuple[int, int] | None) -> None:
+    """Draw the choice of a cell without a mouse. now: the selected one."""
     cells = exploration.scenario.space.cells
-    now = state.selected_cell()
     names = sorted({(cell.tensor_par, cell.pipeline_par) for cell in cells})
     key = key_for("_pick_cell", now)
 

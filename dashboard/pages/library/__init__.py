@@ -1,6 +1,7 @@
 """Library: models and systems with the source of every value; edit copies, upload, use in the scenario."""
 
-from dashboard.pages.contract import NavigationGroup, Needs, Page
+from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
+from dashboard.pages.library.link import LibraryLink
 
 __all__ = ["PAGE"]
 
@@ -12,9 +13,5 @@ PAGE = Page(
     help="Models and systems with the source of every number; edit copies.",
     needs=Needs.NOTHING,
     guide="cost-models",
-    parameters={
-        "library_kind": "kind",
-        "library_item": "entry",
-        "library_edit": "entry to edit",
-    },
+    parameters=page_parameters("library", LibraryLink),
 )

@@ -199,7 +199,7 @@ def _draw_buttons(copied: Model | System | None, changed: bool, done: Callable[[
         ):
             assert copied is not None
             try:
-                state.set_scenario(scenario_with(state.current_scenario(), copied))
+                state.change_scenario(lambda now: scenario_with(now, copied))
             except Refused as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:

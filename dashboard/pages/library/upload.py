@@ -114,7 +114,7 @@ def _draw_uses(found: Model | System, ident: str) -> None:
         )
         if st.button("Use in the scenario", key="library_use_upload", icon=":material/play_arrow:"):
             try:
-                state.set_scenario(scenario_with(state.current_scenario(), called()))
+                state.change_scenario(lambda now: scenario_with(now, called()))
             except Refused as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:

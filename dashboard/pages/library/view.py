@@ -16,10 +16,13 @@ import models
 from dashboard.charts.elements.markup import facts, head
 from dashboard.link import page_links, state
 from dashboard.link.document_validation import Refused
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.shared import parse_shared
 from dashboard.link.user_files import user_files
 from dashboard.pages.library import listing as library_list
 from dashboard.pages.library.curves import curves
 from dashboard.pages.library.editor import editor
+from dashboard.pages.library.link import LibraryLink
 from dashboard.pages.library.listing import Item
 from dashboard.pages.library.upload import uploader
 from dashboard.queries.document_sheets import (
@@ -31,15 +34,16 @@ from dashboard.queries.document_sheets import (
     sheet,
 )
 from dashboard.queries.scenario_edits import scenario_with
-from dashboard.widgets.controls import segments
+from dashboard.widgets.link_fields import draw_segments
 from dashboard.words.markdown import literal
+from engine import Scenario
 from hardware import System
 from models import Model
 from models.documents import DocumentError, did_you_mean
 
 __all__ = ["LibraryView", "parse", "render"]
 
-_KINDS: Final = {"models": "Models", "systems": "Systems"}
+_KINDS: Final = ("models", "systems")
 _ANY: Final = re.compile(r".{0,255}", re.DOTALL)
 EDITING: Final = "library_edit"
 
@@ -52,19 +56,26 @@ class LibraryView:
     """Name of the open entry; empty for the one in use."""
     edited: str
     """Name of the entry that is being edited; empty for none."""
+    kind: LinkField
+    scenario: Scenario
+    """The scenario that other pages are about."""
 
 
 def parse() -> LibraryView:
-    """Reads the page's part of the link."""
-    return LibraryView(state.url_value("library_item", "", _ANY), state.url_value(EDITING, "", _ANY))
+    """Parse the page's part of the link."""
+    reader = LinkReader(LibraryLink, "library")
+    item, edited = (reader.read(name, pattern=_ANY) for name in ("item", "edit"))
+    reader.read("kind")
+    return LibraryView(item, edited, reader.fields["kind"], parse_shared().scenario)
 
 
 def render(view: LibraryView) -> None:
     """Draws the page."""
+    kind = view.kind.value
     for problem in user_files().problems:
         st.warning(literal(problem), icon=":material/draft:")
     with st.container(horizontal=True, vertical_alignment="center", key="library_bar"):
-        kind = segments("What", _KINDS, "library_kind")
+        draw_segments(view.kind, label="What")
         wanted = st.text_input(
             "Search",
             key="library_search",
@@ -76,7 +87,7 @@ def render(view: LibraryView) -> None:
         )
         st.space("stretch")
         uploader()
-    now = state.current_scenario()
+    now = view.scenario
     used = now.model if kind == "models" else now.system
     in_use = used.name
     found = library_list.items(kind, in_use)
@@ -145,7 +156,7 @@ def _draw_actions(item: Item, kind: str) -> None:
     with st.container(horizontal=True):
         if st.button("Use in the scenario", type="primary", icon=":material/play_arrow:", key="library_use"):
             try:
-                state.set_scenario(scenario_with(state.current_scenario(), thing))
+                state.change_scenario(lambda now: scenario_with(now, thing))
             except Refused as problem:
                 st.error(literal(str(problem)), icon=":material/error:")
             else:

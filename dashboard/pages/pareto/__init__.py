@@ -1,6 +1,7 @@
 """Pareto: the executions that no other beats in two or three figures at once."""
 
-from dashboard.pages.contract import NavigationGroup, Needs, Page
+from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
+from dashboard.pages.pareto.link import ParetoLink
 
 __all__ = ["PAGE"]
 
@@ -13,14 +14,7 @@ PAGE = Page(
     needs=Needs.EXPLORATION,
     guide="reading-the-map",
     parameters={
-        "pareto_x": "axis across",
-        "pareto_y": "axis up",
-        "pareto_z": "third figure",
-        "pareto_xscale": "scale across",
-        "pareto_yscale": "scale up",
-        "pareto_xbetter": "direction across",
-        "pareto_ybetter": "direction up",
-        "pareto_zbetter": "direction of the third figure",
+        **page_parameters("pareto", ParetoLink),
         "pareto_close": "switch for close executions",
         "pareto_columns": "switch for all columns",
         "pareto_b": "second scenario",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -15,7 +15,7 @@ from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.economics import Metric
 from dashboard.queries.filters import Filter, asked_of, derived_of, parse, text
 from dashboard.widgets import compared_scenarios
-from dashboard.widgets.compared_scenarios import explored, members, remove
+from dashboard.widgets.compared_scenarios import explored, remove
 from dashboard.widgets.filters.popover import where_of
 from dashboard.widgets.needed_statistics import there
 from dashboard.widgets.scenario_adder import adder
@@ -32,10 +32,14 @@ SLOTS: Final = ("pareto_b", "pareto_c", "pareto_d")
 """Link parameters that hold scenarios B to D."""
 
 
-def chooser(first: Scenario) -> None:
-    """Draws the button behind which scenarios are added and removed."""
-    found, _ = members(SLOTS)
-    others = found[1:]
+def chooser(
+    first: Scenario, others: Sequence[Member], compared: Sequence[Member], changes: Mapping[str, float]
+) -> None:
+    """Draws the button behind which scenarios are added and removed.
+
+    others: scenarios B to D. compared: scenarios of the Compare page, the first one included. changes: of
+    the What-if page.
+    """
     label = f"Other scenarios · {len(others)}" if others else "Other scenarios"
     with st.popover(
         label,
@@ -57,7 +61,6 @@ def chooser(first: Scenario) -> None:
         if len(others) == len(SLOTS):
             st.caption("At most three scenarios can be overlaid. Remove one first.")
             return
-        compared, _ = members()
         if len(compared) > 1 and not others:
             st.button(
                 f"The {len(compared) - 1} of the Compare page",
@@ -67,22 +70,23 @@ def chooser(first: Scenario) -> None:
                 args=(compared_scenarios.SLOTS, SLOTS),
                 width="stretch",
             )
-        adder(first, SLOTS)
+        adder(first, SLOTS, changes)
 
 
 def frontiers(
-    exploration: Exploration, axes: Sequence[Metric], filters: Sequence[Filter], upward: tuple[str, ...]
+    exploration: Exploration,
+    members: Sequence[Member],
+    axes: Sequence[Metric],
+    filters: Sequence[Filter],
+    upward: tuple[str, ...],
 ) -> list[Named] | None:
     """Returns the frontiers of the other scenarios, explored if necessary; a caption names those without one.
 
-    Returns None while figures of one are being evaluated, which is drawn then. Filters apply to them, too. upward: as
-    in `frontier`.
+    Returns None while figures of one are being evaluated, which is drawn then. Filters apply to them, too. members: the
+    other scenarios. upward: as in `frontier`.
     """
-    found, problems = members(SLOTS)
-    for problem in problems:
-        st.warning(literal(problem), icon=":material/link_off:")
     others = []
-    for member, other in zip(found[1:], explored(found[1:]), strict=True):
+    for member, other in zip(members, explored(members), strict=True):
         name = told(member, exploration.scenario)[0]
         keys = tuple(axis.key for axis in axes)
         missing = set(keys) - set(axes_of(other))

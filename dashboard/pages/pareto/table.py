@@ -12,10 +12,11 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.files import exports
 from dashboard.link import state
+from dashboard.link.fields import LinkField
 from dashboard.pages.pareto.queries import prices, undirected
 from dashboard.queries.economics import Metric
 from dashboard.queries.filters import Filter
-from dashboard.widgets.controls import switch
+from dashboard.widgets.link_fields import draw_switch
 from dashboard.widgets.tables import ROW, arranged, fitting, height_of, signed, width_of_words
 from dashboard.words.executions import recomputed
 from dashboard.words.markdown import literal
@@ -45,9 +46,12 @@ _TELLING: Final = (
 
 
 def table_of(
-    exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], filters: Sequence[Filter] = ()
+    exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric], filters: Sequence[Filter], every: LinkField
 ) -> None:
-    """Draws the frontier as a table, with the price of the step to the next execution, and its download."""
+    """Draws the frontier as a table, with the price of the step to the next execution, and its download.
+
+    every: the switch for all columns.
+    """
     stored = [axis.key for axis in axes if axis.key == axis.statistic]
     model = exploration.scenario.cost_model
     fields = [column.name for column in fields_of(model) if column.name in found.columns]
@@ -62,11 +66,7 @@ def table_of(
     )
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.html(markup.head("The frontier as a table", scope))
-        every = switch(
-            "All columns",
-            "pareto_columns",
-            help="Adds columns with equal values and all stored results. Downloads always have them.",
-        )
+        draw_switch(every, label="All columns")
         for kind in ("csv", "parquet", "json"):
             st.download_button(
                 exports.FORMATS[kind].label,
@@ -84,11 +84,11 @@ def table_of(
     for place, one in enumerate(leading):
         shown.insert(1 + place, one.key, one.values)
         settings[one.key] = one.setting
-    if not every:
+    if not every.value:
         again, words = settings["activation_recompute"], [recomputed(row, brief=True) for row in _recompute_fields(top)]
         settings["activation_recompute"] = {**again, "width": max(again["width"], width_of_words(words))}
         shown = shown.assign(activation_recompute=words)
-    shown = shown[_order_columns(shown, settings, [one.key for one in leading], model, every)]
+    shown = shown[_order_columns(shown, settings, [one.key for one in leading], model, every.value)]
 
     def picked() -> None:
         rows = st.session_state["pareto_table"].selection.rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -13,19 +13,25 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.explored.pareto import Density, Named, pareto
 from dashboard.link import state
-from dashboard.pages.pareto.other_scenarios import chooser, frontiers, side_by_side
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.shared import SharedView, parse_shared
+from dashboard.pages.pareto.link import ParetoLink
+from dashboard.pages.pareto.other_scenarios import SLOTS, chooser, frontiers, side_by_side
 from dashboard.pages.pareto.panel import panel
 from dashboard.pages.pareto.queries import axes_of, density, frontier, near, on_log_axis, undirected
 from dashboard.pages.pareto.table import table_of
 from dashboard.queries import accuracy
+from dashboard.queries.compared_scenarios import Member
 from dashboard.queries.economics import Metric
 from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter, asked_of
 from dashboard.widgets.chart import clicked, show
-from dashboard.widgets.controls import choose, segments, switch
+from dashboard.widgets.compared_scenarios import members
 from dashboard.widgets.filters import chips
-from dashboard.widgets.filters.in_force import OF_LINK, in_link
+from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.widgets.filters.popover import bar, matching, relaxations, where_of
+from dashboard.widgets.hardware_changes import parse_changes
+from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_switch
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.window import is_narrow
@@ -42,9 +48,6 @@ _WIDE: Final = 400
 """Width of the lists of figures [px]: names are long and differ at their ends. Both axes fill a line in a window 1,280
 wide; in one of 1,920 all pickers fit in one line.
 """
-_SCALES: Final = {"linear": "linear", "log": "log"}
-_BETTER: Final = {"lower": "less", "higher": "more"}
-"""Less is the default: the figures without a direction in the register are operations, which take time."""
 _ABOUT: Final = f"All results. {ABOUT}"
 
 
@@ -56,11 +59,40 @@ class ParetoView:
     mode: str
     """The theme: "light" or "dark"."""
     filters: tuple[Filter, ...]
+    shared: SharedView
+    link: ParetoLink
+    fields: Mapping[str, LinkField]
+    others: tuple[Member, ...]
+    """Scenarios B to D."""
+    problems: tuple[str, ...]
+    """Sentences on unreadable scenarios of the link."""
+    compared: tuple[Member, ...]
+    """Scenarios of the Compare page, this one first."""
+    changes: Mapping[str, float]
+    """Changes of the What-if page."""
 
 
 def parse(exploration: Exploration) -> ParetoView:
-    """Reads the page's part of the link."""
-    return ParetoView(exploration, state.theme_mode(), tuple(in_link()) if exploration.feasible else ())
+    """Parse the page's part of the link."""
+    reader = LinkReader(ParetoLink, "pareto")
+    words = names_of(exploration, axes_of(exploration))
+    for name in ParetoLink.model_fields:
+        offered = {"x": words, "y": words, "z": {_NO_AXIS: "None", **words}}
+        reader.read(name, options=offered.get(name))
+    filters = tuple(OF_LINK.parse()) if exploration.feasible else ()
+    (_, *others), problems = members(SLOTS)
+    return ParetoView(
+        exploration,
+        state.theme_mode(),
+        filters,
+        parse_shared(),
+        reader.build(),
+        reader.fields,
+        tuple(others),
+        tuple(problems),
+        tuple(members()[0]),
+        parse_changes(exploration.scenario)[0],
+    )
 
 
 def render(view: ParetoView) -> None:
@@ -75,7 +107,7 @@ def _draw_page(exploration: Exploration, view: ParetoView) -> None:
         nothing_runs(exploration, "pareto")
         return
     answer = st.container() if is_narrow() else None  # figures come first in a single column
-    picked = _draw_pickers(exploration, filters)
+    picked = _draw_pickers(view)
     axes, where = picked.axes, where_of(filters)
     if not there(exploration, asked_of(filters, *axes)):
         return
@@ -98,13 +130,15 @@ def _draw_page(exploration: Exploration, view: ParetoView) -> None:
     both = (keys[1], keys[0])
     around = near(found, both) if picked.around else None
     behind = density(exploration, exploration.key, both, picked.logarithmic, around, where)
-    others = frontiers(exploration, axes, filters, picked.upward)
+    for problem in view.problems:
+        st.warning(literal(problem), icon=":material/link_off:")
+    others = frontiers(exploration, view.others, axes, filters, picked.upward)
     if others is None:
         return
     if not len(found):
         st.info("No execution has values for all selected metrics.", icon=":material/info:")
         return
-    chosen = _chosen_id(found)
+    chosen = _chosen_id(found, view.shared.id)
     with answer or nullcontext():
         _draw_strip(exploration, found, axes, left)
     beside, right = st.columns([1.86, 1], gap="medium")
@@ -113,7 +147,7 @@ def _draw_page(exploration: Exploration, view: ParetoView) -> None:
     with right.container(border=True, gap="xsmall", key="pareto_panel"):
         panel(exploration, found, axes, chosen)
     side_by_side(found, axes, others, chosen)
-    table_of(exploration, found, axes, filters)
+    table_of(exploration, found, axes, filters, view.fields["columns"])
 
 
 class _Picked(NamedTuple):
@@ -129,42 +163,40 @@ class _Picked(NamedTuple):
     """Figures that count as better when larger although the register leaves it open."""
 
 
-def _draw_pickers(exploration: Exploration, filters: Sequence[Filter]) -> _Picked:
+def _draw_pickers(view: ParetoView) -> _Picked:
     """Draw the row of axis pickers, and below it the direction of figures that the register leaves open."""
+    exploration, link, fields = view.exploration, view.link, view.fields
     known = axes_of(exploration)
-    words = names_of(exploration, known)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="pareto_pickers"):
-        y = choose("Vertical axis", words, "pareto_y", default="sample_rate", help=_ABOUT, width=_WIDE)
-        y_scale = segments("Vertical scale", _SCALES, "pareto_yscale")
-        x = choose("Horizontal axis", words, "pareto_x", default="proc_mem_tier1_cap_req", help=_ABOUT, width=_WIDE)
-        x_scale = segments("Horizontal scale", _SCALES, "pareto_xscale")
-        z = choose(
-            "Third figure", {_NO_AXIS: "None", **words}, "pareto_z", help=f"Colours the marks. {_ABOUT}", width=_WIDE
-        )
+        draw_choice(fields["y"], label="Vertical axis", help=_ABOUT, width=_WIDE)
+        draw_segments(fields["yscale"], label="Vertical scale")
+        draw_choice(fields["x"], label="Horizontal axis", help=_ABOUT, width=_WIDE)
+        draw_segments(fields["xscale"], label="Horizontal scale")
+        draw_choice(fields["z"], label="Third figure", help=f"Colours the marks. {_ABOUT}", width=_WIDE)
         with st.container(horizontal=True, gap="small", vertical_alignment="center", width="content"):
-            around = switch("Close up", "pareto_close", help="Leave out executions far from the frontier.")
-            bar(exploration, filters)
-            chooser(exploration.scenario)
-    picked = {"y": y, "x": x} | ({} if z == _NO_AXIS else {"z": z})
+            draw_switch(fields["close"], label="Close up")
+            bar(exploration, view.filters)
+            chooser(exploration.scenario, view.others, view.compared, view.changes)
+    picked = {"y": link.y, "x": link.x} | ({} if link.z == _NO_AXIS else {"z": link.z})
     open_ones = {place: key for place, key in picked.items() if undirected(known[key])}
     upward = []
     if open_ones:
         with st.container(horizontal=True, gap="small", vertical_alignment="center", key="pareto_directions"):
             for place, key in open_ones.items():
-                label = known[key].column.label
+                label, field = known[key].column.label, fields[f"{place}better"]
                 st.markdown(f"{literal(label)}: neither direction is better by itself. Better is", width="content")
-                if segments(f"What is better of {in_sentence(label)}", _BETTER, f"pareto_{place}better") == "higher":
+                draw_segments(field, label=f"What is better of {in_sentence(label)}")
+                if field.value == "higher":
                     upward.append(key)
     directed = axes_of(exploration, tuple(upward)) if upward else known
     axes = tuple(directed[key] for key in picked.values())
-    return _Picked(axes, (x_scale == "log", y_scale == "log"), around, tuple(upward))
+    return _Picked(axes, (link.xscale == "log", link.yscale == "log"), link.close, tuple(upward))
 
 
-def _chosen_id(found: pd.DataFrame) -> int | None:
+def _chosen_id(found: pd.DataFrame, selected: int | None) -> int | None:
     """Return the current frontier execution: the selected one if on the frontier, otherwise the best on the vertical
     axis.
     """
-    selected = state.selected_id()
     if selected is not None and selected in set(found["id"]):
         return selected
     return int(found["id"].iloc[0]) if len(found) else None

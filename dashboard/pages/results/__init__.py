@@ -1,6 +1,7 @@
 """Results: all feasible executions as a table: filter, sort, export."""
 
-from dashboard.pages.contract import NavigationGroup, Needs, Page
+from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
+from dashboard.pages.results.link import ResultsLink
 
 __all__ = ["PAGE"]
 
@@ -12,13 +13,5 @@ PAGE = Page(
     help="All executions as a table: filter, sort, export.",
     needs=Needs.EXPLORATION,
     guide="glossary",
-    parameters={
-        "results_where": "filters",
-        "results_sort": "column to sort by",
-        "results_order": "direction",
-        "results_size": "rows per page",
-        "results_page": "page",
-        "results_columns": "columns",
-        "results_cell": "cell that does not filter",
-    },
+    parameters=page_parameters("results", ResultsLink),
 )

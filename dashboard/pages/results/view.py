@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -17,15 +18,19 @@ from dashboard.charts.explored.histogram import histogram
 from dashboard.compat.caches import remembered
 from dashboard.files import downloads, exports
 from dashboard.link import page_links, state
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.shared import SharedView, parse_shared
+from dashboard.pages.results.link import ResultsLink
 from dashboard.queries.economics import unstored_metrics
 from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter, asked_of, conditions
 from dashboard.widgets import launch
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import choose, given, key_for, segments
+from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.filters import chips
-from dashboard.widgets.filters.in_force import PAGE, WITH_CELL, cell_in_force, ignore_cell
+from dashboard.widgets.filters.in_force import PAGE, WITH_CELL, ignore_cell, parse_cell_filter
 from dashboard.widgets.filters.popover import bar, relaxations
+from dashboard.widgets.link_fields import draw_choice, draw_segments
 from dashboard.widgets.needed_statistics import names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.tables import height_of, table
@@ -40,7 +45,6 @@ from engine.cost_models.registry import cost_model_of
 from engine.store import StoreCondition
 from hardware import network_names
 
-_SIZES: Final = {"100": "100 rows", "250": "250 rows", "1000": "1,000 rows"}
 _ORDERS: Final = {"best": "Best first", "worst": "Worst first"}
 _OF_NUMBERS: Final = {"best": "Lowest first", "worst": "Highest first"}
 _OF_WORDS: Final = {"best": "In order", "worst": "Reversed"}
@@ -98,14 +102,22 @@ class ResultsView:
     """Names of the columns to show, not yet checked; empty for the default ones."""
     page: int
     """Number of the page of rows, from 1."""
+    shared: SharedView
+    fields: Mapping[str, LinkField]
 
 
 def parse(exploration: Exploration) -> ResultsView:
-    """Reads the page's part of the link."""
-    columns = state.url_value("results_columns", "", _NAMES).split(",")
-    page = int(state.url_value(PAGE, "1", _NUMBER))
-    filters = tuple(WITH_CELL.now()) if exploration.feasible else ()
-    return ResultsView(exploration, state.theme_mode(), filters, tuple(filter(None, columns)), page)
+    """Parse the page's part of the link."""
+    reader = LinkReader(ResultsLink, "results")
+    columns = reader.read("columns", pattern=_NAMES).split(",")
+    page = int(reader.read("page", pattern=_NUMBER))
+    if exploration.feasible:
+        reader.read("sort", options=_sortable_columns(exploration, _known_columns(exploration)))
+        reader.read("order", options=_order_labels(by_name(reader.fields["sort"].value)))
+        reader.read("size")
+    filters = tuple(WITH_CELL.parse()) if exploration.feasible else ()
+    shown = tuple(filter(None, columns))
+    return ResultsView(exploration, state.theme_mode(), filters, shown, page, parse_shared(), reader.fields)
 
 
 def render(view: ResultsView) -> None:
@@ -123,16 +135,9 @@ def _draw_page(exploration: Exploration, view: ResultsView) -> None:
     with toolbar:
         bar(exploration, filters, WITH_CELL)
     chips.line(filters, "results", WITH_CELL)
-    register = _known_columns(exploration)
+    register, by = _known_columns(exploration), view.fields["sort"].value
     with toolbar:
-        by = choose(
-            "Sort by",
-            _sortable_columns(exploration, register),
-            "results_sort",
-            default="sample_rate",
-            width=300,
-            gone=(PAGE,),
-        )
+        draw_choice(view.fields["sort"], label="Sort by", width=300, resets=(PAGE,))
     if not there(exploration, [*asked_of(filters), "sample_rate" if by in _DERIVED else by]):
         return
     where = conditions(filters)
@@ -143,8 +148,9 @@ def _draw_page(exploration: Exploration, view: ResultsView) -> None:
     first = _shown_first(exploration)
     names = _columns_in_link(view.columns, register, first)
     with toolbar:
-        order = segments("Direction", _order_labels(by_name(by)), "results_order", gone=(PAGE,))
-        size = int(segments("Rows per page", _SIZES, "results_size", gone=(PAGE,)))
+        for name in ("order", "size"):
+            draw_segments(view.fields[name], resets=(PAGE,))
+        order, size = view.fields["order"].value, int(view.fields["size"].value)
         _column_chooser(names, register, first)
         names = _with_sorted(names, by)
         _export_menu(exploration, names, filters, left, by, order)
@@ -168,7 +174,7 @@ def _draw_page(exploration: Exploration, view: ResultsView) -> None:
         st.caption(literal(unknown))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _draw_pager(pages, page, question)
-        chosen = state.selected_id()
+        chosen = view.shared.id
         if chosen is not None and page_links.exists("execution"):
             st.page_link(
                 page_links.target("execution"),
@@ -443,7 +449,7 @@ def _draw_pager(pages: int, page: int, view: tuple[Any, ...]) -> None:
 
 def _select_row(rows: pd.DataFrame) -> None:
     picked = st.session_state["results_table"].selection.rows
-    filtered = cell_in_force() is not None
+    filtered = parse_cell_filter() is not None
     with state.one_step():
         state.select(int(rows["id"].iloc[picked[0]]) if picked else None)
         if not filtered:  # a picked row selects its cell, which must not change the table it was picked from

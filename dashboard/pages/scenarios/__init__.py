@@ -1,6 +1,7 @@
 """Scenarios: what was saved and explored on this server; reopen, share, compare, rename, delete."""
 
-from dashboard.pages.contract import NavigationGroup, Needs, Page
+from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
+from dashboard.pages.scenarios.link import ScenariosLink
 
 __all__ = ["PAGE"]
 
@@ -12,8 +13,5 @@ PAGE = Page(
     help="What was explored before: reopen, share, delete.",
     needs=Needs.NOTHING,
     guide="quick-start",
-    parameters={
-        "scenarios_kind": "kind",
-        "scenarios_pick": "picked entries",
-    },
+    parameters=page_parameters("scenarios", ScenariosLink),
 )

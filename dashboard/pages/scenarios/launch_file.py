@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
-from dashboard.link import scenario_parameters, state
+from dashboard.link import scenario_parameters
 from dashboard.link.document_validation import PROBLEMS, Refused, sentence
 from dashboard.widgets.upload import read_file
 from dashboard.words.executions import choices, placed
@@ -22,7 +22,12 @@ from engine.columns.fields import CHOICE_LABELS
 from engine.executions.execution_names import execution_name
 from engine.launch import LaunchReading, Standing
 from engine.launch.shapes import SHAPE_WORDS
-from models import Model
+from engine.questions.documents.executions import ReadingTermsQuestion, StandingQuestion
+from engine.questions.executions import reading_options
+from engine.questions.standings import find_standing
+from hardware import calibration_document
+from hardware import to_document as system_document
+from models import to_document
 
 __all__ = ["ENDINGS", "draw", "link_parameters", "reading_of"]
 
@@ -53,7 +58,7 @@ def reading_of(name: str, content: bytes, *, can_be_document: bool) -> LaunchRea
         raise
 
 
-def draw(name: str, content: bytes, reading: LaunchReading) -> Mapping[str, str] | None:
+def draw(name: str, content: bytes, reading: LaunchReading, now: Scenario) -> Mapping[str, str] | None:
     """Draws a configuration's content and its place; returns the link parameters to it, None if it is not enough for a
     scenario.
 
@@ -61,10 +66,10 @@ def draw(name: str, content: bytes, reading: LaunchReading) -> Mapping[str, str]
         name: name of the file.
         content: content of the file; it is read again in a bounded process when the user fills in an open field.
         reading: the file as read without the user's answers.
+        now: the scenario that other pages are about.
 
     Raises `Refused` with one sentence.
     """
-    now = state.current_scenario()
     try:
         reading = _read_with_answers(content, name, {}, None) if _choose_recipe(reading) else reading
         takes_model = _describes_no_model(reading)
@@ -98,14 +103,13 @@ def _describes_no_model(reading: LaunchReading) -> bool:
 
 def _read_with_answers(content: bytes, name: str, stated: Mapping[str, Any], now: Scenario | None) -> LaunchReading:
     """Return the file as read with the user's answers; `now` supplies the model if the file has none."""
-    model = None if now is None else now.model
-    return read_file(_read_stated, content, name, st.session_state.get(_RECIPE), dict(stated), model)
+    model = None if now is None else to_document(now.model)
+    terms = ReadingTermsQuestion(recipe=st.session_state.get(_RECIPE), stated=dict(stated), model=model)
+    return read_file(_read_stated, content, name, terms)
 
 
-def _read_stated(
-    content: bytes, name: str, recipe: str | None, stated: dict[str, Any], model: Model | None
-) -> LaunchReading:
-    return launch.read_text(content, name, recipe=recipe, stated=stated, model=model)
+def _read_stated(content: bytes, name: str, terms: ReadingTermsQuestion) -> LaunchReading:
+    return launch.read_text(content, name, **reading_options(terms))
 
 
 def _choose_recipe(reading: LaunchReading) -> str | None:
@@ -184,8 +188,15 @@ def _find_standing(
 ) -> Standing:
     """Return the execution's place on the current system; without a model in the file, that of the current one."""
     model = launch.network_of(_reading, _now.model if takes_model else None, name.partition(".")[0][:60])
-    return launch.standing(
-        launch.evaluable(_reading), model, _now.system, cost_model=_now.cost_model, calibration=_now.calibration
+    calibration = None if _now.calibration is None else calibration_document(_now.calibration)
+    return find_standing(
+        StandingQuestion(
+            execution=launch.evaluable(_reading),
+            model=to_document(model),
+            system=system_document(_now.system),
+            cost_model=_now.cost_model,
+            calibration=calibration,
+        )
     )
 
 

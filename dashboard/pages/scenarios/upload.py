@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.link import page_links, scenario_parameters, state
+from dashboard.link import page_links, scenario_parameters
 from dashboard.link.comparison import Comparison
 from dashboard.link.document_validation import MOST_MEGABYTES, Refused, checked_study, read
 from dashboard.pages.scenarios import launch_file
@@ -30,8 +30,8 @@ __all__ = ["opener"]
 _FRAMEWORKS = ", ".join(each.title for each in launch.FRAMEWORKS.values())
 
 
-def opener() -> None:
-    """Draws the button that opens a file."""
+def opener(scenario: Scenario) -> None:
+    """Draws the button that opens a file. scenario: the one that other pages are about."""
     tip = "A file of a scenario, comparison or study, as Share and Save make them, or a launch script of yours."
     with st.popover("Open a file", icon=":material/upload_file:", help=tip):
         file = file_field(
@@ -44,13 +44,13 @@ def opener() -> None:
             "anything is done with it, and nothing in it is run.",
         )
         if file is None:
-            _draw_paste_field()
+            _draw_paste_field(scenario)
             return
         ending = file.name.lower().rpartition(".")[2]
-        _draw_file(file.name, file.getvalue(), can_be_document=ending not in launch_file.ENDINGS)
+        _draw_file(file.name, file.getvalue(), scenario, can_be_document=ending not in launch_file.ENDINGS)
 
 
-def _draw_paste_field() -> None:
+def _draw_paste_field(scenario: Scenario) -> None:
     """Draw the field for a pasted command or configuration, and the content of it."""
     text = st.text_area(
         "Or paste a command line or configuration",
@@ -61,19 +61,19 @@ def _draw_paste_field() -> None:
     )
     if not text or not text.strip():
         return
-    _draw_file("The pasted text", text.encode(), can_be_document=text.lstrip().startswith("{"))
+    _draw_file("The pasted text", text.encode(), scenario, can_be_document=text.lstrip().startswith("{"))
 
 
-def _draw_file(name: str, content: bytes, *, can_be_document: bool) -> None:
+def _draw_file(name: str, content: bytes, scenario: Scenario, *, can_be_document: bool) -> None:
     """Draw the content of a file, and the button that opens it."""
     try:
         found = read_file(_read_content, name, content, can_be_document)
         if isinstance(found, launch.LaunchReading):
-            link = launch_file.draw(name, content, found)
+            link = launch_file.draw(name, content, found, scenario)
             if link is not None:
                 _draw_open_button("explore", link)
         else:
-            _draw_document(Study.from_document(found, name) if isinstance(found, dict) else found)
+            _draw_document(Study.from_document(found, name) if isinstance(found, dict) else found, scenario)
     except Refused as problem:
         st.error(literal(str(problem)), icon=":material/error:")
 
@@ -91,7 +91,7 @@ def _read_content(
     return checked_study(content, name) if isinstance(found, Study) else found
 
 
-def _draw_document(found: Scenario | Comparison | Study | Model | System) -> None:
+def _draw_document(found: Scenario | Comparison | Study | Model | System, scenario: Scenario) -> None:
     """Draw the content of one of our documents, a model or a system, and the button that opens it. Raises `Refused`."""
     if isinstance(found, Scenario):
         _draw_scenario(scenario_parameters.carried(found))
@@ -100,10 +100,10 @@ def _draw_document(found: Scenario | Comparison | Study | Model | System) -> Non
     elif isinstance(found, Study):
         open_study(found)
     else:
-        _draw_part(found)
+        _draw_part(found, scenario)
 
 
-def _draw_part(found: Model | System) -> None:
+def _draw_part(found: Model | System, scenario: Scenario) -> None:
     """Draw a model (such as a config.json of Hugging Face) or a system, to replace the one in the scenario above."""
     noun = "model" if isinstance(found, Model) else "system"
     named = launch.named_shape(launch.shape_of(found)) if isinstance(found, Model) and found.layers is None else None
@@ -116,7 +116,7 @@ def _draw_part(found: Model | System) -> None:
             f"{noun} of the scenario above; the Library keeps it."
         )
     )
-    _draw_open_button("explore", scenario_parameters.parameters_of(scenario_with(state.current_scenario(), found)))
+    _draw_open_button("explore", scenario_parameters.parameters_of(scenario_with(scenario, found)))
 
 
 def _draw_scenario(found: Scenario) -> None:

@@ -19,13 +19,17 @@ from dashboard.jobs.explored_scenarios import OUTDATED, BestExecution, Entry, ag
 from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
 from dashboard.link.document_validation import Refused
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.shared import parse_shared
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.scenarios import studies
+from dashboard.pages.scenarios.link import ScenariosLink
 from dashboard.pages.scenarios.upload import opener
 from dashboard.queries.document_sheets import changes_in_words
 from dashboard.queries.economics import utilisation
 from dashboard.widgets import compared_scenarios, share
-from dashboard.widgets.controls import menu_key, segments, shut
+from dashboard.widgets.controls import menu_key, shut
+from dashboard.widgets.link_fields import draw_segments
 from dashboard.widgets.needed_exploration import seen_with
 from dashboard.widgets.tables import ROW
 from dashboard.words.limits import describe
@@ -33,12 +37,12 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent, plain
 from dashboard.words.scenarios import name_of, sentence_of
 from dashboard.words.studies import told_of
+from engine import Scenario
 from engine.store import StoreError
 
 __all__ = ["ScenariosView", "parse", "render"]
 
 PER_PAGE: Final = 20
-_SHOWN: Final = {"all": "All", "saved": "Saved", "explored": "Explored", "studies": "Studies"}
 MOST_COMPARED: Final = 4
 _TWO_LINES: Final = rows(2)
 """Height of a row whose title has two lines [px]: in a window 1,280 wide most take both."""
@@ -51,12 +55,19 @@ class ScenariosView:
 
     picked: tuple[str, ...]
     """Identifiers of the picked entries, in order; empty for the first of the list."""
+    kind: LinkField
+    """The kind of entries that are listed."""
+    scenario: Scenario
+    """The scenario that other pages are about."""
 
 
 def parse() -> ScenariosView:
-    """Reads the page's part of the link."""
-    picked = state.url_value("scenarios_pick", "", _IDENTS)
-    return ScenariosView(tuple(part for part in picked.split(".") if part)[:MOST_COMPARED])
+    """Parse the page's part of the link."""
+    reader = LinkReader(ScenariosLink, "scenarios")
+    picked = reader.read("pick", pattern=_IDENTS)
+    reader.read("kind")
+    idents = tuple(part for part in picked.split(".") if part)[:MOST_COMPARED]
+    return ScenariosView(idents, reader.fields["kind"], parse_shared().scenario)
 
 
 def render(view: ScenariosView) -> None:
@@ -74,9 +85,9 @@ def render(view: ScenariosView) -> None:
             label_visibility="collapsed",
             icon=":material/search:",
         )
-        kind = segments("Which", _SHOWN, "scenarios_kind")
+        draw_segments(view.kind, label="Which")
         st.space("stretch")
-        opener()
+        opener(view.scenario)
     found = explored_scenarios.entries(files, server)
     if not found:
         st.info(
@@ -85,7 +96,7 @@ def render(view: ScenariosView) -> None:
             icon=":material/bookmarks:",
         )
         return
-    shown = [entry for entry in explored_scenarios.searched(found, wanted or "") if _is_shown(entry, kind)]
+    shown = [entry for entry in explored_scenarios.searched(found, wanted or "") if _is_shown(entry, view.kind.value)]
     if not shown:
         st.info(f"None of the {len(found):,} entries matches.", icon=":material/search_off:")
         return

@@ -15,7 +15,7 @@ from dashboard.link.catalogue import system_of
 from dashboard.link.examples import EXAMPLES
 from dashboard.link.page_links import START
 from dashboard.link.user_files import user_files
-from dashboard.queries.scenario_edits import altered, on_same_accelerator, switch
+from dashboard.queries.scenario_edits import altered, on_same_accelerator, switch_cost_model
 from dashboard.widgets.controls import given, key_for
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent
@@ -128,7 +128,7 @@ def _is_applicable(calibration: Calibration, scenario: Scenario) -> bool:
 
 def _change_cost_model(widget: str) -> None:
     chosen = str(given(widget))
-    _set_scenario(lambda now: switch(now, chosen))
+    _set_scenario(lambda now: switch_cost_model(now, chosen))
 
 
 def _change_calibration(widget: str) -> None:
@@ -141,12 +141,12 @@ def _change_calibration(widget: str) -> None:
 
 
 def _set_scenario(make: Callable[[Scenario], Scenario]) -> None:
-    now = state.current_scenario()
+    def changed(now: Scenario) -> Scenario:
+        made = make(now)
+        _ = made.space
+        return now if made.key == now.key else made
+
     try:
-        changed = make(now)
-        _ = changed.space
+        state.change_scenario(changed)
     except ValueError as problem:  # every refusal of models, hardware and engine is one
         st.toast(literal(str(problem)), icon=":material/error:")
-        return
-    if changed.key != now.key:
-        state.set_scenario(changed)

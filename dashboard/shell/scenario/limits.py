@@ -27,15 +27,14 @@ _COVERED: Final[Mapping[str, str]] = {"batch_size": "the largest multiple of DP"
 _MOST_PILLS: Final = 16
 
 
-def opener(words: str) -> None:
-    """Draw the words of the sentence that open the dialog."""
+def opener(scenario: Scenario, words: str) -> None:
+    """Draw the words of the sentence that open the dialog. scenario: of the sentence."""
     if st.button(f":gray[Limits:] {words}", type="tertiary", key="sentence_limits", help="Restrict the search."):
-        _dialog()
+        _dialog(scenario)
 
 
 @st.dialog("Restrict the search", width="large")
-def _dialog() -> None:
-    scenario = state.current_scenario()
+def _dialog(scenario: Scenario) -> None:
     cost_model = cost_model_of(scenario)
     tried = "Leave empty to try all that the question mark names" if cost_model.covered else "Leave empty to try all"
     st.markdown(f":small[{tried}. What you choose becomes part of the scenario and of its link.]")

@@ -23,6 +23,7 @@ from dashboard.words import limits, scenarios
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import capacity_words, counted, plain, with_unit
 from dashboard.words.scenarios import system_name
+from engine import Scenario
 from engine.columns import by_name, choice_label
 from engine.executions.table import LARGEST
 
@@ -33,9 +34,8 @@ PROCESSORS: Final = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 BATCHES: Final = (64, 128, 256, 512, 1024, 1536, 2048, 4096)
 
 
-def show() -> Place:
-    """Draw the sentence; return the slot of its last words, for `tell_size`."""
-    scenario = state.current_scenario()
+def show(scenario: Scenario) -> Place:
+    """Draw the sentence of the scenario; return the slot of its last words, for `tell_size`."""
     model, system = scenario.model, scenario.system
     bar = st.container(horizontal=True, gap="xsmall", key="bar", vertical_alignment="center")
     with bar.container(horizontal=True, gap="xxsmall", key="sentence", vertical_alignment="center"):
@@ -60,7 +60,7 @@ def show() -> Place:
             _draw_number("batch", "Sequences per step, at most", BATCHES, scenario.max_batch_size)
             st.caption("Each data parallel degree uses its largest multiple that is not above this.")
         _draw_word("·")
-        limits_editor.opener(limits.describe(scenario.limits, system))
+        limits_editor.opener(scenario, limits.describe(scenario.limits, system))
         _draw_word("·")
         with _draw_slot("Cost model", scenarios.in_words(scenario), "What times and memory are computed with."):
             cost_model.slot(scenario)
@@ -68,16 +68,15 @@ def show() -> Place:
         horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content", wrap=False
     ):
         place = st.container(width="content")
-        share.opener()
+        share.opener(scenario)
     cost_model.notice(scenario)
     if left_out := models.unrepresented(model):
         st.caption(literal(f"Not represented: {' '.join(left_out)}"))
     return place
 
 
-def tell_size(place: Place) -> None:
+def tell_size(place: Place, scenario: Scenario) -> None:
     """Add the number of evaluated executions and their time at the end of a run."""
-    scenario = state.current_scenario()
     job = explorations().find(scenario.key)
     text = counted(scenario.space.total, "execution")
     if job is not None and job.exploration is not None:
@@ -169,28 +168,31 @@ def _change_slot(name: str, widget: str) -> None:
     value = given(widget)
     if value is None:
         return
-    now = state.current_scenario()
-    changes: dict[str, Any] = {}
     try:
-        if name == "model":
-            changes["model"] = model_of(value)
-        elif name == "system":
-            system = changes["system"] = system_of(value)
-            changes["limits"] = {field: limit for field, limit in now.limits.items() if not field.endswith("_net")}
-            if now.datatype not in system.matrix:
-                changes["datatype"] = next(iter(system.matrix))
-        else:
-            key = {"type": "datatype", "procs": "num_procs"}.get(name, "max_batch_size")
-            changes[key] = str(value) if name == "type" else whole(value)
-        changed = altered(now, **changes)
-        if changed.cost_model != now.cost_model:
-            changed = scenario_edits.switch(changed, changed.cost_model)
-        _ = changed.space
+        state.change_scenario(lambda now: _with_slot(now, name, value))
     except ValueError as problem:  # every refusal of models, hardware and engine is one
         st.toast(literal(str(problem)), icon=":material/error:")
-        return
+
+
+def _with_slot(now: Scenario, name: str, value: Any) -> Scenario:
+    """Return the scenario with another value of a slot; the same if that makes no difference."""
+    changes: dict[str, Any] = {}
+    if name == "model":
+        changes["model"] = model_of(value)
+    elif name == "system":
+        system = changes["system"] = system_of(value)
+        changes["limits"] = {field: limit for field, limit in now.limits.items() if not field.endswith("_net")}
+        if now.datatype not in system.matrix:
+            changes["datatype"] = next(iter(system.matrix))
+    else:
+        key = {"type": "datatype", "procs": "num_procs"}.get(name, "max_batch_size")
+        changes[key] = str(value) if name == "type" else whole(value)
+    changed = altered(now, **changes)
+    if changed.cost_model != now.cost_model:
+        changed = scenario_edits.switch_cost_model(changed, changed.cost_model)
+    _ = changed.space
     if changed.key == now.key:  # the selected execution stays
-        return
+        return now
     if changed.cost_model != now.cost_model:
         st.toast(f"Cost model: {scenarios.in_words(changed)}.", icon=":material/straighten:")
-    state.set_scenario(changed)
+    return changed

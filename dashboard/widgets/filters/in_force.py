@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from dashboard.link import state
+from dashboard.link.shared import parse_shared
 from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, derived_of, parse, text
 from hardware import network_names
 
-__all__ = ["OF_LINK", "PAGE", "WITH_CELL", "InForce", "cell_in_force", "ignore_cell", "in_link"]
+__all__ = ["OF_LINK", "PAGE", "WITH_CELL", "InForce", "ignore_cell", "parse_cell_filter"]
 
 _NAME: Final = "results_where"
 """Parameter of the link that holds the filters."""
@@ -26,8 +27,8 @@ _CELL: Final = re.compile(r"(\d{1,9}x\d{1,9})?")
 _DEGREES: Final = ("tensor_par", "pipeline_par")
 
 
-def in_link() -> list[Filter]:
-    """Returns the filters of the link; unreadable ones are reported above the page."""
+def _parse_filters() -> list[Filter]:
+    """Return the filters of the link; unreadable ones are reported above the page."""
     scenario = state.current_scenario()
     filters, problems = parse(state.url_value(_NAME, "", PATTERN), derived_of(scenario), network_names(scenario.system))
     if problems:
@@ -35,16 +36,15 @@ def in_link() -> list[Filter]:
     return filters
 
 
-def cell_in_force() -> tuple[int, int] | None:
-    """Returns the selected cell if it filters the table: a cell selected elsewhere does, until its filter is removed
-    there."""
+def parse_cell_filter() -> tuple[int, int] | None:
+    """Return the selected cell if it filters the table: it does until its filter is removed there."""
     cell = state.selected_cell()
     return None if cell is None or _cell_text(cell) == state.url_value(_IGNORED, "", _CELL) else cell
 
 
 def ignore_cell() -> None:
     """Keeps the selected cell from filtering a table; another one will again."""
-    cell = state.selected_cell()
+    cell = parse_shared().cell
     state.set_url_value(_IGNORED, None if cell is None else _cell_text(cell))
 
 
@@ -52,9 +52,9 @@ def _cell_text(cell: tuple[int, int]) -> str:
     return f"{cell[0]}x{cell[1]}"
 
 
-def _of_cell() -> list[Filter]:
-    """The selected cell as filters; none where it does not filter."""
-    cell = cell_in_force()
+def _cell_filters() -> list[Filter]:
+    """The selected cell as filters; empty if it does not filter."""
+    cell = parse_cell_filter()
     return (
         []
         if cell is None
@@ -64,21 +64,21 @@ def _of_cell() -> list[Filter]:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """Return the active filters of a page. Its methods but `now` are for callbacks."""
+    """Active filters of a page. Its methods other than `parse` are for callbacks."""
 
     with_cell: bool = False
     """True if the selected cell is a filter too."""
 
-    def now(self) -> list[Filter]:
-        """Return the active filters; a filter of the link replaces that of the cell on the same field."""
-        filters = in_link()
+    def parse(self) -> list[Filter]:
+        """Return the active filters; one of the link goes before that of the cell on the same field."""
+        filters = _parse_filters()
         named = {one.column.name for one in filters}
-        return [*filters, *(one for one in _of_cell() if self.with_cell and one.column.name not in named)]
+        return [*filters, *(one for one in _cell_filters() if self.with_cell and one.column.name not in named)]
 
     def put(self, filters: Sequence[Filter]) -> None:
-        """Set the active filters. A cell that still filters by both of its degrees stays the selected cell's doing and
-        does not go into the link."""
-        own = _of_cell() if self.with_cell else []
+        """Set the active filters. A cell that still filters by both of its degrees stays the selected cell's
+        doing and does not go into the link."""
+        own = _cell_filters() if self.with_cell else []
         kept = bool(own) and all(one in filters for one in own)
         with state.one_step():
             if own and not kept:
@@ -88,7 +88,7 @@ class InForce:
 
     def put_one(self, name: str, new: Filter | None) -> None:
         """Puts a filter in the place of the one on the same column; None removes it."""
-        now = self.now()
+        now = self.parse()
         there = any(one.column.name == name for one in now)
         added = [] if new is None else [new]
         self.put(
@@ -100,7 +100,7 @@ class InForce:
         them."""
         names = {one.column.name for one in new}
         with state.one_step():
-            self.put([*(one for one in self.now() if one.column.name not in names), *new])
+            self.put([*(one for one in self.parse() if one.column.name not in names), *new])
             ignore_cell()
 
     def drop(self, name: str) -> None:

@@ -41,7 +41,7 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], within: InForce)
     def picked() -> None:
         wanted = list(given(key))
         st.session_state[_OPEN] = wanted
-        within.put([one for one in within.now() if one.values or one.column.name in wanted])
+        within.put([one for one in within.parse() if one.values or one.column.name in wanted])
 
     figures = {name: one.metric for name, one in offered.items() if one.metric is not None}
     words = {name: one.column.label for name, one in offered.items()} | names_of(exploration, figures)

@@ -8,50 +8,25 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.asked_scenario import scenario_of, write_error, write_scenario, write_stages
-from engine.cli.options import (
-    CalibrationOption,
-    CostModelOption,
-    DatatypeOption,
-    JsonOption,
-    LimitOption,
-    MaxBatchOption,
-    ModelOrNone,
-    ProcsOption,
-    ScenarioOption,
-    SystemOrNone,
-)
+from engine.cli.asked_scenario import write_error, write_scenario, write_stages
+from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, executions_table, write_line
 from engine.cli.progress import ExplorationLine
+from engine.cli.question_options import asks
 from engine.cli.recommended import write_recommendation
+from engine.questions.documents.explorations import BestQuestion, RecommendationTermsQuestion
 
 __all__ = ["find_best"]
 
 
+@asks(BestQuestion, arguments=("model", "system"), leave_out=("statistics",), flatten="scenario")
+@asks(RecommendationTermsQuestion)
 def find_best(
-    model: ModelOrNone = None,
-    system: SystemOrNone = None,
-    procs: ProcsOption = None,
-    max_batch: MaxBatchOption = None,
-    datatype: DatatypeOption = None,
-    limit: LimitOption = None,
-    cost_model: CostModelOption = None,
-    calibration: CalibrationOption = None,
-    document: ScenarioOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="K", min=1, max=10_000, help="Best executions to find.")] = 1,
+    asked: BestQuestion,
+    terms: RecommendationTermsQuestion,
     recommended: Annotated[
         bool,
         typer.Option("--recommended", help="Also say which to run: the simplest that is too close to call."),
-    ] = False,
-    headroom: Annotated[
-        float | None,
-        typer.Option("--headroom", metavar="SHARE", help="Of predicted memory, kept free; its error by default."),
-    ] = None,
-    allow_offload: Annotated[
-        bool, typer.Option("--allow-offload", help="What is recommended may keep things in host memory.")
-    ] = False,
-    allow_unmeasured: Annotated[
-        bool, typer.Option("--allow-unmeasured", help="What is recommended may rest on something never measured.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -80,24 +55,23 @@ def find_best(
     import engine
     from engine.economics import derived_columns
     from engine.questions.explorations import best_document, best_table
+    from engine.questions.scenario_documents import scenario_of
 
-    if not recommended and (headroom is not None or allow_offload or allow_unmeasured):
+    if not recommended and terms != RecommendationTermsQuestion():
         raise typer.BadParameter("--headroom, --allow-offload and --allow-unmeasured go with --recommended.")
-    if headroom is not None and not 0.0 <= headroom < 10.0:
-        raise typer.BadParameter(f"--headroom is {headroom:g}; it must be a share from 0 to below 10, such as 0.1.")
-    scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration, document)
+    scenario = scenario_of(asked.scenario)
     start = time.perf_counter()
     line = ExplorationLine(sys.stderr)
     try:
-        found = engine.best_of(scenario, k=top, progress=line)
+        found = engine.best_of(scenario, k=asked.top, progress=line)
     finally:
         line.clear()
     seconds = time.perf_counter() - start
     advice = None
     if recommended:
-        from engine.recommendation import recommend
+        from engine.questions.recommendations import find_recommendation
 
-        advice = recommend(scenario, headroom=headroom, offload=allow_offload, unmeasured=allow_unmeasured)
+        advice = find_recommendation(scenario, terms)
     table = best_table(found)
     if json:
         from engine.questions.recommendations import recommendation_document

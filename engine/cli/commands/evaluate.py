@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from engine.cli.asked_scenario import write_unrepresented
-from engine.cli.options import EXTENSION_NAMES, CalibrationOption, CostModelOption, ModelArgument, SystemArgument
+from engine.cli.options import EXTENSION_NAMES
 from engine.cli.output import (
     ExitCode,
-    calibration_of,
     evaluated_by,
     executions_table,
     format_rate,
@@ -22,22 +21,22 @@ from engine.cli.output import (
     write_line,
 )
 from engine.cli.progress import ProgressReport
+from engine.cli.question_options import asks
+from engine.questions.documents.executions import EvaluationSettingQuestion
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.cost_models.contract import CostModel
-    from hardware import Calibration, System
-    from models import Model
+    from engine.questions.evaluation_settings import EvaluationSetting
 
 __all__ = ["evaluate_executions"]
 
 ROWS_PRINTED: Final = 20
 
 
+@asks(EvaluationSettingQuestion, arguments=("model", "system"))
 def evaluate_executions(
-    model: ModelArgument,
-    system: SystemArgument,
+    asked: EvaluationSettingQuestion,
     executions: Annotated[
         Path,
         typer.Argument(
@@ -49,8 +48,6 @@ def evaluate_executions(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Results with all statistics: .csv or .parquet.")
     ] = None,
-    cost_model: CostModelOption = None,
-    calibration: CalibrationOption = None,
 ) -> None:
     """Evaluate executions that a file lists.
 
@@ -66,13 +63,11 @@ def evaluate_executions(
 
     Exit code 1 when none of the executions can run.
     """
-    import hardware
-    import models
-    from engine.cost_models.registry import chosen_cost_model
     from engine.executions.files import ResultWriter, read_executions
+    from engine.questions.evaluation_settings import load_evaluation_setting
 
-    machine, values = hardware.load(system), calibration_of(calibration)
-    by = _By(models.load(model), machine, chosen_cost_model(cost_model, machine, values), values)
+    by = _FileEvaluation(load_evaluation_setting(asked))
+    name, calibration = by.setting.cost_model.name, by.setting.calibration_name
     counts = dict.fromkeys(("ok", "infeasible", "invalid"), 0)
     start = time.perf_counter()
     if out is None:
@@ -84,8 +79,7 @@ def evaluate_executions(
         assert first is not None, "a file has at least one table, if only an empty one"
         _print_results(by, first, sum(counts.values()))
     else:
-        model_name = by.cost_model.name
-        with ResultWriter(out, model_name, by.calibration_name) as writer, ProgressReport("evaluating") as report:
+        with ResultWriter(out, name, calibration) as writer, ProgressReport("evaluating") as report:
             for results in by.evaluated(read_executions(executions), counts):
                 writer.write(results)
                 report(0.0, _evaluated_text(counts, start))
@@ -93,12 +87,12 @@ def evaluate_executions(
     listed = "1 execution" if total == 1 else f"{total:,} executions"
     write_line(
         f"{listed} in {seconds:.2f} s: {counts['ok']:,} run, {counts['infeasible']:,} are infeasible, "
-        f"{counts['invalid']:,} are invalid ({evaluated_by(by.cost_model.name, by.calibration_name)}).",
+        f"{counts['invalid']:,} are invalid ({evaluated_by(name, calibration)}).",
         stream=sys.stderr,
     )
-    write_unrepresented(by.model, sys.stderr)
+    write_unrepresented(by.setting.model, sys.stderr)
     if by.unread:
-        write_line(f"The cost model {by.cost_model.name} does not read {', '.join(by.unread)}.", stream=sys.stderr)
+        write_line(f"The cost model {name} does not read {', '.join(by.unread)}.", stream=sys.stderr)
     if not counts["ok"]:
         raise typer.Exit(ExitCode.NOTHING)
 
@@ -109,26 +103,22 @@ def _evaluated_text(counts: Mapping[str, int], start: float) -> str:
     return f"{done:,} executions, {format_rate(done / max(time.perf_counter() - start, 1e-9))}"
 
 
-class _By:
-    """Inputs of an evaluation. `unread` are the fields of the tables that the cost model does not have."""
+class _FileEvaluation:
+    """Evaluation of the tables of a file. `unread` are the fields of the tables that the cost model does not have."""
 
-    def __init__(self, model: Model, system: System, cost_model: CostModel, calibration: Calibration | None) -> None:
-        self.model, self.system, self.cost_model, self.calibration = model, system, cost_model, calibration
-        used = cost_model.calibration(calibration)
-        self.calibration_name = None if used is None else used.name
+    def __init__(self, setting: EvaluationSetting) -> None:
+        self.setting = setting
         self.unread: list[str] = []
 
     def evaluated(self, tables: Iterable[pd.DataFrame], counts: dict[str, int]) -> Iterator[pd.DataFrame]:
         """Results of table after table; `counts` is kept up to date."""
-        import engine
         from engine.columns import fields_of
+        from engine.questions.executions import evaluate_in
 
-        read = {column.name for column in fields_of(self.cost_model.name)}
+        read = {column.name for column in fields_of(self.setting.cost_model.name)}
         for table in tables:
             self.unread = [str(name) for name in table.columns if name not in read]
-            results = engine.evaluate(
-                self.model, self.system, table, cost_model=self.cost_model.name, calibration=self.calibration
-            )
+            results = evaluate_in(self.setting, table)
             for status, count in results["status"].value_counts().items():
                 counts[str(status)] += int(count)
             yield results
@@ -143,13 +133,13 @@ class _By:
         found: list[pd.DataFrame] = []
         for _, part in results.groupby(["num_procs", "datatype"]):
             scenario = engine.Scenario.of(
-                self.model,
-                self.system,
+                self.setting.model,
+                self.setting.system,
                 num_procs=int(part["num_procs"].iloc[0]),
                 max_batch_size=int(part["batch_size"].max()),
                 datatype=str(part["datatype"].iloc[0]),
-                cost_model=self.cost_model.name,
-                calibration=self.calibration,
+                cost_model=self.setting.cost_model.name,
+                calibration=self.setting.calibration,
             )
             found.append(derived_columns(scenario, part))
         return pd.concat(found)
@@ -159,11 +149,11 @@ def _table_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-def _print_results(by: _By, first: pd.DataFrame, total: int) -> None:
+def _print_results(by: _FileEvaluation, first: pd.DataFrame, total: int) -> None:
     if total == 1:
         row = _table_records(first)[0]
         if row["status"] == "ok":
-            write_line(executions_table(first, by.beside(first), by.system))
+            write_line(executions_table(first, by.beside(first), by.setting.system))
             write_line()
             write_line(statistics_list(row))
         else:
@@ -171,7 +161,7 @@ def _print_results(by: _By, first: pd.DataFrame, total: int) -> None:
         return
     runs = first[first["status"] == "ok"]
     if len(runs):
-        write_line(executions_table(runs, by.beside(runs), by.system))
+        write_line(executions_table(runs, by.beside(runs), by.setting.system))
     others = first[first["status"] != "ok"]
     for position, row in zip(others.index, _table_records(others), strict=True):
         write_line(f"row {position}: {row['status']}: {row['reason_text']}")

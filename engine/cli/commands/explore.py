@@ -14,22 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.asked_scenario import scenario_of, write_error, write_reasons, write_scenario, write_stages
-from engine.cli.options import (
-    CalibrationOption,
-    CostModelOption,
-    DatatypeOption,
-    JsonOption,
-    LimitOption,
-    MaxBatchOption,
-    ModelOrNone,
-    ProcsOption,
-    ScenarioOption,
-    SystemOrNone,
-)
+from engine.cli.asked_scenario import write_error, write_reasons, write_scenario, write_stages
+from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, executions_table, format_rate, write_line
 from engine.cli.progress import ExplorationLine
-from models.documents import shown
+from engine.cli.question_options import asks
+from engine.questions.documents.explorations import ExploreQuestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,22 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["explore_space"]
 
 
+@asks(ExploreQuestion, arguments=("model", "system"), leave_out=("statistics",), flatten="scenario")
 def explore_space(
-    model: ModelOrNone = None,
-    system: SystemOrNone = None,
-    procs: ProcsOption = None,
-    max_batch: MaxBatchOption = None,
-    datatype: DatatypeOption = None,
-    limit: LimitOption = None,
-    cost_model: CostModelOption = None,
-    calibration: CalibrationOption = None,
-    document: ScenarioOption = None,
+    asked: ExploreQuestion,
     store: Annotated[
         Path | None,
         typer.Option("--store", metavar="FILE", readable=False, help="Result store (.duckdb), made if it is missing."),
     ] = None,
-    top: Annotated[int, typer.Option("--top", metavar="K", min=0, max=10_000, help="Best executions to show.")] = 10,
-    by: Annotated[str, typer.Option(metavar="METRIC", help="Headline figure they are best by.")] = "sample_rate",
     json: JsonOption = False,
     export: Annotated[
         Path | None,
@@ -88,19 +69,18 @@ def explore_space(
     feasible, infeasible_by_reason (a number per reason), best (the highest sample rate: fields and statistics),
     step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, sources, runs,
     few_sources; null where no runs tell), not_measured (what no measured run had of what that rests on), top (a list of
-    such), seconds, executions_per_second, from_store. Times are in seconds and sizes in bytes; null stands for an
-    infinite requirement, and for what the cost model does not have.
+    such), seconds, executions_per_second, from_store, cells (with --cells). Times are in seconds and sizes in bytes;
+    null stands for an infinite requirement, and for what the cost model does not have.
 
     Exit code 1 when nothing is feasible.
     """
     import engine
-    from engine.columns import UnknownColumn, headline_of
+    from engine.questions.explorations import check_headline
+    from engine.questions.scenario_documents import scenario_of
     from engine.store import Store
 
-    scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration, document)
-    metrics = [column.name for column in headline_of(scenario.cost_model)]
-    if by not in metrics:
-        raise UnknownColumn(f"--by cannot be {shown(by)}; it is one of {', '.join(metrics)}.")
+    scenario, by = scenario_of(asked.scenario), asked.by
+    check_headline(scenario, by)
     if export is not None:
         _check_export(export)
     opened = None
@@ -121,9 +101,9 @@ def explore_space(
             line.clear()
     again = not line.calls
     seconds = found.timings.get("explore", 0.0) if again else time.perf_counter() - start
-    best_rows = found.top(top, by) if top and found.feasible else None
+    best_rows = found.top(asked.top, by) if asked.top and found.feasible else None
     if json:
-        write_line(as_json(_exploration_document(found, best_rows, seconds, again)))
+        write_line(as_json(_exploration_document(found, asked, best_rows, seconds, again)))
     else:
         _print_exploration(found, best_rows, by, seconds, again)
     if export is not None:
@@ -163,8 +143,10 @@ class _Interruptible:
             signal.signal(signal.SIGINT, self._before)
 
 
-def _exploration_document(found: Exploration, best: pd.DataFrame | None, seconds: float, again: bool) -> dict[str, Any]:
-    from engine.questions.explorations import exploration_document
+def _exploration_document(
+    found: Exploration, asked: ExploreQuestion, best: pd.DataFrame | None, seconds: float, again: bool
+) -> dict[str, Any]:
+    from engine.questions.explorations import cell_rows, exploration_document
 
     return {
         **exploration_document(found),
@@ -173,6 +155,7 @@ def _exploration_document(found: Exploration, best: pd.DataFrame | None, seconds
         "seconds": seconds,
         "executions_per_second": found.total / seconds if seconds > 0 else None,
         "from_store": again,
+        **({"cells": cell_rows(found, asked.by)} if asked.cells else {}),
     }
 
 

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from engine.cli.options import CalibrationOption, CostModelOption, JsonOption, LimitOption
-from engine.cli.output import as_json, calibration_of, format_quantity, text_table, unit_of, write_line
+from engine.cli.commands.standing import print_standing
+from engine.cli.options import JsonOption
+from engine.cli.output import as_json, text_table, write_line
+from engine.cli.question_options import UnfinishedQuestion, asks
+from engine.questions.documents.executions import ExportQuestion, ReadingTermsQuestion, StandingQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,24 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["execution_in", "export_execution", "import_configuration"]
 
-FRAMEWORK_WORDS: Final = "megatron|megatron-bridge|torchtitan|deepspeed|maxtext"
 RECOMMENDED: Final = "The recommended execution is written; --fastest writes the fastest."
 FASTEST: Final = "The fastest execution is written; without --fastest and --row the recommended one is."
 LARGEST_RESULT: Final = 50_000_000
 """Largest JSON file of results that is looked into [bytes]."""
 
 
+@asks(ExportQuestion, leave_out=("execution",), optional=("model",))
 def export_execution(
+    asked: UnfinishedQuestion[ExportQuestion],
     execution: Annotated[
         Path, typer.Argument(metavar="EXECUTION", help="File with executions, or JSON of `best` or `explore`.")
     ],
-    framework: Annotated[str, typer.Option("--to", metavar=FRAMEWORK_WORDS, help="Framework to write for.")],
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="Library name or JSON file; as in JSON of results.")
-    ] = None,
-    nodes: Annotated[
-        int | None, typer.Option("--nodes", metavar="N", help="Machines; of eight GPUs each by default.")
-    ] = None,
     row: Annotated[
         int | None,
         typer.Option("--row", metavar="N", min=0, help="Which execution, counted from 0; the recommended one first."),
@@ -69,19 +66,19 @@ def export_execution(
     JSON: framework, version, files (text by name), flags (value by name), not_expressible, not_modelled, remarks,
     written (which execution it is, in words).
     """
+    import models
     from engine.launch import LaunchError
-    from engine.launch import write as written_for
+    from engine.questions.executions import write_launch, written_document
+    from engine.questions.plain import plain
 
     if fastest and row:
         raise LaunchError(f"--fastest is row 0 and --row is {row}; give one of them.")
     chosen, named, which = execution_in(execution, 0 if fastest else row)
-    network: ModelLike | None = model or named
+    network = asked.said["model"] or (models.to_document(named) if isinstance(named, models.Model) else named)
     if network is None:
         raise LaunchError(f"{execution} does not name its model; give it with --model.")
-    made = written_for(chosen, network, framework=framework, nodes=nodes, note=which)
+    made = write_launch(asked.finish(execution=plain(chosen), model=network), note=which)
     if json:
-        from engine.questions.executions import written_document
-
         write_line(as_json({**written_document(made), "written": which}))
         return
     if out is None:
@@ -101,35 +98,12 @@ def export_execution(
     )
 
 
+@asks(ReadingTermsQuestion)
+@asks(StandingQuestion, leave_out=("execution", "model", "framework", "statistics"), optional=("system",))
 def import_configuration(
+    terms: ReadingTermsQuestion,
+    rank: UnfinishedQuestion[StandingQuestion],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Launch script, recipe or configuration.")],
-    framework: Annotated[
-        str | None, typer.Option("--framework", metavar=FRAMEWORK_WORDS, help="Whose it is; recognised by default.")
-    ] = None,
-    procs: Annotated[
-        int | None, typer.Option("--procs", metavar="N", help="GPUs, where the file does not say or says otherwise.")
-    ] = None,
-    system: Annotated[
-        str | None, typer.Option("--system", metavar="SYSTEM", help="Evaluate it there, beside the best of its kind.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="MODEL", help="Its model; counts more than what the file describes."),
-    ] = None,
-    stated: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Value of a field that the file leaves open; repeatable."),
-    ] = None,
-    defaults: Annotated[
-        bool,
-        typer.Option("--defaults", help="Take the framework's defaults for flags in files that are not at hand."),
-    ] = False,
-    recipe: Annotated[
-        str | None, typer.Option("--recipe", metavar="NAME", help="Which recipe of a Python file that has several.")
-    ] = None,
-    limit: LimitOption = None,
-    cost_model: CostModelOption = None,
-    calibration: CalibrationOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write the execution as JSON, as other commands take it."),
@@ -163,35 +137,29 @@ def import_configuration(
     (changes, flags, sample_rate, gain), execution and best (fields and statistics).
     """
     import models
-    from engine.launch import LaunchError, OnlyModelError, assumed_sentence, named_shape, read, settle
+    from engine.launch import LaunchError, OnlyModelError, assumed_sentence, read, settle
+    from engine.questions.executions import named_model, reading_options
 
-    if system is None and (limit or cost_model or calibration):
+    system = rank.said["system"]
+    if system is None and any(rank.said[name] for name in ("limits", "cost_model", "calibration")):
         raise LaunchError("--limit, --cost-model and --calibration are about a system; name it with --system.")
     try:
-        found = read(
-            file,
-            framework=framework,
-            gpus=procs,
-            recipe=recipe,
-            stated=_parse_stated_values(stated or []),
-            model=model,
-            takes_defaults=defaults,
-        )
+        found = read(file, **reading_options(terms))
     except OnlyModelError:
-        _tell_model(file, system, procs, json)
+        _print_model(file, system, terms.num_procs, json)
         return
-    named = model if model is not None else named_shape(found.model)
     stands, assumed = None, {}
     problem: LaunchError | None = None
     if system is not None or out is not None:
         try:
             assumed = settle(found)[1]
             if system is not None:
-                stands = _find_standing(found, file, system, model, limit, cost_model, calibration)
+                stands = _find_standing(found, file, terms, rank)
         except LaunchError as error:
             problem = _how_to_state(error)
-    network = stands.scenario.model if stands is not None else None if named is None else models.load(named)
-    left_out = [] if network is None else list(models.unrepresented(network))
+    named, left_out = named_model(found, terms)
+    if stands is not None:
+        left_out = list(models.unrepresented(stands.scenario.model))
     if json:
         from engine.questions.standings import reading_document, standing_document
 
@@ -203,26 +171,11 @@ def import_configuration(
             write_line()
             write_line(f"{told} State them with --set.")
         if stands is not None:
-            _print_standing(stands, found.framework)
+            print_standing(stands, found.framework)
     if problem is not None:
         raise problem
     if out is not None:
         _write_execution(found, out)
-
-
-def _parse_stated_values(given: list[str]) -> dict[str, Any]:
-    """Values by field of --set FIELD=VALUE."""
-    from engine.launch import LaunchError
-    from models.documents import shown
-
-    found: dict[str, Any] = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            raise LaunchError(f"--set is {shown(each)}; it must be FIELD=VALUE, such as tensor_par=4.")
-        text = value.strip()
-        found[name.strip()] = int(text) if text.isdecimal() and len(text) < 12 else text
-    return found
 
 
 def _how_to_state(problem: LaunchError) -> LaunchError:
@@ -240,7 +193,7 @@ def _how_to_state(problem: LaunchError) -> LaunchError:
     return LaunchError(f"{problem} State {' '.join(options[:12])}{' ...' if len(options) > 12 else ''}.{more}")
 
 
-def _tell_model(file: Path, system: str | None, procs: int | None, json: bool) -> None:
+def _print_model(file: Path, system: str | None, procs: int | None, json: bool) -> None:
     """Print the model of a file that describes only a model, and the next command."""
     import models
     from engine.launch import named_shape, shape_of
@@ -281,74 +234,18 @@ def _tell_model(file: Path, system: str | None, procs: int | None, json: bool) -
 
 
 def _find_standing(
-    found: LaunchReading,
-    file: Path,
-    system: str,
-    model: str | None,
-    limit: list[str] | None,
-    cost_model: str | None,
-    calibration: str | None,
+    found: LaunchReading, file: Path, terms: ReadingTermsQuestion, rank: UnfinishedQuestion[StandingQuestion]
 ) -> Standing:
     """Return the rank of a file's execution on a system."""
-    from engine.cli.limits import parse_limits
-    from engine.launch import evaluable, network_of, standing
+    import models
+    from engine.launch import evaluable, network_of
+    from engine.questions.plain import plain
+    from engine.questions.scenario_documents import found_model
+    from engine.questions.standings import find_standing
 
-    return standing(
-        evaluable(found),
-        network_of(found, model, file.stem),
-        system,
-        limits=parse_limits(limit or []),
-        cost_model=cost_model,
-        calibration=calibration_of(calibration),
-    )
-
-
-def _print_standing(stands: Standing, framework: str) -> None:
-    """Prints where an execution stands, and what leads to the best: fields, and below them the framework's flags."""
-    import numpy as np
-
-    from engine.columns import BESIDE_RATE
-    from engine.economics import derived_of
-    from engine.launch import flag_changes
-
-    scenario, best, row = stands.scenario, stands.best, stands.row
-    machine = scenario.system.title or scenario.system.name
-    write_line()
-    write_line(
-        f"On {scenario.num_procs:,} x {machine}, batch {scenario.max_batch_size:,}, {scenario.datatype}; cost model "
-        f"{scenario.cost_model}"
-    )
-    if stands.runs:
-        known, rate = derived_of(scenario), np.array(float(row["sample_rate"]))
-        told = ", ".join(
-            f"{format_quantity(one.column, one.of(rate))} {unit_of(one.column)} {one.column.short}"
-            for one in (known[name] for name in BESIDE_RATE[:2])
-        )
-        write_line(
-            f"{float(rate):.4g} samples/s, {told}, {float(row['total_time']):.4g} s a step, "
-            f"{float(row['proc_mem_tier1_cap_req']) / 2**30:.4g} GiB of HBM"
-        )
-        if stands.faster is not None and stands.feasible is not None:
-            write_line(f"{stands.faster:,} of {stands.feasible:,} feasible executions are faster.")
-    else:
-        write_line(f"It does not run there. {row['reason_text']}")
-    if best is None:
-        write_line("Nothing runs there.")
-        return
-    distance = stands.distance
-    if distance is not None and distance < 5e-4:
-        write_line("Nothing is faster.")
-        return
-    more = "" if distance is None else f", {distance:.1%} more"
-    write_line(f"The best reaches {float(best['sample_rate']):.4g} samples/s{more}. What leads there:")
-    write_line()
-    rows = []
-    for step, flags in zip(stands.steps, flag_changes(stands, framework=framework), strict=True):
-        gain = "makes it run" if step.gain == float("inf") else f"{step.gain:+.1%}"
-        rows.append((gain, f"{step.rate:.4g}", ", ".join(map(str, step.changes))))
-        if flags:
-            rows.append(("", "", f"  {', '.join(map(str, flags))}"))
-    write_line(text_table(("gain", "samples/s", "change"), rows, left=(2,)))
+    named = None if terms.model is None else found_model(terms.model)
+    model = models.to_document(network_of(found, named, file.stem))
+    return find_standing(rank.finish(execution=plain(evaluable(found)), model=model))
 
 
 def _print_reading(found: LaunchReading, named: str | None, file: str, left_out: Sequence[str]) -> None:

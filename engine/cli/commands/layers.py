@@ -10,20 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from engine.cli.asked_scenario import write_unrepresented
-from engine.cli.options import CalibrationOption, CostModelOption, ModelArgument, SystemArgument
-from engine.cli.output import ExitCode, as_json, calibration_of, evaluated_by, text_table, write_line
+from engine.cli.options import JsonOption
+from engine.cli.output import ExitCode, as_json, evaluated_by, text_table, write_line
+from engine.cli.question_options import asks
+from engine.questions.documents.executions import EvaluationSettingQuestion
 
 __all__ = ["chosen_execution", "show_layers"]
 
 
+@asks(EvaluationSettingQuestion, arguments=("model", "system"))
 def show_layers(
-    model: ModelArgument,
-    system: SystemArgument,
+    asked: EvaluationSettingQuestion,
     execution: Annotated[Path, typer.Argument(metavar="EXECUTION", help="File with the execution.")],
     row: Annotated[int, typer.Option("--row", metavar="N", min=0, help="Which one, counted from 0.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON with all columns.")] = False,
-    cost_model: CostModelOption = None,
-    calibration: CalibrationOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Show what each layer of a block computes and keeps, for one microbatch on one processor.
 
@@ -38,22 +38,21 @@ def show_layers(
     Exit code 1 when the execution cannot run.
     """
     import engine
-    import hardware
-    import models
     from engine.columns import fields_of
-    from engine.cost_models.registry import COST_MODELS, chosen_cost_model
+    from engine.cost_models.registry import COST_MODELS
+    from engine.questions.evaluation_settings import load_evaluation_setting
+    from engine.questions.executions import find_operations
 
-    machine, values = hardware.load(system), calibration_of(calibration)
-    network, by = models.load(model), chosen_cost_model(cost_model, machine, values)
-    chosen = chosen_execution(execution, row)
+    setting = load_evaluation_setting(asked)
+    by, chosen = setting.cost_model, chosen_execution(execution, row)
     try:
-        found = by.operations(network, machine, chosen, values)
+        found = find_operations(setting, chosen)
     except engine.LayerError as error:
         write_line(str(error), stream=sys.stderr)
         for other in COST_MODELS.values():
             if other is not by and not other.takes_calibration:
                 with suppress(engine.LayerError):
-                    other.operations(network, machine, chosen, None)
+                    other.operations(setting.model, setting.system, chosen, None)
                     told = f"The cost model {other.name} has {other.operations_called} of it"
                     write_line(f"{told}: --cost-model {other.name}.", stream=sys.stderr)
         raise typer.Exit(ExitCode.NOTHING) from None
@@ -66,10 +65,9 @@ def show_layers(
             write_line(text_table(sheet.headers, sheet.rows, left=sheet.texts))
             for line in sheet.below:
                 write_line(line)
-    used = by.calibration(values)
-    told = evaluated_by(by.name, None if used is None else used.name)
+    told = evaluated_by(by.name, setting.calibration_name)
     write_line(f"{len(found)} {by.operations_called} ({told}).", stream=sys.stderr)
-    write_unrepresented(network, sys.stderr)
+    write_unrepresented(setting.model, sys.stderr)
     read = {column.name for column in fields_of(by.name)}
     if unread := [name for name in chosen if name not in read]:
         write_line(f"The cost model {by.name} does not read {', '.join(unread)}.", stream=sys.stderr)

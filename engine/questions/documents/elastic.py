@@ -39,7 +39,7 @@ Placement = Annotated[str, Text(20_000, shortest=1)]
 Bandwidth = Annotated[float, Number(0, 1e6)]
 CardGiven = Annotated[
     Named,
-    Asked("Model card"),
+    Asked("Model card", option_help="Model card: library name or JSON file."),
     Field(description="Model card: a name that `list_cards` has, or a whole card document."),
 ]
 Threads = Annotated[int, Whole(1, 4_096), Asked("CPU threads", option="threads")]
@@ -53,7 +53,11 @@ EveryPlan = Annotated[
 ]
 Trace = Annotated[
     Table | None,
-    Asked("Measurements", option="measured"),
+    Asked(
+        "Measurements",
+        option="measured",
+        option_help="Measurements: a CSV file, or the name of a trace of the library; the card's by default.",
+    ),
     Field(
         description="Measurements: the text of a CSV with exec_plan, placement and iteration_s, or the name of a trace "
         "of the library; by default the trace of the card's name. No time, or 0, marks a plan that does not run."
@@ -93,9 +97,16 @@ class CardQuestion(Document):
     """Question for the best plan of a card under each of some limits."""
 
     card: CardGiven
-    limits: Annotated[list[ResourceLimit], Asked("Limits", option="placement", repeats=True)] = Field(
-        min_length=1, max_length=64, description="Resources: GPUs on each node, such as 8888, and more."
-    )
+    limits: Annotated[
+        list[ResourceLimit],
+        Asked(
+            "Limits",
+            option="placement",
+            repeats=True,
+            metavar="DIGITS",
+            option_help="GPUs on each node, such as 8888; repeatable.",
+        ),
+    ] = Field(min_length=1, max_length=64, description="Resources: GPUs on each node, such as 8888, and more.")
     cpu_threads: Threads = Field(default=1, description="CPU threads of the host per GPU, where a limit has none.")
     bandwidth: BandwidthLimit = 0.0
     measurements: Trace = None
@@ -146,11 +157,13 @@ class PhasesQuestion(Document):
     """Question for a job through phases of different resources, under the planner and under static strategies."""
 
     card: CardGiven = "llama7_bsz16"
-    phases: Annotated[list[PhaseDocument] | None, Asked("Phases")] = Field(
-        default=None, min_length=1, max_length=10_000, description="Resources over time; figure 7's by default."
-    )
+    phases: Annotated[
+        list[PhaseDocument] | None,
+        Asked("Phases", option_help="CSV of duration_s, placement, cpu_threads, bandwidth; figure 7 by default."),
+    ] = Field(default=None, min_length=1, max_length=10_000, description="Resources over time; figure 7's by default.")
     strategies: Annotated[
-        list[Annotated[str, Text(200, shortest=1)]] | None, Asked("Static strategies", option="strategy", repeats=True)
+        list[Annotated[str, Text(200, shortest=1)]] | None,
+        Asked("Static strategies", option="strategy", repeats=True, metavar="NAME|RULE"),
     ] = Field(
         default=None,
         max_length=16,
@@ -181,8 +194,10 @@ class CardAccuracyQuestion(Document):
 class ProfileFitQuestion(Document):
     """Question for the seven parameters of a card that fit profiled runs of one node."""
 
-    profile: Table = Field(description="Name of a profile of the library, or the text of a CSV; see the guide.")
-    data: Table | None = Field(
+    profile: Annotated[
+        Table, Asked("Profile", option_help="Profile of the library, or CSV; see the guide for its columns.")
+    ] = Field(description="Name of a profile of the library, or the text of a CSV; see the guide.")
+    data: Annotated[Table | None, Asked(option_help="Second file of the artifact's two; PROFILE is config.")] = Field(
         default=None, description="Second table of the artifact's two, with times; `profile` has the configurations."
     )
     pcie: Annotated[
@@ -200,7 +215,9 @@ class ProfileFitQuestion(Document):
 class LossesQuestion(Document):
     """Question for the differences between losses of one training under several plans."""
 
-    losses: Annotated[Table | None, Asked("Losses")] = Field(
+    losses: Annotated[
+        Table | None, Asked("Losses", option_help="CSV of minibatch, loss_...; figure 9's by default.")
+    ] = Field(
         default=None, description="Text of a CSV with minibatch and a column loss_... per run; figure 9's by default."
     )
     against: Annotated[str, Text(100, shortest=1), Asked("Compared with")] = Field(
@@ -224,9 +241,9 @@ class JobDocument(Document):
 class SplitQuestion(Document):
     """Question for the split of GPUs among jobs."""
 
-    jobs: Annotated[list[JobDocument], Asked("Jobs", repeats=True)] = Field(
-        min_length=1, max_length=200, description="Jobs: model cards, or models of the library."
-    )
+    jobs: Annotated[
+        list[JobDocument], Asked("Jobs", repeats=True, option_help="Model cards, or one CSV file of jobs.")
+    ] = Field(min_length=1, max_length=200, description="Jobs: model cards, or models of the library.")
     gpus: Annotated[int, Whole(1, 256), Asked("GPUs", parameter="shared")] = Field(
         description="GPUs that the jobs share."
     )
@@ -246,12 +263,16 @@ class MeasuredCard(Document):
 class WorkloadReplayQuestion(Document):
     """Question for a workload of jobs on a cluster over time."""
 
-    workload: Annotated[Table, Asked("Workload")] = Field(
-        default="base",
-        description="One of base, bp, mt, naive, today, or the text of a CSV with name, submission_time, application, "
-        "num_gpus, exec_plan, steps or duration, is_sla.",
+    workload: Annotated[Table, Asked("Workload", option_help="Published workload, or CSV of jobs; see the guide.")] = (
+        Field(
+            default="base",
+            description="base, bp, mt, naive, today, or the text of a CSV with name, submission_time, application, "
+            "num_gpus, exec_plan, steps or duration, is_sla.",
+        )
     )
-    cluster: Annotated[str, Text(600, shortest=1)] = Field(default="8x8", description="Nodes and GPUs of each.")
+    cluster: Annotated[str, Text(600, shortest=1), Asked("Cluster", metavar="NxG")] = Field(
+        default="8x8", description="Nodes and GPUs of each."
+    )
     policies: Annotated[
         list[Literal["artifact", "published", "first-come", "equal-share"]] | None,
         Asked("Policies", option="policy", repeats=True),
@@ -262,7 +283,16 @@ class WorkloadReplayQuestion(Document):
     interval_s: Annotated[float, Number(1e-3, 1e6), Asked("Length of a round", "s")] = Field(
         default=60.0, description="Length of a round of the scheduler."
     )
-    cards: Annotated[list[MeasuredCard] | None, Asked("Cards", option="card", repeats=True)] = Field(
+    cards: Annotated[
+        list[MeasuredCard] | None,
+        Asked(
+            "Cards",
+            option="card",
+            repeats=True,
+            metavar="CARD=CSV",
+            option_help="A model of your own: its card and measurements; repeatable.",
+        ),
+    ] = Field(
         default=None,
         max_length=64,
         description="Cards with measurements that the workload names, besides the library's.",
@@ -292,9 +322,9 @@ class ElasticQuestion(Document):
     placement: Placement | None = Field(
         default=None, description="Instead of sizes: GPUs on each node, such as 8888; with lost nodes, before the loss."
     )
-    phases: list[PhaseDocument] | None = Field(
-        default=None, min_length=1, max_length=10_000, description="Plan these phases, too: resources over time."
-    )
+    phases: Annotated[
+        list[PhaseDocument] | None, Asked("Phases", option_help="CSV of duration_s, placement, bandwidth, instead.")
+    ] = Field(default=None, min_length=1, max_length=10_000, description="Plan these phases, too: resources over time.")
     lost_nodes: Annotated[
         Annotated[int, Whole(1, 10_000)] | None, Asked("Lost nodes", option="lose", parameter="lost")
     ] = Field(default=None, description="Nodes that fail at once: compare the ways to continue.")

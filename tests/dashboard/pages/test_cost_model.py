@@ -101,7 +101,7 @@ def test_what_goes_along_when_something_changes() -> None:
 
 def test_switching_finds_a_datatype_that_the_cost_model_takes() -> None:
     made = scenario("gpt3-13B", datatype="float32", cost_model="calculon")
-    changed = scenario_edits.switch(made, "calibrated")
+    changed = scenario_edits.switch_cost_model(made, "calibrated")
     assert changed.cost_model == "calibrated"
     assert changed.datatype in scenario_edits.datatypes_of(changed)
     assert "float32" not in scenario_edits.datatypes_of(changed)
@@ -116,9 +116,10 @@ def shown(made: Scenario) -> AppTest:
     """The sentence of a scenario."""
 
     def script() -> None:
+        from dashboard.link.shared import parse_shared
         from dashboard.shell.scenario import sentence
 
-        sentence.show()
+        sentence.show(parse_shared().scenario)
 
     app = AppTest.from_function(script, default_timeout=60)
     app.session_state["_url"] = scenario_parameters.parameters_of(made)
@@ -172,9 +173,10 @@ def limits_dialog(made: Scenario) -> AppTest:
     """The editor of limits of a scenario."""
 
     def script() -> None:
+        from dashboard.link.shared import parse_shared
         from dashboard.shell.scenario import limits as limits_editor
 
-        limits_editor._dialog()
+        limits_editor._dialog(parse_shared().scenario)
 
     app = AppTest.from_function(script, default_timeout=60)
     app.session_state["_url"] = scenario_parameters.parameters_of(made)

@@ -92,9 +92,10 @@ def test_a_link_has_the_layouts_and_a_filter_takes_one() -> None:
 
 def test_the_editor_of_limits_shows_and_takes_any_layout() -> None:
     def script() -> None:
+        from dashboard.link.shared import parse_shared
         from dashboard.shell.scenario import limits as limits_editor
 
-        limits_editor._dialog()
+        limits_editor._dialog(parse_shared().scenario)
 
     app = AppTest.from_function(script, default_timeout=60)
     app.session_state["_url"] = scenario_parameters.parameters_of(found().scenario)

@@ -17,7 +17,7 @@ from dashboard.link.packed_scenarios import packed, unpacked
 from dashboard.link.scenario_parameters import parameters_of, read_scenario
 from dashboard.pages.registry import PAGES
 from dashboard.queries.document_sheets import representation
-from dashboard.queries.scenario_edits import altered, switch
+from dashboard.queries.scenario_edits import altered, switch_cost_model
 from dashboard.words.changes import text_of
 from dashboard.words.numbers import format_value
 from dashboard.words.scenarios import sentence_of
@@ -98,9 +98,9 @@ def test_scenarios_keep_it_and_switch_to_it() -> None:
     assert unpacked(packed(scenario)).scenario == scenario
     assert "toy" in sentence_of(scenario)
     for name in COST_MODELS:
-        other = switch(scenario, name)
+        other = switch_cost_model(scenario, name)
         assert other.cost_model == name
-        assert switch(other, scenario.cost_model) == scenario
+        assert switch_cost_model(other, scenario.cost_model) == scenario
     assert (
         altered(
             scenario,

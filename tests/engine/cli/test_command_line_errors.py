@@ -50,8 +50,8 @@ HOSTILE = [
     ((*SMALL, "--limit", "tensor_par"), ExitCode.INPUT, "field=a,b"),
     ((*SMALL, "--limit", "tensors=1"), ExitCode.INPUT, "tensor_par"),
     ((*SMALL, "--datatype", "float7"), ExitCode.INPUT, "float16"),
-    ((*SMALL, "--procs", "0"), ExitCode.INPUT, "num_procs"),
-    ((*SMALL, "--procs", "9" * 30), ExitCode.INPUT, "num_procs"),
+    ((*SMALL, "--procs", "0"), ExitCode.INPUT, "--procs"),
+    ((*SMALL, "--procs", "9" * 30), ExitCode.INPUT, "--procs"),
     (("serve", "--store", "noise.duckdb"), ExitCode.STORE, "noise.duckdb"),
     *[
         ((*command, f"{name}.duckdb"), ExitCode.STORE, words)

@@ -1,0 +1,68 @@
+"""Part of the link that the Explore page shows: metric, axes, filters, selection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dashboard.link import state
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.shared import SharedView, parse_shared
+from dashboard.pages.explore.axes import Axes, parse_axes
+from dashboard.pages.explore.choices import known_metrics
+from dashboard.pages.explore.link import ExploreLink
+from dashboard.queries.economics import Metric
+from dashboard.queries.filters import Filter
+from dashboard.widgets.filters.in_force import OF_LINK
+from dashboard.widgets.recommended import RecommendationLink, parse_terms
+from engine import Exploration
+
+__all__ = ["ExploreView", "parse_explore"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExploreView:
+    """All that the link says of the page."""
+
+    exploration: Exploration
+    others: tuple[Exploration, ...]
+    """The same in the system's other datatypes, for a map per datatype."""
+    shared: SharedView
+    mode: str
+    """The theme: "light" or "dark"."""
+    metric: Metric
+    axes: Axes
+    at: str
+    """The selected cell of a map with other axes than tensor by pipeline parallel; empty for the best."""
+    filters: tuple[Filter, ...]
+    terms: RecommendationLink
+    """Terms of the recommendation."""
+    fields: Mapping[str, LinkField]
+
+    @property
+    def is_table(self) -> bool:
+        """True if the map is shown as a table."""
+        return bool(self.fields["table"].value)
+
+
+def parse_explore(exploration: Exploration, others: Sequence[Exploration] = ()) -> ExploreView:
+    """Parse the page's part of the link.
+
+    others: the exploration in the system's other datatypes, for a map per datatype.
+    """
+    reader, known = LinkReader(ExploreLink, ""), known_metrics(exploration)
+    metric = known[reader.read("metric", options={name: each.short for name, each in known.items()})]
+    reader.read("download")
+    axes, map_reader = parse_axes(exploration)
+    return ExploreView(
+        exploration,
+        tuple(others),
+        parse_shared(),
+        state.theme_mode(),
+        metric,
+        axes,
+        map_reader.fields["at"].value,
+        tuple(OF_LINK.parse()) if exploration.feasible else (),
+        parse_terms(),
+        {**reader.fields, **map_reader.fields},
+    )

@@ -1,0 +1,86 @@
+"""A page is drawn from its parsed view: drawn twice from one view, with an empty session between, it is the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
+from unittest.mock import patch
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.link import state
+from tests.dashboard.page_runs import elements, exploration, patient
+
+READERS = ("url_value", "current_scenario", "selected_cell", "selected_id", "own_id", "link_parameters")
+"""Functions of `dashboard.link.state` that read the link."""
+
+LINKS: Mapping[str, Mapping[str, str]] = {
+    "explore": {"metric": "mfu", "map_domain": "zero", "cell": "2x4", "recommended_headroom": "20"},
+    "pareto": {"pareto_x": "total_time", "pareto_yscale": "log", "pareto_columns": "on", "pareto_z": "mfu"},
+    "results": {"results_sort": "total_time", "results_size": "250", "cell": "2x4", "id": "4000"},
+    "library": {"library_kind": "systems", "library_item": "a100_80g"},
+    "scenarios": {"scenarios_kind": "saved"},
+    "guide": {"chapter": "glossary"},
+    "intra_operator": {
+        "intra_operator_suite": "gpt A",
+        "intra_operator_layers": "1",
+        "intra_operator_shown": "all",
+        "intra_operator_recompute": "full",
+    },
+}
+"""A link to each page that is drawn from its view alone, with values other than the defaults."""
+EXPLORED = ("explore", "pareto", "results")
+"""Pages about an exploration."""
+
+
+def _parse_and_draw(page: str, needed: list, views: list) -> None:  # type: ignore[type-arg]
+    from dashboard.pages import registry
+
+    module = registry.page(page).view()
+    views.append(module.parse(*needed))
+    module.render(views[0])
+
+
+def _draw(page: str, views: list) -> None:  # type: ignore[type-arg]
+    from dashboard.pages import registry
+
+    registry.page(page).view().render(views[0])
+
+
+@contextmanager
+def unreadable_link() -> Iterator[None]:
+    """Have every read of the link raise."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("The page reads the link while it is drawn.")
+
+    with patch.multiple(state, **dict.fromkeys(READERS, refuse)):
+        yield
+
+
+def drawn(app: AppTest) -> list[tuple[str, str]]:
+    """Return the elements of a page with their contents, in order."""
+    assert not app.exception, [error.value for error in app.exception]
+    told = [(each.type, str(getattr(each, "proto", ""))) for each in elements(app)]
+    random = r"\$\$ID-[0-9a-f]+|(?<=deferred_file_id: \")[0-9a-f]+"  # of the script and of offered files
+    return [(kind, re.sub(random, "", text)) for kind, text in told]
+
+
+@pytest.mark.parametrize("page", LINKS)
+def test_a_page_is_drawn_from_its_view_alone(page: str) -> None:
+    found = exploration()
+    needed, views = [found] if page in EXPLORED else [], list[Any]()
+    first = AppTest.from_function(
+        _parse_and_draw, default_timeout=120, kwargs={"page": page, "needed": needed, "views": views}
+    )
+    first.session_state["_url"] = dict(LINKS[page])
+    with patient(), patch.object(state, "current_scenario", lambda: found.scenario):
+        first.run()
+    second = AppTest.from_function(_draw, default_timeout=120, kwargs={"page": page, "views": views})
+    with patient(), unreadable_link():
+        second.run()
+    assert drawn(second) == drawn(first)
+    assert len(drawn(first)) > 5
