@@ -289,14 +289,6 @@ class System(_SystemEntity):
         """
         return self.networks[self.tier_spanning(processors)]
 
-    def networks_within(self, processors: int) -> tuple[Network, ...]:
-        """Returns the networks that a group of processors uses, innermost first: that which spans it and all below.
-
-        Args:
-            processors: of the group [processors].
-        """
-        return self.networks[: self.tier_spanning(processors) + 1]
-
     def network_between_nodes(self, processors: int) -> Network:
         """Returns the network between the nodes of a cluster; the innermost where the system has no other.
 

@@ -261,9 +261,19 @@ def test_the_readme_says_what_every_room_is_for():
         assert set(re.findall(r"\b([a-z_]+)/ ", listed)) == there
 
 
-def test_libraries_that_few_need_are_imported_when_they_are_used():
-    """Starting the command and the dashboard takes no time for fits and workbooks."""
-    code = "import sys, engine, engine.cli.main, dashboard.pages.registry; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        ("import engine; engine.best", {"engine.launch", "streamlit"}),
+        ("import engine, engine.cli.main", {"engine.launch", "streamlit"}),
+        ("import engine.launch, engine.questions", {"streamlit"}),
+        ("import engine, engine.cli.main, dashboard.pages.registry", set()),
+    ],
+)
+def test_libraries_that_few_need_are_imported_when_they_are_used(code: str, unwanted: set[str]):
+    """Starting the command and the dashboard takes no time for fits, workbooks and readers of launch files."""
+    code += "; import sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert {"engine", "pandas"} <= set(loaded.split())
-    assert not {"scipy", "xlsxwriter"} & set(loaded.split())
+    libraries = {"scipy", "xlsxwriter", "tree_sitter", "tree_sitter_bash", "yaml"}
+    assert not (libraries | unwanted) & set(loaded.split())

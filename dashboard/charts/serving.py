@@ -10,7 +10,7 @@ import pandas as pd
 
 from dashboard.charts.elements.label_placement import Place, Room, annotation
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted, trace
+from dashboard.charts.elements.template import Chart, base, draw_capacity, empty, log_ticks, note, noted
 from dashboard.words.numbers import format_value, gibibytes, percent, scale_for
 from engine.serving import MEMORY_PARTS, STEP_PARTS, by_name
 
@@ -87,42 +87,38 @@ def serving_frontier(
         x, y = part[_USER.name] / x_scale.factor, part[_PROCESSOR.name] / y_scale.factor
         best = part["on_frontier"].to_numpy(bool)
         ring = (part["id"] == selected).to_numpy(bool)
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=x.tolist(),
-                y=y.tolist(),
-                mode="lines+markers",
-                line={"color": tone, "width": 1.4},
-                marker={
-                    "size": [14 if r else 9 if b else 4 for r, b in zip(ring, best, strict=True)],
-                    "color": tone,
-                    "opacity": 1,
-                    "line": {
-                        "width": [2.5 if r else 1 for r in ring],
-                        "color": [colours.text if r else colours.background for r in ring],
-                    },
+        figure.draw(
+            "scatter",
+            x=x.tolist(),
+            y=y.tolist(),
+            mode="lines+markers",
+            line={"color": tone, "width": 1.4},
+            marker={
+                "size": [14 if r else 9 if b else 4 for r, b in zip(ring, best, strict=True)],
+                "color": tone,
+                "opacity": 1,
+                "line": {
+                    "width": [2.5 if r else 1 for r in ring],
+                    "color": [colours.text if r else colours.background for r in ring],
                 },
-                customdata=[[int(value)] for value in part["id"]],
-                hovertext=_deployment_hover_texts(part),
-                hovertemplate="%{hovertext}<extra></extra>",
-                name=f"TP {degree}",
-            )
+            },
+            customdata=[[int(value)] for value in part["id"]],
+            hovertext=_deployment_hover_texts(part),
+            hovertemplate="%{hovertext}<extra></extra>",
+            name=f"TP {degree}",
         )
         lines[degree] = [(math.log10(a), math.log10(b)) for a, b in zip(x, y, strict=True)]
     if aside is not None:
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=[float(aside[_USER.name]) / x_scale.factor],
-                y=[float(aside[_PROCESSOR.name]) / y_scale.factor],
-                mode="markers",
-                customdata=[[selected]],
-                hovertext=_deployment_hover_texts(pd.DataFrame([dict(aside)])),
-                hovertemplate="%{hovertext}<extra></extra>",
-                name="chosen",
-                marker={"size": 14, "color": colours.background, "line": {"width": 2.5, "color": colours.text}},
-            )
+        figure.draw(
+            "scatter",
+            x=[float(aside[_USER.name]) / x_scale.factor],
+            y=[float(aside[_PROCESSOR.name]) / y_scale.factor],
+            mode="markers",
+            customdata=[[selected]],
+            hovertext=_deployment_hover_texts(pd.DataFrame([dict(aside)])),
+            hovertemplate="%{hovertext}<extra></extra>",
+            name="chosen",
+            marker={"size": 14, "color": colours.background, "line": {"width": 2.5, "color": colours.text}},
         )
     ranges: list[tuple[float, float]] = []
     for update, column, scale in ((figure.update_xaxes, _USER, x_scale), (figure.update_yaxes, _PROCESSOR, y_scale)):
@@ -203,28 +199,26 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
     figure = base(colours, 26 + 34 * len(rows) + 24)
     for kind in MEMORY:
         sizes = rows[kind.key].to_numpy(float)
-        figure.add_trace(
-            trace(
-                "bar",
-                x=(sizes / scale.factor).tolist(),
-                y=places,
-                orientation="h",
-                width=0.62,
-                name=kind.name,
-                marker={"color": kind.colour(colours), "line": {"color": colours.background, "width": 1}},
-                text=[scale.number(size) if size > 0.07 * reach else "" for size in sizes],
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                constraintext="none",
-                insidetextfont={"color": kind.label(colours), "size": 11},
-                hovertext=[
-                    f"<b>{label}</b><br>{kind.name} {gibibytes(size)}"
-                    for label, size in zip(rows["label"], sizes, strict=True)
-                ],
-                hovertemplate="%{hovertext}<extra></extra>",
-                customdata=[[int(value)] for value in rows["id"]],
-            )
+        figure.draw(
+            "bar",
+            x=(sizes / scale.factor).tolist(),
+            y=places,
+            orientation="h",
+            width=0.62,
+            name=kind.name,
+            marker={"color": kind.colour(colours), "line": {"color": colours.background, "width": 1}},
+            text=[scale.number(size) if size > 0.07 * reach else "" for size in sizes],
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            constraintext="none",
+            insidetextfont={"color": kind.label(colours), "size": 11},
+            hovertext=[
+                f"<b>{label}</b><br>{kind.name} {gibibytes(size)}"
+                for label, size in zip(rows["label"], sizes, strict=True)
+            ],
+            hovertemplate="%{hovertext}<extra></extra>",
+            customdata=[[int(value)] for value in rows["id"]],
         )
     notes = []
     for place, total in zip(places, rows["memory_total"], strict=True):
@@ -234,27 +228,7 @@ def serving_memory(rows: pd.DataFrame, mode: str = "light") -> Chart:
         told = f"<b>{gibibytes(total)}</b> · {percent(total / capacity, decimals)}"
         notes.append(noted(told, colours, x=1, xref="paper", xanchor="right", xshift=112, y=place, colour=tone))
     edge = capacity / scale.factor
-    figure.add_shape(
-        type="line",
-        x0=edge,
-        x1=edge,
-        y0=-0.5,
-        y1=len(rows) - 0.5,
-        layer="above",
-        line={"color": colours.worse, "width": 2},
-    )
-    notes.append(
-        noted(
-            f"HBM {gibibytes(capacity)}",
-            colours,
-            x=edge,
-            y=len(rows) - 0.5,
-            yanchor="bottom",
-            yshift=1,
-            xanchor="right",
-            colour=colours.worse,
-        )
-    )
+    notes.append(draw_capacity(figure, edge, len(rows), f"HBM {gibibytes(capacity)}", colours))
     figure.update_layout(
         barmode="stack", bargap=0, uniformtext={"mode": False}, margin={"t": 24, "r": 116}, annotations=notes
     )
@@ -299,17 +273,15 @@ def _draw_time_parts(
     bars = [bar for bar in bars if bar[1] > 0.0005 * total]
     time = by_name("decode_step_time")
     figure = base(colours, 10 + 21 * len(bars))
-    figure.add_trace(
-        trace(
-            "bar",
-            x=[seconds for _, seconds, _, _ in bars],
-            y=list(range(len(bars))),
-            orientation="h",
-            width=0.62,
-            marker={"color": [_kind_colour(kind, colours) for _, _, kind, _ in bars]},
-            hovertext=[told for _, _, _, told in bars],
-            hovertemplate="%{hovertext}<extra></extra>",
-        )
+    figure.draw(
+        "bar",
+        x=[seconds for _, seconds, _, _ in bars],
+        y=list(range(len(bars))),
+        orientation="h",
+        width=0.62,
+        marker={"color": [_kind_colour(kind, colours) for _, _, kind, _ in bars]},
+        hovertext=[told for _, _, _, told in bars],
+        hovertemplate="%{hovertext}<extra></extra>",
     )
     labels = [
         noted(

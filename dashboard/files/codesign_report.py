@@ -13,7 +13,8 @@ import pandas as pd
 
 from dashboard.charts.elements.markup import facts
 from dashboard.charts.elements.template import Chart
-from dashboard.charts.what_if.codesign import Limit, best_of_choice, design_words, designs_scatter, parallel_choices
+from dashboard.charts.what_if.codesign import Limit, best_of_choice, design_words, designs_scatter
+from dashboard.charts.what_if.codesign_choices import parallel_choices
 from dashboard.files.exports import version
 from dashboard.files.report import drawn, page, whole
 from dashboard.files.report_parts import Figure

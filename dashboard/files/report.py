@@ -29,8 +29,8 @@ from dashboard.words.limits import in_words
 from dashboard.words.scenarios import name_of
 from engine import Exploration, Scenario
 from engine.columns import choice_label
-from engine.cost_models.contract import told_not_measured
 from engine.cost_models.registry import cost_model_of
+from engine.cost_models.words import told_not_measured
 
 __all__ = ["assumptions", "build", "drawn", "page", "sentence", "subjects", "whole"]
 

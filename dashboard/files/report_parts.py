@@ -190,7 +190,8 @@ def top_table(exploration: Exploration) -> str:
     choices_made = [
         column.name
         for column in fields_of(cost_model)
-        if column.name not in (*_DEGREES, _TOLD, *named(cost_model).implied) and frame[column.name].nunique() > 1
+        if column.name not in (*_DEGREES, _TOLD, *named(cost_model).columns.implied)
+        and frame[column.name].nunique() > 1
     ]
     columns = [_column_cells(name, frame[name]) for name in (*_DEGREES, *choices_made, *_RESULTS)]
     heads = "".join(f'<th title="{escape(why)}">{escape(name)}</th>' for name, why, _ in columns)

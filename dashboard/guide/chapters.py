@@ -30,6 +30,7 @@ _ORDER: Final = (
     "formulas",
     "not-modelled",
     "accuracy",
+    "papers",
     "launch",
     "serving",
     "schedules",

@@ -13,28 +13,18 @@ from dashboard.jobs.worker import Task, Worker
 from engine import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError, PlanError
 from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem, solve
-from engine.planners.layerwise.library_models import ModelPlan, compared, plan_model
-from engine.planners.layerwise.problem import checked
+from engine.planners.layerwise.library_models import ModelPlan, compared
 from engine.planners.layerwise.sweep import batch_sweep, scalability
-from hardware import System
-from models import Model
+from engine.questions.documents.layers import LayersQuestion
+from engine.questions.layer_plans import layers_problem, plan_layers_of_model
+from engine.questions.scenario_documents import found_model, found_system
 
-__all__ = ["LayerPlanJob", "ModelQuestion", "Planned", "layer_plans"]
+__all__ = ["LayerPlanJob", "Planned", "layer_plans"]
 
 MOST_KEPT: Final = 32
 """Plans that are remembered."""
 MOST_SWEPT: Final = 64
 """Devices of a cluster up to which all batches and numbers of devices are planned."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelQuestion:
-    """A library model on systems with the processors of each, `tensor_par` of which are one device."""
-
-    model: Model
-    systems: tuple[tuple[System, int], ...]
-    global_batch: int
-    tensor_par: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +41,18 @@ class Planned:
     told: tuple[str, ...]
 
 
-def found_plan(task: Task, question: LayerwiseProblem | ModelQuestion) -> Planned:
-    """Returns the plan of a question; for a worker."""
+def found_plan(task: Task, question: LayersQuestion) -> Planned:
+    """Return the plan of a question; for a worker."""
     try:
-        return _of_profile(question, task.stops) if isinstance(question, LayerwiseProblem) else _of_model(question)
+        if question.model is None:
+            return _plan_profile(layers_problem(question), task.stops)
+        return _plan_model(question, task.stops)
     except PlanCancelledError:
         raise ExplorationCancelled from None
 
 
-def _of_profile(problem: LayerwiseProblem, stops: Callable[[], bool]) -> Planned:
-    plan = solve(checked(problem), cancel=stops)
+def _plan_profile(problem: LayerwiseProblem, stops: Callable[[], bool]) -> Planned:
+    plan = solve(problem, cancel=stops)
     if all(machine.devices == 1 for machine in problem.cluster.machines):
         flat: float | None = plan.speedup
     else:
@@ -77,20 +69,19 @@ def _of_profile(problem: LayerwiseProblem, stops: Callable[[], bool]) -> Planned
     return Planned(plan, flat, batches, devices, None, ())
 
 
-def _of_model(question: ModelQuestion) -> Planned:
-    found = plan_model(
-        question.model, question.systems, global_batch=question.global_batch, tensor_par=question.tensor_par
-    )
+def _plan_model(question: LayersQuestion, stops: Callable[[], bool]) -> Planned:
+    found = plan_layers_of_model(question, cancel=stops)
     told: Sequence[str] = ()
-    if len(question.systems) == 1:
-        told = compared(found, question.model, *question.systems[0])
+    if question.systems is not None and len(question.systems) == 1 and question.model is not None:
+        (share,) = question.systems
+        told = compared(found, found_model(question.model), found_system(share.system), share.num_procs)
     return Planned(found.plan, None, None, None, found, tuple(told))
 
 
 class LayerPlanJob(Job):
     """One plan on its way."""
 
-    def __init__(self, kind: JobKind, key: str, question: LayerwiseProblem | ModelQuestion, about: str) -> None:
+    def __init__(self, kind: JobKind, key: str, question: LayersQuestion, about: str) -> None:
         super().__init__(kind, key, "Planning", about)
         self.question, self.planned = question, None
 

@@ -16,6 +16,7 @@ from dashboard.jobs.elastic_plans import elastic_plans
 from dashboard.jobs.explorations import Explorations
 from dashboard.jobs.layer_plans import layer_plans
 from dashboard.jobs.operator_plans import operator_plans
+from dashboard.jobs.paper_figures import paper_figures
 from dashboard.jobs.questions import Questions
 from dashboard.jobs.studies import Studies
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
@@ -47,6 +48,7 @@ class Server:
         self.study_times = study_times(self.workers.answers)
         self.design_sensitivity = design_sensitivity(self.workers.answers)
         self.operator_plans = operator_plans(self.workers.answers)
+        self.paper_figures = paper_figures(self.workers.answers)
         self.uploads = UploadReader(apart=self.workers.answers.apart)
         self.settings = settings
 

@@ -70,6 +70,14 @@ class LinkField:
             value = first
         return replace(self, value=value, default=first, options=options)
 
+    def with_default(self, default: Any) -> LinkField:
+        """Return the field with a default that is known only once the page has an answer.
+
+        Args:
+            default: value of the field if the link has none.
+        """
+        return replace(self, value=default if self.value is None else self.value, default=default)
+
     def text(self, value: Any) -> str | None:
         """Return a value as the link has it; None for the default.
 
@@ -154,7 +162,7 @@ class LinkReader(Generic[Read]):
             text = state.url_value(
                 parameter, ",".join(map(_link_text, default or ())), re.compile(f"(?:{one})(?:,(?:{one}))*")
             )
-            return [texts[each] for each in text.split(",") if each]
+            return [texts[each] for each in dict.fromkeys(text.split(",")) if each]
         if options:
             texts = {_link_text(each): each for each in options}
             return texts[state.url_value(parameter, _link_text(default), list(texts))]
@@ -166,8 +174,9 @@ class LinkReader(Generic[Read]):
     @staticmethod
     def _read_number(declared: QuestionField, parameter: str, default: Any, most: float | None) -> Any:
         is_whole = declared.kind is FieldKind.WHOLE
-        text = state.url_value(parameter, "", WHOLE if is_whole else DECIMAL)
-        if not text:
+        unsaid = "" if default is None else _link_text(default)
+        text = state.url_value(parameter, unsaid, WHOLE if is_whole else DECIMAL)
+        if text == unsaid:
             return default
         value: float = int(text) if is_whole else float(text)
         if most is not None and value > most:

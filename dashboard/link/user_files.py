@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 import streamlit as st
 
@@ -37,13 +37,11 @@ from dashboard.link.document_validation import (
     scenario_of,
     sentence,
 )
-from dashboard.link.own_cards import OwnCard, document_of, own_card_of
 from dashboard.link.own_studies import SavedStudy, kept_document, saved_study_of
 from dashboard.link.packed_scenarios import LONGEST
 from dashboard.settings import settings_from
 from engine import Scenario
 from engine.codesign import Study
-from engine.planners.elastic import card_names
 from hardware import Calibration, System
 from models import Model
 from models.documents import shown
@@ -86,7 +84,7 @@ class UserFiles:
         self._models = _Kind(self._at("models"), _read_model)
         self._systems = _Kind(self._at("systems"), _read_system)
         self._calibrations = _Kind(self._at("calibrations"), _read_calibration)
-        self._cards = _Kind(self._at("cards"), own_card_of)
+        self._cards = _Kind(self._at("cards"), _read_card)
         self._saved = _Kind(self._at("scenarios"), _read_saved)
         self._studies = _Kind(self._at("studies"), saved_study_of)
 
@@ -111,9 +109,9 @@ class UserFiles:
         """Own calibrations by name."""
         return {found.name: found for found in self._calibrations.all().values()}
 
-    def cards(self) -> dict[str, OwnCard]:
-        """Own model cards of elastic plans by name, with what was measured of them."""
-        return {found.name: found for found in self._cards.all().values()}
+    def cards(self) -> dict[str, Mapping[str, Any]]:
+        """Documents of own model cards by name, as `keep_card` got them."""
+        return {str(found.get("card", found)["name"]): found for found in self._cards.all().values()}
 
     def saved(self) -> list[Saved]:
         """Saved scenarios, newest first."""
@@ -162,10 +160,10 @@ class UserFiles:
         _check_free(calibration.name, hardware.calibration_names(), "calibration")
         self._calibrations.write(_name_hash(calibration.name), hardware.calibration_document(calibration))
 
-    def keep_card(self, own: OwnCard) -> None:
+    def keep_card(self, name: str, document: Mapping[str, Any], taken: Collection[str]) -> None:
         """Keeps a model card under its name, in place of an own one of that name. The library's names are taken."""
-        _check_free(own.name, card_names(), "model card")
-        self._cards.write(_name_hash(own.name), document_of(own))
+        _check_free(name, taken, "model card")
+        self._cards.write(_name_hash(name), document)
 
     def drop_model(self, name: str) -> None:
         """Deletes an own model."""
@@ -316,6 +314,14 @@ def _check_free(name: str, taken: Collection[str], noun: str) -> None:
 
 def _name_hash(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _read_card(document: Any, where: str) -> Mapping[str, Any]:
+    """Return the document of a model card, if it has a name; planners check the rest when it is used."""
+    card = document.get("card", document) if isinstance(document, Mapping) else None
+    if not isinstance(card, Mapping) or not isinstance(card.get("name"), str):
+        raise Refused(f"{where} is no model card: it has no name.")
+    return cast(Mapping[str, Any], document)
 
 
 def _read_model(document: Any, where: str) -> Model:

@@ -91,7 +91,7 @@ def _row_markup(field: Field, value: Any, notes: str) -> str:
 
 def not_represented(thing: Model | System, cost_model: str) -> list[str]:
     """Returns sentences on the properties that a cost model leaves out or changes."""
-    left_out = named(cost_model).left_out(thing)
+    left_out = named(cost_model).words.neglected(thing)
     return [*left_out, *thing.notes] if isinstance(thing, Model) else [*thing.notes, *left_out]
 
 
@@ -100,7 +100,7 @@ def representation(thing: Model | System) -> list[tuple[str, str, list[str]]]:
     once."""
     title = "What is not represented"
     able = [each for each in reversed(COST_MODELS.values()) if isinstance(thing, System) or not each.unsupported(thing)]
-    parts = [(title, f"in the {each.name} cost model", list(each.left_out(thing))) for each in able]
+    parts = [(title, f"in the {each.name} cost model", list(each.words.neglected(thing))) for each in able]
     if isinstance(thing, System):
         return [("Notes", "on the description", list(thing.notes)), *parts] if thing.notes else parts
     return [(*parts[0][:2], [*parts[0][2], *thing.notes]), *parts[1:]]

@@ -179,7 +179,7 @@ def choice_costs(exploration: Exploration, metric: Metric, where: Where = ()) ->
 @remembered(entries=64)
 def bests_of_choices(_exploration: Exploration, key: str, statistic: str, where: Where) -> pd.DataFrame:
     """Returns what `choice_costs` is made of; the value is of a statistic, which several metrics share."""
-    implied = cost_model_of(_exploration.scenario).implied
+    implied = cost_model_of(_exploration.scenario).columns.implied
     options = {field: options_of(_exploration, field) for field in CHOICES if field not in implied}
     fields = [field for field, known in options.items() if len(known) > 1]
     # One reading of the columns and a pass over each is twice as fast as grouping in the database.

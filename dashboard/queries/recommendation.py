@@ -10,11 +10,10 @@ from dashboard.compat.caches import remembered
 from engine import Exploration, Scenario
 from engine.questions.documents.explorations import RecommendationTermsQuestion
 from engine.questions.recommendations import find_recommendation
-from engine.recommendation import Contender, Terms, fit_of, mechanisms_of
-from engine.recommendation.room import Fit
+from engine.recommendation import Contender, Terms, mechanisms_of
 from engine.validation.uncertainty import Interval, memory_interval_of
 
-__all__ = ["Advice", "advice", "fit_of_memory", "memory_error"]
+__all__ = ["Advice", "advice", "memory_error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +57,3 @@ def advice(_exploration: Exploration, key: str, terms: RecommendationTermsQuesti
 def memory_error(scenario: Scenario) -> Interval | None:
     """Returns the error of predicted memory, as factors on it; None without measured runs."""
     return memory_interval_of(scenario)
-
-
-def fit_of_memory(scenario: Scenario, needed: float, *, second: bool = False) -> Fit:
-    """Returns whether predicted memory [bytes] fits, given its error; without measured runs, whether it is at most the
-    capacity.
-
-    second: whether it is of the second tier.
-    """
-    error = memory_interval_of(scenario)
-    return fit_of(scenario, needed, 0.0 if error is None else error.high - 1.0, second=second)

@@ -37,7 +37,8 @@
   }, true);
 
   // The keyboard follows what opens: into a menu, round in it, and back to its button when it closes.
-  const visible = (each) => each.getClientRects().length > 0;
+  // A button that is shown only under the pointer, such as that which copies code, takes room but refuses the focus.
+  const visible = (each) => each.getClientRects().length > 0 && getComputedStyle(each).visibility === "visible";
   const within = (menu, what) => [...menu.querySelectorAll(what)]
     .filter((each) => each.tabIndex >= 0 && !each.disabled && visible(each));
   const reachable = (menu) => within(menu, "a[href], button, input, select, textarea, [tabindex]");
@@ -46,9 +47,11 @@
   const buttons = () => [...document.querySelectorAll("[data-testid=stPopoverButton]")].filter(visible);
   const named = (button) => button.textContent.split(":")[0];
   let menu = null, opener = null, name = "", following = false, tabbed = 0, dismissed = false, gone = -Infinity;
+  let holder = null, place = -1; // the element of the menu that had the focus, and its place among the reachable ones
 
   const opened = (found) => {
     menu = found;
+    holder = null;
     opener = buttons().find((each) => each.getAttribute("aria-expanded") === "true") || null;
     if (opener === null) return;
     name = named(opener);
@@ -69,7 +72,29 @@
   const kept = () => {
     // A list that a field has opened lies outside the menu.
     if (menu === null || tabbed === 0 || document.activeElement?.closest("[data-st-overlay-root]")) return;
-    (reachable(menu).at(tabbed > 0 ? 0 : -1) || menu).focus();
+    const elements = reachable(menu);
+    focusFirst(tabbed > 0 ? elements : elements.reverse());
+  };
+  const focusFirst = (elements) => {
+    for (const each of elements) {
+      each.focus();
+      if (document.activeElement === each) return;
+    }
+    menu.focus();
+  };
+  // An element that the server draws again, disables or removes drops the focus: its successor takes it.
+  const restoreFocus = () => {
+    const active = document.activeElement;
+    if (menu === null || holder === null || (active !== document.body && !active?.disabled)) return;
+    if (holder.isConnected && !holder.disabled && visible(holder)) return;
+    const elements = reachable(menu);
+    const next = place < 0 ? -1 : Math.min(place, elements.length - 1);
+    focusFirst(next < 0 ? [] : [elements[next], ...elements]);
+  };
+  const rememberFocus = ({target}) => {
+    if (menu === null || !menu.contains(target)) return;
+    holder = target;
+    place = reachable(menu).indexOf(target);
   };
   // A menu dismissed while the server still draws it is opened again by what the server then sends.
   const dismissing = () => {
@@ -98,12 +123,12 @@
       opened(found);
       if (dismissed) setTimeout(dismissing, 100);
     }
-    // What had the focus may have been drawn anew.
+    restoreFocus();
     if (menu !== null && tabbed !== 0 && document.activeElement === document.body) kept();
     // Fields are drawn one by one. Whoever opened it with the pointer goes on with the pointer.
     if (menu !== null && following && document.activeElement !== start(menu)) start(menu).focus({preventScroll: true});
-  }).observe(document.body, {childList: true, subtree: true});
-  addEventListener("pointerdown", () => { following = false; tabbed = 0; dismissed = false; }, true);
+  }).observe(document.body, {childList: true, subtree: true, attributes: true, attributeFilter: ["disabled"]});
+  addEventListener("pointerdown", () => { following = false; tabbed = 0; dismissed = false; holder = null; }, true);
   addEventListener("keydown", (event) => {
     dismissed = dismisses(event);
     if (dismissed) setTimeout(dismissing, 300);
@@ -112,6 +137,7 @@
     document.documentElement.classList.toggle("ss-quiet", event.key === "Escape");
     setTimeout(kept); // at the end of the page the focus is nowhere, or comes again at its start
   }, true);
+  addEventListener("focusin", rememberFocus, true);
   addEventListener("focusin", kept, true);
   addEventListener("pointermove", () => document.documentElement.classList.remove("ss-quiet"), true);
 })

@@ -1,4 +1,4 @@
-"""One search for everything that has a name: pages, chapters, models, systems, terms and saved scenarios."""
+"""One search for everything that has a name: pages, chapters, terms, models, systems, papers, saved scenarios."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from dashboard.widgets.window import is_narrow
 from dashboard.words import glossary
 from dashboard.words.scenarios import system_name
 from engine import Scenario
+from engine.reproductions import PAPERS
 
-__all__ = ["SearchTarget", "everything", "opener"]
+__all__ = ["SearchTarget", "everything", "everything_about_papers", "opener"]
 
 SHORTCUT: Final = "Ctrl+K"
 
@@ -43,7 +44,7 @@ class SearchTarget:
 
 
 def everything(scenario: Scenario) -> list[SearchTarget]:
-    """Return all targets: pages first, then scenarios, chapters, terms, models, systems.
+    """Return all targets: pages first, then scenarios, chapters, terms, models, systems, papers.
 
     scenario: of the page, whose cost model has terms of its own.
     """
@@ -77,6 +78,18 @@ def everything(scenario: Scenario) -> list[SearchTarget]:
                 "system", system_name(system_of(name)), "library", {"library_kind": "systems", "library_item": name}
             )
         )
+    return [*found, *everything_about_papers()]
+
+
+def everything_about_papers() -> list[SearchTarget]:
+    """Return papers by title with their authors, and figures by the paper's own names."""
+    found = []
+    for paper in PAPERS.values():
+        opened = {"papers_figure": f"{paper.name}.{paper.figures[0].name}"}
+        found.append(SearchTarget(f"paper by {paper.short_citation}", paper.title, "papers", opened))
+        for figure in paper.figures:
+            opened = {"papers_figure": f"{paper.name}.{figure.name}"}
+            found.append(SearchTarget(f"{paper.short_citation}, paper", figure.title, "papers", opened))
     return found
 
 
@@ -90,7 +103,7 @@ def opener(scenario: Scenario) -> None:
             type="tertiary",
             key="search_open",
             shortcut=None if narrow else SHORTCUT,
-            help="Search pages, models, systems, terms, saved scenarios",
+            help="Search pages, models, systems, terms, papers, saved scenarios",
         ):
             _show_search_dialog(scenario)
 
@@ -99,7 +112,7 @@ def opener(scenario: Scenario) -> None:
 def _show_search_dialog(scenario: Scenario) -> None:
     found = everything(scenario)
     chosen = st.selectbox(
-        "Pages, chapters, terms, models, systems, saved scenarios and studies",
+        "Pages, chapters, terms, models, systems, papers, saved scenarios and studies",
         range(len(found)),
         None,
         key="search_field",

@@ -11,7 +11,16 @@ from dashboard.link import state
 from dashboard.link.fields import LinkField
 from dashboard.widgets.controls import given, key_for, whole, whole_field
 
-__all__ = ["draw_choice", "draw_decimal", "draw_segments", "draw_several", "draw_switch", "draw_text", "draw_whole"]
+__all__ = [
+    "draw_choice",
+    "draw_decimal",
+    "draw_segments",
+    "draw_several",
+    "draw_slider",
+    "draw_switch",
+    "draw_text",
+    "draw_whole",
+]
 
 
 def _prepare(
@@ -36,6 +45,8 @@ def _chosen(field: LinkField, new: Any) -> Any:
     """Return what a widget reports as a value of the field: nothing chosen is the default."""
     if new is None or new == []:
         return field.default
+    if isinstance(new, list):
+        return [each for each in field.options if each in new]
     return whole(new) if isinstance(new, float) and isinstance(field.default, int) else new
 
 
@@ -106,6 +117,14 @@ def draw_several(
         on_change=change,
         format_func=lambda each: field.options[each],
     )
+
+
+def draw_slider(field: LinkField, *, label: str = "", help: str | None = None, resets: Collection[str] = ()) -> None:
+    """Draw a slider over whole numbers, from the least to the greatest option. See `draw_choice`."""
+    key, change = _prepare(field, resets, None)
+    shown = (field.declared.help if help is None else help) or None
+    low, high = min(field.options), max(field.options)
+    st.slider(label or field.label, low, high, field.value, 1, key=key, on_change=change, help=shown)
 
 
 def draw_switch(
@@ -201,6 +220,7 @@ def draw_decimal(
         key=key,
         on_change=change,
         help=(field.declared.help if help is None else help) or None,
+        placeholder="none" if clearable else None,
         format="%g",
         width=width,
     )

@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 
 import streamlit as st
 
+from dashboard.files.own_cards import IN_LINKS
 from dashboard.link import state
 from dashboard.link.document_validation import Refused
-from dashboard.link.own_cards import IN_LINKS
 from dashboard.link.text_encoding import folded, unfolded
 from dashboard.widgets.upload import file_field, read_file
 from engine.planners.contract import PlanError

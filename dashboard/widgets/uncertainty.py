@@ -12,7 +12,7 @@ from dashboard.widgets.menus import filled
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, percent
 from engine import Scenario
-from engine.cost_models.contract import told_not_measured
+from engine.cost_models.words import told_not_measured
 from engine.validation.uncertainty import SHARE, Interval
 
 __all__ = ["popover"]

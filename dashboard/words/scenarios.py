@@ -16,7 +16,7 @@ __all__ = ["in_words", "name_of", "sentence_of", "system_name", "system_titles"]
 def in_words(scenario: Scenario) -> str:
     """Returns the cost model as the sentence names it: "calibrated", "calibrated by mine", "exact as Calculon
     0.1.0"."""
-    title = cost_model_of(scenario).title
+    title = cost_model_of(scenario).words.title
     return title if scenario.calibration is None else f"{title} by {scenario.calibration.name}"
 
 

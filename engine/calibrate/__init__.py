@@ -12,7 +12,15 @@ from engine.calibrate.choice import Adjustable, CalibrateError, adjustable
 from engine.calibrate.document import checked_name, document
 from engine.calibrate.fit import CalibrationOutcome, ParameterEstimate, calibrate
 from engine.calibrate.ranking import Reranked, recalibrated, rerank
-from engine.calibrate.reading import MOST_BYTES, MOST_RUNS, MeasuredRuns, parse_given, read_contents, read_paths
+from engine.calibrate.reading import (
+    MOST_BYTES,
+    MOST_RUNS,
+    MeasuredRuns,
+    checked_fields,
+    parse_given,
+    read_contents,
+    read_paths,
+)
 from engine.calibrate.rows import CheckedRuns, check
 from engine.calibrate.template import FIELDS, template
 from engine.cost_models.calibrated import Parameters, calibrated, parameters_of, system_named
@@ -34,6 +42,7 @@ __all__ = [
     "calibrate",
     "calibrated",
     "check",
+    "checked_fields",
     "checked_name",
     "document",
     "parameters_of",

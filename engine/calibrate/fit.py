@@ -23,6 +23,7 @@ from engine.calibrate.folds import HeldOut, held_out, kin_of, row_weights
 from engine.calibrate.rows import CheckedRuns
 from engine.cost_models.calibrated import Parameters, largest, library_calibration, parameters_of, step_times
 from engine.executions.arrays import Floats
+from engine.exploration.run import ExplorationCancelled
 from engine.validation.error_tables import error_statistics
 from engine.validation.fitting import fit_parameters
 from engine.validation.ranking import layout_groups
@@ -116,18 +117,26 @@ class CalibrationOutcome:
 
 
 def calibrate(
-    checked: CheckedRuns, names: Sequence[str] | None = None, base: hardware.Calibration | None = None
+    checked: CheckedRuns,
+    names: Sequence[str] | None = None,
+    base: hardware.Calibration | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
 ) -> CalibrationOutcome:
-    """Fits parameters to the accepted rows.
+    """Fit parameters to the accepted rows.
 
     Args:
         checked: the runs.
         names: which parameters to fit; the ones that the runs determine best if None.
         base: the calibration whose values are the start, the centre of the priors, and the values of all other
             parameters; the library's if None.
+        progress: called with (done, all) fits: one to all rows, and one without each part that is held out.
+        cancel: returns True to stop.
 
     Raises:
         CalibrateError: no row is accepted, or the parameters cannot be fitted.
+        engine.ExplorationCancelled: `cancel` returned True.
         hardware.CalibrationFileError: `base` is no calibration of this cost model.
     """
     base = base or library_calibration()
@@ -145,14 +154,21 @@ def calibrate(
     weights = row_weights(kin)
     spread = {name: offered[name].spread for name in chosen}
 
+    parts, done = held_out(kin), 0
+
     def fitted(rows: npt.NDArray[np.bool_]) -> tuple[Parameters, Mapping[str, float]]:
+        nonlocal done
+        if cancel is not None and cancel():
+            raise ExplorationCancelled("The fit was cancelled.")
         found = fit_parameters(
             case.take(np.flatnonzero(rows)), measured[rows], before, weights=weights[rows], names=chosen, spread=spread
         )
+        done += 1
+        if progress is not None:
+            progress(done, 1 + parts.folds)
         return found.parameters, found.deviations
 
     after, deviations = fitted(np.ones(len(measured), bool))
-    parts = held_out(kin)
     unseen = np.full(len(measured), np.nan)
     # The error that counts: each fold predicted with parameters fitted without it.
     for part in range(parts.folds):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from engine.calibrate.choice import CalibrateError
 from engine.cost_models.calibrated import CALIBRATED
 from engine.executions.arrays import Floats
 from engine.exploration.proven_optimum import best_of
+from engine.exploration.run import Cancel, Progress
 from engine.scenarios.scenario import Scenario
 from engine.validation.ranking import kendall_tau
 from hardware import Calibration
@@ -85,21 +87,36 @@ def recalibrated(scenario: Scenario, calibration: Calibration | None) -> Scenari
     )
 
 
-def rerank(scenario: Scenario, before: Calibration, after: Calibration, k: int = COMPARED) -> Reranked:
-    """Finds the best `k` executions of a scenario by each of two calibrations, and ranks them by both.
+def rerank(
+    scenario: Scenario,
+    before: Calibration,
+    after: Calibration,
+    k: int = COMPARED,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    cancel: Cancel | None = None,
+) -> Reranked:
+    """Find the best `k` executions of a scenario by each of two calibrations, and rank them by both.
 
     Args:
         scenario: of any cost model.
         before: the calibration that is compared with.
         after: the calibration that is asked about.
         k: executions of each calibration that are ranked.
+        progress: called with (done, all) executions of both searches.
+        cancel: returns True to stop.
 
-    Raises what `recalibrated` raises, and CalibrateError where no execution runs.
+    Raises what `recalibrated` raises, `CalibrateError` if no execution runs, and `engine.ExplorationCancelled`.
     """
     versions = [recalibrated(scenario, calibration) for calibration in (before, after)]
     ids: set[int] = set()
-    for version in versions:
-        found = best_of(version, k=k, by_cell=True)
+    for number, version in enumerate(versions):
+
+        def report(found: Progress, before: int = number) -> None:
+            if progress is not None:
+                progress(before * found.total + found.done, len(versions) * found.total)
+
+        found = best_of(version, k=k, by_cell=True, progress=report, cancel=cancel)
         ids |= {int(ident) for ident in found.top["id"]}
         if found.by_cell is not None:
             ids |= {int(ident) for ident in found.by_cell["id"].dropna() if ident >= 0}

@@ -19,7 +19,16 @@ from engine.executions.csv_tables import file_content, header_of, parsed, text_o
 from engine.validation.reading import ONCE, Runs, RunsFileError, runs_of
 from models.documents import shown
 
-__all__ = ["MOST_BYTES", "MOST_FILES", "MOST_RUNS", "MeasuredRuns", "parse_given", "read_contents", "read_paths"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_FILES",
+    "MOST_RUNS",
+    "MeasuredRuns",
+    "checked_fields",
+    "parse_given",
+    "read_contents",
+    "read_paths",
+]
 
 MOST_RUNS: Final = 5_000
 """Runs that a fit takes; a cluster has tens."""
@@ -39,7 +48,7 @@ class MeasuredRuns:
 
 
 def parse_given(pairs: Sequence[str]) -> dict[str, str]:
-    """Returns the fields for all runs that do not have them, from texts such as "vocab=128256".
+    """Return the fields for all runs that do not have them, from texts such as "vocab=128256".
 
     Args:
         pairs: texts of field, equals sign and value.
@@ -49,13 +58,29 @@ def parse_given(pairs: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        name, value = name.strip(), value.strip()
-        if not equals or not value or name not in FIELDS:
-            raise CalibrateError(
-                f"{shown(pair)} gives no field of a run; write FIELD=VALUE with one of {', '.join(FIELDS)}."
-            )
-        found[name] = value
+        if not equals:
+            raise CalibrateError(_describe_fields(pair))
+        found |= checked_fields({name.strip(): value.strip()}, pair)
     return found
+
+
+def checked_fields(given: Mapping[str, str], said: str = "") -> dict[str, str]:
+    """Return fields for all runs by name, if each is a field of runs and has a value.
+
+    Args:
+        given: values by field.
+        said: the user's text, for messages; the field's name if empty.
+
+    Raises `CalibrateError` for an unknown field or an empty value.
+    """
+    for name, value in given.items():
+        if not value.strip() or name not in FIELDS:
+            raise CalibrateError(_describe_fields(said or name))
+    return dict(given)
+
+
+def _describe_fields(said: str) -> str:
+    return f"{shown(said)} gives no field of a run; write FIELD=VALUE with one of {', '.join(FIELDS)}."
 
 
 def read_paths(paths: Sequence[str | os.PathLike[str]], given: Mapping[str, str] | None = None) -> MeasuredRuns:

@@ -127,8 +127,8 @@ def write_stages(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
 
 def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
     """Prints what was never measured of what the first execution rests on, and how far its step time may be off."""
-    from engine.cost_models.contract import told_not_measured
     from engine.cost_models.registry import cost_model_of
+    from engine.cost_models.words import told_not_measured
     from engine.validation.uncertainty import interval_of
 
     if not cost_model_of(scenario).takes_calibration:

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -29,6 +29,7 @@ from engine.cli.commands.layers import show_layers
 from engine.cli.commands.library import models_app, systems_app
 from engine.cli.commands.mcp import serve_mcp
 from engine.cli.commands.measure import measure_machine
+from engine.cli.commands.papers import show_papers
 from engine.cli.commands.plan import plan_app
 from engine.cli.commands.recommend import recommend_execution
 from engine.cli.commands.serve import serve_dashboard
@@ -74,6 +75,7 @@ Examples:
   shardscape models list
   shardscape store check results.duckdb
   shardscape plan layers bert_48 --batch 64
+  shardscape papers korthikanti table-5
   shardscape mcp
 
 MODEL and SYSTEM are library names or paths of JSON files, in our format or Calculon's.
@@ -152,6 +154,29 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib import metadata
+
+        try:
+            number = metadata.version("shardscape")
+        except metadata.PackageNotFoundError:
+            number = "(not installed)"
+        write_line(f"shardscape {number}")
+        raise typer.Exit
+
+
+@app.callback(help=OVERVIEW)
+def _take_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that come before any command."""
+
+
 commands: Final[dict[str, Callable[..., None]]] = {
     "serve": serve_dashboard,
     "explore": explore_space,
@@ -170,6 +195,7 @@ commands: Final[dict[str, Callable[..., None]]] = {
     "measure": measure_machine,
     "mcp": serve_mcp,
     "import": import_configuration,
+    "papers": show_papers,
 }
 for name, command in commands.items():
     app.command(name)(command)

@@ -53,6 +53,7 @@ class ProgressReport:
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
         self._clock, self._start = clock, clock()
+        self._began = self._start
         self._what, self._steps, self._unit = what, steps, unit
         self._share = 0.0
         self._drawn = False
@@ -85,8 +86,23 @@ class ProgressReport:
             self._what = doing or self._what
             self._show()
 
+    def count(self, done: int, total: int, unit: str, doing: str = "") -> None:
+        """Record and report steps whose number is known only once the work has begun.
+
+        Args:
+            done: steps that are done.
+            total: all steps.
+            unit: unit of the steps, in the plural.
+            doing: current work; the work of the command if empty.
+        """
+        with self._lock:
+            if self._steps and unit != self._unit:  # another part of the work has a rate of its own
+                self._began = self._clock()
+            self._steps, self._unit = total, unit
+            self(done / total if total else 1.0, doing)
+
     def clear(self) -> None:
-        """Removes the line, so that results can be written; the next call draws it again."""
+        """Remove the line, so that results can be written; the next call draws it again."""
         with self._lock:
             if self._drawn:
                 self._stream.write("\r\x1b[K")
@@ -112,15 +128,16 @@ class ProgressReport:
             self._stream.flush()
 
     def _line(self, spent: float) -> str:
+        worked = spent + self._start - self._began
         parts = [f"{self._share:4.0%}"] if self._share else []
         if self._steps:
             done = self._share * self._steps
             parts.append(f"{done:,.0f} of {self._steps:,} {self._unit}")
-            if done and spent:
-                parts.append(step_rate(done / spent))
+            if done and worked > 0:
+                parts.append(step_rate(done / worked))
         parts.append(f"{duration_text(spent)} so far")
-        if self._share and spent >= 1.0:
-            parts.append(f"about {duration_text(spent * (1.0 - self._share) / self._share)} left")
+        if self._share and worked >= 1.0:
+            parts.append(f"about {duration_text(worked * (1.0 - self._share) / self._share)} left")
         return "  ".join([*parts, self._what])
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -19,7 +20,7 @@ from engine.questions.fields import FieldKind, QuestionField, question_fields
 from engine.questions.verb import Document, QuestionError
 from models.documents import DocumentError, read_json, sentence
 
-__all__ = ["Reader", "UnfinishedQuestion", "asks", "build_question"]
+__all__ = ["Reader", "UnfinishedQuestion", "asks", "build_question", "name_options", "read_named"]
 
 Question = TypeVar("Question", bound=Document)
 
@@ -182,8 +183,16 @@ def _option_sentence(problem: ValidationError, document: type[BaseModel], argume
     if field is None:
         return sentence(problem, document, "The command")
     where = _option_words(field, arguments)
-    told = sentence(problem, document, where)
-    return told.replace(f"{where}: {'.'.join(path[:depth])!r}", where)
+    return _name_option(sentence(problem, document, where), where, ".".join(path[:depth]))
+
+
+def _name_option(text: str, where: str, name: str) -> str:
+    """Return a sentence that names the option, and the entry of its list, instead of the document's field."""
+    begins = re.match(rf"{re.escape(where)}: '{re.escape(name)}(?:\[(\d+)\])?'", text)
+    if begins is None:
+        return text
+    entry = "" if begins[1] is None else f", entry {int(begins[1]) + 1},"
+    return f"{where}{entry}{text[begins.end() :]}"
 
 
 def _option_words(field: QuestionField, arguments: Collection[str]) -> str:
@@ -239,6 +248,22 @@ def _file_parameter(field: QuestionField) -> inspect.Parameter:
     )
 
 
+@contextmanager
+def name_options(document: type[Document]) -> Iterator[None]:
+    """Name the options of a command in its errors, in place of the fields of its question in backticks.
+
+    Args:
+        document: class of the question.
+    """
+    try:
+        yield
+    except QuestionError as problem:
+        text = str(problem)
+        for field in question_fields(document).values():
+            text = text.replace(f"`{field.name}`", f"--{field.option}")
+        raise QuestionError(text) from None
+
+
 def _command_parameter(
     field: QuestionField, *, is_argument: bool, is_optional: bool = False, is_file: bool = False
 ) -> inspect.Parameter:
@@ -260,10 +285,10 @@ def _command_parameter(
         declared = typer.Argument(metavar=field.name.upper(), help=text, show_default=not field.is_required)
     elif field.kind is FieldKind.FLAG:
         both = field.default is not False
-        names = f"--{field.option}/--no-{field.option}" if both else f"--{field.option}"
-        declared = typer.Option(names, help=text)
+        declared = typer.Option(f"--{field.option}" + (f"/--no-{field.option}" if both else ""), help=text)
     else:
-        declared = typer.Option(f"--{field.option}", metavar=metavar, help=text)
+        names = [f"--{name}" for name in (field.option, field.other_option) if name]
+        declared = typer.Option(*names, metavar=metavar, help=text)
     annotation: Any = Annotated[type_ | None if is_optional else type_, declared]
     default = None if is_optional else inspect.Parameter.empty if field.is_required else _option_default(field)
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -311,28 +336,32 @@ def _document_value(field: QuestionField, value: Any) -> Any:
         return [_list_entry(field, each.strip()) for each in value.split(",") if each.strip()]
     if field.kind is FieldKind.DECIMAL and isinstance(value, float):
         return value * field.option_factor
-    if field.kind is FieldKind.NAMED and isinstance(value, str) and _is_path(value):
-        return _read_named(field.name, value)
+    if field.kind is FieldKind.NAMED and isinstance(value, str):
+        return read_named(value, field.name)
     return value
 
 
-def _is_path(text: str) -> bool:
-    """Return True if a text is a path as loaders of the library take it, not a name."""
-    return any(mark in text for mark in "/\\") or text.endswith(".json")
+def read_named(text: str, name: str) -> Any:
+    """Return a name of the library, or the document of a model, system or calibration in a file of any known format.
 
+    Args:
+        text: a name; a path where it ends in .json or has a separator.
+        name: "model", "system" or "calibration"; another word is used in messages only.
 
-def _read_named(name: str, path: str) -> Any:
-    """Return the document of a model, system or calibration in a file; all formats of the loaders are read."""
+    Raises `models.documents.DocumentError` for a file that cannot be read.
+    """
     import hardware
     import models
 
+    if not (any(mark in text for mark in "/\\") or text.endswith(".json")):
+        return text
     if name == "model":
-        return models.to_document(models.load(path))
+        return models.to_document(models.load(text))
     if name == "system":
-        return hardware.to_document(hardware.load(path))
+        return hardware.to_document(hardware.load(text))
     if name == "calibration":
-        return hardware.calibration_document(hardware.load_calibration(path))
-    return read_json(Path(path), name.replace("_", " "), DocumentError)
+        return hardware.calibration_document(hardware.load_calibration(text))
+    return read_json(Path(text), name.replace("_", " "), DocumentError)
 
 
 def _list_entry(field: QuestionField, text: str) -> Any:

@@ -1,10 +1,10 @@
-"""Output of commands about a replayed schedule, and their shared options."""
+"""Output of commands about a replayed schedule, and the options of their files."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,25 +13,8 @@ from engine.cli.output import as_json, text_table, write_line
 if TYPE_CHECKING:
     from engine.simulate import Replay
 
-__all__ = [
-    "CsvOption",
-    "GroupOption",
-    "MemoryLimitOption",
-    "SendModeOption",
-    "TorchOption",
-    "TraceOption",
-    "print_replay",
-]
+__all__ = ["CsvOption", "TorchOption", "TraceOption", "print_replay"]
 
-SendModeOption = Annotated[
-    str, typer.Option("--send-mode", metavar="MODE", help="What a send does: none, overlap or block.")
-]
-GroupOption = Annotated[
-    int | None, typer.Option("--group", metavar="G", help="Microbatches per group of interleaved schedules; P.")
-]
-MemoryLimitOption = Annotated[
-    float | None, typer.Option("--memory-limit", metavar="N", help="Activations that planned schedules may hold.")
-]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print every action as CSV instead.")]
 TraceOption = Annotated[
     Path | None, typer.Option("--trace", metavar="FILE", help="Write events for Chrome's trace viewer and Perfetto.")
@@ -42,23 +25,24 @@ TorchOption = Annotated[
 
 
 def print_replay(found: Replay, *, csv: bool, json: bool, trace: Path | None, torch: Path | None) -> None:
-    """Prints a replay, and writes the files that were asked for.
+    """Print a replay, and write the requested files.
 
     Args:
         found: the replay.
-        csv: whether as a table of actions.
-        json: whether as a document.
-        trace: file of events.
-        torch: file of the order.
+        csv: True to print a table of actions.
+        json: True to print a document.
+        trace: file for events.
+        torch: file for the order.
 
-    Raises `engine.executions.files.TableWriteError` where a file cannot be written.
+    Raises `engine.executions.files.TableWriteError` if a file cannot be written.
     """
+    from engine.questions.schedules import replay_document
     from engine.simulate.exports import chrome_trace_json, torch_csv
 
     if csv:
         write_line(found.tasks.drop(columns="pair").to_csv(index=False, float_format="%.12g").rstrip())
     elif json:
-        write_line(as_json(_replay_document(found)))
+        write_line(as_json(replay_document(found)))
     else:
         _print_summary(found)
     for path, made in ((trace, chrome_trace_json), (torch, torch_csv)):
@@ -76,40 +60,9 @@ def _write_file(path: Path, text: str) -> None:
         raise TableWriteError(f"{path} cannot be written: {(problem.strerror or 'unknown').lower()}.") from None
 
 
-def _published_value(found: Replay) -> tuple[str, float | None] | None:
-    """Returns the published formula of a schedule and its value, None where it does not hold."""
+def _print_summary(found: Replay) -> None:
     from engine.simulate.closed_forms import published
 
-    return published(found)
-
-
-def _replay_document(found: Replay) -> dict[str, Any]:
-    idle = found.idle
-    spent = (idle["end"] - idle["start"]).groupby(idle["cause"]).sum()
-    told = _published_value(found)
-    return {
-        "schedule": found.rule.name if found.rule else None,
-        "title": found.rule.title if found.rule else "own order",
-        "stages": found.order.ranks,
-        "microbatches": found.order.empty_from,
-        "chunks": found.order.chunks,
-        "makespan": found.makespan,
-        "longest_span": found.longest_span,
-        "bubble_fraction": found.bubble_fraction,
-        "busy": found.busy.tolist(),
-        "peak_activations": found.peak_activations,
-        "peak_if_freed_at_B": found.peak_if_freed_at_B,
-        "peak_pending_W": found.peak_pending_W,
-        "messages_sent": found.messages_sent,
-        "idle": {str(cause): float(value) for cause, value in spent.items()},
-        "critical_path": found.critical_path.counts,
-        "closed_form": None if told is None else {"words": told[0], "makespan": told[1]},
-        "remarks": list(found.remarks),
-        "ranks": found.ranks,
-    }
-
-
-def _print_summary(found: Replay) -> None:
     title = found.rule.title if found.rule else "Own order"
     chunks = f", {found.order.chunks} chunks each" if found.order.chunks > 1 else ""
     write_line(f"{title}: {found.order.ranks} ranks{chunks}, {found.order.empty_from:,} microbatches")
@@ -136,7 +89,7 @@ def _print_summary(found: Replay) -> None:
         write_line(f"idle, {cause:<9} {seconds:.6g} s over all ranks")
     counts = " + ".join(f"{count} {kind}" for kind, count in found.critical_path.counts.items() if count)
     write_line(f"critical path: {counts}")
-    told = _published_value(found)
+    told = published(found)
     if told is not None:
         value = "does not hold here" if told[1] is None else f"{told[1]:.6g} s"
         write_line(f"published: {told[0]}: {value}")

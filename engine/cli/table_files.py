@@ -1,46 +1,69 @@
-"""Tables that commands write to files: CSV or Parquet, and the file appears when it is whole."""
+"""Files that commands write: tables and documents, each complete or absent."""
 
 from __future__ import annotations
 
 import os
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.output import as_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["check_export", "write_table_file"]
+__all__ = ["check_export", "check_place", "write_document", "write_table_file"]
 
 
 def check_export(path: Path) -> None:
-    """Says so before the work where the export could only fail after it.
+    """Refuse a table's file that could not be written after the work.
 
-    Raises TableFileError for a name that tables cannot have, TableWriteError for a place that cannot be written to.
+    Raises TableFileError for a name that tables cannot have, and as `check_place` does.
     """
-    from engine.executions.files import WRITABLE, TableFileError, TableWriteError
+    from engine.executions.files import WRITABLE, TableFileError
 
     if path.suffix.lower() not in WRITABLE:
         raise TableFileError(f"{path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")
-    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+    check_place(path)
+
+
+def check_place(path: Path) -> None:
+    """Refuse a file that could not be written after the work. Raises TableWriteError."""
+    from engine.executions.files import TableWriteError
+
+    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK | os.X_OK):
         raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
 
 
 def write_table_file(table: pd.DataFrame, path: Path) -> None:
-    """Writes a table. Raises TableWriteError where that fails, and leaves nothing behind then."""
-    from engine.executions.files import TableWriteError
-
-    temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}.tmp")
-    try:
+    """Write a table as CSV or Parquet. Raises TableWriteError if that fails, and leaves nothing behind then."""
+    with _replace_file(path) as temporary:
         if path.suffix.lower() == ".csv":
             table.to_csv(temporary, index=False, encoding="utf-8")
         else:
             table.to_parquet(temporary, index=False)
+
+
+def write_document(document: Any, path: Path) -> None:
+    """Write a JSON document. Raises TableWriteError if that fails, and leaves nothing behind then."""
+    with _replace_file(path) as temporary:
+        temporary.write_text(as_json(document) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _replace_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary file beside the path, which takes its place once it is complete."""
+    from engine.executions.files import TableWriteError
+
+    temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}.tmp")
+    try:
+        yield temporary
         os.replace(temporary, path)
     except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
-        raise TableWriteError(f"{path} cannot be written: {told}.") from error
+        reason = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
+        raise TableWriteError(f"{path} cannot be written: {reason}.") from error
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -11,9 +11,10 @@ that holds all of its state, and the folder answers every question about it.
     >>> codesign.front("results", ["tokens_per_s", "usd"])  # doctest: +SKIP
 """
 
-from engine.codesign.answers import MIX, Results
+from engine.codesign.answers import Results
 from engine.codesign.binding import BindingReport
 from engine.codesign.costs import bill, breakdown, preset, preset_names, said_of, unpriced
+from engine.codesign.design_space import MOST_POINTS, Design
 from engine.codesign.errors import ClusterError, FolderError, StudyCancelled, StudyError
 from engine.codesign.estimates import Estimate, PointTime, estimate, time_points
 from engine.codesign.integrity import FolderCheck, check_folder
@@ -21,9 +22,9 @@ from engine.codesign.library import ready_names, ready_study
 from engine.codesign.quantities import QUANTITIES, Quantity
 from engine.codesign.reading import best_per_budget, front, results
 from engine.codesign.running import Progress, run
-from engine.codesign.schema import FORMAT, BatchRule, Constraint, Costs, Edit, Follow, StudyDocument
+from engine.codesign.schema import FORMAT, MIX, BatchRule, Constraint, Costs, Edit, Follow, StudyDocument
 from engine.codesign.sensitivity import sensitivity
-from engine.codesign.study import MOST_POINTS, Design, Study
+from engine.codesign.study import Study
 
 __all__ = [
     "FORMAT",

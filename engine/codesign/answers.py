@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +18,16 @@ import pandas as pd
 from engine.codesign.binding import BindingReport, binding_report, slack_of
 from engine.codesign.costs import Unit, bill, unpriced
 from engine.codesign.errors import StudyError
-from engine.codesign.quantities import axes_of, quantity, refuses_better, with_quantities
-from engine.codesign.rates import MEMORY, rates_of
-from engine.codesign.schema import Constraint
+from engine.codesign.quantities import MEMORY, axes_of, quantity, refuses_better, with_quantities
+from engine.codesign.rates import rates_of
+from engine.codesign.schema import MIX, Constraint
 from engine.codesign.study import Study
 from engine.executions.arrays import Flags
 from engine.exploration.frontier import frontier
 from engine.scenarios.scenario import Scenario
 from models.documents import did_you_mean, shown
 
-__all__ = ["MIX", "At", "Results", "in_words"]
-
-MIX: Final = "mix"
-"""Name of all models together."""
+__all__ = ["At", "Results", "in_words"]
 
 At = Literal["low", "middle", "high"]
 """End of the ranges of prices and powers that is used."""

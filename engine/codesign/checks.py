@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.codesign.answers import MIX
 from engine.codesign.costs import bill
+from engine.codesign.design_space import MOST_POINTS, DesignSpace
 from engine.codesign.errors import StudyError
-from engine.codesign.quantities import QUANTITIES, quantity
-from engine.codesign.rates import MEMORY
-from engine.codesign.schema import Edit, Follow
+from engine.codesign.quantities import MEMORY, QUANTITIES, quantity
+from engine.codesign.schema import MIX, Edit, Follow
 from engine.columns import statistics_of
 from engine.cost_models.contract import CostModelError
 from engine.cost_models.registry import named
 from engine.executions.limits import LimitError
+from engine.scenarios.scenario import Scenario
 from engine.space.space import SpaceError
 from engine.whatif.parameters import ChangeError, changed, parameters
 from hardware import SystemFileError
 from models import ModelFileError
 from models.documents import did_you_mean, shown
-
-if TYPE_CHECKING:
-    from engine.codesign.study import Study
-    from engine.scenarios.scenario import Scenario
 
 __all__ = ["check_study"]
 
@@ -40,7 +35,7 @@ RUNS = {"procs": "sizes", "batch": "batches"}
 """Parameters with a separate list in a study."""
 
 
-def check_study(study: Study, where: str) -> None:
+def check_study(study: DesignSpace, where: str) -> None:
     """Raises `StudyError` for the first thing that keeps a study from being run.
 
     Args:
@@ -59,7 +54,7 @@ def check_study(study: Study, where: str) -> None:
         raise StudyError(f"{where}: {problem}") from None
 
 
-def _list_combinations(study: Study) -> Iterator[tuple[int, int, int]]:
+def _list_combinations(study: DesignSpace) -> Iterator[tuple[int, int, int]]:
     every = (
         (model, system, datatype)
         for model in range(len(study.models))
@@ -70,7 +65,7 @@ def _list_combinations(study: Study) -> Iterator[tuple[int, int, int]]:
         yield found
 
 
-def _check_names(study: Study) -> None:
+def _check_names(study: DesignSpace) -> None:
     """Answers call models by their names, and the mix by its own."""
     names = [each.name for each in study.models]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -83,7 +78,7 @@ def _check_names(study: Study) -> None:
         raise StudyError(f"A model is called {shown(MIX)}, which is what all models together are called; rename it.")
 
 
-def _check_datatypes(study: Study) -> None:
+def _check_datatypes(study: DesignSpace) -> None:
     for number, system in enumerate(study.systems):
         cost_model = named(study.cost_model(number))
         for name in study.document.datatypes:
@@ -98,7 +93,7 @@ def _check_datatypes(study: Study) -> None:
     study.scenario(0, 0, 0, 0, 0)  # limits and cost model
 
 
-def _check_edits(study: Study) -> None:
+def _check_edits(study: DesignSpace) -> None:
     said = study.document
     changing = [name for edit in said.edits for name in edit.names]
     following = [each.parameter for each in said.follow]
@@ -131,7 +126,7 @@ def _check_edits(study: Study) -> None:
             _check_followed(study, scenario, each)
 
 
-def _check_followed(study: Study, scenario: Scenario, follow: Follow) -> None:
+def _check_followed(study: DesignSpace, scenario: Scenario, follow: Follow) -> None:
     """Looks at what a parameter becomes at the ends of the one that it follows."""
     edit = next(edit for edit in study.document.edits if follow.follows in edit.names)
     place = edit.names.index(follow.follows)
@@ -163,9 +158,7 @@ def _check_values(scenario: Scenario, edit: Edit) -> None:
             _check_change(scenario, name, value, f"the edit of {name!r}")
 
 
-def _check_counts(study: Study) -> None:
-    from engine.codesign.study import MOST_POINTS
-
+def _check_counts(study: DesignSpace) -> None:
     said = study.document
     edited = math.prod(len(edit.rows) for edit in said.edits)
     others = len(study.systems) * len(said.sizes) * len(said.datatypes) * len(said.batches)
@@ -187,7 +180,7 @@ def _check_counts(study: Study) -> None:
         )
 
 
-def _check_statistics(study: Study) -> None:
+def _check_statistics(study: DesignSpace) -> None:
     for name in study.document.statistics:
         for system in range(len(study.systems)):
             there = [column.name for column in statistics_of(study.cost_model(system))]
@@ -196,7 +189,7 @@ def _check_statistics(study: Study) -> None:
                 raise StudyError(f"The cost model {study.cost_model(system)} has no statistic {name!r}{hint}.")
 
 
-def _check_constraints(study: Study) -> None:
+def _check_constraints(study: DesignSpace) -> None:
     said = study.document
     for name in (*said.objectives, *(each.quantity for each in said.constraints)):
         quantity(name)
@@ -225,7 +218,7 @@ def _check_constraints(study: Study) -> None:
             )
 
 
-def _check_prices(study: Study) -> None:
+def _check_prices(study: DesignSpace) -> None:
     """Check that the bases of the questions have a value above 0 that the constraints allow."""
     said = study.document
     asked = [*said.objectives, *(each.quantity for each in said.constraints)]

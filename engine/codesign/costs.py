@@ -10,21 +10,19 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
+from engine.codesign.design_space import DesignSpace
 from engine.codesign.errors import StudyError
 from engine.codesign.schema import CostItems, Costs, given_fields, middle_of
 from engine.economics import INPUTS
 from engine.executions.arrays import Floats, Ints
 from hardware import System, network_names
 from models.documents import did_you_mean, sentence
-
-if TYPE_CHECKING:
-    from engine.codesign.study import Study
 
 __all__ = ["ITEMS", "bill", "breakdown", "count_amounts", "filled_in", "preset", "preset_names", "said_of", "unpriced"]
 
@@ -131,7 +129,7 @@ def said_of(costs: Costs) -> dict[str, Any]:
     return found
 
 
-def count_amounts(study: Study, numbers: Ints) -> pd.DataFrame:
+def count_amounts(study: DesignSpace, numbers: Ints) -> pd.DataFrame:
     """Returns how much designs have of everything that has a price, of the whole machine: one column per item, network
     tiers as `network_gb_per_s 0`, `network_size 0` and so on, and `tdp`, the design power of all processors [W].
 
@@ -157,7 +155,7 @@ def count_amounts(study: Study, numbers: Ints) -> pd.DataFrame:
     )
 
 
-def _per_processor(study: Study, numbers: Ints) -> dict[str, Floats]:
+def _per_processor(study: DesignSpace, numbers: Ints) -> dict[str, Floats]:
     """Return the amounts of one processor of designs, by the columns of `count_amounts` [designs]; whole domains of
     networks.
     """
@@ -210,7 +208,7 @@ def _sixteen_bit(system: System, datatype: str) -> float:
     return float(system.matrix[name].tflops) if name in system.matrix else NAN
 
 
-def _unedited_values(study: Study, name: str) -> Floats:
+def _unedited_values(study: DesignSpace, name: str) -> Floats:
     """Return a parameter of the systems before any edit [systems, datatypes]."""
 
     def of(system: Any, datatype: str) -> float:
@@ -250,7 +248,7 @@ def _unit_costs(items: CostItems, column: str) -> tuple[float, float, float] | N
     return None if found is None else (found[0], middle_of(found), found[-1])
 
 
-def bill(study: Study, numbers: Ints) -> pd.DataFrame:
+def bill(study: DesignSpace, numbers: Ints) -> pd.DataFrame:
     """Returns what designs cost: `processors` [count]; `usd_low`, `usd_middle` and `usd_high` [USD], `watts_low` and so
     on of the building [W], `usd_per_h_low` and so on of renting [USD/h]; NaN if unknown.
 
@@ -284,7 +282,7 @@ def bill(study: Study, numbers: Ints) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _rent_range(study: Study, system: int) -> tuple[float, float, float]:
+def _rent_range(study: DesignSpace, system: int) -> tuple[float, float, float]:
     costs = study.document.costs
     if (rent := costs.usd_per_processor_hour) is not None:
         return rent[0], middle_of(rent), rent[-1]
@@ -304,7 +302,7 @@ def _column_label(system: System, column: str) -> tuple[str, str]:
     return label[:1].upper() + label[1:], unit
 
 
-def unpriced(study: Study, unit: Unit = "usd") -> list[str]:
+def unpriced(study: DesignSpace, unit: Unit = "usd") -> list[str]:
     """Returns the rates, capacities and domain sizes in which designs differ although more of them costs nothing: what
     a front takes the largest of for free.
 
@@ -333,7 +331,7 @@ def unpriced(study: Study, unit: Unit = "usd") -> list[str]:
     return list(dict.fromkeys(label for name, label in free if name not in paid))
 
 
-def breakdown(study: Study, number: int) -> pd.DataFrame:
+def breakdown(study: DesignSpace, number: int) -> pd.DataFrame:
     """Return the origin of price and power of one design: one row per item with `item`, `amount`, `unit`, and low,
     middle and high `usd` and `watts`; what a building adds to the power is a row of its own.
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from engine.codesign.design_space import Design
 from engine.codesign.errors import StudyCancelled
-from engine.codesign.study import Design, Study
+from engine.codesign.study import Study
 from engine.executions.arrays import Floats, Ints
 from engine.exploration.proven_optimum import best_of
 from engine.exploration.result import Exploration

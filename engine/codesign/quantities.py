@@ -19,9 +19,11 @@ from engine.economics import energy_kwh, processor_hours, seconds_for_tokens
 from engine.executions.arrays import Floats
 from models.documents import did_you_mean, shown
 
-__all__ = ["QUANTITIES", "Basic", "Quantity", "axes_of", "quantity", "refuses_better", "with_quantities"]
+__all__ = ["MEMORY", "QUANTITIES", "Basic", "Quantity", "axes_of", "quantity", "refuses_better", "with_quantities"]
 
 Basic = Literal["rate", "usd", "watts", "usd_per_h", "processors", "memory", "host memory", "step"]
+MEMORY: Final[Mapping[str, str]] = {"hbm_gib": "proc_mem_tier1_cap_req", "host_gib": "proc_mem_tier2_cap_req"}
+"""Quantities derived from a statistic that the study must keep."""
 DAY: Final = 86_400.0
 """Seconds of a day [s/d]."""
 HOUR: Final = 3_600.0

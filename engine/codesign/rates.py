@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-
 import numpy as np
 import pandas as pd
 
 from engine.codesign.points import EXPLORED, FIELDS_KEPT
+from engine.codesign.quantities import MEMORY
 from engine.codesign.study import Study
 from engine.executions.arrays import Ints
 from hardware import GIB
 
-__all__ = ["MEMORY", "rates_of"]
-
-MEMORY: Final[Mapping[str, str]] = {"hbm_gib": "proc_mem_tier1_cap_req", "host_gib": "proc_mem_tier2_cap_req"}
-"""Quantities derived from a statistic that the study must keep."""
+__all__ = ["rates_of"]
 
 
 def rates_of(study: Study, rows: pd.DataFrame, complete: Ints, which: int | None, *, bounded: bool) -> pd.DataFrame:

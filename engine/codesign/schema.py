@@ -18,6 +18,7 @@ from models.documents import Accepts, Number, Text, Whole, shown
 
 __all__ = [
     "FORMAT",
+    "MIX",
     "NEW_COST_ITEMS",
     "BatchRule",
     "Constraint",
@@ -31,6 +32,9 @@ __all__ = [
 ]
 
 FORMAT: Final = "shardscape-study/1"
+
+MIX: Final = "mix"
+"""Name of all models together."""
 
 MOST_VALUES: Final = 100_000
 """Values of one edit, however they are given."""

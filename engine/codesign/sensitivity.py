@@ -10,10 +10,11 @@ import pandas as pd
 
 import hardware
 import models
-from engine.codesign.answers import MIX, At, Results
+from engine.codesign.answers import At, Results
 from engine.codesign.errors import StudyError
 from engine.codesign.points import rows_of
 from engine.codesign.quantities import quantity
+from engine.codesign.schema import MIX
 from engine.codesign.study import Study
 from engine.whatif.parameters import changed, parameters
 from models.documents import shown

@@ -16,7 +16,7 @@ from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, GRO
 from engine.columns.open_words import OpenWords
 from engine.columns.rules import FieldCondition, holds
 from engine.columns.stage_layouts import LAYOUTS, canonical
-from engine.columns.statistics import EXTENSION_STATISTIC_ROWS, HEADLINE_NAMES, SHARE_ROWS, STATISTIC_ROWS
+from engine.columns.statistics import EXTENSION_STATISTIC_ROWS, SHARE_ROWS, STATISTIC_ROWS, StatisticRow
 from models.documents import near_matches, shown
 
 UNITS: Final[frozenset[str]] = frozenset({"", "s", "bytes", "FLOP", "bytes/s", "samples/s", "fraction"})
@@ -156,57 +156,58 @@ NEUTRAL_EXTENSIONS: Final = {column.name: column.default for column in EXTENSION
 """Values of the extension fields in an execution that lacks them."""
 
 
-OUTCOME: Final[tuple[Column, ...]] = (
-    Column(
-        "status",
-        "Status",
-        "status",
-        "",
-        "outcome",
-        "str",
-        "Outcome",
-        None,
-        "Whether the execution runs (ok), is well formed but cannot run on this system (infeasible), or makes no sense "
-        "as written (invalid).",
-        ("ok", "infeasible", "invalid"),
-    ),
-    Column(
-        "reason",
-        "Reason",
-        "reason",
-        "",
-        "outcome",
-        "str",
-        "Outcome",
-        None,
-        "Stable code of the first rule that the execution breaks; empty when it runs.",
-    ),
-    Column(
-        "reason_text",
-        "Reason in words",
-        "why",
-        "",
-        "outcome",
-        "str",
-        "Outcome",
-        None,
-        "Sentence with the numbers that make the execution infeasible or invalid; empty when it runs.",
-    ),
+def outcome_columns(status: str, reason: str, reason_text: str) -> tuple[Column, ...]:
+    """Return the columns of an outcome: status, reason and reason in words.
+
+    Args:
+        status, reason, reason_text: descriptions of the three.
+    """
+    rows = (
+        ("status", "Status", "status", status, ("ok", "infeasible", "invalid")),
+        ("reason", "Reason", "reason", reason, ()),
+        ("reason_text", "Reason in words", "why", reason_text, ()),
+    )
+    return tuple(
+        Column(name, label, short, "", "outcome", "str", "Outcome", None, description, choices)
+        for name, label, short, description, choices in rows
+    )
+
+
+def statistic_columns(rows: Iterable[StatisticRow]) -> tuple[Column, ...]:
+    """Return the columns of statistics.
+
+    Args:
+        rows: statistics as they are declared.
+    """
+    return tuple(
+        Column(
+            row.name,
+            row.label,
+            row.short,
+            row.unit,
+            "statistic",
+            "float64",
+            row.group,
+            row.better,
+            row.description,
+            headline=row.headline,
+        )
+        for row in rows
+    )
+
+
+OUTCOME: Final = outcome_columns(
+    "Whether the execution runs (ok), is well formed but cannot run on this system (infeasible), or makes no sense "
+    "as written (invalid).",
+    "Stable code of the first rule that the execution breaks; empty when it runs.",
+    "Sentence with the numbers that make the execution infeasible or invalid; empty when it runs.",
 )
 """Status, reason and reason in words of an execution."""
 
-STATISTICS: Final[tuple[Column, ...]] = tuple(
-    Column(
-        name, label, short, unit, "statistic", "float64", group, better, description, headline=name in HEADLINE_NAMES
-    )
-    for name, label, short, unit, group, better, description in STATISTIC_ROWS
-)
+STATISTICS: Final = statistic_columns(STATISTIC_ROWS)
 """The 96 results of an execution that runs."""
 
-EXTENSION_STATISTICS: Final[tuple[Column, ...]] = tuple(
-    Column(name, label, short, unit, "statistic", "float64", group, better, description, headline=unit == "s")
-    for name, label, short, unit, group, better, description in EXTENSION_STATISTIC_ROWS
-)
+EXTENSION_STATISTICS: Final = statistic_columns(EXTENSION_STATISTIC_ROWS)
 """Results of the calibrated cost model in addition to Calculon's 96."""
 
 HEADLINE: Final[tuple[Column, ...]] = tuple(column for column in STATISTICS if column.headline)
@@ -227,10 +228,7 @@ SHARES: Final[tuple[Column, ...]] = tuple(
 )
 """Shares of the step time. Stored rows answer them as if they had them; they are no results of an execution's own."""
 
-DERIVED: Final[tuple[Column, ...]] = tuple(
-    Column(name, label, short, unit, "statistic", "float64", "Rate and cost", better, description)
-    for name, label, short, unit, better, description in DERIVED_ROWS
-)
+DERIVED: Final = statistic_columns(DERIVED_ROWS)
 """Figures that follow from the throughput by one factor of the scenario (`engine.economics.derived`). Their units may
 be others than `UNITS`."""
 
@@ -241,13 +239,14 @@ _BY_NAME: Final[dict[str, Column]] = {column.name: column for column in (*ALL, *
 @dataclass(frozen=True, slots=True)
 class ColumnSet:
     """Columns of executions under a cost model: `fields`, `statistics`, and `undefined`, the statistics that are never
-    a number. `settled` fields are no choice: they change no figure, or follow from other fields, the model or the
-    system. `unnamed`: documents that name no cost model mean this one."""
+    a number. Two kinds of fields are no choice: `implied` ones follow from other fields, the model or the system, and
+    `not_read` ones change no figure. `unnamed`: documents that name no cost model mean this one."""
 
     fields: tuple[Column, ...]
     statistics: tuple[Column, ...]
     undefined: frozenset[str] = frozenset()
-    settled: frozenset[str] = frozenset()
+    implied: frozenset[str] = frozenset()
+    not_read: frozenset[str] = frozenset()
     unnamed: bool = False
 
     @property
@@ -333,7 +332,8 @@ def choices_of(cost_model: str) -> tuple[Column, ...]:
     Raises UnknownColumn for a cost model that has not been declared.
     """
     found = _set_of(cost_model)
-    return in_order(column for column in found.fields if not column.of_scenario and column.name not in found.settled)
+    settled = found.implied | found.not_read
+    return in_order(column for column in found.fields if not column.of_scenario and column.name not in settled)
 
 
 def in_order(fields: Iterable[Column]) -> tuple[Column, ...]:

@@ -23,9 +23,9 @@ from engine.cost_models.protocols import (
     KernelTimes,
     LaidOut,
     PreparedCells,
-    Sheet,
     SustainedRate,
 )
+from engine.cost_models.words import CostModelWords
 from engine.executions.arrays import Floats
 from engine.executions.layer_splits import StageCut, stage_cut
 from engine.space.rows import RowChunk, RowGroup
@@ -45,9 +45,7 @@ __all__ = [
     "LaidOut",
     "LayerError",
     "PreparedCells",
-    "Sheet",
     "SustainedRate",
-    "told_not_measured",
 ]
 
 
@@ -64,24 +62,14 @@ class CostModel(ABC):
 
     name: ClassVar[str]
     """Name in commands, links and documents."""
-    title: ClassVar[str]
-    """Name in sentences about a scenario."""
-    summary: ClassVar[str]
-    """Purpose in a few words, for choosing between cost models."""
-    description: ClassVar[str] = ""
-    """Modelled and neglected effects, in a few sentences."""
+    words: ClassVar[CostModelWords]
+    """Texts that exist only to be shown."""
     version: ClassVar[str]
     """Raised whenever a formula changes, so that stored results are not used again."""
     columns: ClassVar[ColumnSet]
     """The fields and statistics of an execution."""
     datatypes: ClassVar[tuple[str, ...]]
     """The datatypes that it computes in."""
-    covered: ClassVar[Mapping[str, str]] = {}
-    """Values that its space tries of each field without limits, in words; all values of other fields are tried."""
-    implied: ClassVar[frozenset[str]] = frozenset()
-    """Fields that follow from others or from the model, so that users need not choose or see them."""
-    not_read: ClassVar[frozenset[str]] = frozenset()
-    """Fields that change no figure."""
     reference: ClassVar[str] = ""
     """The program whose figures it reproduces to the last digit; empty where it predicts measurements instead."""
     takes_calibration: ClassVar[bool] = False
@@ -92,8 +80,6 @@ class CostModel(ABC):
     """True if sustained rates are read from the efficiency curves of a system's description."""
     searches_by_bounds: ClassVar[bool] = False
     """True if it has a `bound_search`; otherwise a search reads the candidates of all prepared rows."""
-    operations_called: ClassVar[str] = "operations"
-    """Name of the rows of `operations`, in the plural."""
     unread: ClassVar[frozenset[str]] = frozenset()
     """Parts of a system's description that it ignores, among `vector`, `latency`, `power` and `host`."""
     without_effect: ClassVar[tuple[str, ...]] = ()
@@ -330,14 +316,6 @@ class CostModel(ABC):
         """
         raise LayerError(f"The cost model {self.name} does not tell layers or operations apart.")
 
-    def operation_sheets(self, found: pd.DataFrame) -> Sequence[Sheet]:
-        """Returns what `operations` returned, as tables to print.
-
-        Args:
-            found: what `operations` returned.
-        """
-        return ()
-
     def account(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
     ) -> ExecutionAccount:
@@ -374,14 +352,6 @@ class CostModel(ABC):
         """
         return None
 
-    def left_out(self, thing: Model | System) -> Sequence[str]:
-        """Return sentences on the parts of a model or a system that the cost model neglects or changes.
-
-        Args:
-            thing: a model or a system.
-        """
-        return ()
-
     def unsupported(self, model: Model) -> Sequence[str]:
         """Return the reasons why the cost model cannot compute a model, in sentences; empty if it can.
 
@@ -389,15 +359,6 @@ class CostModel(ABC):
             model: model to compute.
         """
         return ()
-
-
-def told_not_measured(things: Sequence[str]) -> str:
-    """Returns what `CostModel.not_measured` found as a sentence; empty where it found nothing.
-
-    Args:
-        things: in words.
-    """
-    return f"Never measured: {', '.join(things)}; the figures are modelled, not calibrated." if things else ""
 
 
 class _Anew:

@@ -5,9 +5,9 @@ Import them from `engine.cost_models.contract`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from engine.executions.arrays import Flags, Floats, Ints
 from engine.space.rejection import MemoryRequirements, Rejected
@@ -23,19 +23,8 @@ __all__ = [
     "KernelTimes",
     "LaidOut",
     "PreparedCells",
-    "Sheet",
     "SustainedRate",
 ]
-
-
-class Sheet(NamedTuple):
-    """Table to print: heading, headers, rows of texts, the columns that are texts, and lines below."""
-
-    heading: str
-    headers: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    texts: Sequence[int]
-    below: Sequence[str] = ()
 
 
 MODELLED = "no measurements: modelled"

@@ -6,9 +6,9 @@ flags by field are data (`Framework.terms`), so that pages, guide and remarks ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from engine.executions.layer_splits import StageCut
 from models import Model
@@ -42,6 +42,10 @@ class OpenFieldsError(LaunchError):
     def __init__(self, message: str, fields: Mapping[str, Origin]) -> None:
         super().__init__(message)
         self.fields = dict(fields)
+
+
+class RefusedExecutionError(LaunchError):
+    """The framework would not start the execution; another one of the same model may do."""
 
 
 class OnlyModelError(LaunchError):
@@ -215,62 +219,30 @@ class LaunchInputs:
     """True to assume that missing files and variables hold no flags that are read."""
 
 
-class Framework(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
     """A training framework."""
 
-    @property
-    def name(self) -> str:
-        """Returns the word for it in commands and links."""
-
-    @property
-    def title(self) -> str:
-        """Returns its name on screen."""
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        """Returns other words for it that are understood."""
-
-    @property
-    def version(self) -> str:
-        """Return the version of the framework that the written configuration is for."""
-
-    @property
-    def source(self) -> str:
-        """Returns where the facts about it were read."""
-
-    @property
-    def terms(self) -> Mapping[str, str]:
-        """Return the flags of each field of an execution, as shown to users, without fields that the framework does not
-        support."""
-
-    def write(self, order: LaunchOrder) -> Written:
-        """Returns the configuration.
-
-        Args:
-            order: what shall be written.
-
-        Raises `LaunchError` where the framework would refuse the execution, with its reason.
-        """
-
-    def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
-        """Returns what a file holds, None where it is not one of this framework's.
-
-        Args:
-            text: of the file, at most `engine.launch.conversion.MOST_BYTES` long.
-            name: of the file, without folders.
-            recipe: name of one recipe of a file that has several; the one for pretraining where None.
-
-        Raises `LaunchError` for a file of this framework that cannot be read.
-        """
-
-    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-        """Return the execution and model that flags describe.
-
-        Args:
-            flags: values by the framework's names; True for a flag without a value, an `UnknownValue` for one that
-                the configuration takes from outside. A key that is no flag with an `UnknownValue` stands for words
-                that are not at hand and may hold any flag.
-            asked: what the caller states beside them.
-
-        Raises `LaunchError` where a value that decides is no such value at all.
-        """
+    name: str
+    """Word for it in commands and links."""
+    title: str
+    """Name on screen."""
+    aliases: tuple[str, ...]
+    """Other words for it that are understood."""
+    version: str
+    """Version of the framework that the written configuration is for."""
+    source: str
+    """Source of the facts about it."""
+    terms: Mapping[str, str]
+    """Flags that say each field of an execution, as one shows them; fields without a word are absent."""
+    write: Callable[[LaunchOrder], Written]
+    """Returns the configuration. Raises `LaunchError` where the framework would refuse the execution, with its
+    reason."""
+    find: Callable[[str, str, str | None], FileContents | None]
+    """Returns the contents of a file from its text, at most `engine.launch.conversion.MOST_BYTES` long, its name
+    without folders, and the name of one recipe (None: the one for pretraining); None where it is not one of this
+    framework's. Raises `LaunchError` for a file of this framework that cannot be read."""
+    read_flags: Callable[[Mapping[str, Any], LaunchInputs], LaunchReading]
+    """Returns what flags say: values by the framework's names, True for a flag without a value, an `UnknownValue` for
+    one that the configuration takes from outside. A key that is no flag with an `UnknownValue` stands for words that
+    are not at hand and may hold any flag. Raises `LaunchError` where a value that decides is no such value at all."""

@@ -315,7 +315,7 @@ def read_flags(
     if len(flags) > MOST_FLAGS:
         raise LaunchError(f"There are {len(flags):,} flags; at most {MOST_FLAGS:,} are read.")
     if not isinstance(flags, Mapping):
-        found = chosen.find(" ".join(_quote_word(str(word)) for word in flags), "") or FileContents({})
+        found = chosen.find(" ".join(_quote_word(str(word)) for word in flags), "", None) or FileContents({})
         return _read_found(chosen, found, asked)
     return chosen.read_flags({str(name): value for name, value in flags.items()}, asked)
 

@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
-
-import yaml
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.launch.contract import LaunchError, Origin, UnknownValue
 from models.documents import shown
+
+if TYPE_CHECKING:
+    import yaml  # each reading function imports it: PyYAML is not loaded before a file is read
 
 __all__ = ["YamlDocument", "flatten_table", "is_expression", "read_yaml"]
 
@@ -23,8 +24,6 @@ DEEPEST: Final = 60
 MOST_NODES: Final = 50_000
 MOST_CHARACTERS: Final = 300_000
 """Longest YAML that is read; published configurations have some ten thousand."""
-_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The safe loader, in C where PyYAML was built with libyaml: ten times faster."""
 _EXPRESSION: Final = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\{%.*%\}|\$\([^)]*\)|\$[A-Za-z_]\w*", re.DOTALL)
 _TEMPLATE: Final = re.compile(r"(?<![\"'])\{\{([^{}\n]{0,200})\}\}")
 _Place = tuple[str, ...]
@@ -58,6 +57,8 @@ def read_yaml(text: str, name: str) -> YamlDocument:
 
     Raises LaunchError, naming the line, for invalid YAML, aliases, repeated keys and documents beyond the bounds.
     """
+    import yaml
+
     file = shown(name)[1:-1]
     if len(text) > MOST_CHARACTERS:
         raise LaunchError(f"{file} has {len(text):,} characters; YAML of up to {MOST_CHARACTERS:,} is read.")
@@ -66,7 +67,7 @@ def read_yaml(text: str, name: str) -> YamlDocument:
     lines: dict[_Place, int] = {}
     try:
         _check_events(text, file)
-        node = yaml.compose(_quoted_templates(text), Loader=_LOADER)
+        node = yaml.compose(_quoted_templates(text), Loader=_safe_loader())
         values = _build_value(node, (), lines, file) if node is not None else {}
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
@@ -88,9 +89,18 @@ def _quoted_templates(text: str) -> str:
     return _TEMPLATE.sub(lambda found: f"$({found[1].replace(':', ' ').replace('#', ' ')})", kept)
 
 
+def _safe_loader() -> Any:
+    """The safe loader, in C where PyYAML was built with libyaml: ten times faster."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 def _check_events(text: str, file: str) -> None:
+    import yaml
+
     depth = 0
-    for count, event in enumerate(yaml.parse(_quoted_templates(text), Loader=_LOADER)):
+    for count, event in enumerate(yaml.parse(_quoted_templates(text), Loader=_safe_loader())):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             what = "alias" if isinstance(event, yaml.AliasEvent) else "anchor"
             raise LaunchError(f"{file} has an {what} (line {_line_of(event)}); write the value out.")
@@ -104,6 +114,8 @@ def _line_of(event: yaml.Event) -> int:
 
 
 def _build_value(node: yaml.Node, path: _Place, lines: dict[_Place, int], file: str) -> Any:
+    import yaml
+
     if isinstance(node, yaml.MappingNode):
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.exploration.run import Progress
-from engine.questions.verb import QuestionError
+from engine.questions.errors import QuestionError
 from engine.scenarios.scenario import Scenario
 
 __all__ = ["LARGEST_SPACE", "LONGEST_SECONDS", "Bounds", "Context"]

@@ -170,7 +170,7 @@ def _answer_operations(asked: OperationsQuestion, context: Context) -> dict[str,
     found = find_operations(setting, asked.execution)
     return {
         **_setting_document(setting),
-        "called": setting.cost_model.operations_called,
+        "called": setting.cost_model.words.operations,
         "operations": plain(found.to_dict("records")),
     }
 

@@ -57,6 +57,8 @@ class Asked:
     """Such as "GiB" or "tokens"."""
     option: str = ""
     """Command option without dashes; made of the field's name, less a unit at its end, where empty."""
+    other_option: str = ""
+    """Second spelling of the command option."""
     parameter: str = ""
     """Parameter of links, after the page's name; the field's name where empty."""
     option_unit: str = ""
@@ -93,6 +95,7 @@ class QuestionField:
     choices: tuple[Any, ...]
     words: Mapping[Any, str]
     option: str
+    other_option: str
     parameter: str
     option_unit: str
     parameter_unit: str
@@ -176,6 +179,7 @@ def _read_field(name: str, declared: Any) -> QuestionField:
         choices=choices,
         words=asked.words,
         option=asked.option or bare.replace("_", "-"),
+        other_option=asked.other_option,
         parameter=asked.parameter or name,
         option_unit=asked.option_unit or asked.unit,
         parameter_unit=asked.parameter_unit or asked.unit,

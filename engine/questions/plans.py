@@ -1,9 +1,8 @@
-"""Verbs about plans: layers divided into stages, the best plan at every size, operators split over a mesh."""
+"""Verbs about plans: the best plan at every size, and operators split over a mesh."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import Field
@@ -17,25 +16,16 @@ from engine.planners.intra_operator import (
     system_mesh,
 )
 from engine.planners.intra_operator.suites import is_suite
-from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem, solve
-from engine.planners.layerwise.cluster import PRESETS, cluster_of
-from engine.planners.layerwise.library_models import plan_model
-from engine.planners.layerwise.problem import checked
-from engine.planners.layerwise.profiles.examples import example, examples
-from engine.planners.layerwise.profiles.reading import profile_text
-from engine.planners.layerwise.strategy import strategy
-from engine.planners.layerwise.sweep import stages_text
 from engine.questions.bounds import Context
 from engine.questions.documents.operators import OperatorsQuestion, network_rates
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
-from engine.questions.verb import Document, Named, QuestionError, Row, Verb
+from engine.questions.verb import Document, QuestionError, Verb
 from hardware import GIB
 from models import Model
-from models.documents import Number, Text, Whole, shown
+from models.documents import Whole
 
 __all__ = [
-    "PLAN_LAYERS",
     "PLAN_OPERATORS",
     "find_operator_plan",
     "operators_document",
@@ -45,74 +35,8 @@ __all__ = [
 ]
 
 MOST_PROCS = 4_096
-LONGEST_PROFILE = 500_000
 Gpus = Annotated[int, Whole(1, MOST_PROCS)]
 Batch = Annotated[int, Whole(1, 10**6)]
-
-
-class SystemShare(Document):
-    """GPUs of one kind."""
-
-    system: Named = Field(description="System: a name that `list_systems` has, or a whole system document.")
-    num_procs: Gpus = Field(description="How many of its GPUs there are.")
-
-
-class LayersQuestion(Document):
-    """Question for a division of layers among devices: a library model on systems, or a profile of layers on a
-    cluster."""
-
-    global_batch: Batch = Field(description="Samples of a step.")
-    model: Named | None = Field(default=None, description="Model, with `systems`; or null, with `profile`.")
-    systems: list[SystemShare] | None = Field(
-        default=None, min_length=1, max_length=8, description="Of a model: one system, or several as one cluster."
-    )
-    tensor_par: Gpus = Field(default=1, description="Of a model: GPUs that share every layer, one device of the plan.")
-    datatype: str = Field(default="bfloat16", description="Of a model.")
-    profile: Annotated[str, Text(LONGEST_PROFILE, shortest=1)] | None = Field(
-        default=None,
-        description="Profile of layers: the name of an example or the text of a profile (TorchGraph, CSV or JSON). "
-        f"Examples are {', '.join(each.name for each in examples())}.",
-    )
-    profile_batch: Annotated[float, Number(1e-6, 1e9)] | None = Field(
-        default=None, description="Batch at which the profile was taken, where it does not say."
-    )
-    cluster: str | None = Field(
-        default=None, description=f"Of a profile: a cluster of the DAPPLE paper, {', '.join(PRESETS)}; A by default."
-    )
-    machines: list[Gpus] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=1024,
-        description="Of a profile, instead: where device numbers end; [8, 16] are two machines of eight.",
-    )
-    microbatch: Batch = Field(default=1, description="Of a profile: microbatch [samples].")
-    mode: Literal["paper", "released"] = Field(
-        default="paper", description="Of a profile: the paper's latency, or the searches of HPGO 0.9.2."
-    )
-
-
-class LayerCandidate(Document):
-    """A way to divide the layers that was looked at."""
-
-    found_by: str
-    speedup: float | None = Field(description="Over one device; null where it cannot run.")
-    stages: str
-    why_not: str = Field(description="Why it is not the answer; empty for the answer.")
-
-
-class LayersAnswer(Document):
-    """A plan of layers."""
-
-    speedup: float = Field(description="Over one device.")
-    step_time: float = Field(description="[s]")
-    sample_rate: float = Field(description="[samples/s]")
-    microbatches: int
-    strategy: dict[str, Any] = Field(description="Stages with layers, replicas and devices, and all figures.")
-    execution: Row | None = Field(
-        description="The plan as an execution for `evaluate` and `export_launch`; null where it is none."
-    )
-    candidates: list[LayerCandidate]
-    notes: list[str]
 
 
 class OperatorsAnswer(Document):
@@ -135,62 +59,6 @@ class OperatorsAnswer(Document):
         default=None, description="Mesh axes of each dimension, in the style of JAX and of PyTorch, where asked for."
     )
     notes: list[str]
-
-
-def _answer_layers(asked: LayersQuestion, context: Context) -> dict[str, Any]:
-    if (asked.model is None) == (asked.profile is None) or (asked.model is None) != (asked.systems is None):
-        raise QuestionError("Give a model with its systems, or a profile.")
-    execution: Mapping[str, Any] | None = None
-    if asked.model is None:
-        plan = _of_profile(asked, context)
-    else:
-        systems = [(found_system(each.system), each.num_procs) for each in asked.systems or ()]
-        made = plan_model(
-            found_model(asked.model),
-            systems,
-            global_batch=asked.global_batch,
-            tensor_par=asked.tensor_par,
-            datatype=asked.datatype,
-        )
-        plan, execution = made.plan, made.execution
-    return {
-        "speedup": plan.speedup,
-        "step_time": plan.figure("step_time").value,
-        "sample_rate": plan.figure("sample_rate").value,
-        "microbatches": plan.microbatches,
-        "strategy": plain(strategy(plan)),
-        "execution": None if execution is None else plain(execution),
-        "candidates": [
-            {"found_by": each.name, "speedup": plain(each.value), "stages": stages_text(each), "why_not": each.reason}
-            for each in plan.candidates
-        ],
-        "notes": list(plan.notes),
-    }
-
-
-def _of_profile(asked: LayersQuestion, context: Context) -> LayerwisePlan:
-    assert asked.profile is not None
-    known = any(each.name == asked.profile for each in examples())
-    written = "\n" in asked.profile or asked.profile.lstrip().startswith("{")
-    if not known and not written:
-        raise QuestionError(
-            f"profile is {shown(asked.profile)}; it must be the text of a profile or one of the examples "
-            f"{', '.join(each.name for each in examples())}."
-        )
-    profile = example(asked.profile) if known else profile_text(asked.profile)
-    taken = profile.batch if asked.profile_batch is None else asked.profile_batch
-    if taken is None:
-        raise QuestionError("The profile does not say at which batch it was taken; give profile_batch.")
-    if asked.machines and asked.cluster:
-        raise QuestionError("Give machines or a cluster, not both.")
-    if asked.machines:
-        cluster = cluster_of(asked.machines)
-    elif (asked.cluster or "A") in PRESETS:
-        cluster = PRESETS[asked.cluster or "A"]
-    else:
-        raise QuestionError(f"There is no cluster {shown(asked.cluster)}; there are {', '.join(PRESETS)}.")
-    problem = LayerwiseProblem(profile, taken, asked.global_batch, cluster, asked.microbatch, asked.mode)
-    return solve(checked(problem), progress=context.tell, cancel=context.stops)
 
 
 def _answer_operators(asked: OperatorsQuestion, context: Context) -> dict[str, Any]:
@@ -294,14 +162,6 @@ def operators_document(found: IntraOperatorPlan, vectors: pd.DataFrame) -> dict[
     }
 
 
-PLAN_LAYERS = Verb(
-    "plan_layers",
-    "Plan layers",
-    "Divides layers into pipeline stages with replicas on devices (DAPPLE), also over GPUs of several kinds.",
-    LayersQuestion,
-    LayersAnswer,
-    _answer_layers,
-)
 PLAN_OPERATORS = Verb(
     "plan_operators",
     "Plan operators",

@@ -12,8 +12,11 @@ from pydantic import ValidationError
 from engine.exploration.run import ExplorationCancelled
 from engine.planners.contract import PlanCancelledError
 from engine.questions.bounds import Context
+from engine.questions.calibrations import CALIBRATE
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
+from engine.questions.cost import COST
 from engine.questions.designs import CODESIGN
+from engine.questions.distir import SIMULATE_DISTIR
 from engine.questions.elastic_cards import (
     CARD_CURVE,
     CARD_PHASES,
@@ -26,10 +29,14 @@ from engine.questions.elastic_fits import CARD_ACCURACY, COMPARE_LOSSES, FIT_CAR
 from engine.questions.elastic_models import PLAN_ELASTIC
 from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH, OPERATIONS
 from engine.questions.explorations import BEST, EXPLORE
+from engine.questions.layer_plans import PLAN_LAYERS
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
-from engine.questions.plans import PLAN_LAYERS, PLAN_OPERATORS
+from engine.questions.plans import PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
+from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
+from engine.questions.serving import FIND_DEPLOYMENTS
 from engine.questions.standings import STANDING
+from engine.questions.validations import VALIDATE
 from engine.questions.verb import QuestionError, Verb
 from models.documents import did_you_mean, sentence, shown
 
@@ -49,9 +56,15 @@ VERBS: Final[Mapping[str, Verb]] = {
         LIST_PARAMETERS,
         WHAT_IF,
         SENSITIVITY,
+        COST,
+        FIND_DEPLOYMENTS,
         PLAN_LAYERS,
         PLAN_ELASTIC,
         PLAN_OPERATORS,
+        LIST_SCHEDULES,
+        SIMULATE_SCHEDULE,
+        SIMULATE_EXECUTION,
+        SIMULATE_DISTIR,
         LIST_CARDS,
         PLAN_CARD,
         CARD_CURVE,
@@ -65,6 +78,8 @@ VERBS: Final[Mapping[str, Verb]] = {
         EXPORT_LAUNCH,
         IMPORT_LAUNCH,
         STANDING,
+        VALIDATE,
+        CALIBRATE,
     )
 }
 """Verbs in the order in which they are offered."""

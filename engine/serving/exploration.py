@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ import pandas as pd
 
 from engine.executions.arrays import Floats
 from engine.exploration.frontier import frontier
+from engine.exploration.run import ExplorationCancelled
 from engine.serving.assumptions import Assumptions
 from engine.serving.checks import limit_reasons, shape_reasons
 from engine.serving.columns import FIELDS, FIGURES, HEADLINE, by_name
@@ -21,7 +22,7 @@ from engine.serving.deployments import LAUNCHES, Deployments
 from engine.serving.evaluation import evaluate, positive, subject_of
 from engine.serving.figures import ServingSubject, figures, grouped, memory_of
 from engine.serving.reasons import FITS, REASONS, by_code, number_of
-from engine.serving.space import DeploymentSpace
+from engine.serving.space import MOST, DeploymentSpace
 from hardware import Calibration, System, SystemLike
 from models import Model, ModelLike
 
@@ -147,6 +148,9 @@ def explore(
     price: float | None = None,
     calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
+    progress: Callable[[float, str], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
+    largest: int = MOST,
 ) -> ServingExploration:
     """Evaluates every deployment of a model on a number of processors; everything is modelled.
 
@@ -158,9 +162,13 @@ def explore(
         time_to_first_token, time_per_output_token: slower deployments are rejected [s].
         price: of a processor [USD per hour]; the system's recorded price where left out.
         calibration, assumptions: the library's where left out.
+        progress: called with the share that is done, 0 to 1, and the current step in words.
+        cancel: returns whether to stop.
+        largest: deployments that the space may have.
 
     Raises:
         ServingLimitError, WorkloadError: an invalid argument. SpaceTooLarge: limit more.
+        engine.ExplorationCancelled: `cancel` returned True.
     """
     start = time.perf_counter()
     bounds = (
@@ -168,9 +176,9 @@ def explore(
         positive("time_per_output_token", time_per_output_token),
     )
     subject = subject_of(model, system, price=price, calibration=calibration, assumptions=assumptions)
-    space = DeploymentSpace.of(num_procs, prompt, output, limits, mixture=any(subject.pattern.experts))
+    space = DeploymentSpace.of(num_procs, prompt, output, limits, mixture=any(subject.pattern.experts), largest=largest)
     sweep = _Sweep(subject, space, bounds)
-    sweep.run()
+    sweep.run(progress, cancel)
     rejected = {reason.code: int(n) for reason, n in zip(REASONS, sweep.counts[1:], strict=True) if n}
     return ServingExploration(
         subject.model,
@@ -200,8 +208,8 @@ class _Sweep:
         self._ids: list[npt.NDArray[np.int64]] = []
         self._figures: list[list[Floats]] = []
 
-    def run(self) -> None:
-        """Evaluates everything."""
+    def run(self, progress: Callable[[float, str], None] | None, cancel: Callable[[], bool] | None) -> None:
+        """Evaluate all deployments. Raises `ExplorationCancelled` if `cancel` returns True."""
         space = self.space
         if not space.total:
             return
@@ -212,12 +220,18 @@ class _Sweep:
         self.counts[FITS] = 0
         # Layouts with as many stages follow each other, so that groups are large.
         sound = np.flatnonzero(reason == FITS)
+        done = 0
         for p in np.unique(space.layouts[sound, 1]).tolist():
             here = sound[space.layouts[sound, 1] == p]
             ids = (firsts[here, None] + np.arange(each)).ravel()
             d = space.at(ids)
             for index in grouped(d):
+                if cancel is not None and cancel():
+                    raise ExplorationCancelled
                 self._group(ids[index], d.take(index))
+                done += len(index)
+                if progress is not None:
+                    progress(done / (len(sound) * each), f"{done:,} of {len(sound) * each:,} deployments")
 
     def _group(self, ids: npt.NDArray[np.int64], d: Deployments) -> None:
         need = memory_of(self.subject, d).total

@@ -69,9 +69,26 @@ class DeploymentSpace:
 
     @classmethod
     def of(
-        cls, num_procs: int, prompt: int, output: int, limits: Mapping[str, Any] | None, *, mixture: bool
+        cls,
+        num_procs: int,
+        prompt: int,
+        output: int,
+        limits: Mapping[str, Any] | None,
+        *,
+        mixture: bool,
+        largest: int = MOST,
     ) -> DeploymentSpace:
-        """Returns a checked space. Raises `ServingLimitError`, or `SpaceTooLarge`."""
+        """Return a checked space.
+
+        Args:
+            num_procs: processors of all replicas.
+            prompt, output: tokens of a request.
+            limits: allowed values by field.
+            mixture: whether the model has experts.
+            largest: deployments that the space may have.
+
+        Raises `ServingLimitError`, or `SpaceTooLarge`.
+        """
         for name, value, most in (
             ("num_procs", num_procs, MOST_PROCESSORS),
             ("prompt", prompt, 2**30),
@@ -80,9 +97,9 @@ class DeploymentSpace:
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
                 raise ServingLimitError(f"{name} is {shown(value)}; it must be a whole number from 1 to {most:,}.")
         space = cls(int(num_procs), int(prompt), int(output), _normalise_limits(limits), mixture)
-        if space.total > MOST:
+        if space.total > largest:
             raise SpaceTooLarge(
-                f"There are {space.total:,} deployments, more than the {MOST:,} that are evaluated at once; limit "
+                f"There are {space.total:,} deployments, more than the {largest:,} that are evaluated at once; limit "
                 "batch or another field."
             )
         return space

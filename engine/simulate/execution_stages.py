@@ -7,7 +7,7 @@ of a backward is the gradient of the weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from engine.cost_models.registry import cost_model_of
 from engine.executions.layer_splits import LayerSplitError
 from engine.exploration.proven_optimum import best_of
 from engine.exploration.result import first_row
+from engine.exploration.run import Cancel, Progress
 from engine.scenarios.scenario import Scenario
 from engine.simulate.replay import Replay, replay
 from engine.simulate.schedules.contract import ScheduleError, ScheduleRule, StagePlacement
@@ -86,12 +87,16 @@ class Cut:
     """Reason that the requested layout, or any layout, cannot cut the model."""
 
 
-def pipelined(scenario: Scenario) -> dict[str, Any]:
+def pipelined(
+    scenario: Scenario, *, progress: Callable[[Progress], None] | None = None, cancel: Cancel | None = None
+) -> dict[str, Any]:
     """Return the best execution of a scenario with a pipeline, of four or more ranks if possible; without an id, which
     would refer to the narrowed space.
 
     Args:
         scenario: the scenario; its own limit on ranks of the pipeline stays.
+        progress: called while the space is searched.
+        cancel: returns True to stop the search.
 
     Raises `ScheduleError` where none runs with a pipeline, and what exploring the scenario raises.
     """
@@ -107,7 +112,9 @@ def pipelined(scenario: Scenario) -> dict[str, Any]:
                 limits=limits,
                 cost_model=scenario.cost_model,
                 calibration=scenario.calibration,
-            )
+            ),
+            progress=progress,
+            cancel=cancel,
         )
         if found and int(found["pipeline_par"]) > 1:
             return {name: value for name, value in found.items() if name != "id"}

@@ -8,6 +8,7 @@ parallelism as optimizer sharding; capacities are not checked, and embedding and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,7 @@ import engine
 import hardware
 import models
 from engine.cost_models.calibrated import GENERATIONS, RECOMPUTES
+from engine.exploration.run import ExplorationCancelled
 from engine.validation.mapping import Mapped
 
 __all__ = ["calculon_step_times", "is_mappable"]
@@ -44,11 +46,20 @@ def is_mappable(mapped: Mapped) -> npt.NDArray[np.bool_]:
     return np.asarray(found & (model.latent == 0.0), bool)
 
 
-def calculon_step_times(mapped: Mapped) -> npt.NDArray[np.float64]:
-    """Returns the step times by `calculon` [s] [rows], NaN where it cannot express the row or finds it impossible.
+def calculon_step_times(
+    mapped: Mapped,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
+) -> npt.NDArray[np.float64]:
+    """Return the step times by `calculon` [s] [rows], NaN where it cannot express the row or finds it impossible.
 
     Args:
-        mapped: runs as the cost model reads them, with why others cannot be read [rows].
+        mapped: runs as the cost model reads them, with the reason why others cannot be read [rows].
+        progress: called with (done, all) runs.
+        cancel: returns True to stop.
+
+    Raises `engine.ExplorationCancelled` if cancelled.
     """
     seconds = np.full(len(mapped.reason), np.nan)
     rows = np.flatnonzero(is_mappable(mapped))
@@ -57,12 +68,18 @@ def calculon_step_times(mapped: Mapped) -> npt.NDArray[np.float64]:
     fields = pd.DataFrame(_build_executions(mapped))
     keys = pd.DataFrame({**_model_numbers(mapped), **_system_numbers(mapped)}).iloc[rows]
     shapes, machines = list(_model_numbers(mapped)), list(_system_numbers(mapped))
+    done = 0
     for _, part in keys.groupby(list(keys.columns), sort=False):
+        if cancel is not None and cancel():
+            raise ExplorationCancelled("The predictions were cancelled.")
         values = {str(name): float(value) for name, value in part.iloc[0].items()}
         model = models.load_document({name: int(values[name]) for name in shapes}, name="run")
         system = _build_system(**{name: values[name] for name in machines})
         table = engine.evaluate(model, system, fields.loc[part.index].reset_index(drop=True))
         seconds[part.index] = table["total_time"].where(table["status"] == "ok").to_numpy(np.float64)
+        done += len(part)
+        if progress is not None:
+            progress(done, len(rows))
     return seconds
 
 

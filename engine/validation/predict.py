@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,13 +34,17 @@ def validate(
     p: Parameters | None = None,
     *,
     calculon: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
 ) -> pd.DataFrame:
-    """Returns the predictions for measured runs, one row per run in the order given.
+    """Return the predictions for measured runs, one row per run in the order given.
 
     Args:
         runs: path of a CSV file, a table in the same schema, or runs already read; the package's own if None.
         p: parameters; the shipped calibration's if None.
         calculon: whether to add the column of `calculon` (about 2 s for the package's runs).
+        progress: called with (done, all) runs while `calculon` predicts.
+        cancel: returns True to stop.
 
     Returns:
         `OUT_COLUMNS`: `status` is `predicted` or `unsupported`, `reason` then a code of `REASONS`; step time [s],
@@ -49,6 +54,7 @@ def validate(
 
     Raises:
         engine.validation.RunsFileError: the file is no table of runs at all. Bad rows never raise.
+        engine.ExplorationCancelled: `cancel` returned True.
     """
     mapped = map_runs(_load_runs(runs))
     table = predict_runs(mapped, p or parameters())
@@ -56,7 +62,7 @@ def validate(
         # Evaluating by `calculon` is imported only where it is asked for.
         from engine.validation.calculon import calculon_step_times
 
-        table["calculon_step_time_s"] = calculon_step_times(mapped)
+        table["calculon_step_time_s"] = calculon_step_times(mapped, progress=progress, cancel=cancel)
         table["calculon_error"] = table["calculon_step_time_s"] / table["measured_step_time_s"] - 1.0
     return table
 

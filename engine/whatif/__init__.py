@@ -1,18 +1,12 @@
 """Optimises the space again for other hardware, another model or another number of processors."""
 
+from engine.whatif.parameters import ChangeError, Parameter, changed, otherwise, parameter, parameters, system_changes
+from engine.whatif.search import Choice, Point
 from engine.whatif.studies import (
     Answer,
-    ChangeError,
-    Choice,
-    Parameter,
-    Point,
     PointSequence,
     applicable,
-    changed,
     coarse_first,
-    otherwise,
-    parameter,
-    parameters,
     reoptimise,
     sensitivity,
     size_range,
@@ -20,7 +14,6 @@ from engine.whatif.studies import (
     sizes_between,
     sweep,
     sweep_two,
-    system_changes,
     values_around,
 )
 

@@ -28,22 +28,14 @@ from engine.exploration.proven_optimum import best_of
 from engine.exploration.result import first_row
 from engine.scenarios.scenario import Scenario
 from engine.space.space import SpaceError, checked_size
-from engine.whatif.parameters import ChangeError, Parameter, changed, otherwise, parameter, parameters, system_changes
+from engine.whatif.parameters import ChangeError, Parameter, changed, parameter, parameters
 from engine.whatif.search import INF, Choice, Point, first_enumerated, searchable, searcher_of, transfer_execution
 
 __all__ = [
     "Answer",
-    "ChangeError",
-    "Choice",
-    "Parameter",
-    "Point",
     "PointSequence",
     "applicable",
-    "changed",
     "coarse_first",
-    "otherwise",
-    "parameter",
-    "parameters",
     "reoptimise",
     "sensitivity",
     "size_range",
@@ -51,7 +43,6 @@ __all__ = [
     "sizes_between",
     "sweep",
     "sweep_two",
-    "system_changes",
     "values_around",
 ]
 

@@ -198,10 +198,6 @@ def test_the_keyboard_follows_into_menus_and_back(screen: Screen) -> None:
     page = screen.page
     screen.show(WIDE)
     screen.visit("", LINK)
-    focus = """() => {
-      const active = document.activeElement;
-      return [active.closest('[role=dialog]')?.getAttribute('aria-label') || '', active.innerText];
-    }"""
     buttons = page.get_by_test_id("stPopoverButton").locator("visible=true")
     for place in range(buttons.count()):
         button = buttons.nth(place)
@@ -213,7 +209,7 @@ def test_the_keyboard_follows_into_menus_and_back(screen: Screen) -> None:
         expect(menu.locator(":focus").or_(page.locator("[role=dialog]:focus"))).to_have_count(1)
         for _ in range(3):
             page.keyboard.press("Tab")
-        page.wait_for_function(f"() => ({focus})()[0] !== ''")  # what had the focus may be drawn anew meanwhile
+        page.wait_for_function("() => document.activeElement.closest('[role=dialog]') !== null")
         page.keyboard.press("Escape")
         expect(menu).to_have_count(0)
         expect(button).to_be_focused()
@@ -245,6 +241,62 @@ def test_the_keyboard_follows_into_menus_and_back(screen: Screen) -> None:
     expect(page.locator(".st-key-search_field input")).to_be_focused()
     page.keyboard.type("pareto\n")
     page.wait_for_url("**/pareto**")
+
+
+def test_no_redraw_takes_the_focus_out_of_an_open_menu(screen: Screen) -> None:
+    page = screen.page
+    screen.show(WIDE)
+    screen.visit("", LINK)
+    menu = page.get_by_role("dialog")
+    inside = "() => document.activeElement.closest('[role=dialog]') !== null"
+
+    def open_menu(name: str) -> None:
+        settled(page)
+        page.get_by_role("button", name=re.compile(name)).locator("visible=true").first.focus()
+        page.keyboard.press("Enter")
+        expect(menu).to_have_count(1)
+        settled(page)
+
+    def close_menu() -> None:
+        page.keyboard.press("Escape")
+        expect(menu).to_have_count(0)
+
+    # The first button of this menu, which copies the code, is hidden until the pointer is over it.
+    open_menu("^rocket_launch Launch|Launch$")
+    expect(menu.get_by_test_id("stCode")).to_be_visible()
+    for direction in ("Tab", "Shift+Tab"):
+        for _ in range(12):
+            page.keyboard.press(direction)
+            page.wait_for_timeout(20)
+            assert page.evaluate(inside), f"{direction} left the menu"
+    close_menu()
+    # Whatever the last key was, an element that is replaced, removed or disabled hands the focus on.
+    redraws = {
+        "replaced": "each => each.replaceWith(each.cloneNode(true))",
+        "removed": "each => each.remove()",
+        "disabled": "each => { each.disabled = true; }",
+    }
+    for key in ("Tab", "ArrowRight", "Shift"):
+        for name, redraw in redraws.items():
+            menu_body = "document.querySelector('[data-testid=stPopoverBody]')"
+            open_menu("^GPUs: ")
+            expect(menu.get_by_role("spinbutton")).to_be_focused()
+            page.evaluate(
+                f"""() => {{
+                  {menu_body}.insertAdjacentHTML(
+                    'beforeend', '<div id=drawn><button>One</button><button>Two</button></div>');
+                  drawn.firstChild.focus();
+                }}"""
+            )
+            page.keyboard.press(key)
+            page.evaluate(f"() => ({redraw})(document.activeElement)")
+            page.wait_for_function(inside, timeout=5_000)
+            assert page.evaluate("() => !document.activeElement.disabled"), (key, name)
+            page.evaluate("() => document.querySelector('#drawn').remove()")
+            page.wait_for_function(inside, timeout=5_000)
+            close_menu()
+    page.reload()  # elements were changed behind the back of the page
+    settled(page)
 
 
 def test_reasons_wrap_in_a_table_of_a_menu(fresh: Page) -> None:

@@ -200,11 +200,11 @@ def test_a_what_if_is_answered_shared_and_taken_away_as_a_system(page: Page, str
 
 
 def test_validation_is_narrowed_and_the_link_shows_the_same_elsewhere(page: Page, stranger: Page, server: str) -> None:
-    checked = validation_data.packaged()
+    checked = validation_data.load_packaged_runs()
     source = str(checked.rows["source_family"].value_counts().index[0])
     filters = validation_data.Filters(source, validation_data.EVERY, validation_data.EVERY)
-    figures = validation_data.headline(checked, filters)
-    counted = count(len(validation_data.counted(checked, filters)))
+    figures = validation_data.headline_errors(checked, filters)
+    counted = count(len(validation_data.counted_rows(checked, filters)))
     open_at(page, f"{server}/validation")
     named = page.get_by_role("option").filter(has_text=re.compile(re.escape(source), re.IGNORECASE))
     choose_from(page.get_by_role("combobox", name="Source"), named.first)

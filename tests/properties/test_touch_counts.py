@@ -48,10 +48,10 @@ def accelerator(_: str) -> str:
 
 
 STATISTIC: Mapping[str, Edit] = {
-    "engine/columns/statistics.py": behind(
-        "EXTENSION_STATISTIC_ROWS: Final[tuple[StatisticRow, ...]] = (\n",
-        '    ("gather_link_time", "Weight gathers on the links", "gather link", "s", _LINK_TIME, "lower",\n'
-        '     "Time of one step lost to gathering sharded weights."),\n',
+    "engine/columns/statistics.csv": behind(
+        "name,label,short,unit,group,better,extension,headline,of_layers,description\n",
+        "gather_link_time,Weight gathers on the links,gather link,s,Time on the links,lower,yes,yes,,"
+        "Time of one step lost to gathering sharded weights.\n",
     ),
     "engine/cost_models/calibrated/step_figures.py": behind(
         '        "fw_time": flow.fw_time,\n', '        "gather_link_time": flow.gathers,\n'
@@ -60,10 +60,9 @@ STATISTIC: Mapping[str, Edit] = {
 """A statistic: what it is, and where it is computed."""
 
 FIELD: Mapping[str, Edit] = {
-    "engine/columns/fields.py": behind(
-        "EXTENSION_ROWS: Final[tuple[FieldRow, ...]] = (\n",
-        '    FieldRow("swift_host", "Swift host", "swift", "bool", _SOFTWARE, (),\n'
-        '     "Whether the host launches kernels in half the time.", default=False),\n',
+    "engine/columns/fields.csv": behind(
+        "name,label,short,dtype,group,choices,numbers,default,applies,after,extension,description\n",
+        "swift_host,Swift host,swift,bool,Software,,,no,,,yes,Whether the host launches kernels in half the time.\n",
     ),
     f"{PHYSICS}/inputs.py": behind("    moment_bytes: Floats\n", "    swift_host: Floats\n"),
     f"{PHYSICS}/layers/launch.py": instead(

@@ -138,15 +138,3 @@ def spaces() -> list[dict[str, Any]]:
     """Calculon's exhaustive searches."""
     found: list[dict[str, Any]] = _json("spaces.json")
     return found
-
-
-@cache
-def seqsel_executions() -> dict[tuple[str, str], dict[str, Any]]:
-    """The executions of Korthikanti et al. by (model, mode)."""
-    return {(entry["model"], entry["mode"]): entry["execution"] for entry in _json("seqsel_executions.json")}
-
-
-@cache
-def korthikanti() -> pd.DataFrame:
-    """Published figures beside Calculon's."""
-    return pd.read_csv(HERE / "korthikanti.csv")

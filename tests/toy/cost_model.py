@@ -12,6 +12,7 @@ import hardware
 import models
 from engine.columns import FIELDS, HEADLINE, STATISTICS, ColumnSet
 from engine.cost_models.contract import CostModel
+from engine.cost_models.words import CostModelWords
 from engine.executions import reasons
 from engine.executions.arrays import Floats
 from engine.executions.outcome import outcome_table
@@ -33,8 +34,7 @@ class Toy(CostModel):
     """Operations over the peak, and a pipeline bubble."""
 
     name = "toy"
-    title = "toy"
-    summary = "operations over the peak"
+    words = CostModelWords(title="toy", summary="operations over the peak")
     version = "toy/1"
     columns = ColumnSet(FIELDS, STATISTICS, frozenset(each.name for each in STATISTICS if each.name not in _TOLD))
     datatypes = tuple(DATATYPES)

@@ -55,18 +55,16 @@ def before_and_after(rows: pd.DataFrame, after: str, mode: str = "light", *, hei
         ("before the fit", old, {"symbol": "circle-open", "size": 8, "color": colours.muted, "line": {"width": 1.6}}),
         (after, new, {"symbol": "circle", "size": 8, "color": colours.ramp(0.65)}),
     ):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=times.tolist(),
-                y=values.tolist(),
-                mode="markers",
-                name=name,
-                marker=look,
-                hovertext=[_run_hover_text(row, after) for row in shown.to_dict("records")],
-                hovertemplate="%{hovertext}<extra></extra>",
-                customdata=[[int(row)] for row in shown["row"]],
-            )
+        figure.draw(
+            "scatter",
+            x=times.tolist(),
+            y=values.tolist(),
+            mode="markers",
+            name=name,
+            marker=look,
+            hovertext=[_run_hover_text(row, after) for row in shown.to_dict("records")],
+            hovertemplate="%{hovertext}<extra></extra>",
+            customdata=[[int(row)] for row in shown["row"]],
         )
     low, high = math.log10(times.min()), math.log10(times.max())
     air = max(0.06 * (high - low), 0.08)
@@ -167,22 +165,18 @@ def parameters_moved(moved: Sequence[Moved], mode: str = "light") -> Chart:
         for (low, high), place in zip(ranges, places, strict=True):
             x += [100 * (low - 1), 100 * (high - 1), None]
             y += [place, place, None]
-        figure.add_trace(
-            trace(
-                "scatter", x=x, y=y, mode="lines", line={"color": colour, "width": width}, name=name, hoverinfo="skip"
-            )
+        figure.draw(
+            "scatter", x=x, y=y, mode="lines", line={"color": colour, "width": width}, name=name, hoverinfo="skip"
         )
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=[100 * (item.value - 1) for item in moved],
-            y=places,
-            mode="markers",
-            showlegend=False,
-            marker={"color": colours.ramp(0.8), "size": 10, "line": {"color": colours.background, "width": 1.5}},
-            hovertext=[f"<b>{escape(item.label)}</b><br>{escape(item.told)}" for item in moved],
-            hovertemplate="%{hovertext}<extra></extra>",
-        )
+    figure.draw(
+        "scatter",
+        x=[100 * (item.value - 1) for item in moved],
+        y=places,
+        mode="markers",
+        showlegend=False,
+        marker={"color": colours.ramp(0.8), "size": 10, "line": {"color": colours.background, "width": 1.5}},
+        hovertext=[f"<b>{escape(item.label)}</b><br>{escape(item.told)}" for item in moved],
+        hovertemplate="%{hovertext}<extra></extra>",
     )
     ends = [100 * (end - 1) for item in moved for end in (*item.prior_range, *item.value_range)]
     low, high = min(ends), max(ends)

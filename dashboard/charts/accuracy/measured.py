@@ -12,7 +12,7 @@ import pandas as pd
 
 from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note, noted, trace
+from dashboard.charts.elements.template import Chart, base, draw_diagonal, empty, log_ticks, note, noted
 from dashboard.words.numbers import format_value, percent, signed_percent
 
 __all__ = ["BAND", "MAX_MARKS", "PARTS", "measured", "shown_marks", "step_parts"]
@@ -73,24 +73,22 @@ def measured(rows: pd.DataFrame, mode: str = "light", *, selected: int | None = 
     for name, which, colour, symbol in looks:
         part = shown[which]
         ring = [int(value) == selected for value in part["row"]]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=part["measured_step_time_s"].tolist(),
-                y=part["predicted_step_time_s"].tolist(),
-                mode="markers",
-                name=f"{name} ({len(part):,})",
-                marker={
-                    "size": [14 if flag else 6 for flag in ring],
-                    "color": colour,
-                    "symbol": symbol,
-                    "opacity": 0.75,
-                    "line": {"width": [2.5 if flag else 0 for flag in ring], "color": colours.text},
-                },
-                customdata=[[int(value)] for value in part["row"]],
-                hovertext=[_run_hover_text(row) for row in _row_records(part)],
-                hovertemplate="%{hovertext}<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=part["measured_step_time_s"].tolist(),
+            y=part["predicted_step_time_s"].tolist(),
+            mode="markers",
+            name=f"{name} ({len(part):,})",
+            marker={
+                "size": [14 if flag else 6 for flag in ring],
+                "color": colour,
+                "symbol": symbol,
+                "opacity": 0.75,
+                "line": {"width": [2.5 if flag else 0 for flag in ring], "color": colours.text},
+            },
+            customdata=[[int(value)] for value in part["row"]],
+            hovertext=[_run_hover_text(row) for row in _row_records(part)],
+            hovertemplate="%{hovertext}<extra></extra>",
         )
     span = [math.log10(low), math.log10(high)]
     for update, told in ((figure.update_xaxes, "measured"), (figure.update_yaxes, "calibrated")):
@@ -105,30 +103,18 @@ def _row_records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _draw_guides(figure: Drawing, low: float, high: float, colours: Palette) -> None:
     """The band of ±10 %, the diagonal, and their names at the upper end."""
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=[low, high, high, low],
-            y=[low * (1 - BAND), high * (1 - BAND), high * (1 + BAND), low * (1 + BAND)],
-            fill="toself",
-            mode="lines",
-            line={"width": 0},
-            fillcolor=colours.grid,
-            hoverinfo="skip",
-            showlegend=False,
-        )
+    figure.draw(
+        "scatter",
+        x=[low, high, high, low],
+        y=[low * (1 - BAND), high * (1 - BAND), high * (1 + BAND), low * (1 + BAND)],
+        fill="toself",
+        mode="lines",
+        line={"width": 0},
+        fillcolor=colours.grid,
+        hoverinfo="skip",
+        showlegend=False,
     )
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=[low, high],
-            y=[low, high],
-            mode="lines",
-            line={"color": colours.muted, "width": 1.2},
-            hoverinfo="skip",
-            showlegend=False,
-        )
-    )
+    draw_diagonal(figure, low, high, colours)
     place = math.log10(low) + 0.6 * math.log10(high / low)
     note(figure, "equal, band ±10 %", colours, x=place, y=place, xanchor="left", yanchor="top", yshift=-14, xshift=14)
 
@@ -169,19 +155,17 @@ def step_parts(parts: Mapping[str, float], taken: float, mode: str = "light") ->
     if not math.isfinite(step):
         return empty(colours, 120, "This run has no prediction.")
     figure = base(colours, 34 + 21 * len(bars))
-    figure.add_trace(
-        trace(
-            "bar",
-            x=[seconds for _, seconds, _ in bars],
-            y=list(range(len(bars))),
-            orientation="h",
-            width=0.62,
-            marker={
-                "color": [colour or colours.muted for _, _, colour in bars],
-                "pattern": colours.hatch_some([colour is None for _, _, colour in bars], 5, 0.9),
-            },
-            hoverinfo="skip",
-        )
+    figure.draw(
+        "bar",
+        x=[seconds for _, seconds, _ in bars],
+        y=list(range(len(bars))),
+        orientation="h",
+        width=0.62,
+        marker={
+            "color": [colour or colours.muted for _, _, colour in bars],
+            "pattern": colours.hatch_some([colour is None for _, _, colour in bars], 5, 0.9),
+        },
+        hoverinfo="skip",
     )
     longest = max(seconds for _, seconds, _ in bars)
     shares = {name: f" · {percent(seconds / step)}" for name, seconds, _ in bars[wholes:]}  # of the predicted step

@@ -13,7 +13,7 @@ import pandas as pd
 from dashboard.charts.accuracy.measured import BAND, shown_marks
 from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
+from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, signed_percent
 
@@ -71,23 +71,21 @@ def residuals(
     close = (shown["error"].abs() <= BAND).to_numpy(bool)
     for which, colour, symbol in ((close, colours.ramp(0.65), "circle"), (~close, colours.worse, "diamond")):
         part = shown[which]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=places.loc[part.index].tolist(),
-                y=(100 * part["error"]).clip(*bounds).tolist(),
-                mode="markers",
-                marker={"size": 5, "color": colour, "symbol": symbol, "opacity": 0.6},
-                customdata=part[["row"]].to_numpy(int).tolist(),
-                hovertext=[
-                    f"<b>{escape(str(model)[:60] or str(name)[:60])} · {escape(str(hardware)[:40])}</b><br>"
-                    f"{escape(label)} {escape(_format_field_value(value))}<br>error {signed_percent(error)}"
-                    for name, model, hardware, error, value in zip(
-                        part["id"], part["model"], part["hardware"], part["error"], values.loc[part.index], strict=True
-                    )
-                ],
-                hovertemplate="%{hovertext}<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=places.loc[part.index].tolist(),
+            y=(100 * part["error"]).clip(*bounds).tolist(),
+            mode="markers",
+            marker={"size": 5, "color": colour, "symbol": symbol, "opacity": 0.6},
+            customdata=part[["row"]].to_numpy(int).tolist(),
+            hovertext=[
+                f"<b>{escape(str(model)[:60] or str(name)[:60])} · {escape(str(hardware)[:40])}</b><br>"
+                f"{escape(label)} {escape(_format_field_value(value))}<br>error {signed_percent(error)}"
+                for name, model, hardware, error, value in zip(
+                    part["id"], part["model"], part["hardware"], part["error"], values.loc[part.index], strict=True
+                )
+            ],
+            hovertemplate="%{hovertext}<extra></extra>",
         )
     medians = _draw_medians(
         rows.loc[values.index, "error"], groups, places, figure, colours, bounds[1], axis.get("type") == "log"
@@ -181,16 +179,14 @@ def _draw_medians(
         median, where = float(error.loc[index].median()), places.loc[index]
         found.append((median, len(index)))
         ends = [float(where.min()), float(where.max())]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=ends,
-                y=[100 * median] * 2,
-                mode="lines+markers",
-                hoverinfo="skip",
-                line={"color": colours.text, "width": 2.5},
-                marker={"size": 3, "color": colours.text},
-            )
+        figure.draw(
+            "scatter",
+            x=ends,
+            y=[100 * median] * 2,
+            mode="lines+markers",
+            hoverinfo="skip",
+            line={"color": colours.text, "width": 2.5},
+            marker={"size": 3, "color": colours.text},
         )
         middle = math.log10(ends[0] * ends[1]) / 2 if logarithmic else sum(ends) / 2
         notes.append(

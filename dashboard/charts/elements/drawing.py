@@ -57,6 +57,10 @@ class Drawing:
         """Draws one or several traces over the present ones."""
         self.traces += [dict(each) for each in traces]
 
+    def draw(self, kind: str, **parts: Any) -> None:
+        """Draw a trace over the present ones, such as "bar"; parts without a value are left out."""
+        self.traces.append({"type": kind} | {name: part for name, part in parts.items() if part is not None})
+
     def add_shape(self, **shape: Any) -> None:
         """Draws a line or a rectangle."""
         self.layout.setdefault("shapes", []).append(shape)

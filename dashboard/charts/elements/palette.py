@@ -234,15 +234,6 @@ def common_kinds(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
     return tuple(kind for kind in kinds if not _EXTENDED & set(kind.statistics))
 
 
-CATEGORICAL: Final[tuple[Kind, ...]] = (
-    *(kind for kind in common_kinds(TIME_KINDS) if kind.light is not None),
-    MEMORY_KINDS[0],
-    common_kinds(MEMORY_KINDS)[-1],
-)
-"""One kind per colour, in the order of the theme's categorical colours, of which there are ten; CP and EP communication
-and the further kinds of memory come beyond these."""
-
-
 SCENARIOS: Final[dict[Mode, tuple[str, ...]]] = {
     "light": ("#162152", "#B95E1D", "#429FB4", "#9B61D1"),
     "dark": ("#E7F6DA", "#E87832", "#2F8FA3", "#A78BFA"),

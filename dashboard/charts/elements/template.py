@@ -1,7 +1,7 @@
 """Common parts of all charts: the empty figure, the hover box, the swatches, and the format of cells' names."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +21,8 @@ CONFIG: Final[dict[str, Any]] = {
 """Plotly options for every chart: of its tool bar only the picture, as PNG at twice the size; data are exported by the
 page's own menu."""
 
+LEGEND_BELOW: Final = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}
+"""Legend below the plot, from its left edge."""
 TICK_SIZE: Final = 11
 _LINE: Final = 16
 """Height of a line of names and figures above a bar [px]."""
@@ -59,7 +61,7 @@ def base(colours: Palette, height: int) -> Drawing:
 
 
 def trace(kind: str, **parts: Any) -> dict[str, Any]:
-    """Returns a trace, such as "bar", without the parts that are None."""
+    """Return a trace, such as "bar"; parts without a value are left out."""
     return {"type": kind} | {name: part for name, part in parts.items() if part is not None}
 
 
@@ -212,6 +214,50 @@ def note(
 ) -> None:
     """Adds a small annotation without an arrow."""
     figure.notes.append(noted(text, colours, x=x, y=y, colour=colour, **more))
+
+
+def name_rows(figure: Drawing, labels: Sequence[str], colours: Palette) -> None:
+    """Name the rows of bars at 0, 1, 2 and so on; the first is on top."""
+    figure.update_yaxes(
+        autorange="reversed",
+        tickvals=list(range(len(labels))),
+        ticktext=list(labels),
+        tickfont={"color": colours.text},
+    )
+
+
+def draw_capacity(
+    figure: Drawing, place: float, rows: int, text: str, colours: Palette, side: str = "right", **axis: Any
+) -> dict[str, Any]:
+    """Draw a line across rows of bars at a capacity, and return the note that names it.
+
+    Args:
+        figure: the figure with the bars.
+        place: the capacity, in the unit of the axis.
+        rows: number of rows.
+        text: text of the note.
+        colours: the theme's.
+        side: side of the note that the line is at, "left" or "right".
+        axis: references of the axes, if not the first ones.
+    """
+    line = {"color": colours.worse, "width": 2}
+    figure.add_shape(type="line", x0=place, x1=place, y0=-0.5, y1=rows - 0.5, layer="above", line=line, **axis)
+    return noted(
+        text, colours, x=place, y=rows - 0.5, yanchor="bottom", yshift=1, xanchor=side, colour=colours.worse, **axis
+    )
+
+
+def draw_diagonal(figure: Drawing, low: float, high: float, colours: Palette) -> None:
+    """Draw the line on which both axes are equal."""
+    figure.draw(
+        "scatter",
+        x=[low, high],
+        y=[low, high],
+        mode="lines",
+        line={"color": colours.muted, "width": 1.2},
+        hoverinfo="skip",
+        showlegend=False,
+    )
 
 
 def empty(colours: Palette, height: int, sentence: str) -> Chart:

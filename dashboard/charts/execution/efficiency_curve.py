@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dashboard.charts.elements.palette import TIME_KINDS, palette
-from dashboard.charts.elements.template import Chart, base, empty, trace
+from dashboard.charts.elements.template import Chart, base, empty
 from dashboard.words.numbers import percent, plain
 
 __all__ = ["Curve", "efficiency_curve"]
@@ -40,16 +40,14 @@ def efficiency_curve(curves: Sequence[Curve], unit: str, mode: str = "light", *,
         x, y = _step_corners(table, 10.0**low, 10.0**high)
         colour = kinds[_ORDER[index % len(_ORDER)]] or colours.text
         label = _without_markup(_join_names(names))
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=x,
-                y=y,
-                mode="lines",
-                name=label,
-                line={"shape": "hv", "width": 2, "color": colour, "dash": _DASHES[index % len(_DASHES)]},
-                hovertemplate=f"<b>{label}</b><br>from %{{x:.4~g}} {unit}: %{{y:.1%}}<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=x,
+            y=y,
+            mode="lines",
+            name=label,
+            line={"shape": "hv", "width": 2, "color": colour, "dash": _DASHES[index % len(_DASHES)]},
+            hovertemplate=f"<b>{label}</b><br>from %{{x:.4~g}} {unit}: %{{y:.1%}}<extra></extra>",
         )
     figure.update_xaxes(type="log", range=[low, high], title=unit, dtick=1, tickformat=",~g")
     figure.update_yaxes(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import MEMORY_KINDS, Kind, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, noted, style_axes, trace
+from dashboard.charts.elements.template import Chart, base, draw_capacity, empty, noted, style_axes, trace
 from dashboard.words.names import cell_name, in_sentence
 from dashboard.words.numbers import UNLIMITED, Scale, format_value, gibibytes, percent, scale_for
 
@@ -273,30 +273,9 @@ def _draw_panel(
         )
     elif bounded:
         place = capacity / scale.factor
-        figure.add_shape(
-            type="line",
-            x0=place,
-            x1=place,
-            y0=-0.5,
-            y1=len(bars) - 0.5,
-            layer="above",
-            line={"color": colours.worse, "width": 2},
-            **axis,
-        )
         side = "right" if place > 0.25 * reach / scale.factor else "left"
-        notes.append(
-            noted(
-                f"{name} {gibibytes(capacity)}",
-                colours,
-                x=place,
-                y=len(bars) - 0.5,
-                yanchor="bottom",
-                yshift=1,
-                xanchor=side,
-                colour=colours.worse,
-                **axis,
-            )
-        )
+        text = f"{name} {gibibytes(capacity)}"
+        notes.append(draw_capacity(figure, place, len(bars), text, colours, side, **axis))
     figure.update_layout(
         {
             f"xaxis{suffix}": {

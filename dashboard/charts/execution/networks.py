@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dashboard.charts.elements.palette import TIME_KINDS, palette
-from dashboard.charts.elements.template import Chart, base, empty, note, trace
+from dashboard.charts.elements.template import Chart, base, empty, note
 from dashboard.words.numbers import format_value, scale_for
 from engine.cost_models.account import LinkTime, RankGroup
 
@@ -45,20 +45,18 @@ def partners(
         if group.degree == 1:
             note(figure, "no partners", colours, x=0, y=row, xanchor="left")
             continue
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=list(shown),
-                y=[row] * len(shown),
-                mode="markers",
-                marker={
-                    "symbol": "line-ns",
-                    "size": 17,
-                    "line": {"width": 2.5, "color": _KINDS[LOOK[group.name]].colour(colours)},
-                },
-                hovertext=[f"<b>{group.name}</b><br>GPU 0 and GPU {number:,}" for number in shown],
-                hovertemplate="%{hovertext}<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=list(shown),
+            y=[row] * len(shown),
+            mode="markers",
+            marker={
+                "symbol": "line-ns",
+                "size": 17,
+                "line": {"width": 2.5, "color": _KINDS[LOOK[group.name]].colour(colours)},
+            },
+            hovertext=[f"<b>{group.name}</b><br>GPU 0 and GPU {number:,}" for number in shown],
+            hovertemplate="%{hovertext}<extra></extra>",
         )
     figure.update_yaxes(
         range=[-0.6, len(groups) - 0.4],
@@ -90,18 +88,16 @@ def traffic(rows: Sequence[LinkTime], where: Mapping[str, str], mode: str = "lig
         colour = _KINDS[LOOK[row.group]].colour(colours)
         hidden = max(0.0, row.link - row.exposed)
         for size, begin, opacity, word in ((row.exposed, 0.0, 1.0, "exposed"), (hidden, row.exposed, 0.35, "hidden")):
-            figure.add_trace(
-                trace(
-                    "bar",
-                    x=[size / scale.factor],
-                    base=[begin / scale.factor],
-                    y=[place + 0.14],
-                    orientation="h",
-                    width=0.42,
-                    marker={"color": colour, "opacity": opacity, "line": {"width": 0}},
-                    hovertext=f"<b>{row.name}, {word}</b><br>{format_value(_UNIT, size)}",
-                    hovertemplate="%{hovertext}<extra></extra>",
-                )
+            figure.draw(
+                "bar",
+                x=[size / scale.factor],
+                base=[begin / scale.factor],
+                y=[place + 0.14],
+                orientation="h",
+                width=0.42,
+                marker={"color": colour, "opacity": opacity, "line": {"width": 0}},
+                hovertext=f"<b>{row.name}, {word}</b><br>{format_value(_UNIT, size)}",
+                hovertemplate="%{hovertext}<extra></extra>",
             )
         note(figure, where[row.group], colours, x=0, y=place - 0.27, xanchor="left")
         text = f"<b>{format_value(_UNIT, row.exposed)}</b> of {format_value(_UNIT, row.link)}"

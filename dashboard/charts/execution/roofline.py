@@ -10,7 +10,7 @@ import pandas as pd
 
 from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import TIME_KINDS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, note, trace
+from dashboard.charts.elements.template import Chart, base, empty, note
 from dashboard.words.numbers import format_value, plain, scale_for
 from engine.cost_models.account import Roofs
 
@@ -53,23 +53,21 @@ def roofline(layers: pd.DataFrame, roofs: Roofs, mode: str = "light", *, height:
     for stage, name in STAGES:
         chosen = [mark for mark in marks if mark["stage"] == stage]
         colour, symbol = looks[stage]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=[mark["intensity"] for mark in chosen],
-                y=[mark["rate"] / 1e12 for mark in chosen],
-                mode="markers",
-                name=name,
-                marker={
-                    "size": [max(_SMALLEST, _LARGEST * math.sqrt(mark["seconds"] / longest)) for mark in chosen],
-                    "color": colour,
-                    "symbol": symbol,
-                    "opacity": 0.9,
-                    "line": {"color": colour if symbol.endswith("open") else colours.background, "width": 1.5},
-                },
-                hovertext=[_layer_hover_text(mark, name) for mark in chosen],
-                hovertemplate="%{hovertext}<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=[mark["intensity"] for mark in chosen],
+            y=[mark["rate"] / 1e12 for mark in chosen],
+            mode="markers",
+            name=name,
+            marker={
+                "size": [max(_SMALLEST, _LARGEST * math.sqrt(mark["seconds"] / longest)) for mark in chosen],
+                "color": colour,
+                "symbol": symbol,
+                "opacity": 0.9,
+                "line": {"color": colour if symbol.endswith("open") else colours.background, "width": 1.5},
+            },
+            hovertext=[_layer_hover_text(mark, name) for mark in chosen],
+            hovertemplate="%{hovertext}<extra></extra>",
         )
     bottom = min(min(mark["rate"] for mark in marks) / 1e12, roofs.bandwidth * left / 1e12)
     figure.update_xaxes(
@@ -118,16 +116,14 @@ def _draw_roofs(figure: Drawing, roofs: Roofs, left: float, right: float, colour
     close = roofs.matrix < _APART * roofs.lower
     for peak, name, dash in zip((roofs.matrix, roofs.lower), roofs.names, ("solid", "dash"), strict=True):
         knee = peak / roofs.bandwidth
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=[knee, right],
-                y=[peak / 1e12] * 2,
-                mode="lines",
-                hoverinfo="skip",
-                showlegend=False,
-                line={"color": colours.muted, "width": 1.3, "dash": dash},
-            )
+        figure.draw(
+            "scatter",
+            x=[knee, right],
+            y=[peak / 1e12] * 2,
+            mode="lines",
+            hoverinfo="skip",
+            showlegend=False,
+            line={"color": colours.muted, "width": 1.3, "dash": dash},
         )
         note(
             figure,
@@ -141,16 +137,14 @@ def _draw_roofs(figure: Drawing, roofs: Roofs, left: float, right: float, colour
             colour=colours.text,
         )
     knee = roofs.matrix / roofs.bandwidth
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=[left, knee],
-            y=[roofs.bandwidth * left / 1e12, roofs.matrix / 1e12],
-            mode="lines",
-            hoverinfo="skip",
-            showlegend=False,
-            line={"color": colours.muted, "width": 1.3},
-        )
+    figure.draw(
+        "scatter",
+        x=[left, knee],
+        y=[roofs.bandwidth * left / 1e12, roofs.matrix / 1e12],
+        mode="lines",
+        hoverinfo="skip",
+        showlegend=False,
+        line={"color": colours.muted, "width": 1.3},
     )
     scale = scale_for("offload_mem_bw_req", [roofs.bandwidth])
     # In the middle of the slope, but not so far left that a phone would have it over the names of the axis.

@@ -8,16 +8,16 @@ in words, and every figure on hovering.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
 
-from dashboard.charts.elements.colour_scale import Domain, Ramp, colour_bar, ramp_for
+from dashboard.charts.elements.colour_scale import Domain, colour_bar, ramp_for
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import TICK_SIZE, Chart, axis_style, empty, noted, wrapped, written
+from dashboard.charts.elements.template import TICK_SIZE, Chart, axis_style, empty, noted, written
+from dashboard.charts.explored.map_cells import Axes, MapLook, MapPanel, bar_traces, best_cell_mark, heatmap_traces
 from dashboard.words.names import in_sentence, named_value
-from dashboard.words.numbers import ABSENT, Scale, format_value, percent, scale_for
+from dashboard.words.numbers import format_value, scale_for
 from engine.columns import Column
 
 __all__ = ["COLUMNS", "HEIGHT", "MOST_LABELS", "best_map", "numbered"]
@@ -27,7 +27,6 @@ COLUMNS: Final = ("x", "y", "facet", "value", "id", "at", "name", "label", "why"
 HEIGHT: Final = 532
 MOST_LABELS: Final = 420
 """Cells that are labelled; with more of them drawing is slow."""
-_SIDE: Final = 0.95
 _GAP: Final = 0.03
 _WIDTH: Final = {False: 640, True: 230}
 """Room for the cells across, by whether the window is narrow, of the narrowest window of either kind [px]."""
@@ -40,58 +39,8 @@ _ABOVE: Final = 48
 _ROOMY: Final = 34
 """Width of a cell from which its number is written in full size [px]."""
 
-Axes = tuple[Sequence[Any], Sequence[Any]]
-"""Values across and up."""
 At = str | tuple[int, int]
 """First part of the customdata that a click on a cell reports."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Panel:
-    """One map among the small multiples."""
-
-    number: int
-    rows: list[dict[Any, Any]]
-    title: str
-    places: list[tuple[int, int]]
-    """Column and row of each cell."""
-
-    @property
-    def suffix(self) -> str:
-        """Suffix of the panel's axes after x and y."""
-        return "" if self.number == 0 else str(self.number + 1)
-
-    @property
-    def on(self) -> dict[str, str]:
-        """The axes of its traces."""
-        return {"xaxis": f"x{self.suffix}", "yaxis": f"y{self.suffix}"}
-
-    @property
-    def on_notes(self) -> dict[str, Any]:
-        """The axes of its annotations and frames."""
-        return {"xref": f"x{self.suffix}", "yref": f"y{self.suffix}"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Settings that all panels share."""
-
-    axes: Axes
-    metric: Column
-    best: int | None
-    """Position of the best of all cells."""
-    best_value: float
-    ramp: Ramp
-    scale: Scale
-    colours: Palette
-    grid: tuple[int, int]
-    """Columns and rows of panels."""
-    height: int
-    """Height of the chart [px]."""
-    size: int
-    """Size of the numbers in the cells [px]; 0 if they do not fit."""
-    networks: Sequence[str]
-    """Names of networks, innermost first."""
 
 
 def best_map(
@@ -137,7 +86,7 @@ def best_map(
     chosen_for = values if among is None else among
     best = _best_index(values, lower)
     grid, height = _panel_grid(cells, len(up), height, narrow)
-    look = _Look(
+    look = MapLook(
         (across, up),
         metric,
         best,
@@ -155,8 +104,8 @@ def best_map(
     notes: list[dict[str, Any]] = []
     frames: list[dict[str, Any]] = []
     for panel in panels:
-        traces += _bar_traces(panel, look) if look.size else _heatmap_traces(panel, look)
-        notes += _best_cell_mark(panel, look)
+        traces += bar_traces(panel, look) if look.size else heatmap_traces(panel, look)
+        notes += best_cell_mark(panel, look)
         frames += _cell_frames(panel, base_cell, ((colours.text, 1.6, 0.475, "dot"),), "base")
         # Two lines: one alone vanishes on cells of its own colour.
         twice = (colours.text, 2.5, 0.5, "solid"), (colours.background, 1.6, 0.455, "solid")
@@ -202,7 +151,7 @@ def _label_size(cells: pd.DataFrame, across: int, up: int, grid: tuple[int, int]
     return 12 if width >= _ROOMY else 11
 
 
-def _make_panels(cells: pd.DataFrame, facet: Column | None, look: _Look) -> list[_Panel]:
+def _make_panels(cells: pd.DataFrame, facet: Column | None, look: MapLook) -> list[MapPanel]:
     across, up = ({value: place for place, value in enumerate(values)} for values in look.axes)
     titles = (
         {"": cells}
@@ -213,7 +162,7 @@ def _make_panels(cells: pd.DataFrame, facet: Column | None, look: _Look) -> list
         }
     )
     return [
-        _Panel(
+        MapPanel(
             number,
             part.to_dict("records"),
             title,
@@ -223,155 +172,8 @@ def _make_panels(cells: pd.DataFrame, facet: Column | None, look: _Look) -> list
     ]
 
 
-def _bar_traces(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
-    """Returns the traces of a panel with numbers: every cell a bar of one trace, on the lower edge of its row."""
-    colours, rows, places = look.colours, panel.rows, panel.places
-    on_ramp = [None if math.isnan(row["value"]) else look.ramp.position(row["value"]) for row in rows]
-    hatched = [place is None and bool(row["label"]) for place, row in zip(on_ramp, rows, strict=True)]
-    absent = {(a, b) for a in range(len(look.axes[0])) for b in range(len(look.axes[1]))} - set(places)
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "x": [place[0] for place in places],
-            "y": [_SIDE] * len(rows),
-            "base": [place[1] - _SIDE / 2 for place in places],
-            "width": _SIDE,
-            "marker": {
-                # Where bars have a colour each, Plotly draws the hatch in that colour from the second drawing on.
-                "color": [
-                    colours.ramp(place) if place is not None else colours.muted if hatch else colours.panel
-                    for place, hatch in zip(on_ramp, hatched, strict=True)
-                ],
-                "line": {"width": 0},
-                "pattern": colours.hatch_some(hatched),
-            },
-            **_cell_responses(panel, look),
-            **panel.on,
-        },
-        {
-            "type": "scatter",
-            "x": [place[0] for place in absent],
-            "y": [place[1] for place in absent],
-            "mode": "markers",
-            "hoverinfo": "skip",
-            "marker": {"size": 2.5, "color": colours.muted, "opacity": 0.7},
-            **panel.on,
-        },
-    ]
-    # Labels are traces of their own, one per colour: text of bars would fade on a selection whatever the settings.
-    inks = [colours.text if place is None else colours.label_on_ramp(place) for place in on_ramp]
-    for ink in dict.fromkeys(inks):
-        mine = [index for index, other in enumerate(inks) if other == ink]
-        traces.append(
-            {
-                "type": "scatter",
-                "x": [places[index][0] for index in mine],
-                "y": [places[index][1] for index in mine],
-                "mode": "text",
-                "text": [_cell_label(rows[index], look.scale) for index in mine],
-                "hoverinfo": "skip",
-                "textfont": {"size": look.size, "color": ink},
-                **panel.on,
-            }
-        )
-    return traces
-
-
-def _heatmap_traces(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
-    """Returns the traces of a panel without numbers; an invisible scatter over it answers hovers and clicks."""
-    colours, rows, places = look.colours, panel.rows, panel.places
-    grid: list[list[float | None]] = [[None] * len(look.axes[0]) for _ in look.axes[1]]
-    for row, (column, line) in zip(rows, places, strict=True):
-        if not math.isnan(row["value"]):
-            grid[line][column] = look.ramp.position(row["value"])
-    misses = [place for row, place in zip(rows, places, strict=True) if math.isnan(row["value"]) and row["label"]]
-    return [
-        {
-            "type": "heatmap",
-            "z": grid,
-            "zmin": 0,
-            "zmax": 1,
-            "colorscale": colours.colorscale(),
-            "showscale": False,
-            "hoverinfo": "skip",
-            "xgap": 1,
-            "ygap": 1,
-            **panel.on,
-        },
-        {
-            "type": "scatter",
-            "x": [place[0] for place in misses],
-            "y": [place[1] for place in misses],
-            "mode": "markers",
-            "hoverinfo": "skip",
-            "marker": {"symbol": "line-ne-open", "size": 8, "color": colours.muted, "line": {"width": 1}},
-            **panel.on,
-        },
-        {
-            "type": "scatter",
-            "x": [place[0] for place in places],
-            "y": [place[1] for place in places],
-            "mode": "markers",
-            "marker": {"symbol": "square", "size": 12, "opacity": 0, "color": colours.text},
-            **_cell_responses(panel, look),
-            **panel.on,
-        },
-    ]
-
-
-def _cell_responses(panel: _Panel, look: _Look) -> dict[str, Any]:
-    """Return the hover texts and click data of cells."""
-    return {
-        "hovertext": [_cell_hover_text(row, look) for row in panel.rows],
-        "hovertemplate": "%{hovertext}<extra></extra>",
-        "customdata": [
-            [*(row["at"] if isinstance(row["at"], tuple) else (row["at"],)), int(row["id"])] for row in panel.rows
-        ],
-    }
-
-
-def _best_cell_mark(panel: _Panel, look: _Look) -> list[dict[str, Any]]:
-    """Returns the mark of the best cell if it is in this panel: in its upper right corner, clear of the number."""
-    place = next((place for row, place in zip(panel.rows, panel.places, strict=True) if row["best"]), None)
-    if place is None:
-        return []
-    colours, on = look.colours, panel.on_notes
-    if look.size:
-        ink = colours.label_on_ramp(look.ramp.position(look.best_value))
-        return [
-            noted(
-                "★",
-                colours,
-                x=place[0] + 0.44,
-                y=place[1] + 0.46,
-                colour=ink,
-                borderpad=0,
-                xanchor="right",
-                yanchor="top",
-                **on,
-            )
-        ]
-    return [
-        noted(
-            f"★ {look.scale.number(look.best_value)}",
-            colours,
-            x=place[0],
-            y=place[1],
-            colour=colours.text,
-            font_size=11,
-            borderpad=2,
-            bgcolor=colours.background,
-            yanchor="bottom",
-            xshift=4,
-            yshift=4,
-            xanchor="left" if place[0] < len(look.axes[0]) / 2 else "right",
-            **on,
-        )
-    ]
-
-
 def _cell_frames(
-    panel: _Panel, at: At | None, lines: Iterable[tuple[str, float, float, str]], name: str
+    panel: MapPanel, at: At | None, lines: Iterable[tuple[str, float, float, str]], name: str
 ) -> list[dict[str, Any]]:
     """Returns frames around a cell if it is in this panel: colour, width [px], half of the side, dash.
 
@@ -399,7 +201,7 @@ def _cell_frames(
 
 
 def _axes_layout(
-    panels: Sequence[_Panel], look: _Look, fields: tuple[Column, Column], bar: dict[str, Any] | None, titled: bool
+    panels: Sequence[MapPanel], look: MapLook, fields: tuple[Column, Column], bar: dict[str, Any] | None, titled: bool
 ) -> dict[str, Any]:
     """Returns the axes of the panels: in a grid, the outer ones labelled."""
     columns, rows = look.grid
@@ -451,7 +253,7 @@ def _panel_domain(position: int, of: int, gap: float = _GAP) -> list[float]:
     return [position / of, (position + 1) / of - (gap if of > 1 or gap > _GAP else 0.0)]
 
 
-def _panel_title(panel: _Panel, panels: int, look: _Look) -> dict[str, Any]:
+def _panel_title(panel: MapPanel, panels: int, look: MapLook) -> dict[str, Any]:
     """Returns the title above a panel; without numbers in the cells it includes the best value: "best 147"."""
     best = ""
     if not look.size:
@@ -500,30 +302,13 @@ def _colour_bar_trace(bar: dict[str, Any], colours: Palette) -> dict[str, Any]:
     return {"type": "scatter", "x": [None], "y": [None], "mode": "markers", "hoverinfo": "skip", "marker": marker}
 
 
-def _cell_label(row: dict[Any, Any], scale: Scale) -> str:
-    """Returns what a cell prints: its value without unit, or by how much it misses the memory."""
-    return str(row["label"]) or ABSENT if math.isnan(row["value"]) else scale.number(row["value"])
-
-
-def _cell_hover_text(row: dict[Any, Any], look: _Look) -> str:
-    value, best, metric = row["value"], look.best_value, look.metric
-    if math.isnan(value):
-        said = wrapped(str(row["why"]))
-    else:
-        said = f"{metric.label} {format_value(metric, value)}"
-        if best > 0 and math.isfinite(best) and math.isfinite(value):
-            ratio = value / best
-            said += f", {ratio:.2f} × the best" if metric.better == "lower" else f", {percent(ratio, 0)} of the best"
-    return "<br>".join(part for part in (f"<b>{row['name']}</b>", said, str(row["tally"])) if part)
-
-
 def _best_index(values: Sequence[float], lower: bool) -> int | None:
     """Returns the index of the best finite value, the first of equals."""
     known = [(value if lower else -value, index) for index, value in enumerate(values) if math.isfinite(value)]
     return min(known)[1] if known else None
 
 
-def _summarize_map(cells: pd.DataFrame, fields: Sequence[Column | None], look: _Look) -> str:
+def _summarize_map(cells: pd.DataFrame, fields: Sequence[Column | None], look: MapLook) -> str:
     by = " and ".join(in_sentence(field.label) for field in fields if field is not None)
     if look.best is None:
         return f"{look.metric.label} by {by}: nothing fits in any of {len(cells)} cells."

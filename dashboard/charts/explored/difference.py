@@ -7,7 +7,7 @@ from typing import Any, Final
 import pandas as pd
 
 from dashboard.charts.elements.palette import palette
-from dashboard.charts.elements.template import Chart, axis_style, base, empty, noted, trace
+from dashboard.charts.elements.template import Chart, axis_style, base, empty, noted
 from dashboard.charts.execution.time_bar import time_kinds, time_pieces
 from dashboard.charts.what_if.surface import MOST_LABELS
 from dashboard.words.differences import gain_tone
@@ -57,18 +57,16 @@ def difference_map(
     figure = base(colours, height)
     x = [pipelines.index(cell[1]) for cell in cells]
     y = [tensors.index(cell[0]) for cell in cells]
-    figure.add_trace(
-        trace(
-            "bar",
-            x=x,
-            y=[_SIDE] * len(cells),
-            base=[row - _SIDE / 2 for row in y],
-            width=_SIDE,
-            marker={"color": fills, "line": {"width": 0}, "pattern": colours.hatch_some(hatched)},
-            hovertext=[_cell_hover_text(cell, a, b, column, gains[cell], names) for cell in cells],
-            hovertemplate="%{hovertext}<extra></extra>",
-            customdata=[list(cell) for cell in cells],
-        )
+    figure.draw(
+        "bar",
+        x=x,
+        y=[_SIDE] * len(cells),
+        base=[row - _SIDE / 2 for row in y],
+        width=_SIDE,
+        marker={"color": fills, "line": {"width": 0}, "pattern": colours.hatch_some(hatched)},
+        hovertext=[_cell_hover_text(cell, a, b, column, gains[cell], names) for cell in cells],
+        hovertemplate="%{hovertext}<extra></extra>",
+        customdata=[list(cell) for cell in cells],
     )
     if len(cells) <= MOST_LABELS:
         notes = []
@@ -160,27 +158,25 @@ def aligned_steps(
             starts.append(starts[-1] + piece)
         drawn = [colours.text, *(kind.colour(colours) for kind in kinds)]
         axis = "" if number == 0 else str(number + 1)
-        figure.add_trace(
-            trace(
-                "bar",
-                x=[piece / scale.factor for piece in pieces],
-                base=[start / scale.factor for start in starts],
-                y=places,
-                xaxis=f"x{axis}",
-                yaxis=f"y{axis if narrow else ''}",
-                orientation="h",
-                width=0.58,
-                marker={
-                    "color": [colour or colours.muted for colour in drawn],
-                    "line": {"width": 0},
-                    "pattern": colours.hatch_some([colour is None for colour in drawn], size=5, opacity=0.9),
-                },
-                hovertext=[
-                    f"<b>{name}: {row}</b><br>{format_value('total_time', piece)}"
-                    for row, piece in zip(rows, pieces, strict=True)
-                ],
-                hovertemplate="%{hovertext}<extra></extra>",
-            )
+        figure.draw(
+            "bar",
+            x=[piece / scale.factor for piece in pieces],
+            base=[start / scale.factor for start in starts],
+            y=places,
+            xaxis=f"x{axis}",
+            yaxis=f"y{axis if narrow else ''}",
+            orientation="h",
+            width=0.58,
+            marker={
+                "color": [colour or colours.muted for colour in drawn],
+                "line": {"width": 0},
+                "pattern": colours.hatch_some([colour is None for colour in drawn], size=5, opacity=0.9),
+            },
+            hovertext=[
+                f"<b>{name}: {row}</b><br>{format_value('total_time', piece)}"
+                for row, piece in zip(rows, pieces, strict=True)
+            ],
+            hovertemplate="%{hovertext}<extra></extra>",
         )
         gap = 0.03
         width = (1 - gap * (count - 1)) / count

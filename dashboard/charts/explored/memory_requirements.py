@@ -7,7 +7,7 @@ import pandas as pd
 
 from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, note, trace
+from dashboard.charts.elements.template import Chart, base, draw_capacity, empty, note
 from dashboard.words.names import cell_name
 from dashboard.words.numbers import UNLIMITED, gibibytes, scale_for
 from engine.executions.execution_names import execution_name
@@ -39,48 +39,28 @@ def memory_needs(cells: pd.DataFrame, capacity: float, mode: str = "light", *, n
     rows = list(range(len(needs) - 1, -1, -1))
     over = [need > capacity for need in needs]
     figure = base(colours, 34 + _ROW * len(needs) + 26)
-    figure.add_trace(
-        trace(
-            "bar",
-            x=[min(need, reach) / scale.factor for need in needs],
-            y=rows,
-            orientation="h",
-            width=0.72,
-            marker={
-                "color": [colours.muted if flag else colours.ramp(_TONE) for flag in over],
-                "line": {
-                    "color": [colours.muted if flag else colours.background for flag in over],
-                    "width": [1 if flag else 0 for flag in over],
-                },
-                "pattern": colours.hatch_some(over, size=5, opacity=0.9),
+    figure.draw(
+        "bar",
+        x=[min(need, reach) / scale.factor for need in needs],
+        y=rows,
+        orientation="h",
+        width=0.72,
+        marker={
+            "color": [colours.muted if flag else colours.ramp(_TONE) for flag in over],
+            "line": {
+                "color": [colours.muted if flag else colours.background for flag in over],
+                "width": [1 if flag else 0 for flag in over],
             },
-            customdata=[[int(t), int(p)] for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
-            hovertext=_cell_hover_texts(cells, capacity, name),
-            hovertemplate="%{hovertext}<extra></extra>",
-        )
+            "pattern": colours.hatch_some(over, size=5, opacity=0.9),
+        },
+        customdata=[[int(t), int(p)] for t, p in zip(cells["tensor_par"], cells["pipeline_par"], strict=True)],
+        hovertext=_cell_hover_texts(cells, capacity, name),
+        hovertemplate="%{hovertext}<extra></extra>",
     )
     if bounded:
         place = capacity / scale.factor
-        figure.add_shape(
-            type="line",
-            x0=place,
-            x1=place,
-            y0=-0.5,
-            y1=len(needs) - 0.5,
-            layer="above",
-            line={"color": colours.worse, "width": 2},
-        )
-        note(
-            figure,
-            f"{name} {gibibytes(capacity)}",
-            colours,
-            x=place,
-            y=len(needs) - 0.5,
-            yanchor="bottom",
-            yshift=1,
-            xanchor="right" if place > 0.25 * reach / scale.factor else "left",
-            colour=colours.worse,
-        )
+        side = "right" if place > 0.25 * reach / scale.factor else "left"
+        figure.notes.append(draw_capacity(figure, place, len(needs), f"{name} {gibibytes(capacity)}", colours, side))
     cut = [row for row, need in zip(rows, needs, strict=True) if need > reach]
     for row in cut:
         note(figure, "»", colours, x=reach / scale.factor, y=row, xanchor="left", xshift=-1)

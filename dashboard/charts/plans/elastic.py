@@ -3,70 +3,68 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
 
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
+from dashboard.charts.elements.template import LEGEND_BELOW, Chart, base, empty, log_ticks, noted
 from dashboard.words.numbers import counted, plain
-from engine.planners.elastic import Timeline
-from engine.planners.elastic.plan_names import plan_titles
-from engine.planners.elastic.resource_curve import KEEP_SMALLER
 
 __all__ = ["measured_and_predicted", "model_phases_steps", "resource_curve", "throughput_over_time"]
 
 HEIGHT: Final = 360
 MOST_PLANS: Final = 12
 """Plans that a curve names; the hover text names the others."""
-_BELOW: Final = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
-def throughput_over_time(found: Timeline, mode: str = "light") -> Chart:
+def throughput_over_time(
+    table: pd.DataFrame,
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    means: Mapping[str, float],
+    mode: str = "light",
+) -> Chart:
     """Draw the throughput of every strategy as steps over the phases; the planner's first and highlighted.
 
     Args:
-        found: throughput over time.
+        table: `strategy`, `start_s`, `end_s` and `placement` of every strategy and phase.
+        lines: times [s] and throughputs [samples/s] of each strategy.
+        means: mean throughput of each strategy [samples/s].
         mode: the theme.
     """
     colours = palette(mode)
     figure = base(colours, HEIGHT)
-    names = found.table["strategy"].unique().tolist()
-    for place, name in enumerate(names):
-        times, rates = found.steps(name)
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=[time / 60 for time in times],
-                y=rates,
-                mode="lines",
-                name=name,
-                line={
-                    "color": SCENARIOS[colours.mode][place] if place < 4 else colours.muted,
-                    "width": 2.8 if place == 0 else 1.6,
-                    "dash": _DASHES[place % len(_DASHES)],
-                },
-                hovertemplate=f"<b>{name}</b><br>%{{x:.4g}} min: %{{y:.4g}} samples/s<extra></extra>",
-            )
+    for place, (name, (times, rates)) in enumerate(lines.items()):
+        figure.draw(
+            "scatter",
+            x=[time / 60 for time in times],
+            y=rates,
+            mode="lines",
+            name=name,
+            line={
+                "color": SCENARIOS[colours.mode][place] if place < 4 else colours.muted,
+                "width": 2.8 if place == 0 else 1.6,
+                "dash": _DASHES[place % len(_DASHES)],
+            },
+            hovertemplate=f"<b>{name}</b><br>%{{x:.4g}} min: %{{y:.4g}} samples/s<extra></extra>",
         )
-    phases = found.table[found.table["strategy"] == names[0]].to_dict("records")
+    phases = table[table["strategy"] == next(iter(lines))].to_dict("records")
     end = phases[-1]["end_s"] / 60
     shapes, notes = _phase_shapes(phases, end, colours)
     figure.update_xaxes(title="time [min]", range=[0, end])
     figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
     figure.update_layout(
         showlegend=True,
-        legend=_BELOW,
+        legend=LEGEND_BELOW,
         margin={"t": 34, "b": 104},
         shapes=shapes,
         annotations=notes,
     )
-    told = found.summary()
-    means = "; ".join(f"{row['strategy']}: {plain(row['mean'], 3)}" for row in told.to_dict("records"))
+    told = "; ".join(f"{name}: {plain(mean, 3)}" for name, mean in means.items())
     span = f"{plain(end, 3)} minutes in {counted(len(phases), 'phase')}"
-    return Chart(figure, f"Throughput over {span}. Mean, samples/s: {means}.")
+    return Chart(figure, f"Throughput over {span}. Mean, samples/s: {told}.")
 
 
 def _phase_shapes(phases: list[dict[Any, Any]], end: float, colours: Palette) -> tuple[list[dict[str, Any]], list[Any]]:
@@ -104,96 +102,94 @@ def _phase_shapes(phases: list[dict[Any, Any]], end: float, colours: Palette) ->
 
 
 def resource_curve(
-    curve: pd.DataFrame, over: str, label: str, mode: str = "light", measured: pd.DataFrame | None = None
+    curve: pd.DataFrame,
+    over: str,
+    label: str,
+    mode: str = "light",
+    measured: pd.DataFrame | None = None,
+    *,
+    tolerance: float,
 ) -> Chart:
     """Draws the best throughput along one resource, each point in the colour of the plan that wins there. Points below
     the throughput of a smaller amount of the resource, and all plans but the last dozen, are faint.
 
     Args:
-        curve: as `engine.planners.elastic.curve` returns it.
+        curve: as `engine.planners.elastic.curve` returns it, with plans as people read them.
         over: the column of the resource.
         label: what the resource is called, with its unit.
         mode: the theme.
         measured: what was measured along the same resource, columns `over` and `measured` [samples/s].
+        tolerance: share of the throughput of a smaller amount within which a point counts as reaching it.
     """
     colours = palette(mode)
     runs = curve[curve["raw_best"].notna()]
     if not len(runs):
         return empty(colours, HEIGHT, "No plan runs anywhere along this resource.")
     figure = base(colours, HEIGHT)
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=curve[over],
-            y=curve["stored_best"],
-            mode="lines",
-            name="best up to here",
-            hoverinfo="skip",
-            line={"color": colours.muted, "width": 1, "shape": "hv"},
-        )
+    figure.draw(
+        "scatter",
+        x=curve[over],
+        y=curve["stored_best"],
+        mode="lines",
+        name="best up to here",
+        hoverinfo="skip",
+        line={"color": colours.muted, "width": 1, "shape": "hv"},
     )
     shades = SCENARIOS[colours.mode]
-    ahead = runs["raw_best"] >= runs["stored_best"] * (1 - KEEP_SMALLER)
+    ahead = runs["raw_best"] >= runs["stored_best"] * (1 - tolerance)
     plans = list(dict.fromkeys(runs.loc[ahead, "raw_plan"]))[-MOST_PLANS:]
     named = ahead & runs["raw_plan"].isin(plans)
-    runs = runs.assign(title=plan_titles(runs, "raw_plan"))
-    groups = [(str(own["title"].iloc[0]), own) for plan in plans for own in [runs[named & (runs["raw_plan"] == plan)]]]
+    groups = [(str(plan), runs[named & (runs["raw_plan"] == plan)]) for plan in plans]
     if not named.all():
         rest = runs[~named]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=rest[over],
-                y=rest["raw_best"],
-                mode="markers",
-                name="others",
-                marker={"size": 5, "color": colours.muted},
-                customdata=rest[["title"]],
-                hovertemplate=f"<b>%{{customdata[0]}}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=rest[over],
+            y=rest["raw_best"],
+            mode="markers",
+            name="others",
+            marker={"size": 5, "color": colours.muted},
+            customdata=rest[["raw_plan"]],
+            hovertemplate=f"<b>%{{customdata[0]}}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
         )
     for place, (plan, own) in enumerate(groups):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=own[over],
-                y=own["raw_best"],
-                mode="markers",
-                name=plan,
-                marker={"size": 8, "color": shades[place % len(shades)], "symbol": place % 8},
-                customdata=own[["gain"]],
-                hovertemplate=f"<b>{plan}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s, "
-                "%{customdata[0]:+.3g} by the last<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=own[over],
+            y=own["raw_best"],
+            mode="markers",
+            name=plan,
+            marker={"size": 8, "color": shades[place % len(shades)], "symbol": place % 8},
+            customdata=own[["gain"]],
+            hovertemplate=f"<b>{plan}</b><br>{label} %{{x}}: %{{y:.4g}} samples/s, "
+            "%{customdata[0]:+.3g} by the last<extra></extra>",
         )
     seen = ""
     if measured is not None and len(measured):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=measured[over],
-                y=measured["measured"],
-                mode="markers",
-                name="measured",
-                marker={
-                    "size": 11,
-                    "color": colours.text,
-                    "symbol": "x-thin",
-                    "line": {"width": 2, "color": colours.text},
-                },
-                hovertemplate=f"<b>measured</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=measured[over],
+            y=measured["measured"],
+            mode="markers",
+            name="measured",
+            marker={
+                "size": 11,
+                "color": colours.text,
+                "symbol": "x-thin",
+                "line": {"width": 2, "color": colours.text},
+            },
+            hovertemplate=f"<b>measured</b><br>{label} %{{x}}: %{{y:.4g}} samples/s<extra></extra>",
         )
         top = measured.sort_values("measured", kind="stable").iloc[-1]
         seen = f" Measured: {plain(float(top['measured']), 4)} samples/s at {top[over]:g}."
     figure.update_xaxes(title=label, nticks=10)
     figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
-    figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
+    figure.update_layout(showlegend=True, legend=LEGEND_BELOW, margin={"t": 16, "b": 104})
     best = runs.sort_values("raw_best", kind="stable").iloc[-1]
     gains = curve["gain"].iloc[1:].dropna()
     step = f" One more step brings at most {plain(float(gains.max()), 3)} samples/s." if len(gains) else ""
     most = plain(float(best["raw_best"]), 4) if math.isfinite(best["raw_best"]) else "none"
-    found = f"Most, predicted: {most} samples/s with {best['title']} ({label}: {best[over]:g})."
+    found = f"Most, predicted: {most} samples/s with {best['raw_plan']} ({label}: {best[over]:g})."
     return Chart(figure, f"{found}{seen}{step}")
 
 
@@ -215,15 +211,13 @@ def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
             rates += [0.0, 0.0]
         hours += [start + paused, end]
         rates += [float(row["throughput"])] * 2
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=hours,
-            y=rates,
-            mode="lines",
-            line={"color": SCENARIOS[colours.mode][0], "width": 2.4},
-            hovertemplate="%{x:.3g} h: %{y:.4g} samples/s<extra></extra>",
-        )
+    figure.draw(
+        "scatter",
+        x=hours,
+        y=rates,
+        mode="lines",
+        line={"color": SCENARIOS[colours.mode][0], "width": 2.4},
+        hovertemplate="%{x:.3g} h: %{y:.4g} samples/s<extra></extra>",
     )
     end = float(phases["end_s"].iloc[-1]) / 3600
     shapes, notes = _phase_shapes(
@@ -246,7 +240,8 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
     """Draws predicted against measured iterations, a mark per run, by the variant of the performance model.
 
     Args:
-        rows: of `engine.planners.elastic.accuracy.against_measured`, by what the variant is called.
+        rows: of `engine.planners.elastic.accuracy.against_measured` with plans as people read them, by the name
+            of the variant.
         mode: the theme.
     """
     colours = palette(mode)
@@ -261,36 +256,32 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
         return empty(colours, HEIGHT, "Nothing that was measured can be predicted.")
     figure = base(colours, HEIGHT)
     low, high = min(every) / 1.2, max(every) * 1.2
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=[low, high],
-            y=[low, high],
-            mode="lines",
-            name="equal",
-            hoverinfo="skip",
-            line={"color": colours.muted, "width": 1, "dash": "dot"},
-        )
+    figure.draw(
+        "scatter",
+        x=[low, high],
+        y=[low, high],
+        mode="lines",
+        name="equal",
+        hoverinfo="skip",
+        line={"color": colours.muted, "width": 1, "dash": "dot"},
     )
     told = []
     for place, (title, each) in enumerate(known.items()):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=each["measured_ms"] / 1e3,
-                y=each["predicted_ms"] / 1e3,
-                mode="markers",
-                name=title,
-                marker={
-                    "size": 7,
-                    "color": SCENARIOS[colours.mode][place],
-                    "symbol": ("circle", "diamond")[place % 2],
-                    "opacity": 0.75,
-                },
-                customdata=each.assign(plan=plan_titles(each, "plan"))[["plan", "placement", "error_pct"]].to_numpy(),
-                hovertemplate=f"<b>{title}: %{{customdata[0]}} on %{{customdata[1]}}</b><br>measured %{{x:.4g}} s, "
-                "predicted %{y:.4g} s, %{customdata[2]:+.1f} %<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=each["measured_ms"] / 1e3,
+            y=each["predicted_ms"] / 1e3,
+            mode="markers",
+            name=title,
+            marker={
+                "size": 7,
+                "color": SCENARIOS[colours.mode][place],
+                "symbol": ("circle", "diamond")[place % 2],
+                "opacity": 0.75,
+            },
+            customdata=each[["plan", "placement", "error_pct"]].to_numpy(),
+            hovertemplate=f"<b>{title}: %{{customdata[0]}} on %{{customdata[1]}}</b><br>measured %{{x:.4g}} s, "
+            "predicted %{y:.4g} s, %{customdata[2]:+.1f} %<extra></extra>",
         )
         error = each["error_pct"].abs()
         if len(error):
@@ -303,6 +294,6 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
             showgrid=True,
             **log_ticks(low, high),
         )
-    figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
+    figure.update_layout(showlegend=True, legend=LEGEND_BELOW, margin={"t": 16, "b": 104})
     runs = counted(max(len(each) for each in known.values()), "run")
     return Chart(figure, f"Mean error without sign of {runs}: {'; '.join(told)}.")

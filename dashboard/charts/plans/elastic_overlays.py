@@ -8,14 +8,12 @@ from typing import Final
 import pandas as pd
 
 from dashboard.charts.elements.palette import SCENARIOS, palette
-from dashboard.charts.elements.template import Chart, base, empty, trace
+from dashboard.charts.elements.template import LEGEND_BELOW, Chart, base, empty
 from dashboard.words.numbers import counted, plain
-from engine.planners.elastic.plan_names import plan_titles
 
 __all__ = ["loss_curves", "overlaid_sensitivities"]
 
 HEIGHT: Final = 360
-_BELOW: Final = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
@@ -32,20 +30,18 @@ def loss_curves(table: pd.DataFrame, label: str, mode: str = "light") -> Chart:
     shades = SCENARIOS[colours.mode]
     runs = [str(name) for name in table.columns if name != "minibatch"]
     for place, run in enumerate(runs):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=table["minibatch"],
-                y=table[run],
-                mode="lines",
-                name=run.replace("_", ", "),
-                line={"color": shades[place % len(shades)], "width": 1.6, "dash": _DASHES[place % len(_DASHES)]},
-                hovertemplate=f"<b>{run.replace('_', ', ')}</b><br>minibatch %{{x}}: %{{y:.4g}}<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=table["minibatch"],
+            y=table[run],
+            mode="lines",
+            name=run.replace("_", ", "),
+            line={"color": shades[place % len(shades)], "width": 1.6, "dash": _DASHES[place % len(_DASHES)]},
+            hovertemplate=f"<b>{run.replace('_', ', ')}</b><br>minibatch %{{x}}: %{{y:.4g}}<extra></extra>",
         )
     figure.update_xaxes(title="minibatch")
     figure.update_yaxes(title=label, rangemode="tozero", showgrid=True)
-    figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
+    figure.update_layout(showlegend=True, legend=LEGEND_BELOW, margin={"t": 16, "b": 104})
     means = ", ".join(f"{run.replace('_', ', ')} {plain(float(table[run].mean()), 3)}" for run in runs)
     return Chart(figure, f"{label[:1].upper()}{label[1:]}, mean of {counted(len(table), 'point')}: {means}.")
 
@@ -55,7 +51,7 @@ def overlaid_sensitivities(curves: Mapping[str, pd.DataFrame], over: str, label:
     smallest value at which the job runs.
 
     Args:
-        curves: by job, as `engine.planners.elastic.curve` returns them.
+        curves: by job, as `engine.planners.elastic.curve` returns them, with plans as people read them.
         over: the column of the resource.
         label: what the resource is called, with its unit.
         mode: the theme.
@@ -70,26 +66,22 @@ def overlaid_sensitivities(curves: Mapping[str, pd.DataFrame], over: str, label:
             told.append(f"{job} runs nowhere")
             continue
         times = rows["stored_best"] / rows["stored_best"].iloc[0]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=rows[over],
-                y=times,
-                mode="lines+markers",
-                name=job,
-                line={
-                    "color": shades[place % len(shades)],
-                    "width": 1.8,
-                    "dash": _DASHES[place % len(_DASHES)],
-                    "shape": "hv",
-                },
-                marker={"size": 5, "symbol": place % 8},
-                customdata=rows.assign(raw_plan=plan_titles(rows, "raw_plan"))[
-                    ["raw_plan", "stored_best", "gain"]
-                ].to_numpy(),
-                hovertemplate=f"<b>{job}</b><br>{label} %{{x}}: %{{y:.3g}} times, %{{customdata[1]:.4g}} samples/s<br>"
-                "plan there %{customdata[0]}; %{customdata[2]:+.3g} by the last<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=rows[over],
+            y=times,
+            mode="lines+markers",
+            name=job,
+            line={
+                "color": shades[place % len(shades)],
+                "width": 1.8,
+                "dash": _DASHES[place % len(_DASHES)],
+                "shape": "hv",
+            },
+            marker={"size": 5, "symbol": place % 8},
+            customdata=rows[["raw_plan", "stored_best", "gain"]].to_numpy(),
+            hovertemplate=f"<b>{job}</b><br>{label} %{{x}}: %{{y:.3g}} times, %{{customdata[1]:.4g}} samples/s<br>"
+            "plan there %{customdata[0]}; %{customdata[2]:+.3g} by the last<extra></extra>",
         )
         low, high = rows[over].iloc[0], rows[over].iloc[-1]
         told.append(f"{job} {plain(float(times.max()), 3)} times from {low:g} to {high:g}")
@@ -97,5 +89,5 @@ def overlaid_sensitivities(curves: Mapping[str, pd.DataFrame], over: str, label:
         return empty(colours, HEIGHT, "No job runs anywhere along this resource.")
     figure.update_xaxes(title=label, nticks=10)
     figure.update_yaxes(title="throughput over that at the smallest", rangemode="tozero", showgrid=True)
-    figure.update_layout(showlegend=True, legend=_BELOW, margin={"t": 16, "b": 104})
+    figure.update_layout(showlegend=True, legend=LEGEND_BELOW, margin={"t": 16, "b": 104})
     return Chart(figure, f"Best throughput grows: {'; '.join(told)}.")

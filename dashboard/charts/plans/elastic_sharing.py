@@ -8,9 +8,8 @@ from typing import Any, Final
 import pandas as pd
 
 from dashboard.charts.elements.palette import SCENARIOS, contrast, palette
-from dashboard.charts.elements.template import Chart, base, trace
+from dashboard.charts.elements.template import LEGEND_BELOW, Chart, base
 from dashboard.words.numbers import plain
-from engine.planners.elastic.plan_names import plan_titles
 
 __all__ = ["WAYS", "cluster_over_time", "split_bars"]
 
@@ -26,7 +25,7 @@ def split_bars(table: pd.DataFrame, mode: str = "light") -> Chart:
     """Draws what each way to split GPUs gives: one bar per way, a piece per job, as long as its normalised throughput.
 
     Args:
-        table: that of `engine.planners.elastic.Split`.
+        table: that of `engine.planners.elastic.Split`, with plans as people read them.
         mode: the theme.
     """
     colours = palette(mode)
@@ -35,24 +34,22 @@ def split_bars(table: pd.DataFrame, mode: str = "light") -> Chart:
     for place, (job, own) in enumerate(table.groupby("job", sort=False)):
         shade = shades[place % len(shades)]
         ink = max((colours.text, colours.background), key=lambda each: contrast(each, shade))
-        figure.add_trace(
-            trace(
-                "bar",
-                x=own["normalised"],
-                y=[WAYS[way] for way in own["way"]],
-                orientation="h",
-                name=str(job),
-                width=0.6,
-                marker={"color": shade, "line": {"color": colours.background, "width": 1}},
-                text=[f"{job}: {int(gpus)}" for gpus in own["gpus"]],
-                textposition="inside",
-                textangle=0,
-                insidetextanchor="middle",
-                textfont={"color": ink},
-                customdata=own.assign(plan=plan_titles(own, "plan"))[["gpus", "throughput", "plan"]].to_numpy(),
-                hovertemplate=f"<b>{job}</b><br>%{{customdata[0]}} GPUs, plan %{{customdata[2]}}<br>"
-                "%{customdata[1]:.4g} samples/s, %{x:.3f} of that alone<extra></extra>",
-            )
+        figure.draw(
+            "bar",
+            x=own["normalised"],
+            y=[WAYS[way] for way in own["way"]],
+            orientation="h",
+            name=str(job),
+            width=0.6,
+            marker={"color": shade, "line": {"color": colours.background, "width": 1}},
+            text=[f"{job}: {int(gpus)}" for gpus in own["gpus"]],
+            textposition="inside",
+            textangle=0,
+            insidetextanchor="middle",
+            textfont={"color": ink},
+            customdata=own[["gpus", "throughput", "plan"]].to_numpy(),
+            hovertemplate=f"<b>{job}</b><br>%{{customdata[0]}} GPUs, plan %{{customdata[2]}}<br>"
+            "%{customdata[1]:.4g} samples/s, %{x:.3f} of that alone<extra></extra>",
         )
     figure.update_layout(barmode="stack")
     figure.update_xaxes(title="throughput over that alone on all GPUs, summed", showgrid=True)
@@ -80,20 +77,18 @@ def cluster_over_time(
     means = []
     for place, (title, rows) in enumerate(lines.items()):
         shown = _average_rows(rows, column)
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=shown["time_s"] / 3600,
-                y=shown[column],
-                mode="lines",
-                name=title,
-                line={
-                    "color": SCENARIOS[colours.mode][place % 4],
-                    "width": 2.4 if title == strong else 1.3,
-                    "dash": _DASHES[place % 4],
-                },
-                hovertemplate=f"<b>{title}</b><br>%{{x:.1f}} h: %{{y:.1f}}<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=shown["time_s"] / 3600,
+            y=shown[column],
+            mode="lines",
+            name=title,
+            line={
+                "color": SCENARIOS[colours.mode][place % 4],
+                "width": 2.4 if title == strong else 1.3,
+                "dash": _DASHES[place % 4],
+            },
+            hovertemplate=f"<b>{title}</b><br>%{{x:.1f}} h: %{{y:.1f}}<extra></extra>",
         )
         end = plain(float(rows["time_s"].iloc[-1]) / 3600, 3)
         means.append(f"{title} {plain(float(rows[column].mean()), 3)} over {end} h")
@@ -104,7 +99,7 @@ def cluster_over_time(
     figure.update_layout(
         showlegend=True,
         margin={"t": 8, "b": 96},
-        legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
+        legend=LEGEND_BELOW,
     )
     return Chart(figure, f"{label}, mean: {'; '.join(means)}.")
 

@@ -89,17 +89,15 @@ def vector_points(
         rows = shown[shown["solution"] == name].sort_values(up).head(1)
         _draw_solution(figure, rows, across, up, (factor, scale), colour, symbol, name, colours)
     if frontier is not None and len(frontier):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=frontier["memory"] / factor,
-                y=frontier["seconds"] * scale,
-                mode="lines",
-                name="layers may differ",
-                line={"shape": "hv", "width": 2, "color": colours.accent},
-                showlegend=True,
-                hovertemplate=f"least step within %{{x:.4g}} GiB: %{{y:.4g}} {ticks}<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=frontier["memory"] / factor,
+            y=frontier["seconds"] * scale,
+            mode="lines",
+            name="layers may differ",
+            line={"shape": "hv", "width": 2, "color": colours.accent},
+            showlegend=True,
+            hovertemplate=f"least step within %{{x:.4g}} GiB: %{{y:.4g}} {ticks}<extra></extra>",
         )
     shapes: list[dict[str, Any]] = []
     if limit is not None:
@@ -116,17 +114,15 @@ def vector_points(
         )
     _draw_measured_points(figure, shown, measured, (factor, scale), colours)
     if chosen:
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=[chosen[across] / factor],
-                y=[chosen[up] * scale],
-                mode="markers",
-                name="chosen",
-                showlegend=True,
-                marker={"size": 17, "color": colours.text, "symbol": "circle-open", "line": {"width": 2.5}},
-                hovertemplate=f"chosen plan: %{{x:.4g}} {unit}, %{{y:.4g}} {ticks}<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=[chosen[across] / factor],
+            y=[chosen[up] * scale],
+            mode="markers",
+            name="chosen",
+            showlegend=True,
+            marker={"size": 17, "color": colours.text, "symbol": "circle-open", "line": {"width": 2.5}},
+            hovertemplate=f"chosen plan: %{{x:.4g}} {unit}, %{{y:.4g}} {ticks}<extra></extra>",
         )
     figure.update_xaxes(title=f"{label}, {unit}", showgrid=True, nticks=7)
     if across == "volume":
@@ -160,18 +156,16 @@ def _draw_cloud(
 ) -> None:
     many = len(rows) > 200
     name = "other vectors" if (rows["solution"] != MIXED).any() else MIXED
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=rows[across] / scales[0],
-            y=rows[up] * scales[1],
-            mode="markers",
-            name=name,
-            showlegend=True,
-            marker={"size": 3 if many else 6, "color": colours.muted, "opacity": 0.5, "line": {"width": 0}},
-            hovertext=[vector_text(each) for each in rows["vector"]],
-            hovertemplate="<b>%{hovertext}</b><br>%{x:.4g}, %{y:.4g}<extra></extra>",
-        )
+    figure.draw(
+        "scatter",
+        x=rows[across] / scales[0],
+        y=rows[up] * scales[1],
+        mode="markers",
+        name=name,
+        showlegend=True,
+        marker={"size": 3 if many else 6, "color": colours.muted, "opacity": 0.5, "line": {"width": 0}},
+        hovertext=[vector_text(each) for each in rows["vector"]],
+        hovertemplate="<b>%{hovertext}</b><br>%{x:.4g}, %{y:.4g}<extra></extra>",
     )
 
 
@@ -186,18 +180,16 @@ def _draw_solution(
     name: str,
     colours: Palette,
 ) -> None:
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=rows[across] / scales[0],
-            y=rows[up] * scales[1],
-            mode="markers",
-            name=short_solution(name, ROOM),
-            showlegend=True,
-            marker={"size": 11, "color": colour, "symbol": symbol, "line": {"width": 1, "color": colours.background}},
-            hovertext=[vector_text(each) for each in rows["vector"]],
-            hovertemplate=f"<b>{name}, %{{hovertext}}</b><br>%{{x:.4g}}, %{{y:.4g}}<extra></extra>",
-        )
+    figure.draw(
+        "scatter",
+        x=rows[across] / scales[0],
+        y=rows[up] * scales[1],
+        mode="markers",
+        name=short_solution(name, ROOM),
+        showlegend=True,
+        marker={"size": 11, "color": colour, "symbol": symbol, "line": {"width": 1, "color": colours.background}},
+        hovertext=[vector_text(each) for each in rows["vector"]],
+        hovertemplate=f"<b>{name}, %{{hovertext}}</b><br>%{{x:.4g}}, %{{y:.4g}}<extra></extra>",
     )
 
 
@@ -215,32 +207,28 @@ def _draw_measured_points(
         if own is not None:
             x += [float(own["volume"]) / scales[0], one.volume / scales[0], None]
             y += [float(own["communication_seconds"]) * scales[1], one.seconds * scales[1], None]
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=x,
-            y=y,
-            mode="lines",
-            hoverinfo="skip",
-            showlegend=False,
-            line={"color": colours.muted, "width": 1, "dash": "dot"},
-        )
+    figure.draw(
+        "scatter",
+        x=x,
+        y=y,
+        mode="lines",
+        hoverinfo="skip",
+        showlegend=False,
+        line={"color": colours.muted, "width": 1, "dash": "dot"},
     )
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=[one.volume / scales[0] for one in measured],
-            y=[one.seconds * scales[1] for one in measured],
-            mode="markers+text",
-            name="measured",
-            showlegend=True,
-            text=[one.vector for one in measured],
-            textposition=["middle left" if one.volume > 8e9 else "top center" for one in measured],
-            textfont={"size": 11, "color": colours.text},
-            cliponaxis=False,
-            marker={"symbol": "x", "size": 9, "color": colours.worse},
-            hovertemplate="measured %{text}: %{x:.4g} GB, %{y:.4g}<extra></extra>",
-        )
+    figure.draw(
+        "scatter",
+        x=[one.volume / scales[0] for one in measured],
+        y=[one.seconds * scales[1] for one in measured],
+        mode="markers+text",
+        name="measured",
+        showlegend=True,
+        text=[one.vector for one in measured],
+        textposition=["middle left" if one.volume > 8e9 else "top center" for one in measured],
+        textfont={"size": 11, "color": colours.text},
+        cliponaxis=False,
+        marker={"symbol": "x", "size": 9, "color": colours.worse},
+        hovertemplate="measured %{text}: %{x:.4g} GB, %{y:.4g}<extra></extra>",
     )
 
 
@@ -354,32 +342,28 @@ def along_curves(
     others = [name for name in dict.fromkeys(rows["name"]) if name != "best"][: len(LOOKS)]
     for name, colour, (symbol, dash) in zip(others, SCENARIOS[colours.mode], LOOKS, strict=False):
         own = rows[rows["name"] == name]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=own["value"],
-                y=own[shown] * scale,
-                mode="lines+markers",
-                name=short_solution(name, ROOM),
-                showlegend=True,
-                line={"color": colour, "dash": dash, "width": 1.6},
-                marker={"symbol": symbol, "size": 8},
-                hovertemplate=f"{name}, %{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
-            )
-        )
-    figure.add_trace(
-        trace(
+        figure.draw(
             "scatter",
-            x=best["value"],
-            y=best[shown] * scale,
-            mode="lines" if steps else "lines+markers",
-            name="best plan",
+            x=own["value"],
+            y=own[shown] * scale,
+            mode="lines+markers",
+            name=short_solution(name, ROOM),
             showlegend=True,
-            line={"color": colours.accent, "width": 2.4, "shape": "hv" if steps else "linear"},
-            marker={"size": 5},
-            hovertext=list(best["solution"]),
-            hovertemplate=f"<b>%{{hovertext}}</b><br>%{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
+            line={"color": colour, "dash": dash, "width": 1.6},
+            marker={"symbol": symbol, "size": 8},
+            hovertemplate=f"{name}, %{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
         )
+    figure.draw(
+        "scatter",
+        x=best["value"],
+        y=best[shown] * scale,
+        mode="lines" if steps else "lines+markers",
+        name="best plan",
+        showlegend=True,
+        line={"color": colours.accent, "width": 2.4, "shape": "hv" if steps else "linear"},
+        marker={"size": 5},
+        hovertext=list(best["solution"]),
+        hovertemplate=f"<b>%{{hovertext}}</b><br>%{{x:.4g}}: %{{y:.4g}} {unit}<extra></extra>",
     )
     values = sorted(set(rows["value"]))
     if steps:

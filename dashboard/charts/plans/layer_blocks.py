@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 
 from dashboard.charts.elements.palette import TIME_KINDS, palette
-from dashboard.charts.elements.template import Chart, base, trace
+from dashboard.charts.elements.template import Chart, base, name_rows
 from dashboard.words.numbers import counted
 from dashboard.words.strategies import vector_text
 
@@ -40,31 +40,24 @@ def segment_map(segments: pd.DataFrame, vectors: Sequence[Sequence[Any]] | None,
     figure = base(colours, 16 + 34 * rows)
     for name in kinds:
         cells = [at for at, each in enumerate(names[: rows * _ACROSS]) if each == name]
-        figure.add_trace(
-            trace(
-                "bar",
-                x=[0.94] * len(cells),
-                base=[at % _ACROSS + 0.03 for at in cells],
-                y=[at // _ACROSS for at in cells],
-                orientation="h",
-                width=0.84,
-                marker={"color": fills[name], "line": {"width": 0}},
-                text=["" if vectors is None else vector_text(vectors[at]) for at in cells],
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                textfont={"size": 11, "color": colours.ink_on(fills[name])},
-                hovertext=[_layer_hover_text(rows_of[at]) for at in cells],
-                hovertemplate="%{hovertext}<extra></extra>",
-            )
+        figure.draw(
+            "bar",
+            x=[0.94] * len(cells),
+            base=[at % _ACROSS + 0.03 for at in cells],
+            y=[at // _ACROSS for at in cells],
+            orientation="h",
+            width=0.84,
+            marker={"color": fills[name], "line": {"width": 0}},
+            text=["" if vectors is None else vector_text(vectors[at]) for at in cells],
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            textfont={"size": 11, "color": colours.ink_on(fills[name])},
+            hovertext=[_layer_hover_text(rows_of[at]) for at in cells],
+            hovertemplate="%{hovertext}<extra></extra>",
         )
     figure.update_xaxes(visible=False, range=[0, min(_ACROSS, len(names))])
-    figure.update_yaxes(
-        autorange="reversed",
-        tickvals=list(range(rows)),
-        tickfont={"color": colours.text},
-        ticktext=[f"layer {row * _ACROSS + 1}" for row in range(rows)],
-    )
+    name_rows(figure, [f"layer {row * _ACROSS + 1}" for row in range(rows)], colours)
     figure.update_layout(barmode="overlay", bargap=0, uniformtext={"minsize": 8, "mode": "hide"})
     told = ", ".join(f"{names.count(name)} {name}" for name in kinds)
     return Chart(figure, f"{counted(len(names), 'layer')} of {counted(len(kinds), 'kind')}: {told}.")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, Kind, Palette, palette
-from dashboard.charts.elements.template import Chart, base, nice_steps, note, trace
+from dashboard.charts.elements.template import Chart, base, nice_steps, note
 from dashboard.words.numbers import Scale, format_value, percent, scale_for
 from engine.simulate.schedule import Schedule
 
@@ -188,24 +188,22 @@ def _draw_bars(
         lines = [head] + ([what + (f", chunk {row['chunk'] + 1}" if schedule.chunks > 1 else "")] if first >= 0 else [])
         lines.append(f"{words(true_time(schedule, row['start']))} to {words(true_time(schedule, row['end']))}")
         hovers.append("<br>".join(lines))
-    figure.add_trace(
-        trace(
-            "bar",
-            x=(end - start) / scale.factor,
-            base=(start / scale.factor).tolist(),
-            y=[place[int(stage)] + shift for stage, shift in zip(tasks["stage"], half, strict=True)],
-            orientation="h",
-            width=np.where(paired, 0.4, 0.8).tolist(),
-            name=name,
-            **_microbatch_numbers(tasks, counts, look, colours, least),
-            marker={
-                "color": colour,
-                "opacity": np.round(np.clip(1.0 - step * np.maximum(chunk, 0), 0.3, 1.0), 3).tolist(),
-                "line": {"color": colours.background, "width": 0.6},
-            },
-            hovertext=hovers,
-            hovertemplate="%{hovertext}<extra></extra>",
-        )
+    figure.draw(
+        "bar",
+        x=(end - start) / scale.factor,
+        base=(start / scale.factor).tolist(),
+        y=[place[int(stage)] + shift for stage, shift in zip(tasks["stage"], half, strict=True)],
+        orientation="h",
+        width=np.where(paired, 0.4, 0.8).tolist(),
+        name=name,
+        **_microbatch_numbers(tasks, counts, look, colours, least),
+        marker={
+            "color": colour,
+            "opacity": np.round(np.clip(1.0 - step * np.maximum(chunk, 0), 0.3, 1.0), 3).tolist(),
+            "line": {"color": colours.background, "width": 0.6},
+        },
+        hovertext=hovers,
+        hovertemplate="%{hovertext}<extra></extra>",
     )
 
 
@@ -235,18 +233,16 @@ def _draw_critical_path(
 ) -> None:
     """Frames the tasks of the critical path."""
     shown = critical[critical["stage"].isin(place)]
-    figure.add_trace(
-        trace(
-            "bar",
-            x=(shown["end"] - shown["start"]).to_numpy() / scale.factor,
-            base=(shown["start"] / scale.factor).tolist(),
-            y=[place[int(stage)] for stage in shown["stage"]],
-            orientation="h",
-            width=0.84,
-            name="Critical path",
-            marker={"color": "rgba(0,0,0,0)", "line": {"color": colours.worse, "width": 2}},
-            hoverinfo="skip",
-        )
+    figure.draw(
+        "bar",
+        x=(shown["end"] - shown["start"]).to_numpy() / scale.factor,
+        base=(shown["start"] / scale.factor).tolist(),
+        y=[place[int(stage)] for stage in shown["stage"]],
+        orientation="h",
+        width=0.84,
+        name="Critical path",
+        marker={"color": "rgba(0,0,0,0)", "line": {"color": colours.worse, "width": 2}},
+        hoverinfo="skip",
     )
 
 
@@ -256,22 +252,20 @@ def _draw_idle_times(
     if not len(idle):
         return
     length = (idle["end"] - idle["start"]).to_numpy()
-    figure.add_trace(
-        trace(
-            "bar",
-            x=length / scale.factor,
-            base=(idle["start"] / scale.factor).tolist(),
-            y=[place[int(stage)] for stage in idle["stage"]],
-            orientation="h",
-            width=0.8,
-            name="Idle",
-            marker={"color": colours.muted, "line": {"width": 0}, "pattern": colours.hatch_some([True] * len(idle), 5)},
-            hovertext=[
-                f"<b>stage {stage} · idle</b><br>{format_value(_UNIT, gap)}{why}"
-                for stage, gap, why in zip(idle["stage"], length, _cause_lines(idle), strict=True)
-            ],
-            hovertemplate="%{hovertext}<extra></extra>",
-        )
+    figure.draw(
+        "bar",
+        x=length / scale.factor,
+        base=(idle["start"] / scale.factor).tolist(),
+        y=[place[int(stage)] for stage in idle["stage"]],
+        orientation="h",
+        width=0.8,
+        name="Idle",
+        marker={"color": colours.muted, "line": {"width": 0}, "pattern": colours.hatch_some([True] * len(idle), 5)},
+        hovertext=[
+            f"<b>stage {stage} · idle</b><br>{format_value(_UNIT, gap)}{why}"
+            for stage, gap, why in zip(idle["stage"], length, _cause_lines(idle), strict=True)
+        ],
+        hovertemplate="%{hovertext}<extra></extra>",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import pandas as pd
 
 from dashboard.charts.elements.palette import MEMORY_KINDS, palette
-from dashboard.charts.elements.template import Chart, base, trace
+from dashboard.charts.elements.template import Chart, base
 from dashboard.charts.schedules.gantt import LEFT
 from dashboard.words.numbers import plain, scale_for
 
@@ -53,29 +53,25 @@ def held_activations(
         row = len(ranks) - 1 - place
         x = [0.0, *(own["time"] / scale.factor), end / scale.factor]
         values = [0.0, *(own["held"] / per_rank), 0.0]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=[x[0], x[-1]],
-                y=[row - 0.42, row - 0.42],
-                mode="lines",
-                hoverinfo="skip",
-                line={"width": 0.5, "color": colours.grid},
-            )
+        figure.draw(
+            "scatter",
+            x=[x[0], x[-1]],
+            y=[row - 0.42, row - 0.42],
+            mode="lines",
+            hoverinfo="skip",
+            line={"width": 0.5, "color": colours.grid},
         )
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=x,
-                y=[row - 0.42 + 0.84 * value / top for value in values],
-                mode="lines",
-                fill="tonexty",
-                line={"shape": "hv", "width": 1, "color": colour},
-                fillcolor=colour,
-                name=f"rank {rank}",
-                customdata=values,
-                hovertemplate=f"<b>rank {rank}</b><br>holds %{{customdata:.4g}} activations<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=x,
+            y=[row - 0.42 + 0.84 * value / top for value in values],
+            mode="lines",
+            fill="tonexty",
+            line={"shape": "hv", "width": 1, "color": colour},
+            fillcolor=colour,
+            name=f"rank {rank}",
+            customdata=values,
+            hovertemplate=f"<b>rank {rank}</b><br>holds %{{customdata:.4g}} activations<extra></extra>",
         )
     last = max(end, until or 0.0) / scale.factor
     figure.update_xaxes(

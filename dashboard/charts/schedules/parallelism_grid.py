@@ -13,7 +13,7 @@ import pandas as pd
 
 from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, log_ticks, noted, trace
+from dashboard.charts.elements.template import Chart, base, draw_diagonal, empty, log_ticks, noted
 from dashboard.words.numbers import counted, format_value, percent, plain
 from hardware import GIB
 
@@ -59,17 +59,15 @@ def speedup_curves(table: pd.DataFrame, mode: str = "light", *, label: str, widt
     most = float(known["speedup"].max())
     for number, (name, own) in enumerate(known.sort_values("devices").groupby("series", sort=True)):
         colour = colours.ramp(0.35 + 0.65 * (number + 1) / len(names))
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=own["devices"],
-                y=own["speedup"],
-                mode="lines+markers",
-                name=f"{label} {plain(float(str(name)))}",
-                line={"color": colour, "width": 2, "dash": DASHES[number % 4]},
-                marker={"symbol": SYMBOLS[number % 4], "size": 7, "color": colour},
-                hovertemplate=f"<b>{label} {name}</b><br>%{{x}} devices: %{{y:.3g}} times as fast<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=own["devices"],
+            y=own["speedup"],
+            mode="lines+markers",
+            name=f"{label} {plain(float(str(name)))}",
+            line={"color": colour, "width": 2, "dash": DASHES[number % 4]},
+            marker={"symbol": SYMBOLS[number % 4], "size": 7, "color": colour},
+            hovertemplate=f"<b>{label} {name}</b><br>%{{x}} devices: %{{y:.3g}} times as fast<extra></extra>",
         )
     _draw_ideal_line(figure, sorted(known["devices"].unique()), most, colours)
     _device_axis(figure, sorted(known["devices"].unique()))
@@ -85,16 +83,14 @@ def speedup_curves(table: pd.DataFrame, mode: str = "light", *, label: str, widt
 
 def _draw_ideal_line(figure: Drawing, devices: Sequence[int], most: float, colours: Palette) -> None:
     """Return the line of linear speedup within the plot."""
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=devices,
-            y=devices,
-            mode="lines",
-            line={"color": colours.muted, "width": 1, "dash": "dot"},
-            hoverinfo="skip",
-            showlegend=False,
-        )
+    figure.draw(
+        "scatter",
+        x=devices,
+        y=devices,
+        mode="lines",
+        line={"color": colours.muted, "width": 1, "dash": "dot"},
+        hoverinfo="skip",
+        showlegend=False,
     )
     inside = [number for number in devices if number <= most]
     if inside:
@@ -128,38 +124,34 @@ def envelope_scatter(table: pd.DataFrame, lines: pd.DataFrame, mode: str = "ligh
     if not len(known):
         return empty(colours, HEIGHT, "No configuration runs, or the one on one device does not.")
     figure = base(colours, HEIGHT)
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=known["devices"],
-            y=known["speedup"],
-            mode="markers",
-            name=f"all {len(known):,}",
-            marker={"size": 5, "color": colours.muted, "opacity": 0.35},
-            hovertext=[_configuration_name(row) for row in _row_records(known)],
-            hovertemplate="%{hovertext}<br>%{y:.3g} times as fast<extra></extra>",
-        )
+    figure.draw(
+        "scatter",
+        x=known["devices"],
+        y=known["speedup"],
+        mode="markers",
+        name=f"all {len(known):,}",
+        marker={"size": 5, "color": colours.muted, "opacity": 0.35},
+        hovertext=[_configuration_name(row) for row in _row_records(known)],
+        hovertemplate="%{hovertext}<br>%{y:.3g} times as fast<extra></extra>",
     )
     for number, (name, label) in enumerate(ENVELOPES.items()):
         own = lines[lines["strategy"] == name].sort_values("devices")
         if len(own) < 2:
             continue
         colour = SCENARIOS[colours.mode][number]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=own["devices"],
-                y=own["speedup"],
-                mode="lines+markers+text" if name == "P" else "lines+markers",
-                name=label,
-                text=[f"m {m}" if name == "P" and m > 1 else "" for m in own["m"]],
-                textposition=["bottom right"] * (len(own) - 1) + ["bottom left"],
-                textfont={"size": 11, "color": colours.text},
-                line={"color": colour, "width": 2, "dash": DASHES[number]},
-                marker={"symbol": SYMBOLS[number], "size": 8, "color": colour},
-                hovertext=[_configuration_name(row) for row in _row_records(own)],
-                hovertemplate="%{hovertext}<br>%{y:.3g} times as fast<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=own["devices"],
+            y=own["speedup"],
+            mode="lines+markers+text" if name == "P" else "lines+markers",
+            name=label,
+            text=[f"m {m}" if name == "P" and m > 1 else "" for m in own["m"]],
+            textposition=["bottom right"] * (len(own) - 1) + ["bottom left"],
+            textfont={"size": 11, "color": colours.text},
+            line={"color": colour, "width": 2, "dash": DASHES[number]},
+            marker={"symbol": SYMBOLS[number], "size": 8, "color": colour},
+            hovertext=[_configuration_name(row) for row in _row_records(own)],
+            hovertemplate="%{hovertext}<br>%{y:.3g} times as fast<extra></extra>",
         )
     devices = sorted(known["devices"].unique())
     _draw_ideal_line(figure, devices, float(known["speedup"].max()), colours)
@@ -196,39 +188,35 @@ def memory_scatter(table: pd.DataFrame, front: pd.DataFrame, mode: str = "light"
         return empty(colours, HEIGHT, "No configuration runs within the limits.")
     figure = base(colours, HEIGHT)
     edge = front.sort_values("peak_memory")
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=edge["peak_memory"] / GIB,
-            y=edge["throughput"],
-            mode="lines",
-            name="frontier",
-            line={"color": colours.accent, "width": 2, "shape": "hv"},
-            hoverinfo="skip",
-        )
+    figure.draw(
+        "scatter",
+        x=edge["peak_memory"] / GIB,
+        y=edge["throughput"],
+        mode="lines",
+        name="frontier",
+        line={"color": colours.accent, "width": 2, "shape": "hv"},
+        hoverinfo="skip",
     )
     for name, (number, symbol) in STYLES.items():
         own = table[table["style"] == name]
         if not len(own):
             continue
         colour = colours.muted if number is None else SCENARIOS[colours.mode][number]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=own["peak_memory"] / GIB,
-                y=own["throughput"],
-                mode="markers",
-                name=f"{name} ({len(own):,})",
-                marker={
-                    "symbol": symbol,
-                    "size": 8,
-                    "color": colour,
-                    "opacity": 0.8,
-                    "line": {"width": 2 if name == "Base" else 1.2, "color": colour},
-                },
-                hovertext=[_configuration_name(row) for row in _row_records(own)],
-                hovertemplate="%{hovertext}<br>%{y:.4g} samples/s, %{x:.3g} GiB<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=own["peak_memory"] / GIB,
+            y=own["throughput"],
+            mode="markers",
+            name=f"{name} ({len(own):,})",
+            marker={
+                "symbol": symbol,
+                "size": 8,
+                "color": colour,
+                "opacity": 0.8,
+                "line": {"width": 2 if name == "Base" else 1.2, "color": colour},
+            },
+            hovertext=[_configuration_name(row) for row in _row_records(own)],
+            hovertemplate="%{hovertext}<br>%{y:.4g} samples/s, %{x:.3g} GiB<extra></extra>",
         )
     figure.update_xaxes(
         type="log", title="peak memory of a device, GiB", showgrid=True, **_logarithmic_axis(table["peak_memory"] / GIB)
@@ -261,32 +249,20 @@ def simulated_overlay(table: pd.DataFrame, agreement: pd.DataFrame, mode: str = 
     figure = base(colours, HEIGHT)
     times = pd.concat([table["seconds"], table["simulated"]])
     low, high = float(times.min()) / 1.4 * 1e3, float(times.max()) * 1.4 * 1e3
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=[low, high],
-            y=[low, high],
-            mode="lines",
-            line={"color": colours.muted, "width": 1.2},
-            hoverinfo="skip",
-            showlegend=False,
-        )
-    )
+    draw_diagonal(figure, low, high, colours)
     for number, (devices, own) in enumerate(table.groupby("D", sort=True)):
         colour = SCENARIOS[colours.mode][number % 4]
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=1e3 * own["seconds"],
-                y=1e3 * own["simulated"],
-                mode="markers",
-                name=counted(int(str(devices)), "device"),
-                marker={"symbol": SYMBOLS[number % 4], "size": 7, "color": colour, "opacity": 0.85},
-                hovertext=[
-                    f"{row['layers']} layers of {row['width']:,}, batch {row['batch']:,}" for row in _row_records(own)
-                ],
-                hovertemplate="%{hovertext}<br>measured %{x:.4g} ms, simulated %{y:.4g} ms<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=1e3 * own["seconds"],
+            y=1e3 * own["simulated"],
+            mode="markers",
+            name=counted(int(str(devices)), "device"),
+            marker={"symbol": SYMBOLS[number % 4], "size": 7, "color": colour, "opacity": 0.85},
+            hovertext=[
+                f"{row['layers']} layers of {row['width']:,}, batch {row['batch']:,}" for row in _row_records(own)
+            ],
+            hovertemplate="%{hovertext}<br>measured %{x:.4g} ms, simulated %{y:.4g} ms<extra></extra>",
         )
     for update, name in ((figure.update_xaxes, "measured"), (figure.update_yaxes, "simulated")):
         update(

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import Chart, base, empty, noted, trace
+from dashboard.charts.elements.template import Chart, base, empty, noted
 from dashboard.words.numbers import percent, plain
 
 __all__ = ["best_bands", "schedule_curves"]
@@ -82,22 +82,20 @@ def schedule_curves(
         title = titles[str(name)]
         strong = name in marks
         letter = " and ".join("AB"[place] for place in (0, 1) if chosen[place] == name)
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=own["value"] * factor,
-                y=100 * own["share"],
-                mode="lines+markers" if len(own) < 2 else "lines",
-                line={
-                    "color": marks.get(str(name), colours.muted),
-                    "width": 2.4 if strong else 1,
-                    "dash": "dash" if strong and name == chosen[1] and chosen[0] != chosen[1] else "solid",
-                },
-                opacity=1.0 if strong else 0.45,
-                name=title,
-                hovertemplate=f"<b>{letter + ': ' if letter else ''}{title}</b><br>%{{x:.4g}}{unit}: "
-                "work of %{y:.1f} % of the step<extra></extra>",
-            )
+        figure.draw(
+            "scatter",
+            x=own["value"] * factor,
+            y=100 * own["share"],
+            mode="lines+markers" if len(own) < 2 else "lines",
+            line={
+                "color": marks.get(str(name), colours.muted),
+                "width": 2.4 if strong else 1,
+                "dash": "dash" if strong and name == chosen[1] and chosen[0] != chosen[1] else "solid",
+            },
+            opacity=1.0 if strong else 0.45,
+            name=title,
+            hovertemplate=f"<b>{letter + ': ' if letter else ''}{title}</b><br>%{{x:.4g}}{unit}: "
+            "work of %{y:.1f} % of the step<extra></extra>",
         )
     bands = best_bands(curves)
     shapes, notes = _band_shapes(bands, curves, titles, factor, colours, _ROOM[narrow])

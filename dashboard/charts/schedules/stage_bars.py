@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dashboard.charts.elements.palette import TIME_KINDS, Kind, palette
-from dashboard.charts.elements.template import Chart, base, trace
+from dashboard.charts.elements.template import Chart, base, name_rows
 from dashboard.words.numbers import format_value, scale_for
 
 __all__ = ["stage_bars", "stage_kinds"]
@@ -44,31 +44,24 @@ def stage_bars(ranks: Sequence[Mapping[str, float]], mode: str = "light") -> Cha
     scale = scale_for(_UNIT, [max(totals)])
     for kind in stage_kinds(ranks):
         took = [parts.get(kind.key, 0.0) for parts in ranks]
-        figure.add_trace(
-            trace(
-                "bar",
-                x=[each / scale.factor for each in took],
-                y=list(range(len(ranks))),
-                orientation="h",
-                width=0.8,
-                name=kind.name,
-                marker={"color": kind.colour(colours), "line": {"color": colours.background, "width": 0.6}},
-                hovertext=[
-                    f"rank {rank}: {kind.name} {format_value(_UNIT, each)} of {format_value(_UNIT, whole)}"
-                    for rank, (each, whole) in enumerate(zip(took, totals, strict=True))
-                ],
-                hoverinfo="text",
-            )
+        figure.draw(
+            "bar",
+            x=[each / scale.factor for each in took],
+            y=list(range(len(ranks))),
+            orientation="h",
+            width=0.8,
+            name=kind.name,
+            marker={"color": kind.colour(colours), "line": {"color": colours.background, "width": 0.6}},
+            hovertext=[
+                f"rank {rank}: {kind.name} {format_value(_UNIT, each)} of {format_value(_UNIT, whole)}"
+                for rank, (each, whole) in enumerate(zip(took, totals, strict=True))
+            ],
+            hoverinfo="text",
         )
     mean = sum(totals) / len(totals)
     figure.add_vline(x=mean / scale.factor, line={"color": colours.text, "width": 1, "dash": "dot"})
     figure.update_xaxes(ticksuffix=f" {scale.unit}", rangemode="tozero", tickfont={"color": colours.muted})
-    figure.update_yaxes(
-        autorange="reversed",
-        tickvals=list(range(len(ranks))),
-        ticktext=[f"rank {rank}" for rank in range(len(ranks))],
-        tickfont={"color": colours.text},
-    )
+    name_rows(figure, [f"rank {rank}" for rank in range(len(ranks))], colours)
     figure.update_layout(barmode="stack", bargap=0, showlegend=False)
     longest = max(range(len(totals)), key=totals.__getitem__)
     return Chart(

@@ -12,15 +12,13 @@ import pandas as pd
 
 from dashboard.charts.elements.drawing import Drawing
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
-from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, log_ticks, trace
+from dashboard.charts.elements.template import TICK_SIZE, Chart, base, empty, log_ticks
+from dashboard.charts.what_if.codesign_choices import HEIGHT, refused_and_allowed, sample_designs
 from dashboard.words.numbers import counted, plain
 from engine.codesign import Quantity
 
-__all__ = ["Limit", "best_of_choice", "choices_map", "design_words", "designs_scatter", "parallel_choices", "written"]
+__all__ = ["Limit", "best_of_choice", "design_words", "designs_scatter", "written"]
 
-HEIGHT: Final = 400
-MOST_DRAWN: Final = 5_000
-"""Designs that a picture has at most: the front, and others evenly."""
 _LOGARITHMIC: Final = 20.0
 """Largest over smallest value from which an axis is logarithmic."""
 
@@ -94,53 +92,47 @@ def designs_scatter(
     runs = told[(told["status"] == "ok") & np.isfinite(told[[across.name, up.name]].to_numpy(float)).all(axis=1)]
     if not len(runs):
         return empty(colours, HEIGHT, "No design that is there runs.")
-    refused, allowed = _refused_and_allowed(runs)
+    refused, allowed = refused_and_allowed(runs)
     on = allowed["design"].isin(list(front))
-    best, others = allowed[on].sort_values(across.name), _sample_designs(allowed[~on])
+    best, others = allowed[on].sort_values(across.name), sample_designs(allowed[~on])
     shades = SCENARIOS[colours.mode]
     figure = base(colours, HEIGHT)
     hover = "%{hovertext}<extra></extra>"
     _draw_refused(figure, refused, across.name, up.name, colours)
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=others[across.name],
-            y=others[up.name],
-            mode="markers",
-            name="beaten",
-            hovertext=others["words"],
-            hovertemplate=hover,
-            customdata=others[["design"]],
-            marker={"size": 5, "color": colours.muted, "opacity": _point_opacity(others, 0.55)},
-        )
+    figure.draw(
+        "scatter",
+        x=others[across.name],
+        y=others[up.name],
+        mode="markers",
+        name="beaten",
+        hovertext=others["words"],
+        hovertemplate=hover,
+        customdata=others[["design"]],
+        marker={"size": 5, "color": colours.muted, "opacity": _point_opacity(others, 0.55)},
     )
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=best[across.name],
-            y=best[up.name],
-            mode="lines+markers",
-            name="front",
-            hovertext=best["words"],
-            hovertemplate=hover,
-            customdata=best[["design"]],
-            line={"color": shades[0], "width": 1.4},
-            marker={"size": 8, "color": shades[0], "opacity": _point_opacity(best, 1.0)},
-        )
+    figure.draw(
+        "scatter",
+        x=best[across.name],
+        y=best[up.name],
+        mode="lines+markers",
+        name="front",
+        hovertext=best["words"],
+        hovertemplate=hover,
+        customdata=best[["design"]],
+        line={"color": shades[0], "width": 1.4},
+        marker={"size": 8, "color": shades[0], "opacity": _point_opacity(best, 1.0)},
     )
     _draw_stretch_ends(figure, across.name, up.name, stretches or {}, colours)
     here = runs[runs["design"] == chosen]
     if len(here):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=here[across.name],
-                y=here[up.name],
-                mode="markers",
-                name="chosen",
-                hoverinfo="skip",
-                marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}},
-            )
+        figure.draw(
+            "scatter",
+            x=here[across.name],
+            y=here[up.name],
+            mode="markers",
+            name="chosen",
+            hoverinfo="skip",
+            marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}},
         )
     shown = allowed if len(allowed) else runs
     logarithmic_axes = set()
@@ -207,7 +199,7 @@ def best_of_choice(
         return empty(colours, HEIGHT, "No design that is there runs." if len(designs) else "No design is there yet.")
     higher = up.better == "higher"
     name, numbers = choice[0], runs[choice[0]].dtype.kind in "ifu"
-    refused, allowed = _refused_and_allowed(runs)
+    refused, allowed = refused_and_allowed(runs)
     best = allowed.sort_values(up.name, ascending=not higher, kind="stable").drop_duplicates(name).sort_values(name)
     others = allowed.drop(best.index)
     beaten = f"skipped, bound {'below' if higher else 'above'} the best"
@@ -220,36 +212,32 @@ def best_of_choice(
         (best, "best found", {"size": 9, "color": SCENARIOS[colours.mode][0]}),
     )
     for table, called, marker in marks:
-        table = _sample_designs(table)
+        table = sample_designs(table)
         if len(table):
             told = [f"{words}<br>at most: not searched" if called == beaten else words for words in table["words"]]
-            figure.add_trace(
-                trace(
-                    "scatter",
-                    x=table[name],
-                    y=table[up.name],
-                    mode="markers",
-                    name=called,
-                    hovertext=told,
-                    hovertemplate=hover,
-                    customdata=table[["design"]],
-                    marker=marker | {"opacity": _point_opacity(table, marker.get("opacity", 1.0))},
-                )
+            figure.draw(
+                "scatter",
+                x=table[name],
+                y=table[up.name],
+                mode="markers",
+                name=called,
+                hovertext=told,
+                hovertemplate=hover,
+                customdata=table[["design"]],
+                marker=marker | {"opacity": _point_opacity(table, marker.get("opacity", 1.0))},
             )
     _draw_stretch_ends(figure, name if numbers else "", up.name, stretches or {}, colours)
     here = pd.concat([runs, skipped])
     here = here[here["design"] == chosen]
     if len(here):
-        figure.add_trace(
-            trace(
-                "scatter",
-                x=here[name],
-                y=here[up.name],
-                mode="markers",
-                name="chosen",
-                hoverinfo="skip",
-                marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}},
-            )
+        figure.draw(
+            "scatter",
+            x=here[name],
+            y=here[up.name],
+            mode="markers",
+            name="chosen",
+            hoverinfo="skip",
+            marker={"size": 15, "symbol": "circle-open", "color": colours.text, "line": {"width": 2}},
         )
     low, high = (float(edge) for edge in (runs[name].min(), runs[name].max())) if numbers else (0.0, 0.0)
     scale = {"type": "log", **log_ticks(low, high)} if low > 0 and high > _LOGARITHMIC * low else {}
@@ -272,207 +260,26 @@ def best_of_choice(
     )
 
 
-def parallel_choices(
-    designs: pd.DataFrame,
-    axes: Mapping[str, str],
-    shade: Quantity,
-    mode: str = "light",
-    words_of: Mapping[str, Sequence[str]] | None = None,
-    stretches: Mapping[str, tuple[float, float]] | None = None,
-) -> Chart:
-    """Draws every allowed design as a line over its choices and figures; a stretch of an axis can be brushed.
-
-    Args:
-        designs: rows of `engine.codesign.Results.designs`.
-        axes: labels by column, in order.
-        shade: quantity that colours the lines.
-        mode: the theme.
-        words_of: values of columns of words, in the order of the axis; in order of designs if not given.
-        stretches: least and most values that are brushed, by columns.
-    """
-    colours = palette(mode)
-    refused, runs = _refused_and_allowed(designs[designs["status"] == "ok"])
-    runs = _sample_designs(runs)
-    if not len(runs) or not axes:
-        return empty(
-            colours, HEIGHT, "No design meets all constraints." if len(refused) else "No design that is there runs."
-        )
-    dimensions: list[dict[str, Any]] = []
-    for name, label in axes.items():
-        column = runs[name]
-        if column.dtype.kind in "ifub":
-            dimensions.append({"label": label, "values": column.to_numpy(float)})
-        else:
-            words = list((words_of or {}).get(name) or dict.fromkeys(column.astype(str)))
-            places = {word: place for place, word in enumerate(words)}
-            dimensions.append(
-                {
-                    "label": label,
-                    "values": [places[str(word)] for word in column],
-                    "tickvals": list(places.values()),
-                    "ticktext": words,
-                }
-            )
-        dimensions[-1] |= {"name": name, "multiselect": False}
-        if name in (stretches or {}):
-            dimensions[-1]["constraintrange"] = _brush_ends(dimensions[-1]["values"], *(stretches or {})[name])
-    figure = base(colours, HEIGHT)
-    figure.add_trace(
-        trace(
-            "parcoords",
-            dimensions=dimensions,
-            labelfont={"size": TICK_SIZE, "color": colours.text},
-            tickfont={"size": TICK_SIZE - 1, "color": colours.muted},
-            rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
-            line={"color": runs[shade.name].to_numpy(float), "colorscale": colours.colorscale(shade.better == "lower")},
-        )
-    )
-    figure.update_layout(margin={"l": 60, "r": 60, "t": 44, "b": 16})
-    names = ", ".join(axes.values()).replace("<br>", " ")
-    kept_out = f"; {counted(len(refused), 'design')} refused by constraints left out" if len(refused) else ""
-    return Chart(figure, f"{counted(len(runs), 'design')} over {names}, coloured by {shade.label}{kept_out}.")
-
-
-def choices_map(
-    designs: pd.DataFrame,
-    skipped: pd.DataFrame,
-    across: tuple[str, str],
-    up: tuple[str, str],
-    shown: Quantity,
-    mode: str = "light",
-    narrow: bool = False,
-) -> Chart:
-    """Draws the best allowed design at every pair of two choices, and the bound of skipped designs if that is better.
-    Cells all of whose designs are refused say so.
-
-    Args:
-        designs: rows of `engine.codesign.Results.designs`.
-        skipped: the rows of `Results.skipped`, alike.
-        across, up: a column and its label.
-        shown: quantity that colours the cells; a cell prints its best over all other choices.
-        mode: the theme.
-        narrow: whether the window is that of a phone, where a cell holds fewer digits.
-    """
-    colours = palette(mode)
-    refused, runs = _refused_and_allowed(designs[designs["status"] == "ok"])
-    if not len(runs):
-        return empty(
-            colours, HEIGHT, "No design meets all constraints." if len(refused) else "No design that is there runs."
-        )
-    higher = shown.better == "higher"
-    refused_at = set(zip(refused[up[0]], refused[across[0]], strict=True))
-
-    def best_of(rows: pd.DataFrame) -> pd.DataFrame:
-        best = rows.groupby([up[0], across[0]], sort=True)[shown.name].agg("max" if higher else "min")
-        return best.unstack()
-
-    found, left = best_of(runs), best_of(skipped) if len(skipped) else pd.DataFrame()
-    for row, column in refused_at:  # so that what is refused whole has a cell
-        if row not in found.index or column not in found.columns:
-            found.loc[row, column] = math.nan
-    found, left = found.align(left, join="outer")
-    found, left = (table.sort_index(axis=0).sort_index(axis=1) for table in (found, left))
-    values, bounds = found.to_numpy(float), left.to_numpy(float)
-    # What no skipped design can beat is proven.
-    bounds = np.where((bounds <= values) if higher else (bounds >= values), np.nan, bounds)
-    most, told = "≤" if higher else "≥", f"at {'most' if higher else 'least'}"
-    xs, ys = (
-        [plain(each, 4) if isinstance(each, float | int) else str(each) for each in names]
-        for names in (found.columns, found.index)
-    )
-    crowded = values.shape[1] > (4 if narrow else 12) or values.shape[0] > 16
-
-    def text(value: float, bound: float, out: bool) -> str:
-        if not math.isnan(value):
-            return plain(value, 3)
-        return f"{most} {plain(bound, 3)}" if not math.isnan(bound) else "refused" if out and not narrow else ""
-
-    def words(value: float, bound: float, out: bool) -> str:
-        none = "all refused by constraints" if out else "none of those searched runs"
-        own = none if math.isnan(value) else f"{plain(value, 4)} {shown.unit}"
-        return own if math.isnan(bound) else f"{own}<br>skipped designs: {told} {plain(bound, 4)} {shown.unit}"
-
-    outs = [[(row, column) in refused_at for column in found.columns] for row in found.index]
-    cells = [list(zip(*three, strict=True)) for three in zip(values.tolist(), bounds.tolist(), outs, strict=True)]
-    here = f"{across[1]} %{{x}}<br>{up[1]} %{{y}}<br>{shown.label} "
-    figure = base(colours, HEIGHT)
-    figure.add_trace(
-        trace(
-            "heatmap",
-            x=xs,
-            y=ys,
-            z=values,
-            colorscale=colours.colorscale(shown.better == "lower"),
-            xgap=2,
-            ygap=2,
-            # Cells without a value are written by the trace below, in a legible colour.
-            text=None if crowded else [["" if math.isnan(each[0]) else text(*each) for each in row] for row in cells],
-            texttemplate="" if crowded else "%{text}",
-            textfont={"size": TICK_SIZE},
-            hovertext=[[words(*each) for each in row] for row in cells],
-            hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
-            colorbar={"thickness": 8, "outlinewidth": 0, "title": {"text": shown.unit, "side": "right"}},
-        )
-    )
-    empty_cells = np.argwhere(np.isnan(values) & (np.isfinite(bounds) | np.array(outs)))
-    if len(empty_cells) and not crowded:
-        figure.add_trace(
-            trace(
-                "scatter",
-                mode="text",
-                x=[xs[column] for _, column in empty_cells],
-                y=[ys[row] for row, _ in empty_cells],
-                text=[text(*cells[row][column]) for row, column in empty_cells],
-                showlegend=False,
-                textfont={"size": TICK_SIZE, "color": colours.muted},
-                hovertext=[words(*cells[row][column]) for row, column in empty_cells],
-                hovertemplate=f"{here}%{{hovertext}}<extra></extra>",
-            )
-        )
-    figure.update_xaxes(title=across[1], type="category", categoryorder="array", categoryarray=xs)
-    figure.update_yaxes(title=up[1], type="category", categoryorder="array", categoryarray=ys)
-    open_cells = int(np.isfinite(bounds).sum())
-    rest = f"; in {counted(open_cells, 'cell')} bounds leave skipped ones more" if open_cells else ""
-    return Chart(
-        figure,
-        f"Best {shown.label.lower()} of every {across[1]} with every {up[1]}, of {counted(len(runs), 'design')}{rest}.",
-    )
-
-
-def _refused_and_allowed(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    if "refused" not in runs:
-        return runs.iloc[:0], runs
-    out = runs["refused"] != ""
-    return runs[out], runs[~out]
-
-
-def _sample_designs(table: pd.DataFrame) -> pd.DataFrame:
-    """As many designs as are drawn at most, evenly."""
-    return table if len(table) <= MOST_DRAWN else table.iloc[np.linspace(0, len(table) - 1, MOST_DRAWN).astype(int)]
-
-
 def _draw_refused(figure: Drawing, refused: pd.DataFrame, across: str, up: str, colours: Palette) -> None:
-    refused = _sample_designs(refused)
+    refused = sample_designs(refused)
     if not len(refused):
         return
     told = [f"{words}<br>Refused by {by}" for words, by in zip(refused["words"], refused["refused"], strict=True)]
-    figure.add_trace(
-        trace(
-            "scatter",
-            x=refused[across],
-            y=refused[up],
-            mode="markers",
-            name="refused",
-            hovertext=told,
-            hovertemplate="%{hovertext}<extra></extra>",
-            customdata=refused[["design"]],
-            marker={
-                "size": 6,
-                "symbol": "x-thin",
-                "opacity": _point_opacity(refused, 0.7),
-                "line": {"width": 1.2, "color": colours.worse},
-            },
-        )
+    figure.draw(
+        "scatter",
+        x=refused[across],
+        y=refused[up],
+        mode="markers",
+        name="refused",
+        hovertext=told,
+        hovertemplate="%{hovertext}<extra></extra>",
+        customdata=refused[["design"]],
+        marker={
+            "size": 6,
+            "symbol": "x-thin",
+            "opacity": _point_opacity(refused, 0.7),
+            "line": {"width": 1.2, "color": colours.worse},
+        },
     )
 
 
@@ -557,13 +364,6 @@ def _pad_range(low: float, high: float, logarithmic: bool, from_zero: bool) -> l
         return [math.log10(low) - more, math.log10(high) + more]
     more = 0.05 * ((high - low) or abs(high) or 1.0)
     return [0.0 if from_zero and low >= 0 else low - more, high + more]
-
-
-def _brush_ends(values: Any, least: float, most: float) -> list[float]:
-    """A stretch as a brush: a hair beyond what ends it, which all values are where an end is open."""
-    low, high = float(np.min(values)), float(np.max(values))
-    more = 1e-6 * (high - low) or 1.0
-    return [max(least, low) - more, min(most, high) + more]
 
 
 def _point_opacity(table: pd.DataFrame, usual: float) -> Any:

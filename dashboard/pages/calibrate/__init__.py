@@ -1,22 +1,17 @@
 """Calibrate: fit the calibrated model to measured runs of one's own cluster."""
 
-from dashboard.pages.contract import NavigationGroup, Needs, Page
+from dashboard.pages.calibrate.link import PAGE_NAME, CalibrateLink
+from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
 
 __all__ = ["PAGE"]
 
 PAGE = Page(
-    name="calibrate",
+    name=PAGE_NAME,
     title="Calibrate",
     group=NavigationGroup.TRUST,
     place=2,
     help="Fit the calibrated model to measured runs of your own cluster.",
     needs=Needs.NOTHING,
     guide="accuracy",
-    parameters={
-        "calibrate_base": "base",
-        "calibrate_example": "example",
-        "calibrate_parameters": "parameters to fit",
-        "calibrate_rank": "kind of runs",
-        "calibrate_system": "system",
-    },
+    parameters=page_parameters(PAGE_NAME, CalibrateLink),
 )

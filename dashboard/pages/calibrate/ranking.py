@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.link import state
 from dashboard.link.document_validation import PROBLEMS, sentence
+from dashboard.link.fields import LinkField
 from dashboard.pages.calibrate import tables
-from dashboard.widgets.controls import switch
+from dashboard.widgets.link_fields import draw_switch
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent
 from engine import CostModelError, Scenario, calibrate
 from engine.calibrate import CalibrateError, CalibrationOutcome, Reranked
 from hardware import Calibration, System
 
-__all__ = ["rank_by_both", "ranking", "same_accelerator"]
-
-_HELP: Final = "Finds the best executions by both calibrations. Takes seconds for large spaces."
+__all__ = ["draw_ranking", "rank_by_both", "same_accelerator"]
 
 
-def ranking(outcome: CalibrationOutcome) -> None:
-    """Draws the scenario's best executions in their new order."""
-    scenario = state.current_scenario()
+def draw_ranking(scenario: Scenario, outcome: CalibrationOutcome, wanted: LinkField) -> None:
+    """Draw the scenario's best executions in their new order.
+
+    Args:
+        scenario: scenario of the link.
+        outcome: the fit.
+        wanted: switch of the ranking, which takes a while.
+    """
     st.html(markup.head("What changes for the scenario", _describe_scenario(scenario)))
     if not same_accelerator(scenario.system, outcome.checked.system):
         theirs, ours = (literal(system.title or system.name) for system in (scenario.system, outcome.checked.system))
@@ -34,7 +35,8 @@ def ranking(outcome: CalibrationOutcome) -> None:
             "executions rank."
         )
         return
-    if not switch("Rank its executions again", "calibrate_rank", help=_HELP):
+    draw_switch(wanted)
+    if not wanted.value:
         return
     try:
         found = rank_by_both(scenario, outcome.base, calibrate.document(outcome))
@@ -52,7 +54,7 @@ def ranking(outcome: CalibrationOutcome) -> None:
     if np.isfinite(found.tau):
         told += f" Kendall's tau between the two orders is {found.tau:.2f}."
     st.caption(told)
-    tables.order(found)
+    tables.draw_order(found)
 
 
 def _describe_gain(share: float) -> str:

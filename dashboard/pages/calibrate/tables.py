@@ -17,7 +17,7 @@ from engine.calibrate import CalibrationOutcome, CheckedRuns, ParameterEstimate,
 from engine.columns import by_name
 from engine.executions.execution_names import execution_name
 
-__all__ = ["moved", "offered", "order", "parameters", "runs", "template_fields"]
+__all__ = ["draw_order", "draw_parameters", "draw_runs", "draw_template_fields", "parameter_labels", "parameter_moves"]
 
 LISTED: Final = 1_000
 ORDERED: Final = 50
@@ -29,7 +29,7 @@ def _number_column(label: str, form: str | None, width: int, help_text: str = ""
     return st.column_config.NumberColumn(label, format=form, width=width, help=help_text or None)
 
 
-def runs(checked: CheckedRuns, outcome: CalibrationOutcome | None) -> None:
+def draw_runs(checked: CheckedRuns, outcome: CalibrationOutcome | None) -> None:
     """Draws every run: whether it is used, the reason if refused, missing fields, and assumptions."""
     accepted = checked.accepted
     refused = int((~accepted).sum())
@@ -92,7 +92,7 @@ def _format_parameter(value: float, unit: str) -> str:
     return format_value("total_time", value) if unit == "s" else plain(value)
 
 
-def moved(estimates: tuple[ParameterEstimate, ...]) -> list[Moved]:
+def parameter_moves(estimates: tuple[ParameterEstimate, ...]) -> list[Moved]:
     """Return the estimates as rows of the chart."""
     return [
         Moved(
@@ -107,7 +107,7 @@ def moved(estimates: tuple[ParameterEstimate, ...]) -> list[Moved]:
     ]
 
 
-def parameters(outcome: CalibrationOutcome) -> None:
+def draw_parameters(outcome: CalibrationOutcome) -> None:
     """Draws each parameter before and after the fit."""
     rows = [
         {
@@ -143,7 +143,7 @@ def parameters(outcome: CalibrationOutcome) -> None:
     )
 
 
-def order(ranked: Reranked) -> None:
+def draw_order(ranked: Reranked) -> None:
     """Draws the best executions in their new order."""
     table = ranked.distinct.head(ORDERED)
     shown = pd.DataFrame(
@@ -181,7 +181,7 @@ def order(ranked: Reranked) -> None:
     )
 
 
-def template_fields(fields: dict[str, str]) -> None:
+def draw_template_fields(fields: dict[str, str]) -> None:
     """Draws the meaning of each column of the template."""
     st.dataframe(
         pd.DataFrame({"field": list(fields), "meaning": list(fields.values())}),
@@ -196,6 +196,6 @@ def template_fields(fields: dict[str, str]) -> None:
     )
 
 
-def offered(checked: CheckedRuns, start: Parameters) -> dict[str, str]:
+def parameter_labels(checked: CheckedRuns, start: Parameters) -> dict[str, str]:
     """Returns names and labels of the parameters that may be chosen."""
     return {name: one.label for name, one in adjustable(checked.system, start).items()}

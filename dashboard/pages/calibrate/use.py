@@ -13,15 +13,21 @@ from dashboard.link.document_validation import PROBLEMS, Refused, checked, sente
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.calibrate.ranking import same_accelerator
 from dashboard.words.markdown import literal
-from engine import CostModelError, calibrate
+from engine import CostModelError, Scenario, calibrate
 from engine.calibrate import CalibrateError, CalibrationOutcome
 from hardware import Calibration
 
-__all__ = ["offer"]
+__all__ = ["draw_uses"]
 
 
-def offer(outcome: CalibrationOutcome, key: str) -> None:
-    """Draws the uses of a fit. key: identifies the fit; each fit begins with its own suggested name."""
+def draw_uses(scenario: Scenario, outcome: CalibrationOutcome, key: str) -> None:
+    """Draw the uses of a fit.
+
+    Args:
+        scenario: scenario of the link.
+        outcome: the fit.
+        key: identifies the fit; each fit begins with its own suggested name.
+    """
     suggested = calibrate.document(outcome).name
     name = st.text_input("Name of the calibration", suggested, key=f"calibrate_name_{key}", max_chars=LONGEST_TITLE)
     try:
@@ -29,7 +35,6 @@ def offer(outcome: CalibrationOutcome, key: str) -> None:
     except CalibrateError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
-    scenario = state.current_scenario()
     fitting = same_accelerator(scenario.system, outcome.checked.system)
     with st.container(horizontal=True, gap="small"):
         st.download_button(
@@ -53,7 +58,7 @@ def offer(outcome: CalibrationOutcome, key: str) -> None:
         st.button(
             "Use for the scenario",
             on_click=_use_calibration,
-            args=(found,),
+            args=(scenario, found),
             icon=":material/play_arrow:",
             key="calibrate_use",
             type="primary" if outcome.helps is not False and fitting else "secondary",
@@ -66,7 +71,7 @@ def offer(outcome: CalibrationOutcome, key: str) -> None:
     if now is not None:
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             st.caption(f"The scenario uses **{literal(now.name)}**, of {literal(now.system or 'all systems')}.")
-            st.button("Remove", on_click=_use_calibration, args=(None,), key="calibrate_drop", type="tertiary")
+            st.button("Remove", on_click=_use_calibration, args=(scenario, None), key="calibrate_drop", type="tertiary")
             if page_links.exists("explore"):
                 st.page_link(page_links.target("explore"), label="Map", icon=":material/arrow_forward:")
 
@@ -80,10 +85,10 @@ def _keep_calibration(found: Calibration) -> None:
     st.toast(f"Kept as **{literal(found.name)}**.", icon=":material/check:")
 
 
-def _use_calibration(found: Calibration | None) -> None:
-    """Puts a calibration into the scenario; None: the library's."""
+def _use_calibration(scenario: Scenario, found: Calibration | None) -> None:
+    """Give the scenario a calibration; None: the library's."""
     try:
-        state.set_scenario(checked(calibrate.recalibrated(state.current_scenario(), found)))
+        state.set_scenario(checked(calibrate.recalibrated(scenario, found)))
     except (Refused, CostModelError, *PROBLEMS) as problem:
         st.toast(literal(sentence(problem)), icon=":material/error:")
         return

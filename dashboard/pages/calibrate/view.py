@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,55 +14,74 @@ from dashboard.charts.accuracy.calibration import before_and_after, parameters_m
 from dashboard.charts.elements import markup
 from dashboard.link import state
 from dashboard.link.document_validation import Refused, sentence
+from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.calibrate import queries as data
 from dashboard.pages.calibrate import tables
-from dashboard.pages.calibrate.ranking import ranking
-from dashboard.pages.calibrate.use import offer
+from dashboard.pages.calibrate.link import NAMES, PAGE_NAME, CalibrateLink
+from dashboard.pages.calibrate.ranking import draw_ranking
+from dashboard.pages.calibrate.use import draw_uses
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import choose, given, key_for
+from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.link_fields import draw_choice
 from dashboard.widgets.upload import files_field
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent, signed_percent
-from engine import calibrate
+from engine import Scenario, calibrate
 from engine.calibrate import CalibrateError, CalibrationOutcome, parameters_of
-from hardware import Calibration, CalibrationFileError
+from hardware import Calibration, CalibrationFileError, System
 
 __all__ = ["CalibrateView", "parse", "render"]
 
 MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
 UNSEEN: Final = "left out of the fit"
 FITTED: Final = "the fitted runs"
-_PARAMETERS: Final = "calibrate_parameters"
-"""Link parameter with the names of the fitted parameters; reset when other runs are chosen."""
-_NAMES: Final = re.compile(r"[a-z0-9_]+(?:-[a-z0-9_]+){0,5}")
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrateView:
-    """The page's part of the link."""
+    """All that the link says of the page."""
 
     mode: str
     """The theme: "light" or "dark"."""
-    parameters: tuple[str, ...]
-    """Names of the parameters to fit. Empty: those suggested by the runs."""
+    scenario: Scenario
+    link: CalibrateLink
+    fields: Mapping[str, LinkField]
+    systems: Mapping[str, System]
+    """Systems that runs may come from, by name."""
+    bases: Mapping[str, Calibration]
+    """Calibrations that a fit may start from, by name."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters to fit. Empty: those suggested by the runs."""
+        return tuple(self.link.parameters.split("-")) if self.link.parameters else ()
 
 
 def parse() -> CalibrateView:
-    """Reads the page's part of the link."""
-    names = state.url_value(_PARAMETERS, "", _NAMES)
-    return CalibrateView(state.theme_mode(), tuple(names.split("-")) if names else ())
+    """Parse the page's part of the link."""
+    page, scenario = LinkReader(CalibrateLink, PAGE_NAME), state.current_scenario()
+    systems, bases = data.systems(), data.bases()
+    names = {name: f"{system.title or system.name} · {name}" for name, system in sorted(systems.items())}
+    now = scenario.system.name
+    page.read("system", default=now if now in names else "h100_80g_sxm", options=names)
+    labels = {key: example.label for key, example in data.examples().items()}
+    page.read("example", default=next(iter(labels)), options=labels)
+    page.read("base", options={name: _calibration_title(base) for name, base in bases.items()})
+    page.read("parameters", pattern=NAMES)
+    page.read("rank")
+    return CalibrateView(state.theme_mode(), scenario, page.build(), page.fields, systems, bases)
 
 
 def render(view: CalibrateView) -> None:
-    """Draws the page."""
+    """Draw the page."""
     mode = view.mode
     bar = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
     try:
-        prepared = _choose_runs(bar)
+        prepared = _choose_runs(view, bar)
     except Refused as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
-    names = _choose_parameters(prepared, bar, view.parameters)
+    names = _choose_parameters(view, prepared, bar)
     outcome: CalibrationOutcome | None = None
     if prepared.checked.accepted.any():
         try:
@@ -72,7 +91,7 @@ def render(view: CalibrateView) -> None:
     _draw_strip(prepared, outcome)
     if outcome is None:
         st.warning("None of these runs can be used, so nothing is fitted; the table says why.", icon=":material/rule:")
-        tables.runs(prepared.checked, None)
+        tables.draw_runs(prepared.checked, None)
         return
     _draw_verdict(outcome, prepared)
     left, right = st.columns([1.45, 1], gap="medium")
@@ -82,52 +101,36 @@ def render(view: CalibrateView) -> None:
         show(before_and_after(_chart_rows(outcome), after, mode), "calibrate_errors")
     with right.container(border=True, gap="xsmall"):
         st.html(markup.head("What the fit changes", "90 % ranges, over the value before"))
-        show(parameters_moved(tables.moved(outcome.estimates), mode), "calibrate_moved")
-        offer(outcome, f"{prepared.key}-{'-'.join(item.about.name for item in outcome.estimates)}")
-    tables.parameters(outcome)
-    tables.runs(prepared.checked, outcome)
-    ranking(outcome)
+        show(parameters_moved(tables.parameter_moves(outcome.estimates), mode), "calibrate_moved")
+        draw_uses(view.scenario, outcome, f"{prepared.key}-{'-'.join(item.about.name for item in outcome.estimates)}")
+    tables.draw_parameters(outcome)
+    tables.draw_runs(prepared.checked, outcome)
+    draw_ranking(view.scenario, outcome, view.fields["rank"])
 
 
-def _choose_runs(bar: Any) -> data.PreparedRuns:
+def _choose_runs(view: CalibrateView, bar: Any) -> data.PreparedRuns:
     """Draw the choice of runs and return them: uploaded ones, or an example. Raises `Refused`."""
-    examples, systems, bases = data.examples(), data.systems(), data.bases()
     with bar.popover("Bring runs", icon=":material/upload_file:", help="Measured runs of your own cluster."):
         files, given = _draw_upload()
+    resets = (view.fields["parameters"].parameter,)
     with bar:
         if files:
-            now = state.current_scenario().system.name
-            options = {name: f"{system.title or name} · {name}" for name, system in sorted(systems.items())}
-            name = choose(
-                "System of the runs",
-                options,
-                "calibrate_system",
-                width=400,
-                default=now if now in options else "h100_80g_sxm",
-                gone=(_PARAMETERS,),
-            )
+            draw_choice(view.fields["system"], width=400, resets=resets)
         else:
-            labels = {key: example.label for key, example in examples.items()}
-            key = choose("Example runs, published", labels, "calibrate_example", width=400, gone=(_PARAMETERS,))
-        start = choose(
-            "Start from",
-            {name: _calibration_title(base) for name, base in bases.items()},
-            "calibrate_base",
-            width=214,
-            help="Starting values of the fit; it changes them only if the runs demand it.",
-        )
-    base = bases[start]
+            draw_choice(view.fields["example"], label="Example runs, published", width=400, resets=resets)
+        draw_choice(view.fields["base"], label="Start from", width=214)
+    base = view.bases[view.link.base]
     try:
         parameters_of(base)
         if not files:
-            return data.prepared_example(key, base)
+            return data.prepared_example(view.link.example, base)
         fields = calibrate.parse_given(given.replace(",", " ").split())
     except (CalibrateError, CalibrationFileError) as problem:
         raise Refused(sentence(problem)) from None
     contents = {
         f"{place} {file.name}" if len(files) > 1 else file.name: file.getvalue() for place, file in enumerate(files, 1)
     }
-    return data.prepared_upload(contents, systems[name], fields, base)
+    return data.prepared_upload(contents, view.systems[view.link.system], fields, base)
 
 
 def _calibration_title(base: Calibration) -> str:
@@ -159,27 +162,28 @@ def _draw_upload() -> tuple[list[Any], str]:
         max_chars=400,
         help="Fields for all runs that lack them, as FIELD=VALUE with spaces between.",
     )
-    tables.template_fields(dict(calibrate.FIELDS))
+    tables.draw_template_fields(dict(calibrate.FIELDS))
     return list(files or []), str(given or "")
 
 
-def _choose_parameters(prepared: data.PreparedRuns, bar: Any, wanted: tuple[str, ...]) -> tuple[str, ...] | None:
+def _choose_parameters(view: CalibrateView, prepared: data.PreparedRuns, bar: Any) -> tuple[str, ...] | None:
     """Draw the choice of parameters and return their names; None: those suggested by the runs."""
-    labels = tables.offered(prepared.checked, parameters_of(prepared.base))
-    known = tuple(name for name in wanted if name in labels)
-    strange = [name[:40] for name in wanted if name not in labels]
+    field = view.fields["parameters"]
+    labels = tables.parameter_labels(prepared.checked, parameters_of(prepared.base))
+    known = tuple(name for name in view.parameters if name in labels)
+    strange = [name[:40] for name in view.parameters if name not in labels]
     if strange:
         named = ", ".join(strange[:3])
         sentence = f"The link's parameters to fit name {named}, which these runs cannot determine; left out."
-        state.complain(_PARAMETERS, sentence)
+        state.complain(field.parameter, sentence)
     key = key_for(f"_calibrate_parameters_{prepared.checked.system.name}", list(known))
 
     def changed() -> None:
-        state.set_url_value(_PARAMETERS, "-".join(given(key)) or None)
+        state.set_url_value(field.parameter, "-".join(given(key)) or None)
 
     with bar:
         st.multiselect(
-            "Parameters to fit",
+            field.label,
             list(labels),
             list(known),
             format_func=lambda name: labels[name],
@@ -188,7 +192,7 @@ def _choose_parameters(prepared: data.PreparedRuns, bar: Any, wanted: tuple[str,
             placeholder="the best-determined ones",
             width=400,
             max_selections=calibrate.MOST_PARAMETERS,
-            help="Parameters to fit (1 to 6). Empty: the best-determined three to six.",
+            help=field.declared.help,
         )
     return known or None
 

@@ -10,7 +10,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.what_if.codesign import choices_map, written
+from dashboard.charts.what_if.codesign import written
+from dashboard.charts.what_if.codesign_choices import choices_map
 from dashboard.compat.caches import remembered
 from dashboard.files.codesign_report import binding_table, titles_of, with_errors
 from dashboard.jobs.board import BoardFull

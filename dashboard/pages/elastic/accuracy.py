@@ -22,6 +22,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners.contract import PlanError
 from engine.planners.elastic.accuracy import by_class, ranking
+from engine.planners.elastic.plan_names import with_plan_titles
 from engine.questions.documents.elastic import CardAccuracyQuestion
 from engine.questions.fields import question_field
 
@@ -93,7 +94,7 @@ def draw_accuracy(view: AccuracyView) -> None:
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Measured and predicted iterations", "on the dotted line they are equal"))
-        chart = measured_and_predicted(rows, mode)
+        chart = measured_and_predicted({name: with_plan_titles(each) for name, each in rows.items()}, mode)
         show(chart, "elastic_accuracy")
         st.markdown(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):

@@ -12,10 +12,10 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.compat.caches import remembered
+from dashboard.files.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link import state
 from dashboard.link.document_validation import Refused, parse
 from dashboard.link.fields import LinkField, LinkReader
-from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.elastic.link import OWN, PAGE_NAME, ElasticLink
 from dashboard.widgets.link_fields import draw_choice
@@ -161,7 +161,7 @@ def find_card(name: str, own: OwnCard | None) -> ChosenCard | None:
     """
     if name in elastic.card_names():
         return ChosenCard(name)
-    found = own if name == OWN else user_files().cards().get(name)
+    found = own if name == OWN else _kept_card(name)
     return None if found is None else _choose_own_card(found)
 
 
@@ -194,6 +194,15 @@ def draw_card(view: CardView) -> None:
 def ask_for_card() -> None:
     """Asks for the user's own card."""
     st.info("Upload a card in the menu Card, or change one of the library there.", icon=":material/upload_file:")
+
+
+def _kept_card(name: str) -> OwnCard | None:
+    """Return a card that is kept on this server."""
+    document = user_files().cards().get(name)
+    try:
+        return None if document is None else own_card_of(document, f"The card {name}")
+    except Refused as problem:
+        raise PlanError(str(problem)) from None
 
 
 def _choose_own_card(own: OwnCard) -> ChosenCard:
@@ -312,7 +321,8 @@ def _keep_on_server(found: ChosenCard, called: str) -> None:
     try:
         if name == OWN:
             raise Refused(f"{OWN!r} is reserved for cards that are not kept; choose another name.")
-        user_files().keep_card(OwnCard(found.card.model_copy(update={"name": name}), found.trace))
+        own = OwnCard(found.card.model_copy(update={"name": name}), found.trace)
+        user_files().keep_card(name, document_of(own), elastic.card_names())
     except Refused as problem:
         st.toast(literal(str(problem)), icon=":material/error:")
         return

@@ -21,11 +21,11 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners import elastic
 from engine.planners.elastic.cards import PARAMETERS, changed_card
-from engine.planners.elastic.fitting import BOUNDS, table_2, table_2_cases, table_2_models
-from engine.planners.elastic.fitting.table_2 import NOTES
+from engine.planners.elastic.fitting import BOUNDS
 from engine.planners.elastic.measured.profiles import COLUMNS, profile_names, profile_table
 from engine.questions.documents.elastic import ProfileFitQuestion
 from engine.questions.elastic_fits import FittedProfile, find_environment
+from engine.reproductions.rubick.table_2 import NOTES, table_2, table_2_cases, table_2_models
 
 __all__ = ["FitView", "draw_fit", "parse_fit"]
 

@@ -29,6 +29,8 @@ from dashboard.words.waiting import span
 from engine import Scenario
 from engine.planners.contract import PlanError
 from engine.planners.elastic.placements import placement_text, placements_filling
+from engine.planners.elastic.plan_names import with_plan_titles
+from engine.planners.elastic.resource_curve import KEEP_SMALLER
 from engine.questions.documents.elastic import ElasticQuestion, PhaseDocument
 from engine.questions.elastic_models import ElasticPlans
 from hardware import System
@@ -153,7 +155,8 @@ def draw_model(view: ModelView) -> None:
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Best throughput over GPUs", "proven optimum of all executions at every size"))
-        chart = resource_curve(found.curve, "gpus", "GPUs", mode)
+        titled = with_plan_titles(found.curve)
+        chart = resource_curve(titled, "gpus", "GPUs", mode, tolerance=KEEP_SMALLER)
         show(chart, "elastic_model_curve")
         st.markdown(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):

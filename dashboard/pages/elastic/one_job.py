@@ -40,7 +40,8 @@ from dashboard.words.numbers import counted, percent, plain
 from engine.planners import elastic
 from engine.planners.contract import PlanError
 from engine.planners.elastic.placements import placements_filling
-from engine.planners.elastic.plan_names import plan_titles
+from engine.planners.elastic.plan_names import plan_titles, with_plan_titles
+from engine.planners.elastic.resource_curve import KEEP_SMALLER
 from engine.planners.elastic.strategies import STATIC, own_strategy
 from engine.questions.documents.elastic import (
     CardQuestion,
@@ -172,7 +173,9 @@ def draw_job(view: JobView) -> None:
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Throughput while resources change", f"{found.basis} times; GPUs on each node above"))
-        chart = throughput_over_time(found, mode)
+        lines = {str(name): found.steps(name) for name in found.table["strategy"].unique()}
+        means = {str(row["strategy"]): float(row["mean"]) for row in found.summary().to_dict("records")}
+        chart = throughput_over_time(found.table, lines, means, mode)
         show(chart, "elastic_timeline")
         st.markdown(literal(chart.alt))
         draw_text(
@@ -299,7 +302,7 @@ def _draw_curve(view: JobView, chosen: ChosenCard, asked: PhasesQuestion, found:
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
-    chart = resource_curve(curve, over, _LABELS[over], view.mode, measured)
+    chart = resource_curve(with_plan_titles(curve), over, _LABELS[over], view.mode, measured, tolerance=KEEP_SMALLER)
     show(chart, "elastic_curve")
     st.markdown(literal(chart.alt))
     with st.expander("Gain of each added unit"):
@@ -336,7 +339,8 @@ def _draw_other_cards(view: JobView, chosen: ChosenCard, asked: PhasesQuestion) 
         except PlanError as problem:
             absent.append(f"{called}: {problem}")
     if curves:
-        chart = overlaid_sensitivities(curves, over, _LABELS[over], view.mode)
+        titled = {name: with_plan_titles(each) for name, each in curves.items()}
+        chart = overlaid_sensitivities(titled, over, _LABELS[over], view.mode)
         show(chart, "elastic_overlaid")
         st.markdown(literal(chart.alt))
         rows = [table.assign(job=name) for name, table in curves.items()]

@@ -29,6 +29,8 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain
 from engine.planners.contract import PlanError
 from engine.planners.elastic import Split
+from engine.planners.elastic.plan_names import with_plan_titles
+from engine.planners.elastic.resource_curve import KEEP_SMALLER
 from engine.questions.documents.elastic import JobDocument, SplitQuestion
 from models import Model
 from models.documents import did_you_mean
@@ -119,7 +121,7 @@ def draw_jobs(view: SeveralJobsView) -> None:
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Throughput of each split", f"by {found.basis} times; the best split keeps all guarantees"))
-        chart = split_bars(found.table, mode)
+        chart = split_bars(with_plan_titles(found.table), mode)
         show(chart, "elastic_split")
         st.markdown(literal(chart.alt))
         shown = found.table[list(_TABLE)].assign(way=[WAYS[way] for way in found.table["way"]])
@@ -131,10 +133,11 @@ def draw_jobs(view: SeveralJobsView) -> None:
         draw_choice(chosen, width=230)
         job = chosen.value
         if job == "all":
-            every = {name: _as_curve(table) for name, table in found.curves.items()}
+            every = {name: with_plan_titles(_as_curve(table)) for name, table in found.curves.items()}
             chart = overlaid_sensitivities(every, "gpus", "GPUs", mode)
         else:
-            chart = resource_curve(_as_curve(found.curves[names[job]]), "gpus", "GPUs", mode)
+            curve = with_plan_titles(_as_curve(found.curves[names[job]]))
+            chart = resource_curve(curve, "gpus", "GPUs", mode, tolerance=KEEP_SMALLER)
         show(chart, "elastic_split_curve")
         st.markdown(literal(chart.alt))
     curves = pd.concat([table.assign(job=name) for name, table in found.curves.items()], ignore_index=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import pandas as pd
@@ -18,6 +18,8 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, count, days, format_value, gibibytes, percent, plain, with_unit
 from engine import Scenario, economics
 from engine.economics import CONVENTIONS, HFU_FORMULA, INPUTS, OUTPUTS, DerivedError, RunInput, RunInputs, TrainingRun
+from engine.questions.cost import find_training_cost
+from engine.questions.documents.cost import CostQuestion
 from hardware import System
 
 __all__ = ["panel"]
@@ -35,10 +37,35 @@ _PARTS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingRunView:
+    """The panel's part of the link."""
+
+    scenario: Scenario
+    given: Mapping[str, float]
+    """Values of the inputs that the link has, by name."""
+    refused: frozenset[str]
+    """Names of inputs whose value in the link is out of range."""
+
+
+def parse_training_run() -> TrainingRunView:
+    """Parse the panel's part of the link: a fragment runs again without the page's own parse."""
+    given: dict[str, float] = {}
+    refused = set()
+    for one in INPUTS.values():
+        text = state.url_value(f"execution_run_{one.name}", "", _NUMBER)
+        if text and one.accepts(float(text)):
+            given[one.name] = float(text)
+        elif text:
+            refused.add(one.name)
+    return TrainingRunView(state.current_scenario(), given, frozenset(refused))
+
+
 @st.fragment
 def panel(row: Mapping[str, Any]) -> None:
     """Draws the inputs, the results, and their formulas."""
-    scenario = state.current_scenario()
+    view = parse_training_run()
+    scenario = view.scenario
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("What a training run takes", "failures, checkpoints, price and power as below"))
         st.space("stretch")
@@ -47,14 +74,18 @@ def panel(row: Mapping[str, Any]) -> None:
         st.caption("This execution does not train.")
         return
     strip = st.container()
-    given = _draw_inputs(scenario.system)
+    _draw_inputs(view)
+    assumptions: dict[str, Any] = dict(view.given)
+    question = CostQuestion(
+        model=scenario.model.name,
+        system=scenario.system.name,
+        num_procs=scenario.num_procs,
+        tokens_per_s=float(row["sample_rate"]) * scenario.model.seq_size,
+        datatype=scenario.datatype,
+        **assumptions,
+    )
     try:
-        run = economics.training_run(
-            RunInputs.of(scenario.system, **given),
-            tokens_per_s=float(row["sample_rate"]) * scenario.model.seq_size,
-            num_procs=scenario.num_procs,
-            parameters=float(economics.parameter_count(scenario.model)),
-        )
+        run = find_training_cost(question, scenario.model, scenario.system).run
     except DerivedError as problem:
         strip.warning(literal(_in_words(str(problem))), icon=":material/block:")
         return
@@ -63,7 +94,7 @@ def panel(row: Mapping[str, Any]) -> None:
         shares = [(words, percent(getattr(run.parts, name) / run.wall_s, 2)) for name, words in _PARTS.items()]
         st.html(markup.facts(shares))
     with place.popover("Formulas", type="tertiary", icon=":material/function:", help="Every figure, and its source."):
-        _draw_formulas(scenario, row, run)
+        _draw_formulas(view, row, run)
 
 
 def training_tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> list[markup.Tile]:
@@ -121,33 +152,23 @@ def training_tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun)
     ]
 
 
-def _draw_inputs(system: System) -> dict[str, float]:
-    """Draw the number fields; return the values that differ from the defaults."""
+def _draw_inputs(view: TrainingRunView) -> None:
+    """Draw the number fields."""
+    system = view.scenario.system
     defaults = asdict(RunInputs.of(system))
-    given: dict[str, float] = {}
     names = list(INPUTS)
     for start in range(0, len(names), _COLUMNS):
         for place, name in zip(st.columns(_COLUMNS, gap="small"), names[start : start + _COLUMNS], strict=False):
             with place:
-                value = _draw_field(INPUTS[name], defaults[name], system)
-            if value is not None:
-                given[name] = value
-    # One price is enough where the system has none.
-    for one, other in (("usd_low", "usd_high"), ("usd_high", "usd_low")):
-        if one in given and other not in given and defaults[other] is None:
-            given[other] = given[one]
-    return given
+                _draw_field(INPUTS[name], view, defaults[name])
 
 
-def _draw_field(one: RunInput, default: float | None, system: System) -> float | None:
-    """Draw one number field, bound to the link; return its value, or None for the default."""
-    link = f"execution_run_{one.name}"
+def _draw_field(one: RunInput, view: TrainingRunView, default: float | None) -> None:
+    """Draw one number field, which writes the link."""
+    link, value, system = f"execution_run_{one.name}", view.given.get(one.name), view.scenario.system
     scale, unit = _screen_unit(one)
-    text = state.url_value(link, "", _NUMBER)
-    value = float(text) if text else None
-    if value is not None and not one.accepts(value):
+    if one.name in view.refused:
         st.caption(f":orange[The link's {literal(one.label)} is out of range; using the default.]")
-        value = None
     shown = None if value is None and default is None else ((default if value is None else value) or 0.0) / scale
     key = key_for(f"_{link}", shown, clearable=True)
 
@@ -168,7 +189,6 @@ def _draw_field(one: RunInput, default: float | None, system: System) -> float |
         help=literal(f"{_on_page(one.description)} Default: {_input_source(one, system)}."),
         step=_field_step(default, scale),
     )
-    return value
 
 
 def _screen_unit(one: RunInput) -> tuple[float, str]:
@@ -206,7 +226,8 @@ def _column_widths(table: pd.DataFrame) -> dict[str, Any]:
     return {name: st.column_config.Column(width=width) for name, width in zip(table.columns, _WIDTHS, strict=False)}
 
 
-def _draw_formulas(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> None:
+def _draw_formulas(view: TrainingRunView, row: Mapping[str, Any], run: TrainingRun) -> None:
+    scenario = view.scenario
     st.caption(
         "δ is writing a checkpoint, M the time between failures of the run, R a restart, τ the interval taken. "
         "Money and energy are those of the wall-clock time."
@@ -235,9 +256,7 @@ def _draw_formulas(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun)
                 else ABSENT
                 if value is None
                 else _on_page(f"{plain(value)} {one.unit}".strip()),
-                _input_source(one, scenario.system)
-                if not state.url_value(f"execution_run_{one.name}", "", _NUMBER)
-                else "given",
+                _input_source(one, scenario.system) if one.name not in view.given else "given",
             )
             for one in INPUTS.values()
             for value in [getattr(run.inputs, one.name)]

@@ -30,13 +30,12 @@ from engine.planners.intra_operator import (
     measured_points_of,
     mesh_of,
     overlay,
-    published_runs,
-    published_volumes,
     search,
 )
-from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS
 from engine.planners.intra_operator.suites import is_suite
 from engine.questions.plans import planned_sizes
+from engine.reproductions.cfp.comparison import published_runs, published_volumes
+from engine.reproductions.cfp.published import MEASURED_ON, MEASURED_VECTORS
 from hardware import GIB
 from models import names as model_names
 

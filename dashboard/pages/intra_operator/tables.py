@@ -24,9 +24,10 @@ from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.strategies import matches, vector_text
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator import TEXT_FORMS, IntraOperatorPlan, log_text
+from engine.planners.intra_operator import IntraOperatorPlan
 from engine.planners.intra_operator.names import MIXED
 from engine.planners.intra_operator.records import VectorRecords
+from engine.reproductions.cfp.text_forms import TEXT_FORMS, log_text
 from engine.store import StoreError
 from hardware import GIB
 

@@ -2,90 +2,184 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import streamlit as st
 
-from dashboard.jobs.layer_plans import ModelQuestion
-from dashboard.link import state
-from dashboard.link.catalogue import model_of, system_of, systems
+from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems
 from dashboard.link.document_validation import Refused
-from dashboard.widgets.controls import choose, given, key_for, segments
-from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.layerwise.link import PAGE_NAME, LayerwiseLink
+from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_whole
 from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.scenarios import system_titles
 from engine.planners.contract import PlanError
-from engine.planners.layerwise import LayerwiseProblem
-from engine.planners.layerwise.cluster import PRESETS, MachineCluster, hierarchical
-from engine.planners.layerwise.problem import checked
-from engine.planners.layerwise.profiles.examples import ProfileExample, example, examples
+from engine.planners.layerwise.cluster import PRESETS
+from engine.planners.layerwise.profiles.examples import examples
 from engine.planners.layerwise.profiles.profile import LayerProfile
 from engine.planners.layerwise.profiles.reading import profile_text
+from engine.questions.documents.layers import LayersQuestion, SystemShare
+from engine.questions.layer_plans import layers_problem
 from models import names as model_names
 
-__all__ = ["LayerwiseInputs", "question"]
+__all__ = ["LayerwiseInputs", "draw_inputs", "parse_inputs"]
 
-SOURCES: Final = {"example": "Example", "model": "Library model", "file": "Own profile"}
-MODES: Final = {"paper": "Paper’s latency", "released": "Released"}
 CLUSTERS: Final = {**{name: f"Cluster {name}" for name in PRESETS}, "own": "Own cluster"}
+MOST_PLANNED: Final = 1_024
+"""Devices of an own cluster that are planned."""
 MOST_MEGABYTES: Final = 4
 NONE: Final = "none"
+FILE_BATCH: Final = 64
+"""Samples of a step of an own profile."""
+RATES: Final = ("inside_gb_per_s", "all_reduce_gb_per_s", "transfer_gb_per_s", "memory_gb")
 
 
 @dataclass(frozen=True)
 class LayerwiseInputs:
-    """A question of the page. `key` identifies it, `about` describes it, `note` is about the layers."""
+    """A question of the page."""
 
-    asked: LayerwiseProblem | ModelQuestion
-    key: str
+    question: LayersQuestion
     about: str
+    """Description of the question, for its card."""
     note: str
+    """Remarks on the layers."""
 
 
-def question() -> LayerwiseInputs | None:
-    """Draws the inputs and returns the question; None until a file is uploaded.
+def parse_inputs() -> tuple[LayersQuestion, LayerwiseLink, Mapping[str, LinkField]]:
+    """Parse the link: the question, the page's other parameters, and all fields by name.
 
-    Raises `engine.planners.contract.PlanError`, and the errors of loading a model or a system.
+    An own profile is not in the link: its question lacks the profile. Raises the errors of loading models and systems.
+    """
+    asked, page = LinkReader(LayersQuestion, PAGE_NAME), LinkReader(LayerwiseLink, PAGE_NAME)
+    source = page.read("source")
+    if source == "model":
+        return _parse_model_question(asked, page)
+    batch, taken = FILE_BATCH, None
+    if source == "example":
+        known = {each.name: each for each in examples()}
+        chosen = known[
+            asked.read("profile", default="bert_48", options={name: each.title for name, each in known.items()})
+        ]
+        batch, taken = chosen.global_batch, chosen.batch
+    else:
+        asked.read("profile_batch")
+    asked.read("global_batch", default=batch)
+    asked.read("microbatch")
+    name = asked.read("cluster", default="A", options=CLUSTERS)
+    start = PRESETS.get(name, PRESETS["A"])
+    machines = None
+    if name == "own":
+        count, devices = page.read("machine_count"), page.read("devices")
+        if count * devices <= MOST_PLANNED:  # otherwise the inputs are drawn with the reason
+            machines = [devices * number for number in range(1, count + 1)]
+    # Empty fields would be unclear here: they show the values of the cluster.
+    given = dict(zip(RATES, (start.inside, start.all_reduce, start.transfer, start.machines[0].memory), strict=True))
+    rates = {each: asked.read(each, default=value / 1e9) for each, value in given.items()}
+    asked.read("optimizer")
+    asked.read("mode", default="paper")
+    question = asked.build(
+        cluster=None if name == "own" else name,
+        machines=machines,
+        **{each: None if rate == given[each] / 1e9 else rate for each, rate in rates.items()},
+        **({} if taken is None else {"profile_batch": taken}),
+    )
+    return question, page.build(), {**asked.fields, **page.fields}
+
+
+def _parse_model_question(
+    asked: LinkReader[LayersQuestion], page: LinkReader[LayerwiseLink]
+) -> tuple[LayersQuestion, LayerwiseLink, Mapping[str, LinkField]]:
+    library = {name: model_of(name).title or name for name in model_names()}
+    model = asked.read("model", default="llama-3-70B", options=library)
+    machines = system_titles({name: system_of(name) for name in systems()})
+    shares = [page.read("system", options=machines), page.read("second", options={NONE: "none", **machines})]
+    gpus = page.read("gpus")
+    asked.read("tensor_par", default=8, most=64)
+    asked.read("global_batch", default=128)
+    question = asked.build(
+        model=named_model(model),
+        systems=[SystemShare(system=named_system(each), num_procs=gpus) for each in shares if each != NONE],
+    )
+    return question, page.build(), {**asked.fields, **page.fields}
+
+
+def draw_inputs(
+    question: LayersQuestion, link: LayerwiseLink, fields: Mapping[str, LinkField]
+) -> LayerwiseInputs | None:
+    """Draw the inputs and return the question with its labels; None until a file is uploaded.
+
+    Args:
+        question: of the link; without the profile where it is uploaded.
+        link: the page's other parameters.
+        fields: of the page by name.
+
+    Raises `engine.planners.contract.PlanError`.
     """
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        source = segments("Layers from", SOURCES, "layerwise_from")
-        if source == "model":
-            return _model_question()
-        if source == "example":
-            chosen, profile = _choose_example()
-            batch, taken = chosen.global_batch, chosen.batch
-            note = chosen.note
+        draw_segments(fields["source"])
+        if link.source == "model":
+            return _draw_model_inputs(question, fields)
+        profile, note = None, ""
+        if link.source == "example":
+            draw_choice(fields["profile"], help="", width=190, resets=("layerwise_batch",))
+            note = next(each.note for each in examples() if each.name == question.profile)
         else:
-            found = _upload_profile()
-            if found is None:
+            uploaded = _upload_profile()
+            if uploaded is None:
                 return None
-            profile, batch, note = found, 64, ""
-            taken = _whole_field("Profile batch", "taken", int(found.batch or 1), 10**6, "Samples it was measured at.")
-        global_batch = _whole_field("Global batch", "batch", batch, 10**6, "Samples of a step.")
-        microbatch = _whole_field("Microbatch", "microbatch", 1, 10**6, "Samples of a microbatch of one pipeline.")
-        cluster, optimizer = _ask_cluster()
-        mode = segments("Search", MODES, "layerwise_mode")
-    problem = checked(LayerwiseProblem(profile, taken, global_batch, cluster, microbatch, mode, optimizer))
-    key = hashlib.sha256(repr(problem.document()).encode()).hexdigest()
-    return LayerwiseInputs(problem, key, f"{profile.name} on {cluster.size} devices, batch {global_batch:,}", note)
+            profile, text = uploaded
+            taken = fields["profile_batch"].with_default(float(int(profile.batch or 1)))
+            draw_decimal(taken, help="Samples it was measured at.", width=104)
+            question = question.model_copy(
+                update={"profile": text, "profile_name": profile.name, "profile_batch": taken.value}
+            )
+        draw_whole(fields["global_batch"])
+        draw_whole(fields["microbatch"], help="Samples of a microbatch of one pipeline.")
+        _draw_cluster(fields)
+        draw_segments(fields["mode"])
+    if "machine_count" in fields and link.machine_count * link.devices > MOST_PLANNED:
+        raise PlanError(
+            f"{link.machine_count} machines of {link.devices} are more than the {MOST_PLANNED:,} devices that are "
+            "planned."
+        )
+    problem = layers_problem(question, profile)
+    about = f"{problem.profile.name} on {problem.cluster.size} devices, batch {question.global_batch:,}"
+    return LayerwiseInputs(question, about, note)
 
 
-def _choose_example() -> tuple[ProfileExample, LayerProfile]:
-    known = {each.name: each for each in examples()}
-    name = choose(
-        "Profile",
-        {name: each.title for name, each in known.items()},
-        "layerwise_profile",
-        default="bert_48",
-        width=190,
-        gone=("layerwise_batch",),
-    )
-    return known[name], example(name)
+def _draw_model_inputs(question: LayersQuestion, fields: Mapping[str, LinkField]) -> LayerwiseInputs:
+    draw_choice(fields["model"], help="", width=210)
+    draw_choice(fields["system"], width=210)
+    draw_choice(fields["second"], width=190)
+    draw_whole(fields["gpus"], label="GPUs")
+    draw_whole(fields["tensor_par"], help="GPUs that share every layer; one device of the plan.")
+    draw_whole(fields["global_batch"], help="Sequences of a step.")
+    gpus = sum(each.num_procs for each in question.systems or ())
+    title = fields["model"].options[fields["model"].value]
+    return LayerwiseInputs(question, f"{title} on {gpus} GPUs, batch {question.global_batch:,}", "")
 
 
-def _upload_profile() -> LayerProfile | None:
+def _draw_cluster(fields: Mapping[str, LinkField]) -> None:
+    with st.popover("Cluster", icon=":material/dns:", help="Machines, their devices, networks and memory."):
+        draw_choice(fields["cluster"], help="", resets=("layerwise_machines", "layerwise_devices"))
+        if "machine_count" in fields:
+            draw_whole(fields["machine_count"])
+            draw_whole(fields["devices"])
+        else:
+            st.caption(f"{PRESETS[fields['cluster'].value].name}.")
+        for name, help in zip(
+            RATES, ("Of a device’s link.", "Sustained.", "Sustained.", "Of each device."), strict=True
+        ):
+            draw_decimal(fields[name], help=help)
+        draw_decimal(
+            fields["optimizer"], help="Parameters, gradients and optimizer states in multiples of the parameters."
+        )
+
+
+def _upload_profile() -> tuple[LayerProfile, str] | None:
+    """Draw the field for a profile; return it with its text."""
     with st.popover("Profile", icon=":material/upload_file:", help="A profile of your own layers."):
         st.caption(
             "TorchGraph text of PipeDream’s profiler, or CSV or JSON with layer, forward_s, backward_s, "
@@ -97,94 +191,11 @@ def _upload_profile() -> LayerProfile | None:
         st.info("Upload a profile of layers, or take an example.", icon=":material/upload_file:")
         return None
     try:
-        return read_file(_parse_profile, file.getvalue(), file.name)
+        return read_file(_read_profile, file.getvalue(), file.name)
     except Refused as problem:
         raise PlanError(str(problem)) from None
 
 
-def _parse_profile(content: bytes, name: str) -> LayerProfile:
-    return profile_text(content.decode("utf-8-sig"), name=name)
-
-
-def _model_question() -> LayerwiseInputs:
-    library = {name: model_of(name).title or name for name in model_names()}
-    model = choose("Model", library, "layerwise_model", default="llama-3-70B", width=210)
-    machines = system_titles({name: system_of(name) for name in systems()})
-    system = choose("System", machines, "layerwise_system", default="h100_80g_sxm", width=210)
-    second = choose(
-        "Second system",
-        {NONE: "none", **machines},
-        "layerwise_second",
-        default=NONE,
-        width=190,
-        help="A second kind of GPU in the same cluster, as many again.",
-    )
-    gpus = _whole_field("GPUs", "gpus", 64, 4096, "Of each system.")
-    tensor = _whole_field("Tensor parallel", "tensor", 8, 64, "GPUs that share every layer; one device of the plan.")
-    batch = _whole_field("Global batch", "batch", 128, 10**6, "Sequences of a step.")
-    parts = [(system_of(system), gpus)] + ([(system_of(second), gpus)] if second != NONE else [])
-    asked = ModelQuestion(model_of(model), tuple(parts), batch, tensor)
-    described = (asked.model.model_dump_json(), [(s.model_dump_json(), n) for s, n in parts], batch, tensor)
-    key = hashlib.sha256(repr(described).encode()).hexdigest()
-    return LayerwiseInputs(asked, key, f"{library[model]} on {gpus * len(parts)} GPUs, batch {batch:,}", "")
-
-
-def _ask_cluster() -> tuple[MachineCluster, float]:
-    """Draw the choice of a cluster; return it and the optimizer's factor."""
-    with st.popover("Cluster", icon=":material/dns:", help="Machines, their devices, networks and memory."):
-        name = choose(
-            "Cluster", CLUSTERS, "layerwise_cluster", default="A", gone=("layerwise_machines", "layerwise_devices")
-        )
-        start = PRESETS.get(name, PRESETS["A"])
-        if name == "own":
-            machines = _whole_field("Machines", "machines", 2, 256, "Machines of the cluster.")
-            devices = _whole_field("Devices of each", "devices", 8, 64, "Devices of a machine.")
-            if machines * devices > 1024:
-                raise PlanError(f"{machines} machines of {devices} are more than the 1,024 devices that are planned.")
-            start = hierarchical(machines, devices)
-        else:
-            st.caption(f"{start.name}.")
-        inside = _decimal_field("Inside a machine, GB/s", "inside", start.inside / 1e9, "Of a device’s link.")
-        reduce = _decimal_field("All-reduce between machines, GB/s", "reduce", start.all_reduce / 1e9, "Sustained.")
-        transfer = _decimal_field("Transfers between machines, GB/s", "transfer", start.transfer / 1e9, "Sustained.")
-        memory = _decimal_field("Memory of a device, GB", "memory", start.machines[0].memory / 1e9, "Of each device.")
-        optimizer = _decimal_field(
-            "Parameters with optimizer",
-            "optimizer",
-            1.0,
-            "Parameters, gradients and optimizer states in multiples of the parameters.",
-        )
-    made = tuple(replace(machine, memory=memory * 1e9) for machine in start.machines)
-    return (
-        replace(start, machines=made, inside=inside * 1e9, all_reduce=reduce * 1e9, transfer=transfer * 1e9),
-        optimizer,
-    )
-
-
-def _whole_field(label: str, name: str, default: int, most: int, help: str) -> int:
-    return whole_in_link(f"layerwise_{name}", label, default, most, help)
-
-
-def _decimal_field(label: str, name: str, default: float, help: str) -> float:
-    parameter = f"layerwise_{name}"
-    text = state.url_value(parameter, "", DECIMAL)
-    value = float(text) if text else default
-    key = key_for(f"_{parameter}", value)
-
-    def changed() -> None:
-        new = given(key)
-        same = not new or abs(new - default) < 1e-9
-        state.set_url_value(parameter, None if same else f"{new:.4f}".rstrip("0").rstrip("."))
-
-    st.number_input(
-        label,
-        min_value=0.0001,
-        max_value=9_999_999.0,
-        value=value,
-        step=1.0,
-        key=key,
-        on_change=changed,
-        help=help,
-        format="%g",
-    )
-    return value
+def _read_profile(content: bytes, name: str) -> tuple[LayerProfile, str]:
+    text = content.decode("utf-8-sig")
+    return profile_text(text, name=name), text

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.layer_plan import MOST_DRAWN, device_grid, plan_curves, stage_memory_bars, stage_timeline
-from dashboard.jobs.layer_plans import LayerPlanJob, ModelQuestion, Planned
+from dashboard.jobs.layer_plans import LayerPlanJob, Planned
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
-from dashboard.pages.layerwise.inputs import LayerwiseInputs, question
+from dashboard.link.fields import LinkField
+from dashboard.pages.layerwise.inputs import LayerwiseInputs, draw_inputs, parse_inputs
+from dashboard.pages.layerwise.link import LayerwiseLink
 from dashboard.pages.layerwise.own_plan import own_plan
 from dashboard.widgets.chart import show
 from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, percent, plain
+from engine.planners.layerwise import LayerwisePlan
 from engine.planners.layerwise.library_models import scenario_of
 from engine.planners.layerwise.profiles.tables import csv_text
 from engine.planners.layerwise.strategy import graph_text, strategy_text
 from engine.planners.layerwise.tabulated import candidates_table, layers_table, stages_table
-from engine.planners.layerwise.timeline import plan_timeline
+from engine.planners.layerwise.timeline import PipelineTimeline, plan_timeline
+from engine.questions.documents.layers import LayersQuestion
+from engine.questions.scenario_documents import found_model, found_system
 
 __all__ = ["LayerwiseView", "parse", "render"]
 
@@ -31,21 +39,33 @@ _BASIS = "Modelled: what a step takes follows from the times of the profile's la
 
 @dataclass(frozen=True, slots=True)
 class LayerwiseView:
-    """Page-wide part of the link; the inputs read their own parts."""
+    """All that the link says of the page."""
 
     mode: str
     """The theme: "light" or "dark"."""
+    question: LayersQuestion | None
+    link: LayerwiseLink
+    fields: Mapping[str, LinkField]
+    problem: str = ""
+    """Reason if the link holds no question."""
 
 
 def parse() -> LayerwiseView:
-    """Reads the page's part of the link."""
-    return LayerwiseView(state.theme_mode())
+    """Parse the page's part of the link."""
+    try:
+        question, link, fields = parse_inputs()
+    except ValueError as problem:
+        return LayerwiseView(state.theme_mode(), None, LayerwiseLink(), {}, str(problem))
+    return LayerwiseView(state.theme_mode(), question, link, fields)
 
 
 def render(view: LayerwiseView) -> None:
     """Draws the page."""
+    if view.question is None:
+        st.error(literal(view.problem), icon=":material/error:")
+        return
     try:
-        asked = question()
+        asked = draw_inputs(view.question, view.link, view.fields)
     except ValueError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
@@ -62,7 +82,7 @@ def render(view: LayerwiseView) -> None:
     with left.container(border=True, gap="xsmall", height="stretch"):
         words = "each device with the number of its stage"
         st.html(markup.head("Stages on devices", words))
-        chart = device_grid(plan, view.mode)
+        chart = device_grid(*_stages_and_machines(plan), view.mode)
         show(chart, "layerwise_devices")
         st.caption(literal(chart.alt))
         st.html(markup.head("Stages", "layers are half-open ranges; times of one microbatch"))
@@ -76,7 +96,8 @@ def render(view: LayerwiseView) -> None:
         )
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Memory of a device", "parameters with optimizer, and activations in flight"))
-        chart = stage_memory_bars(plan, view.mode)
+        states = (plan.problem.optimizer * stages["parameters [GB]"]).tolist()
+        chart = stage_memory_bars(states, stages["memory [GB]"].tolist(), stages["of [GB]"].tolist(), view.mode)
         show(chart, "layerwise_memory")
         st.caption(literal(chart.alt))
         if found.told:
@@ -90,7 +111,7 @@ def render(view: LayerwiseView) -> None:
         some = min(plan.microbatches, MOST_DRAWN)
         which = f"{some} of {plan.microbatches:,} microbatches" if some < plan.microbatches else "all microbatches"
         st.html(markup.head("What every stage does when", f"{which}; early backward scheduling; then the all-reduce"))
-        chart = stage_timeline(plan, drawn, view.mode)
+        chart = stage_timeline(_list_passes(drawn), drawn.step_seconds, view.mode)
         show(chart, "layerwise_timeline")
         st.caption(literal(chart.alt))
     _draw_tables(found, view.mode)
@@ -99,8 +120,30 @@ def render(view: LayerwiseView) -> None:
 def _find_plan(asked: LayerwiseInputs) -> Planned | None:
     """Return the plan; None while its job runs, or if there is no plan, which its card shows."""
     shared, watcher = server(), state.watcher()
-    job = shared.board.post(LayerPlanJob(shared.layer_plans, asked.key, asked.asked, asked.about), watcher)
+    key = hashlib.sha256(asked.question.model_dump_json().encode()).hexdigest()
+    job = shared.board.post(LayerPlanJob(shared.layer_plans, key, asked.question, asked.about), watcher)
     return found_soon(job, LayerPlanJob, watcher, lambda one: one.planned)
+
+
+def _stages_and_machines(plan: LayerwisePlan) -> tuple[list[tuple[int, ...]], list[tuple[str, int]]]:
+    """Return the devices of each stage, and kind and number of devices of each machine, as `device_grid` takes them."""
+    cluster = plan.problem.cluster
+    machines = [("" if cluster.uniform else each.kind, each.devices) for each in cluster.machines]
+    return [stage.devices for stage in plan.stages], machines
+
+
+def _list_passes(found: PipelineTimeline) -> pd.DataFrame:
+    """Return the passes of compute stages as `stage_timeline` takes them; between any two is a transfer."""
+    rows: list[tuple[int, str, int, float, float]] = []
+    for stage, work in enumerate(found.works[::2]):
+        for kind, took, ends in (
+            ("forward", work.forward, found.forward_end[2 * stage]),
+            ("backward", work.backward, found.backward_end[2 * stage]),
+        ):
+            rows += [(stage, kind, number, float(end) - took, took) for number, end in enumerate(ends)]
+        if work.reduce:
+            rows.append((stage, "reduce", -1, float(found.backward_end[2 * stage, -1]), work.reduce))
+    return pd.DataFrame(rows, columns=["stage", "kind", "microbatch", "start", "took"])
 
 
 def _plan_tiles(found: Planned) -> list[markup.Tile]:
@@ -141,7 +184,7 @@ def _draw_exports(found: Planned) -> None:
                 "Stages on devices (picture, HTML)",
                 "devices.html",
                 "text/html",
-                lambda: device_grid(plan).figure.to_html(include_plotlyjs=True),
+                lambda: device_grid(*_stages_and_machines(plan)).figure.to_html(include_plotlyjs=True),
             ),
             ("Candidates (CSV)", "candidates.csv", "text/csv", lambda: candidates_table(plan).to_csv(index=False)),
             ("Profile (CSV)", "profile.csv", "text/csv", lambda: csv_text(plan.problem.profile)),
@@ -172,8 +215,8 @@ def _draw_exports(found: Planned) -> None:
 
 def _as_execution(found: Planned, asked: LayerwiseInputs) -> None:
     """Draw a button that opens the plan's degrees and stages as a scenario, if they are an execution."""
-    made, of = found.model, asked.asked
-    if made is None or made.execution is None or not isinstance(of, ModelQuestion):
+    made, of = found.model, asked.question
+    if made is None or made.execution is None or of.model is None or not of.systems:
         return
     if not page_links.exists("execution"):
         return
@@ -183,7 +226,7 @@ def _as_execution(found: Planned, asked: LayerwiseInputs) -> None:
         key="layerwise_execution",
         help="The best execution with these degrees and stages, by the cost model.",
     ):
-        scenario = scenario_of(made, of.model, of.systems[0][0])
+        scenario = scenario_of(made, found_model(of.model), found_system(of.systems[0].system))
         parameters = state.before_switching(lambda: state.open_scenario(scenario))
         st.switch_page(page_links.target("execution"), query_params=parameters)
 

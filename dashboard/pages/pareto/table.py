@@ -122,7 +122,7 @@ def _order_columns(
     every: all columns, with room or without. Fields that the cost model does not read are left out.
     """
     first = ["id", *leading, *_DEGREES]
-    unread = named(model).not_read
+    unread = named(model).columns.not_read
     others = [name for name in dict.fromkeys((*_TELLING, *shown.columns)) if name in shown and name not in first]
     others = [name for name in others if name not in unread]
     if every:

@@ -40,8 +40,8 @@ from dashboard.words.names import in_sentence
 from dashboard.words.numbers import count, counted, format_value, percent
 from engine import Exploration, economics
 from engine.columns import DERIVED, Column, applies, by_name, fields_of, statistics_of, stored_of
-from engine.cost_models.contract import told_not_measured
 from engine.cost_models.registry import cost_model_of
+from engine.cost_models.words import told_not_measured
 from engine.store import StoreCondition
 from hardware import network_names
 
@@ -312,7 +312,7 @@ def _shown_first(exploration: Exploration) -> tuple[str, ...]:
     for column in fields_of(scenario.cost_model):
         if column.after in every:
             every.insert(every.index(column.after) + 1, column.name)
-        if applies(column, scenario.facts) and column.name not in cost_model_of(scenario).implied:
+        if applies(column, scenario.facts) and column.name not in cost_model_of(scenario).columns.implied:
             there.add(column.name)
     return tuple(name for name in every if name in there)
 

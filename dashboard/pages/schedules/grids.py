@@ -16,17 +16,16 @@ from dashboard.charts.schedules.parallelism_grid import (
     simulated_overlay,
     speedup_curves,
 )
-from dashboard.pages.schedules.inputs import decimal_input, whole_input
-from dashboard.queries.parallelism_grids import Machine, Stack, curves, grid_of, machine_of, stack_of
+from dashboard.pages.schedules.grid_inputs import SCENARIO, GridInputs
+from dashboard.queries.parallelism_grids import curves, grid_of
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import choose, segments, switch
+from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_switch, draw_whole
 from dashboard.widgets.tables import height_of
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, format_value, percent, plain
-from engine import Scenario
+from engine.questions.distir import grid_constants
 from engine.simulate.distir import (
-    MODEL_SIZES,
     REVISIONS,
     ConfigurationError,
     agreement,
@@ -46,12 +45,6 @@ __all__ = ["render"]
 
 MOST_ITEMS: Final = 10_000
 """Most stages times microbatches for which a step is drawn."""
-_SCENARIO: Final = "scenario"
-_REVISIONS: Final = {"R3": "R3, the last", "R1": "R1, the notebook’s", "R2": "R2, units mended"}
-_BANDWIDTH: Final = {"R1": 200.0, "R2": 4800.0, "R3": 25.0}
-"""Bandwidth in DistIR's own runs at each revision [Gbps]."""
-_MACHINES: Final = {"own": "DistIR’s constants", "system": "The scenario’s GPU, peaks"}
-_DEVICES: Final = {str(2**power): f"{2**power}" for power in range(1, 8)}
 _LABELS: Final = {
     "not_whole": "not a whole number",
     "layers_not_divisible": "P does not divide the layers",
@@ -64,21 +57,27 @@ _LABELS: Final = {
 }
 
 
-def render(scenario: Scenario, mode: str) -> None:
-    """Draws inputs, answers, both figures, memory by style, the best, and measured next to simulated steps."""
-    stack, machine, devices, limit, placed = _draw_inputs(scenario)
+def render(asked: GridInputs, mode: str) -> None:
+    """Draw inputs, answers, both figures, memory by style, the best, and measured next to simulated steps.
+
+    Args:
+        asked: the parsed inputs.
+        mode: "light" or "dark".
+    """
+    _draw_inputs(asked)
     try:
-        table = grid_of(stack, machine, devices, limit, placed)
-        lines_of = curves(stack, machine, devices)
+        table = grid_of(asked.question)
+        lines_of = curves(asked.question)
     except ConfigurationError as problem:
         st.error(literal(str(problem)), icon=":material/error:")
         return
     runs = table[table["reason"] == ""]
-    st.html(markup.figure_strip(_grid_tiles(table, runs, stack), _describe_basis(machine.revision)))
+    st.html(markup.figure_strip(_grid_tiles(table, runs, asked), _describe_basis(asked.link.revision)))
     left, right = st.columns([1, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("How each scales alone", "against one device, weights in place"))
-        kind = segments("Kind", {"data": "Data", "pipeline": "Pipeline"}, "schedules_grid_kind")
+        draw_segments(asked.fields["kind"])
+        kind = asked.link.kind
         label = "batch" if kind == "data" else "m"
         name = "Data parallelism" if kind == "data" else "Pipeline parallelism"
         chart = speedup_curves(lines_of[lines_of["kind"] == kind], mode, label=label, width=name)
@@ -97,63 +96,48 @@ def render(scenario: Scenario, mode: str) -> None:
         show(chart, "schedules_grid_memory")
         st.caption(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _draw_measured(machine.revision, mode)
+        _draw_measured(asked, mode)
     if len(runs):
         with st.container(border=True, gap="xsmall"):
-            _draw_step(runs.sort_values("throughput").iloc[-1], stack, machine, placed, mode)
+            _draw_step(runs.sort_values("throughput").iloc[-1], asked, mode)
     with st.container(border=True, gap="xsmall"):
         _draw_fastest(table, runs)
 
 
-def _draw_inputs(scenario: Scenario) -> tuple[Stack, Machine, int, float | None, bool]:
-    """Draw the inputs; return model, machine, most devices, memory limit [bytes], and whether weights are placed."""
-    own_layers, own_width = stack_of(scenario)
-    names = {name: f"{name}: {size.layers} × {size.width:,}" for name, size in MODEL_SIZES.items()}
-    model_name = scenario.model.title or scenario.model.name
-    names[_SCENARIO] = f"{model_name}, as {own_layers:,} × {own_width:,}"
+def _draw_inputs(asked: GridInputs) -> None:
+    """Draw the inputs of the grid."""
+    fields = asked.fields
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        model = choose("Model, layers × width", names, "schedules_grid_model", default="euromlsys21", width=250)
-        revision = choose("DistIR", _REVISIONS, "schedules_grid_revision", width=150)
-        hardware = choose("Machine", _MACHINES, "schedules_grid_machine", width=190)
-        machine = Machine(revision, _BANDWIDTH[revision])
-        if hardware == "system":
-            machine = machine_of(scenario, revision)
-        devices = int(choose("Devices up to", _DEVICES, "schedules_grid_devices", default="16", width=104))
-        batch = whole_input(
-            "Batch, rows", "grid_batch", 8192, 2**22, "Rows of a step: samples, or tokens of sequences."
+        draw_choice(fields["model"], label="Model, layers × width", width=250)
+        draw_choice(fields["revision"], label="DistIR", width=150)
+        draw_choice(fields["machine"], width=190)
+        draw_choice(fields["devices"], width=104)
+        draw_whole(fields["batch"])
+        draw_decimal(fields["bandwidth_gbps"], help="In the units of the revision.")
+        draw_decimal(fields["memory_limit_gib"], help="Of a device; empty for no limit.")
+    if "filtered" in fields:
+        draw_switch(
+            fields["filtered"],
+            help="Assumes that weights are on their devices. Otherwise one replica pays for sending them, as in the "
+            "paper’s figure, which makes two replicas more than twice as fast.",
         )
-        bandwidth = decimal_input("Links, Gbps", "grid_gbps", machine.bandwidth_gbps, "In the units of the revision.")
-        limit = decimal_input("Memory, GiB", "grid_limit", None, "Of a device; empty for no limit.")
-    placed = revision == "R3" or switch(
-        "Weights in place",
-        "schedules_grid_placed",
-        help="Assumes that weights are on their devices. Otherwise one replica pays for sending them, as in the "
-        "paper’s figure, which makes two replicas more than twice as fast.",
-    )
-    if model == _SCENARIO:
-        stack = Stack(own_layers, own_width, batch)
+    if asked.link.model == SCENARIO:
         st.caption(
             literal(
-                f"{model_name} as {own_layers:,} square weights of {own_width:,}: as many as a token passes, without "
-                "embedding, attention’s products, norms and head; rows are tokens."
+                f"{asked.model_name} as {asked.layers:,} square weights of {asked.width:,}: as many as a token passes, "
+                "without embedding, attention’s products, norms and head; rows are tokens."
             )
         )
-    else:
-        stack = Stack(MODEL_SIZES[model].layers, MODEL_SIZES[model].width, batch)
-    told = Machine(
-        revision, bandwidth or machine.bandwidth_gbps, machine.flops, machine.dram_bandwidth, machine.datatype_bytes
-    )
-    return stack, told, devices, None if limit is None else limit * GIB, placed
 
 
-def _grid_tiles(table: pd.DataFrame, runs: pd.DataFrame, stack: Stack) -> list[markup.Tile]:
+def _grid_tiles(table: pd.DataFrame, runs: pd.DataFrame, asked: GridInputs) -> list[markup.Tile]:
     """Return the grid's answers."""
-    size = f"{stack.layers:,} layers of {stack.width:,}"
+    size = f"{asked.layers:,} layers of {asked.width:,}"
     tiles = [
         markup.Tile("Configurations that run", f"{count(len(runs))} of {count(len(table))}", _main_rejection(table))
     ]
     if not len(runs):
-        return [*tiles, markup.Tile("Model", counted(stack.batch, "row"), size)]
+        return [*tiles, markup.Tile("Model", counted(asked.link.batch, "row"), size)]
     best, lean = runs.sort_values("throughput").iloc[-1], runs.sort_values("peak_memory").iloc[0]
     pipelines = runs[(runs["style"] == "P")]
     tiles = [
@@ -200,11 +184,11 @@ def _main_rejection(table: pd.DataFrame) -> str:
     return f"{count(int(found.iloc[0]))}: {_LABELS.get(name, name)}"
 
 
-def _draw_measured(revision: str, mode: str) -> None:
+def _draw_measured(asked: GridInputs, mode: str) -> None:
     """Draw 81 published measured steps, and the same steps simulated."""
     st.html(markup.head("Measured and simulated", "81 steps of data parallelism, PCIe, FP32"))
-    which = segments("Constants", {"own": "Its authors’", "fit": f"Fitted to them, {revision}"}, "schedules_grid_fit")
-    constants = MEASURED_CONSTANTS if which == "own" else fit_steps(measured_steps(), revision)
+    draw_segments(asked.fields["fit"])
+    constants = MEASURED_CONSTANTS if asked.link.fit == "own" else fit_steps(measured_steps(), asked.link.revision)
     table = overlay(measured_steps(), constants)
     found = agreement(table)
     chart = simulated_overlay(table, found, mode)
@@ -230,22 +214,23 @@ def _draw_measured(revision: str, mode: str) -> None:
     )
 
 
-def _draw_step(best: pd.Series, stack: Stack, machine: Machine, placed: bool, mode: str) -> None:
+def _draw_step(best: pd.Series, asked: GridInputs, mode: str) -> None:
     """Draw the step of the fastest configuration: its lanes, and the time of each stage."""
     st.html(markup.head("A step of the fastest", f"{_describe_degrees(best)}; stages of one replica and shard"))
     if best["P"] * best["m"] > MOST_ITEMS:
         st.caption(f"Its {2 * int(best['P']) * int(best['m']):,} items are too many for a picture.")
         return
     degrees = {name: int(best[name]) for name in ("D", "H", "P", "m")}
+    constants = grid_constants(asked.question)
     found = timeline(
-        revision=machine.revision,
+        revision=constants.revision,
         **degrees,
-        width=stack.width,
-        layers=stack.layers,
-        batch=stack.batch,
-        bandwidth_gbps=machine.bandwidth_gbps,
-        filtered=placed,
-        **machine.arguments(),
+        width=asked.width,
+        layers=asked.layers,
+        batch=asked.link.batch,
+        bandwidth_gbps=asked.bandwidth_gbps,
+        filtered=asked.question.filtered,
+        **constants.arguments(),
     )
     tasks = found.items.assign(
         kind=found.items["kind"].map({"f": WORK["F"], "b": WORK["BW"]}), chunk=0, pair=-1, microbatch=found.items["mb"]

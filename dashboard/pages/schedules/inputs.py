@@ -1,175 +1,232 @@
-"""Inputs of the Schedules page, which are part of the link."""
+"""Inputs of the Schedules page, which are part of the link: the schedules, the numbers, the times of a rank."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 import streamlit as st
 
+from dashboard.compat.types import Place
 from dashboard.link import state
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.schedules.link import PAGE_NAME, SchedulesLink
 from dashboard.pages.schedules.questions import ScheduleQuestion, most_microbatches, titles
-from dashboard.widgets.controls import choose, given, key_for, segments, whole_number
-from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
+from dashboard.pages.schedules.scenario_times import scenario_times
+from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_slider, draw_whole
+from engine import Scenario
 from engine.columns.stage_layouts import StageLayoutError, canonical
+from engine.questions.documents.schedules import ExecutionReplayChoices, ScheduleReplayQuestion
 from engine.simulate.execution_stages import Cut, ExecutionTimes, cuts_of
 from engine.simulate.schedules.registry import rule
 
-__all__ = [
-    "chosen",
-    "decimal_input",
-    "first_schedule",
-    "layout",
-    "question",
-    "shortened",
-    "shown",
-    "sliders",
-    "source",
-    "whole_input",
-]
+__all__ = ["SchedulesInputs", "draw_inputs", "draw_sliders", "parse_inputs"]
 
 MOST_RANKS: Final = 32
 MOST_MICROBATCHES: Final = 4096
-_SHOWN: Final = {"schedules": "Schedules", "grid": "Every mix of D × H × P"}
-_FROM: Final = {"scenario": "Scenario’s execution", "numbers": "Plain numbers"}
-_STAGES: Final = {"own": "Model’s stages", "equal": "Equal stages"}
-_COUNTED: Final = {"step": "Whole step", "span": "Longest span"}
+MOST_CHUNKS: Final = 32
+MOST_HIDDEN: Final = 40
+"""Largest share of an overlapped pair that is hidden [%]."""
+PLAIN_SEND: Final = 0.05
+"""Default time of a send without an execution, as a share of a forward."""
+_MODES: Final = {"overlap": "Sends overlap", "block": "Sends block"}
 _LAYOUT: Final = re.compile(r"[\w|*(), ]{1,300}", re.ASCII)
 
 
-def shown() -> str:
-    """Draws the choice of the page's subject; returns "schedules" or "grid"."""
-    return segments("Show", _SHOWN, "schedules_show")
+@dataclass(frozen=True)
+class SchedulesInputs:
+    """The page's question: numbers shared by all schedules, the two chosen ones, the source of the times."""
+
+    question: ScheduleQuestion
+    first: str
+    second: str
+    times: ExecutionTimes | None
+    """Times of the scenario's execution; None for plain numbers."""
+    layout: str
+    """Stage layout of the execution's model; empty for plain numbers."""
+    send_time: float
+    """Default time of a send, as a share of a forward."""
+    link: SchedulesLink
+    fields: Mapping[str, LinkField]
+
+    @property
+    def shortened(self) -> str:
+        """A sentence about microbatches that are left out; empty if all are replayed."""
+        replayed, wanted = self.question.microbatches, self.question.wanted
+        if wanted <= replayed:
+            return ""
+        return (
+            f"{replayed:,} of {wanted:,} microbatches are replayed; times of a step count all of them, the others at "
+            "the pace of the last rounds."
+        )
 
 
-def source() -> str:
-    """Draws the choice of the source of times; returns "scenario" or "numbers"."""
-    return segments("Times from", _FROM, "schedules_from")
+def parse_inputs(scenario: Scenario) -> SchedulesInputs:
+    """Parse the link: the numbers, the schedules, and the scenario's times if they are wanted.
 
-
-def chosen(first: str) -> tuple[str, str]:
-    """Draws the choice of two schedules; returns their names."""
-    options = titles()
-    second = "zbv" if first != "zbv" else "1f1b"
-    return (
-        choose("Schedule A", options, "schedules_a", default=first, width=190),
-        choose("Schedule B", options, "schedules_b", default=second, width=190),
-    )
-
-
-def first_schedule(times: ExecutionTimes | None) -> str:
-    """Returns the default first schedule: the execution's own."""
-    if times is None:
-        return "1f1b"
-    name = rule(times.schedule).name
-    return name if name in titles() else "1f1b"
-
-
-def question(times: ExecutionTimes | None) -> tuple[ScheduleQuestion, int]:
-    """Draws the numbers; returns them, and the number of microbatches asked for, which may exceed the replayed ones.
-
-    times: of the scenario's best execution; None for plain numbers.
+    Args:
+        scenario: scenario of the link.
     """
-    ranks = whole_input("Ranks", "ranks", 4 if times is None else times.ranks, MOST_RANKS, "Ranks of the pipeline, P.")
-    microbatches = whole_input(
-        "Microbatches",
-        "microbatches",
-        8 if times is None else min(times.microbatches, MOST_MICROBATCHES),
-        MOST_MICROBATCHES,
-        "Of one replica in a step, M.",
-    )
-    chunks = whole_input(
-        "Chunks",
-        "chunks",
-        max(2, 1 if times is None else times.chunks),
-        32,
-        "Pieces of the model per rank, of schedules that leave it open.",
-    )
-    most = most_microbatches(ranks, chunks)
-    own: tuple[Cut, ...] = ()
-    with st.popover("Times", icon=":material/tune:", help="Times of a rank's share, groups, memory."):
-        group = _optional_whole("Group of microbatches", "group", "Of interleaved schedules; as many as ranks.")
-        memory = decimal_input(
-            "Activations at most", "memory", None, "Of a rank's whole share for one microbatch; empty for any number."
-        )
-        if times is None:
-            forward = (
-                decimal_input("Forward, ms", "forward", 1.0, "Of a rank's whole share for one microbatch.") or 1.0
-            ) / 1e3
-            first = (decimal_input("Input gradient, ms", "input", 1.0, "Likewise.") or 1.0) / 1e3
-            second = (decimal_input("Weight gradient, ms", "weight", 1.0, "Likewise.") or 1.0) / 1e3
-        else:
-            share = times.ranks / ranks
-            forward, first = times.forward * share, times.backward * share / 2.0
-            second = first
-            own = _own_stages(times, ranks, chunks)
-        span = segments("Counted", _COUNTED, "schedules_counted") == "span"
-        st.caption(
-            "The span of a rank is from its first start to its last end. It is what counts where the next step begins "
-            "before the slowest rank ends: nothing waits for all ranks before the optimizer, no norm of gradients, no "
-            "check for values that are no numbers."
-        )
-        mode = segments("Sends", {"overlap": "Sends overlap", "block": "Sends block"}, "schedules_mode")
-    if own:
-        stages = next(cut.stages for cut in own if cut.stages)
-        forward = sum(each.forward for each in stages) / ranks
-        first = sum(each.input_gradient for each in stages) / ranks
-        second = sum(each.weight_gradient for each in stages) / ranks
-    made = ScheduleQuestion(
+    page = LinkReader(SchedulesLink, PAGE_NAME)
+    page.read("show")
+    times = _parse_times(scenario) if page.read("source") == "scenario" else None
+    own = "1f1b" if times is None else rule(times.schedule).name
+    first = page.read("a", default=own if own in titles() else "1f1b", options=titles())
+    second = page.read("b", default="zbv" if page.fields["a"].default != "zbv" else "1f1b", options=titles())
+    shape = LinkReader(ScheduleReplayQuestion, PAGE_NAME)
+    ranks = _parse_size(shape, "stages", 4 if times is None else times.ranks, MOST_RANKS)
+    microbatches = 8 if times is None else min(times.microbatches, MOST_MICROBATCHES)
+    wanted = _parse_size(shape, "microbatches", microbatches, MOST_MICROBATCHES)
+    chunks = _parse_size(shape, "chunks", max(2, 1 if times is None else times.chunks), MOST_CHUNKS)
+    mode = shape.read("send_mode", options=_MODES)
+    for name in ("group", "memory", "counted", "along", "path"):
+        page.read(name)
+    layout, fields = "", {**shape.fields}
+    own_stages: tuple[Cut, ...] = ()
+    if times is None:
+        for name in ("forward", "input", "weight"):
+            page.read(name)
+    else:
+        layout, fields["stage_layout"] = _parse_layout(times.layout)
+        own_stages = cuts_of(times.account, ranks, chunks, layout) if page.read("cut") == "own" else ()
+    forward, first_gradient, second_gradient = _rank_durations(page, times, ranks, own_stages)
+    sent = PLAIN_SEND if times is None else times.message / forward if own_stages else 0.0
+    nearest = min(100, math.floor(100 * sent + 0.5))
+    send = page.read("send", default=nearest, options=_percents(100))
+    page.read("uneven", options=_percents(100))
+    page.read("pair", options=_percents(MOST_HIDDEN))
+    link = page.build()
+    question = ScheduleQuestion(
         ranks=ranks,
-        microbatches=min(microbatches, most),
+        microbatches=min(wanted, most_microbatches(ranks, chunks)),
         chunks=chunks,
-        group=group,
+        group=None if link.group is None else max(1, math.floor(link.group + 0.5)),
         forward=forward,
-        input_gradient=first,
-        weight_gradient=second,
-        hidden=0.0,
-        uneven=0.0,
-        send=0.0,
+        input_gradient=first_gradient,
+        weight_gradient=second_gradient,
+        hidden=link.pair / 100,
+        uneven=link.uneven / 100,
+        send=sent if send == nearest else send / 100,
         mode=mode,
-        memory=memory,
-        own=own,
-        span=span,
-        wanted=microbatches,
-        besides=0.0 if times is None or span else times.besides_seconds,
+        memory=link.memory,
+        own=own_stages,
+        span=link.counted == "span",
+        wanted=wanted,
+        besides=0.0 if times is None or link.counted == "span" else times.besides_seconds,
     )
-    return made, microbatches
+    return SchedulesInputs(question, first, second, times, layout, sent, link, {**fields, **page.fields})
 
 
-def _own_stages(times: ExecutionTimes, ranks: int, chunks: int) -> tuple[Cut, ...]:
-    """Draw the choice of the model's or equal stages, and the layout; return the cuts, empty for equal stages."""
-    if segments("Stages", _STAGES, "schedules_stages") == "equal":
-        st.caption("Every rank takes what the execution's slowest does; half of a backward is gradient of the weights.")
-        return ()
-    _layout_field(times.layout)
-    found = cuts_of(times.account, ranks, chunks, layout(times))
-    if not found:
-        st.caption("The cost model does not distinguish stages; they are equal.")
+def _parse_times(scenario: Scenario) -> ExecutionTimes | None:
+    """Parse the selected execution; return the scenario's times, or None, with a complaint, without any."""
+    found = scenario_times(scenario, state.selected_id())
+    if isinstance(found, str):
+        state.complain("schedules_from", f"{found} Using plain numbers instead.")
+        return None
     return found
 
 
-def layout(times: ExecutionTimes) -> str:
-    """Returns the stage layout: the link's, otherwise the execution's."""
-    text = state.url_value("schedules_layout", "", _LAYOUT)
+def _parse_size(shape: LinkReader[ScheduleReplayQuestion], name: str, default: int, most: int) -> int:
+    """Parse a number whose default is the execution's, which may be more than the page replays."""
+    value = int(shape.read(name, default=min(default, most), most=most))
+    field = shape.fields[name]
+    if default > most and value == field.default:
+        of = field.label[:1].lower() + field.label[1:]
+        state.complain(field.parameter, f"The execution has {default:,} {of}; at most {most:,} are replayed here.")
+    return value
+
+
+def _parse_layout(own: str) -> tuple[str, LinkField]:
+    """Parse the stage layout; the execution's own without one, or with an invalid one."""
+    reader = LinkReader(ExecutionReplayChoices, PAGE_NAME)
+    text = reader.read("stage_layout", pattern=_LAYOUT)
+    field = reader.fields["stage_layout"]
     try:
-        return canonical(text) if text else times.layout
+        return (canonical(text) if text else own), field
     except StageLayoutError as problem:
-        state.complain("schedules_layout", f"{problem} Using the execution's own.")
-        return times.layout
+        state.complain(field.parameter, f"{problem} Using the execution's own.")
+        return own, field
 
 
-def _layout_field(own: str) -> None:
-    """Draw the field of the stage layout."""
-    text = state.url_value("schedules_layout", "", _LAYOUT)
-    key = key_for("_schedules_layout", text)
+def _rank_durations(
+    page: LinkReader[SchedulesLink], times: ExecutionTimes | None, ranks: int, own: tuple[Cut, ...]
+) -> tuple[float, float, float]:
+    """Return forward, gradient of the input and of the weights of a rank's share for one microbatch [s]."""
+    if times is None:
+        forward, first, second = (page.fields[name].value / 1e3 for name in ("forward", "input", "weight"))
+        return forward, first, second
+    if own:
+        stages = next(cut.stages for cut in own if cut.stages)
+        return (
+            sum(each.forward for each in stages) / ranks,
+            sum(each.input_gradient for each in stages) / ranks,
+            sum(each.weight_gradient for each in stages) / ranks,
+        )
+    share = times.ranks / ranks
+    return times.forward * share, times.backward * share / 2.0, times.backward * share / 2.0
+
+
+def _percents(most: int) -> Mapping[Any, str]:
+    return {number: str(number) for number in range(most + 1)}
+
+
+def draw_inputs(asked: SchedulesInputs) -> Place:
+    """Draw the schedules and the numbers; return a place at the end of the row.
+
+    Args:
+        asked: the parsed inputs.
+    """
+    fields = asked.fields
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        draw_segments(fields["source"], label="Times from")
+        draw_choice(fields["a"], width=190)
+        draw_choice(fields["b"], width=190)
+        for name in ("stages", "microbatches", "chunks"):
+            draw_whole(fields[name])
+        with st.popover("Times", icon=":material/tune:", help="Times of a rank's share, groups, memory."):
+            draw_decimal(fields["group"])
+            draw_decimal(fields["memory"])
+            if asked.times is None:
+                for name in ("forward", "input", "weight"):
+                    draw_decimal(fields[name])
+            else:
+                _draw_stages(asked, asked.times)
+            draw_segments(fields["counted"], label="Counted")
+            st.caption(
+                "The span of a rank is from its first start to its last end. It is what counts where the next step "
+                "begins before the slowest rank ends: nothing waits for all ranks before the optimizer, no norm of "
+                "gradients, no check for values that are no numbers."
+            )
+            draw_segments(fields["send_mode"])
+        return st.container(width="content")
+
+
+def _draw_stages(asked: SchedulesInputs, times: ExecutionTimes) -> None:
+    """Draw the choice of the model's or equal stages, and the layout of the model's."""
+    draw_segments(asked.fields["cut"])
+    if asked.link.cut == "equal":
+        st.caption("Every rank takes what the execution's slowest does; half of a backward is gradient of the weights.")
+        return
+    _draw_layout(asked.fields["stage_layout"], times.layout)
+    if not asked.question.own:
+        st.caption("The cost model does not distinguish stages; they are equal.")
+
+
+def _draw_layout(field: LinkField, own: str) -> None:
+    """Draw the field of the stage layout, empty for the execution's own."""
+    text = field.value or ""
+    key = key_for(f"_{field.parameter}", text)
 
     def changed() -> None:
         new = str(given(key)).strip()
-        state.set_url_value("schedules_layout", None if new in ("", own) else new)
+        state.set_url_value(field.parameter, None if new in ("", own) else new)
 
     st.text_input(
-        "Stage layout",
+        field.label,
         text,
         key=key,
         on_change=changed,
@@ -180,84 +237,17 @@ def _layout_field(own: str) -> None:
     )
 
 
-def sliders(send_time: float, *, own: bool = False) -> tuple[float, float, float]:
-    """Draws the sliders; returns send time, imbalance and the hidden part of overlapped pairs, as shares.
+def draw_sliders(asked: SchedulesInputs) -> None:
+    """Draw the sliders of send time, imbalance and hidden pairs.
 
-    send_time: default, as a share of a forward. own: True if the stages' times already include hiding.
+    Args:
+        asked: the parsed inputs. Times of the model's own stages already include hiding.
     """
-    nearest = min(100, math.floor(100 * send_time + 0.5))
+    hide = "Overlapped pairs hide further, %" if asked.question.own else ""
     left, middle, right = st.columns(3, gap="medium")
     with left:
-        send = whole_number(
-            "Send time, % of a forward",
-            0,
-            100,
-            "schedules_send",
-            default=nearest,
-            help="Share of a rank's forward for one microbatch. A send starts when the result is ready.",
-        )
+        draw_slider(asked.fields["send"])
     with middle:
-        uneven = whole_number(
-            "Last stage heavier, %",
-            0,
-            100,
-            "schedules_uneven",
-            default=0,
-            help="Extra time for head or loss, as a share of a rank's time.",
-        )
+        draw_slider(asked.fields["uneven"])
     with right:
-        hidden = whole_number(
-            f"Overlapped pairs hide{' further' * own}, %",
-            0,
-            40,
-            "schedules_pair",
-            default=0,
-            help="Share of an overlapped forward-backward pair that is hidden.",
-        )
-    return send_time if send == nearest else send / 100, uneven / 100, hidden / 100
-
-
-def shortened(asked: ScheduleQuestion, wanted: int) -> str:
-    """Returns a sentence about microbatches that are left out; empty if all are replayed."""
-    if wanted <= asked.microbatches:
-        return ""
-    return (
-        f"{asked.microbatches:,} of {wanted:,} microbatches are replayed; times of a step count all of them, the "
-        "others at the pace of the last rounds."
-    )
-
-
-def whole_input(label: str, name: str, default: int, most: int, help: str) -> int:
-    """Draws a field for a whole number from 1 to `most`, the parameter `schedules_<name>`; returns the number."""
-    return whole_in_link(f"schedules_{name}", label, default, most, help)
-
-
-def _optional_whole(label: str, name: str, help: str) -> int | None:
-    found = decimal_input(label, name, None, help)
-    return None if found is None else max(1, math.floor(found + 0.5))
-
-
-def decimal_input(label: str, name: str, default: float | None, help: str) -> float | None:
-    """Draws a field for a positive number; returns it, or the default if the field is empty."""
-    parameter = f"schedules_{name}"
-    text = state.url_value(parameter, "", DECIMAL)
-    value = float(text) if text else default
-    key = key_for(f"_{parameter}", value, clearable=True)
-
-    def changed() -> None:
-        new = given(key)
-        state.set_url_value(parameter, None if not new or new == default else f"{new:.4f}".rstrip("0").rstrip("."))
-
-    st.number_input(
-        label,
-        min_value=0.0,
-        max_value=9_999_999.0,
-        value=None,
-        step=1.0,
-        key=key,
-        on_change=changed,
-        help=help,
-        placeholder="none" if default is None else f"{default:g}",
-        format="%g",
-    )
-    return value or default
+        draw_slider(asked.fields["pair"], label=hide)

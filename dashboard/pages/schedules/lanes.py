@@ -22,7 +22,7 @@ from engine.simulate.closed_forms import published
 from engine.simulate.residence import held_over_time
 from engine.simulate.schedule import drawn
 
-__all__ = ["WAITS", "card", "causes", "legend"]
+__all__ = ["WAITS", "draw_schedule", "idle_causes", "lanes_legend"]
 
 _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 ZOOM: Final = {"doubleClick": "reset"}
@@ -38,7 +38,7 @@ WAITS: Final = {
 TIME: Final = "total_time"
 
 
-def card(
+def draw_schedule(
     letter: str, made: ScheduleOutcome, question: ScheduleQuestion, mode: str, *, until: float, most: float, path: bool
 ) -> None:
     """Draws a schedule.
@@ -85,7 +85,7 @@ def card(
         st.caption(literal(remark))
 
 
-def legend(*found: Replay | None) -> str:
+def lanes_legend(*found: Replay | None) -> str:
     """Returns the legend of the lanes."""
     kinds = {kind for each in found if each is not None for kind in each.tasks["kind"].unique()}
     named = [Kind("forward", "forward", (), _KINDS["forward"].light, _KINDS["forward"].dark)]
@@ -97,7 +97,7 @@ def legend(*found: Replay | None) -> str:
     return markup.legend([*named, Kind("bubble", "idle", (), None, None)])
 
 
-def causes(found: Replay) -> list[tuple[str, str]]:
+def idle_causes(found: Replay) -> list[tuple[str, str]]:
     """Returns the reasons for idle time, as shares of the time of all ranks, the largest first."""
     idle = found.idle
     spent = (idle["end"] - idle["start"]).groupby(idle["cause"]).sum().sort_values(ascending=False)
@@ -118,7 +118,7 @@ def _describe_peak(made: ScheduleOutcome) -> str:
 
 
 def _replay_facts(found: Replay) -> list[tuple[str, str]]:
-    waits = [(WAITS[cause], share) for cause, share in causes(found)]
+    waits = [(WAITS[cause], share) for cause, share in idle_causes(found)]
     freed = max(found.peak_if_freed_at_B) / found.order.chunks
     return [
         *waits,

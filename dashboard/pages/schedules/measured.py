@@ -23,7 +23,7 @@ from engine.simulate.imports import read_events, read_torch_csv
 from engine.simulate.schedule import WORK, Schedule, drawn
 from engine.simulate.schedules.contract import StagePlacement
 
-__all__ = ["measured", "measured_schedule", "own_order", "replay_measured"]
+__all__ = ["draw_measured", "measured_schedule", "own_order", "replay_measured"]
 
 MOST_MEGABYTES: Final = 20
 MOST_DRAWN: Final = 1_500
@@ -34,7 +34,7 @@ _HELP: Final = (
 )
 
 
-def measured(name: str, question: ScheduleQuestion, chunks: int, placement: StagePlacement, mode: str) -> None:
+def draw_measured(name: str, question: ScheduleQuestion, chunks: int, placement: StagePlacement, mode: str) -> None:
     """Draws the card: the upload, and its content next to a schedule.
 
     Args:

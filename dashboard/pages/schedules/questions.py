@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.questions.documents.schedules import ScheduleReplayQuestion
+from engine.questions.schedules import find_schedule_replay
 from engine.simulate import Many, Replay, ScheduleError, replay_many
 from engine.simulate.execution_stages import Cut, chunks_for, cut_for, cut_times, replay_stages
 from engine.simulate.folding import kept_microbatches
@@ -22,23 +24,23 @@ from engine.simulate.schedules.contract import ScheduleRule, StagePlacement
 from engine.simulate.schedules.registry import NAMES, RULES, rule
 
 __all__ = [
-    "ALONG",
     "OFFERED",
     "ScheduleOutcome",
     "ScheduleQuestion",
-    "along",
     "chunks_of",
+    "compare_along",
     "curve_values",
     "drawn_replay",
+    "find_outcome",
+    "find_outcomes",
     "most_microbatches",
-    "outcome",
-    "outcomes",
     "plans_along",
+    "replay_schedule",
+    "schedule_question",
     "titles",
 ]
 
 OFFERED: Final = tuple(name for name in NAMES if name != "calculon-1f1b")
-ALONG: Final = {"send": "Send time", "uneven": "Imbalance", "microbatches": "Microbatches"}
 REPLAYED: Final = 10_000
 """Most actions of a schedule on this page, so that all are replayed in an instant."""
 VALUES: Final = 21
@@ -199,26 +201,50 @@ def _own_times(question: ScheduleQuestion, chunks: int) -> dict[str, Any]:
     return cut_times(cut_for(question.own, chunks), shown=1.0 - question.hidden, last=(forward, first, second))
 
 
-def replay_schedule(question: ScheduleQuestion, name: str) -> Replay:
-    """Returns the replay of a schedule.
+def schedule_question(question: ScheduleQuestion, name: str) -> ScheduleReplayQuestion:
+    """Return the replay of one schedule, as commands and JSON ask for it.
 
-    Raises: ScheduleError if it does not exist for these numbers.
+    Args:
+        question: numbers shared by all schedules.
+        name: name of the schedule.
     """
     known = rule(name)
     chunks, times, group = _replay_inputs(question, known)
-    limit = None
-    if known.limited and question.memory is not None:
-        limit = question.memory * chunks
-    return replay_stages(
-        known,
-        times=times,
-        apart=bool(question.own),
+    seconds = {kind: list(each) if isinstance(each, list) else [each] for kind, each in times.items()}
+    return ScheduleReplayQuestion(
+        schedule=name,
         stages=question.ranks,
         microbatches=question.microbatches,
         chunks=chunks,
-        sends={"mode": question.mode, "c": question.send_time},
+        forward_s=seconds["F"],
+        input_gradient_s=seconds["B"],
+        weight_gradient_s=seconds["W"],
+        pair_s=seconds.get("FB"),
+        send_mode="block" if question.mode == "block" else "overlap",
+        send_time_s=question.send_time,
         group=group,
-        memory_limit=limit,
+        memory_limit=question.memory * chunks if known.limited and question.memory is not None else None,
+    )
+
+
+def replay_schedule(question: ScheduleQuestion, name: str) -> Replay:
+    """Return the replay of a schedule. One that plans its order by durations plans with the means of unequal stages.
+
+    Raises: ScheduleError if it does not exist for these numbers.
+    """
+    known, asked = rule(name), schedule_question(question, name)
+    if not (known.timed and question.own):
+        return find_schedule_replay(asked)
+    return replay_stages(
+        known,
+        times=_replay_inputs(question, known)[1],
+        apart=True,
+        stages=asked.stages,
+        microbatches=asked.microbatches,
+        chunks=asked.chunks,
+        sends={"mode": asked.send_mode, "c": asked.send_time_s},
+        group=asked.group,
+        memory_limit=asked.memory_limit,
     )
 
 
@@ -227,7 +253,7 @@ _AS_TEXT: Final[dict[Any, Any]] = {ScheduleQuestion: repr}
 
 
 @st.cache_resource(show_spinner=False, max_entries=96, hash_funcs=_AS_TEXT)
-def outcome(question: ScheduleQuestion, name: str) -> ScheduleOutcome:
+def find_outcome(question: ScheduleQuestion, name: str) -> ScheduleOutcome:
     """Returns the result of a schedule, cached."""
     return _compute_outcome(question, name)
 
@@ -269,9 +295,9 @@ def _remaining_time(question: ScheduleQuestion, name: str, found: Replay) -> tup
 
 
 @st.cache_resource(show_spinner=False, max_entries=4, hash_funcs=_AS_TEXT)
-def outcomes(question: ScheduleQuestion) -> tuple[ScheduleOutcome, ...]:
+def find_outcomes(question: ScheduleQuestion) -> tuple[ScheduleOutcome, ...]:
     """Returns the result of every schedule, the fastest first, then unusable ones; cached."""
-    found = [outcome(question, name) for name in OFFERED]
+    found = [find_outcome(question, name) for name in OFFERED]
     return tuple(sorted(found, key=lambda each: (not each.runs, each.took if each.found else 0.0)))
 
 
@@ -305,7 +331,7 @@ def plans_along(question: ScheduleQuestion) -> bool:
 
 
 @st.cache_resource(show_spinner=False, max_entries=64, hash_funcs=_AS_TEXT)
-def along(question: ScheduleQuestion, which: str) -> pd.DataFrame:
+def compare_along(question: ScheduleQuestion, which: str) -> pd.DataFrame:
     """Returns the makespan, or longest span, of every schedule along a slider: `name`, `value`, `makespan` [s], `share`
     of work in it.
 
@@ -320,7 +346,7 @@ def along(question: ScheduleQuestion, which: str) -> pd.DataFrame:
             continue
         if which == "microbatches" or known.timed:
             made = _one_by_one(question, name, which, values)
-        elif outcome(question, name).runs:
+        elif find_outcome(question, name).runs:
             made = _replay_together(question, known, which, values)
         else:  # neither order nor memory depends on the times
             continue

@@ -19,7 +19,7 @@ from engine.simulate.execution_stages import ExecutionTimes, cut_for
 from hardware import GIB
 from models import Model
 
-__all__ = ["fullest_rank", "rank_work", "stages_card", "stages_table"]
+__all__ = ["draw_stages", "fullest_rank", "rank_work", "stages_table"]
 
 
 def rank_work(question: ScheduleQuestion, made: ScheduleOutcome) -> list[RankWork]:
@@ -75,7 +75,7 @@ def stages_table(found: list[RankWork], held: list[tuple[float, float]] | None =
     return table
 
 
-def stages_card(
+def draw_stages(
     question: ScheduleQuestion,
     made: ScheduleOutcome,
     times: ExecutionTimes,

@@ -12,7 +12,7 @@ from dashboard.pages.schedules.questions import ScheduleOutcome
 from dashboard.widgets.tables import height_of
 from dashboard.words.numbers import scale_for
 
-__all__ = ["feasibility", "feasibility_table"]
+__all__ = ["draw_feasibility", "feasibility_table"]
 
 
 def feasibility_table(found: Sequence[ScheduleOutcome]) -> pd.DataFrame:
@@ -38,7 +38,7 @@ def feasibility_table(found: Sequence[ScheduleOutcome]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def feasibility(found: Sequence[ScheduleOutcome]) -> None:
+def draw_feasibility(found: Sequence[ScheduleOutcome]) -> None:
     """Draws the table."""
     table = feasibility_table(found)
     running = int((table["runs"] == "yes").sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
@@ -11,27 +11,29 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.schedules.schedule_curves import schedule_curves
 from dashboard.link import state
-from dashboard.pages.schedules import grids, inputs
-from dashboard.pages.schedules.lanes import WAITS, card, causes, legend
-from dashboard.pages.schedules.measured import measured
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.schedules import grids
+from dashboard.pages.schedules.grid_inputs import GridInputs, parse_grid
+from dashboard.pages.schedules.inputs import SchedulesInputs, draw_inputs, draw_sliders, parse_inputs
+from dashboard.pages.schedules.lanes import WAITS, draw_schedule, idle_causes, lanes_legend
+from dashboard.pages.schedules.link import PAGE_NAME, SchedulesLink
+from dashboard.pages.schedules.measured import draw_measured
 from dashboard.pages.schedules.own_stages import ALIKE
 from dashboard.pages.schedules.questions import (
-    ALONG,
     ScheduleOutcome,
     ScheduleQuestion,
-    along,
     chunks_of,
-    outcome,
-    outcomes,
+    compare_along,
+    find_outcome,
+    find_outcomes,
     plans_along,
     titles,
 )
-from dashboard.pages.schedules.scenario_times import scenario_times
-from dashboard.pages.schedules.stages import fullest_rank, rank_work, stages_card
-from dashboard.pages.schedules.tables import feasibility
+from dashboard.pages.schedules.stages import draw_stages, fullest_rank, rank_work
+from dashboard.pages.schedules.tables import draw_feasibility
 from dashboard.queries import accuracy
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import segments, switch
+from dashboard.widgets.link_fields import draw_segments, draw_switch
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent, plain, quantity, relative
@@ -52,73 +54,76 @@ TIME, MEMORY = "total_time", "proc_mem_tier1_cap_req"
 
 @dataclass(frozen=True, slots=True)
 class SchedulesView:
-    """Page-wide part of the link; the inputs read their own parts."""
+    """All that the link says of the page."""
 
     scenario: Scenario
     mode: str
     """The theme: "light" or "dark"."""
+    show: LinkField
+    """Subject of the page: schedules, or the grid."""
+    schedules: SchedulesInputs | None
+    """None for the grid."""
+    grid: GridInputs | None
+    """None for schedules."""
 
 
 def parse() -> SchedulesView:
-    """Reads the page's part of the link."""
-    return SchedulesView(state.current_scenario(), state.theme_mode())
+    """Parse the page's part of the link."""
+    scenario, page = state.current_scenario(), LinkReader(SchedulesLink, PAGE_NAME)
+    is_grid = page.read("show") == "grid"
+    return SchedulesView(
+        scenario,
+        state.theme_mode(),
+        page.fields["show"],
+        None if is_grid else parse_inputs(scenario),
+        parse_grid(scenario) if is_grid else None,
+    )
 
 
 def render(view: SchedulesView) -> None:
-    """Draws the page: two schedules side by side, or every mix of parallelisms."""
-    if inputs.shown() == "grid":
-        grids.render(view.scenario, view.mode)
+    """Draw the page: two schedules side by side, or every mix of parallelisms."""
+    draw_segments(view.show, label="Show")
+    if view.grid is not None:
+        grids.render(view.grid, view.mode)
         return
-    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        times = _load_times(view.scenario) if inputs.source() == "scenario" else None
-        first, second = inputs.chosen(inputs.first_schedule(times))
-        question, wanted = inputs.question(times)
-        exports = st.container(width="content")
-    shortened = inputs.shortened(question, wanted)
-    if shortened:
-        st.caption(shortened)
+    asked = view.schedules
+    if asked is None:
+        return
+    exports = draw_inputs(asked)
+    if asked.shortened:
+        st.caption(asked.shortened)
     strip = st.container()
-    sent = 0.05 if times is None else times.message / question.forward if question.own else 0.0
-    send, uneven, hidden = inputs.sliders(sent, own=bool(question.own))
-    question = replace(question, send=send, uneven=uneven, hidden=hidden)
-    one, other = outcome(question, first), outcome(question, second)
-    found = outcomes(question)
+    draw_sliders(asked)
+    question, times = asked.question, asked.times
+    one, other = find_outcome(question, asked.first), find_outcome(question, asked.second)
+    found = find_outcomes(question)
     with strip:
         source = "numbers given" if times is None else "times that the cost model has for the scenario's best execution"
         tiles = _answer_tiles(view.scenario, question, one, other, found, times)
         st.html(markup.figure_strip(tiles, f"Modelled: replayed event by event from the {source}."))
         if times is not None:
-            _compare_times(times, question, one, sent)
+            _compare_times(asked, times, one)
     with exports:
         _draw_exports(one, other)
-    _draw_lanes(question, one, other, view.mode)
+    _draw_lanes(asked, one, other, view.mode)
     if question.own and times is not None:
         with st.container(border=True, gap="xsmall"):
-            stages_card(
+            draw_stages(
                 question,
                 one,
                 times,
                 view.scenario.model,
-                inputs.layout(times),
+                asked.layout,
                 view.mode,
                 capacity=view.scenario.system.mem1.capacity_gib,
             )
     left, right = st.columns([1, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
-        _draw_curve(question, (first, second), view.mode)
+        _draw_curve(asked, view.mode)
     with right.container(border=True, gap="xsmall", height="stretch"):
-        measured(first, question, chunks_of(question, one.rule), one.rule.placement, view.mode)
+        draw_measured(asked.first, question, chunks_of(question, one.rule), one.rule.placement, view.mode)
     with st.container(border=True, gap="xsmall"):
-        feasibility(found)
-
-
-def _load_times(scenario: Scenario) -> ExecutionTimes | None:
-    """Return the scenario's times; None, with a complaint, without any: plain numbers replace them."""
-    found = scenario_times(scenario, state.selected_id())
-    if isinstance(found, str):
-        state.complain("schedules_from", f"{found} Using plain numbers instead.")
-        return None
-    return found
+        draw_feasibility(found)
 
 
 def _answer_tiles(
@@ -156,7 +161,7 @@ def _answer_tiles(
         peaks = f"{plain(other.peak)} against {plain(one.peak)} activations"
         tiles.append(markup.Tile("B against A", change, peaks, "better" if less else "worse"))
     if one.found is not None:
-        waits = causes(one.found)
+        waits = idle_causes(one.found)
         most = (WAITS[waits[0][0]], f"{waits[0][1]} of all time") if waits else ("never", "no idle time")
         tiles.append(markup.Tile("A waits most", *most))
     fullest = fullest_rank(question, one, times) if times is not None else None
@@ -183,18 +188,16 @@ def _answer_tiles(
     return tiles
 
 
-def _compare_times(times: ExecutionTimes, question: ScheduleQuestion, one: ScheduleOutcome, sent: float) -> None:
+def _compare_times(asked: SchedulesInputs, times: ExecutionTimes, one: ScheduleOutcome) -> None:
     """Draw the time of a step outside the pipeline, and for the execution's own schedule both times of its step and
-    their difference.
-
-    sent: the execution's time of a send, as a share of a forward.
-    """
+    their difference."""
+    question = asked.question
     told = [besides_sentence(times.besides)] if times.besides else []
     own = (
-        (question.ranks, question.wanted, inputs.layout(times)) == (times.ranks, times.microbatches, times.layout)
+        (question.ranks, question.wanted, asked.layout) == (times.ranks, times.microbatches, times.layout)
         and one.name == rule(times.schedule).name
         and chunks_of(question, one.rule) == times.chunks
-        and (question.uneven, question.hidden, question.send, question.mode) == (0.0, 0.0, sent, "overlap")
+        and (question.uneven, question.hidden, question.send, question.mode) == (0.0, 0.0, asked.send_time, "overlap")
         and not question.span
     )
     compared = _replay_stages(times.account, repr(sorted(times.row.items(), key=str)), times.row) if own else None
@@ -226,16 +229,17 @@ def _accuracy_of_step(scenario: Scenario, times: ExecutionTimes | None, schedule
     return {"origin": accuracy.MODELLED, "error": accuracy.never_measured([f"schedule {rule(schedule).title}"])}
 
 
-def _draw_lanes(question: ScheduleQuestion, one: ScheduleOutcome, other: ScheduleOutcome, mode: str) -> None:
+def _draw_lanes(asked: SchedulesInputs, one: ScheduleOutcome, other: ScheduleOutcome, mode: str) -> None:
     """Draw both schedules on one time axis."""
-    path = switch("Critical path", "schedules_path", help="Frames a chain of work and sends that takes the whole step.")
+    question = asked.question
+    draw_switch(asked.fields["path"])
     until = max(each.found.makespan for each in (one, other) if each.found) if one.found or other.found else 0.0
     most = max((each.peak for each in (one, other) if each.found), default=1.0)
     places = [st.container(), st.container()] if is_narrow() or _is_wide(question) else st.columns(2, gap="medium")
     for place, letter, made in zip(places, "AB", (one, other), strict=True):
         with place.container(border=True, gap="xsmall", height="stretch"):
-            card(letter, made, question, mode, until=until, most=most, path=path)
-    st.html(legend(one.found, other.found))
+            draw_schedule(letter, made, question, mode, until=until, most=most, path=asked.link.path)
+    st.html(lanes_legend(one.found, other.found))
     same = (
         f"{counted(question.ranks, 'rank')}, {counted(question.microbatches, 'microbatch')} and the same model for both"
     )
@@ -251,10 +255,11 @@ def _is_wide(question: ScheduleQuestion) -> bool:
     return question.microbatches * question.chunks > 24
 
 
-def _draw_curve(question: ScheduleQuestion, chosen: tuple[str, str], mode: str) -> None:
+def _draw_curve(asked: SchedulesInputs, mode: str) -> None:
     """Draw the times of all schedules along one of the sliders."""
     st.html(markup.head("Where the best schedule changes", "everything else unchanged"))
-    which = segments("Along", ALONG, "schedules_along")
+    draw_segments(asked.fields["along"])
+    question, which = asked.question, asked.link.along
     labels = {
         "send": "Send time, share of a forward",
         "uneven": "Last stage heavier, share of a rank",
@@ -262,9 +267,9 @@ def _draw_curve(question: ScheduleQuestion, chosen: tuple[str, str], mode: str) 
     }
     here = {"send": question.send, "uneven": question.uneven, "microbatches": float(question.microbatches)}[which]
     chart = schedule_curves(
-        along(question, which),
+        compare_along(question, which),
         titles(),
-        chosen,
+        (asked.first, asked.second),
         labels[which],
         here,
         mode,

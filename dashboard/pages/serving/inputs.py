@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import streamlit as st
 
 import hardware
 import models
 from dashboard.link import state
-from dashboard.link.catalogue import model_of, system_of, systems
-from dashboard.link.user_files import user_files
-from dashboard.widgets.controls import given, key_for
-from dashboard.widgets.link_numbers import DECIMAL, whole_in_link
+from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems, usable_models
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.serving.link import PAGE_NAME, ServingLink
+from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_several, draw_whole
 from dashboard.words.scenarios import system_titles
+from engine.questions.documents.serving import DeploymentsQuestion
+from engine.serving import HEADLINE
 from engine.serving.space import CHOICES, DEFAULTS
-from hardware import System
-from models import Model
 
-__all__ = ["Inputs", "inputs", "model_names", "put"]
+__all__ = ["LAUNCHED", "WORDS", "draw_inputs", "parse_inputs", "write_inputs"]
 
 MOST_PROCESSORS: Final = 4096
 MOST_TOKENS: Final = 1_000_000
-_MOST: Final = 9_999_999.9999
-"""The greatest number of that pattern."""
-LABELS: Final = {"weight_bits": "Weight bits", "kv_bits": "KV cache bits", "launch": "Launch"}
+ANY_ID: Final = re.compile(r"\d{1,9}")
 WORDS: Final = {"eager": "One by one", "compiled": "Compiled", "graphs": "CUDA graphs"}
 LAUNCHED: Final = {
     "eager": "kernels launched one by one",
@@ -35,86 +33,53 @@ LAUNCHED: Final = {
     "graphs": "kernels in CUDA graphs",
 }
 """Launch modes in a sentence."""
+ORDERS: Final = {column.name: column.label for column in HEADLINE if column.better is not None}
+RESETS: Final = ("serving_id",)
+"""Parameters that lose their meaning with another question: it has other deployments."""
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """A serving question: times in seconds, price in USD per processor and hour; `None` for no limit or the recorded
-    price.
-    """
-
-    model: Model
-    system: System
-    num_procs: int
-    prompt: int
-    output: int
-    time_to_first_token: float | None
-    time_per_output_token: float | None
-    price: float | None
-    limits: dict[str, Any]
-
-    @property
-    def key(self) -> str:
-        """Equal for equal questions."""
-        rest = (
-            self.num_procs,
-            self.prompt,
-            self.output,
-            self.time_to_first_token,
-            self.time_per_output_token,
-            self.price,
-            sorted(self.limits.items()),
-        )
-        return f"{self.model.model_dump_json()}{self.system.model_dump_json()}{rest}"
-
-
-def put(**values: str | None) -> None:
-    """Sets inputs, by their names without the page's; None restores the default.
+def write_inputs(**values: str | None) -> None:
+    """Write inputs to the link, by their names without the page's; None restores the default.
 
     Another question has other deployments, so the picked deployment is reset.
     """
-    state.set_url_values({f"serving_{name}": value for name, value in {"id": None, **values}.items()})
+    state.set_url_values({f"{PAGE_NAME}_{name}": value for name, value in {"id": None, **values}.items()})
 
 
-def inputs() -> Inputs:
-    """Draws the inputs and returns them; model and system start as the scenario's."""
+def parse_inputs() -> tuple[DeploymentsQuestion, ServingLink, Mapping[str, LinkField]]:
+    """Parse the link: the question, the page's other parameters, and all fields by name.
+
+    Model and system start as the scenario's. Raises the errors of loading them.
+    """
+    asked, page = LinkReader(DeploymentsQuestion, PAGE_NAME), LinkReader(ServingLink, PAGE_NAME)
     scenario = state.current_scenario()
-    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        model = _choose_item("Model", "model", model_names(), scenario.model.name, _model_title, model_of)
-        system = _choose_item(
-            "System", "system", systems(), scenario.system.name, _system_titles().__getitem__, system_of
-        )
-        domain = system.node_size
-        procs = _whole_field("GPUs", "procs", min(domain, 8, MOST_PROCESSORS), MOST_PROCESSORS, "All of them are used.")
-        longest = None if model.architecture is None else model.architecture.max_seq
-        start = 1024 if longest is None or longest >= 1536 else max(longest // 2, 1)
-        prompt = _whole_field("Prompt, tokens", "prompt", start, MOST_TOKENS, "Tokens of a request's prompt.")
-        output = _whole_field(
-            "Output, tokens", "output", max(start // 4, 1), MOST_TOKENS, "Tokens that a request generates."
-        )
-        first = _decimal_field("First token, ms", "ttft", "Limit on the time to first token; empty for none.", 50)
-        later = _decimal_field("Per token, ms", "tpot", "Limit on the time per output token; empty for none.", 5)
-        with st.popover("Choices", icon=":material/tune:", help="Precisions and launch modes to try; price."):
-            limits = _draw_choices()
-            empty = "Empty for the middle of the recorded prices."
-            price = _decimal_field("USD per GPU-hour", "price", empty, 0.5, "stretch")
-    return Inputs(
-        model,
-        system,
-        procs,
-        prompt,
-        output,
-        None if first is None else first / 1e3,
-        None if later is None else later / 1e3,
-        price,
-        limits,
-    )
+    model = _parse_name(asked, "model", scenario.model.name, {name: _model_title(name) for name in usable_models()})
+    system = _parse_name(asked, "system", scenario.system.name, _system_titles())
+    asked.read("num_procs", default=min(system_of(system).node_size, 8), most=MOST_PROCESSORS)
+    architecture = model_of(model).architecture
+    longest = None if architecture is None else architecture.max_seq
+    start = 1024 if longest is None or longest >= 1536 else max(longest // 2, 1)
+    asked.read("prompt", default=start, most=MOST_TOKENS)
+    asked.read("output", default=max(start // 4, 1), most=MOST_TOKENS)
+    for name in ("time_to_first_token_s", "time_per_output_token_s", "price_usd_per_h"):
+        asked.read(name)
+    asked.read("by", options=ORDERS)
+    limits: dict[str, Any] = {}
+    for name, values in CHOICES.items():
+        options = {value: WORDS.get(value, str(value)) for value in values}
+        chosen = page.read(name, default=list(DEFAULTS[name]), options=options)
+        if set(chosen) != set(DEFAULTS[name]):
+            limits[name] = chosen
+    for name in ("only", "columns"):
+        page.read(name)
+    page.read("id", pattern=ANY_ID)
+    question = asked.build(model=named_model(model), system=named_system(system), limits=limits)
+    return question, page.build(), {**asked.fields, **page.fields}
 
 
-def model_names() -> list[str]:
-    """Returns names of all models, kept ones first, then by family: serving needs no recipe of Calculon's."""
-    found = sorted((models.load(name) for name in models.names()), key=lambda m: (m.family.lower(), m.title.lower()))
-    return [*sorted(user_files().models(), key=str.lower), *(model.name for model in found)]
+def _parse_name(asked: LinkReader[DeploymentsQuestion], field: str, scenario: str, titles: Mapping[str, str]) -> str:
+    default = scenario if scenario in titles else next(iter(titles))
+    return str(asked.read(field, default=default, options=titles))
 
 
 def _model_title(name: str) -> str:
@@ -132,84 +97,21 @@ def _system_titles() -> dict[str, str]:
     return {name: name for name in systems()} | system_titles(found)
 
 
-def _choose_item(label: str, name: str, options: list[str], scenario: str, shown: Any, load: Any) -> Any:
-    """Draw a list of library names; return the chosen item, loaded."""
-    default = scenario if scenario in options else options[0]
-    value = state.url_value(f"serving_{name}", default, options)
-    key = key_for(f"_serving_{name}", value)
+def draw_inputs(fields: Mapping[str, LinkField]) -> None:
+    """Draw the inputs.
 
-    def changed() -> None:
-        new = given(key)
-        put(**{name: new if new != default else None})
-
-    st.selectbox(label, options, options.index(value), format_func=shown, key=key, on_change=changed, width=210)
-    return load(value)
-
-
-def _whole_field(label: str, name: str, default: int, most: int, help: str) -> int:
-    return whole_in_link(
-        f"serving_{name}", label, default, most, help, width=116, put=lambda _, value: put(**{name: value})
-    )
-
-
-def _decimal_field(
-    label: str, name: str, help: str, step: float, width: int | Literal["stretch"] = 124
-) -> float | None:
-    """Draw a field for a positive number; return it, or None if it is empty."""
-    text = state.url_value(f"serving_{name}", "", DECIMAL)
-    value = float(text) if text else None
-    key = key_for(f"_serving_{name}", value, clearable=True)
-
-    def changed() -> None:
-        new = given(key)
-        put(**{name: None if not new else f"{new:.4f}".rstrip("0").rstrip(".")})
-
-    st.number_input(
-        label,
-        min_value=0.0,
-        max_value=_MOST,
-        value=None,
-        step=float(step),
-        key=key,
-        on_change=changed,
-        help=help,
-        placeholder="none",
-        format="%g",
-        width=width,
-    )
-    return value or None
-
-
-def _draw_choices() -> dict[str, Any]:
-    """Draw the choice of precisions and launch modes; return the ones that differ from the defaults."""
-    limits = {}
-    for name, label in LABELS.items():
-        options = [str(value) for value in CHOICES[name]]
-        default = [str(value) for value in DEFAULTS[name]]
-        known = re.compile(
-            "|".join(options) + "|" + ",".join(["(?:" + "|".join(options) + ")"] * 2) + "|" + ",".join(options)
-        )
-        text = state.url_value(f"serving_{name}", ",".join(default), known)
-        shown = text.split(",")
-        key = key_for(f"_serving_{name}", shown)
-
-        def changed(
-            name: str = name, key: str = key, options: list[str] = options, default: list[str] = default
-        ) -> None:
-            picked = given(key)
-            chosen = [value for value in options if value in picked]
-            put(**{name: None if chosen in ([], default) else ",".join(chosen)})
-
-        st.pills(
-            label,
-            options,
-            default=shown,
-            key=key,
-            selection_mode="multi",
-            on_change=changed,
-            format_func=lambda value: WORDS.get(value, value),
-        )
-        values = [value if name == "launch" else int(value) for value in shown]
-        if sorted(map(str, values)) != sorted(default):
-            limits[name] = values
-    return limits
+    Args:
+        fields: of the page by name.
+    """
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        for name in ("model", "system"):
+            draw_choice(fields[name], help="", width=210, resets=RESETS)
+        draw_whole(fields["num_procs"], label="GPUs", help="All of them are used.", width=116, resets=RESETS)
+        draw_whole(fields["prompt"], label="Prompt, tokens", width=116, resets=RESETS)
+        draw_whole(fields["output"], label="Output, tokens", width=116, resets=RESETS)
+        draw_decimal(fields["time_to_first_token_s"], step=50.0, width=124, resets=RESETS)
+        draw_decimal(fields["time_per_output_token_s"], step=5.0, width=124, resets=RESETS)
+        with st.popover("Choices", icon=":material/tune:", help="Precisions and launch modes to try; price."):
+            for name in CHOICES:
+                draw_several(fields[name], resets=RESETS)
+            draw_decimal(fields["price_usd_per_h"], label="USD per GPU-hour", step=0.5, resets=RESETS)

@@ -10,38 +10,37 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.compat.caches import remembered
-from dashboard.pages.serving.inputs import WORDS, Inputs
+from dashboard.pages.serving.inputs import WORDS
 from dashboard.words.numbers import format_value
-from engine import serving
 from engine.exploration.frontier import frontier
+from engine.questions.documents.serving import DeploymentsQuestion
+from engine.questions.serving import explore_deployments
 from engine.serving import ServingExploration, by_name
 from engine.serving.exploration import AXES, BEST_BY
 from engine.serving.space import CHOICES
 
-__all__ = ["QuestionChange", "changes", "chips", "curves", "explored", "per_degree", "title"]
+__all__ = ["QuestionChange", "changes", "chips", "curves", "explored", "per_degree", "question_key", "title"]
 
 MOST_GROWTH: Final = 64
 
 
 @st.cache_resource(show_spinner=False, max_entries=24)
-def _explore_deployments(key: str, _question: Inputs) -> ServingExploration:
-    q = _question
-    return serving.explore(
-        q.model,
-        q.system,
-        num_procs=q.num_procs,
-        prompt=q.prompt,
-        output=q.output,
-        limits=q.limits,
-        time_to_first_token=q.time_to_first_token,
-        time_per_output_token=q.time_per_output_token,
-        price=q.price,
-    )
+def _explore_deployments(key: str, _question: DeploymentsQuestion) -> ServingExploration:
+    return explore_deployments(_question)
 
 
-def explored(question: Inputs) -> ServingExploration:
+def question_key(question: DeploymentsQuestion) -> str:
+    """Return a text that is equal for questions with equal deployments.
+
+    Args:
+        question: the page's question.
+    """
+    return question.model_dump_json(exclude={"top", "by", "frontier"})
+
+
+def explored(question: DeploymentsQuestion) -> ServingExploration:
     """Returns the exploration of a question, cached. Raises ValueError with one sentence for an invalid question."""
-    return _explore_deployments(question.key, question)
+    return _explore_deployments(question_key(question), question)
 
 
 def title(row: Mapping[Any, Any]) -> str:
@@ -99,7 +98,7 @@ class QuestionChange(NamedTuple):
 
 
 @remembered(64)
-def changes(key: str, _question: Inputs) -> list[QuestionChange]:
+def changes(key: str, _question: DeploymentsQuestion) -> list[QuestionChange]:
     """Returns the nearest changes that let something run, each tried; empty if nothing helps."""
     q, now = _question, explored(_question)
     tried: list[tuple[str, dict[str, str | None], dict[str, Any]]] = []
@@ -109,19 +108,20 @@ def changes(key: str, _question: Inputs) -> list[QuestionChange]:
         ("time_to_first_token", "the first token", "ttft"),
         ("time_per_output_token", "each token", "tpot"),
     ):
-        if getattr(q, name) is None:
+        field = f"{name}_s"
+        if getattr(q, field) is None:
             continue
-        free = _explore_changed(q, **{name: None})
+        free = _explore_changed(q, **{field: None})
         if free.feasible:
             least = np.ceil(float(free.table[name].min()) * 1e4) / 10
-            tried.append((f"Allow {label} {least:g} ms", {short: f"{least:g}"}, {name: least / 1e3}))
-        relaxed[short], arguments[name] = None, None
+            tried.append((f"Allow {label} {least:g} ms", {short: f"{least:g}"}, {field: least / 1e3}))
+        relaxed[short], arguments[field] = None, None
     if len(arguments) == 2:
         both = _explore_changed(q, **arguments)
         if both.feasible and not any(words.startswith("Allow") for words, *_ in tried):
             tried.append(_relax_both_limits(both.table, q))
         tried.append(("Drop both limits", relaxed, arguments))
-    architecture = q.model.architecture
+    architecture = now.model.architecture
     longest = None if architecture is None else architecture.max_seq
     if longest is not None and q.prompt + q.output > longest:
         output = min(q.output, max(longest // 4, 1))
@@ -153,10 +153,12 @@ def changes(key: str, _question: Inputs) -> list[QuestionChange]:
     return [change for change in found if change.runs]
 
 
-def _relax_both_limits(rows: pd.DataFrame, question: Inputs) -> tuple[str, dict[str, str | None], dict[str, Any]]:
+def _relax_both_limits(
+    rows: pd.DataFrame, question: DeploymentsQuestion
+) -> tuple[str, dict[str, str | None], dict[str, Any]]:
     """Return the change of both limits that the nearest deployment would meet."""
     names = {"time_to_first_token": "ttft", "time_per_output_token": "tpot"}
-    limits = {name: float(getattr(question, name)) for name in names}
+    limits = {name: float(getattr(question, f"{name}_s")) for name in names}
     nearest = int(np.argmin(np.max([rows[name].to_numpy(np.float64) / limits[name] for name in names], axis=0)))
     # Round up to 0.1 ms, so that it runs with the written limit.
     least = {name: max(np.ceil(float(rows[name].iloc[nearest]) * 1e4) / 10, 1e3 * limits[name]) for name in names}
@@ -164,9 +166,9 @@ def _relax_both_limits(rows: pd.DataFrame, question: Inputs) -> tuple[str, dict[
     return (
         f"Allow the first token {first:g} ms and each token {later:g} ms",
         {short: f"{least[name]:g}" for name, short in names.items()},
-        {name: value / 1e3 for name, value in least.items()},
+        {f"{name}_s": value / 1e3 for name, value in least.items()},
     )
 
 
-def _explore_changed(question: Inputs, **changed: Any) -> ServingExploration:
-    return explored(Inputs(**{**{name: getattr(question, name) for name in Inputs.__dataclass_fields__}, **changed}))
+def _explore_changed(question: DeploymentsQuestion, **changed: Any) -> ServingExploration:
+    return explored(question.model_copy(update=changed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -18,15 +19,17 @@ import models
 from dashboard.charts.elements import markup
 from dashboard.compat.caches import remembered
 from dashboard.files import exports
-from dashboard.pages.serving.inputs import WORDS, Inputs, put
+from dashboard.link.fields import LinkField
+from dashboard.pages.serving.inputs import WORDS, write_inputs
+from dashboard.pages.serving.link import ServingLink
 from dashboard.pages.serving.queries import title
-from dashboard.widgets.controls import choose, switch
+from dashboard.widgets.link_fields import draw_choice, draw_switch
 from dashboard.widgets.tables import ROW, fitting, grouped, height_of
 from dashboard.words.numbers import count, decimals_for, header, scale_for
 from engine.serving import HEADLINE, Assumptions, ServingExploration, by_name, library_calibration
 from engine.serving.reasons import by_code
 
-__all__ = ["deployments", "rejected"]
+__all__ = ["deployments_file", "draw_deployments", "draw_rejected"]
 
 SHOWN: Final = 500
 COLUMNS: Final = (
@@ -71,26 +74,29 @@ UNITS: Final = {
     "prefill_chunk": "tokens",
 }
 """Units of the question's and the assumptions' fields in files."""
-SORTS: Final = {column.name: column.label for column in HEADLINE if column.better is not None}
 
 
-def deployments(question: Inputs, found: ServingExploration) -> None:
-    """Draws the deployments that run, best first, with their download."""
+def draw_deployments(by: str, link: ServingLink, fields: Mapping[str, LinkField], found: ServingExploration) -> None:
+    """Draw the deployments that run, best first, with their download.
+
+    Args:
+        by: figure that they are sorted by.
+        link: what the page shows.
+        fields: of the page by name.
+        found: all deployments.
+    """
+    only = link.only
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         scope = f"{found.feasible:,} that run; all figures are modelled; pick one to see it above"
         st.html(markup.head("Deployments", scope))
-        by = choose("Best by", SORTS, "serving_by", default="tokens_per_s_per_processor", width=220)
-        only = switch(
-            "Frontier only",
-            "serving_only",
-            help="Pareto-optimal deployments: throughput per GPU against speed per user.",
-        )
-        every = switch("All columns", "serving_columns", help="Adds columns with equal values, and all figures.")
+        draw_choice(fields["by"], label="Best by", help="", width=220)
+        draw_switch(fields["only"])
+        draw_switch(fields["columns"])
         rows = found.frontier.sort_values(by, ascending=by_name(by).better == "lower", kind="stable") if only else None
         for kind in _ENDINGS:
             st.download_button(
                 exports.FORMATS[kind].label,
-                data=partial(_deployments_file, question, found, kind),
+                data=partial(deployments_file, found, kind),
                 file_name=f"{found.model.name}_{found.system.name}_{found.space.num_procs}_serving{_ENDINGS[kind]}",
                 key=f"serving_download_{kind}",
                 on_click="ignore",
@@ -99,14 +105,14 @@ def deployments(question: Inputs, found: ServingExploration) -> None:
             )
     rows = (found.top(SHOWN, by) if rows is None else rows.head(SHOWN))[list(COLUMNS)]
     shown, settings, decimals = _arrange_columns(rows)
-    if not every:
+    if not link.columns:
         first = [*dict.fromkeys((*FIRST, by))]
         kept = fitting(shown, settings, first, [name for name in COLUMNS if name not in first])
         shown = shown[[name for name in COLUMNS if name in kept]]
 
     def picked() -> None:
         places = st.session_state["serving_table"].selection.rows
-        put(id=str(int(rows["id"].iloc[places[0]])) if places else None)
+        write_inputs(id=str(int(rows["id"].iloc[places[0]])) if places else None)
 
     st.dataframe(
         grouped(shown, {name: digits for name, digits in decimals.items() if name in shown}),
@@ -151,8 +157,13 @@ def _arrange_columns(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any], 
     return pd.DataFrame(shown), settings, decimals
 
 
-def _deployments_file(question: Inputs, found: ServingExploration, kind: str) -> bytes:
-    """Return every deployment that runs as a file with its account; CSV files are in an archive with it."""
+def deployments_file(found: ServingExploration, kind: str) -> bytes:
+    """Return every deployment that runs as a file with its account; CSV files are in an archive with it.
+
+    Args:
+        found: all deployments.
+        kind: csv, parquet or json.
+    """
     table = found.table.astype({"launch": "str"})
     calibration = found.calibration or library_calibration()
     about = {
@@ -161,11 +172,11 @@ def _deployments_file(question: Inputs, found: ServingExploration, kind: str) ->
         "software": f"shardscape {exports.version()}",
         "calibration": hardware.calibration_document(calibration),
         "num_procs": found.space.num_procs,
-        "prompt": question.prompt,
-        "output": question.output,
-        "time_to_first_token": question.time_to_first_token,
-        "time_per_output_token": question.time_per_output_token,
-        "limits": question.limits,
+        "prompt": found.space.prompt,
+        "output": found.space.output,
+        "time_to_first_token": found.time_to_first_token,
+        "time_per_output_token": found.time_per_output_token,
+        "limits": dict(found.space.limits),
         "price": found.price,
         "assumptions": dataclasses.asdict(found.assumptions or Assumptions()),
         "units": UNITS,
@@ -184,7 +195,7 @@ def _deployments_file(question: Inputs, found: ServingExploration, kind: str) ->
     return target.getvalue()
 
 
-def rejected(found: ServingExploration, key: str, *, nearest: bool = True) -> None:
+def draw_rejected(found: ServingExploration, key: str, *, nearest: bool = True) -> None:
     """Draws the reasons for which deployments do not run, with their numbers, and with `nearest` the nearest misses.
     key: of the question.
     """

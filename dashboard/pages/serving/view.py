@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,18 +13,20 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
 from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
 from dashboard.link import state
-from dashboard.pages.serving.inputs import LAUNCHED, Inputs, inputs, put
-from dashboard.pages.serving.queries import changes, chips, curves, explored, per_degree, title
-from dashboard.pages.serving.tables import deployments, rejected
+from dashboard.link.fields import LinkField
+from dashboard.pages.serving.inputs import LAUNCHED, draw_inputs, parse_inputs, write_inputs
+from dashboard.pages.serving.link import ServingLink
+from dashboard.pages.serving.queries import changes, chips, curves, explored, per_degree, question_key, title
+from dashboard.pages.serving.tables import draw_deployments, draw_rejected
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, gibibytes, percent
+from engine.questions.documents.serving import DeploymentsQuestion
 from engine.serving import ServingExploration, by_name, not_represented
 
 __all__ = ["ServingView", "parse", "render"]
 
-ANY_ID: Final = re.compile(r"\d{1,9}")
 CHARTS_KEPT: Final = 32
 """Most cached charts of each kind."""
 _BASIS: Final = (
@@ -36,24 +37,38 @@ _BASIS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ServingView:
-    """The page's part of the link."""
+    """All that the link says of the page."""
 
     mode: str
     """The theme: "light" or "dark"."""
-    deployment: int | None
-    """Id of the chosen deployment; None for the best."""
+    question: DeploymentsQuestion | None
+    link: ServingLink
+    fields: Mapping[str, LinkField]
+    problem: str = ""
+    """Reason if the link holds no question."""
+
+    @property
+    def deployment(self) -> int | None:
+        """Id of the chosen deployment; None for the best."""
+        return int(self.link.id) if self.link.id else None
 
 
 def parse() -> ServingView:
-    """Reads the page's part of the link."""
-    deployment = state.url_value("serving_id", "", ANY_ID)
-    return ServingView(state.theme_mode(), int(deployment) if deployment else None)
+    """Parse the page's part of the link."""
+    try:
+        question, link, fields = parse_inputs()
+    except ValueError as problem:
+        return ServingView(state.theme_mode(), None, ServingLink(), {}, str(problem))
+    return ServingView(state.theme_mode(), question, link, fields)
 
 
 def render(view: ServingView) -> None:
     """Draws the page."""
-    mode = view.mode
-    question = inputs()
+    mode, question = view.mode, view.question
+    if question is None:
+        st.error(literal(view.problem), icon=":material/error:")
+        return
+    draw_inputs(view.fields)
     try:
         found = explored(question)
     except ValueError as problem:
@@ -67,7 +82,7 @@ def render(view: ServingView) -> None:
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Output per GPU against speed for a user", "frontier of every tensor parallel degree"))
-        chart = _frontier_chart(found, question.key, chosen, int(chosen["id"]), mode, is_narrow())
+        chart = _frontier_chart(found, question_key(question), chosen, int(chosen["id"]), mode, is_narrow())
         show(chart, "serving_plot", on_click=_pick_point)
         st.caption("Large marks: no deployment gives both more output per GPU and more speed per user. Click a mark.")
     with right.container(border=True, gap="xsmall", height="stretch"):
@@ -75,12 +90,12 @@ def render(view: ServingView) -> None:
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the memory goes", "per GPU, most output of every tensor parallel degree"))
-        chart = _memory_chart(found, question.key, mode)
+        chart = _memory_chart(found, question_key(question), mode)
         show(chart, "serving_memory", on_click=_pick_bar)
         st.html(markup.legend(MEMORY))
     with right.container(border=True, gap="xsmall", height="stretch"):
-        rejected(found, question.key)
-    deployments(question, found)
+        draw_rejected(found, question_key(question))
+    draw_deployments(question.by, view.link, view.fields, found)
     _draw_remarks(found)
 
 
@@ -125,7 +140,7 @@ def _pick_bar() -> None:
 
 def _pick_clicked(key: str) -> None:
     if found := clicked(key):
-        put(id=str(int(found[0])))
+        write_inputs(id=str(int(found[0])))
 
 
 def _format_figure(row: dict[str, Any], name: str) -> str:
@@ -199,7 +214,7 @@ def _draw_strip(found: ServingExploration, row: dict[str, Any]) -> None:
     st.html(markup.figure_strip(tiles, _BASIS))
 
 
-def _draw_panel(question: Inputs, found: ServingExploration, row: dict[str, Any], mode: str) -> None:
+def _draw_panel(question: DeploymentsQuestion, found: ServingExploration, row: dict[str, Any], mode: str) -> None:
     """Draw the chosen deployment in words, and the parts of its decode step."""
     best = found.best
     is_best = best is not None and int(best["id"]) == int(row["id"])
@@ -222,21 +237,23 @@ def _draw_panel(question: Inputs, found: ServingExploration, row: dict[str, Any]
         )
     )
     st.html(markup.head("One decode step", f"a token for {int(row['batch']):,} requests, modelled"))
-    step, request = _time_charts(row, question.key, int(row["id"]), mode, is_narrow())
+    step, request = _time_charts(row, question_key(question), int(row["id"]), mode, is_narrow())
     show(step, "serving_step")
     st.html(markup.head("One request", f"{int(row['prompt']):,} tokens in, {int(row['output']):,} out, modelled"))
     show(request, "serving_request")
     if not is_best:
-        st.button("Show the best", icon=":material/star:", key="serving_best", on_click=put, kwargs={"id": None})
+        st.button(
+            "Show the best", icon=":material/star:", key="serving_best", on_click=write_inputs, kwargs={"id": None}
+        )
 
 
-def _draw_nothing_runs(question: Inputs, found: ServingExploration, mode: str) -> None:
+def _draw_nothing_runs(question: DeploymentsQuestion, found: ServingExploration, mode: str) -> None:
     """Draw why nothing runs, the nearest deployments, and changes that would help."""
-    name = question.model.title or question.model.name
+    name = found.model.title or found.model.name
     rows = {code: found.evaluate_ids([number]).iloc[0].to_dict() for code, number in found.nearest.items()}
     told = _describe_reasons(question, found, rows)
     st.warning(f"**{literal(name)} cannot be served like this.** {literal(told)}", icon=":material/block:")
-    possible = changes(question.key, question)
+    possible = changes(question_key(question), question)
     if possible:
         st.html(markup.head("What would help", "each of these was tried"))
         with st.container(horizontal=True, gap="small"):
@@ -245,7 +262,7 @@ def _draw_nothing_runs(question: Inputs, found: ServingExploration, mode: str) -
                     f"{change.words} · {change.runs:,} would run",
                     key=f"serving_change_{position}",
                     icon=":material/auto_fix_high:",
-                    on_click=put,
+                    on_click=write_inputs,
                     kwargs=change.values,
                 )
     else:
@@ -258,10 +275,10 @@ def _draw_nothing_runs(question: Inputs, found: ServingExploration, mode: str) -
             show(serving_memory(near, mode), "serving_memory")
             st.html(markup.legend(MEMORY))
     with (right if len(near) else left).container(border=True, gap="xsmall"):
-        rejected(found, question.key, nearest=False)
+        draw_rejected(found, question_key(question), nearest=False)
 
 
-def _describe_reasons(question: Inputs, found: ServingExploration, rows: dict[str, Any]) -> str:
+def _describe_reasons(question: DeploymentsQuestion, found: ServingExploration, rows: dict[str, Any]) -> str:
     """Return the reasons in a sentence or two, nearest miss first."""
     late = [code for code in rows if code != "memory"]
     if late:

@@ -14,6 +14,8 @@ from dashboard.compat.caches import remembered
 from dashboard.link.document_validation import Refused, sentence
 from dashboard.widgets.upload import read_file
 from engine import validation
+from engine.questions.documents.validations import ValidationQuestion
+from engine.questions.validations import find_predictions
 from engine.validation import Runs, RunsFileError, generation_of, system_named
 from engine.validation.error_tables import error_statistics, source_family
 from engine.validation.gate import stored_errors
@@ -28,16 +30,16 @@ __all__ = [
     "MOST_RUNS",
     "Filters",
     "PredictedRuns",
-    "counted",
+    "counted_rows",
     "error_rows",
     "field_values",
-    "headline",
+    "headline_errors",
+    "is_selected",
+    "load_packaged_runs",
+    "load_uploaded_runs",
     "memory_rows",
-    "packaged",
     "read_upload",
-    "selected",
-    "unsupported",
-    "uploaded",
+    "unsupported_rows",
     "with_calculon",
 ]
 
@@ -72,7 +74,7 @@ class Filters(NamedTuple):
 
 
 def _predict_runs(key: str, runs: Runs, is_packaged: bool) -> PredictedRuns:
-    predictions = validation.validate(runs)
+    predictions = find_predictions(ValidationQuestion(), runs).table
     rows = pd.concat([runs.table, predictions.drop(columns=["id"])], axis=1)
     # The runs have a field `status`, too: how the run ended.
     rows = rows.loc[:, ~rows.columns.duplicated(keep="last")].copy()
@@ -83,12 +85,12 @@ def _predict_runs(key: str, runs: Runs, is_packaged: bool) -> PredictedRuns:
 
 
 @st.cache_resource(show_spinner="Predicting the measured runs", max_entries=1)
-def packaged() -> PredictedRuns:
+def load_packaged_runs() -> PredictedRuns:
     """Returns the package's runs with their predictions."""
     return _predict_runs("packaged", validation.library_runs(), True)
 
 
-def uploaded(content: bytes, name: str) -> PredictedRuns:
+def load_uploaded_runs(content: bytes, name: str) -> PredictedRuns:
     """Returns the runs of an uploaded CSV file with their predictions. Raises `Refused` with one sentence."""
     return _predict_upload(hashlib.sha256(content).hexdigest(), name, content)
 
@@ -109,7 +111,7 @@ def read_upload(content: bytes, name: str) -> Runs:
     return runs
 
 
-def selected(checked: PredictedRuns, filters: Filters) -> pd.Series[bool]:
+def is_selected(checked: PredictedRuns, filters: Filters) -> pd.Series[bool]:
     """Returns for each row whether it passes the filters."""
     keep = pd.Series(True, index=checked.rows.index)
     for name, wanted in zip(("source_family", "hardware", "family"), filters, strict=True):
@@ -118,16 +120,16 @@ def selected(checked: PredictedRuns, filters: Filters) -> pd.Series[bool]:
     return keep
 
 
-def counted(checked: PredictedRuns, filters: Filters) -> pd.DataFrame:
+def counted_rows(checked: PredictedRuns, filters: Filters) -> pd.DataFrame:
     """Returns the counted rows: reported, filtered, predicted and measured."""
-    keep = selected(checked, filters) & checked.rows["counted"] & np.isfinite(checked.rows["error"])
+    keep = is_selected(checked, filters) & checked.rows["counted"] & np.isfinite(checked.rows["error"])
     found: pd.DataFrame = checked.rows[keep]
     return found
 
 
-def headline(checked: PredictedRuns, filters: Filters) -> dict[str, float]:
+def headline_errors(checked: PredictedRuns, filters: Filters) -> dict[str, float]:
     """Returns `engine.validation.error_tables.ERROR_COLUMNS` over the filtered rows."""
-    keep = (selected(checked, filters) & checked.rows["counted"]).to_numpy(bool)
+    keep = (is_selected(checked, filters) & checked.rows["counted"]).to_numpy(bool)
     rows = checked.rows
     return error_statistics(
         rows["predicted_step_time_s"].to_numpy(np.float64)[keep],
@@ -140,8 +142,7 @@ def headline(checked: PredictedRuns, filters: Filters) -> dict[str, float]:
 @st.cache_resource(show_spinner="Asking Calculon's model about every run that it can express", max_entries=4)
 def with_calculon(_checked: PredictedRuns, key: str) -> pd.DataFrame:
     """Return predictions of both models; takes several seconds."""
-    table: pd.DataFrame = validation.validate(_checked.runs, calculon=True)
-    return table
+    return find_predictions(ValidationQuestion(calculon=True), _checked.runs).table
 
 
 @remembered(64)
@@ -151,7 +152,7 @@ def error_rows(_checked: PredictedRuns, key: str, filters: Filters, calculon: bo
     The stored table is used if it has the answer: for the package's runs, not filtered by family.
     """
     checked = _checked
-    keep = selected(checked, filters)
+    keep = is_selected(checked, filters)
     if checked.is_packaged and filters.family == EVERY:
         table = stored_errors()
         names = set(checked.rows["source_family"][keep] + ", " + checked.rows["hardware"][keep])
@@ -172,16 +173,16 @@ def error_rows(_checked: PredictedRuns, key: str, filters: Filters, calculon: bo
 
 def memory_rows(checked: PredictedRuns, filters: Filters) -> pd.DataFrame:
     """Return errors of memory per source, of the filtered rows."""
-    keep = selected(checked, filters) & checked.rows["counted"]
+    keep = is_selected(checked, filters) & checked.rows["counted"]
     if not keep.any():
         return pd.DataFrame(columns=["name", "rows", "mean", "median", "largest", "bias"])
     table = checked.runs.table[keep].reset_index(drop=True)
     return validation.memory_table(table, checked.rows[keep].reset_index(drop=True))
 
 
-def unsupported(checked: PredictedRuns, filters: Filters) -> pd.DataFrame:
+def unsupported_rows(checked: PredictedRuns, filters: Filters) -> pd.DataFrame:
     """Returns every row without a prediction: row, id, source, hardware, reason, reason_text."""
-    keep = selected(checked, filters) & (checked.rows["status"] != "predicted")
+    keep = is_selected(checked, filters) & (checked.rows["status"] != "predicted")
     names = ["row", "id", "reason", "reason_text", "model", "hardware", "source_family"]
     return checked.rows.loc[keep, names]
 

@@ -18,12 +18,12 @@ from dashboard.words.measured_runs import assumed, noted
 from dashboard.words.numbers import format_value, gibibytes, percent, signed_percent
 from hardware import GIB
 
-__all__ = ["layout", "panel"]
+__all__ = ["draw_run", "layout_words"]
 
 DEGREES: Final = (("TP", "tp"), ("PP", "pp"), ("DP", "dp"), ("CP", "cp"), ("EP", "ep"), ("v", "vpp"), ("mb", "mbs"))
 
 
-def layout(row: pd.Series[Any] | dict[str, Any]) -> str:
+def layout_words(row: pd.Series[Any] | dict[str, Any]) -> str:
     """Returns the degrees of a run in one line; degrees of 1 are left out except for TP, PP and DP."""
     parts = []
     for short, name in DEGREES:
@@ -33,7 +33,7 @@ def layout(row: pd.Series[Any] | dict[str, Any]) -> str:
     return " · ".join(parts)
 
 
-def panel(checked: PredictedRuns, chosen: int | None, mode: str) -> None:
+def draw_run(checked: PredictedRuns, chosen: int | None, mode: str) -> None:
     """Draws the card of a run."""
     if chosen is None:
         st.caption("No run here has both a prediction and a measured time.")
@@ -43,7 +43,7 @@ def panel(checked: PredictedRuns, chosen: int | None, mode: str) -> None:
     st.html(markup.head(title, f"{str(row['hardware'])[:40]} × {row['num_gpus']:,.0f}"))
     facts = [
         ("source", str(row["source"])[:70]),
-        ("layout", layout(row)),
+        ("layout", layout_words(row)),
         ("batch", f"{row['gbs']:,.0f}"),
         ("sequence", f"{row['seq_len']:,.0f}"),
         ("id", str(row["id"])[:70]),

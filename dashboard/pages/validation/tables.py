@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
+from dashboard.link.fields import LinkField
 from dashboard.pages.validation.queries import EVERY, Filters, PredictedRuns, error_rows, memory_rows
-from dashboard.pages.validation.run import layout
-from dashboard.widgets.controls import segments, switch
+from dashboard.pages.validation.run import layout_words
+from dashboard.widgets.link_fields import draw_segments, draw_switch
 from dashboard.widgets.tables import ROW, height_of, signed
 from dashboard.words.numbers import count
 from engine.validation import REASONS
 
-__all__ = ["errors", "not_supported", "worst"]
+__all__ = ["draw_errors", "draw_unsupported", "draw_worst_runs"]
 
 WORST: Final = 200
 LISTED: Final = 1_000
@@ -52,7 +53,7 @@ def _column_settings(names: list[str], first: str) -> dict[str, Any]:
     return found
 
 
-def worst(rows: pd.DataFrame, key: str, filters: Filters, picked: Callable[[pd.DataFrame], None]) -> None:
+def draw_worst_runs(rows: pd.DataFrame, key: str, filters: Filters, picked: Callable[[pd.DataFrame], None]) -> None:
     """Draws the runs with the largest errors.
 
     key, filters: identify the rows. picked: called with the runs in the order of the table when one is chosen.
@@ -93,7 +94,7 @@ def _worst_runs(_rows: pd.DataFrame, key: str, filters: Filters) -> tuple[pd.Dat
             "model": found["model"].where(found["model"] != "", found["id"]),
             "hardware": found["hardware"],
             "gpus": found["num_gpus"],
-            "layout": [layout(row) for _, row in found.iterrows()],
+            "layout": [layout_words(row) for _, row in found.iterrows()],
             "measured": found["measured_step_time_s"],
             "predicted": found["predicted_step_time_s"],
             "source": found["source"],
@@ -102,16 +103,24 @@ def _worst_runs(_rows: pd.DataFrame, key: str, filters: Filters) -> tuple[pd.Dat
     return found, shown
 
 
-def errors(checked: PredictedRuns, filters: Filters) -> None:
-    """Draws errors per source and accelerator, ours and Calculon's; or errors of memory."""
+def draw_errors(checked: PredictedRuns, filters: Filters, fields: Mapping[str, LinkField]) -> None:
+    """Draw errors per source and accelerator, ours and Calculon's; or errors of memory.
+
+    Args:
+        checked: runs with their predictions.
+        filters: filters of the page.
+        fields: fields of the page's link by name.
+    """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         scope = "of the step time, in percent: calibrated model and Calculon's model"
         st.html(markup.head("Errors per source and accelerator", scope))
-        kind = segments("Errors of", {"time": "Step time", "memory": "Memory"}, "validation_errors")
+        draw_segments(fields["errors"])
+        kind = fields["errors"].value
         stored = checked.is_packaged and filters.family == EVERY
         calculon = stored
         if kind == "time" and not stored:
-            calculon = switch("Calculon's too", "validation_calculon", help="Takes some seconds the first time.")
+            draw_switch(fields["calculon"])
+            calculon = fields["calculon"].value
     if kind == "memory":
         table = memory_rows(checked, filters)
         if not len(table):
@@ -147,7 +156,7 @@ def errors(checked: PredictedRuns, filters: Filters) -> None:
     )
 
 
-def not_supported(gone: pd.DataFrame, total: int) -> None:
+def draw_unsupported(gone: pd.DataFrame, total: int) -> None:
     """Draws the runs without a prediction and the reasons, by reason and by row."""
     st.html(markup.head("Runs without a prediction", f"{count(len(gone))} of {count(total)} runs"))
     if not len(gone):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,43 +16,21 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
 from dashboard.link import state
 from dashboard.link.document_validation import Refused
+from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.validation import queries as data
-from dashboard.pages.validation.run import panel
-from dashboard.pages.validation.tables import errors, not_supported, worst
+from dashboard.pages.validation.link import FIELDS, PAGE_NAME, ValidationLink
+from dashboard.pages.validation.run import draw_run
+from dashboard.pages.validation.tables import draw_errors, draw_unsupported, draw_worst_runs
 from dashboard.widgets.chart import clicked, show
-from dashboard.widgets.controls import choose
+from dashboard.widgets.link_fields import draw_choice
 from dashboard.widgets.upload import file_field
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, percent, signed_percent
+from engine.questions.fields import question_field
 from engine.validation import library_calibration
 
 __all__ = ["ValidationView", "parse", "render"]
 
-FIELDS: Final = {
-    "num_gpus": "GPUs",
-    "tp": "Tensor parallel",
-    "pp": "Pipeline parallel",
-    "dp": "Data parallel",
-    "cp": "Context parallel",
-    "ep": "Expert parallel",
-    "vpp": "Interleaving",
-    "mbs": "Microbatch",
-    "gbs": "Batch",
-    "hidden": "Hidden size",
-    "layers": "Blocks",
-    "heads": "Attention heads",
-    "seq_len": "Sequence length",
-    "moe_experts": "Experts",
-    "year": "Date",
-    "measured_step_time_s": "Measured step time, s",
-    "hardware": "Accelerator",
-    "family": "Family",
-    "framework": "Framework",
-    "software_rule": "Software rule",
-    "dtype": "Datatype",
-    "recompute": "Recompute",
-    "attn": "Attention",
-}
 NAMES: Final = {
     "dense_megatron": "Dense, Megatron style",
     "dense_fsdp": "Dense, fully sharded",
@@ -67,43 +45,41 @@ NAMES: Final = {
     "moe_zerobubble": "Experts, zero bubble",
     "dense_zero_offload": "Dense, offload",
 }
-FILTERS: Final = (
-    ("validation_source", "Source", "source_family"),
-    ("validation_hardware", "Accelerator", "hardware"),
-    ("validation_family", "Family", "family"),
-)
-"""Link parameter, label and column of each filter, as in `validation_data.Filters`."""
+FILTERS: Final = {"source": "source_family", "hardware": "hardware", "family": "family"}
+"""Column of each filter, in the order of `queries.Filters`."""
 MOST_MEGABYTES: Final = data.MOST_BYTES // 1_000_000
 CHARTS_KEPT: Final = 16
 """Most cached charts of either kind; one takes about 1 MB."""
-ANY_ROW: Final = re.compile(r"[1-9]\d{0,5}")
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationView:
-    """The page's part of the link."""
+    """All that the link says of the page."""
 
     mode: str
     """The theme: "light" or "dark"."""
-    run: int | None
-    """Row of the chosen run; None for the one with the largest error."""
+    link: ValidationLink
+    fields: Mapping[str, LinkField]
 
 
 def parse() -> ValidationView:
-    """Reads the page's part of the link."""
-    run = state.url_value("validation_run", "", ANY_ROW)
-    return ValidationView(state.theme_mode(), int(run) if run else None)
+    """Parse the page's part of the link."""
+    page = LinkReader(ValidationLink, PAGE_NAME)
+    for name in ("source", "hardware", "family", "run", "errors", "calculon"):
+        page.read(name)
+    page.read("field", options=FIELDS)
+    return ValidationView(state.theme_mode(), page.build(), page.fields)
 
 
 def render(view: ValidationView) -> None:
-    """Draws the page."""
+    """Draw the page."""
     mode = view.mode
     bar = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
     checked = _choose_runs(bar)
-    filters = _choose_filters(checked, bar)
-    rows = data.counted(checked, filters)
-    gone = data.unsupported(checked, filters)
-    if not data.selected(checked, filters).any():
+    filters = _choose_filters(checked, bar, view.fields)
+    rows = data.counted_rows(checked, filters)
+    gone = data.unsupported_rows(checked, filters)
+    if not data.is_selected(checked, filters).any():
         _draw_no_runs(filters)
         return
     _draw_strip(checked, filters, rows, gone)
@@ -111,9 +87,9 @@ def render(view: ValidationView) -> None:
         _bad_rows(checked)
     if not len(rows):
         st.info("No run here has both a prediction and a measured time.", icon=":material/info:")
-        not_supported(gone, len(checked.rows[data.selected(checked, filters)]))
+        draw_unsupported(gone, len(checked.rows[data.is_selected(checked, filters)]))
         return
-    chosen = _chosen_run(checked, rows, view.run)
+    chosen = _chosen_run(checked, rows, view.link.run)
     left, right = st.columns([1.6, 1], gap="medium")
     with left:
         st.html(markup.head("Predicted against measured", "step time; calibrated model against measured runs"))
@@ -124,29 +100,28 @@ def render(view: ValidationView) -> None:
             note += f" The {MAX_MARKS // 2:,} worst and an even choice of the other {len(rows):,} runs are drawn."
         st.caption(note)
     with right.container(border=True, gap="xsmall"):
-        panel(checked, chosen, mode)
+        draw_run(checked, chosen, mode)
     st.html(markup.head("Runs that are predicted worst", "largest error first; pick one to see its step"))
-    worst(rows, checked.key, filters, _pick_worst)
-    _draw_residuals(checked, filters, rows, mode)
-    errors(checked, filters)
-    not_supported(gone, len(checked.rows[data.selected(checked, filters)]))
+    draw_worst_runs(rows, checked.key, filters, _pick_worst)
+    _draw_residuals(view, checked, filters, rows)
+    draw_errors(checked, filters, view.fields)
+    draw_unsupported(gone, len(checked.rows[data.is_selected(checked, filters)]))
 
 
 def _draw_no_runs(filters: data.Filters) -> None:
     """Draw the filters that together leave nothing, with a button to lift each."""
-    said = [
-        (name, label, value) for (name, label, _), value in zip(FILTERS, filters, strict=True) if value != data.EVERY
-    ]
+    labels = {name: question_field(ValidationLink, name).label for name in FILTERS}
+    said = [(name, labels[name], value) for name, value in filters._asdict().items() if value != data.EVERY]
     words = " and ".join(f"{label.lower()} {NAMES.get(value, value)}" for _, label, value in said)
     st.info(literal(f"No run has {words} at once."), icon=":material/filter_list:")
     with st.container(horizontal=True, gap="small"):
         for name, label, value in said:
             st.button(
                 literal(f"Any {label.lower()} instead of {NAMES.get(value, value)}"),
-                key=f"{name}_any",
+                key=f"{PAGE_NAME}_{name}_any",
                 icon=":material/filter_list_off:",
                 on_click=state.set_url_value,
-                args=(name, None),
+                args=(f"{PAGE_NAME}_{name}", None),
             )
 
 
@@ -168,10 +143,10 @@ def _choose_runs(bar: Any) -> data.PredictedRuns:
         file = file_field("Measured runs", "csv", "validation_upload", MOST_MEGABYTES, on_change=_other_runs)
     if file is not None:
         try:
-            return data.uploaded(file.getvalue(), file.name)
+            return data.load_uploaded_runs(file.getvalue(), file.name)
         except Refused as problem:
             st.error(literal(str(problem)), icon=":material/error:")
-    return data.packaged()
+    return data.load_packaged_runs()
 
 
 def _other_runs() -> None:
@@ -179,18 +154,20 @@ def _other_runs() -> None:
     state.set_url_values({f"validation_{name}": None for name in ("source", "hardware", "family", "run")})
 
 
-def _choose_filters(checked: data.PredictedRuns, bar: Any) -> data.Filters:
-    """Draw the choice of source, accelerator and family; return it."""
+def _choose_filters(checked: data.PredictedRuns, bar: Any, fields: Mapping[str, LinkField]) -> data.Filters:
+    """Draw the choice of source, accelerator and family among the runs'; return it."""
     found = []
     with bar:
-        for name, label, column in FILTERS:
+        for name, column in FILTERS.items():
             values = checked.rows[column].value_counts()
             options = {data.EVERY: "All"} | {
                 str(value): f"{NAMES.get(str(value), literal_word(value))} ({many:,})"
                 for value, many in values.items()
                 if value
             }
-            found.append(choose(label, options, name))
+            field = fields[name].among(options)
+            draw_choice(field)
+            found.append(str(field.value))
     return data.Filters(*found)
 
 
@@ -201,7 +178,7 @@ def literal_word(value: object) -> str:
 
 def _draw_strip(checked: data.PredictedRuns, filters: data.Filters, rows: pd.DataFrame, gone: pd.DataFrame) -> None:
     """Draw the headline figures."""
-    figures = data.headline(checked, filters)
+    figures = data.headline_errors(checked, filters)
     off = int((np.abs(rows["error"]) > 0.1).sum())
 
     def share(name: str, signed: bool = False) -> str:
@@ -210,7 +187,7 @@ def _draw_strip(checked: data.PredictedRuns, filters: data.Filters, rows: pd.Dat
             return "–"
         return signed_percent(value / 100) if signed else percent(value / 100)
 
-    everything = int(data.selected(checked, filters).sum())
+    everything = int(data.is_selected(checked, filters).sum())
     bias = figures["bias"]
     side = "balanced" if not abs(bias) > 0.5 else "calibrated too slow" if bias > 0 else "calibrated too fast"
     tiles = [
@@ -282,14 +259,16 @@ def _pick_worst(shown: pd.DataFrame) -> None:
     state.set_url_value("validation_run", str(int(shown["row"].iloc[picked[0]])) if picked else None)
 
 
-def _draw_residuals(checked: data.PredictedRuns, filters: data.Filters, rows: pd.DataFrame, mode: str) -> None:
+def _draw_residuals(
+    view: ValidationView, checked: data.PredictedRuns, filters: data.Filters, rows: pd.DataFrame
+) -> None:
     """Draw signed errors against a chosen field."""
     heading, picker = st.columns([4, 1], vertical_alignment="bottom")
     scope = "signed; lines are medians, with the number of runs; extremes are drawn at the edge"
     heading.html(markup.head("Where the errors are", scope))
     with picker:
-        field = choose("Errors against", FIELDS, "validation_field")
-    show(_residuals_chart(rows, checked.key, filters, field, mode), "validation_residuals")
+        draw_choice(view.fields["field"], label="Errors against")
+    show(_residuals_chart(rows, checked.key, filters, view.link.field, view.mode), "validation_residuals")
 
 
 @st.cache_resource(show_spinner=False, max_entries=CHARTS_KEPT)

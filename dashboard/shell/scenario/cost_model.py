@@ -66,8 +66,8 @@ def slot(scenario: Scenario) -> None:
         key=key,
         on_change=_change_cost_model,
         args=(key,),
-        format_func=lambda name: f"{name}: {COST_MODELS[name].summary}",
-        help="\n\n".join(each.description for each in COST_MODELS.values() if each.description),
+        format_func=lambda name: f"{name}: {COST_MODELS[name].words.summary}",
+        help="\n\n".join(each.words.description for each in COST_MODELS.values() if each.words.description),
     )
     cost_model = cost_model_of(scenario)
     if not cost_model.takes_calibration:

@@ -36,7 +36,9 @@ def opener(scenario: Scenario, words: str) -> None:
 @st.dialog("Restrict the search", width="large")
 def _dialog(scenario: Scenario) -> None:
     cost_model = cost_model_of(scenario)
-    tried = "Leave empty to try all that the question mark names" if cost_model.covered else "Leave empty to try all"
+    tried = (
+        "Leave empty to try all that the question mark names" if cost_model.words.covered else "Leave empty to try all"
+    )
     st.markdown(f":small[{tried}. What you choose becomes part of the scenario and of its link.]")
     chosen: dict[str, Any] = {}
     for place, groups in zip(st.columns(len(_COLUMNS) + 1, gap="medium"), _fields_by_column(scenario), strict=True):
@@ -135,7 +137,7 @@ def _draw_open_field(column: Column, options: list[Any], now: list[Any], label: 
 
 def _unless_given(scenario: Scenario, name: str) -> str:
     """Return the values tried of a field without a limit, if these are not all."""
-    column, covered = by_name(name), cost_model_of(scenario).covered.get(name, _COVERED.get(name, ""))
+    column, covered = by_name(name), cost_model_of(scenario).words.covered.get(name, _COVERED.get(name, ""))
     if not covered and column.default is not None:
         covered = choice_label(column, column.default)
     return f"Unless given: {covered}." if covered else ""

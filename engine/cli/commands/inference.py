@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from engine.cli.options import JsonOption, ModelArgument, SystemArgument
+from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, format_quantity, text_table, unit_of, write_line
 from engine.cli.progress import ProgressReport
+from engine.cli.question_options import asks
 from engine.cli.table_files import check_export, write_table_file
-from models.documents import shown
+from engine.questions.documents.serving import DeploymentsQuestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,34 +42,13 @@ SHOWN: Final = (
 """Columns of a table of deployments."""
 
 
+@asks(DeploymentsQuestion, arguments=("model", "system"))
 def find_serving(
-    model: ModelArgument,
-    system: SystemArgument,
-    procs: Annotated[
-        int, typer.Option("--num-procs", "--procs", metavar="N", help="Processors; every deployment uses all of them.")
-    ],
-    prompt: Annotated[int, typer.Option("--prompt", metavar="P", help="Tokens of a prompt.")],
-    output: Annotated[int, typer.Option("--output", metavar="O", help="Tokens that a request generates.")],
-    ttft: Annotated[
-        float | None, typer.Option("--ttft", metavar="S", help="Latest first token [s]; no limit where left out.")
-    ] = None,
-    tpot: Annotated[
-        float | None, typer.Option("--tpot", metavar="S", help="Most time per output token [s]; likewise.")
-    ] = None,
+    asked: DeploymentsQuestion,
     limit: Annotated[
         list[str] | None,
-        typer.Option("--limit", metavar="FIELD=VALUES", help="What a field may be; see above. May be repeated."),
+        typer.Option("--limit", metavar="FIELD=VALUES", help="Values of a field; see above. May be repeated."),
     ] = None,
-    price: Annotated[
-        float | None, typer.Option("--price", metavar="USD", help="Price of a GPU and hour; the system's.")
-    ] = None,
-    top: Annotated[int, typer.Option("--top", metavar="K", min=0, max=10_000, help="Best deployments to show.")] = 10,
-    by: Annotated[
-        str, typer.Option("--by", metavar="FIGURE", help="Figure they are best by.")
-    ] = "tokens_per_s_per_processor",
-    frontier: Annotated[
-        bool, typer.Option("--frontier", help="Show the frontier of output per processor and per user instead.")
-    ] = False,
     json: JsonOption = False,
     export: Annotated[
         Path | None,
@@ -94,39 +74,28 @@ def find_serving(
       shardscape inference deepseek-v3 h200_141g_sxm --num-procs 64 --prompt 2000 --output 500 --frontier --json
 
     \b
-    JSON: model, system, num_procs, prompt, output, limits, total, feasible, rejected_by_reason (a number per reason),
+    JSON is the answer to the question find_deployments: total, feasible, rejected_by_reason (a number per reason),
     best (the most output per processor, with all figures), top or frontier, nearest (per reason the deployment that
-    misses least), seconds. Times are in seconds, sizes in bytes; null means unknown.
+    misses least), units and more. Times are in seconds, sizes in bytes; null means unknown.
 
     Exit code 1 when nothing runs within the limits.
     """
     from engine.cli.limits import parse_limits
-    from engine.serving import HEADLINE, WorkloadError, explore
+    from engine.questions.serving import deployments_document, explore_deployments
     from engine.serving.space import LIMITED
 
-    if by not in [column.name for column in HEADLINE if column.better]:
-        names = ", ".join(column.name for column in HEADLINE if column.better)
-        raise WorkloadError(f"--by cannot be {shown(by)}; it is one of {names}.")
     if export is not None:
         check_export(export)
     limits = parse_limits(limit or [], whole=set(LIMITED) - {"launch"})
-    with ProgressReport("exploring deployments"):
-        found = explore(
-            model,
-            system,
-            num_procs=procs,
-            prompt=prompt,
-            output=output,
-            limits=limits,
-            time_to_first_token=ttft,
-            time_per_output_token=tpot,
-            price=price,
-        )
-    rows = found.frontier if frontier else found.top(top, by)
+    asked = asked.model_copy(update={"limits": limits})
+    with ProgressReport("exploring deployments") as report:
+        found = explore_deployments(asked, progress=report)
     if json:
-        write_line(as_json(_serving_document(found, rows, frontier)))
+        document = deployments_document(asked, found)
+        del document["top" if asked.frontier else "frontier"]
+        write_line(as_json(document))
     else:
-        _print_serving(found, rows, by, frontier)
+        _print_serving(found, asked)
     if export is not None:
         write_table_file(found.table.astype({"launch": "str"}), export)
         write_line(f"{found.feasible:,} deployments are in {export}.", stream=sys.stderr)
@@ -134,29 +103,7 @@ def find_serving(
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _serving_document(found: ServingExploration, rows: pd.DataFrame, frontier: bool) -> dict[str, Any]:
-    nearest = {code: found.evaluate_ids([number]).iloc[0].to_dict() for code, number in found.nearest.items()}
-    return {
-        "model": found.model.name,
-        "system": found.system.name,
-        "num_procs": found.space.num_procs,
-        "prompt": found.space.prompt,
-        "output": found.space.output,
-        "time_to_first_token_limit": found.time_to_first_token,
-        "time_per_output_token_limit": found.time_per_output_token,
-        "limits": dict(found.space.limits),
-        "kind": "modelled",
-        "total": found.total,
-        "feasible": found.feasible,
-        "rejected_by_reason": dict(found.rejected),
-        "best": found.best,
-        "frontier" if frontier else "top": rows.to_dict("records"),
-        "nearest": nearest,
-        "seconds": found.seconds,
-    }
-
-
-def _print_serving(found: ServingExploration, rows: pd.DataFrame, by: str, frontier: bool) -> None:
+def _print_serving(found: ServingExploration, asked: DeploymentsQuestion) -> None:
     from engine.serving import by_name, not_represented
     from engine.serving.reasons import by_code
 
@@ -175,11 +122,12 @@ def _print_serving(found: ServingExploration, rows: pd.DataFrame, by: str, front
         reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
         write_line()
         write_line(text_table(("rejected because", "deployments"), [(by_code(c).label, f"{n:,}") for c, n in reasons]))
+    rows = found.frontier if asked.frontier else found.top(asked.top, asked.by)
     if len(rows):
         write_line()
-        label = by_name(by).label
+        label = by_name(asked.by).label
         what = f"Best by {label[0].lower()}{label[1:]}"
-        what = "Frontier of output per GPU and per user" if frontier else what
+        what = "Frontier of output per GPU and per user" if asked.frontier else what
         write_line(what)
         write_line(_serving_table(rows))
     if not found.feasible:

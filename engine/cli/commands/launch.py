@@ -26,6 +26,7 @@ __all__ = ["execution_in", "export_execution", "import_configuration"]
 
 RECOMMENDED: Final = "The recommended execution is written; --fastest writes the fastest."
 FASTEST: Final = "The fastest execution is written; without --fastest and --row the recommended one is."
+ANOTHER: Final = "Export another one with --row, or the result of `best --recommended --json`."
 LARGEST_RESULT: Final = 50_000_000
 """Largest JSON file of results that is looked into [bytes]."""
 
@@ -68,6 +69,7 @@ def export_execution(
     """
     import models
     from engine.launch import LaunchError
+    from engine.launch.contract import RefusedExecutionError
     from engine.questions.executions import write_launch, written_document
     from engine.questions.plain import plain
 
@@ -77,7 +79,12 @@ def export_execution(
     network = asked.said["model"] or (models.to_document(named) if isinstance(named, models.Model) else named)
     if network is None:
         raise LaunchError(f"{execution} does not name its model; give it with --model.")
-    made = write_launch(asked.finish(execution=plain(chosen), model=network), note=which)
+    try:
+        made = write_launch(asked.finish(execution=plain(chosen), model=network), note=which)
+    except RefusedExecutionError as problem:
+        if which == RECOMMENDED:
+            raise
+        raise LaunchError(f"{problem} {ANOTHER}") from None
     if json:
         write_line(as_json({**written_document(made), "written": which}))
         return

@@ -53,20 +53,20 @@ def show_layers(
             if other is not by and not other.takes_calibration:
                 with suppress(engine.LayerError):
                     other.operations(setting.model, setting.system, chosen, None)
-                    told = f"The cost model {other.name} has {other.operations_called} of it"
+                    told = f"The cost model {other.name} has {other.words.operations} of it"
                     write_line(f"{told}: --cost-model {other.name}.", stream=sys.stderr)
         raise typer.Exit(ExitCode.NOTHING) from None
     if json:
         write_line(as_json(found.to_dict("records")))
     else:
-        for sheet in by.operation_sheets(found):
+        for sheet in by.words.sheets(found):
             if sheet.heading:
                 write_line(sheet.heading)
             write_line(text_table(sheet.headers, sheet.rows, left=sheet.texts))
             for line in sheet.below:
                 write_line(line)
     told = evaluated_by(by.name, setting.calibration_name)
-    write_line(f"{len(found)} {by.operations_called} ({told}).", stream=sys.stderr)
+    write_line(f"{len(found)} {by.words.operations} ({told}).", stream=sys.stderr)
     write_unrepresented(setting.model, sys.stderr)
     read = {column.name for column in fields_of(by.name)}
     if unread := [name for name in chosen if name not in read]:

@@ -6,8 +6,6 @@ import os
 import re
 import sys
 import time
-import uuid
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,6 +13,9 @@ import typer
 
 from engine.cli.output import as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
+from engine.cli.question_options import asks
+from engine.cli.table_files import write_document
+from engine.questions.documents.measurements import MeasurementQuestion
 
 if TYPE_CHECKING:
     from engine.measure import MeasurementProgress, Samples
@@ -24,31 +25,12 @@ __all__ = ["measure_machine"]
 
 SUFFIXES: Final = ("system", "calibration", "samples")
 """The files that are written: NAME.system.json and so on."""
-BAR: Final = 24
 
 
+@asks(MeasurementQuestion)
 def measure_machine(
-    like: Annotated[
-        str | None,
-        typer.Option("--like", metavar="SYSTEM", help="System whose values stand where nothing can be measured."),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Name of the system; the device's where left out.")
-    ] = None,
+    asked: MeasurementQuestion,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the files are written.")] = Path(),
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer, smaller benchmarks: seconds, and rougher.")] = False,
-    seconds: Annotated[
-        float | None,
-        typer.Option("--seconds", metavar="S", help="Time for timing, beside warming up; 120, or 8 with --quick."),
-    ] = None,
-    device: Annotated[str, typer.Option("--device", metavar="D", help="auto, cuda (also for ROCm) or cpu.")] = "auto",
-    ranks: Annotated[
-        int | None,
-        typer.Option("--ranks", metavar="N", help="Processes for collectives; all accelerators, 2 on a CPU, 1: none."),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", metavar="N", help="Threads that a CPU computes with.")
-    ] = None,
     samples: Annotated[
         Path | None,
         typer.Option("--samples", metavar="FILE", help="Work from these timings of an earlier run; measure nothing."),
@@ -81,15 +63,16 @@ def measure_machine(
     import hardware
     from engine.measure import load_samples, measured_calibration, measured_system, samples_document
     from engine.measure.system_document import resembling
+    from engine.questions.scenario_documents import found_system
 
     _check_folder(out)
-    parent = None if like is None else hardware.load(like)
-    if name is not None:
-        _check_name(name)
+    parent = None if asked.like is None else found_system(asked.like)
+    if asked.name is not None:
+        _check_name(asked.name)
     started = time.perf_counter()
-    found = load_samples(samples) if samples is not None else _measure_device(device, quick, seconds, ranks, threads)
+    found = load_samples(samples) if samples is not None else _measure_device(asked)
     took = None if samples is not None else time.perf_counter() - started
-    called = name or _name_of(found.device.name)
+    called = asked.name or _name_of(found.device.name)
     system = measured_system(found, parent, called)
     calibration = measured_calibration(found, system, called)
     documents: dict[str, Any] = {
@@ -99,18 +82,19 @@ def measure_machine(
     }
     paths = [out / f"{called}.{suffix}.json" for suffix in SUFFIXES]
     for path, suffix in zip(paths, SUFFIXES, strict=True):
-        _write_document(documents[suffix], path)
+        write_document(documents[suffix], path)
     if json:
         write_line(as_json({**documents, "files": [str(path) for path in paths]}))
     else:
         _print_samples(found, system, calibration, took)
     write_line(f"Written: {', '.join(str(path) for path in paths)}.", stream=sys.stderr)
-    if like is None and (names := resembling(found)):
+    if asked.like is None and (names := resembling(found)):
         known = " or ".join(names)
         write_line(f"The library knows this accelerator: --like {known} keeps its datasheet.", stream=sys.stderr)
 
 
-def _measure_device(device: str, quick: bool, seconds: float | None, ranks: int | None, threads: int | None) -> Samples:
+def _measure_device(asked: MeasurementQuestion) -> Samples:
+    """Return the timings of this machine's benchmarks."""
     from engine.measure import measure as run
 
     with ProgressReport("measuring") as report:
@@ -118,7 +102,14 @@ def _measure_device(device: str, quick: bool, seconds: float | None, ranks: int 
         def tell(progress: MeasurementProgress) -> None:
             report(progress.done / progress.total, f"{progress.what}, about {progress.seconds_left:.0f} s to measure")
 
-        return run(device=device, quick=quick, seconds=seconds, ranks=ranks, threads=threads, progress=tell)
+        return run(
+            device=asked.device,
+            quick=asked.quick,
+            seconds=asked.seconds,
+            ranks=asked.ranks,
+            threads=asked.threads,
+            progress=tell,
+        )
 
 
 def _check_name(name: str) -> None:
@@ -145,21 +136,6 @@ def _check_folder(folder: Path) -> None:
         raise TableWriteError(f"{folder} is no folder that exists; name one for the measured documents.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise TableWriteError(f"{folder} cannot be written to; name another folder for the measured documents.")
-
-
-def _write_document(document: Any, path: Path) -> None:
-    """Writes a document; the file appears when it is whole."""
-    from engine.executions.files import TableWriteError
-
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.write_text(as_json(document) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise TableWriteError(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _format_range(value: CalibratedValue) -> str:

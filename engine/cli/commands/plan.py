@@ -13,12 +13,13 @@ from engine.cli.commands.plan_operators import plan_operators
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, write_line
 from engine.cli.progress import ProgressReport
+from engine.cli.question_options import asks, build_question, read_named
 from engine.cli.text_tables import TableStream
 from engine.cli.text_tables import write_text_table as _text
+from engine.questions.documents.layers import LayersQuestion, SystemShare
 
 if TYPE_CHECKING:
     from engine.planners.layerwise import LayerwisePlan, LayerwiseProblem
-    from engine.planners.layerwise.cluster import MachineCluster
     from engine.planners.layerwise.library_models import ModelPlan
 
 __all__ = ["plan_app"]
@@ -36,48 +37,16 @@ def describe_plans() -> None:
 
 
 @plan_app.command("layers")
+@asks(LayersQuestion, leave_out=("model", "profile", "profile_name", "datatype"))
 def plan_layers(
+    asked: LayersQuestion,
     profile: Annotated[
         str, typer.Argument(metavar="PROFILE|MODEL", help="Profile file, example, or library model with --system.")
     ],
-    batch: Annotated[int, typer.Option("--batch", metavar="B", help="Global batch [samples].")],
-    profile_batch: Annotated[
-        float | None, typer.Option("--profile-batch", metavar="B", help="Batch at which the profile was taken.")
-    ] = None,
-    machines: Annotated[
-        str | None,
-        typer.Option("--machines", metavar="N,N", help="Where device numbers end: 8,16 are two machines of eight."),
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option("--preset", metavar="A|B|C", help="A cluster of the DAPPLE paper; A by default.")
-    ] = None,
-    microbatch: Annotated[int, typer.Option("--microbatch", metavar="B", help="Microbatch [samples].")] = 1,
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            "--mode",
-            metavar="released|paper",
-            help="HPGO's searches, or the paper's latency. [paper; released, which is quick, for --sweep and --scale]",
-        ),
-    ] = None,
-    memory: Annotated[float | None, typer.Option("--memory", metavar="GB", help="Memory of a device [GB].")] = None,
-    transfer: Annotated[
-        float | None, typer.Option("--transfer", metavar="GB/S", help="Transfers between machines [GB/s].")
-    ] = None,
-    all_reduce: Annotated[
-        float | None, typer.Option("--all-reduce", metavar="GB/S", help="All-reduce between machines [GB/s].")
-    ] = None,
-    inside: Annotated[float | None, typer.Option("--inside", metavar="GB/S", help="Inside a machine [GB/s].")] = None,
-    optimizer: Annotated[
-        float, typer.Option("--optimizer", metavar="X", help="Parameters with gradients and optimizer, in parameters.")
-    ] = 1.0,
     system: Annotated[
         list[str] | None,
         typer.Option("--system", metavar="NAME:N", help="System and its processors, for a library model; repeatable."),
     ] = None,
-    tensor_par: Annotated[
-        int, typer.Option("--tensor-par", metavar="T", help="Processors that are one device, for a library model.")
-    ] = 1,
     sweep: Annotated[bool, typer.Option("--sweep", help="Plan 32, 64, 128, ... 4096 samples, with baselines.")] = False,
     scale: Annotated[bool, typer.Option("--scale", help="Plan 2, 3, ... all devices.")] = False,
     top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Candidates to print.")] = 5,
@@ -105,36 +74,58 @@ def plan_layers(
       shardscape plan layers llama-3-8B --system h100_80g_sxm:8 --system a100_80g_sxm:8 --batch 64
     """
     from engine.planners.contract import PlanError
+    from engine.questions.layer_plans import find_layer_plan, layers_problem, plan_layers_of_model
 
     if csv and json:
         raise PlanError("Give --csv or --json, not both.")
     if system:
-        if sweep or scale or machines or preset:
+        if sweep or scale or asked.machines or asked.cluster:
             raise PlanError("With --system the cluster is the system's: leave --machines, --preset, --sweep, --scale.")
-        made = _of_model(profile, system, batch, tensor_par)
+        asked = asked.model_copy(update={"model": read_named(profile, "model"), "systems": _parse_systems(system)})
+        with ProgressReport("planning") as report:
+            made = plan_layers_of_model(asked, report)
         _print_plan(made.plan, json=json, csv=csv, top=top)
-        _compare_with_optimum(made, profile, system)
+        _compare_with_optimum(made, asked)
         _write_strategy(made.plan, strategy)
         _write_execution(made, execution)
         return
     if execution is not None:
         raise PlanError("--execution is for a library model with --system: a profile alone is no execution.")
-    cluster = _build_cluster(machines, preset, memory, transfer, all_reduce, inside)
-    many = sweep or scale
-    chosen = mode or ("released" if many else "paper")
-    problem = _layerwise_problem(profile, profile_batch, batch, cluster, microbatch, chosen, optimizer)
+    many, is_default_mode = sweep or scale, asked.mode is None
+    asked = asked.model_copy(update={**_read_profile(profile), "mode": asked.mode or ("released" if many else "paper")})
     if many:
-        if mode is None:
+        if is_default_mode:
             note = "Searches of HPGO, the quick mode (released); --mode paper plans by the paper's latency, minutes."
             write_line(note, stream=sys.stderr)
-        _print_many(problem, sweep=sweep, json=json, csv=csv)
+        _print_many(layers_problem(asked), sweep=sweep, json=json, csv=csv)
         return
-    from engine.planners.layerwise import solve
-
     with ProgressReport("planning") as report:
-        plan = solve(problem, report)
+        plan = find_layer_plan(asked, report)
     _print_plan(plan, json=json, csv=csv, top=top)
     _write_strategy(plan, strategy)
+
+
+def _read_profile(source: str) -> dict[str, str]:
+    """Return the fields of a question about a profile: an example, or the text of a file."""
+    from engine.planners.layerwise.profiles.examples import examples
+    from engine.planners.layerwise.profiles.reading import read_profile_file
+
+    if any(each.name == source for each in examples()) and not Path(source).exists():
+        return {"profile": source}
+    text, name = read_profile_file(source)
+    return {"profile": text, "profile_name": name}
+
+
+def _parse_systems(texts: list[str]) -> list[SystemShare]:
+    from engine.planners.contract import PlanError
+
+    found = []
+    for each in texts:
+        name, _, number = each.rpartition(":")
+        if not name or not number.isdigit():
+            raise PlanError(f"--system {each[:60]!r} is no system with its processors, such as h100_80g_sxm:64.")
+        found.append(build_question(SystemShare, {"system": read_named(name, "system"), "num_procs": int(number)}))
+    return found
 
 
 def _print_many(problem: LayerwiseProblem, *, sweep: bool, json: bool, csv: bool) -> None:
@@ -154,90 +145,19 @@ def _print_many(problem: LayerwiseProblem, *, sweep: bool, json: bool, csv: bool
             stream.add(row)
 
 
-def _layerwise_problem(
-    profile: str,
-    profile_batch: float | None,
-    batch: int,
-    cluster: MachineCluster,
-    microbatch: int,
-    mode: str,
-    optimizer: float,
-) -> LayerwiseProblem:
-    from engine.planners.contract import PlanError
-    from engine.planners.layerwise import LayerwiseProblem
-    from engine.planners.layerwise.problem import checked
-    from engine.planners.layerwise.profiles.examples import example, examples
-    from engine.planners.layerwise.profiles.reading import profile_from
-
-    known = any(each.name == profile for each in examples()) and not Path(profile).exists()
-    read = example(profile) if known else profile_from(profile)
-    taken = read.batch if profile_batch is None else profile_batch
-    if taken is None:
-        raise PlanError("The profile does not say at which batch it was taken; give --profile-batch.")
-    return checked(LayerwiseProblem(read, taken, batch, cluster, microbatch, mode, optimizer))
-
-
-def _build_cluster(
-    machines: str | None,
-    preset: str | None,
-    memory: float | None,
-    transfer: float | None,
-    all_reduce: float | None,
-    inside: float | None,
-) -> MachineCluster:
-    from dataclasses import replace
-
-    from engine.planners.contract import PlanError
-    from engine.planners.layerwise.cluster import PRESETS, cluster_of
-
-    if machines and preset:
-        raise PlanError("Give --machines or --preset, not both.")
-    if machines:
-        try:
-            found = cluster_of([int(end) for end in machines.split(",")])
-        except ValueError as error:
-            if isinstance(error, PlanError):
-                raise
-            raise PlanError(f"--machines {machines[:40]!r} is no list of whole numbers such as 8,16.") from None
-    elif (preset or "A").upper() in PRESETS:
-        found = PRESETS[(preset or "A").upper()]
-    else:
-        raise PlanError(f"There is no cluster {(preset or '')[:40]!r}; presets are {', '.join(PRESETS)}.")
-    found = replace(
-        found,
-        transfer=found.transfer if transfer is None else transfer * 1e9,
-        all_reduce=found.all_reduce if all_reduce is None else all_reduce * 1e9,
-        inside=found.inside if inside is None else inside * 1e9,
-    )
-    if memory is not None:
-        found = replace(found, machines=tuple(replace(each, memory=memory * 1e9) for each in found.machines))
-    return cluster_of(found)
-
-
-def _of_model(model: str, systems: list[str], batch: int, tensor_par: int) -> ModelPlan:
-    from engine.planners.contract import PlanError
-    from engine.planners.layerwise.library_models import plan_model
-
-    parts = []
-    for each in systems:
-        name, _, number = each.rpartition(":")
-        if not name or not number.isdigit():
-            raise PlanError(f"--system {each[:60]!r} is no system with its processors, such as h100_80g_sxm:64.")
-        parts.append((name, int(number)))
-    with ProgressReport("planning") as report:
-        return plan_model(model, parts, global_batch=batch, tensor_par=tensor_par, progress=report)
-
-
-def _compare_with_optimum(made: ModelPlan, model: str, systems: list[str]) -> None:
+def _compare_with_optimum(made: ModelPlan, asked: LayersQuestion) -> None:
     """Print the cost model's figures for the plan's execution, and the best of all executions."""
     from engine.planners.layerwise.library_models import compared
+    from engine.questions.scenario_documents import found_model, found_system
 
-    name, _, number = systems[0].rpartition(":")
     if made.layout:
         write_line(f"Megatron: --pipeline-model-parallel-layout '{made.layout}'", stream=sys.stderr)
-    if len(systems) == 1:
+    assert asked.model is not None
+    assert asked.systems is not None
+    if len(asked.systems) == 1:
+        (share,) = asked.systems
         with ProgressReport("comparing with all executions"):
-            lines = compared(made, model, name, int(number))
+            lines = compared(made, found_model(asked.model), found_system(share.system), share.num_procs)
         for line in lines:
             write_line(line, stream=sys.stderr)
 

@@ -105,7 +105,7 @@ def plan_operators(
     with ProgressReport("searching strategies"):
         found = find_operator_plan(asked)
     if form is not None:
-        from engine.planners.intra_operator import log_text
+        from engine.reproductions.cfp.text_forms import log_text
 
         write_line(log_text(found, form).rstrip("\n"))
         return

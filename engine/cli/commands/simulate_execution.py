@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,23 +20,17 @@ from engine.cli.options import (
     SystemOrNone,
 )
 from engine.cli.progress import ProgressReport
-from engine.cli.replays import (
-    CsvOption,
-    GroupOption,
-    MemoryLimitOption,
-    SendModeOption,
-    TorchOption,
-    TraceOption,
-    print_replay,
-)
-
-if TYPE_CHECKING:
-    from engine import Scenario
+from engine.cli.question_options import asks
+from engine.cli.replays import CsvOption, TorchOption, TraceOption, print_replay
+from engine.questions.documents.schedules import ExecutionReplayChoices
+from engine.questions.verb import QuestionError
 
 __all__ = ["simulate_execution"]
 
 
+@asks(ExecutionReplayChoices, leave_out=("execution", "actions"))
 def simulate_execution(
+    asked: ExecutionReplayChoices,
     model: ModelOrNone = None,
     system: SystemOrNone = None,
     procs: ProcsOption = None,
@@ -54,24 +48,6 @@ def simulate_execution(
         int | None,
         typer.Option("--row", metavar="N", min=0, help="Which of the file, counted from 0; the recommended one first."),
     ] = None,
-    id: Annotated[
-        int | None, typer.Option("--id", metavar="ID", min=0, help="Of the scenario's executions, in place of a file.")
-    ] = None,
-    schedule: Annotated[
-        str | None, typer.Option("--schedule", metavar="NAME", help="Of `simulate schedules`; the execution's own.")
-    ] = None,
-    microbatches: Annotated[
-        int | None, typer.Option("--microbatches", metavar="M", help="Of one replica in a step; the execution's own.")
-    ] = None,
-    chunks: Annotated[
-        int | None, typer.Option("--chunks", metavar="V", help="Pieces of the model per rank; the execution's own.")
-    ] = None,
-    layout: Annotated[
-        str | None, typer.Option("--layout", metavar="LAYOUT", help="How blocks are cut; the execution's stage_layout.")
-    ] = None,
-    send_mode: SendModeOption = "overlap",
-    group: GroupOption = None,
-    memory_limit: MemoryLimitOption = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     trace: TraceOption = None,
@@ -93,48 +69,14 @@ def simulate_execution(
     JSON: as of `simulate schedule`.
     """
     from engine.cli.asked_scenario import scenario_of
-    from engine.simulate.execution_stages import replay_execution
-
-    asked = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration, document)
-    with ProgressReport("replaying"):
-        found = replay_execution(
-            asked,
-            _chosen_execution(asked, file, row, id),
-            schedule,
-            microbatches=microbatches,
-            chunks=chunks,
-            layout=_parse_layout(layout),
-            send_mode=send_mode,
-            group=group,
-            memory_limit=memory_limit,
-        )
-    print_replay(found, csv=csv, json=json, trace=trace, torch=torch)
-
-
-def _chosen_execution(
-    scenario: Scenario, file: Path | None, row: int | None, number: int | None
-) -> dict[str, Any] | None:
-    """Fields of the execution that is asked for; None for the best with a pipeline."""
-    from engine import ScenarioError
     from engine.cli.commands.launch import execution_in
-    from engine.columns import by_name, fields_of
+    from engine.questions.schedules import find_execution_replay
 
-    if file is not None and number is not None:
-        raise ScenarioError("Give --execution or --id, not both.")
+    scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration, document)
+    if file is not None and asked.id is not None:
+        raise QuestionError("Give --execution or --id, not both.")
     if file is not None:
-        given, _, _ = execution_in(file, row)
-        known = {column.name for column in fields_of(scenario.cost_model)}
-        missing = {name: by_name(name).default for name in known if name not in given}
-        return {name: value for name, value in given.items() if name in known} | missing
-    if number is None:
-        return None
-    if number >= scenario.space.total:
-        raise ScenarioError(f"There is no execution {number:,}; ids run from 0 to {scenario.space.total - 1:,}.")
-    return dict(scenario.space.table([number]).iloc[0])
-
-
-def _parse_layout(text: str | None) -> str | None:
-    """A layout as the field has it. Raises `engine.columns.stage_layouts.StageLayoutError`."""
-    from engine.columns.stage_layouts import canonical
-
-    return None if text is None else canonical(text)
+        asked = asked.model_copy(update={"execution": execution_in(file, row)[0]})
+    with ProgressReport("replaying"):
+        found = find_execution_replay(scenario, asked)
+    print_replay(found, csv=csv, json=json, trace=trace, torch=torch)

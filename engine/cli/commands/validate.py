@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
-import uuid
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,9 +11,14 @@ import typer
 
 from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
+from engine.cli.question_options import asks
+from engine.cli.table_files import check_export, write_table_file
+from engine.questions.documents.validations import ValidationQuestion
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from engine.questions.validations import RunPredictions
 
 __all__ = ["validate_model"]
 
@@ -42,16 +44,15 @@ CALCULON: Final = (
 )
 
 
+@asks(ValidationQuestion, leave_out=("runs", "predictions"))
 def validate_model(
+    asked: ValidationQuestion,
     runs: Annotated[
         Path | None, typer.Option("--runs", metavar="FILE", help="Measured runs (.csv); the package's where left out.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the predictions (.csv or .parquet).")
     ] = None,
-    calculon: Annotated[
-        bool, typer.Option("--calculon", help="Predict with Calculon's model as well, where it can express the run.")
-    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON with all parts of the table.")] = False,
 ) -> None:
     """Predict measured training runs with the calibrated model and say how far off it is.
@@ -81,92 +82,43 @@ def validate_model(
 
     Exit code 1 when no run can be predicted, 2 for a file without a table of runs, 3 when --out cannot be written.
     """
-    from engine import validation
+    from engine.questions.validations import find_predictions
+    from engine.validation import read_runs
 
     if out is not None:
-        _check_out(out)
-    read = validation.library_runs() if runs is None else validation.read_runs(runs)
-    with ProgressReport("predicting the runs"):
-        table = validation.validate(read, calculon=calculon)
-    errors = validation.error_table(read.table, table)
-    memory = validation.memory_table(read.table, table)
-    if runs is None:
-        coverage = validation.stored_coverage()
-    else:
-        coverage = validation.coverage_of(validation.map_runs(read), table)
-    counts = table.loc[table["status"] != "predicted", "reason"].value_counts()
-    unsupported = {str(reason): int(count) for reason, count in counts.items()}
-    predicted = int((table["status"] == "predicted").sum())
+        check_export(out)
+    read = None if runs is None else read_runs(runs)
+    with ProgressReport("predicting the runs") as report:
+        found = find_predictions(asked, read, progress=lambda done, total: report.count(done, total, "runs"))
     if out is not None:
-        _write_out(table, out)
+        _write_predictions(found.table, out)
     if json:
-        write_line(
-            as_json(
-                {
-                    "runs": None if runs is None else str(runs),
-                    "rows": len(table),
-                    "predicted": predicted,
-                    "unsupported_by_reason": unsupported,
-                    "errors": errors.to_dict("records"),
-                    "memory_errors": memory.to_dict("records"),
-                    "coverage": coverage.to_dict("records"),
-                }
-            )
-        )
+        write_line(as_json({"runs": None if runs is None else str(runs), **found.document()}))
     else:
-        _print_errors(table, errors, memory, coverage, unsupported, predicted, runs)
+        _print_errors(found, runs)
     if out is not None:
-        write_line(f"{len(table):,} rows are in {out}.", stream=sys.stderr)
-    if not predicted:
+        write_line(f"{len(found.table):,} rows are in {out}.", stream=sys.stderr)
+    if not found.predicted:
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _check_out(path: Path) -> None:
-    """Says so before predicting where writing could only fail after it."""
-    from engine.executions.files import WRITABLE, TableFileError, TableWriteError
-
-    if path.suffix.lower() not in WRITABLE:
-        raise TableFileError(f"{path} cannot be written; its name must end in {' or '.join(WRITABLE)}.")
-    if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
-        raise TableWriteError(f"{path} cannot be written; name a file in a folder that exists and may be written to.")
-
-
-def _write_out(table: pd.DataFrame, path: Path) -> None:
-    """Writes the predictions; the file appears when it is whole."""
-    from engine.executions.files import TableWriteError
+def _write_predictions(table: pd.DataFrame, path: Path) -> None:
+    """Write the predictions of all runs."""
     from engine.validation import OUT_COLUMNS
 
     names = [*OUT_COLUMNS, "reason_text", *(name for name in ("calculon_step_time_s",) if name in table)]
-    temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}.tmp")
-    try:
-        if path.suffix.lower() == ".csv":
-            table[names].to_csv(temporary, index=False, encoding="utf-8")
-        else:
-            texts = dict.fromkeys(("id", "status", "reason", "reason_text"), "str")
-            table[names].astype(texts).to_parquet(temporary, index=False)
-        os.replace(temporary, path)
-    except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or str(error).split("\n", 1)[0]
-        raise TableWriteError(f"{path} cannot be written: {told}.") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    texts = dict.fromkeys(("id", "status", "reason", "reason_text"), "str")
+    write_table_file(table[names].astype(texts), path)
 
 
-def _print_errors(
-    table: pd.DataFrame,
-    errors: pd.DataFrame,
-    memory: pd.DataFrame,
-    coverage: pd.DataFrame,
-    unsupported: dict[str, int],
-    predicted: int,
-    runs: Path | None,
-) -> None:
+def _print_errors(found: RunPredictions, runs: Path | None) -> None:
+    """Print errors by set, source and hardware, coverage of the intervals, memory, and runs without a prediction."""
     from engine.validation import REASONS
 
+    table, errors, memory, coverage = found.table, found.errors, found.memory_errors, found.coverage
     where = "the package" if runs is None else str(runs)
     write_line(
-        f"{len(table):,} runs of {where}: {predicted:,} predicted by the calibrated model, the rest unsupported."
+        f"{len(table):,} runs of {where}: {found.predicted:,} predicted by the calibrated model, the rest unsupported."
     )
     measured = table["error"].notna()
     if not measured.any():
@@ -197,7 +149,7 @@ def _print_errors(
             for row in memory.to_dict("records")
         ]
         write_line(text_table(("memory", "rows", "mean", "median", "bias"), lines))
-    if unsupported:
+    if unsupported := found.unsupported_by_reason:
         write_line()
         rows = [(reason, f"{count:,}", REASONS.get(reason, "")) for reason, count in unsupported.items()]
         write_line(text_table(("unsupported because", "runs", "meaning"), rows, left=(0, 2)))

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.cost_models.calculon.bounds import CalculonCandidates, bounds, candidates, point_bounds
-from engine.cost_models.calculon.physics.batch import step_block
 from engine.cost_models.calculon.physics.block import BlockTable, block_times
 from engine.cost_models.calculon.physics.optimizer import OptimizerTable, optimizer_times
 from engine.cost_models.calculon.physics.rates import SystemRates, rates
+from engine.cost_models.calculon.physics.step_parts import step_block
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, RowTable, prepared_rows_of, row_table_of
 from engine.cost_models.calculon.rows.rejection import listed
 from engine.cost_models.calculon.space import CalculonSpace

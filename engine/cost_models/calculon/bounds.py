@@ -11,10 +11,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from engine.cost_models.calculon.physics.batch import StepBlock, pipeline_part
 from engine.cost_models.calculon.physics.data_parallel import block_exchanges
 from engine.cost_models.calculon.physics.pipeline import PipelineShape
 from engine.cost_models.calculon.physics.rates import SystemRates
+from engine.cost_models.calculon.physics.step_parts import StepBlock, pipeline_part
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, RowTable
 from engine.executions.arrays import Flags, Floats, Ints, take
 from engine.space.rows import ROWS_PER_CHUNK

@@ -13,12 +13,13 @@ from engine.columns import FIELDS, STATISTICS, ColumnSet
 from engine.cost_models.calculon.account import CalculonAccount
 from engine.cost_models.calculon.bound_search import CalculonBoundSearch
 from engine.cost_models.calculon.bounds import bounds, candidates
-from engine.cost_models.calculon.layer_table import layer_sheet, layer_table_of
+from engine.cost_models.calculon.layer_table import layer_table_of
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, prepare_calculon
 from engine.cost_models.calculon.rows.row_evaluation import calculon_reach, evaluate_calculon_rows
 from engine.cost_models.calculon.space import CalculonSpace
 from engine.cost_models.calculon.table_evaluation import calculon_row, evaluate_calculon
-from engine.cost_models.contract import Candidates, CostModel, Sheet
+from engine.cost_models.calculon.words import WORDS
+from engine.cost_models.contract import Candidates, CostModel
 from engine.executions.arrays import Floats
 from engine.executions.table import DATATYPES
 from engine.space.rows import RowChunk, RowGroup
@@ -33,12 +34,7 @@ class Calculon(CostModel):
     """Exact against Calculon 0.1.0, also where that departs from what hardware does."""
 
     name = "calculon"
-    title = "exact as Calculon 0.1.0"
-    summary = "exact against Calculon 0.1.0"
-    description = (
-        "**calculon** computes what Calculon 0.1.0 computes, to the last digit, with the efficiencies of its system "
-        "files. Models are six numbers there."
-    )
+    words = WORDS
     version = "calculon-0.1.0/1"
     columns = ColumnSet(FIELDS, STATISTICS, unnamed=True)
     datatypes = tuple(DATATYPES)
@@ -46,7 +42,6 @@ class Calculon(CostModel):
     even_pipelines = True
     reads_efficiencies = True
     searches_by_bounds = True
-    operations_called = "layers"
     unread = frozenset({"power"})
     without_effect = (
         "accelerator.generation",
@@ -141,27 +136,11 @@ class Calculon(CostModel):
         """See `CostModel.operations`: the layers of Calculon's block."""
         return layer_table_of(model, system, execution)
 
-    def operation_sheets(self, found: pd.DataFrame) -> Sequence[Sheet]:
-        """See `CostModel.operation_sheets`."""
-        return [layer_sheet(found)]
-
     def account(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
     ) -> CalculonAccount:
         """See `CostModel.account`."""
         return CalculonAccount(model, system, execution)
-
-    def left_out(self, thing: Model | System) -> Sequence[str]:
-        """See `CostModel.left_out`."""
-        if isinstance(thing, Model):
-            return thing.not_represented
-        powered = thing.accelerator is not None and thing.accelerator.tdp_w is not None
-        unread = ("Power, price, clock and multiprocessors are recorded, but enter no time.",) if powered else ()
-        return (
-            *unread,
-            "Contention between collectives, network topology within a tier, host processors, storage and failures are "
-            "not modelled.",
-        )
 
     def unsupported(self, model: Model) -> Sequence[str]:
         """See `CostModel.unsupported`: models that Calculon's six numbers cannot describe."""

@@ -20,7 +20,7 @@ from engine.cost_models.calculon.physics.tensor_parallel import (
     shape_layers,
 )
 from engine.cost_models.calculon.table_evaluation import evaluate_calculon
-from engine.cost_models.contract import LayerError, Sheet
+from engine.cost_models.contract import LayerError
 from engine.executions import reasons
 from engine.executions.arrays import Floats
 from engine.executions.codes import NO_OVERLAP
@@ -29,7 +29,7 @@ from hardware import System
 from models import Model
 from models.documents import shown
 
-__all__ = ["layer_sheet", "layer_table_of"]
+__all__ = ["layer_table_of"]
 
 
 def layer_table_of(model: Model, system: System, execution: Mapping[str, Any]) -> pd.DataFrame:
@@ -161,23 +161,3 @@ def _exchange_columns(
                 value = exposed
             found[f"{end}block_{prefix}_{name}"] = value
     return found
-
-
-def layer_sheet(found: pd.DataFrame) -> Sheet:
-    """Returns the layers as a table to print.
-
-    Args:
-        found: what `layer_table_of` returned.
-    """
-    stages = ("fw", "agrad", "wgrad")
-    headers = ["layer", "engine"]
-    for stage in stages:
-        headers += [f"{stage} [GFLOP]", f"{stage} [us]"]
-    headers += ["weights [MB]", "activations [MB]"]
-    rows = []
-    for layer in found.to_dict("records"):
-        cells = [str(layer["name"]), str(layer["engine"])]
-        for stage in stages:
-            cells += [f"{layer[f'{stage}_flops'] / 1e9:,.3f}", f"{layer[f'{stage}_processing_time'] * 1e6:,.1f}"]
-        rows.append([*cells, f"{layer['weight'] / 1e6:,.2f}", f"{layer['activation'] / 1e6:,.2f}"])
-    return Sheet("", headers, rows, (0, 1))

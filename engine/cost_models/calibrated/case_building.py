@@ -30,9 +30,9 @@ from engine.cost_models.calibrated.physics.inputs import (
 from engine.cost_models.calibrated.physics.pipeline.schedules import plain_schedule
 from engine.cost_models.calibrated.systems import accelerator_of, fastest_attention
 from hardware import System
-from models import Model, unrepresented
+from models import Model
 
-__all__ = ["NEUTRAL", "SOFTWARE_DEFAULTS", "case_of", "left_out", "model_shapes", "shaped_case"]
+__all__ = ["NEUTRAL", "SOFTWARE_DEFAULTS", "case_of", "model_shapes", "shaped_case"]
 
 BITS = {"float4": 4.0, "float8": 8.0}
 """Bits of the linear layers by datatype; all others count as 16."""
@@ -133,34 +133,6 @@ def model_shapes(model: Model) -> ModelShapes:
             "prediction_layers": found.trained_prediction_layers,
         }
     )
-
-
-def left_out(model: Model) -> tuple[str, ...]:
-    """Return sentences on the parts of a published model that the cost model neglects or changes, since `ModelShapes`
-    has no field for them.
-
-    Args:
-        model: any model.
-    """
-    found = model.architecture
-    if model.layers is not None:
-        return model.not_represented
-    if found is None:
-        return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)
-    remarks = ["Biases and the weights of norms are not counted."]
-    if found.qk_norm:
-        remarks.append("Normalising queries and keys is not counted.")
-    if found.norms_per_block > 2:
-        remarks.append(f"{found.norms_per_block} norms per block are counted as 2.")
-    if found.parallel_residual:
-        remarks.append("Attention and MLP, parallel in the published block, are counted one after the other.")
-    if found.positions == "learned":
-        remarks.append(f"The embedding of {found.max_seq:,} positions is not counted.")
-    if found.positions == "relative":
-        remarks.append("Relative positions, with a projection of their own in every block, are not counted.")
-    if found.experts is not None:
-        remarks.append("Experts are visited evenly: neither an uneven load nor dropped tokens are modelled.")
-    return (*remarks, *unrepresented(model))
 
 
 def case_of(model: Model, system: System, executions: Mapping[str, Any]) -> Case:

@@ -14,22 +14,23 @@ from engine.columns.stage_layouts import canonical
 from engine.cost_models.calibrated.account import CalibratedAccount
 from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_candidates
-from engine.cost_models.calibrated.case_building import left_out, model_shapes
+from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.effective import effective_rates
 from engine.cost_models.calibrated.fields import DATATYPES, IMPLIED, NOT_READ
 from engine.cost_models.calibrated.kernel_times import CalibratedKernelTimes
 from engine.cost_models.calibrated.measured import not_measured
-from engine.cost_models.calibrated.operation_table import operation_sheets, operation_table_of
+from engine.cost_models.calibrated.operation_table import operation_table_of
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
 from engine.cost_models.calibrated.physics.pipeline.layouts import cut_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import SPLIT
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, prepare_calibrated
 from engine.cost_models.calibrated.rows.row_evaluation import evaluate_calibrated_rows
-from engine.cost_models.calibrated.space import COVERED, CalibratedSpace
+from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.cost_models.calibrated.systems import accelerator_of, calibrated, generation_of
 from engine.cost_models.calibrated.table_evaluation import calibrated_row, evaluate_calibrated
-from engine.cost_models.contract import Candidates, CostModel, Sheet, SustainedRate
+from engine.cost_models.calibrated.words import WORDS
+from engine.cost_models.contract import Candidates, CostModel, SustainedRate
 from engine.executions.arrays import Floats
 from engine.executions.layer_splits import StageCut
 from engine.space.rows import RowChunk, RowGroup
@@ -45,19 +46,10 @@ class Calibrated(CostModel):
     """Predicts measured runs: its few parameters were fitted to them, see `engine.validation`."""
 
     name = "calibrated"
-    title = "calibrated"
-    summary = "predicts measured runs"
-    description = (
-        "**calibrated** takes kernel rates, launch costs, networks and overlap as measured training runs show them, "
-        "and knows grouped queries, experts, context and expert parallelism, ZeRO and selective recompute. The page "
-        "Validation shows how far it is off."
-    )
+    words = WORDS
     version = "calibrated/8"
-    columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS, NOT_READ | IMPLIED)
+    columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS, IMPLIED, NOT_READ)
     datatypes = DATATYPES
-    covered = COVERED
-    implied = IMPLIED
-    not_read = NOT_READ
     takes_calibration = True
     searches_by_bounds = True
     unread = frozenset({"vector", "latency", "host"})
@@ -221,10 +213,6 @@ class Calibrated(CostModel):
         """See `CostModel.operations`: every product, kernel and collective of each kind of block."""
         return operation_table_of(model, system, execution, self.calibration(calibration))
 
-    def operation_sheets(self, found: pd.DataFrame) -> Sequence[Sheet]:
-        """See `CostModel.operation_sheets`."""
-        return operation_sheets(found)
-
     def account(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None
     ) -> CalibratedAccount:
@@ -241,17 +229,6 @@ class Calibrated(CostModel):
         self, system: System, datatype: str, calibration: Calibration | None = None
     ) -> CalibratedKernelTimes:
         return CalibratedKernelTimes(system, datatype, parameters_of(self.calibration(calibration)))
-
-    def left_out(self, thing: Model | System) -> Sequence[str]:
-        """See `CostModel.left_out`."""
-        if isinstance(thing, Model):
-            return left_out(thing)
-        return (
-            "Efficiencies and latencies of the description are not read; those of a calibration are.",
-            "Groups are placed evenly on the fewest networks that hold them: what is left over of a network stays "
-            "idle, so that whether one must be filled is not read.",
-            "Contention between collectives, network topology within a tier, storage and failures are not modelled.",
-        )
 
 
 CALIBRATED: Final = Calibrated()

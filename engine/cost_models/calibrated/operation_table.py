@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 
-from engine.cost_models.account import Shown
 from engine.cost_models.calibrated.fields import case_of_fields, read
-from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.layers.operations import (
-    BLOCKS,
     block_operations,
     blocks_of,
     limits,
@@ -21,12 +17,12 @@ from engine.cost_models.calibrated.physics.layers.operations import (
 )
 from engine.cost_models.calibrated.physics.parameters import parameters_of
 from engine.cost_models.calibrated.table_evaluation import evaluate_calibrated
-from engine.cost_models.contract import LayerError, Sheet
+from engine.cost_models.contract import LayerError
 from engine.executions import reasons
 from hardware import Calibration, System
 from models import Model
 
-__all__ = ["case_of_execution", "operation_sheets", "operation_table_of"]
+__all__ = ["case_of_execution", "operation_table_of"]
 
 
 def case_of_execution(model: Model, system: System, execution: Mapping[str, Any]) -> Case:
@@ -75,36 +71,3 @@ def operation_table_of(
         operations.insert(0, "block", kind)
         found.append(operations)
     return pd.concat(found, ignore_index=True)
-
-
-LEFT_OUT: Final = (
-    "Without what the backward pass computes again and without waiting for kernel launches; communication counts with "
-    "what nothing hides of it."
-)
-
-
-def operation_sheets(found: pd.DataFrame) -> list[Sheet]:
-    """Returns the operations as tables to print, one per kind of block.
-
-    Args:
-        found: what `operation_table_of` returns, one row per operation.
-    """
-    kinds = found["block"].unique().tolist()
-    texts = [position for position, each in enumerate(OPERATION_COLUMNS) if each.column.dtype == "str"]
-    headers = [f"{each.column.short} [{each.unit}]" if each.unit else each.column.short for each in OPERATION_COLUMNS]
-    sheets = []
-    for kind in kinds:
-        operations = found[found["block"] == kind]
-        rows = [[_write_cell(each, row) for each in OPERATION_COLUMNS] for row in operations.to_dict("records")]
-        forward, backward = (float(operations[name].sum()) * 1e6 for name in ("fw_time", "bw_time"))
-        below = [f"Together {forward:,.1f} µs forward, {backward:,.1f} µs backward.", ""]
-        heading = f"{BLOCKS[kind]}:" if len(kinds) > 1 else ""
-        sheets.append(Sheet(heading, headers, rows, texts, [*below, *([LEFT_OUT] if kind == kinds[-1] else [])]))
-    return sheets
-
-
-def _write_cell(each: Shown, row: Mapping[Any, Any]) -> str:
-    value = row[each.column.name]
-    if each.column.dtype == "str":
-        return str(value)
-    return "-" if math.isnan(value) else f"{value / each.size:,.1f}"

@@ -8,13 +8,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.command_words import launch_in
-from engine.launch.contract import FileContents, LaunchError, LaunchInputs, LaunchOrder, LaunchReading, Origin, Written
+from engine.launch.contract import (
+    FileContents,
+    Framework,
+    LaunchError,
+    Origin,
+)
 from engine.launch.deepspeed.keys import TELLING
 from engine.launch.deepspeed.reading import read_configuration
 from engine.launch.deepspeed.writing import TITLE, VERSION, write_configuration
 from models.documents import shown
 
-__all__ = ["DEEPSPEED", "DeepSpeed"]
+__all__ = ["DEEPSPEED"]
 
 _LAUNCHER: Final = re.compile(r"^[^#\n]*\bdeepspeed\b[^\n]*\.py\b", re.MULTILINE)
 _TRIES: Final = 20
@@ -22,63 +27,48 @@ _KEY: Final = re.compile(r'"([A-Za-z0-9_]{1,80})"\s*:')
 _MOST_KEYS: Final = 1_000
 
 
-class DeepSpeed:
-    """DeepSpeed."""
+_TERMS: Final[Mapping[str, str]] = {
+    "num_procs": "deepspeed --num_nodes, --num_gpus",
+    "tensor_par": "tensor_parallel.autotp_size",
+    "tensor_par_overlap": "tensor_parallel.tp_overlap_comm",
+    "context_par": "sequence_parallel_size",
+    "data_par": "data_parallel_size, or the GPUs that are left",
+    "expert_par": "expert_parallel.autoep_size",
+    "expert_tensor_par": "expert_parallel.expert_tensor_parallel_size",
+    "pipeline_par": "PipelineModule(num_stages=...) in the code",
+    "batch_size": "train_batch_size",
+    "microbatch_size": "train_micro_batch_size_per_gpu",
+    "datatype": "bf16.enabled, fp16.enabled",
+    "zero_stage": "zero_optimization.stage",
+    "optimizer_sharding": "zero_optimization.stage",
+    "data_par_overlap": "zero_optimization.overlap_comm",
+    "weight_offload": "zero_optimization.offload_param.device",
+    "optimizer_offload": "zero_optimization.offload_optimizer.device",
+    "activations_offload": "activation_checkpointing.cpu_checkpointing",
+    "gradient_datatype": "communication_data_type",
+    "optimizer_datatype": "bf16.bf16_optimizer_states, bf16.bf16_master_weights_and_grads",
+    "launch": "compile.deepcompile",
+}
 
-    name = "deepspeed"
-    title = TITLE
-    aliases = ("ds", "zero")
-    version = VERSION
-    source = "deepspeedai/DeepSpeed, commit edaa7221 and version 0.19.8 (Apache-2.0)"
-    terms: Mapping[str, str] = {
-        "num_procs": "deepspeed --num_nodes, --num_gpus",
-        "tensor_par": "tensor_parallel.autotp_size",
-        "tensor_par_overlap": "tensor_parallel.tp_overlap_comm",
-        "context_par": "sequence_parallel_size",
-        "data_par": "data_parallel_size, or the GPUs that are left",
-        "expert_par": "expert_parallel.autoep_size",
-        "expert_tensor_par": "expert_parallel.expert_tensor_parallel_size",
-        "pipeline_par": "PipelineModule(num_stages=...) in the code",
-        "batch_size": "train_batch_size",
-        "microbatch_size": "train_micro_batch_size_per_gpu",
-        "datatype": "bf16.enabled, fp16.enabled",
-        "zero_stage": "zero_optimization.stage",
-        "optimizer_sharding": "zero_optimization.stage",
-        "data_par_overlap": "zero_optimization.overlap_comm",
-        "weight_offload": "zero_optimization.offload_param.device",
-        "optimizer_offload": "zero_optimization.offload_optimizer.device",
-        "activations_offload": "activation_checkpointing.cpu_checkpointing",
-        "gradient_datatype": "communication_data_type",
-        "optimizer_datatype": "bf16.bf16_optimizer_states, bf16.bf16_master_weights_and_grads",
-        "launch": "compile.deepcompile",
-    }
 
-    def write(self, order: LaunchOrder) -> Written:
-        """Returns the JSON and its command; see `engine.launch.contract.Framework`."""
-        return write_configuration(order)
-
-    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-        """Return the contents of the document; see `engine.launch.contract.Framework`."""
-        return read_configuration(flags, asked)
-
-    def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
-        """Return the JSON of a file, which may be within a script; see `engine.launch.contract.Framework`."""
-        alone = text.lstrip().startswith("{")
-        document = _parse_document(text, name) if alone else _find_document(text)
-        if document is None or not TELLING & set(document):
-            if not alone and _LAUNCHER.search(text) and "--deepspeed" in text:
-                raise LaunchError(
-                    "The command starts DeepSpeed, which is configured by the JSON file it names; give that file."
-                )
-            return None
-        outside = "" if alone else text
-        launch = launch_in(outside, ("--deepspeed",), name) if "--deepspeed" in outside else None
-        origins = _find_origins(document, text, name)
-        if launch is None:
-            return FileContents(document, origins=origins)
-        if launch.gpus_origin is not None:
-            origins["gpus"] = launch.gpus_origin
-        return FileContents(document, launch.gpus, remarks=(*launch.missing_files, *launch.remarks), origins=origins)
+def find_configuration(text: str, name: str, recipe: str | None) -> FileContents | None:
+    """Return the JSON of a file, which may be within a script."""
+    alone = text.lstrip().startswith("{")
+    document = _parse_document(text, name) if alone else _find_document(text)
+    if document is None or not TELLING & set(document):
+        if not alone and _LAUNCHER.search(text) and "--deepspeed" in text:
+            raise LaunchError(
+                "The command starts DeepSpeed, which is configured by the JSON file it names; give that file."
+            )
+        return None
+    outside = "" if alone else text
+    launch = launch_in(outside, ("--deepspeed",), name) if "--deepspeed" in outside else None
+    origins = _find_origins(document, text, name)
+    if launch is None:
+        return FileContents(document, origins=origins)
+    if launch.gpus_origin is not None:
+        origins["gpus"] = launch.gpus_origin
+    return FileContents(document, launch.gpus, remarks=(*launch.missing_files, *launch.remarks), origins=origins)
 
 
 def _find_origins(document: Mapping[str, Any], text: str, name: str) -> dict[str, Origin]:
@@ -143,4 +133,14 @@ def _find_document(text: str) -> dict[str, Any] | None:
     return None
 
 
-DEEPSPEED: Final = DeepSpeed()
+DEEPSPEED: Final = Framework(
+    name="deepspeed",
+    title=TITLE,
+    aliases=("ds", "zero"),
+    version=VERSION,
+    source="deepspeedai/DeepSpeed, commit edaa7221 and version 0.19.8 (Apache-2.0)",
+    terms=_TERMS,
+    write=write_configuration,
+    find=find_configuration,
+    read_flags=read_configuration,
+)

@@ -161,6 +161,26 @@ class Arguments(Mapping[str, Any]):
         flag = flags_of().get(destination)
         return flag.name if flag is not None else "--" + destination.replace("_", "-")
 
+    def has_overlap(self, name: str) -> bool:
+        """Return whether an overlap of gradients is on; the dialect decides if nothing is said.
+
+        Args:
+            name: destination of its switch.
+        """
+        return self.dialect.overlaps_gradients if self.given(name) is None else self.on(name)
+
+    def note_if_given(self, report: Report, name: str, otherwise: tuple[Any, ...] = ()) -> None:
+        """Report an argument as not modelled, if it has a value.
+
+        Args:
+            report: takes note of it.
+            name: destination of the argument.
+            otherwise: values that change nothing.
+        """
+        value = self.given(name)
+        if value and value not in otherwise:
+            report.not_modelled(self.name(name))
+
     def on(self, destination: str) -> bool:
         """Return whether a switch is on. Raises `LaunchError` for an invalid value."""
         return parse_flag(self[destination], self.name(destination))

@@ -10,11 +10,12 @@ from typing import Any, Final
 from engine.launch.command_words import CommandWords, launch_in
 from engine.launch.contract import (
     FileContents,
-    LaunchError,
+    Framework,
     LaunchFile,
     LaunchInputs,
     LaunchOrder,
     LaunchReading,
+    RefusedExecutionError,
     UnknownValue,
     Written,
 )
@@ -32,8 +33,11 @@ from engine.launch.report import Report
 from engine.launch.settings import is_hidden
 from engine.launch.yaml_files import read_yaml
 
-__all__ = ["MEGATRON", "MegatronLM", "environment_of"]
+__all__ = ["MEGATRON", "environment_of"]
 
+NAME: Final = "megatron"
+TITLE: Final = "Megatron-LM"
+VERSION: Final = "megatron-core 0.19.2"
 _MARKS: Final = (
     "--tensor-model-parallel-size",
     "--num-layers",
@@ -79,122 +83,114 @@ def environment_of(order: LaunchOrder) -> dict[str, str]:
     return found
 
 
-class MegatronLM:
-    """Megatron-LM, with the flags of the released package `megatron-core` and its `pretrain_gpt.py`."""
+def write_script(order: LaunchOrder) -> Written:
+    """Returns a script for torchrun. Raises `LaunchError` where Megatron would refuse the execution.
 
-    name = "megatron"
-    title = "Megatron-LM"
-    aliases = ("megatron-lm", "megatron-core", "mlm")
-    version = "megatron-core 0.19.2"
-    source = "NVIDIA/Megatron-LM, megatron/training/arguments.py; PyPI megatron-core 0.19.2"
-    terms = TERMS
+    Args:
+        order: what shall be written.
+    """
+    report = Report()
+    groups = groups_of(order, report)
+    groups["run"] = dict(_RUN)
+    flags = command_line(groups)
+    reason = check_arguments(_arguments_of(flags, Report()), order.nodes * order.gpus_per_node)
+    if reason:
+        raise RefusedExecutionError(f"Megatron-LM refuses this execution: {reason}.")
+    report.not_modelled(_TO_REPLACE)
+    lists = {
+        "Not expressible there": report.listed("not_expressible"),
+        "Set there, not modelled": report.listed("not_modelled"),
+        "Remarks": report.listed("remarks"),
+    }
+    lines = [
+        "#!/usr/bin/env bash",
+        script_header(f"{TITLE} ({VERSION})", order, lists),
+        "set -euo pipefail",
+    ]
+    lines += [f"export {name}={value}" for name, value in environment_of(order).items()]
+    lines += ["", f"{torchrun_command(order)} pretrain_gpt.py \\"]
+    shown = [_shown_group(groups[name]) for name in groups]
+    lines.append(" \\\n".join(f"    {line}" for group in shown for line in group))
+    text = "\n".join(lines) + "\n"
+    return Written(
+        NAME,
+        TITLE,
+        VERSION,
+        (LaunchFile("launch_megatron.sh", text),),
+        flags,
+        *(report.listed(which) for which in ("not_expressible", "not_modelled", "remarks")),
+    )
 
-    def write(self, order: LaunchOrder) -> Written:
-        """Returns a script for torchrun. Raises `LaunchError` where Megatron would refuse the execution.
 
-        Args:
-            order: what shall be written.
-        """
-        report = Report()
-        groups = groups_of(order, report)
-        groups["run"] = dict(_RUN)
-        flags = command_line(groups)
-        reason = check_arguments(self._arguments(flags, Report()), order.nodes * order.gpus_per_node)
-        if reason:
-            raise LaunchError(f"Megatron-LM refuses this execution: {reason}.")
-        report.not_modelled(_TO_REPLACE)
-        lists = {
-            "Not expressible there": report.listed("not_expressible"),
-            "Set there, not modelled": report.listed("not_modelled"),
-            "Remarks": report.listed("remarks"),
-        }
-        lines = [
-            "#!/usr/bin/env bash",
-            script_header(f"{self.title} ({self.version})", order, lists),
-            "set -euo pipefail",
-        ]
-        lines += [f"export {name}={value}" for name, value in environment_of(order).items()]
-        lines += ["", f"{torchrun_command(order)} pretrain_gpt.py \\"]
-        shown = [_shown_group(groups[name]) for name in groups]
-        lines.append(" \\\n".join(f"    {line}" for group in shown for line in group))
-        text = "\n".join(lines) + "\n"
-        return Written(
-            self.name,
-            self.title,
-            self.version,
-            (LaunchFile("launch_megatron.sh", text),),
-            flags,
-            *(report.listed(which) for which in ("not_expressible", "not_modelled", "remarks")),
+def find_flags(text: str, name: str, recipe: str | None) -> FileContents | None:
+    """Return the flags of a script, a command line or a YAML file of tests; None without any.
+
+    Args:
+        text: text of the file.
+        name: file name.
+        recipe: unused.
+    """
+    if name.lower().endswith((".yaml", ".yml")):
+        return _from_yaml(text, name)
+    arguments = dict(_PRINTED.findall(text))
+    if len(arguments) >= _MOST_ARE_PRINTED and "tensor_model_parallel_size" in arguments:
+        return FileContents({_AS_PRINTED: arguments})
+    launch = launch_in(text, _MARKS, name)
+    if launch is None:
+        return None
+    words = CommandWords(launch.words)
+    flags = words.flags(_takes_values)
+    return launch.found(flags, words, is_certain=any(flag in flags_by_name() for flag in flags))
+
+
+def read_arguments(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
+    """Return the execution and model that flags describe."""
+    is_deepspeed = "--deepspeed" in flags
+    report = Report("Megatron-DeepSpeed" if is_deepspeed else TITLE, asked)
+    args = _arguments_of(flags, report)
+    if is_deepspeed:
+        _remark_deepspeed(flags, report)
+    if "--use-checkpoint-args" in flags and not asked.model:
+        report.remark(
+            "--use-checkpoint-args takes the model's shape from the checkpoint, which is not at hand; "
+            "name the model beside it."
         )
+    read_model(args, report)
+    read_execution(args, report)
+    if (gpus := report.execution.known("num_procs")) and (reason := check_arguments(args, gpus)):
+        report.refuse(reason)
+    version = "deepspeedai/Megatron-DeepSpeed" if is_deepspeed else VERSION
+    return report.reading(NAME, version, flags)
 
-    def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
-        """Return the flags of a script, a command line or a YAML file of tests; None without any.
 
-        Args:
-            text: text of the file.
-            name: file name.
-            recipe: unused.
-        """
-        if name.lower().endswith((".yaml", ".yml")):
-            return _from_yaml(text, name)
-        arguments = dict(_PRINTED.findall(text))
-        if len(arguments) >= _MOST_ARE_PRINTED and "tensor_model_parallel_size" in arguments:
-            return FileContents({_AS_PRINTED: arguments})
-        launch = launch_in(text, _MARKS, name)
-        if launch is None:
-            return None
-        words = CommandWords(launch.words)
-        flags = words.flags(_takes_values)
-        return launch.found(flags, words, is_certain=any(flag in flags_by_name() for flag in flags))
-
-    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-        """Return the execution and model that flags describe; see `engine.launch.contract.Framework`."""
-        is_deepspeed = "--deepspeed" in flags
-        report = Report("Megatron-DeepSpeed" if is_deepspeed else self.title, asked)
-        args = self._arguments(flags, report)
-        if is_deepspeed:
-            _remark_deepspeed(flags, report)
-        if "--use-checkpoint-args" in flags and not asked.model:
-            report.remark(
-                "--use-checkpoint-args takes the model's shape from the checkpoint, which is not at hand; "
-                "name the model beside it."
-            )
-        read_model(args, report)
-        read_execution(args, report)
-        if (gpus := report.execution.known("num_procs")) and (reason := check_arguments(args, gpus)):
-            report.refuse(reason)
-        version = "deepspeedai/Megatron-DeepSpeed" if is_deepspeed else self.version
-        return report.reading(self.name, version, flags)
-
-    @staticmethod
-    def _arguments(flags: Mapping[str, Any], report: Report) -> Arguments:
-        if isinstance(arguments := flags.get(_AS_PRINTED), Mapping):
-            return Arguments(said_by(arguments), LM, report=report)
-        is_deepspeed = "--deepspeed" in flags
-        hidden: dict[str, UnknownValue] = {}
-        kept: dict[str, Any] = {}
-        for name, value in flags.items():
-            if not is_hidden(name, value):
-                kept[name] = value
-                continue
-            areas = hidden_areas(value.expression)
-            of = " of the model" if areas == (MODEL,) else "" if areas else " without effect here"
-            report.remark(f"{value} is not at hand; it may hold flags{of}.")
-            hidden = dict.fromkeys(areas, value) | hidden
-        names: dict[str, str] = {}
-        said = parse_flags(kept, report, names, is_deepspeed)
-        for old, new in (("batch_size", "micro_batch_size"), ("model_parallel_size", "tensor_model_parallel_size")):
-            if old in said:
-                report.refuse(f"{names[old]} is no longer valid; use {flags_of()[new].name}")
-                if new not in said:
-                    said[new], names[new] = said[old], names[old]
-        name_effects(said, names, report)
-        if said.get("use_checkpoint_args") not in (None, False):
-            hidden.setdefault(MODEL, UnknownValue("--use-checkpoint-args"))
-        if said.get("use_mp_args_from_checkpoint_args") not in (None, False):
-            for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size"):
-                said[name] = UnknownValue("--use-mp-args-from-checkpoint-args")
-        return Arguments(said, MEGATRON_DEEPSPEED if is_deepspeed else LM, names, report, hidden)
+def _arguments_of(flags: Mapping[str, Any], report: Report) -> Arguments:
+    if isinstance(arguments := flags.get(_AS_PRINTED), Mapping):
+        return Arguments(said_by(arguments), LM, report=report)
+    is_deepspeed = "--deepspeed" in flags
+    hidden: dict[str, UnknownValue] = {}
+    kept: dict[str, Any] = {}
+    for name, value in flags.items():
+        if not is_hidden(name, value):
+            kept[name] = value
+            continue
+        areas = hidden_areas(value.expression)
+        of = " of the model" if areas == (MODEL,) else "" if areas else " without effect here"
+        report.remark(f"{value} is not at hand; it may hold flags{of}.")
+        hidden = dict.fromkeys(areas, value) | hidden
+    names: dict[str, str] = {}
+    said = parse_flags(kept, report, names, is_deepspeed)
+    for old, new in (("batch_size", "micro_batch_size"), ("model_parallel_size", "tensor_model_parallel_size")):
+        if old in said:
+            report.refuse(f"{names[old]} is no longer valid; use {flags_of()[new].name}")
+            if new not in said:
+                said[new], names[new] = said[old], names[old]
+    name_effects(said, names, report)
+    if said.get("use_checkpoint_args") not in (None, False):
+        hidden.setdefault(MODEL, UnknownValue("--use-checkpoint-args"))
+    if said.get("use_mp_args_from_checkpoint_args") not in (None, False):
+        for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size"):
+            said[name] = UnknownValue("--use-mp-args-from-checkpoint-args")
+    return Arguments(said, MEGATRON_DEEPSPEED if is_deepspeed else LM, names, report, hidden)
 
 
 def command_line(groups: Groups) -> dict[str, Any]:
@@ -273,5 +269,15 @@ def _from_yaml(text: str, name: str) -> FileContents | None:
     return FileContents(flags, None, {str(key): str(value) for key, value in environment.items()}, origins=origins)
 
 
-MEGATRON: Final = MegatronLM()
-"""The framework."""
+MEGATRON: Final = Framework(
+    name=NAME,
+    title=TITLE,
+    aliases=("megatron-lm", "megatron-core", "mlm"),
+    version=VERSION,
+    source="NVIDIA/Megatron-LM, megatron/training/arguments.py; PyPI megatron-core 0.19.2",
+    terms=TERMS,
+    write=write_script,
+    find=find_flags,
+    read_flags=read_arguments,
+)
+"""Megatron-LM, with the flags of the released package `megatron-core` and its `pretrain_gpt.py`."""

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
 from engine.launch.megatron.layouts import ACCOUNTS, ENDS, layout_of, list_of
+from engine.launch.megatron.memory_reading import read_memory, read_recompute
 from engine.launch.report import OPEN, Report, parse_integer
-from models.documents import shown
 
 __all__ = ["read_execution"]
-
-_SHARDING: Final = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-_RECOMPUTED: Final = frozenset({"layernorm", "moe_act"})
-"""Modules that the selection "modules" stands for; with latent attention `mla_up_proj` beside them."""
 
 
 def read_execution(args: Arguments, report: Report) -> None:
@@ -36,8 +32,8 @@ def read_execution(args: Arguments, report: Report) -> None:
         _read_interleaving,
         _read_precision,
         _read_communication,
-        _read_memory,
-        _read_recompute,
+        read_memory,
+        read_recompute,
         _read_software,
     ):
         read(args, report)
@@ -229,15 +225,9 @@ def _read_layout(args: Arguments, report: Report, listed: list[Any]) -> str | No
 def _read_precision(args: Arguments, report: Report) -> None:
     report.say("datatype", partial(_read_datatype, args, report))
     for name in ("fp8_param_gather", "fp4_param_gather", "first_last_layers_bf16", "reuse_grad_buf_for_mxfp8_param_ag"):
-        report.note(partial(_note_if_given, args, report, name))
+        report.note(partial(args.note_if_given, report, name))
     report.say("gradient_datatype", partial(_read_gradients, args, report))
     report.say("optimizer_datatype", partial(_read_moments, args, report))
-
-
-def _note_if_given(args: Arguments, report: Report, name: str, otherwise: tuple[Any, ...] = ()) -> None:
-    value = args.given(name)
-    if value and value not in otherwise:
-        report.not_modelled(args.name(name))
 
 
 def _read_datatype(args: Arguments, report: Report) -> str:
@@ -331,11 +321,7 @@ def _read_communication(args: Arguments, report: Report) -> None:
 def _data_overlap(args: Arguments) -> Any:
     if args.given("deepspeed"):
         return OPEN  # overlap_comm of DeepSpeed's JSON decides
-    return _has_overlap(args, "overlap_grad_reduce")
-
-
-def _has_overlap(args: Arguments, name: str) -> bool:
-    return args.dialect.overlaps_gradients if args.given(name) is None else args.on(name)
+    return args.has_overlap("overlap_grad_reduce")
 
 
 def _note_communication(args: Arguments, report: Report) -> None:
@@ -358,144 +344,6 @@ def _note_experts(args: Arguments, report: Report) -> None:
         for name in ("moe_expert_capacity_factor", "moe_shared_expert_overlap", "delay_wgrad_compute"):
             if args.given(name):
                 report.not_modelled(args.name(name))
-
-
-def _read_memory(args: Arguments, report: Report) -> None:
-    e = report.execution
-    report.say("zero_stage", partial(_read_zero_stage, args, report))
-    report.say("optimizer_sharding", lambda: e["zero_stage"] >= 1)
-    e.origins["optimizer_sharding"] = e.origins["zero_stage"]
-
-    def gathers() -> None:
-        if e["optimizer_sharding"] and e["data_par_overlap"] and not _has_overlap(args, "overlap_param_gather"):
-            report.not_modelled(f"{args.name('overlap_param_gather')} is off: gathers of weights that are not hidden")
-
-    report.note(gathers)
-    for name in (
-        "nccl_ub",
-        "tensor_parallel_num_weight_shards",
-        "distribute_saved_activations",
-        "defer_embedding_wgrad_compute",
-        "hybrid_layer_pattern",
-    ):
-        report.note(partial(_note_if_given, args, report, name))
-
-    def instances() -> None:
-        number = args.given("num_distributed_optimizer_instances")
-        if number not in (None, 1):
-            name = args.name("num_distributed_optimizer_instances")
-            report.not_modelled(f"{name} {number}: sharded inside a group")
-
-    report.note(instances)
-    _read_offloads(args, report)
-
-
-def _read_zero_stage(args: Arguments, report: Report) -> Any:
-    if args.given("deepspeed"):
-        if args.given("zero_stage") is None:
-            return OPEN  # DeepSpeed's JSON says it
-        stage = args.number("zero_stage", 1, 0)
-        if stage > 3:
-            raise LaunchError(f"{args.name('zero_stage')} is {stage}; DeepSpeed knows 0, 1, 2 and 3.")
-        return stage
-    if args.on("use_megatron_fsdp"):
-        strategy = args.word("data_parallel_sharding_strategy") or "optim_grads_params"
-        stage = _SHARDING.get(strategy, 3)
-        if stage == 3 and args.given("outer_dp_sharding_strategy") not in (None, "no_shard"):
-            report.not_modelled(args.name("outer_dp_sharding_strategy"))
-        return stage
-    if args.on("use_torch_fsdp2"):
-        return 3 if args["torch_fsdp2_reshard_after_forward"] is not False else 2
-    return int(args.on("use_distributed_optimizer"))
-
-
-def _read_offloads(args: Arguments, report: Report) -> None:
-    def optimizer() -> bool:
-        if not args.on("optimizer_cpu_offload"):
-            return False
-        share = _parse_share(args["optimizer_offload_fraction"], args.name("optimizer_offload_fraction"))
-        if share < 1.0:
-            report.remark(f"{share:.0%} of the optimizer is offloaded; it is all or nothing here.")
-        return share >= 0.5
-
-    def layers_offloaded() -> bool:
-        named = args["cpu_offloading_num_layers"]
-        some = parse_integer(named, args.name("cpu_offloading_num_layers"), 0) if named not in (None, "") else 0
-        if args.given("cpu_offloading") is False or not some:
-            return False
-        layers = report.model.get("layers")
-        if layers is None or some < layers - 1:
-            of = f"of {layers} " if layers is not None else ""
-            report.remark(f"Activations of {some} {of}layers are offloaded; it is all or nothing here.")
-        # All layers but the last are everything that can be offloaded.
-        return layers is not None and 2 * some >= layers
-
-    def activations() -> bool:
-        by_layers = layers_offloaded() and args.given("cpu_offloading_activations") is not False
-        if args.on("fine_grained_activation_offloading"):
-            modules = " ".join(args.words("offload_modules"))
-            report.remark(f"Activations of some modules are offloaded ({modules}); it is all or nothing here.")
-            return True
-        return by_layers
-
-    report.say("optimizer_offload", optimizer)
-    report.say("activations_offload", activations)
-    report.say("weight_offload", lambda: layers_offloaded() and bool(args.given("cpu_offloading_weights")))
-
-
-def _parse_share(value: Any, name: str) -> float:
-    """Return a share from 0 to 1, 1 without a value. Raises `LaunchError` for an invalid one."""
-    try:
-        share = 1.0 if value is None else float(value)
-    except (TypeError, ValueError):
-        share = -1.0
-    if not 0.0 <= share <= 1.0:
-        raise LaunchError(f"{name} is {shown(value)}; it must be a number from 0 to 1.")
-    return share
-
-
-def _read_recompute(args: Arguments, report: Report) -> None:
-    report.say(("activation_recompute", "selective_recompute"), partial(_recompute_kind, args, report))
-
-
-def _recompute_kind(args: Arguments, report: Report) -> tuple[str, str]:
-    kind = args.word("recompute_granularity")
-    method, blocks = args.word("recompute_method"), args["recompute_num_layers"]
-    if not kind and args.on("recompute_activations"):
-        kind = "selective"
-    if not kind and (args.on("checkpoint_activations") or (method and "recompute_granularity" not in args)):
-        kind, method = "full", method or "uniform"
-    if kind == "full" and method == "block":
-        return _recompute_block(
-            args, report, parse_integer(blocks, args.name("recompute_num_layers"), 0) if blocks is not None else 1
-        )
-    if kind != "selective":
-        return ("full" if kind == "full" else "none"), "attention"
-    modules = args.words("recompute_modules") or ["core_attn"]
-    if args.on("moe_layer_recompute"):
-        modules.append("moe")
-    others = [each for each in modules if each != "core_attn"]
-    strange = [each for each in others if each not in _RECOMPUTED]
-    if strange:
-        report.remark(f"Recompute modules {', '.join(strange)} have no word here; the nearest is taken.")
-    return "attn_only", "modules" if others else "attention"
-
-
-def _recompute_block(args: Arguments, report: Report, blocks: int) -> tuple[str, str]:
-    """Full recomputation of the first layers of every chunk, however many chunks a stage has."""
-    e = report.execution
-    layers = report.model.get("layers")
-    if layers is None:
-        report.remark("Layers of each chunk are recomputed, but the number of layers is not known; all are taken.")
-        return "full", "attention"
-    accounted = args.on("account_for_embedding_in_pipeline_split") + args.on("account_for_loss_in_pipeline_split")
-    chunk = -(-(layers + accounted) // (e["pipeline_par"] * e["pipeline_interleaving"]))
-    if blocks >= chunk:
-        return "full", "attention"
-    if not blocks:
-        return "none", "attention"
-    report.remark(f"The first {blocks} of {chunk} layers of every chunk are recomputed; read as every second one.")
-    return "attn_only", "half"
 
 
 def _read_software(args: Arguments, report: Report) -> None:

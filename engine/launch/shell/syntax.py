@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final
-
-import tree_sitter
-import tree_sitter_bash
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.launch.contract import LaunchError
 
 __all__ = ["SIMPLE_STATEMENTS", "STATEMENTS", "Node", "children_of", "first_fault", "parse"]
 
-Node = tree_sitter.Node
+if TYPE_CHECKING:
+    import tree_sitter
+
+    Node = tree_sitter.Node
+else:
+    Node = Any  # the parser is loaded by the first script that is read
+
 MOST_STEPS: Final = 60_000
 """Reports of progress of the parser, some 50 characters each; the longest file that is read has 41,000."""
 MOST_FAULTY_STEPS: Final = 2_000
@@ -46,6 +49,9 @@ STATEMENTS: Final = SIMPLE_STATEMENTS | {
 
 @lru_cache(maxsize=1)
 def _bash_language() -> tree_sitter.Language:
+    import tree_sitter
+    import tree_sitter_bash
+
     return tree_sitter.Language(tree_sitter_bash.language())
 
 
@@ -57,6 +63,8 @@ def parse(text: bytes) -> Node:
 
     Raises `LaunchError` for a text that takes too much work.
     """
+    import tree_sitter
+
     steps = faulty = 0
 
     def stops(_offset: int, has_error: bool) -> bool:

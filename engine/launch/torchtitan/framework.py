@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.launch.command_words import CommandWords, launch_in
 from engine.launch.contract import (
     FileContents,
+    Framework,
     LaunchError,
-    LaunchInputs,
-    LaunchOrder,
-    LaunchReading,
     Origin,
     UnknownValue,
-    Written,
 )
 from engine.launch.torchtitan.reading import read_configuration
 from engine.launch.torchtitan.writing import TITLE, VERSION, write_command
 from engine.launch.yaml_files import is_expression
 from models.documents import check_toml_keys, shown
 
-__all__ = ["TORCHTITAN", "Torchtitan"]
+__all__ = ["TORCHTITAN"]
 
 _SECTIONS: Final = frozenset({"parallelism", "activation_checkpoint", "compile", "quantize", "job"})
 _MARKS: Final = ("--parallelism.", "--activation_checkpoint", "--job.config_file", "--training.num_tokens")
@@ -33,73 +29,60 @@ _KEY: Final = re.compile(r"^\s*([A-Za-z0-9_.-]{1,200})\s*=")
 _DEEPEST: Final = 8
 
 
-class Torchtitan:
-    """torchtitan."""
+_TERMS: Final[Mapping[str, str]] = {
+    "num_procs": "torchrun --nnodes, --nproc_per_node",
+    "tensor_par": "parallelism.tensor_parallel_degree",
+    "pipeline_par": "parallelism.pipeline_parallel_degree",
+    "context_par": "parallelism.context_parallel_degree",
+    "data_par": "parallelism.data_parallel_replicate_degree x data_parallel_shard_degree",
+    "expert_par": "parallelism.expert_parallel_degree",
+    "expert_tensor_par": "parallelism.expert_tensor_parallel_degree (0.2.2 only)",
+    "batch_size": "training.num_tokens_per_train_step / sequence; before: training.global_batch_size",
+    "microbatch_size": "training.num_tokens_per_microbatch_per_dp_rank / sequence; before: "
+    "training.local_batch_size, parallelism.pipeline_parallel_microbatch_size",
+    "pipeline_interleaving": "parallelism.pipeline_parallel_schedule, pipeline_parallel_layers_per_stage",
+    "schedule": "parallelism.pipeline_parallel_schedule",
+    "zero_stage": "parallelism.data_parallel_shard_degree, fsdp_reshard_after_forward",
+    "optimizer_sharding": "parallelism.data_parallel_shard_degree",
+    "activation_recompute": "activation_checkpoint:none|selective|full",
+    "selective_recompute": "activation_checkpoint:selective (operators); 0.2.2: selective_ac_option",
+    "tensor_par_comm_type": "parallelism.enable_sequence_parallel",
+    "tensor_par_overlap": "compile.enable_async_tensor_parallel",
+    "weight_offload": "training.enable_cpu_offload",
+    "optimizer_offload": "training.enable_cpu_offload",
+    "launch": "compile.enable, training.disable_cuda_graphs",
+    "datatype": "model.converters (0.2.2); converters of the function",
+}
 
-    name = "torchtitan"
-    title = TITLE
-    aliases = ("titan",)
-    version = VERSION
-    source = "pytorch/torchtitan, commit b5bcd76c and the wheels 0.2.2 and 0.3.0 (BSD-3-Clause)"
-    terms: Mapping[str, str] = {
-        "num_procs": "torchrun --nnodes, --nproc_per_node",
-        "tensor_par": "parallelism.tensor_parallel_degree",
-        "pipeline_par": "parallelism.pipeline_parallel_degree",
-        "context_par": "parallelism.context_parallel_degree",
-        "data_par": "parallelism.data_parallel_replicate_degree x data_parallel_shard_degree",
-        "expert_par": "parallelism.expert_parallel_degree",
-        "expert_tensor_par": "parallelism.expert_tensor_parallel_degree (0.2.2 only)",
-        "batch_size": "training.num_tokens_per_train_step / sequence; before: training.global_batch_size",
-        "microbatch_size": "training.num_tokens_per_microbatch_per_dp_rank / sequence; before: "
-        "training.local_batch_size, parallelism.pipeline_parallel_microbatch_size",
-        "pipeline_interleaving": "parallelism.pipeline_parallel_schedule, pipeline_parallel_layers_per_stage",
-        "schedule": "parallelism.pipeline_parallel_schedule",
-        "zero_stage": "parallelism.data_parallel_shard_degree, fsdp_reshard_after_forward",
-        "optimizer_sharding": "parallelism.data_parallel_shard_degree",
-        "activation_recompute": "activation_checkpoint:none|selective|full",
-        "selective_recompute": "activation_checkpoint:selective (operators); 0.2.2: selective_ac_option",
-        "tensor_par_comm_type": "parallelism.enable_sequence_parallel",
-        "tensor_par_overlap": "compile.enable_async_tensor_parallel",
-        "weight_offload": "training.enable_cpu_offload",
-        "optimizer_offload": "training.enable_cpu_offload",
-        "launch": "compile.enable, training.disable_cuda_graphs",
-        "datatype": "model.converters (0.2.2); converters of the function",
-    }
 
-    def write(self, order: LaunchOrder) -> Written:
-        """Returns the command that trains with an execution; see `engine.launch.contract.Framework`."""
-        return write_command(order)
+def find_configuration(text: str, name: str, recipe: str | None) -> FileContents | None:
+    """Return the values of a TOML file or a command line; None without any."""
+    import tomllib  # not before a file is read
 
-    def read_flags(self, flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
-        """Return the execution and model that keys and values describe; see `engine.launch.contract.Framework`."""
-        return read_configuration(flags, asked)
-
-    def find(self, text: str, name: str, recipe: str | None = None) -> FileContents | None:
-        """Returns what a TOML file or a command line holds; see `engine.launch.contract.Framework`."""
-        toml = name.lower().endswith(".toml")
-        if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
+    toml = name.lower().endswith(".toml")
+    if not toml and not any(f"[{section}]" in text for section in _SECTIONS):
+        return _read_command(text, name)
+    check_toml_keys(text, shown(name)[1:-1], LaunchError)
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        if not toml:
             return _read_command(text, name)
-        check_toml_keys(text, shown(name)[1:-1], LaunchError)
-        try:
-            document = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as problem:
-            if not toml:
-                return _read_command(text, name)
-            told = str(problem).splitlines()[0][:200] if str(problem) else "nested too deep"
-            raise LaunchError(f"{shown(name)[1:-1]} is not TOML: {told}.") from None
-        except ValueError:
-            raise LaunchError(f"{shown(name)[1:-1]} is not TOML: a number has too many digits.") from None
-        if not _SECTIONS & set(document) and not {"model", "training"} <= set(document):
-            return None
-        flags: dict[str, Any] = {}
-        _flatten_section(document, "", flags, 0)
-        lines = _lines_of(text)
-        origins = {key: Origin("stated", key, name, lines.get(key, 0)) for key in flags}
-        flags = {key: _convert_value(value, lines.get(key, 0), name) for key, value in flags.items()}
-        gpus, remarks = _count_in_comment(text)
-        if gpus is not None:
-            origins["gpus"] = Origin("stated", "comment at the top", name, 1)
-        return FileContents(flags, gpus, remarks=remarks, origins=origins)
+        told = str(problem).splitlines()[0][:200] if str(problem) else "nested too deep"
+        raise LaunchError(f"{shown(name)[1:-1]} is not TOML: {told}.") from None
+    except ValueError:
+        raise LaunchError(f"{shown(name)[1:-1]} is not TOML: a number has too many digits.") from None
+    if not _SECTIONS & set(document) and not {"model", "training"} <= set(document):
+        return None
+    flags: dict[str, Any] = {}
+    _flatten_section(document, "", flags, 0)
+    lines = _lines_of(text)
+    origins = {key: Origin("stated", key, name, lines.get(key, 0)) for key in flags}
+    flags = {key: _convert_value(value, lines.get(key, 0), name) for key, value in flags.items()}
+    gpus, remarks = _count_in_comment(text)
+    if gpus is not None:
+        origins["gpus"] = Origin("stated", "comment at the top", name, 1)
+    return FileContents(flags, gpus, remarks=remarks, origins=origins)
 
 
 def _convert_value(value: Any, line: int, file: str) -> Any:
@@ -190,4 +173,14 @@ def _is_key(word: Any) -> bool:
     return str(word.text).startswith(("--", "activation_checkpoint:"))
 
 
-TORCHTITAN: Final = Torchtitan()
+TORCHTITAN: Final = Framework(
+    name="torchtitan",
+    title=TITLE,
+    aliases=("titan",),
+    version=VERSION,
+    source="pytorch/torchtitan, commit b5bcd76c and the wheels 0.2.2 and 0.3.0 (BSD-3-Clause)",
+    terms=_TERMS,
+    write=write_command,
+    find=find_configuration,
+    read_flags=read_configuration,
+)

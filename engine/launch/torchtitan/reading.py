@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from engine.launch.contract import LaunchError, LaunchInputs, LaunchReading
+from engine.launch.key_lists import read_key_lists
 from engine.launch.named_models import library_shape
 from engine.launch.report import OPEN, OpenValue, Report
 from engine.launch.settings import LaunchSettings
@@ -29,46 +30,8 @@ _STEP_TOKENS: Final = "training.num_tokens_per_train_step"
 _SHARD: Final = "parallelism.data_parallel_shard_degree"
 _HEAD_ONLY: Final = frozenset({_TOKENS, _STEP_TOKENS, "training.max_context_length", "parallelism.num_pp_microbatches"})
 _OLD_ONLY: Final = ("model.", "activation_checkpoint.", "quantize.", "job.")
-_IGNORED: Final = (
-    "job.",
-    "profiling.",
-    "profiler.",
-    "metrics.",
-    "optimizer.",
-    "lr_scheduler.",
-    "dataloader.",
-    "checkpoint.",
-    "comm.",
-    "memory_estimation.",
-    "fault_tolerance.",
-    "experimental.",
-    "validation.",
-    "validator.",
-    "debug.",
-    "loss.",
-    "training.dataset",
-    "training.dataloader.",
-    "training.steps",
-    "training.max_norm",
-    "training.gc_",
-    "model.hf_assets_path",
-    "model.tokenizer_path",
-    "model.print_after_conversion",
-    "hf_assets_path",
-    "dump_folder",
-    "activation_checkpoint.per_op_sac",
-    "activation_checkpoint.early_stop",
-    "activation_checkpoint.preserve_rng",
-    "activation_checkpoint.determinism",
-    "activation_checkpoint.debug",
-    "activation_checkpoint.visualize",
-    "compile.backend",
-    "parallelism.disable_loss_parallel",
-    "parallelism.spmd_backend",
-    "parallelism.context_parallel_load_balancer",
-    "parallelism.context_parallel_ptrr_mask_key",
-    "training.mixed_precision_reduce",
-)
+_LISTS: Final = read_key_lists("torchtitan")
+_IGNORED: Final = tuple(_LISTS["without effect"])
 """Keys about data, logging and the like, of which no execution says anything."""
 _READ_WHERE_IT_COUNTS: Final = frozenset(
     {

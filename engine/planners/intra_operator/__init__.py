@@ -5,16 +5,12 @@ tables, derived from labels, the arithmetic operations of the published models, 
 axis, and the best vectors of all layers under a limit of memory.
 """
 
-from engine.planners.intra_operator.alpa import AlpaMesh, LinearChain, linear_chain
 from engine.planners.intra_operator.annotations import sharding_annotations
 from engine.planners.intra_operator.beside_exploration import beside_exploration, plan_degrees
-from engine.planners.intra_operator.cfp_candidates import run_time_candidates
 from engine.planners.intra_operator.layer_costs import Vector
 from engine.planners.intra_operator.library import system_mesh
 from engine.planners.intra_operator.measured.overlay import FittedRates, fit_rates, overlay
 from engine.planners.intra_operator.measured.points import measured_points, measured_points_of
-from engine.planners.intra_operator.measured.published import published_runs, published_volumes
-from engine.planners.intra_operator.measured.text_forms import TEXT_FORMS, log_text
 from engine.planners.intra_operator.mesh import Axis, Mesh, mesh_of
 from engine.planners.intra_operator.names import described
 from engine.planners.intra_operator.parallel_blocks import BlockList, ParallelBlock, layer_blocks
@@ -22,19 +18,14 @@ from engine.planners.intra_operator.planner import IntraOperatorProblem, solve
 from engine.planners.intra_operator.search import IntraOperatorPlan, search
 from engine.planners.intra_operator.segments import segment_map
 from engine.planners.intra_operator.steps import StepCosts, evaluate_vectors, layers_of
-from engine.planners.intra_operator.suites import suite_parameters, tflop_count
-from engine.planners.intra_operator.volumes import vector_volumes
 from models.loader import ModelLike
 
 __all__ = [
-    "TEXT_FORMS",
-    "AlpaMesh",
     "Axis",
     "BlockList",
     "FittedRates",
     "IntraOperatorPlan",
     "IntraOperatorProblem",
-    "LinearChain",
     "Mesh",
     "ParallelBlock",
     "StepCosts",
@@ -44,24 +35,16 @@ __all__ = [
     "described",
     "evaluate_vectors",
     "fit_rates",
-    "linear_chain",
-    "log_text",
     "measured_points",
     "measured_points_of",
     "mesh_of",
     "overlay",
     "plan_degrees",
-    "published_runs",
-    "published_volumes",
-    "run_time_candidates",
     "search",
     "segment_map",
     "sharding_annotations",
     "solve",
-    "suite_parameters",
     "system_mesh",
-    "tflop_count",
-    "vector_volumes",
 ]
 
 

@@ -17,7 +17,7 @@ from engine.planners.intra_operator.layer_graphs import (
     reading,
 )
 
-__all__ = ["GPT", "MOE", "is_suite", "suite_depth", "suite_layers", "suite_parameters", "tflop_count"]
+__all__ = ["GPT", "MOE", "is_suite", "split_name", "suite_depth", "suite_layers", "unknown_model"]
 
 GPT: Final = {
     "A": (1024, 768, 12, 12, 51200),
@@ -58,7 +58,7 @@ def is_suite(name: object) -> bool:
     Args:
         name: such as "gpt F".
     """
-    family, letter = _split_name(name) if isinstance(name, str) else ("", "")
+    family, letter = split_name(name) if isinstance(name, str) else ("", "")
     return (family, letter) == ("llama", "") or (family in ("gpt", "moe") and len(letter) == 1 and letter.isalpha())
 
 
@@ -71,46 +71,36 @@ def suite_depth(name: str) -> int:
     Raises:
         PlanError: there is no such model.
     """
-    family, letter = _split_name(name)
+    family, letter = split_name(name)
     if family == "llama" and not letter:
         return LLAMA[2]
     for called, suite in (("gpt", GPT), ("moe", MOE)):
         if family == called and letter in suite:
             return suite[letter][2]
-    raise _unknown_model(name)
+    raise unknown_model(name)
 
 
-def suite_parameters(name: str) -> int:
-    """Returns how many parameters a model of Alpa's suites has: matrices of all layers, tied embedding, positions.
-
-    Alpa's MLPs of mixtures are eight hidden sizes wide, in every second layer as experts; CFP ran the same names with
-    four.
+def split_name(name: str) -> tuple[str, str]:
+    """Return family and letter of a model of the suites, such as ("gpt", "F").
 
     Args:
-        name: such as "gpt F".
+        name: of the model, such as "gpt F".
 
     Raises:
-        PlanError: there is no such model in Alpa's suites.
+        PlanError: the name is no text.
     """
-    family, letter = _split_name(name)
-    if family == "gpt" and letter in GPT:
-        seq, hidden, layers, _, vocab = GPT[letter]
-        return 12 * hidden**2 * layers + (vocab + seq) * hidden
-    if family == "moe" and letter in MOE:
-        seq, hidden, layers, _, vocab, experts, _ = MOE[letter]
-        pair = (4 + 16 * experts) * hidden**2 + hidden * experts + (4 + 16) * hidden**2
-        return pair * layers // 2 + (vocab + seq) * hidden
-    raise _unknown_model(name)
-
-
-def _split_name(name: str) -> tuple[str, str]:
     if not isinstance(name, str):
-        raise _unknown_model(str(name))
+        raise unknown_model(str(name))
     family, _, letter = name.strip().lower().replace("_", " ").replace("-", " ").partition(" ")
     return family, letter.strip().upper()
 
 
-def _unknown_model(name: str) -> PlanError:
+def unknown_model(name: str) -> PlanError:
+    """Return the error for a name that is not in the suites.
+
+    Args:
+        name: as written by the user.
+    """
     return PlanError(f"{name[:40]!r} is no model of the suites; there are gpt A to I, moe A to I, and llama.")
 
 
@@ -128,7 +118,7 @@ def suite_layers(name: str, *, batch: int, layers: int) -> list[LayerGraph]:
     for what, value in (("batch", batch), ("layers", layers)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
             raise PlanError(f"{what} {str(value)[:40]!r} is no whole number from 1 to {MOST:,}.")
-    family, letter = _split_name(name)
+    family, letter = split_name(name)
     if family == "llama" and not letter:
         seq, hidden, _, heads, _ = LLAMA
         return [_build_layer("llama", seq, hidden, heads, batch, LLAMA_FFN)] * layers
@@ -146,7 +136,7 @@ def suite_layers(name: str, *, batch: int, layers: int) -> list[LayerGraph]:
             _build_layer("dense", seq, hidden, heads, batch, 4 * hidden),
         )
         return [kinds[at % 2] for at in range(layers)]
-    raise _unknown_model(name)
+    raise unknown_model(name)
 
 
 def _build_layer(
@@ -158,23 +148,3 @@ def _build_layer(
     contractions = (*ahead, *rest)
     sizes |= experts or {}
     return LayerGraph(name, contractions, (*lying, *behind), sizes, "out", reading(contractions))
-
-
-def tflop_count(name: str, *, batch: int, layers: int) -> float:
-    """Returns the arithmetic operations of a step as CFP counts them [TFLOP].
-
-    Three times the contractions of the layers, less the gradient of the first layer's input, which is not needed.
-    Embedding and head are left out. Source: CFP's published figures, which it reproduces exactly.
-
-    Args:
-        name: such as "gpt F".
-        batch: sequences.
-        layers: how many.
-
-    Raises:
-        PlanError: as `suite_layers`.
-    """
-    found = suite_layers(name, batch=batch, layers=layers)
-    root = found[0].contractions[0].left
-    first = sum(each.flop(found[0].sizes) for each in found[0].contractions if each.left == root)
-    return (3.0 * sum(each.flop for each in found) - first) / 1e12

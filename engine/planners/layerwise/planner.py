@@ -16,7 +16,7 @@ from engine.planners.layerwise.profiles.checks import suspicions
 from engine.planners.layerwise.profiles.profile import LayerProfile
 from engine.planners.layerwise.profiles.reading import profile_from
 from engine.planners.layerwise.profiles.states import States, states_of
-from engine.planners.layerwise.released import ReleasedPlan, searches
+from engine.planners.layerwise.released import ReleasedPlan, list_searches
 from engine.planners.layerwise.result import Candidate, LayerStage, LayerwisePlan
 from engine.planners.layerwise.stage_figures import stage_figures
 from engine.planners.layerwise.value import StageGroup, microbatches, step_time
@@ -110,7 +110,7 @@ def _released_candidates(
     """Returns all candidates of the released searches, the best first, infeasible ones last."""
     cluster, batch, size = problem.cluster, problem.global_batch, problem.microbatch
     found: list[Candidate] = []
-    asked = list(searches(states, cluster, batch, size, cancel))
+    asked = list(list_searches(states, cluster, batch, size, cancel))
     for number, (name, search) in enumerate(asked):
         progress(number / len(asked), name)
         found.extend(_evaluate_candidate(problem, states, each) for each in search())

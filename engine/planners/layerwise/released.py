@@ -19,7 +19,7 @@ from engine.planners.layerwise.placement import Taken, added, copies_of, devices
 from engine.planners.layerwise.profiles.states import States
 from engine.planners.layerwise.value import StageGroup, microbatches, two_stage_times
 
-__all__ = ["TIE", "ReleasedPlan", "balanced", "in_two", "searches", "straight"]
+__all__ = ["TIE", "ReleasedPlan", "balanced_plans", "in_two", "list_searches", "straight_plans"]
 
 TIE = 1e-12
 """Relative difference below which two values count as equal: rounding of sums in another order."""
@@ -35,7 +35,7 @@ class ReleasedPlan:
     block: float
 
 
-def searches(
+def list_searches(
     states: States, cluster: MachineCluster, batch: int, microbatch: int, cancel: Cancel
 ) -> Iterator[tuple[str, Callable[[], list[ReleasedPlan]]]]:
     """Returns the searches that HPGO runs, by name, to be called one after the other.
@@ -52,14 +52,14 @@ def searches(
         yield "one device", lambda: [ReleasedPlan("one device", (alone,), 1, states.total)]
         return
     for units in range(2, cluster.size + 1):
-        yield f"balanced-{units}", lambda units=units: balanced(states, cluster, units)  # type: ignore[misc]
+        yield f"balanced-{units}", lambda units=units: balanced_plans(states, cluster, units)  # type: ignore[misc]
     for units in sorted({2, cluster.size} if cluster.size % 2 == 0 else {cluster.size}):
         if 2 <= units <= len(states):
-            yield f"straight-{units}", lambda units=units: straight(states, cluster, units, cancel)  # type: ignore[misc]
+            yield f"straight-{units}", lambda units=units: straight_plans(states, cluster, units, cancel)  # type: ignore[misc]
     yield "bipartition", lambda: in_two(states, cluster, microbatches(batch, 1, microbatch))
 
 
-def balanced(states: States, cluster: MachineCluster, units: int) -> list[ReleasedPlan]:
+def balanced_plans(states: States, cluster: MachineCluster, units: int) -> list[ReleasedPlan]:
     """Returns stages with any numbers of units that make the largest block as small as it can be.
 
     The search starts from one stage with all units, whose block T / (units copies) no division can undercut: the
@@ -120,7 +120,7 @@ class _Cell:
     origin: Ints
 
 
-def straight(states: States, cluster: MachineCluster, stages: int, cancel: Cancel) -> list[ReleasedPlan]:
+def straight_plans(states: States, cluster: MachineCluster, stages: int, cancel: Cancel) -> list[ReleasedPlan]:
     """Return pipelines of exactly `stages` stages with one unit each that minimise the largest block.
 
     Cells are kept by the devices that are taken; every one that reaches the last state is an answer. A transfer counts

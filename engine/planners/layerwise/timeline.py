@@ -15,7 +15,7 @@ from engine.executions.arrays import Floats
 from engine.planners.layerwise.latency import MicrobatchWork
 from engine.planners.layerwise.result import LayerwisePlan
 
-__all__ = ["PipelineTimeline", "plan_timeline", "released_timeline", "timeline"]
+__all__ = ["PipelineTimeline", "plan_timeline", "replay_passes"]
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class PipelineTimeline:
     backward_end: Floats
 
     @property
-    def length(self) -> float:
+    def step_seconds(self) -> float:
         """Returns the step, to the end of the last all-reduce [s]."""
         reduces = np.array([work.reduce for work in self.works])
         return float(np.max(self.backward_end[:, -1] + reduces))
 
 
-def timeline(works: Sequence[MicrobatchWork], count: int) -> PipelineTimeline:
+def replay_passes(works: Sequence[MicrobatchWork], count: int) -> PipelineTimeline:
     """Returns the passes of `count` microbatches through stages, including the transfers between them.
 
     Args:
@@ -86,25 +86,4 @@ def plan_timeline(plan: LayerwisePlan, most: int = 10_000) -> PipelineTimeline:
         works.append(MicrobatchWork(figures["forward_time"], figures["backward_time"], figures["reduce_time"]))
         if number + 1 < len(plan.stages):
             works.append(MicrobatchWork(figures["transfer_time"], figures["transfer_time"]))
-    return timeline(works, min(plan.microbatches, most))
-
-
-def released_timeline(plan: LayerwisePlan) -> PipelineTimeline:
-    """Returns the passes as HPGO's simulator has them: each stage with the next one's first state, half of the time
-    forward and half backward, and transfers of a whole batch's microbatch.
-
-    Args:
-        plan: one that `solve` returned.
-    """
-    states, cluster, count = plan.states, plan.problem.cluster, plan.microbatches
-    assert states is not None
-    works: list[MicrobatchWork] = []
-    for number, stage in enumerate(plan.stages):
-        half = states.span(states.time, stage.start, stage.end) / (stage.units * plan.copies * count) / 2
-        reduce = cluster.reduce_time(stage.devices, states.span(states.parameters, stage.start, stage.end))
-        works.append(MicrobatchWork(half, half, reduce))
-        if number + 1 < len(plan.stages):
-            rate = cluster.move_rate(stage.devices, plan.stages[number + 1].devices)
-            moved = rate * float(states.out[stage.end - 1]) / count
-            works.append(MicrobatchWork(moved, moved))
-    return timeline(works, count)
+    return replay_passes(works, min(plan.microbatches, most))

@@ -13,6 +13,7 @@ from engine.simulate.distir.calibration import (
     load_constants,
     measured_steps,
     overlay,
+    parse_measured,
     read_measured,
 )
 from engine.simulate.distir.configurations import style
@@ -20,7 +21,6 @@ from engine.simulate.distir.cost_models import REVISIONS, Allreduce, DistIRCostM
 from engine.simulate.distir.errors import ConfigurationError
 from engine.simulate.distir.evaluation import grid
 from engine.simulate.distir.figures import envelopes, over_devices, with_speedup
-from engine.simulate.distir.gpt2 import GPT_SIZES, GPTSize, gpt2_grid
 from engine.simulate.distir.records import Records
 from engine.simulate.distir.searching import (
     MODEL_SIZES,
@@ -35,7 +35,6 @@ from engine.simulate.distir.searching import (
 from engine.simulate.distir.timelines import DistIRTimeline, timeline
 
 __all__ = [
-    "GPT_SIZES",
     "MODEL_SIZES",
     "REVISIONS",
     "RULES",
@@ -45,7 +44,6 @@ __all__ = [
     "Constants",
     "DistIRCostModel",
     "DistIRTimeline",
-    "GPTSize",
     "ModelSize",
     "Records",
     "agreement",
@@ -53,13 +51,13 @@ __all__ = [
     "envelopes",
     "fit_kernels",
     "fit_steps",
-    "gpt2_grid",
     "grid",
     "load_constants",
     "measured_steps",
     "over_devices",
     "overlay",
     "pareto",
+    "parse_measured",
     "read_measured",
     "search",
     "style",

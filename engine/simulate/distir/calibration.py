@@ -36,7 +36,9 @@ __all__ = [
     "load_constants",
     "measured_steps",
     "overlay",
+    "parse_measured",
     "read_measured",
+    "read_text_file",
 ]
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -61,7 +63,9 @@ class Constants(BaseModel):
     bandwidth_gbps: Rate | None = None
     """Between devices [Gbps]."""
     allreduce: dict[int, tuple[Time, Time, Time]] = {}
-    """Size of the group -> seconds per gigabit, per device, and beside."""
+    """Size of the group -> seconds per gigabit, per device, and per collective."""
+    datatype_bytes: Annotated[int, Field(ge=1, le=8)] | None = None
+    """Width of an element [bytes]."""
 
     def model(self) -> DistIRCostModel:
         """Returns the revision's cost model with these constants."""
@@ -69,7 +73,7 @@ class Constants(BaseModel):
 
     def arguments(self) -> dict[str, Any]:
         """Returns them as arguments of `grid`, but for revision and bandwidth."""
-        given = {name: getattr(self, name) for name in ("flops", "dram_bandwidth", "launch_overhead")}
+        given = {name: getattr(self, name) for name in ("flops", "dram_bandwidth", "launch_overhead", "datatype_bytes")}
         arguments = {name: value for name, value in given.items() if value is not None}
         if self.allreduce:
             arguments["allreduce"] = {number: Allreduce(*values) for number, values in self.allreduce.items()}
@@ -89,7 +93,7 @@ def load_constants(document: str | Path | Mapping[str, Any]) -> Constants:
     Raises ConfigurationError for a document that cannot be read, naming the field at fault.
     """
     if isinstance(document, Path):
-        document = _read_text(document)
+        document = read_text_file(document)
     try:
         data = json.loads(document) if isinstance(document, str) else dict(document)
         found = Constants.model_validate(data)
@@ -108,7 +112,8 @@ def load_constants(document: str | Path | Mapping[str, Any]) -> Constants:
     return found
 
 
-def _read_text(path: Path) -> str:
+def read_text_file(path: Path) -> str:
+    """Return the text of a file. Raises ConfigurationError for a file that is too large or cannot be read."""
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise ConfigurationError(f"{path} is larger than {LARGEST_FILE:,} bytes.")
@@ -141,17 +146,28 @@ def read_measured(path: Path) -> tuple[str, pd.DataFrame]:
 
     Raises ConfigurationError for another kind of file, naming the row at fault.
     """
-    text = _read_text(path)
+    return parse_measured(read_text_file(path), str(path))
+
+
+def parse_measured(text: str, where: str = "The measurements") -> tuple[str, pd.DataFrame]:
+    """Return ("steps" or "kernels", table) of the text of a CSV file of measurements; see `read_measured`.
+
+    Args:
+        text: content of the file.
+        where: name of the file in messages.
+
+    Raises ConfigurationError for another kind of file, naming the row at fault.
+    """
     try:
         table = pd.read_csv(io.StringIO(text), sep=None, engine="python", skipinitialspace=True, on_bad_lines="error")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error, ValueError) as error:
-        raise ConfigurationError(f"{path} is no table: {str(error).splitlines()[0][:120]}.") from error
+        raise ConfigurationError(f"{where} is no table: {str(error).splitlines()[0][:120]}.") from error
     if "real_ms" in table:
-        return "steps", _parse_steps(table, str(path))
+        return "steps", _parse_steps(table, where)
     if "op" in table and "seconds" in table:
-        return "kernels", _parse_kernels(table, str(path))
+        return "kernels", _parse_kernels(table, where)
     raise ConfigurationError(
-        f"{path} has neither real_ms (measured steps) nor op and seconds (measured kernels) among its columns."
+        f"{where} has neither real_ms (measured steps) nor op and seconds (measured kernels) among its columns."
     )
 
 

@@ -17,17 +17,7 @@ import pandas as pd
 from engine.simulate.distir.configurations import Configurations
 from engine.simulate.distir.evaluation import cost_model, evaluate, grid
 
-__all__ = ["ENVELOPES", "NOTEBOOK", "envelopes", "over_devices", "with_speedup"]
-
-NOTEBOOK: Final = {
-    "width": 4096,
-    "layers": 64,
-    "batch": 4096,
-    "devices": (2, 4, 8, 16, 32),
-    "batches": (512, 1024, 2048, 4096),
-    "microbatches": (4, 8, 16, 32),
-}
-"""Settings of the notebook's figures."""
+__all__ = ["ENVELOPES", "envelopes", "over_devices", "with_speedup"]
 
 ENVELOPES: Final = ("D", "H", "P", "D=H")
 """Strategies that Figure 4 draws as lines: one kind of parallelism alone, and as many replicas as shards."""

@@ -13,7 +13,7 @@ from plotly.basedatatypes import BasePlotlyType
 
 from dashboard.charts.accuracy.residuals import _lines
 from dashboard.charts.elements import markup, template
-from dashboard.charts.elements.palette import CATEGORICAL, DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, contrast, kinds_of
+from dashboard.charts.elements.palette import DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, common_kinds, contrast, kinds_of
 from dashboard.charts.elements.template import log_ticks, nice_steps, wrapped
 from dashboard.charts.execution.memory_bars import memory_bars, memory_rows, tier_pieces
 from dashboard.charts.execution.time_bar import time_pieces, waterfall
@@ -26,6 +26,13 @@ from dashboard.words.names import in_sentence
 from engine.columns import HEADLINE, by_name
 from tests import reference
 from tests.dashboard.page_runs import exploration, plainly, plots, run
+
+CATEGORICAL = (
+    *(kind for kind in common_kinds(TIME_KINDS) if kind.light is not None),
+    MEMORY_KINDS[0],
+    common_kinds(MEMORY_KINDS)[-1],
+)
+"""One kind per colour, in the order of the theme's ten categorical colours."""
 
 GIB = 2.0**30
 PALETTES = [LIGHT, DARK]

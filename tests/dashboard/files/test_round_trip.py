@@ -26,8 +26,7 @@ from dashboard.files import exports
 from dashboard.jobs.server import studies
 from dashboard.pages.execution.files import execution_json, for_reference
 from dashboard.pages.library.view import _draw_downloads
-from dashboard.pages.serving.inputs import Inputs
-from dashboard.pages.serving.tables import _deployments_file as serving_file
+from dashboard.pages.serving.tables import deployments_file
 from engine import Exploration, Scenario, serving, whatif
 from engine.columns import by_name, fields_of, stored_of
 from engine.cost_models.calculon.cost_model import CALCULON
@@ -420,8 +419,7 @@ def test_deployments_come_back(kind: str) -> None:
     asked: dict[str, Any] = {"num_procs": 8, "prompt": 1000, "output": 100}
     more: dict[str, Any] = {"time_to_first_token": 5.0, "time_per_output_token": 0.05, "price": 2.5}
     found = serving.explore("llama-3-8B", "h100_80g_sxm", **asked, **more, calibration=ours)
-    question = Inputs(found.model, found.system, *asked.values(), 5.0, 0.05, 2.5, {})
-    about, rows = opened(kind, serving_file(question, found, kind), "deployments")
+    about, rows = opened(kind, deployments_file(found, kind), "deployments")
     same_deployments(about, rows.rename(columns=lambda name: str(name).partition(" [")[0]), found.table)
 
 

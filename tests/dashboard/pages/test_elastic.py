@@ -15,9 +15,9 @@ from streamlit.testing.v1 import AppTest
 
 import hardware
 import models
+from dashboard.files.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link.document_validation import Refused
 from dashboard.link.named_things import NAMES, joined, quoted, separate, unquoted
-from dashboard.link.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link.own_studies import packed_study, unpacked_study
 from dashboard.link.scenario_parameters import parameters_of, read_scenario
 from dashboard.link.text_encoding import folded
@@ -176,7 +176,7 @@ def test_a_card_of_one_s_own_is_planned_with_its_measurements(kept_files: UserFi
     assert "Throughput while resources change" in html(app)
     app.button(key="elastic_card_keep").click()
     app.run()
-    assert {name: own.measurements for name, own in kept_files.cards().items()} == {"mine": TRACE}
+    assert {name: own["measurements"] for name, own in kept_files.cards().items()} == {"mine": TRACE}
     assert app.session_state["_url"] == {"elastic_card": "mine"}
     for kept in (link, {"elastic_card": "mine"}):  # in the link, and on the server
         app = run({**kept, "elastic_show": "accuracy"})
@@ -252,7 +252,7 @@ def test_cards_in_links_and_files_are_checked(kept_files: UserFiles) -> None:
     assert own_card_of(document_of(own), "file") == own
     assert own_card_of(to_document(load_card("vit")), "file").name == "my vit"
     with pytest.raises(Refused, match="library has a model card"):
-        kept_files.keep_card(OwnCard(load_card("vit")))
+        kept_files.keep_card("vit", document_of(OwnCard(load_card("vit"))), card_names())
     random = "".join(f"24{each % 9 + 1},8888,{each * 0.37:.6f}\n" for each in range(1, 4000))
     assert packed_card(OwnCard(own.card, "exec_plan,placement,iter_time\n" + random)) is None
     for document, words in (
@@ -385,8 +385,7 @@ def test_any_name_that_something_is_kept_under_can_be_linked_and_listed(
         assert separate(joined(names)) == names
         assert [unquoted(quoted(name)) for name in names] == names
     monkeypatch.setattr("dashboard.link.catalogue.user_files", lambda: kept_files)
-    monkeypatch.setattr("dashboard.pages.serving.inputs.user_files", lambda: kept_files)
-    kept_files.keep_card(own_card(SIGNS))
+    kept_files.keep_card(SIGNS, document_of(own_card(SIGNS)), card_names())
     kept_files.keep_model(models.load("llama-3-8B").model_copy(update={"name": SIGNS, "title": SIGNS}))
     kept_files.keep_system(hardware.load("h100_80g_sxm").model_copy(update={"name": SIGNS, "title": SIGNS}))
     kept_files.keep_calibration(hardware.load_calibration("global").model_copy(update={"name": SIGNS}))

@@ -28,7 +28,6 @@ from engine.planners.intra_operator import (
     IntraOperatorPlan,
     blocks,
     fit_rates,
-    log_text,
     measured_points_of,
     mesh_of,
     search,
@@ -37,6 +36,7 @@ from engine.planners.intra_operator import (
 from engine.planners.intra_operator import segment_map as segments_of
 from engine.planners.intra_operator.records import VectorRecords
 from engine.questions.documents.operators import OperatorsQuestion
+from engine.reproductions.cfp.text_forms import log_text
 from engine.store import Store
 from tests.dashboard.page_runs import figure, html, page_alone, patient, plainly, plots
 

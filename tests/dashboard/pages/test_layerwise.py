@@ -13,7 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.plans.layer_plan import device_grid, plan_curves, stage_memory_bars, stage_timeline
-from dashboard.jobs.layer_plans import ModelQuestion, Planned, found_plan
+from dashboard.jobs.layer_plans import Planned, found_plan
 from dashboard.jobs.worker import Task
 from dashboard.link.scenario_parameters import read_scenario
 from engine.planners.layerwise import LayerwiseProblem, plan
@@ -24,9 +24,7 @@ from engine.planners.layerwise.profiles.reading import profile_text
 from engine.planners.layerwise.profiles.tables import csv_text
 from engine.planners.layerwise.strategy import strategy, strategy_text, user_stages
 from engine.planners.layerwise.tabulated import candidates_table
-from engine.planners.layerwise.timeline import plan_timeline
-from hardware import load as load_system
-from models import load as load_model
+from engine.questions.documents.layers import LayersQuestion, SystemShare
 from tests.dashboard.page_runs import html, page_alone, patient
 
 
@@ -57,23 +55,36 @@ def test_a_link_that_cannot_be_is_a_sentence() -> None:
     assert not run({"layerwise_from": "file"}).exception
 
 
+QUESTION = LayersQuestion(global_batch=64, profile="bert_48", profile_batch=2.0)
 PROBLEM = LayerwiseProblem(example("bert_48"), 2, 64, PRESETS["A"], mode="paper")
 
 
 @functools.cache
 def planned() -> Planned:
     """What is found of the problem that most tests look at."""
-    return found_plan(Task(), PROBLEM)
+    return found_plan(Task(), QUESTION)
 
 
 def test_charts_show_the_plan() -> None:
     found = planned()
-    grid = device_grid(found.plan)
+    plan = found.plan
+    machines = [("", each.devices) for each in plan.problem.cluster.machines]
+    grid = device_grid([stage.devices for stage in plan.stages], machines)
     assert "2 stages on 16 of 16" in grid.alt
     assert [list(trace.text) for trace in grid.figure.data] == [["1"] * 8, ["2"] * 8]
-    drawn = plan_timeline(found.plan, 6)
-    assert len(stage_timeline(found.plan, drawn).figure.data[0].x) == 12
-    assert "is the fullest" in stage_memory_bars(found.plan, "dark").alt
+    passes = pd.DataFrame(
+        [
+            (stage, kind, number, 0.0, 1.0)
+            for stage in (0, 1)
+            for kind in ("forward", "backward")
+            for number in range(6)
+        ],
+        columns=["stage", "kind", "microbatch", "start", "took"],
+    )
+    timeline = stage_timeline(passes, 12.0)
+    assert len(timeline.figure.data[0].x) == 12
+    assert timeline.alt.startswith("6 microbatches take 12 s")
+    assert "Stage 2 is the fullest: 3 of 4 GB" in stage_memory_bars([1.0, 1.0], [2.0, 3.0], [4.0, 4.0], "dark").alt
     assert found.batches is not None
     assert "4,096" in plan_curves(found.batches, 64).alt
     assert found.devices is not None
@@ -101,7 +112,8 @@ def test_files_of_a_plan_come_back() -> None:
 
 
 def test_a_library_model_is_set_beside_the_cost_model() -> None:
-    question = ModelQuestion(load_model("llama-3-8B"), ((load_system("h100_80g_sxm"), 8),), 32, 2)
+    share = SystemShare(system="h100_80g_sxm", num_procs=8)
+    question = LayersQuestion(global_batch=32, model="llama-3-8B", systems=[share], tensor_par=2)
     found = found_plan(Task(), question)
     assert any("Best of all executions" in line for line in found.told)
     assert found.model is not None

@@ -187,10 +187,10 @@ def test_microbatches_that_are_not_replayed_count() -> None:
         besides=times.besides_seconds,
     )
     name = questions.rule(times.schedule).name
-    full = questions.outcome(whole, name)
+    full = questions.find_outcome(whole, name)
     fewer = questions.most_microbatches(times.ranks, chunks)
     assert fewer < times.microbatches
-    short = questions.outcome(questions.replace(whole, microbatches=fewer, wanted=times.microbatches), name)
+    short = questions.find_outcome(questions.replace(whole, microbatches=fewer, wanted=times.microbatches), name)
     assert full.step == pytest.approx(compared.step, rel=1e-6)
     assert short.step == pytest.approx(full.step, rel=2e-3)
     assert short.idle == pytest.approx(full.idle, abs=2e-3)

@@ -17,12 +17,16 @@ from dashboard.charts.schedules.parallelism_grid import (
     speedup_curves,
 )
 from dashboard.compat.caches import computed
-from dashboard.queries.parallelism_grids import Machine, Stack, curves, grid_of, machine_of, stack_of
+from dashboard.queries.parallelism_grids import curves, grid_of, machine_of, stack_of
 from engine import Scenario
+from engine.questions.documents.distir import DistIRQuestion
 from engine.simulate.distir import STYLES as ALL_STYLES
 from engine.simulate.distir import agreement, envelopes, grid, measured_steps, overlay, pareto, timeline
 from tests.dashboard.page_runs import html
 from tests.dashboard.pages.test_schedules import run
+
+SMALL = DistIRQuestion(models=["mlp-xs"], batches=[64], devices=[1, 2, 4, 8], bandwidth_gbps=25.0)
+"""8 layers of width 512."""
 
 
 def shown(link: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -68,18 +72,17 @@ def test_stack_and_machine_of_a_scenario() -> None:
     assert width == 8192
     assert layers % 2 == 0
     assert layers * width**2 == pytest.approx(68.5e9, rel=0.01)  # 70.6 G less two embeddings
-    machine = machine_of(scenario, "R3")
-    assert machine.flops == pytest.approx(989e12, rel=0.01)
-    assert machine.datatype_bytes == 2
+    machine = machine_of(scenario)
+    assert machine["flops"] == pytest.approx(989e12, rel=0.01)
+    assert machine["datatype_bytes"] == 2
 
 
 def test_files_of_a_grid_come_back() -> None:
     """Configurations as a grid with the same figures, events as those of the timeline."""
-    stack, machine = Stack(8, 512, 64), Machine("R3", 25.0)
-    table = computed(grid_of)(stack, machine, 8, None)
+    table = computed(grid_of)(SMALL)
     read = pd.read_csv(io.StringIO(table.to_csv(index=False)), keep_default_na=False)
-    sizes = {"width": stack.width, "layers": stack.layers, "batch": stack.batch}
-    again = grid(read[["D", "H", "P", "m"]], revision="R3", bandwidth_gbps=25.0, **sizes, **machine.arguments())
+    sizes = {"width": 512, "layers": 8, "batch": 64}
+    again = grid(read[["D", "H", "P", "m"]], revision="R3", bandwidth_gbps=25.0, **sizes)
     assert again["reason"].tolist() == read["reason"].tolist()
     runs = again["reason"] == ""
     for name in ("latency", "throughput", "peak_memory"):
@@ -93,11 +96,10 @@ def test_files_of_a_grid_come_back() -> None:
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_charts_say_what_they_show(mode: str) -> None:
-    stack, machine = Stack(8, 512, 64), Machine("R3", 25.0)
-    table = computed(grid_of)(stack, machine, 8, None)
+    table = computed(grid_of)(SMALL)
     runs = table[table["reason"] == ""]
     front = pareto(runs)
-    lines = computed(curves)(stack, machine, 8)
+    lines = computed(curves)(SMALL)
     charts = [
         speedup_curves(lines[lines["kind"] == "data"], mode, label="batch", width="Data parallelism"),
         envelope_scatter(runs, envelopes(table), mode),

@@ -21,10 +21,10 @@ from dashboard.pages.schedules.measured import measured_schedule, own_order, rep
 from dashboard.pages.schedules.questions import (
     OFFERED,
     ScheduleQuestion,
-    along,
+    compare_along,
     drawn_replay,
-    outcome,
-    outcomes,
+    find_outcome,
+    find_outcomes,
     titles,
 )
 from dashboard.pages.schedules.scenario_times import scenario_times
@@ -105,6 +105,21 @@ def test_the_page_takes_the_times_of_the_scenario() -> None:
     assert "never measured" not in numbers()
 
 
+def test_inputs_write_the_link_and_defaults_leave_it() -> None:
+    app = run(NUMBERS)
+    app.slider(key="_schedules_send").set_value(20).run()
+    app.selectbox(key="_schedules_b").set_value("gpipe").run()
+    app.number_input(key="_schedules_forward").set_value(2.5).run()
+    app.toggle(key="_schedules_path").set_value(True).run()
+    assert not app.exception
+    written = {name: value for name, value in app.session_state["_url"].items() if name.startswith("schedules_")}
+    expected = {"schedules_send": "20", "schedules_b": "gpipe", "schedules_forward": "2.5", "schedules_path": "on"}
+    assert written == NUMBERS | expected
+    app.slider(key="_schedules_send").set_value(5).run()
+    assert "schedules_send" not in app.session_state["_url"]
+    assert html(run(written)) != numbers()
+
+
 def test_a_schedule_that_does_not_run_says_why_and_the_page_goes_on() -> None:
     app = run(NUMBERS | {"schedules_b": "chimera", "schedules_microbatches": "12", "schedules_along": "microbatches"})
     assert "Chimera is defined" in app.warning[0].value
@@ -120,14 +135,14 @@ def test_a_link_asks_for_too_much() -> None:
 
 def test_all_schedules_are_compared_at_equal_work() -> None:
     question = asked()
-    found = outcomes(question)
+    found = find_outcomes(question)
     assert {each.name for each in found} == set(OFFERED)
     for each in found:
         assert each.found is not None
         assert each.found.busy == pytest.approx([question.ideal] * 4)
     times = [each.found.makespan for each in found if each.found]
     assert times == sorted(times)
-    heavy = outcome(asked(uneven=0.5), "zbv").found
+    heavy = find_outcome(asked(uneven=0.5), "zbv").found
     assert heavy is not None
     assert heavy.busy.sum() == pytest.approx(4 * question.ideal + 0.5 * question.ideal)
 
@@ -135,19 +150,19 @@ def test_all_schedules_are_compared_at_equal_work() -> None:
 def test_a_step_may_count_as_the_longest_span() -> None:
     """Zero-bubble schedules are about the span: ZB-H2's is the work alone, its step has the skew of the ranks."""
     whole, span = (
-        {each.name: each for each in outcomes(asked(microbatches=16, span=counted))} for counted in (False, True)
+        {each.name: each for each in find_outcomes(asked(microbatches=16, span=counted))} for counted in (False, True)
     )
     assert span["zb-h2"].took == pytest.approx(asked(microbatches=16).ideal)
     assert whole["zb-h2"].took == pytest.approx(asked(microbatches=16).ideal + 3e-3)
     assert span["1f1b"].took == whole["1f1b"].took
-    curves = along(asked(microbatches=16, span=True), "send")
+    curves = compare_along(asked(microbatches=16, span=True), "send")
     first = curves[curves["name"] == "zb-h2"].iloc[0]
     assert first["makespan"] == pytest.approx(span["zb-h2"].took)
     assert feasibility_table(list(span.values()))["idle"].min() == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_memory_limit_sorts_out_what_holds_more() -> None:
-    found = {each.name: each for each in outcomes(asked(memory=4.0))}
+    found = {each.name: each for each in find_outcomes(asked(memory=4.0))}
     assert found["gpipe"].too_much
     assert "8 activations" in found["gpipe"].reason
     assert found["v-min"].runs
@@ -158,7 +173,7 @@ def test_a_memory_limit_sorts_out_what_holds_more() -> None:
 def test_along_a_slider_all_are_those_of_single_replays() -> None:
     question = asked()
     for which in ("send", "uneven", "microbatches"):
-        curves = along(question, which)
+        curves = compare_along(question, which)
         for name in ("1f1b", "zbv", "zb-auto-1p"):
             rows = curves[curves["name"] == name]
             if which == "uneven" and name == "zb-auto-1p":
@@ -166,14 +181,14 @@ def test_along_a_slider_all_are_those_of_single_replays() -> None:
                 continue
             last = rows.iloc[-1]
             value = int(last["value"]) if which == "microbatches" else float(last["value"])
-            alone = outcome(asked(**{which: value}), name).found
+            alone = find_outcome(asked(**{which: value}), name).found
             assert alone is not None
             assert last["makespan"] == pytest.approx(alone.makespan, rel=1e-12)
-    bands = best_bands(along(question, "send"))
+    bands = best_bands(compare_along(question, "send"))
     assert bands[0][0] == 0.0
     assert bands[-1][1] == 1.0
     assert all(one[1] == other[0] for one, other in pairwise(bands))
-    chart = schedule_curves(along(question, "send"), titles(), ("1f1b", "zbv"), "Send time", 0.0)
+    chart = schedule_curves(compare_along(question, "send"), titles(), ("1f1b", "zbv"), "Send time", 0.0)
     assert "Fastest schedule by send time" in chart.alt
 
 
@@ -182,7 +197,7 @@ def test_long_schedules_leave_out_repetitions_and_tell_the_true_step() -> None:
     for name in ("1f1b", "zbv", "interleaved", "dualpipev"):
         shown, skipped = drawn_replay(question, name)
         assert skipped > 0
-        whole = outcome(question, name).found
+        whole = find_outcome(question, name).found
         assert whole is not None
         picture = drawn(shown, whole=whole.makespan, skipped_microbatches=skipped)
         assert picture.end == pytest.approx(shown.makespan)
@@ -192,7 +207,7 @@ def test_long_schedules_leave_out_repetitions_and_tell_the_true_step() -> None:
 
 
 def replay_of(question: ScheduleQuestion, name: str) -> float:
-    found = outcome(question, name).found
+    found = find_outcome(question, name).found
     assert found is not None
     return found.makespan
 
@@ -261,7 +276,7 @@ def test_files_of_a_schedule_come_back() -> None:
         ("interleaved", StagePlacement.LOOP),
         ("dualpipev", StagePlacement.V),
     ):
-        found = outcome(asked(ranks=2, microbatches=4, send=0.5), name).found
+        found = find_outcome(asked(ranks=2, microbatches=4, send=0.5), name).found
         assert found is not None
         written = found.tasks.sort_values(["rank", "start", "kind"], ignore_index=True)
         for text in (chrome_trace_json(found), found.tasks.to_csv(index=False)):

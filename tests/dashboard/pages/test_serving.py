@@ -19,11 +19,11 @@ from streamlit.testing.v1 import AppTest
 import hardware
 import models
 from dashboard.charts.serving import MEMORY, decode_step, request_time, serving_frontier, serving_memory
+from dashboard.link.catalogue import usable_models
 from dashboard.pages import registry
 from dashboard.pages.serving import tables
-from dashboard.pages.serving.inputs import Inputs, model_names
 from dashboard.pages.serving.queries import curves, per_degree, title
-from dashboard.pages.serving.tables import COLUMNS, _deployments_file
+from dashboard.pages.serving.tables import COLUMNS, deployments_file
 from dashboard.words.numbers import format_value
 from engine import serving
 from engine.serving import MEMORY_PARTS, STEP_PARTS, ServingExploration, by_name
@@ -304,8 +304,7 @@ def test_the_table_is_sorted_and_can_be_the_frontier_only(found: ServingExplorat
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_downloads_have_every_deployment(found: ServingExploration, kind: str):
-    question = Inputs(found.model, found.system, 8, 1000, 200, None, None, None, {})
-    data = _deployments_file(question, found, kind)
+    data = deployments_file(found, kind)
     if kind == "csv":
         with zipfile.ZipFile(io.BytesIO(data)) as packed:
             rows = pd.read_csv(packed.open("deployments.csv"))
@@ -387,6 +386,6 @@ def test_a_name_at_the_end_of_a_curve_stands_clear_of_the_marks_beside_it():
 
 
 def test_all_models_can_be_chosen():
-    names = model_names()
-    assert {"deepseek-v3", "llama-3-70B", "gpt3-175B"} <= set(names)
-    assert len(set(names)) == len(names)
+    names = opened().selectbox(key="_serving_model").options
+    assert {models.load(name).title for name in ("deepseek-v3", "llama-3-70B")} <= set(names)
+    assert len(set(names)) == len(names) == len(usable_models())

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 import engine
 from dashboard.link import scenario_parameters
 from dashboard.pages.schedules.own_stages import bytes_of_ranks, ranks_of
-from dashboard.pages.schedules.questions import ScheduleQuestion, outcome
+from dashboard.pages.schedules.questions import ScheduleQuestion, find_outcome
 from dashboard.queries.explorations import options_of
 from dashboard.queries.filters import parse
 from dashboard.words.executions import choices
@@ -280,10 +280,10 @@ def test_planned_orders_are_replayed_with_every_stage() -> None:
         own=cuts,
     )
     for name in ("zb-auto-1p", "zb-auto-2p", "zbv-auto"):
-        made = outcome(question, name)
+        made = find_outcome(question, name)
         assert made.found is not None, made.reason
         assert made.found.busy.sum() == pytest.approx(8 * 4 * sum(work))
-        assert made.took > outcome(replace(question, own=()), name).took
+        assert made.took > find_outcome(replace(question, own=()), name).took
         assert "planned with the mean" in made.found.remarks[0]
 
 

@@ -141,8 +141,8 @@ def test_worst_runs_come_first_and_a_chosen_run_shows_its_parts(expected: tuple[
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_residuals_of_every_field(field: str, expected: tuple[pd.DataFrame, pd.DataFrame]) -> None:
-    checked = validation_data.packaged()
-    rows = validation_data.counted(checked, Filters())
+    checked = validation_data.load_packaged_runs()
+    rows = validation_data.counted_rows(checked, Filters())
     chart = residuals(rows, validation_data.field_values(rows, field), FIELDS[field])
     made = chart.figure
     drawn = [trace for trace in made.data if trace.customdata is not None]
@@ -207,10 +207,10 @@ def test_an_upload_is_predicted_as_the_engine_does_and_bad_rows_are_told_by_row(
     table = published(6).copy()
     table.loc[2, "tp"] = "many"
     table.loc[4, "step_time_s"] = "-1"
-    checked = validation_data.uploaded(content(table), "mine.csv")
+    checked = validation_data.load_uploaded_runs(content(table), "mine.csv")
     wanted = validation.validate(table)
     np.testing.assert_allclose(checked.rows["predicted_step_time_s"], wanted["predicted_step_time_s"])
-    gone = validation_data.unsupported(checked, Filters())
+    gone = validation_data.unsupported_rows(checked, Filters())
     assert gone["row"].tolist() == [3, 5]
     assert "tp is 'many'" in gone["reason_text"].iloc[0]
     assert not checked.is_packaged
@@ -237,7 +237,7 @@ def test_an_upload_is_predicted_as_the_engine_does_and_bad_rows_are_told_by_row(
 )
 def test_uploads_that_are_no_runs_are_refused_in_one_sentence(data: bytes, told: str) -> None:
     with pytest.raises(Refused, match=told) as refused:
-        validation_data.uploaded(data, "file.csv")
+        validation_data.load_uploaded_runs(data, "file.csv")
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 500
 
@@ -245,7 +245,7 @@ def test_uploads_that_are_no_runs_are_refused_in_one_sentence(data: bytes, told:
 def test_links_full_of_nonsense_show_everything() -> None:
     page = run({"validation_source": "x", "validation_field": "y", "validation_run": "9" * 6, "validation_family": "%"})
     assert len(marks(figure(page, "validation_plot"))) == len(
-        validation_data.counted(validation_data.packaged(), Filters(EVERY, EVERY, EVERY))
+        validation_data.counted_rows(validation_data.load_packaged_runs(), Filters(EVERY, EVERY, EVERY))
     )
 
 

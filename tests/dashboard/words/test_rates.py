@@ -50,9 +50,10 @@ def test_results_sort_by_them_and_show_them() -> None:
 
 def test_the_search_knows_everything_by_name() -> None:
     def script() -> None:
+        from dashboard.link.shared import parse_shared
         from dashboard.shell import search
 
-        search.opener()
+        search.opener(parse_shared().scenario)
 
     app = AppTest.from_function(script, default_timeout=60)
     app.session_state["_url"] = {}

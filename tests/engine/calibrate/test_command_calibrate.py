@@ -105,8 +105,7 @@ def test_a_scenario_is_ranked_again(command: Any, runs: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "RUNS is missing"),
-        (("RUNS",), "--system is missing"),
+        (("--system", "h100_80g_sxm"), "RUNS is missing"),
         (("RUNS", "--system", "abacus"), "abacus"),
         (("RUNS", "--system", "h100_80g_sxm", "--parameters", "speed"), "'speed' is no parameter"),
         (("RUNS", "--system", "h100_80g_sxm", "--from", "nobody"), "nobody"),
@@ -124,6 +123,13 @@ def test_what_is_not_understood_is_one_sentence(
     assert told in err
     assert "Traceback" not in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_a_missing_system_is_a_usage_error(command: Any, runs: Path) -> None:
+    for arguments in ((), (runs,)):
+        code, out, err = command(*arguments)
+        assert (code, out) == (2, "")
+        assert "Missing option '--system'" in err
 
 
 def test_where_nothing_can_be_written_it_says_so_before_fitting(command: Any, runs: Path, tmp_path: Path) -> None:

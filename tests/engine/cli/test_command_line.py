@@ -51,6 +51,14 @@ def _running_execution():
     return {name: found[name] for name in NAMES}
 
 
+def test_the_version_is_that_of_the_package(shardscape, monkeypatch, tmp_path):
+    metadata = tmp_path / "shardscape-7.8.9.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: shardscape\nVersion: 7.8.9\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert shardscape("--version") == (0, "shardscape 7.8.9\n", "")
+
+
 def test_explore_as_json(shardscape):
     code, out, _ = shardscape(*SMALL, "--top", 3, "--json")
     document = json.loads(out)

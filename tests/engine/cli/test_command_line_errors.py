@@ -52,6 +52,13 @@ HOSTILE = [
     ((*SMALL, "--datatype", "float7"), ExitCode.INPUT, "float16"),
     ((*SMALL, "--procs", "0"), ExitCode.INPUT, "--procs"),
     ((*SMALL, "--procs", "9" * 30), ExitCode.INPUT, "--procs"),
+    (("best", "--scenario", "numbers.json"), ExitCode.INPUT, "an object with named keys"),
+    (("best", "--scenario", "noise.json"), ExitCode.INPUT, "noise.json"),
+    (("best", "--scenario", "missing.json", "--procs", "8"), ExitCode.INPUT, "no file"),
+    (("recommend", "gpt3-13B", "--procs", "8"), ExitCode.INPUT, "SYSTEM, --max-batch, --datatype"),
+    (("recommend", *SMALL[1:], "--headroom", "-1"), ExitCode.INPUT, "--headroom"),
+    (("standing", "h100_80g_nvl8", "header.csv"), ExitCode.INPUT, "no such row"),
+    (("standing", "h100_80g_nvl8", "numbers.json"), ExitCode.INPUT, "23 fields"),
     (("serve", "--store", "noise.duckdb"), ExitCode.STORE, "noise.duckdb"),
     *[
         ((*command, f"{name}.duckdb"), ExitCode.STORE, words)

@@ -105,3 +105,17 @@ def test_a_sweep_is_quick_without_a_mode_and_says_so(capsys: pytest.CaptureFixtu
     assert (rows, "released" in said) == (run("--mode", "released")[0], True)
     assert len(rows) == 1 + 65
     assert not run("--mode", "released")[1]
+
+
+def test_parts_of_the_work_have_rates_of_their_own() -> None:
+    stream, clock = Terminal(), Clock()
+    report = ProgressReport("fitting", stream=stream, clock=clock)
+    clock.now = 20.0
+    report.count(2, 4, "fits")
+    fits = stream.getvalue().rpartition("\x1b[K")[2].split("  ")
+    assert fits == [" 50%", "2 of 4 fits", "6/min", "20 s so far", "about 20 s left", "fitting"]
+    report.count(0, 1000, "executions", "ranking")
+    clock.now = 30.0
+    report.count(500, 1000, "executions")
+    ranked = stream.getvalue().rpartition("\x1b[K")[2].split("  ")
+    assert ranked == [" 50%", "500 of 1,000 executions", "50/s", "30 s so far", "about 10 s left", "ranking"]

@@ -489,7 +489,7 @@ def test_cost_of_an_execution_is_that_of_its_evaluation(shardscape, tmp_path):
         (["--tflops", 100, "--tokens-per-s", 5], "from --tokens-per-s and --tflops; give exactly one"),
         (["--tflops", 100], "--procs is missing"),
         (["--procs", 8, "--step-time", 3], "needs --batch"),
-        (["--procs", 8, "--tflops", -3], "--tflops is -3; it must be a number above 0"),
+        (["--procs", 8, "--tflops", -3], "--tflops is -3.0; it must be a number from"),
         (["--procs", 8, "--tflops", "nan"], "--tflops is nan"),
         (["--procs", 8, "--tflops", 100, "--price", "cheap"], "--price is 'cheap'"),
         (["--procs", 8, "--tflops", 100, "--price", "5:2"], "usd_low must be at most usd_high"),

@@ -4,8 +4,9 @@ import pandas as pd
 import pytest
 
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator import blocks, tflop_count
-from engine.planners.intra_operator.volumes import vector_volumes
+from engine.planners.intra_operator import blocks
+from engine.reproductions.cfp.operations import tflop_count
+from engine.reproductions.cfp.volumes import vector_volumes
 
 
 def test_the_spaces_of_the_three_families_are_the_published_ones() -> None:

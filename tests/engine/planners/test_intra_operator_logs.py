@@ -8,15 +8,8 @@ import pandas as pd
 import pytest
 
 from engine.planners.contract import PlanError
-from engine.planners.intra_operator import (
-    TEXT_FORMS,
-    fit_rates,
-    log_text,
-    measured_points,
-    measured_points_of,
-    overlay,
-    search,
-)
+from engine.planners.intra_operator import fit_rates, measured_points, measured_points_of, overlay, search
+from engine.reproductions.cfp.text_forms import TEXT_FORMS, log_text
 
 REFERENCE = Path(__file__).parents[2] / "reference" / "cfp"
 A100: dict[str, Any] = {"devices": 4, "bandwidth": 20.65e9, "matrix_rate": 83.8e12}

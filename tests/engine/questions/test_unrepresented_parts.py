@@ -46,7 +46,7 @@ def test_sparse_attention_says_how_much_more_is_counted(seq_size: int) -> None:
 def test_every_account_of_a_model_has_them(name: str) -> None:
     model = models.load(name)
     for account in (
-        named("calibrated").left_out(model),
+        named("calibrated").words.neglected(model),
         not_represented(model),
         library_layers(model, batch=1, layers=1)[2],
     ):

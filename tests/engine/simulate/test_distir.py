@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.reproductions.distir.figures import PUBLISHED_GRID
 from engine.simulate import replay
 from engine.simulate.distir import REVISIONS, Allreduce, ConfigurationError, grid, memory, schedule
 from engine.simulate.distir.schedule import folded, steps
@@ -67,7 +68,7 @@ def test_notebook_times_and_memory(revision: str, what: str) -> None:
 
 
 def test_published_grid_deviates_as_its_older_code_explains() -> None:
-    with (FOLDER / "euromlsys21_grid_search_results.csv").open() as file:
+    with PUBLISHED_GRID.open() as file:
         rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
     table = pd.DataFrame(rows).set_axis(["D", "H", "P", "m", "published"], axis=1)
     assert len(table) == 111

@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from engine.reproductions.distir.figures import NOTEBOOK, PUBLISHED_GRID
 from engine.simulate.distir import (
-    GPT_SIZES,
     MODEL_SIZES,
     ConfigurationError,
     Constants,
-    GPTSize,
     ModelSize,
     Records,
     agreement,
@@ -23,7 +22,6 @@ from engine.simulate.distir import (
     envelopes,
     fit_kernels,
     fit_steps,
-    gpt2_grid,
     grid,
     load_constants,
     measured_steps,
@@ -37,7 +35,6 @@ from engine.simulate.distir import (
     top_configurations,
     with_speedup,
 )
-from engine.simulate.distir.figures import NOTEBOOK
 from engine.store import Store, StoreError
 from tests.engine.simulate.test_distir import FOLDER, GOLDEN
 
@@ -55,9 +52,7 @@ def test_figure_3_is_the_notebooks(revision: str) -> None:
 
 
 def test_figure_4_with_the_best_microbatch_count() -> None:
-    rows = pd.read_csv(FOLDER / "euromlsys21_grid_search_results.csv").set_axis(
-        ["D", "H", "P", "m", "published"], axis=1
-    )
+    rows = pd.read_csv(PUBLISHED_GRID).set_axis(["D", "H", "P", "m", "published"], axis=1)
     table = grid(rows, revision="EuroMLSys21", width=8192, layers=64, batch=8192, bandwidth_gbps=200)
     lines = envelopes(with_speedup(table, baseline=3725.917956))
     for name, told in GOLDEN["fig4"].items():
@@ -111,7 +106,7 @@ def test_timeline_refuses_in_words() -> None:
 
 def test_enumeration_by_the_rules_of_each_revision() -> None:
     table = configurations([1, 2, 4, 8, 16], batch=8192, rule="R1")
-    published = pd.read_csv(FOLDER / "euromlsys21_grid_search_results.csv")
+    published = pd.read_csv(PUBLISHED_GRID)
     known = set(map(tuple, published.iloc[:, :4].astype(int).to_numpy()))
     assert set(map(tuple, table.to_numpy())) == known
     assert set(configurations([4], batch=16, rule="R3").query("P == 4")["m"]) == {2, 4, 8, 16}
@@ -278,36 +273,3 @@ def test_bad_measurements(text: str, said: str, tmp_path: Path) -> None:
 def test_bad_constants(document: str) -> None:
     with pytest.raises(ConfigurationError):
         load_constants(document)
-
-
-def test_gpt2_inference_as_far_as_it_is_described() -> None:
-    size = GPT_SIZES["gpt3-xl"]
-
-    def of(*degrees: int, **changes: Any) -> pd.Series:
-        asked: dict[str, Any] = {"size": size, "batch": 64, "bandwidth_gbps": 25}
-        return gpt2_grid([dict(zip("DHPm", degrees, strict=True))], **(asked | changes)).iloc[0]
-
-    alone = of(1, 1, 1, 1)
-    parameters = 24 * (12 * 2048**2 + 13 * 2048) + (50_257 + 1_024) * 2048
-    assert alone["weights"] == pytest.approx(4 * parameters, rel=1e-3)
-    assert of(2, 1, 1, 1)["latency"] < alone["latency"]
-    free = of(1, 2, 1, 1, bandwidth_gbps=1e12)["latency"]
-    assert alone["latency"] / 2 < free < alone["latency"]
-    # 25 pieces over two stages: 13 blocks, 11 blocks and the head; with no time between, the larger sets the pace.
-    two, many = (of(1, 1, 2, m, bandwidth_gbps=1e12, launch_overhead=0)["latency"] for m in (2, 64))
-    assert many > two / 2
-    reasons = {
-        (3, 1, 1, 1): "no_such_group",
-        (128, 1, 1, 1): "batch_too_small",
-        (1, 1, 2, 1): "microbatches_without_stages",
-        (1, 1, 2, 128): "too_many_microbatches",
-        (1, 32, 1, 1): "heads",
-        (1, 1, 32, 2): "too_many_stages",
-    }
-    for degrees, reason in reasons.items():
-        row = of(*degrees)
-        assert row["reason"] == reason
-        assert "{" not in row["reason_text"]
-    assert of(1, 1, 2, 2**20, batch=2**21)["reason"] == "too_long"
-    with pytest.raises(ConfigurationError, match="heads do not divide"):
-        of(1, 1, 1, 1, size=GPTSize(2, 3, 16))

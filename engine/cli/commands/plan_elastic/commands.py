@@ -198,7 +198,7 @@ def check_accuracy(asked: CardAccuracyQuestion, csv: CsvOption = False, json: Js
 @elastic_app.command("table2")
 def print_table2(csv: CsvOption = False, json: JsonOption = False) -> None:
     """Table 2: mean and largest error of the 99 cases that the artifact checks, with remarks."""
-    from engine.planners.elastic.fitting.table_2 import NOTES, table_2, table_2_cases
+    from engine.reproductions.rubick.table_2 import NOTES, table_2, table_2_cases
 
     write_plans(table_2(), json=json, csv=csv)
     if not (csv or json):
@@ -222,7 +222,7 @@ def compare_losses(asked: LossesQuestion, csv: CsvOption = False, json: JsonOpti
 @elastic_app.command("notebook")
 def print_notebook() -> None:
     """Prints what the artifact's notebooks print: choices and series of figure 7, splits of figure 8, table 2."""
-    from engine.planners.elastic.notebook import notebook_lines
+    from engine.reproductions.rubick.notebook import notebook_lines
 
     for line in notebook_lines():
         write_line(line)

@@ -19,19 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.physics.batch import (
-    StepBlock,
-    StepOptimizer,
-    block_flops,
-    kept_activations,
-    step_block,
-    step_optimizer,
-)
+from engine.cost_models.calculon.physics.batch import block_flops, kept_activations
 from engine.cost_models.calculon.physics.block import BlockTable, BlockWork, block_times, block_work
 from engine.cost_models.calculon.physics.block_keys import BlockKeys
 from engine.cost_models.calculon.physics.optimizer import OptimizerTable, OptimizerWork, optimizer_times, optimizer_work
 from engine.cost_models.calculon.physics.pipeline import PipelineShape, stages
 from engine.cost_models.calculon.physics.rates import SystemRates, network_rates, rates
+from engine.cost_models.calculon.physics.step_parts import StepBlock, StepOptimizer, step_block, step_optimizer
 from engine.cost_models.calculon.rows.mode_fields import GRAINS, TIME_FIELDS
 from engine.cost_models.calculon.rows.rejection import (
     Assignments,

@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calculon.physics.batch import (
-    PipelinePart,
-    StepBlock,
-    StepOptimizer,
-    arithmetic,
-    exchange_part,
-    offload_bandwidth,
-    pipeline_part,
-)
+from engine.cost_models.calculon.physics.batch import arithmetic, offload_bandwidth
 from engine.cost_models.calculon.physics.data_parallel import Backward, block_exchange, least_exposed
 from engine.cost_models.calculon.physics.offload import Offload, offload
 from engine.cost_models.calculon.physics.pipeline import PipelineShape
+from engine.cost_models.calculon.physics.step_parts import (
+    PipelinePart,
+    StepBlock,
+    StepOptimizer,
+    exchange_part,
+    pipeline_part,
+)
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows
 from engine.executions.arrays import Flags, Floats, Ints, take
 from engine.space.rows import ExchangeVariant, RowChunk, RowGroup

@@ -6,15 +6,15 @@ model on one system passes scalars for both and arrays for the execution only. T
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from functools import wraps
-from typing import Any, Self, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.columns.stage_layouts import EVEN
+from engine.cost_models.calibrated.physics.case_cache import CachedRows, once_per_case
 from engine.cost_models.calibrated.physics.pipeline.schedules import plain_schedule
 from engine.executions.arrays import Floats
 
@@ -30,7 +30,6 @@ __all__ = [
     "Layout",
     "ModelShapes",
     "Software",
-    "once_per_case",
 ]
 
 
@@ -269,51 +268,14 @@ class Software(_Arrays):
         return {"token_dispatcher": 0.0, "dispatch_bytes": 2.0, "kept_bytes": 2.0, **values}
 
 
-_Found = TypeVar("_Found")
-
-
-def once_per_case(compute: Callable[[Case], _Found]) -> Callable[[Case], _Found]:
-    """Return a function of a case that computes a result once for each case with a cache, and every time for others.
-
-    It must depend on the case only, not on parameters of a calibration, and callers must not change its result: it
-        returns `Mapping` and `tuple`, so that the type check finds changes.
-
-    Args:
-        compute: computes the result from a case.
-    """
-
-    @wraps(compute)
-    def found(case: Case) -> _Found:
-        known = case.known
-        if known is None:
-            return compute(case)
-        if compute not in known:
-            known[compute] = compute(case)
-        there: _Found = known[compute]
-        return there
-
-    return found
-
-
 @dataclass(frozen=True, slots=True)
-class Case:
-    """Model, accelerator, layout and software of the same rows.
-
-    `known` caches results that depend on these rows alone, in cases from `remembering`; copies start without a cache.
-    """
+class Case(CachedRows):
+    """Model, accelerator, layout and software of the same rows."""
 
     model: ModelShapes
     accelerator: Accelerators
     layout: Layout
     software: Software
-    known: dict[Callable[[Case], Any], Any] | None = field(default=None, init=False, repr=False, compare=False)
-
-    def remembering(self) -> Case:
-        """Return the same rows with a cache, for evaluation with many parameters: figures that depend on no parameter,
-        such as stages and shapes of products, are computed once and kept with the rows."""
-        found = Case(self.model, self.accelerator, self.layout, self.software)
-        object.__setattr__(found, "known", {})
-        return found
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Case:

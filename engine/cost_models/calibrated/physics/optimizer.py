@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.pipeline.stages import fullest_stages
 from engine.cost_models.calibrated.physics.weights import held_on, local_weights, replicas_of

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.matrices import (
     attention_weights,
     dense_weights,

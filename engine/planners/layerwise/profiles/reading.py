@@ -9,7 +9,7 @@ from engine.planners.layerwise.profiles.profile import LayerProfile, ProfileErro
 from engine.planners.layerwise.profiles.tables import csv_profile, json_profile
 from engine.planners.layerwise.profiles.torchgraph import torchgraph_profile
 
-__all__ = ["MOST_BYTES", "profile_from", "profile_text"]
+__all__ = ["MOST_BYTES", "profile_from", "profile_text", "read_profile_file"]
 
 MOST_BYTES = 16 * 2**20
 """Bytes that a profile's text may have."""
@@ -30,6 +30,18 @@ def profile_from(source: LayerProfile | str | os.PathLike[str], batch: float | N
         return source
     if isinstance(source, str) and ("\n" in source or source.lstrip("\ufeff \t").startswith("{")):
         return profile_text(source, batch=batch)
+    text, name = read_profile_file(source)
+    return profile_text(text, name=name, batch=batch)
+
+
+def read_profile_file(source: str | os.PathLike[str]) -> tuple[str, str]:
+    """Return the text of a file, and the name of the profile in it.
+
+    Args:
+        source: path of the file.
+
+    Raises `ProfileError` for a file that cannot be read.
+    """
     path = Path(source)
     try:
         size = path.stat().st_size
@@ -44,7 +56,7 @@ def profile_from(source: LayerProfile | str | os.PathLike[str], batch: float | N
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ProfileError(f"{path} is no text in UTF-8.") from None
-    return profile_text(text, name=path.name.removesuffix(".txt").removesuffix("__graph") or path.stem, batch=batch)
+    return text, path.name.removesuffix(".txt").removesuffix("__graph") or path.stem
 
 
 def profile_text(text: str, *, name: str = "profile", batch: float | None = None) -> LayerProfile:

@@ -17,7 +17,6 @@ from engine.cost_models.calibrated import (
     step_times,
     system_named,
 )
-from engine.cost_models.calibrated.case_building import left_out
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
 from engine.cost_models.calibrated.physics.pipeline.stages import blocks_by_kind
 from engine.cost_models.calibrated.physics.weights import (
@@ -28,6 +27,7 @@ from engine.cost_models.calibrated.physics.weights import (
     router_weights,
     shared_weights,
 )
+from engine.cost_models.calibrated.words import WORDS
 from models.parameters import parameters as published
 
 ROWS = {"tensor_par": np.array([1, 2]), "pipeline_par": 2, "data_par": 4, "microbatch_size": 1, "batch_size": 64}
@@ -100,7 +100,7 @@ def test_accelerators_are_found_by_published_and_library_name() -> None:
 def test_what_the_shapes_cannot_say_is_told() -> None:
     """Compared with what the published architectures have; every model has biases or norms."""
     for name in models.names():
-        found, told = models.load(name).architecture, left_out(models.load(name))
+        found, told = models.load(name).architecture, WORDS.neglected(models.load(name))
         if found is None:
             assert len(told) == 1
             continue
@@ -112,4 +112,4 @@ def test_what_the_shapes_cannot_say_is_told() -> None:
         assert (f"of {found.max_seq or 0:,} positions" in text) == (found.positions == "learned")
         assert ("one after the other" in text) == bool(found.parallel_residual)
         assert ("queries and keys" in text) == bool(found.qk_norm)
-    assert left_out(models.load("deepseek-v3.2"))[-1] == "The block for multi-token prediction is left out."
+    assert WORDS.neglected(models.load("deepseek-v3.2"))[-1] == "The block for multi-token prediction is left out."

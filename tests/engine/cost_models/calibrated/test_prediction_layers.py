@@ -12,11 +12,12 @@ import hardware
 import models
 from engine import launch
 from engine.cost_models.calibrated.account import CalibratedAccount
-from engine.cost_models.calibrated.case_building import case_of, left_out, model_shapes
+from engine.cost_models.calibrated.case_building import case_of, model_shapes
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.memory import memory_use
 from engine.cost_models.calibrated.physics.parameters import parameters
 from engine.cost_models.calibrated.physics.step import update_level
+from engine.cost_models.calibrated.words import WORDS
 from engine.cost_models.chunk_times import microbatches_of
 from engine.cost_models.registry import named
 from engine.executions.layer_splits import LayerSplitError
@@ -98,8 +99,8 @@ def test_nothing_is_trained_unless_it_is_said_and_results_keep_their_names() -> 
     depends = named("calibrated").depends_on
     assert "prediction_layers" not in depends(PLAIN, SYSTEM, None)["model"]
     assert depends(TRAINED, SYSTEM, None)["model"]["prediction_layers"] == 1
-    assert "multi-token" in " ".join(left_out(PLAIN))
-    assert "multi-token" not in " ".join(left_out(TRAINED))
+    assert "multi-token" in " ".join(WORDS.neglected(PLAIN))
+    assert "multi-token" not in " ".join(WORDS.neglected(TRAINED))
     with pytest.raises(models.ModelFileError, match="at most as many"):
         models.edited(PLAIN, {"architecture.trained_prediction_layers": 2})
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[4]
 PHYSICS = sorted((ROOT / "engine/cost_models/calibrated/physics").rglob("*.py"))
 ASSUMPTIONS = ROOT / "engine/serving/assumptions.py"
-WITHOUT_FORMULAS = {"__init__", "inputs", "parameters"}
+WITHOUT_FORMULAS = {"__init__", "case_cache", "inputs", "parameters"}
 CITED = re.compile(r"\[[^\]]*\].*\bSource:\s+\S", re.DOTALL)
 """A unit in brackets, empty for none, and then a source."""
 

@@ -20,8 +20,9 @@ from itertools import chain, pairwise, repeat
 
 import numpy as np
 
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.communication.networks import LARGEST_HOST, shared_by
-from engine.cost_models.calibrated.physics.inputs import DISPATCHERS, Case, Floats, ModelShapes, once_per_case
+from engine.cost_models.calibrated.physics.inputs import DISPATCHERS, Case, Floats, ModelShapes
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 

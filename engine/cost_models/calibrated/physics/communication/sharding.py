@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.communication.collectives import (
     Tier,
     collective,
@@ -19,7 +20,7 @@ from engine.cost_models.calibrated.physics.communication.collectives import (
     tiers_of,
 )
 from engine.cost_models.calibrated.physics.communication.networks import shared_by
-from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stages import LOOP, placement_of

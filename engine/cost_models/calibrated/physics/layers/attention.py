@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
     GENERATIONS,
     Accelerators,
     Case,
     Floats,
-    once_per_case,
 )
 from engine.cost_models.calibrated.physics.layers.gemm import KernelWork, LinearLayer, MatrixUnit, gemm
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, maturity, power_factor

@@ -17,11 +17,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.communication.collectives import collective, tiers_of
 from engine.cost_models.calibrated.physics.communication.context_parallel import ring
 from engine.cost_models.calibrated.physics.communication.expert_exchange import HIDDEN_EXCHANGE
 from engine.cost_models.calibrated.physics.communication.networks import shared_by
-from engine.cost_models.calibrated.physics.inputs import LAUNCHES, Case, Floats, once_per_case
+from engine.cost_models.calibrated.physics.inputs import LAUNCHES, Case, Floats
 from engine.cost_models.calibrated.physics.layers.attention import Core, attention_core
 from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation, casts, norms
 from engine.cost_models.calibrated.physics.layers.experts import active_width, expert_layer

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
-from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation
 from engine.cost_models.calibrated.physics.layers.gemm import Linear, LinearLayer, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates

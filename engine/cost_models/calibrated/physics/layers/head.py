@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.block import tensor_exchange
 from engine.cost_models.calibrated.physics.layers.gemm import LinearLayer, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.launch import launch_time

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats, once_per_case
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["block_launches", "expert_launches", "launch_time"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.communication.collectives import Tier, collective
 from engine.cost_models.calibrated.physics.communication.sharding import (
     EMBEDDING_GATHERS,
@@ -20,7 +21,7 @@ from engine.cost_models.calibrated.physics.communication.sharding import (
     data_tiers,
     layer_gathers,
 )
-from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.block import BlockTimes, blocks
 from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE, Ends, ends
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, sustained_rates

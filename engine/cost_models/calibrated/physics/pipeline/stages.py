@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.columns.stage_layouts import BALANCED, EVEN
-from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes, once_per_case
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
+from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
 from engine.cost_models.calibrated.physics.pipeline.layouts import (
     UNWEIGHED,
     BlockPattern,

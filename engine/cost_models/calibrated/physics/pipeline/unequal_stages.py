@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.columns.stage_layouts import EVEN
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.communication.networks import rate_over
-from engine.cost_models.calibrated.physics.inputs import Case, Floats, once_per_case
+from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.schedules import (

@@ -14,7 +14,7 @@ from engine.planners.elastic.limits import checked_whole
 from engine.planners.elastic.performance.variants import ARTIFACT
 from engine.planners.elastic.resource_curve import KEEP_SMALLER, winners
 
-__all__ = ["best_allocation", "sweep"]
+__all__ = ["best_allocation", "sweep_resources"]
 
 NODE = 8
 """GPUs up to which NVLink, level 0, is possible, and CPU threads are shared out."""
@@ -25,7 +25,7 @@ LEVELS = 10
 """Highest level of bandwidth. Source: as for `THREADS`."""
 
 
-def sweep(model_card: CardLike, *, most_gpus: int = 64, keep_smaller: float = KEEP_SMALLER) -> pd.DataFrame:
+def sweep_resources(model_card: CardLike, *, most_gpus: int = 64, keep_smaller: float = KEEP_SMALLER) -> pd.DataFrame:
     """Returns one row for each allocation of the artifact's sweep, in its order.
 
     Threads per GPU are 1 to 64 / n on up to 8 GPUs, else 1 to 8; levels of bandwidth 0 on one GPU, 0 to 10 on up to 8,
@@ -83,7 +83,7 @@ def best_allocation(table: pd.DataFrame, keep_smaller: float = KEEP_SMALLER) -> 
     later one beats by more than `keep_smaller`. Empty where nothing runs.
 
     Args:
-        table: of `sweep`.
+        table: of `sweep_resources`.
         keep_smaller: share by which a later allocation has to be better.
     """
     best: dict[str, Any] = {}

@@ -13,9 +13,9 @@ from typing import Final
 
 import pandas as pd
 
-from engine.planners.intra_operator.published import MEASURED_ON, MEASURED_VECTORS, RUNS
-from engine.planners.intra_operator.suites import tflop_count
-from engine.planners.intra_operator.volumes import vector_volumes
+from engine.reproductions.cfp.operations import tflop_count
+from engine.reproductions.cfp.published import MEASURED_ON, MEASURED_VECTORS, RUNS
+from engine.reproductions.cfp.volumes import vector_volumes
 
 __all__ = ["published_runs", "published_volumes"]
 

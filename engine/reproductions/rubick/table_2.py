@@ -6,16 +6,18 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from engine.planners.elastic.cards import PARAMETERS, Environment, PerformanceParameters
-from engine.planners.elastic.measured.library import FOLDER
 from engine.planners.elastic.performance.artifact import data_parallel, three_dimensional
 
 __all__ = ["NOTES", "Table2Model", "table_2", "table_2_cases", "table_2_models"]
+
+FOLDER: Final = Path(__file__).parent / "data"
 
 NOTES: Final = (
     "LLaMA is predicted with parameters that were set by hand; fitted ones give errors of up to 222 %.",

@@ -1,7 +1,7 @@
 """Korthikanti et al. (MLSys 2023): measured memory and batch times of four models, as Calculon predicts them.
 
 Two things are tested: the engine predicts what Calculon printed, to its last printed digit; and the distance to the
-measurements is the published one. The tables are in tests/reference/korthikanti.csv, with units and provenance.
+measurements is the published one. The tables are in engine/reproductions/korthikanti/data, with their source.
 """
 
 from __future__ import annotations
@@ -10,48 +10,21 @@ import pandas as pd
 import pytest
 
 import engine
-from tests import reference
+from engine.reproductions.korthikanti.predictions import (
+    evaluated_runs,
+    load_executions,
+    load_published,
+    predicted_values,
+)
+from hardware import GIB
 
-GIB = 2**30
-TABLE = reference.korthikanti()
+TABLE = load_published()
 QUANTITIES = list(TABLE["quantity"].unique())
 
 
 @pytest.fixture(scope="module")
-def predictions() -> dict[str, pd.DataFrame]:
-    """Statistics of the twenty executions by system, indexed by (model, mode); only executions that run."""
-    executions = reference.seqsel_executions()
-    result = {}
-    for system in ("a100_80e", "a100_80g"):
-        frames = []
-        for model in sorted({model for model, _ in executions}):
-            modes = [mode for named, mode in executions if named == model]
-            rows = pd.DataFrame([executions[model, mode] for mode in modes])
-            found = engine.evaluate(model, system, rows).assign(model=model, mode=modes)
-            frames.append(found[found["status"] == "ok"])
-        result[system] = pd.concat(frames).set_index(["model", "mode"])
-    return result
-
-
-@pytest.fixture(scope="module")
-def predicted(predictions: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """The published table with a column `predicted` in the table's own units."""
-    unlimited, real = predictions["a100_80e"], predictions["a100_80g"]
-
-    def predict(row: pd.Series) -> float:
-        key = (row["model"], row["mode"])
-        if row["quantity"] == "batch time":
-            return float(real.loc[key, "total_time"])
-        found = unlimited.loc[key]
-        activations = found["act_space"] + found["act_checkpoint_size"]
-        if row["quantity"] == "activations":
-            return float(activations / GIB)
-        if row["quantity"] == "parameters and optimizer":
-            return float((found["weight_space"] + found["weight_grad_space"] + found["optimizer_space"]) / GIB)
-        everything = unlimited.loc[(row["model"], "none")]
-        return float(activations / (everything["act_space"] + everything["act_checkpoint_size"]))
-
-    return TABLE.assign(predicted=TABLE.apply(predict, axis=1))
+def predicted() -> pd.DataFrame:
+    return predicted_values()
 
 
 def test_three_tables_are_complete() -> None:
@@ -66,11 +39,11 @@ def test_predicts_what_calculon_printed(predicted: pd.DataFrame, quantity: str) 
     assert (off <= last_digit / 2 * 1.0001).all(), rows[off > last_digit / 2].to_string()
 
 
-def test_memory_of_the_timed_runs(predictions: dict[str, pd.DataFrame]) -> None:
+def test_memory_of_the_timed_runs() -> None:
     rows = TABLE.dropna(subset=["tier1_gib"])
     assert len(rows) == 8
     for row in rows.to_dict("records"):
-        found = predictions["a100_80g"].loc[(row["model"], row["mode"])]
+        found = evaluated_runs("a100_80g").loc[(row["model"], row["mode"])]
         assert found["proc_mem_tier1_cap_req"] / GIB == pytest.approx(row["tier1_gib"], abs=0.005)
 
 
@@ -100,7 +73,7 @@ def test_error_of_each_table(predicted: pd.DataFrame, quantity: str, mean: float
 
 def test_storing_everything_does_not_fit_the_real_processor() -> None:
     """The published runs without recomputation were projections: 80 GiB do not hold them."""
-    for (model, mode), execution in reference.seqsel_executions().items():
+    for (model, mode), execution in load_executions().items():
         if mode == "none":
             outcome = engine.evaluate(model, "a100_80g", pd.DataFrame([execution])).iloc[0]
             assert (outcome["status"], outcome["reason"]) == ("infeasible", "memory_tier1")

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from engine.planners.elastic.best import best_plan
-from engine.planners.elastic.fitting import table_2, table_2_models
 from engine.planners.elastic.measured import Measurements, measurements
 from engine.planners.elastic.over_time import FIGURE_7, timeline
 from engine.planners.elastic.placements import PlacementLike, gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import PlanName, parse_plan
 from engine.planners.elastic.splits import split
+from engine.reproductions.rubick.table_2 import table_2, table_2_models
 
 __all__ = ["figure_7_lines", "figure_8_lines", "notebook_lines", "table_2_lines"]
 

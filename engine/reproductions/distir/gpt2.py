@@ -224,12 +224,12 @@ def _forward_only(times: Floats, send: float, stages: int, microbatches: int) ->
     """The clock of the last stage when all microbatches have passed; Sends block both ends, in the order of stages."""
     t = np.zeros(stages)
 
-    def take(first: int, last: int) -> None:
+    def take_items(first: int, last: int) -> None:
         for stage in range(first, last + 1):
             t[stage] += times[stage]
         for stage in range(first, min(last, stages - 2) + 1):
             t[stage] = t[stage + 1] = max(t[stage], t[stage + 1]) + send
 
     for step in range(microbatches + stages - 1):
-        take(max(0, step - microbatches + 1), min(step, stages - 1))
+        take_items(max(0, step - microbatches + 1), min(step, stages - 1))
     return float(t.max())

@@ -1,0 +1,29 @@
+"""Parameters of the Serving page in links besides its question, declared once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from engine.questions.fields import Asked
+from engine.questions.verb import Document
+
+__all__ = ["PAGE_NAME", "ServingLink"]
+
+PAGE_NAME: Final = "serving"
+
+
+class ServingLink(Document):
+    """Parameters of the page besides its question: precisions and launch modes to try, and display options."""
+
+    weight_bits: Annotated[list[int], Asked("Weight bits")] = Field(default_factory=list)
+    kv_bits: Annotated[list[int], Asked("KV cache bits")] = Field(default_factory=list)
+    launch: Annotated[list[str], Asked("Launch")] = Field(default_factory=list)
+    only: Annotated[bool, Asked("Frontier only")] = Field(
+        default=False, description="Pareto-optimal deployments: throughput per GPU against speed per user."
+    )
+    columns: Annotated[bool, Asked("All columns")] = Field(
+        default=False, description="Adds columns with equal values, and all figures."
+    )
+    id: Annotated[str, Asked("Deployment")] = ""

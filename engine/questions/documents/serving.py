@@ -1,0 +1,68 @@
+"""Question about serving: every way to serve a model on a number of processors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
+from engine.questions.fields import Asked
+from engine.questions.verb import Document, Named
+from models.documents import Accepts, Number, Whole
+
+__all__ = ["DeploymentsQuestion"]
+
+Limit = Annotated[float, Number(1e-6, 1e6)]
+
+
+class DeploymentsQuestion(Document):
+    """Question for the deployments of a model, the best first, within limits of latency."""
+
+    model: Annotated[Named, Asked("Model")] = Field(
+        description="Model of the library by name, or a whole model document; a JSON file in commands."
+    )
+    system: Annotated[Named, Asked("System")] = Field(
+        description="System of the library by name, or a whole system document; a JSON file in commands."
+    )
+    num_procs: Annotated[
+        int, Whole(1, 2**20), Asked("Number of GPUs", option="num-procs", other_option="procs", parameter="procs")
+    ] = Field(description="Processors; every deployment uses all of them.")
+    prompt: Annotated[int, Whole(1, 2**30), Asked("Prompt length", "tokens")] = Field(
+        description="Tokens of a request's prompt."
+    )
+    output: Annotated[int, Whole(1, 2**30), Asked("Output length", "tokens")] = Field(
+        description="Tokens that a request generates."
+    )
+    time_to_first_token_s: Annotated[
+        Limit | None, Asked("First token", "s", option="ttft", parameter="ttft", parameter_unit="ms")
+    ] = Field(default=None, description="Limit on the time to first token; empty for none.")
+    time_per_output_token_s: Annotated[
+        Limit | None, Asked("Per token", "s", option="tpot", parameter="tpot", parameter_unit="ms")
+    ] = Field(default=None, description="Limit on the time per output token; empty for none.")
+    limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
+        default_factory=dict,
+        description="Values of fields of deployments: a value, a list of values, or {min, max}. Fields are tensor_par, "
+        "pipeline_par, expert_par, replicas, batch, weight_bits, kv_bits (16, 8 or 4) and launch (eager, compiled or "
+        "graphs); others are tried in all ways.",
+    )
+    price_usd_per_h: Annotated[
+        Annotated[float, Number(0, 1e6)] | None, Asked("Price", "USD/h", option="price", parameter="price")
+    ] = Field(default=None, description="Price of a GPU and hour; empty for the middle of the recorded prices.")
+    top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best deployments to list.")
+    by: Annotated[str, Asked("Order")] = Field(
+        default="tokens_per_s_per_processor", description="Figure of deployments that they are best by."
+    )
+    frontier: bool = Field(
+        default=False, description="List the frontier of output per processor and per user instead of the best."
+    )
+
+    @field_validator("by")
+    @classmethod
+    def _check_order(cls, name: str) -> str:
+        from engine.serving import HEADLINE
+
+        known = [column.name for column in HEADLINE if column.better]
+        if name not in known:
+            raise PydanticCustomError("not_accepted", f"one of {', '.join(known)}")
+        return name

@@ -1,0 +1,128 @@
+"""Verb about serving: every way to serve a model, with latencies, throughput, memory and cost."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from engine.planners.contract import Cancel, Progress, never, unheard
+from engine.questions.bounds import Context
+from engine.questions.documents.serving import DeploymentsQuestion
+from engine.questions.plain import plain
+from engine.questions.scenario_documents import found_model, found_system
+from engine.questions.verb import Document, Row, Verb
+from engine.serving import FIELDS, FIGURES, ServingExploration, explore, not_represented
+from engine.serving.reasons import by_code
+from engine.serving.space import MOST
+
+__all__ = ["FIND_DEPLOYMENTS", "deployments_document", "explore_deployments"]
+
+
+class DeploymentsAnswer(Document):
+    """Deployments of a model."""
+
+    model: str
+    system: str
+    num_procs: int
+    prompt: int = Field(description="[tokens]")
+    output: int = Field(description="[tokens]")
+    time_to_first_token_limit: float | None = Field(description="[s]; null for none.")
+    time_per_output_token_limit: float | None = Field(description="[s]; null for none.")
+    limits: dict[str, Any]
+    kind: Literal["modelled"] = Field(description="No figure was measured, and no measured serving run was fitted.")
+    not_represented: list[str] = Field(description="Parts of the model that the figures leave out or approximate.")
+    total: int = Field(description="Deployments of the space.")
+    feasible: int = Field(description="Deployments that run within the limits.")
+    rejected_by_reason: dict[str, int] = Field(description="Numbers of the others, by code of the reason.")
+    reasons: dict[str, str] = Field(description="Labels of the codes.")
+    best: Row | None = Field(description="Most output per processor, with all figures; null if nothing runs.")
+    top: list[Row] | None = Field(description="Best deployments, best first; null if the frontier is asked for.")
+    frontier: list[Row] | None = Field(
+        description="Pareto-optimal deployments in output per processor and per user; null unless asked for."
+    )
+    nearest: dict[str, Row] = Field(description="By reason: the deployment that misses least, with its sentence.")
+    obstacle: str = Field(description="Why no layout is valid, and what would help; empty if one is.")
+    units: dict[str, str] = Field(description="Units of figures by name.")
+    seconds: float = Field(description="Time of the exploration [s].")
+
+
+def explore_deployments(
+    asked: DeploymentsQuestion, *, progress: Progress = unheard, cancel: Cancel = never, largest: int = MOST
+) -> ServingExploration:
+    """Return every deployment of a question.
+
+    Args:
+        asked: the question.
+        progress: called with the share that is done and the current step.
+        cancel: returns whether to stop.
+        largest: deployments that a space may have.
+
+    Raises `engine.serving.ServingLimitError`, `engine.serving.SpaceTooLarge`, `engine.serving.WorkloadError`,
+    `engine.ExplorationCancelled`, and the errors of loading model and system.
+    """
+    return explore(
+        found_model(asked.model),
+        found_system(asked.system),
+        num_procs=asked.num_procs,
+        prompt=asked.prompt,
+        output=asked.output,
+        limits=asked.limits,
+        time_to_first_token=asked.time_to_first_token_s,
+        time_per_output_token=asked.time_per_output_token_s,
+        price=asked.price_usd_per_h,
+        progress=progress,
+        cancel=cancel,
+        largest=largest,
+    )
+
+
+def deployments_document(asked: DeploymentsQuestion, found: ServingExploration) -> dict[str, Any]:
+    """Return the answer to a question as JSON has it.
+
+    Args:
+        asked: the question.
+        found: its deployments.
+    """
+    rows = found.frontier if asked.frontier else found.top(asked.top, asked.by)
+    records = rows.to_dict("records")
+    document = {
+        "model": found.model.name,
+        "system": found.system.name,
+        "num_procs": found.space.num_procs,
+        "prompt": found.space.prompt,
+        "output": found.space.output,
+        "time_to_first_token_limit": found.time_to_first_token,
+        "time_per_output_token_limit": found.time_per_output_token,
+        "limits": dict(found.space.limits),
+        "kind": "modelled",
+        "not_represented": list(not_represented(found.model)),
+        "total": found.total,
+        "feasible": found.feasible,
+        "rejected_by_reason": dict(found.rejected),
+        "reasons": {code: by_code(code).label for code in found.rejected},
+        "best": found.best,
+        "top": None if asked.frontier else records,
+        "frontier": records if asked.frontier else None,
+        "nearest": {code: found.evaluate_ids([number]).iloc[0].to_dict() for code, number in found.nearest.items()},
+        "obstacle": found.obstacle,
+        "units": {column.name: column.unit for column in (*FIELDS, *FIGURES) if column.unit},
+        "seconds": found.seconds,
+    }
+    return {name: plain(value) for name, value in document.items()}
+
+
+def _answer_deployments(asked: DeploymentsQuestion, context: Context) -> dict[str, Any]:
+    largest = min(MOST, context.bounds.largest_space)
+    found = explore_deployments(asked, progress=context.tell, cancel=context.stops, largest=largest)
+    return deployments_document(asked, found)
+
+
+FIND_DEPLOYMENTS = Verb(
+    "find_deployments",
+    "Serve a model",
+    "Evaluates every way to serve a model for inference: latency, throughput, memory and cost, within limits.",
+    DeploymentsQuestion,
+    DeploymentsAnswer,
+    _answer_deployments,
+)

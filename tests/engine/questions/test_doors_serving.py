@@ -1,0 +1,108 @@
+"""Serving asked through Python, the command, JSON, MCP's schema and the page: the same figures to the last digit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from engine import ExplorationCancelled, serving
+from engine.questions import VERBS, Bounds, Context, QuestionError, answer
+from tests.dashboard.page_runs import figure, html, page_alone
+
+MODEL, SYSTEM = "llama-3-8B", "h100_80g_sxm"
+QUESTION: dict[str, Any] = {
+    "model": MODEL,
+    "system": SYSTEM,
+    "num_procs": 4,
+    "prompt": 1000,
+    "output": 200,
+    "time_to_first_token_s": 0.2,
+    "time_per_output_token_s": 0.0305,
+    "limits": {"weight_bits": [16, 8, 4], "launch": ["graphs"]},
+    "price_usd_per_h": 2.5,
+}
+
+
+def test_every_door_has_the_same_deployments(shardscape: Callable[..., tuple[int, str, str]]) -> None:
+    question = {**QUESTION, "by": "time_to_first_token", "top": 3}
+    Draft202012Validator(VERBS["find_deployments"].question_schema()).validate(question)
+    found = answer("find_deployments", question)
+    Draft202012Validator(VERBS["find_deployments"].answer_schema()).validate(json.loads(json.dumps(found)))
+    python = serving.explore(
+        MODEL,
+        SYSTEM,
+        num_procs=4,
+        prompt=1000,
+        output=200,
+        time_to_first_token=0.2,
+        time_per_output_token=0.0305,
+        limits=QUESTION["limits"],
+        price=2.5,
+    )
+    assert (found["total"], found["feasible"]) == (python.total, python.feasible)
+    assert 0 < python.feasible < python.total
+    assert found["rejected_by_reason"] == python.rejected
+    assert [row["time_to_first_token"] for row in found["top"]] == python.top(3, "time_to_first_token")[
+        "time_to_first_token"
+    ].tolist()
+    assert python.best is not None
+    assert found["best"]["cost_per_million_tokens"] == python.best["cost_per_million_tokens"]
+
+    options = ("--num-procs", 4, "--prompt", 1000, "--output", 200, "--ttft", 0.2, "--tpot", 0.0305, "--price", 2.5)
+    limits = ("--limit", "weight_bits=16,8,4", "--limit", "launch=graphs")
+    ordered = ("--by", "time_to_first_token", "--top", 3)
+    code, out, _ = shardscape("inference", MODEL, SYSTEM, *options, *limits, *ordered, "--json")
+    printed = json.loads(out)
+    assert code == 0
+    assert {**printed, "seconds": 0, "frontier": None} == {**found, "seconds": 0}
+
+    front = answer("find_deployments", {**QUESTION, "frontier": True})["frontier"]
+    page = page_alone("serving")
+    page.session_state["_url"] = {
+        "serving_model": MODEL,
+        "serving_system": SYSTEM,
+        "serving_procs": "4",
+        "serving_prompt": "1000",
+        "serving_output": "200",
+        "serving_ttft": "200",
+        "serving_tpot": "30.5",
+        "serving_price": "2.5",
+        "serving_weight_bits": "16,8,4",
+        "serving_launch": "graphs",
+    }
+    page.run()
+    assert not page.exception
+    assert f"Deployments that run {python.feasible:,}, of {python.total:,}" in html(page)
+    marks = {
+        point[0]: (x, y)
+        for trace in figure(page, "serving_plot")["data"]
+        for point, x, y in zip(trace["customdata"], trace["x"], trace["y"], strict=True)
+    }
+    for row in front:
+        assert marks[row["id"]] == (row["tokens_per_s_per_user"], row["tokens_per_s_per_processor"])
+
+
+def test_bounds_hold_and_a_question_can_be_stopped() -> None:
+    with pytest.raises(ValueError, match="more than the 10 that are evaluated"):
+        answer("find_deployments", QUESTION, Context(Bounds(largest_space=10)))
+    shares: list[float] = []
+    answer("find_deployments", QUESTION, Context(tell=lambda share, doing: shares.append(share)))
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    with pytest.raises(ExplorationCancelled):
+        answer("find_deployments", QUESTION, Context(stops=lambda: True))
+    for wrong, words in (
+        ({"by": "speed"}, "'by' is 'speed'; it must be one of tokens_per_s"),
+        ({"limits": {"tp": 1}}, "no limit on 'tp'"),
+        ({"time_to_first_token_s": 0}, "a number from 1e-06"),
+        ({"model": "/etc/passwd"}, "a path"),
+    ):
+        with pytest.raises(ValueError, match=words) as problem:
+            answer("find_deployments", {**QUESTION, **wrong})
+        assert "\n" not in str(problem.value)
+    with pytest.raises(QuestionError, match="prompt"):
+        answer("find_deployments", {name: value for name, value in QUESTION.items() if name != "prompt"})
