@@ -14,7 +14,7 @@ from dashboard.words.changes import text_of
 from dashboard.words.markdown import literal
 from engine import Scenario, whatif
 
-__all__ = ["CHANGES", "current", "moved", "put", "reset"]
+__all__ = ["CHANGES", "moved", "parse_changes", "put", "reset"]
 
 CHANGES: Final = "whatif_changes"
 """The link's parameter."""
@@ -22,8 +22,8 @@ _PIECE: Final = r"[a-z][a-z0-9_]{0,30}:[0-9][0-9.e+-]{0,24}"
 _PATTERN: Final = re.compile(rf"{_PIECE}(?:;{_PIECE}){{0,39}}")
 
 
-def current(scenario: Scenario) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Returns the changes that the link asks for, and a sentence per part of it that cannot be."""
+def parse_changes(scenario: Scenario) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Parse the changes of the link: return them, and a sentence per part of it that cannot be."""
     text = state.url_value(CHANGES, "", _PATTERN)
     changes: dict[str, float] = {}
     problems: list[str] = []
@@ -45,7 +45,7 @@ def moved(scenario: Scenario, name: str, value: float) -> dict[str, float]:
 
     Raises ValueError where they give nothing that this server searches.
     """
-    changes, _ = current(scenario)
+    changes, _ = parse_changes(scenario)
     changes.pop(name, None)
     value = float(f"{value:.10g}")
     if value != float(f"{whatif.otherwise(scenario, changes, name):.10g}"):

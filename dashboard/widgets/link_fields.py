@@ -11,7 +11,16 @@ from dashboard.link import state
 from dashboard.link.fields import LinkField
 from dashboard.widgets.controls import given, key_for, whole, whole_field
 
-__all__ = ["draw_choice", "draw_decimal", "draw_segments", "draw_several", "draw_slider", "draw_switch", "draw_whole"]
+__all__ = [
+    "draw_choice",
+    "draw_decimal",
+    "draw_segments",
+    "draw_several",
+    "draw_slider",
+    "draw_switch",
+    "draw_text",
+    "draw_whole",
+]
 
 
 def _prepare(
@@ -49,6 +58,7 @@ def draw_choice(
     width: int | Literal["stretch"] = "stretch",
     resets: Collection[str] = (),
     then: Callable[[], None] | None = None,
+    is_bare: bool = False,
 ) -> None:
     """Draw a list to choose from.
 
@@ -59,6 +69,7 @@ def draw_choice(
         width: of the widget [px].
         resets: parameters of the link that are removed with a change.
         then: called after a change.
+        is_bare: True if the label is for screen readers only.
     """
     key, change = _prepare(field, resets, then)
     options = list(field.options)
@@ -70,6 +81,7 @@ def draw_choice(
         key=key,
         on_change=change,
         help=(field.declared.help if help is None else help) or None,
+        label_visibility="collapsed" if is_bare else "visible",
         width=width,
     )
 
@@ -134,6 +146,39 @@ def draw_switch(
     key, change = _prepare(field, resets, then)
     shown = (field.declared.help if help is None else help) or None
     st.toggle(label or field.label, bool(field.value), key=key, on_change=change, help=shown)
+
+
+def draw_text(
+    field: LinkField,
+    *,
+    label: str = "",
+    help: str | None = None,
+    width: int | Literal["stretch"] = "stretch",
+    most: int = 200,
+    placeholder: str | None = None,
+    resets: Collection[str] = (),
+) -> None:
+    """Draw a field for a text; an empty one is the default. See `draw_choice`.
+
+    most: characters. placeholder: shown in an empty field.
+    """
+    value = field.value or ""
+    state.settle()
+    key = key_for(f"_{field.parameter}", value)
+
+    def change() -> None:
+        state.set_url_values({field.parameter: field.text(str(given(key)).strip() or None), **dict.fromkeys(resets)})
+
+    st.text_input(
+        label or field.label,
+        value,
+        key=key,
+        on_change=change,
+        max_chars=most,
+        width=width,
+        placeholder=placeholder,
+        help=(field.declared.help if help is None else help) or None,
+    )
 
 
 def draw_whole(

@@ -16,7 +16,7 @@ from dashboard.link.text_encoding import folded, unfolded
 from dashboard.widgets.upload import file_field, read_file
 from engine.planners.contract import PlanError
 
-__all__ = ["KEPT", "PACKED", "OwnTable", "draw_own_table", "own_table", "parse_own_table", "read_table"]
+__all__ = ["KEPT", "NO_TABLE", "PACKED", "OwnTable", "draw_own_table", "parse_own_table", "read_table"]
 
 R = TypeVar("R")
 
@@ -26,76 +26,66 @@ KEPT: Final = "It travels in the link where it is short enough, and otherwise st
 
 @dataclass(frozen=True, slots=True)
 class OwnTable:
-    """A reader's own table in the link or, if it is too long for one, in the session."""
+    """A user's own table as the link or the session has it."""
 
-    parameter: str
-    """Parameter of the link."""
-    noun: str
-    """Kind of table, in sentences."""
-    packed: str
-    """Text as the link has it; empty without one."""
-    kept: str | None
-    """Text that is too long for the link."""
+    text: str | None
+    """Checked text; None without a table, or with a problem."""
+    problem: str = ""
+    """Sentence about a table that cannot be read."""
+
+    def require(self) -> str | None:
+        """Return the text. Raises `engine.planners.contract.PlanError` if the table cannot be read."""
+        if self.problem:
+            raise PlanError(self.problem)
+        return self.text
 
 
-def parse_own_table(parameter: str, noun: str) -> OwnTable:
-    """Parse a reader's own table.
+NO_TABLE: Final = OwnTable(None)
+
+
+def parse_own_table(parameter: str, noun: str, check: Callable[[str], object]) -> OwnTable:
+    """Return the text that was uploaded last, here or by the author of the link.
 
     Args:
         parameter: of the link.
         noun: the kind of table, in sentences.
+        check: raises a `PlanError` for an invalid text.
     """
-    return OwnTable(parameter, noun, state.url_value(parameter, "", PACKED), st.session_state.get(f"_{parameter}_text"))
+    packed = state.url_value(parameter, "", PACKED)
+    if not packed:
+        return OwnTable(st.session_state.get(f"_{parameter}_text"))
+    try:
+        text = unfolded(packed, noun).decode("utf-8") + "\n"
+        return OwnTable(read_table(_checked_text, check, text.encode()))
+    except UnicodeDecodeError:
+        return OwnTable(None, f"The link's {noun} is no text in UTF-8.")
+    except (Refused, PlanError) as problem:
+        return OwnTable(None, str(problem))
 
 
 def draw_own_table(
-    own: OwnTable, label: str, megabytes: int, check: Callable[[str], object], types: Sequence[str] = ("csv",)
-) -> str | None:
-    """Draws the field of a file of text and returns the text that was uploaded last, here or by the author of the link;
-    None without one.
+    label: str, parameter: str, megabytes: int, check: Callable[[str], object], types: Sequence[str] = ("csv",)
+) -> None:
+    """Draw the field of a file of text; a new file runs the page again, whose door then finds its text.
 
     Args:
-        own: the table.
         label: of the field.
+        parameter: of the link.
         megabytes: largest file.
-        check: raises a PlanError for an invalid text.
+        check: raises a `PlanError` for an invalid text.
         types: endings of the file's name.
 
-    Raises:
-        engine.planners.contract.PlanError: the file cannot be read, or `check` refuses its text.
+    Raises `engine.planners.contract.PlanError` if the file cannot be read, or `check` refuses its text.
     """
-    file = file_field(label, types, f"{own.parameter}_file", megabytes)
-    seen, kept = f"_{own.parameter}_seen", f"_{own.parameter}_text"
-    if file is not None and st.session_state.get(seen) != file.file_id:
-        text = read_table(_checked_text, check, file.getvalue())
-        st.session_state[seen], st.session_state[kept] = file.file_id, text
-        short = folded(text)
-        state.set_url_value(own.parameter, short if len(short) <= IN_LINKS else None)
-        st.rerun()
-    if not own.packed:
-        return own.kept
-    try:
-        text = unfolded(own.packed, own.noun).decode("utf-8") + "\n"
-    except Refused as problem:
-        raise PlanError(str(problem)) from None
-    except UnicodeDecodeError:
-        raise PlanError(f"The link's {own.noun} is no text in UTF-8.") from None
-    return read_table(_checked_text, check, text.encode())
-
-
-def own_table(
-    label: str,
-    parameter: str,
-    noun: str,
-    megabytes: int,
-    check: Callable[[str], object],
-    types: Sequence[str] = ("csv",),
-) -> str | None:
-    """Parses a reader's own table and draws its field; for pages that are not yet drawn from a view alone.
-
-    Args: see `parse_own_table` and `draw_own_table`.
-    """
-    return draw_own_table(parse_own_table(parameter, noun), label, megabytes, check, types)
+    file = file_field(label, types, f"{parameter}_file", megabytes)
+    seen = f"_{parameter}_seen"
+    if file is None or st.session_state.get(seen) == file.file_id:
+        return
+    text = read_table(_checked_text, check, file.getvalue())
+    st.session_state[seen], st.session_state[f"_{parameter}_text"] = file.file_id, text
+    short = folded(text)
+    state.set_url_value(parameter, short if len(short) <= IN_LINKS else None)
+    st.rerun()
 
 
 def read_table(function: Callable[..., R], *arguments: object) -> R:

@@ -15,7 +15,7 @@ from dashboard.queries.nearest_fit import fits, remedies, runs
 from dashboard.queries.scenario_edits import altered
 from dashboard.widgets.compared_scenarios import SLOTS, Slots, add, add_changes
 from dashboard.widgets.controls import menu_key, shut, whole, whole_field
-from dashboard.widgets.hardware_changes import current
+from dashboard.widgets.hardware_changes import parse_changes
 from dashboard.words.changes import described
 from dashboard.words.markdown import literal
 from dashboard.words.scenarios import name_of, sentence_of, system_name
@@ -32,7 +32,7 @@ _MENU: Final = "compare_add"
 
 def parse_whatif(first: Scenario) -> Mapping[str, float]:
     """Parse the changes of the What-if page, which are offered as a scenario. first: scenario A."""
-    return current(first)[0]
+    return parse_changes(first)[0]
 
 
 def opener(first: Scenario, changes: Mapping[str, float]) -> None:

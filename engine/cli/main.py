@@ -38,6 +38,7 @@ from engine.cli.commands.simulate import simulate_app
 from engine.cli.commands.standing import rank_execution
 from engine.cli.commands.store import store_app
 from engine.cli.commands.validate import validate_model
+from engine.cli.commands.what_if import change_scenario
 from engine.cli.output import ExitCode, write_line
 
 __all__ = ["app", "main"]
@@ -61,6 +62,7 @@ Examples:
   shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16
   shardscape recommend llama-3.1-70B h100_80g_sxm --procs 512 --max-batch 512 --datatype bfloat16
   shardscape compare today.json more_memory.json
+  shardscape what-if --scenario scenario.json --change hbm_bandwidth=6700
   shardscape evaluate gpt3-175B a100_80g executions.csv --out results.parquet
   shardscape layers megatron-1T a100_80g execution.json
   shardscape standing h100_80g_sxm execution.json --model llama-3-70B
@@ -183,6 +185,7 @@ commands: Final[dict[str, Callable[..., None]]] = {
     "best": find_best,
     "recommend": recommend_execution,
     "compare": compare_files,
+    "what-if": change_scenario,
     "evaluate": evaluate_executions,
     "layers": show_layers,
     "standing": rank_execution,

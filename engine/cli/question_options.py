@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Generic, TypeVar, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, ValidationError
@@ -19,7 +20,7 @@ from engine.questions.fields import FieldKind, QuestionField, question_fields
 from engine.questions.verb import Document, QuestionError
 from models.documents import DocumentError, read_json, sentence
 
-__all__ = ["UnfinishedQuestion", "asks", "build_question", "name_options", "read_named"]
+__all__ = ["Reader", "UnfinishedQuestion", "asks", "build_question", "name_options", "read_named"]
 
 Question = TypeVar("Question", bound=Document)
 
@@ -63,11 +64,20 @@ class UnfinishedQuestion(Generic[Question]):
         return build_question(self.document, {**self.said, **rest})
 
 
+MOST_VALUES: Final = 20_000
+"""Values of a range in an option at most."""
+_RANGE: Final = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
+
+Reader = Callable[[str], Any]
+"""Returns the value of a field, as the document has it, from the text of an option."""
+
+
 def asks(
     document: type[Question],
     *,
     arguments: Collection[str] = (),
     leave_out: Collection[str] = (),
+    readers: Mapping[str, Reader] = MappingProxyType({}),
     optional: Collection[str] = (),
     flatten: str = "",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -82,6 +92,7 @@ def asks(
         document: class of the question.
         arguments: fields that are arguments, in their order, not options; documents are JSON files.
         leave_out: fields without an option, such as rows that the command reads from a file.
+        readers: by field, what makes its value of the option's text, such as the content of a file.
         optional: required fields whose option may be missing; for unfinished questions.
         flatten: field that holds a document, whose fields become options. Its own option takes the document from a
             file; other options replace its values.
@@ -90,7 +101,7 @@ def asks(
     outer = [
         field
         for name, field in fields.items()
-        if name in arguments or (name not in leave_out and field.kind is not FieldKind.DOCUMENT)
+        if name not in leave_out and (field.kind is not FieldKind.DOCUMENT or name in readers)
     ]
     nested = fields[flatten].nested if flatten else None
     inner = (
@@ -113,7 +124,9 @@ def asks(
             _command_parameter(known[name], is_argument=True, is_optional=name in optional) for name in arguments
         ]
         declared += [
-            _command_parameter(field, is_argument=False, is_optional=field.name in optional)
+            _command_parameter(
+                field, is_argument=False, is_optional=field.name in optional, is_file=field.name in readers
+            )
             for field in (*inner, *outer)
             if field.name not in arguments
         ]
@@ -123,6 +136,8 @@ def asks(
         @wraps(command)
         def run(**given: Any) -> None:
             said = {field.name: given.pop(field.name) for field in outer}
+            for name, read in readers.items():
+                said[name] = _read_option(said[name], read)
             if nested is not None:
                 parts = {field.name: given.pop(field.name) for field in inner}
                 said[flatten] = _nested_values(nested, parts, given.pop(flatten), flatten, arguments)
@@ -148,7 +163,11 @@ def build_question(document: type[Question], said: Mapping[str, Any], arguments:
     Raises `QuestionError` with a sentence that names the option.
     """
     fields = question_fields(document)
-    given = {name: _document_value(fields[name], value) for name, value in said.items() if value is not None}
+    given = {
+        name: _document_value(fields[name], value)
+        for name, value in said.items()
+        if value is not None and not (fields[name].repeats and not value)
+    }
     try:
         return document.model_validate(given)
     except ValidationError as problem:
@@ -245,13 +264,19 @@ def name_options(document: type[Document]) -> Iterator[None]:
         raise QuestionError(text) from None
 
 
-def _command_parameter(field: QuestionField, *, is_argument: bool, is_optional: bool = False) -> inspect.Parameter:
+def _command_parameter(
+    field: QuestionField, *, is_argument: bool, is_optional: bool = False, is_file: bool = False
+) -> inspect.Parameter:
     """Return a field as Typer reads the parameter of a function."""
     type_, is_optional = _option_type(field), is_optional or field.default is None or field.kind in _PAIRS
     metavar = field.metavar or (field.option_unit.upper() if field.unit else _METAVARS.get(field.kind))
     if field.choices:
         metavar = "|".join(map(str, field.choices))
-    if field.is_list:
+    if is_file and not field.repeats:
+        metavar = "FILE" if field.kind is FieldKind.DOCUMENT else "NAME|FILE"
+    elif field.repeats:
+        metavar = metavar or "TEXT"
+    elif field.is_list:
         metavar = f"{metavar},..."
     unit = f" [{field.option_unit}]" if field.unit and f"[{field.option_unit}]" not in field.option_help else ""
     text = f"{(field.option_help or field.label).removesuffix('.')}{unit}."
@@ -270,12 +295,22 @@ def _command_parameter(field: QuestionField, *, is_argument: bool, is_optional: 
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
+def _read_option(value: Any, read: Reader) -> Any:
+    """Return the value of an option; entries of an option that is given several times are joined."""
+    if value is None:
+        return None
+    if not isinstance(value, (list, tuple)):
+        return read(value)
+    parts = [read(each) for each in value]
+    return [entry for part in parts for entry in (part if isinstance(part, list) else [part])]
+
+
 def _option_type(field: QuestionField) -> Any:
     if field.kind in _PAIRS:
         return list[str]
-    if field.kind is FieldKind.DOCUMENT:
-        return list[Path] if field.is_list else Path
-    if field.is_list:
+    if field.repeats:
+        return list[str if field.choices else _TYPES.get(field.kind, str)]  # type: ignore[misc]
+    if field.is_list or field.kind is FieldKind.DOCUMENT:
         return str
     if field.choices:
         return int if all(isinstance(each, int) for each in field.choices) else str
@@ -293,11 +328,12 @@ def _document_value(field: QuestionField, value: Any) -> Any:
     """Return the value of an option as the document has it."""
     if field.kind in _PAIRS and isinstance(value, list):
         return _PAIRS[field.kind](value)
-    if field.kind is FieldKind.DOCUMENT:
-        noun = field.label.lower().removesuffix("s")
-        read = [read_json(path, noun, DocumentError) for path in (value if field.is_list else [value])]
-        return read if field.is_list else read[0]
     if field.is_list and isinstance(value, str):
+        if ".." in value and field.kind in (FieldKind.WHOLE, FieldKind.DECIMAL):
+            ends = _RANGE.fullmatch(value.strip())
+            if ends is None or int(ends[2]) - int(ends[1]) >= MOST_VALUES:
+                raise QuestionError(f"--{field.option}: {value[:40]!r} are no values; write 1..16 or 1,2,4.")
+            return [_list_entry(field, str(each)) for each in range(int(ends[1]), int(ends[2]) + 1)]
         return [_list_entry(field, each.strip()) for each in value.split(",") if each.strip()]
     if field.kind is FieldKind.DECIMAL and isinstance(value, float):
         return value * field.option_factor

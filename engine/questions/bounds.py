@@ -30,6 +30,8 @@ class Bounds:
     """Time after which it is given up [s]."""
     memory_gib: float = 8.0
     """Memory of the process that answers [GiB], where the system can bound it."""
+    most_points: int = 2_000
+    """Points that a co-design study may have."""
     most_rows: int = 100
     """Executions of an answer."""
     rows_kept: int = 12_000_000

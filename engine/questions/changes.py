@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 from pydantic import Field
 
 from engine.exploration.run import ExplorationCancelled
 from engine.questions.bounds import Context
-from engine.questions.plain import Statistics, chosen_statistics, plain, rows_of, units_of
-from engine.questions.scenario_documents import ScenarioDocument, ScenarioSummary, scenario_of, summary_of
+from engine.questions.documents.changes import HardwareSensitivityQuestion, ParametersQuestion, WhatIfQuestion
+from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
+from engine.questions.scenario_documents import ScenarioSummary, scenario_of, summary_of
 from engine.questions.verb import Document, Row, Verb
 from engine.whatif import Parameter, changed, parameters, reoptimise, sensitivity
-from models.documents import Accepts, Number
 
 __all__ = ["LIST_PARAMETERS", "SENSITIVITY", "WHAT_IF"]
-
-
-class ParametersQuestion(Document):
-    """Question for the parameters of a scenario that can be changed."""
-
-    scenario: ScenarioDocument
 
 
 class ParameterRow(Document):
@@ -46,22 +40,6 @@ class ParametersAnswer(ScenarioSummary):
     parameters: list[ParameterRow]
 
 
-Changes = Annotated[dict[str, int | float], Accepts("an object with numbers by name")]
-
-
-class WhatIfQuestion(Document):
-    """Question for the effect of a change."""
-
-    scenario: ScenarioDocument
-    changes: Changes = Field(
-        min_length=1,
-        max_length=20,
-        description="New values by parameter, in the parameter's unit; `list_parameters` has them, such as "
-        "hbm_bandwidth, net1_bandwidth, hbm_capacity, procs, batch, sequence.",
-    )
-    statistics: Statistics = None
-
-
 class WhatIfAnswer(ScenarioSummary):
     """The best execution after a change, beside the one before, and that one kept as it is."""
 
@@ -76,18 +54,6 @@ class WhatIfAnswer(ScenarioSummary):
     base_feasible: int = Field(description="How many ran before.")
     units: dict[str, str] = Field(description="Units of the statistics by name.")
     seconds: float
-
-
-class HardwareSensitivityQuestion(Document):
-    """Question for the value of each part of the hardware."""
-
-    scenario: ScenarioDocument
-    factors: list[Annotated[float, Number(0.01, 100)]] = Field(
-        default=[0.9, 1.1], min_length=1, max_length=4, description="What each parameter is multiplied by."
-    )
-    names: list[str] | None = Field(
-        default=None, max_length=40, description="Which parameters; null for all of system and model."
-    )
 
 
 class Gain(Document):

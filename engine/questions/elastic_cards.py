@@ -5,16 +5,25 @@ A card says of a model how long its parts take; `plan_elastic` needs none, for m
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 from pydantic import Field
 
 from engine.planners import elastic
-from engine.planners.elastic import Measurements, ModelCard, SplitJob
+from engine.planners.contract import Cancel, Progress, never, unheard
+from engine.planners.elastic import ElasticPlan, Measurements, ModelCard, Split, SplitJob, Timeline
 from engine.planners.elastic.cards import sent_card
-from engine.planners.elastic.cluster import asked_models, compared, library_applications, summaries, workload_from
-from engine.planners.elastic.cluster.applications import applications
+from engine.planners.elastic.cluster import (
+    ReplayResult,
+    asked_models,
+    compared,
+    library_applications,
+    summaries,
+    workload_from,
+)
+from engine.planners.elastic.cluster.applications import application, applications
 from engine.planners.elastic.cluster.cluster import cluster_of
 from engine.planners.elastic.cluster.policies import POLICIES
 from engine.planners.elastic.cluster.workload import workload_names
@@ -22,38 +31,41 @@ from engine.planners.elastic.measured import measurements_of
 from engine.planners.elastic.over_time import FIGURE_7
 from engine.planners.elastic.strategies import STATIC
 from engine.questions.bounds import Context
-from engine.questions.plain import plain
+from engine.questions.documents.elastic import (
+    CardQuestion,
+    CardsQuestion,
+    CurveQuestion,
+    JobDocument,
+    PhasesQuestion,
+    ResourceLimit,
+    SplitQuestion,
+    WorkloadReplayQuestion,
+)
+from engine.questions.plain import plain, table_rows
 from engine.questions.scenario_documents import found_model, found_system
-from engine.questions.verb import Document, Named, QuestionError, Row, Verb
+from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.scenarios.scenario import Scenario
-from models.documents import Number, Text, Whole, did_you_mean, shown
+from models import Model
+from models.documents import did_you_mean, shown
 
-__all__ = ["CARD_CURVE", "CARD_PHASES", "LIST_CARDS", "PLAN_CARD", "REPLAY_WORKLOAD", "SPLIT_GPUS"]
-
-LONGEST_TABLE = 500_000
-Placement = Annotated[str, Text(20_000, shortest=1)]
-Threads = Annotated[int, Whole(1, 4_096)]
-Bandwidth = Annotated[float, Number(0, 1e6)]
-CardGiven = Annotated[Named, Field(description="Model card: a name that `list_cards` has, or a whole card document.")]
-Trace = Annotated[
-    Annotated[str, Text(LONGEST_TABLE, shortest=1)] | None,
-    Field(
-        description="What was measured of it: the text of a CSV with exec_plan, placement and iteration_s; null for "
-        "the trace of a card of the library. No time, or 0, says that a plan does not run."
-    ),
+__all__ = [
+    "CARD_CURVE",
+    "CARD_PHASES",
+    "LIST_CARDS",
+    "PLAN_CARD",
+    "REPLAY_WORKLOAD",
+    "SPLIT_GPUS",
+    "find_card",
+    "find_measurements",
+    "find_plan",
+    "list_plans",
+    "named_models",
+    "plan_curve",
+    "plan_timeline",
+    "replay_policies",
+    "share_progress",
+    "split_jobs",
 ]
-Variant = Annotated[
-    Literal["artifact", "physical"],
-    Field(description="Performance model: the published one, or that of the calibrated cost model."),
-]
-Basis = Annotated[
-    Literal["measured", "predicted"] | None,
-    Field(description="Which times count; measured where there are measurements and null."),
-]
-
-
-class CardsQuestion(Document):
-    """Question for the model cards of the library."""
 
 
 class CardRow(Document):
@@ -71,27 +83,6 @@ class CardsAnswer(Document):
     """Model cards of the library."""
 
     cards: list[CardRow]
-
-
-class ResourceLimit(Document):
-    """Resources that a job has."""
-
-    placement: Placement = Field(description="GPUs on each node, such as 8888 or 16,16.")
-    cpu_threads: Threads = Field(default=1, description="Of the host, per GPU.")
-    bandwidth: Bandwidth = Field(
-        default=0.0, description="Limit between nodes, 0 for none: a level of the artifact, GB/s of a GPU in physical."
-    )
-
-
-class CardQuestion(Document):
-    """The best plan of a card under each of some limits."""
-
-    card: CardGiven
-    limits: list[ResourceLimit] = Field(min_length=1, max_length=64)
-    measurements: Trace = None
-    variant: Variant = "artifact"
-    every_plan: bool = Field(default=False, description="Whether to ignore the card's table of allowed plans.")
-    top: Annotated[int, Whole(1, 2_000)] = Field(default=8, description="Plans to list, the best first.")
 
 
 class LimitAnswer(Document):
@@ -115,22 +106,6 @@ class CardAnswer(Document):
     limits: list[LimitAnswer]
 
 
-class CurveQuestion(Document):
-    """Best throughput against one resource."""
-
-    card: CardGiven
-    over: Literal["gpus", "cpu_threads", "bandwidth"] = "gpus"
-    values: list[Annotated[float, Number(0, 1e6)]] | None = Field(
-        default=None, min_length=1, max_length=1_024, description="1 to 64 GPUs, 1 to 16 threads, 0 to 10 by default."
-    )
-    placement: Placement | None = Field(default=None, description="Of curves over other resources than GPUs.")
-    gpus: Annotated[int, Whole(1, 10**6)] | None = None
-    gpus_per_node: Annotated[int, Whole(1, 10**6)] | None = None
-    cpu_threads: Threads = 1
-    bandwidth: Bandwidth = 0.0
-    variant: Variant = "artifact"
-
-
 class CurveAnswer(Document):
     """Best throughput against one resource."""
 
@@ -141,31 +116,6 @@ class CurveAnswer(Document):
     )
 
 
-class PhaseDocument(ResourceLimit):
-    """Resources for some time."""
-
-    duration_s: Annotated[float, Number(1e-3, 1e9)]
-    placement: Placement = Field(description="GPUs on each node; 0 where there are none.")
-
-
-class PhasesQuestion(Document):
-    """A job through phases of different resources, under the planner and under static strategies."""
-
-    card: CardGiven
-    phases: list[PhaseDocument] | None = Field(
-        default=None, min_length=1, max_length=1_000, description="Those of figure 7 where null."
-    )
-    strategies: list[Annotated[str, Text(200, shortest=1)]] | None = Field(
-        default=None,
-        max_length=16,
-        description=f"Static ones: {'; '.join(STATIC)}; or rules such as n/g, g, 1. All named ones where null.",
-    )
-    measurements: Trace = None
-    basis: Basis = None
-    pause_s: Annotated[float, Number(0, 1e6)] = Field(default=0.0, description="Standstill at each change [s].")
-    variant: Variant = "artifact"
-
-
 class PhasesAnswer(Document):
     """Throughput over phases."""
 
@@ -173,30 +123,6 @@ class PhasesAnswer(Document):
     basis: str
     phases: list[Row] = Field(description="Every strategy in every phase: plan, iteration, throughput [samples/s].")
     means: list[Row] = Field(description="Mean throughput of each strategy, and the planner's gain over it.")
-
-
-class JobDocument(Document):
-    """A job: of a card, or of a model of the library with its batch."""
-
-    card: CardGiven | None = None
-    model: Named | None = Field(default=None, description="Instead: a model of the library, with global_batch.")
-    global_batch: Annotated[int, Whole(1, 10**6)] | None = None
-    name: Annotated[str, Text(100, shortest=1)] | None = None
-    guarantee: Annotated[float, Number(0, 1e12)] | None = Field(
-        default=None, description="Throughput that it must reach [samples/s]; null for best effort."
-    )
-    measurements: Trace = None
-
-
-class SplitQuestion(Document):
-    """Question for the split of GPUs among jobs."""
-
-    jobs: list[JobDocument] = Field(min_length=1, max_length=16)
-    gpus: Annotated[int, Whole(1, 256)]
-    system: Named | None = Field(default=None, description="Whose GPUs they are, for models of the library.")
-    basis: Basis = None
-    cpu_threads: Threads = 1
-    variant: Variant = "artifact"
 
 
 class SplitAnswer(Document):
@@ -211,22 +137,6 @@ class SplitAnswer(Document):
     notes: list[str]
 
 
-class WorkloadReplayQuestion(Document):
-    """A workload of jobs on a cluster over time."""
-
-    workload: Annotated[str, Text(LONGEST_TABLE, shortest=1)] = Field(
-        description=f"One of {', '.join(workload_names())}, or the text of a CSV with name, submission_time, "
-        "application, num_gpus, exec_plan, steps or duration, is_sla."
-    )
-    cluster: Annotated[str, Text(600, shortest=1)] = Field(default="8x8", description="Nodes and GPUs of each.")
-    policies: list[Literal["artifact", "published", "first-come", "equal-share"]] | None = Field(
-        default=None, min_length=1, max_length=4, description="All by default."
-    )
-    pause_s: Annotated[float, Number(0, 86_400)] = Field(default=260.0, description="Standstill at a change [s].")
-    system: Named | None = Field(default=None, description="Whose GPUs run models of the library in the workload.")
-    jobs: bool = Field(default=False, description="Whether to list every job.")
-
-
 class ReplayAnswer(Document):
     """A workload under each policy."""
 
@@ -236,8 +146,14 @@ class ReplayAnswer(Document):
     notes: list[str]
 
 
-def _load_card(given: Any) -> ModelCard:
-    """The card of a name or a document; a name is never opened as a path."""
+def find_card(given: str | Mapping[str, Any]) -> ModelCard:
+    """Return the card of a name or a document; a name is never opened as a path.
+
+    Args:
+        given: name of the library, or a document.
+
+    Raises `QuestionError` for an unknown name, `engine.planners.contract.PlanError` for an invalid document.
+    """
     if not isinstance(given, str):
         return sent_card(given)
     known = elastic.card_names()
@@ -248,15 +164,207 @@ def _load_card(given: Any) -> ModelCard:
     return elastic.load_card(given)
 
 
-def _load_measurements(card: ModelCard, trace: str | None) -> Measurements | None:
-    if trace is None:
-        return measurements_of(card.name, None)
+def find_measurements(card: ModelCard, trace: str | None) -> Measurements | None:
+    """Return the measurements of a question.
+
+    Args:
+        card: of the question.
+        trace: text of a CSV, or the name of a trace of the library; None for the trace of the card's name.
+
+    Raises `engine.planners.contract.PlanError` naming row and field.
+    """
+    if trace is None or trace in elastic.measurement_names():
+        return measurements_of(card.name, trace)
     # A line end makes it text: never the path of a file.
     return elastic.read_measurements(f"{trace.rstrip()}\n", name=card.name)
 
 
-def _table_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [plain(row) for row in table.to_dict("records")]
+def share_progress(progress: Progress, parts: float, before: float = 0.0) -> Progress:
+    """Return a callback for the progress of a part of the work.
+
+    Args:
+        progress: callback for the progress of the whole.
+        parts: share of the whole that the part makes up.
+        before: share that is done before it.
+    """
+    return lambda share, doing: progress(before + parts * share, doing)
+
+
+def _limit_arguments(asked: CardQuestion, limit: ResourceLimit) -> dict[str, Any]:
+    """Return a limit and the question's choices as keywords of `engine.planners.elastic.plans_table`."""
+    return {
+        "placement": limit.placement,
+        "cpu_threads": asked.cpu_threads if limit.cpu_threads is None else limit.cpu_threads,
+        "bandwidth": asked.bandwidth if limit.bandwidth is None else limit.bandwidth,
+        "variant": asked.variant,
+        "restricted": False if asked.every_plan else None,
+    }
+
+
+def list_plans(asked: CardQuestion, limit: ResourceLimit) -> pd.DataFrame:
+    """Return every plan of a card under one limit, the best first; see `engine.planners.elastic.plans_table`.
+
+    Args:
+        asked: the question.
+        limit: one of its limits.
+
+    Raises `QuestionError`, `engine.planners.contract.PlanError`.
+    """
+    return elastic.plans_table(find_card(asked.card), **_limit_arguments(asked, limit))
+
+
+def find_plan(asked: CardQuestion, limit: ResourceLimit) -> ElasticPlan:
+    """Return the best plan of a card under one limit.
+
+    Args:
+        asked: the question.
+        limit: one of its limits.
+
+    Raises `QuestionError`, and `engine.planners.contract.PlanError`, also if no plan runs there.
+    """
+    return elastic.best_plan(find_card(asked.card), **_limit_arguments(asked, limit))
+
+
+def plan_curve(asked: CurveQuestion) -> pd.DataFrame:
+    """Return the best throughput of a card against one resource; see `engine.planners.elastic.curve`.
+
+    Args:
+        asked: the question.
+
+    Raises `QuestionError`, `engine.planners.contract.PlanError`.
+    """
+    return elastic.curve(
+        find_card(asked.card),
+        over=asked.over,
+        values=None if asked.values is None else [int(each) if each.is_integer() else each for each in asked.values],
+        placement=asked.placement,
+        gpus=asked.gpus,
+        gpus_per_node=asked.gpus_per_node,
+        cpu_threads=asked.cpu_threads,
+        bandwidth=asked.bandwidth,
+        variant=asked.variant,
+        restricted=False if asked.every_plan else None,
+    )
+
+
+def plan_timeline(asked: PhasesQuestion) -> Timeline:
+    """Return the throughput of a card over phases, under the planner and under static strategies.
+
+    Args:
+        asked: the question.
+
+    Raises `QuestionError`, `engine.planners.contract.PlanError`.
+    """
+    card = find_card(asked.card)
+    return elastic.timeline(
+        card,
+        FIGURE_7 if asked.phases is None else [each.model_dump() for each in asked.phases],
+        strategies=tuple(STATIC) if asked.strategies is None else asked.strategies,
+        measured=find_measurements(card, asked.measurements),
+        basis=asked.basis,
+        pause_s=asked.pause_s,
+        variant=asked.variant,
+        restricted=False if asked.every_plan else None,
+    )
+
+
+def split_jobs(asked: SplitQuestion, progress: Progress = unheard, cancel: Cancel = never) -> Split:
+    """Return the split of GPUs among jobs.
+
+    Args:
+        asked: the question.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: True stops the search for plans of library models.
+
+    Raises `QuestionError`, `engine.planners.contract.PlanError`, and the errors of loading models and a system.
+    """
+    share = 1 / len(asked.jobs)
+    jobs = [
+        _build_job(each, asked, share_progress(progress, share, at * share), cancel)
+        for at, each in enumerate(asked.jobs)
+    ]
+    return elastic.split(jobs, asked.gpus, basis=asked.basis, cpu_threads=asked.cpu_threads, variant=asked.variant)
+
+
+def _build_job(given: JobDocument, asked: SplitQuestion, progress: Progress, cancel: Cancel) -> SplitJob:
+    if (given.card is None) == (given.model is None):
+        raise QuestionError("A job has a card, or a model of the library.")
+    if given.card is not None:
+        card = find_card(given.card)
+        return SplitJob(given.name or card.name, card, find_measurements(card, given.measurements), given.guarantee)
+    assert given.model is not None
+    model = found_model(given.model)
+    if asked.system is None or given.global_batch is None:
+        raise QuestionError(f"The job of {model.name} needs its global_batch, and the question a system.")
+    return elastic.model_job(
+        model,
+        found_system(asked.system),
+        batch=given.global_batch,
+        gpus=asked.gpus,
+        guarantee=given.guarantee,
+        name=given.name,
+        progress=progress,
+        cancel=cancel,
+    )
+
+
+def named_models(asked: WorkloadReplayQuestion) -> dict[str, tuple[Model, int]]:
+    """Return the models with global batches that the jobs of a workload name, such as llama-3-8B*64, by that name.
+
+    Args:
+        asked: the question.
+
+    Raises `QuestionError`, `engine.planners.contract.PlanError`, and the errors of loading a model.
+    """
+    return asked_models(workload_from(_workload_source(asked)), lambda name: found_model(asked.models.get(name, name)))
+
+
+def _workload_source(asked: WorkloadReplayQuestion) -> str:
+    known = workload_names()
+    if asked.workload not in known and "\n" not in asked.workload:
+        raise QuestionError(f"There is no workload {shown(asked.workload)}; give one of {', '.join(known)}, or a CSV.")
+    return asked.workload
+
+
+def replay_policies(
+    asked: WorkloadReplayQuestion, progress: Progress = unheard, cancel: Cancel = never
+) -> dict[str, ReplayResult]:
+    """Return the replay of a workload under each policy, by the name of the policy.
+
+    Args:
+        asked: the question.
+        progress: called with the share done (0 to 1) and the current step.
+        cancel: True stops the replays.
+
+    Raises `QuestionError`, `engine.planners.contract.PlanError`, and the errors of loading models and a system.
+    """
+    made, cluster, models = workload_from(_workload_source(asked)), cluster_of(asked.cluster), named_models(asked)
+    own = {}
+    if models and asked.system is None:
+        raise QuestionError(f"{next(iter(models))} is a model of the library; give the system it runs on.")
+    share = 0.7 if models else 0.0  # the curves take longer than the replays
+    if models and asked.system is not None:
+        own = library_applications(
+            models,
+            found_system(asked.system),
+            cluster,
+            progress=share_progress(progress, share),
+            cancel=cancel,
+        )
+    cards = {}
+    for each in asked.cards or ():
+        card = find_card(each.card)
+        cards[card.name] = application(card, find_measurements(card, each.measurements))
+    return compared(
+        made,
+        cluster,
+        asked.policies or tuple(POLICIES),
+        pause=asked.pause_s,
+        interval=asked.interval_s,
+        models={**applications(), **cards, **own},
+        progress=share_progress(progress, 1 - share, share),
+        cancel=cancel,
+    )
 
 
 def _answer_list(asked: CardsQuestion, context: Context) -> dict[str, Any]:
@@ -278,34 +386,27 @@ def _answer_list(asked: CardsQuestion, context: Context) -> dict[str, Any]:
 
 
 def _answer_plan(asked: CardQuestion, context: Context) -> dict[str, Any]:
-    card = _load_card(asked.card)
-    measured = _load_measurements(card, asked.measurements)
+    card = find_card(asked.card)
+    measured = find_measurements(card, asked.measurements)
     found = []
     for number, limit in enumerate(asked.limits):
         context.tell(number / len(asked.limits), f"Plans on {limit.placement[:40]}")
-        table = elastic.plans_table(
-            card,
-            placement=limit.placement,
-            cpu_threads=limit.cpu_threads,
-            bandwidth=limit.bandwidth,
-            variant=asked.variant,
-            restricted=False if asked.every_plan else None,
-        )
+        table, resources = list_plans(asked, limit), _limit_arguments(asked, limit)
         runs = len(table) > 0 and bool(table["feasible"].iloc[0])
         best = table.iloc[0] if runs else None
         seconds = None
         if best is not None and measured is not None:
-            seconds = plain(measured.iteration_s(str(best["plan"]), limit.placement, limit.cpu_threads))
+            seconds = plain(measured.iteration_s(str(best["plan"]), limit.placement, resources["cpu_threads"]))
         found.append(
             {
                 "placement": limit.placement,
-                "cpu_threads": limit.cpu_threads,
-                "bandwidth": limit.bandwidth,
+                "cpu_threads": resources["cpu_threads"],
+                "bandwidth": resources["bandwidth"],
                 "plan": "" if best is None else str(best["plan"]),
                 "throughput": None if best is None else float(best["throughput"]),
                 "iteration_s": None if best is None else float(best["iteration_ms"]) / 1e3,
                 "measured_s": seconds,
-                "plans": _table_rows(table.head(asked.top)),
+                "plans": table_rows(table.head(asked.top)),
                 "rejected": int((~table["feasible"]).sum()) if len(table) else 0,
             }
         )
@@ -313,113 +414,55 @@ def _answer_plan(asked: CardQuestion, context: Context) -> dict[str, Any]:
 
 
 def _answer_curve(asked: CurveQuestion, context: Context) -> dict[str, Any]:
-    card = _load_card(asked.card)
-    values = None if asked.values is None else [int(each) if each.is_integer() else each for each in asked.values]
-    table = elastic.curve(
-        card,
-        over=asked.over,
-        values=values,
-        placement=asked.placement,
-        gpus=asked.gpus,
-        gpus_per_node=asked.gpus_per_node,
-        cpu_threads=asked.cpu_threads,
-        bandwidth=asked.bandwidth,
-        variant=asked.variant,
-    )
-    return {"card": card.name, "points": _table_rows(table)}
+    return {"card": find_card(asked.card).name, "points": table_rows(plan_curve(asked))}
 
 
 def _answer_phases(asked: PhasesQuestion, context: Context) -> dict[str, Any]:
-    card = _load_card(asked.card)
-    found = elastic.timeline(
-        card,
-        FIGURE_7 if asked.phases is None else [each.model_dump() for each in asked.phases],
-        strategies=tuple(STATIC) if asked.strategies is None else asked.strategies,
-        measured=_load_measurements(card, asked.measurements),
-        basis=asked.basis,
-        pause_s=asked.pause_s,
-        variant=asked.variant,
-    )
+    found = plan_timeline(asked)
     return {
-        "card": card.name,
+        "card": find_card(asked.card).name,
         "basis": found.basis,
-        "phases": _table_rows(found.table),
-        "means": _table_rows(found.summary()),
+        "phases": table_rows(found.table),
+        "means": table_rows(found.summary()),
     }
 
 
-def _build_job(given: JobDocument, asked: SplitQuestion, context: Context) -> SplitJob:
-    if (given.card is None) == (given.model is None):
-        raise QuestionError("A job has a card, or a model of the library.")
-    if given.card is not None:
-        card = _load_card(given.card)
-        return SplitJob(given.name or card.name, card, _load_measurements(card, given.measurements), given.guarantee)
-    assert given.model is not None
-    model = found_model(given.model)
-    if asked.system is None or given.global_batch is None:
-        raise QuestionError(f"The job of {model.name} needs its global_batch, and the question a system.")
-    system = found_system(asked.system)
-    datatype = "bfloat16" if "bfloat16" in system.matrix else next(iter(system.matrix))
-    context.bounds.searchable(
-        Scenario.of(
-            model,
-            system,
-            num_procs=asked.gpus,
-            max_batch_size=given.global_batch,
-            datatype=datatype,
-            limits={"batch_size": [given.global_batch]},
+def _check_sizes(jobs: Iterable[JobDocument], asked: SplitQuestion, context: Context) -> None:
+    """Raise `QuestionError` if the space of a job of a library model is too large."""
+    for each in jobs:
+        if each.model is None or asked.system is None or each.global_batch is None:
+            continue
+        system = found_system(asked.system)
+        context.bounds.searchable(
+            Scenario.of(
+                found_model(each.model),
+                system,
+                num_procs=asked.gpus,
+                max_batch_size=each.global_batch,
+                datatype="bfloat16" if "bfloat16" in system.matrix else next(iter(system.matrix)),
+                limits={"batch_size": [each.global_batch]},
+            )
         )
-    )
-    return elastic.model_job(
-        model,
-        system,
-        batch=given.global_batch,
-        gpus=asked.gpus,
-        guarantee=given.guarantee,
-        name=given.name,
-        progress=context.tell,
-        cancel=context.stops,
-    )
 
 
 def _answer_split(asked: SplitQuestion, context: Context) -> dict[str, Any]:
-    jobs = [_build_job(each, asked, context) for each in asked.jobs]
-    found = elastic.split(jobs, asked.gpus, basis=asked.basis, cpu_threads=asked.cpu_threads, variant=asked.variant)
+    _check_sizes(asked.jobs, asked, context)
+    found = split_jobs(asked, context.tell, context.stops)
     return {
         "basis": found.basis,
         "totals": plain(found.totals().to_dict()),
-        "ways": _table_rows(found.table),
+        "ways": table_rows(found.table),
         "notes": list(found.notes),
     }
 
 
 def _answer_replay(asked: WorkloadReplayQuestion, context: Context) -> dict[str, Any]:
-    known = workload_names()
-    if asked.workload not in known and "\n" not in asked.workload:
-        raise QuestionError(f"There is no workload {shown(asked.workload)}; give one of {', '.join(known)}, or a CSV.")
-    made, cluster = workload_from(asked.workload), cluster_of(asked.cluster)
-    models = asked_models(made, found_model)
-    own = {}
-    if models:
-        if asked.system is None:
-            raise QuestionError(f"{next(iter(models))} is a model of the library; give the system it runs on.")
-        own = library_applications(
-            models, found_system(asked.system), cluster, progress=context.tell, cancel=context.stops
-        )
-    found = compared(
-        made,
-        cluster,
-        asked.policies or tuple(POLICIES),
-        pause=asked.pause_s,
-        models={**applications(), **own},
-        progress=context.tell,
-        cancel=context.stops,
-    )
+    found = replay_policies(asked, context.tell, context.stops)
     jobs = [each.jobs.assign(policy=name) for name, each in found.items()] if asked.jobs else []
     return {
-        "gpus": cluster.gpus,
-        "policies": _table_rows(summaries(found)),
-        "jobs": _table_rows(pd.concat(jobs, ignore_index=True)) if jobs else [],
+        "gpus": cluster_of(asked.cluster).gpus,
+        "policies": table_rows(summaries(found)),
+        "jobs": table_rows(pd.concat(jobs, ignore_index=True)) if jobs else [],
         "notes": [f"{name}: {note}" for name, each in found.items() for note in each.notes],
     }
 

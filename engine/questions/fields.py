@@ -47,7 +47,7 @@ class FieldKind(StrEnum):
     """An object or a list of objects: in JSON and files only."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Asked:
     """Annotation of a field of a question: how people see it, on pages, in commands and in links."""
 
@@ -67,6 +67,8 @@ class Asked:
     """Unit in links and on pages, where it is another than the document's, such as "ms"."""
     words: Mapping[Any, str] = field(default_factory=dict)
     """Words on screen by choice."""
+    repeats: bool = False
+    """True if the command option is given once for each entry of a list, instead of once with commas."""
     kind: FieldKind | None = None
     """Kind of limits and of values, which the type does not tell apart; made of the type where None."""
     metavar: str = ""
@@ -97,6 +99,7 @@ class QuestionField:
     parameter: str
     option_unit: str
     parameter_unit: str
+    repeats: bool
     metavar: str
     option_help: str
     nested: type[BaseModel] | None
@@ -180,6 +183,7 @@ def _read_field(name: str, declared: Any) -> QuestionField:
         parameter=asked.parameter or name,
         option_unit=asked.option_unit or asked.unit,
         parameter_unit=asked.parameter_unit or asked.unit,
+        repeats=asked.repeats,
         metavar=asked.metavar,
         option_help=asked.option_help or declared.description or "",
         nested=next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None),

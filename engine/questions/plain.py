@@ -14,7 +14,7 @@ from engine.questions.fields import Asked
 from engine.questions.verb import QuestionError
 from models.documents import did_you_mean, plain, shown
 
-__all__ = ["Statistics", "chosen_statistics", "plain", "rows_of", "units_of"]
+__all__ = ["Statistics", "chosen_statistics", "plain", "rows_of", "table_rows", "units_of"]
 
 Statistics = Annotated[
     list[str] | None,
@@ -64,3 +64,12 @@ def units_of(names: Iterable[str]) -> dict[str, str]:
         names: of columns.
     """
     return {name: unit for name in names if (unit := column_of(name).unit)}
+
+
+def table_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as JSON has them.
+
+    Args:
+        table: of a planner.
+    """
+    return [plain(row) for row in table.to_dict("records")]

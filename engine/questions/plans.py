@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import Field
 
-from engine.planners.elastic.library_models import model_curve
 from engine.planners.intra_operator import (
     IntraOperatorPlan,
     Mesh,
@@ -20,15 +19,13 @@ from engine.planners.intra_operator.suites import is_suite
 from engine.questions.bounds import Context
 from engine.questions.documents.operators import OperatorsQuestion, network_rates
 from engine.questions.plain import plain
-from engine.questions.scenario_documents import LIMITS_SCHEMA, found_model, found_system
-from engine.questions.verb import Document, Named, QuestionError, Verb
-from engine.scenarios.scenario import Scenario
+from engine.questions.scenario_documents import found_model, found_system
+from engine.questions.verb import Document, QuestionError, Verb
 from hardware import GIB
 from models import Model
-from models.documents import Accepts, Whole
+from models.documents import Whole
 
 __all__ = [
-    "PLAN_ELASTIC",
     "PLAN_OPERATORS",
     "find_operator_plan",
     "operators_document",
@@ -37,55 +34,9 @@ __all__ = [
     "question_model",
 ]
 
-MOST_SIZES = 64
 MOST_PROCS = 4_096
 Gpus = Annotated[int, Whole(1, MOST_PROCS)]
 Batch = Annotated[int, Whole(1, 10**6)]
-
-
-class ElasticQuestion(Document):
-    """Question for the best plan of a model by number of GPUs."""
-
-    model: Named = Field(description="Model: a name that `list_models` has, or a whole model document.")
-    system: Named = Field(description="System: a name that `list_systems` has; its innermost network is a node.")
-    global_batch: Batch = Field(description="Samples of an iteration, the same at every size.")
-    gpus: list[Gpus] | None = Field(
-        default=None, min_length=1, max_length=MOST_SIZES, description="Sizes; 1, 2, 4, ... 64 by default."
-    )
-    datatype: str = "bfloat16"
-    limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
-        default_factory=dict, description="What fields may be, as in a scenario.", json_schema_extra=LIMITS_SCHEMA
-    )
-
-
-class SizePlan(Document):
-    """The best plan at a size, and what moves when a job grows to it."""
-
-    gpus: int
-    placement: str = Field(description="GPUs on each node.")
-    raw_best: float | None = Field(description="Proven best throughput at exactly this size [samples/s].")
-    raw_plan: str = Field(description="Pipeline, tensor and data parallel degrees.")
-    chosen: str = Field(description="What else is chosen.")
-    stored_best: float | None = Field(description="Best throughput with up to so many GPUs [samples/s].")
-    stored_plan: str
-    stored_gpus: float | None
-    gain: float | None = Field(description="Throughput that each further GPU brings [samples/s].")
-    iteration_s: float | None
-    memory_gib: float | None = Field(description="Of the fullest GPU.")
-    weights_gib: float | None
-    optimizer_gib: float | None
-    moves_gib: float | None = Field(description="What one GPU has to receive at most to get here from the size before.")
-    moves_s: float | None = Field(description="How long that takes at least.")
-    not_measured: str = Field(description="What no measured run had of the plan, in words; empty for nothing.")
-
-
-class ElasticAnswer(Document):
-    """Plans at every size."""
-
-    model: str
-    system: str
-    global_batch: int
-    sizes: list[SizePlan]
 
 
 class OperatorsAnswer(Document):
@@ -108,37 +59,6 @@ class OperatorsAnswer(Document):
         default=None, description="Mesh axes of each dimension, in the style of JAX and of PyTorch, where asked for."
     )
     notes: list[str]
-
-
-def _answer_elastic(asked: ElasticQuestion, context: Context) -> dict[str, Any]:
-    model, system = found_model(asked.model), found_system(asked.system)
-    sizes = asked.gpus or [2**power for power in range(7)]
-    context.bounds.searchable(
-        Scenario.of(
-            model,
-            system,
-            num_procs=max(sizes),
-            max_batch_size=asked.global_batch,
-            datatype=asked.datatype,
-            limits={"batch_size": [asked.global_batch], **asked.limits},
-        )
-    )
-    table = model_curve(
-        model,
-        system,
-        batch=asked.global_batch,
-        gpus=sizes,
-        datatype=asked.datatype,
-        limits=asked.limits,
-        progress=context.tell,
-        cancel=context.stops,
-    )
-    return {
-        "model": model.name,
-        "system": system.name,
-        "global_batch": asked.global_batch,
-        "sizes": plain(table.to_dict("records")),
-    }
 
 
 def _answer_operators(asked: OperatorsQuestion, context: Context) -> dict[str, Any]:
@@ -242,14 +162,6 @@ def operators_document(found: IntraOperatorPlan, vectors: pd.DataFrame) -> dict[
     }
 
 
-PLAN_ELASTIC = Verb(
-    "plan_elastic",
-    "Plan elastic training",
-    "Finds the proven best plan of a model at each number of GPUs, what each GPU brings, and what moves between sizes.",
-    ElasticQuestion,
-    ElasticAnswer,
-    _answer_elastic,
-)
 PLAN_OPERATORS = Verb(
     "plan_operators",
     "Plan operators",

@@ -16,6 +16,7 @@ from engine.questions.calibrations import CALIBRATE
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
 from engine.questions.comparison import COMPARE
 from engine.questions.cost import COST
+from engine.questions.designs import CODESIGN
 from engine.questions.distir import SIMULATE_DISTIR
 from engine.questions.elastic_cards import (
     CARD_CURVE,
@@ -25,11 +26,13 @@ from engine.questions.elastic_cards import (
     REPLAY_WORKLOAD,
     SPLIT_GPUS,
 )
+from engine.questions.elastic_fits import CARD_ACCURACY, COMPARE_LOSSES, FIT_CARD
+from engine.questions.elastic_models import PLAN_ELASTIC
 from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH, OPERATIONS
 from engine.questions.explorations import BEST, EXPLORE
 from engine.questions.layer_plans import PLAN_LAYERS
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
-from engine.questions.plans import PLAN_ELASTIC, PLAN_OPERATORS
+from engine.questions.plans import PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
 from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
 from engine.questions.serving import FIND_DEPLOYMENTS
@@ -68,8 +71,12 @@ VERBS: Final[Mapping[str, Verb]] = {
         PLAN_CARD,
         CARD_CURVE,
         CARD_PHASES,
+        CARD_ACCURACY,
+        FIT_CARD,
+        COMPARE_LOSSES,
         SPLIT_GPUS,
         REPLAY_WORKLOAD,
+        CODESIGN,
         EXPORT_LAUNCH,
         IMPORT_LAUNCH,
         STANDING,

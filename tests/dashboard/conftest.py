@@ -21,7 +21,7 @@ from dashboard.pages import registry
 from dashboard.pages.intra_operator import queries, view
 from dashboard.pages.schedules import questions
 from dashboard.pages.serving import tables
-from dashboard.pages.whatif import board
+from dashboard.pages.whatif import inputs
 from dashboard.settings import Settings
 from dashboard.widgets import menus
 from tests.dashboard.page_runs import COARSE, wait_for_the_end
@@ -152,7 +152,7 @@ def _components_looked_for_once() -> Iterator[None]:
 def _studies_of_few_points() -> Iterator[None]:
     """Has What-if vary parameters over three values each: whoever draws the page starts its studies."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(board, "COARSE", COARSE)
+        patch.setattr(inputs, "COARSE", COARSE)
         yield
 
 

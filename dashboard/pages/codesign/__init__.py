@@ -1,11 +1,13 @@
 """Co-design: which of a thousand machines is the best to build or buy for a mix of models, under a budget."""
 
-from dashboard.pages.contract import NavigationGroup, Needs, Page
+from dashboard.pages.codesign.link import PAGE_NAME, CodesignLink
+from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
+from engine.questions.documents.codesign import DesignsQuestion
 
 __all__ = ["PAGE"]
 
 PAGE = Page(
-    name="codesign",
+    name=PAGE_NAME,
     title="Co-design",
     group=NavigationGroup.PLAN,
     place=5,
@@ -13,17 +15,7 @@ PAGE = Page(
     needs=Needs.NOTHING,
     guide="codesign",
     parameters={
-        "codesign_study": "study",
-        "codesign_own": "study of one's own",
-        "codesign_up": "quantity to optimise",
-        "codesign_across": "quantity against it",
-        "codesign_of": "model of the mix",
-        "codesign_at": "end of the prices",
-        "codesign_picture": "picture",
-        "codesign_x": "choice across",
-        "codesign_y": "choice up",
-        "codesign_design": "design",
-        "codesign_kept": "filters of designs",
-        "codesign_worth": "where one more dollar goes",
+        **page_parameters(PAGE_NAME, CodesignLink),
+        **page_parameters(PAGE_NAME, DesignsQuestion, only=("of", "at")),
     },
 )

@@ -19,15 +19,15 @@ from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from engine.codesign import QUANTITIES, Results, Study
 
-__all__ = ["in_force", "line", "menu", "on_brush"]
+__all__ = ["line", "menu", "on_brush", "parse_filters"]
 
 LINK: Final = "codesign_kept"
 _TEXT: Final = re.compile(r"[-+.:,0-9a-z_]{1,2000}")
 _MENU: Final = "codesign_keep_only"
 
 
-def in_force(known: Collection[str]) -> dict[str, tuple[float, float]]:
-    """Returns the intervals in the link.
+def parse_filters(known: Collection[str]) -> dict[str, tuple[float, float]]:
+    """Parse the intervals in the link.
 
     Args:
         known: names of the choices and quantities of the study.

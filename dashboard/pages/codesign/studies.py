@@ -11,17 +11,20 @@ import streamlit as st
 
 from dashboard.link import state
 from dashboard.link.document_validation import MOST_MEGABYTES, Refused, checked_study
+from dashboard.link.fields import LinkField, LinkReader
 from dashboard.link.own_studies import KEPT, OWN, OWN_TEXT, document_of, packed_study, unpacked_study
 from dashboard.link.text_encoding import LONGEST
 from dashboard.link.user_files import LONGEST_TITLE, user_files
+from dashboard.pages.codesign.link import CodesignLink
 from dashboard.pages.codesign.phrases import changed, phrases
-from dashboard.widgets.controls import choose, key_for, menu_key, shut
+from dashboard.widgets.controls import key_for, menu_key, shut
+from dashboard.widgets.link_fields import draw_choice
 from dashboard.widgets.share import link_of, offer_link
 from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
 from engine.codesign import Study, ready_names, ready_study
 
-__all__ = ["chosen_study", "document_of", "editor", "keeper", "link", "sentence", "share"]
+__all__ = ["document_of", "draw_study", "editor", "keeper", "link", "parse_study", "sentence", "share"]
 
 _PACKED: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST}}}")
 _DRAFT: Final = "codesign_draft"
@@ -31,24 +34,35 @@ LARGEST: Final = 200_000
 """Largest study [characters]."""
 
 
-def chosen_study() -> Study:
-    """Draws the choice of a study and its editor; returns it.
+def parse_study(reader: LinkReader[CodesignLink]) -> Study:
+    """Parse the choice of a study, and return the study.
+
+    Args:
+        reader: of the page's parameters.
 
     Raises ValueError with one sentence if the user's own study is invalid.
     """
     ready = study_titles()
     kept = {f"{KEPT}{each.ident}": each for each in user_files().studies()}
-    gone = ("codesign_own", "codesign_design", "codesign_kept")
     words = {**ready, **{name: each.title for name, each in kept.items()}, OWN: "My own study"}
-    name = choose("Study", words, "codesign_study", default=next(iter(ready)), width=420, gone=gone)
+    name = str(reader.read("study", default=next(iter(ready)), options=words))
     if name in kept:
         return kept[name].study
     if name != OWN:
         return ready_study(name)
-    return _linked_study() or _of_session() or ready_study(next(iter(ready)))
+    return _parse_linked_study() or _of_session() or ready_study(next(iter(ready)))
 
 
-def _linked_study() -> Study | None:
+def draw_study(field: LinkField) -> None:
+    """Draw the choice of a study.
+
+    Args:
+        field: of the link.
+    """
+    draw_choice(field, width=420, resets=("codesign_own", "codesign_design", "codesign_kept"))
+
+
+def _parse_linked_study() -> Study | None:
     """Return the study in the link; None without one, or if it cannot be read, with a complaint above the page."""
     text = state.url_value("codesign_own", "", _PACKED)
     if not text:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
@@ -15,91 +13,39 @@ from dashboard.charts.elements import markup
 from dashboard.charts.what_if.codesign import written
 from dashboard.charts.what_if.codesign_choices import choices_map
 from dashboard.compat.caches import remembered
-from dashboard.files.codesign_report import DesignReportQuestion, binding_table, titles_of, with_errors
+from dashboard.files.codesign_report import binding_table, titles_of, with_errors
 from dashboard.jobs.board import BoardFull
-from dashboard.jobs.codesign_studies import CodesignJob, StudyTimesJob, folder_of, so_far
+from dashboard.jobs.codesign_studies import CodesignJob, StudyTimesJob
 from dashboard.jobs.server import server
 from dashboard.link import page_links, state
+from dashboard.link.fields import LinkField
 from dashboard.pages.codesign import narrowing
 from dashboard.pages.codesign.downloads import downloads
+from dashboard.pages.codesign.inputs import NUMBER, CodesignView, DesignAnswers, parameter_title, parse
 from dashboard.pages.codesign.phrases import phrases
-from dashboard.pages.codesign.studies import chosen_study, editor, keeper, sentence, share
+from dashboard.pages.codesign.studies import draw_study, editor, keeper, sentence, share
 from dashboard.pages.codesign.worth import worth_of_more
 from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told, optimum
 from dashboard.widgets import uncertainty
 from dashboard.widgets.chart import clicked, show
-from dashboard.widgets.controls import choose, segments
 from dashboard.widgets.job_card import watch
+from dashboard.widgets.link_fields import draw_choice, draw_segments
 from dashboard.widgets.tables import height_of
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from dashboard.words.studies import binding_sentences, refused_words
-from engine.codesign import (
-    MIX,
-    QUANTITIES,
-    Estimate,
-    FolderError,
-    PointTime,
-    Quantity,
-    Results,
-    Study,
-    estimate,
-)
+from engine.codesign import QUANTITIES, Estimate, PointTime, Study, StudyError, estimate
 from engine.codesign.answers import in_words
-from engine.whatif import parameter
 
 __all__ = ["CodesignView", "parse", "render"]
 
-At = Literal["low", "middle", "high"]
-ENDS: Final = {"middle": "Middle prices", "low": "Low prices", "high": "High prices"}
-PICTURES: Final = {"front": "Front", "parallel": "All choices", "map": "Two choices"}
-NUMBER: Final = "design"
-_DESIGN: Final = re.compile("[0-9]{1,15}")
 LOOK_AGAIN: Final = 2.0
 """Seconds between two checks for new points of a running search."""
 PATIENCE: Final = 0.5
 """Longest wait for timed points before a guess is shown [s]."""
 SHOWN: Final = 500
 """Most rows of a table; files have all."""
-
-
-@dataclass(frozen=True, slots=True)
-class CodesignView:
-    """Page-wide part of the link; the fields read their own parts."""
-
-    mode: str
-    """The theme: "light" or "dark"."""
-
-
-@dataclass(frozen=True, slots=True)
-class DesignAnswers:
-    """A question about the designs with its answers."""
-
-    found: Results
-    question: DesignReportQuestion
-    designs: pd.DataFrame
-    front: pd.DataFrame
-
-    @property
-    def up(self) -> Quantity:
-        """Quantity to optimise."""
-        return self.question.up
-
-    @property
-    def of(self) -> str:
-        """The mix, or the name of a model."""
-        return self.question.of
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """Labels of the choices that differ between designs, by name."""
-        return self.question.names
-
-
-def parse() -> CodesignView:
-    """Reads the page's part of the link."""
-    return CodesignView(state.theme_mode())
 
 
 def render(view: CodesignView) -> None:
@@ -111,33 +57,51 @@ def render(view: CodesignView) -> None:
 
 
 def _draw_page(view: CodesignView) -> None:
+    study, found = view.study, view.found
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        study = chosen_study()
+        draw_study(view.fields["study"])
+        if study is None:
+            raise StudyError(view.problem)
         editor(study)
         share(study)
         keeper(study)
     st.html(markup.head(study.document.name or "Study", study.document.description))
     sentence(study, _phrase_words(study))
-    found = _load_results(study)
+    if view.damaged:
+        st.warning(literal(f"{view.damaged} Search the designs below does so."), icon=":material/healing:")
     complete = found is not None and found.complete
     expected = _estimate_study(study.key, study) if complete else _expected_run(study)
     st.markdown(literal(f"{expected.counts}." if complete else expected.sentence))
     if not complete:
-        _draw_run(study, found, expected)
+        _draw_run(view, study, expected)
     if found is None:
         return
-    asked = _ask_designs(found)
+    asked = view.asked
+    _draw_question(view.fields, asked)
+    if asked is None:
+        raise StudyError(view.problem)
     _draw_strip(asked)
     narrowing.line(found.study, asked.question, asked.designs)
     left, right = st.columns([5, 3], gap="medium")
     with left, st.container(border=True, key="codesign_picture_card"):
-        _draw_picture(asked, view.mode)
+        _draw_picture(view, asked)
     with right, st.container(border=True, key="codesign_design_card"):
         _draw_design(asked)
     _draw_constraints(asked)
-    if (chosen := _chosen_design(asked)) is not None:
-        worth_of_more(found, asked.question, chosen)
+    if asked.chosen is not None:
+        worth_of_more(found, asked.question, asked.chosen, view.fields["worth"])
     _draw_tables(asked, study)
+
+
+def _draw_question(fields: Mapping[str, LinkField], asked: DesignAnswers | None) -> None:
+    """Draw the question about the designs."""
+    widths = {"up": 260, "across": 260, "of": 220, "at": 200}
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="codesign_asked"):
+        for name, width in widths.items():
+            if name in fields:
+                draw_choice(fields[name], help="", width=width)
+        if asked is not None:
+            narrowing.menu(asked.found, asked.question, asked.designs)
 
 
 def _phrase_words(study: Study) -> dict[str, str]:
@@ -149,7 +113,7 @@ def _phrase_words(study: Study) -> dict[str, str]:
     )
     systems = " or ".join(system.title or system.name for system in study.systems)
     edits = "; ".join(
-        f"{' with '.join(_parameter_title(study, name) for name in edit.names)} at {counted(len(edit.rows), 'value')}"
+        f"{' with '.join(parameter_title(study, name) for name in edit.names)} at {counted(len(edit.rows), 'value')}"
         for edit in said.edits
     )
     sizes = f"{said.sizes[0]:,}" if len(said.sizes) == 1 else f"{min(said.sizes):,} to {max(said.sizes):,}"
@@ -203,23 +167,9 @@ def _until_timed(job: StudyTimesJob) -> None:
         st.rerun()
 
 
-def _load_results(study: Study) -> Results | None:
-    """Return the computed points; damaged ones are reported, and the next search computes them again."""
-    try:
-        return so_far(study, folder_of(study, server().settings))
-    except FolderError as problem:
-        st.warning(literal(f"{problem} Search the designs below does so."), icon=":material/healing:")
-        return None
-
-
-def _parameter_title(study: Study, name: str) -> str:
-    which = parameter(study.scenario(0, 0, 0, 0, 0), name)
-    return f"{which.label} [{which.unit}]" if which.unit else which.label
-
-
-def _draw_run(study: Study, there: Results | None, expected: Estimate) -> None:
+def _draw_run(view: CodesignView, study: Study, expected: Estimate) -> None:
     """Draw the running search, or the button that starts one."""
-    shared, watcher = server(), state.watcher()
+    shared, watcher, there = server(), state.watcher(), view.found
     job = shared.board.seen(shared.codesign_studies, study.key, watcher)
     if isinstance(job, CodesignJob) and not job.ended:
         watch(job, watcher)
@@ -240,8 +190,7 @@ def _draw_run(study: Study, there: Results | None, expected: Estimate) -> None:
             shared.board.forget(job)
         about = study.document.name or counted(study.points, "point")
         pace = expected.point_seconds if expected.timed else None
-        folder = folder_of(study, shared.settings)
-        shared.board.post(CodesignJob(shared.codesign_studies, study, folder, about, pace), watcher)
+        shared.board.post(CodesignJob(shared.codesign_studies, study, view.folder, about, pace), watcher)
         st.rerun()
 
 
@@ -252,53 +201,6 @@ def _until_more(job: CodesignJob, shown: int) -> None:
     """
     if not job.ended and job.progress is not None and job.progress.done > 1.25 * shown:
         st.rerun()
-
-
-def _ask_designs(found: Results) -> DesignAnswers:
-    """Draw the question about the designs; return it with its answers."""
-    said, study = found.study.document, found.study
-    known = {name: one for name, one in QUANTITIES.items() if found.answers(name) and name in found.designs()}
-    objectives = [name for name in said.objectives if name in known]
-    first = objectives[0] if objectives else next(iter(known))
-    second = next((name for name in [*objectives[1:], "usd"] if name != first), "usd")
-    words = {name: f"{one.label} [{one.unit}]" if one.unit else one.label for name, one in known.items()}
-    # If all quantities are one in several units, only the choices are left for the other axis.
-    alone = len({one.rests_on for one in known.values()}) == 1
-    choices = _differing_choices(found)
-    asking = st.container(horizontal=True, gap="small", vertical_alignment="bottom", key="codesign_asked")
-    with asking:
-        up = choose("Best in", words, "codesign_up", default=first, width=260)
-        rest = choices if alone else {name: text for name, text in words.items() if name != up}
-        across = (
-            choose(
-                "Against", rest, "codesign_across", default=second if second in rest else next(iter(rest)), width=260
-            )
-            if rest
-            else ""
-        )
-        titles = {MIX: "The mix"} | {model.name: model.title or model.name for model in study.models}
-        of = choose("Of", titles, "codesign_of", width=220) if len(study.models) > 1 else MIX
-        at = cast(At, choose("Prices", ENDS, "codesign_at", width=200))
-    question = DesignReportQuestion(
-        known[up],
-        None if alone else known[across],
-        of,
-        at,
-        choices,
-        across if alone else "",
-        narrowing.in_force({*choices, *known}),
-    )
-    designs = question.designs(found)
-    with asking:
-        narrowing.menu(found, question, designs)
-    return DesignAnswers(found, question, designs, question.front(found))
-
-
-def _differing_choices(found: Results) -> dict[str, str]:
-    """Return the labels of the choices that differ between designs."""
-    usual = {"system": "System", "datatype": "Datatype", "processors": "Processors", "batch": "Batch"}
-    differing = [str(name) for name in found.choices if name != NUMBER and found.choices[name].nunique() > 1]
-    return {name: usual.get(name) or _parameter_title(found.study, name) for name in differing}
 
 
 def _draw_strip(asked: DesignAnswers) -> None:
@@ -337,10 +239,10 @@ def _describe_objectives(asked: DesignAnswers) -> str:
     return f"in {asked.up.label.lower()}{f' and {across.label.lower()}' if across is not None else ''}"
 
 
-def _draw_picture(asked: DesignAnswers, mode: str) -> None:
-    question = asked.question
-    pictures = PICTURES if question.across is not None else PICTURES | {"front": "Best of a choice"}
-    shown = segments("Picture", pictures, "codesign_picture")
+def _draw_picture(view: CodesignView, asked: DesignAnswers) -> None:
+    question, fields, mode = asked.question, view.fields, view.mode
+    draw_segments(fields["picture"])
+    shown = fields["picture"].value
     if free := question.free(asked.found):
         st.caption(literal(free))
     if shown == "front":
@@ -348,7 +250,7 @@ def _draw_picture(asked: DesignAnswers, mode: str) -> None:
         if brushes["x"] in ("system", "datatype"):  # whose order on the axis differs from the study's
             del brushes["x"]
         show(
-            question.picture(asked.found, asked.designs, asked.front, _chosen_design(asked), mode),
+            question.picture(asked.found, asked.designs, asked.front, asked.chosen, mode),
             "codesign_front",
             on_click=_pick_design,
             brushes={} if is_narrow() else brushes,
@@ -370,13 +272,19 @@ def _draw_picture(asked: DesignAnswers, mode: str) -> None:
         st.markdown("A map needs two choices that differ between designs.")
     else:
         with st.container(horizontal=True, gap="small"):
-            across = choose("Across", asked.names, "codesign_x", width=240)
-            others = {name: text for name, text in asked.names.items() if name != across}
-            up = choose("Up", others, "codesign_y", width=240)
+            draw_choice(fields["x"], width=240)
+            draw_choice(fields["y"], width=240)
+        across, up = fields["x"].value, fields["y"].value
         skipped = asked.found.skipped(asked.of, asked.question.at)
         show(
             choices_map(
-                asked.designs, skipped, (across, asked.names[across]), (up, others[up]), asked.up, mode, is_narrow()
+                asked.designs,
+                skipped,
+                (across, asked.names[across]),
+                (up, asked.names[up]),
+                asked.up,
+                mode,
+                is_narrow(),
             ),
             "codesign_map",
         )
@@ -392,20 +300,9 @@ def _pick_design() -> None:
         state.set_url_value("codesign_design", str(int(found[0])))
 
 
-def _chosen_design(asked: DesignAnswers) -> int | None:
-    """Return the number of the design in the link, or of the best one."""
-    text = state.url_value("codesign_design", "", _DESIGN)
-    there = asked.designs[NUMBER]
-    if text and (there == int(text)).any():
-        return int(text)
-    if len(asked.front):
-        return int(asked.front[NUMBER].iloc[0])
-    return None
-
-
 def _draw_design(asked: DesignAnswers) -> None:
     """Draw one design: its choices, its figures, and links to other pages."""
-    number = _chosen_design(asked)
+    number = asked.chosen
     if number is None:
         st.markdown("No design meets all constraints.")
         return
@@ -458,7 +355,7 @@ def _draw_tables(asked: DesignAnswers, study: Study) -> None:
             title = "Front" if across is not None else "The best design"
             among = "; filtered" if question.stretches else ""
             st.html(markup.head(title, f"{_describe_objectives(asked)}{among}"))
-            downloads(study, found, question, _study_sentence(study), _chosen_design(asked))
+            downloads(study, found, question, _study_sentence(study), asked.chosen)
         _draw_designs(question.kept(study, asked.front), columns, asked, "codesign_front_table", f"{title}.")
     if question.stretches:
         kept = question.kept(study, asked.designs)

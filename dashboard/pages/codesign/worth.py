@@ -12,8 +12,9 @@ from dashboard.files.codesign_report import DesignReportQuestion
 from dashboard.jobs.design_sensitivity import SensitivityJob, SensitivityQuestion
 from dashboard.jobs.server import server
 from dashboard.link import state
-from dashboard.widgets.controls import switch
+from dashboard.link.fields import LinkField
 from dashboard.widgets.job_card import found_soon
+from dashboard.widgets.link_fields import draw_switch
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain
@@ -26,22 +27,19 @@ SEARCHES: Final = 20
 """Searches per model, about: one for each rate and capacity of a system."""
 
 
-def worth_of_more(found: Results, question: DesignReportQuestion, design: int) -> None:
+def worth_of_more(found: Results, question: DesignReportQuestion, design: int, field: LinkField) -> None:
     """Draws the gain of a design from ten per cent more of every rate and capacity, once switched on.
 
     Args:
         found: the computed points.
         question: the question about them.
         design: number of the design.
+        field: switch of the link.
     """
     with st.container(border=True, key="codesign_worth"):
         st.html(markup.head("Where to spend more", f"from design {design:,}, in {question.up.label.lower()}"))
-        if not switch(
-            "Search around this design",
-            "codesign_worth",
-            help="Every rate and capacity of the design ten "
-            "per cent higher, or a tenth less of a latency, one after the other, and searched again.",
-        ):
+        draw_switch(field)
+        if not field.value:
             return
         row = found.rows[found.rows["point"] // len(found.study.models) == design]
         if row["status"].isin(["infeasible", "problem"]).any():

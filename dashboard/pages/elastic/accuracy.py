@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import pandas as pd
@@ -10,21 +11,25 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.elastic import measured_and_predicted
-from dashboard.pages.elastic.bases import against
-from dashboard.pages.elastic.cards import ChosenCard, ask_for_card, chosen_card
-from dashboard.pages.elastic.one_job import VARIANTS
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.elastic.answers import find_accuracy
+from dashboard.pages.elastic.cards import CardView, ChosenCard, ask_for_card, draw_card, parse_card
+from dashboard.pages.elastic.link import PAGE_NAME, ElasticLink
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import segments
+from dashboard.widgets.link_fields import draw_segments
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners.contract import PlanError
 from engine.planners.elastic.accuracy import by_class, ranking
 from engine.planners.elastic.plan_names import with_plan_titles
+from engine.questions.documents.elastic import CardAccuracyQuestion
+from engine.questions.fields import question_field
 
-__all__ = ["accuracy"]
+__all__ = ["AccuracyView", "draw_accuracy", "parse_accuracy"]
 
-RUNS: Final = {"all": "All runs", "one": "On one node", "3d": "With degrees"}
+VARIANTS: Final = question_field(CardAccuracyQuestion, "variant").words
+
 _RANKING: Final = {
     "placement": "placement",
     "cpu_threads": "CPU threads",
@@ -54,21 +59,35 @@ _ROWS: Final = {
 }
 
 
-def accuracy(mode: str) -> None:
-    """Draws predictions of both variants next to a card's measured runs.
+@dataclass(frozen=True, slots=True)
+class AccuracyView:
+    """Part of the link about predictions next to measurements."""
 
-    Args:
-        mode: "light" or "dark".
+    mode: str
+    card: CardView
+    runs: LinkField
+
+
+def parse_accuracy(mode: str) -> AccuracyView:
+    """Parse this part of the link. mode: "light" or "dark"."""
+    reader = LinkReader(ElasticLink, PAGE_NAME)
+    reader.read("runs")
+    return AccuracyView(mode, parse_card(), reader.fields["runs"])
+
+
+def draw_accuracy(view: AccuracyView) -> None:
+    """Draw predictions of both variants next to a card's measured runs.
 
     Raises `engine.planners.contract.PlanError` if the card has no measurements.
     """
+    mode, chosen = view.mode, view.card.chosen
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        chosen = chosen_card()
-        runs = segments("Runs", RUNS, "elastic_runs")
+        draw_card(view.card)
+        draw_segments(view.runs)
     if chosen is None:
         ask_for_card()
         return
-    rows, absent = _compare_variants(chosen, runs)
+    rows, absent = _compare_variants(chosen, view.runs.value)
     for sentence in absent:
         st.markdown(literal(sentence))
     st.html(markup.figure_strip(_error_tiles(rows)))
@@ -105,7 +124,10 @@ def _compare_variants(chosen: ChosenCard, runs: str) -> tuple[dict[str, pd.DataF
     found, absent = {}, []
     for variant, title in VARIANTS.items():
         try:
-            found[title] = against(chosen, variant, runs)
+            asked = CardAccuracyQuestion(
+                **chosen.arguments, variant=variant, one_node=runs == "one", with_degrees=runs == "3d"
+            )
+            found[title] = find_accuracy(asked)
         except PlanError as problem:
             absent.append(f"{title}: {problem}")
     if not found:

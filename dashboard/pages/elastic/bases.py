@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import pandas as pd
 
-from dashboard.compat.caches import remembered
+from dashboard.pages.elastic.answers import find_accuracy
 from dashboard.pages.elastic.cards import ChosenCard
 from dashboard.queries.accuracy import basis
 from dashboard.words.numbers import counted, percent
 from engine import Scenario
 from engine.planners.contract import PlanError
-from engine.planners.elastic.accuracy import against_measured
+from engine.questions.documents.elastic import CardAccuracyQuestion
 from hardware import System
 from models import Model
 
-__all__ = ["against", "of_cards", "of_models", "scenario_on"]
+__all__ = ["of_cards", "of_models", "scenario_on"]
+
+Variant = Literal["artifact", "physical"]
 
 
 def scenario_on(model: Model, system: System, gpus: int, batch: int) -> Scenario:
@@ -31,27 +34,7 @@ def scenario_on(model: Model, system: System, gpus: int, batch: int) -> Scenario
     return Scenario.of(model, system, num_procs=gpus, max_batch_size=batch, datatype="bfloat16")
 
 
-@remembered(32)
-def against(chosen: ChosenCard, variant: str, runs: str) -> pd.DataFrame:
-    """Returns predictions of one variant of the performance model for a card's measured runs.
-
-    Args:
-        chosen: the card.
-        variant: of the performance model.
-        runs: "all", "one" for runs on one node, or "3d" for runs with degrees.
-
-    Raises `engine.planners.contract.PlanError`.
-    """
-    return against_measured(
-        chosen.card,
-        chosen.measured,
-        variant=variant,
-        families=("3D",) if runs == "3d" else ("DP", "3D"),
-        most_nodes=1 if runs == "one" else None,
-    )
-
-
-def of_cards(cards: Iterable[ChosenCard], variant: str, measured: bool) -> str:
+def of_cards(cards: Iterable[ChosenCard], variant: Variant, measured: bool) -> str:
     """Returns the basis of cards' throughputs: measured runs, or a fit and its error.
 
     Args:
@@ -68,10 +51,11 @@ def of_cards(cards: Iterable[ChosenCard], variant: str, measured: bool) -> str:
     return f"Throughputs are predicted by each card's fitted performance model. {' '.join(told)}"
 
 
-def _describe_error(card: ChosenCard, variant: str) -> str:
+def _describe_error(card: ChosenCard, variant: Variant) -> str:
     """Return the error of a card's predictions against its measured runs, as a sentence."""
     try:
-        errors = against(card, variant, "all")["error_pct"].dropna().abs() if card.measured is not None else pd.Series()
+        asked = CardAccuracyQuestion(**card.arguments, variant=variant)
+        errors = find_accuracy(asked)["error_pct"].dropna().abs() if card.measured is not None else pd.Series()
     except PlanError:
         errors = pd.Series()
     if not len(errors):

@@ -15,8 +15,10 @@ from dashboard.compat.caches import remembered
 from dashboard.files.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
 from dashboard.link import state
 from dashboard.link.document_validation import Refused, parse
+from dashboard.link.fields import LinkField, LinkReader
 from dashboard.link.user_files import LONGEST_TITLE, user_files
-from dashboard.widgets.controls import choose
+from dashboard.pages.elastic.link import OWN, PAGE_NAME, ElasticLink
+from dashboard.widgets.link_fields import draw_choice
 from dashboard.widgets.own_table import PACKED
 from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
@@ -26,9 +28,18 @@ from engine.planners.elastic import Measurements, ModelCard
 from engine.planners.elastic.cards import changed_card, load_card_document, to_document
 from engine.planners.elastic.measured import measurements_of, measurements_text
 
-__all__ = ["OWN", "ChosenCard", "ask_for_card", "card_of", "card_titles", "chosen_card", "keep_card"]
+__all__ = [
+    "CardView",
+    "ChosenCard",
+    "ask_for_card",
+    "card_titles",
+    "draw_card",
+    "find_card",
+    "keep_card",
+    "parse_card",
+    "parse_own_card",
+]
 
-OWN: Final = "own"
 MOST_MEGABYTES: Final = 2
 _CARD: Final = "_elastic_own_card"
 _TRACE: Final = "_elastic_own_trace"
@@ -76,6 +87,12 @@ class ChosenCard:
         own = None if self.trace is None else elastic.read_measurements(self.trace, name="own")
         return own if own is not None else measurements_of(self.card.name, None)
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Returns card and measurements as questions have them."""
+        given = self.key if self.key in elastic.card_names() else json.loads(self.key)
+        return {"card": given, "measurements": self.trace}
+
 
 @remembered(64)
 def _load_card(key: str) -> ModelCard:
@@ -89,47 +106,40 @@ def card_titles() -> dict[str, str]:
     return {**kept, **{name: elastic.load_card(name).title for name in elastic.card_names()}}
 
 
-def card_of(name: str) -> ChosenCard | None:
-    """Returns the card of a name: from the library, kept on this server, or `OWN`; None if unknown.
+@dataclass(frozen=True, slots=True)
+class CardView:
+    """Choice of a model card in the link."""
 
-    The name is never opened as a path. Raises `engine.planners.contract.PlanError`.
+    field: LinkField
+    own: OwnCard | None
+    """The user's own card, whether or not it is chosen."""
+    is_linked: bool
+    """True if the link holds the user's own card."""
+    chosen: ChosenCard | None
+    """None until the user's own card is uploaded, or with a problem."""
+    problem: str = ""
+    """Sentence about an own card that cannot be read."""
+
+
+def parse_card() -> CardView:
+    """Parse the choice of a model card."""
+    reader = LinkReader(ElasticLink, PAGE_NAME)
+    name = reader.read("card", options={**card_titles(), OWN: "My card"})
+    is_linked = bool(state.url_value("elastic_own", "", PACKED))
+    own, chosen, problem = None, None, ""
+    try:
+        own = parse_own_card()
+        chosen = find_card(name, own)
+    except PlanError as error:
+        problem = str(error)
+    return CardView(reader.fields["card"], own, is_linked, chosen, problem)
+
+
+def parse_own_card() -> OwnCard | None:
+    """Parse the user's own card: from the link, or from the session if it is too long for a link.
+
+    Raises `engine.planners.contract.PlanError` if it cannot be read.
     """
-    if name in elastic.card_names():
-        return ChosenCard(name)
-    own = _own_card() if name == OWN else _kept_card(name)
-    return None if own is None else _choose_own_card(own)
-
-
-def chosen_card() -> ChosenCard | None:
-    """Draws the choice of a model card and returns it; None until the user's own card is uploaded.
-
-    Raises `engine.planners.contract.PlanError` for an invalid file.
-    """
-    titles = {**card_titles(), OWN: "My card"}
-    name = choose("Model card", titles, "elastic_card", default="llama7_bsz16", width=200)
-    found = card_of(name)
-    with st.popover("Card", icon=":material/edit:", help="Upload, change, keep and download a card and its times."):
-        _draw_uploads()
-        if found is not None:
-            _draw_editor(found)
-            _draw_downloads(found)
-            _draw_keeping(found, name)
-    if name == OWN and found is not None and not state.url_value("elastic_own", "", PACKED):
-        st.warning(
-            "This card with its measurements is too long for a link: a reload loses it. Keep or download it in the "
-            "menu Card.",
-            icon=":material/warning:",
-        )
-    return found
-
-
-def ask_for_card() -> None:
-    """Asks for the user's own card."""
-    st.info("Upload a card in the menu Card, or change one of the library there.", icon=":material/upload_file:")
-
-
-def _own_card() -> OwnCard | None:
-    """Return the user's own card: from the link, or from the session if it is too long for a link."""
     text = state.url_value("elastic_own", "", PACKED)
     document = st.session_state.get(_CARD)
     try:
@@ -138,6 +148,52 @@ def _own_card() -> OwnCard | None:
         return None if document is None else own_card_of(json.loads(document), "The card")
     except Refused as problem:
         raise PlanError(str(problem)) from None
+
+
+def find_card(name: str, own: OwnCard | None) -> ChosenCard | None:
+    """Return the card of a name: from the library, kept on this server, or `OWN`; None if unknown.
+
+    The name is never opened as a path.
+
+    Args:
+        name: of the card.
+        own: the user's own card.
+    """
+    if name in elastic.card_names():
+        return ChosenCard(name)
+    found = own if name == OWN else _kept_card(name)
+    return None if found is None else _choose_own_card(found)
+
+
+def draw_card(view: CardView) -> None:
+    """Draw the choice of a model card, and the menu in which a card is uploaded, changed, kept and downloaded.
+
+    Args:
+        view: as `parse_card` returned it.
+
+    Raises `engine.planners.contract.PlanError` if the user's own card cannot be read.
+    """
+    draw_choice(view.field, width=200)
+    name, found = str(view.field.value), view.chosen
+    with st.popover("Card", icon=":material/edit:", help="Upload, change, keep and download a card and its times."):
+        _draw_uploads(view.own)
+        if found is not None:
+            _draw_editor(found)
+            _draw_downloads(found)
+            _draw_keeping(found, name)
+    if view.problem and name == OWN:
+        raise PlanError(view.problem)
+    if name == OWN and found is not None and not view.is_linked:
+        st.warning(
+            "This card with its measurements is too long for a link: a reload loses it. Keep or download it in the "
+            "menu Card.",
+            icon=":material/warning:",
+        )
+
+
+def ask_for_card() -> None:
+    """Asks for the user's own card."""
+    st.info("Upload a card in the menu Card, or change one of the library there.", icon=":material/upload_file:")
 
 
 def _kept_card(name: str) -> OwnCard | None:
@@ -159,7 +215,7 @@ def _use_card(own: OwnCard) -> None:
     state.set_url_values({"elastic_card": OWN, "elastic_own": packed_card(own)})
 
 
-def _draw_uploads() -> None:
+def _draw_uploads(own: OwnCard | None) -> None:
     """Draw the uploads of a card and a trace; errors appear below each field."""
     st.markdown(
         "A card as JSON, as downloaded here or with the artifact’s keys; measurements as CSV with `exec_plan`, "
@@ -174,7 +230,7 @@ def _draw_uploads() -> None:
         if file is None or st.session_state.get(f"_{key}") == file.file_id:
             continue
         try:
-            take(file.getvalue(), file.name)
+            take(file.getvalue(), file.name, own)
         except (PlanError, Refused) as problem:
             st.error(literal(str(problem)), icon=":material/error:")
             continue
@@ -182,15 +238,14 @@ def _draw_uploads() -> None:
         st.rerun()
 
 
-def _take_card(content: bytes, name: str) -> None:
+def _take_card(content: bytes, name: str, _: OwnCard | None) -> None:
     own = read_file(_card_in, content, name)
     trace = st.session_state.pop(_TRACE, None)  # uploaded before its card
     _use_card(own if own.measurements is not None or trace is None else OwnCard(own.card, trace))
 
 
-def _take_trace(content: bytes, name: str) -> None:
+def _take_trace(content: bytes, name: str, own: OwnCard | None) -> None:
     text = read_file(_trace_in, content, name)
-    own = _own_card()
     if own is None:
         st.session_state[_TRACE] = text
     else:

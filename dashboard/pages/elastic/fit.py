@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.jobs.elastic_plans import FitQuestion, Fitted
-from dashboard.pages.elastic.answers import answered
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.elastic.answers import answer_later
 from dashboard.pages.elastic.cards import keep_card
+from dashboard.pages.elastic.link import OWN, PAGE_NAME, FitLink
 from dashboard.pages.elastic.tables import downloads, worded
-from dashboard.widgets.controls import choose
-from dashboard.widgets.link_numbers import whole_in_link
-from dashboard.widgets.own_table import KEPT, own_table
+from dashboard.widgets.link_fields import draw_choice, draw_decimal
+from dashboard.widgets.own_table import KEPT, NO_TABLE, OwnTable, draw_own_table, parse_own_table
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners import elastic
-from engine.planners.elastic.cards import PARAMETERS, Environment, changed_card
+from engine.planners.elastic.cards import PARAMETERS, changed_card
 from engine.planners.elastic.fitting import BOUNDS
 from engine.planners.elastic.measured.profiles import COLUMNS, profile_names, profile_table
+from engine.questions.documents.elastic import ProfileFitQuestion
+from engine.questions.elastic_fits import FittedProfile, find_environment
 from engine.reproductions.rubick.table_2 import NOTES, table_2, table_2_cases, table_2_models
 
-__all__ = ["fit"]
+__all__ = ["FitView", "draw_fit", "parse_fit"]
 
-OWN: Final = "own"
 MOST_MEGABYTES: Final = 1
 _RUNS: Final = {
     "gpus": "GPUs",
@@ -49,22 +51,52 @@ _TABLE_2: Final = {
 }
 
 
-def fit(mode: str) -> None:
-    """Draws the fit of a profile.
+@dataclass(frozen=True, slots=True)
+class FitView:
+    """Part of the link about a fit."""
 
-    Args:
-        mode: "light" or "dark"; unused.
+    profile: LinkField
+    onto: LinkField
+    rates: Mapping[str, LinkField]
+    """Bandwidths of the node, of the user's own profile."""
+    own: OwnTable
+    question: ProfileFitQuestion | None
+    """None until the user's own profile is uploaded, or with a problem."""
+
+
+def parse_fit(mode: str) -> FitView:
+    """Parse this part of the link. mode: "light" or "dark"; unused."""
+    page, asked = LinkReader(FitLink, PAGE_NAME), LinkReader(ProfileFitQuestion, PAGE_NAME)
+    titles = {name: table_2_models()[name].title for name in profile_names()}
+    name = page.read("profile", default=next(iter(titles)), options={**titles, OWN: "My profile"})
+    cards = {each: elastic.load_card(each).title for each in elastic.card_names()}
+    page.read("onto", default=next(iter(cards)), options=cards)
+    own = NO_TABLE
+    question = None
+    if name == OWN:
+        asked.read("pcie", default=8.0, most=10_000)
+        asked.read("nvlink", default=50.0, most=10_000)
+        own = parse_own_table("elastic_own_profile", "profile", profile_table)
+        question = None if own.text is None else asked.build(profile=own.text, held_out=True)
+    else:
+        question = asked.build(profile=name, held_out=True)
+    return FitView(page.fields["profile"], page.fields["onto"], asked.fields, own, question)
+
+
+def draw_fit(view: FitView) -> None:
+    """Draw the fit of a profile, and Table 2.
 
     Raises `engine.planners.contract.PlanError` for input that cannot be read.
     """
-    asked = _ask_fit()
+    _draw_inputs(view)
+    asked = view.question
     if asked is None:
+        view.own.require()
         st.info("Upload a profile of runs, or take one of the artifact’s.", icon=":material/upload_file:")
     else:
-        told = hashlib.sha256(asked.profile.encode()).hexdigest()
-        found = answered(asked, ("fit", told, asked.pcie, asked.nvlink), "Fitting", "seven parameters, many starts")
-        if isinstance(found, Fitted):
-            _draw_fitted(found, asked)
+        found = answer_later(asked, "Fitting", "seven parameters, many starts")
+        if isinstance(found, FittedProfile) and found.held_out is not None:
+            _draw_fitted(found, found.held_out, view, asked)
     with st.container(border=True, gap="xsmall"):
         mean = plain(float(table_2_cases()["error_pct"].mean()), 3)
         st.html(markup.head("Table 2", f"the artifact’s check of its fits: mean error {mean} % of 99 cases"))
@@ -72,28 +104,25 @@ def fit(mode: str) -> None:
         st.markdown(literal(" ".join(NOTES)))
 
 
-def _ask_fit() -> FitQuestion | None:
-    titles = {name: table_2_models()[name].title for name in profile_names()}
+def _draw_inputs(view: FitView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        name = choose("Profile", {**titles, OWN: "My profile"}, "elastic_profile", width=210)
-        if name != OWN:
-            known = table_2_models()[name].environment
-            return FitQuestion(name, known.pcie, known.nvlink)
-        pcie = whole_in_link("elastic_pcie", "To the host", 8, 10_000, "Between GPU and host [MiB/ms, about GiB/s].")
-        nvlink = whole_in_link("elastic_nvlink", "In the node", 50, 10_000, "Between GPUs of a node [MiB/ms].")
+        draw_choice(view.profile, width=210)
+        if view.profile.value != OWN:
+            return
+        for field in view.rates.values():
+            draw_decimal(field, width=190)
         with st.popover("Profile", icon=":material/upload_file:", help="Profiled runs of one node."):
             columns = ", ".join(f"`{column}`" for column in COLUMNS)
             st.markdown(
                 f"CSV with a row per run: {columns}. `zero` is 0 for plain data parallelism, 1 for ZeRO-Offload, 2 for "
                 f"ZeRO-DP; the factors are 2 for a forward pass done twice, else 1. {KEPT}"
             )
-            text = own_table("Profile (CSV)", "elastic_own_profile", "profile", MOST_MEGABYTES, profile_table)
-    return None if text is None else FitQuestion(text, float(pcie), float(nvlink))
+            draw_own_table("Profile (CSV)", "elastic_own_profile", MOST_MEGABYTES, profile_table)
 
 
-def _draw_fitted(found: Fitted, asked: FitQuestion) -> None:
+def _draw_fitted(found: FittedProfile, held_out: pd.DataFrame, view: FitView, asked: ProfileFitQuestion) -> None:
     made = found.fit
-    runs = found.held_out.merge(
+    runs = held_out.merge(
         made.table.drop(columns=["gpus", "cpu_threads", "zero", "iteration_ms"]), left_index=True, right_index=True
     )
     inside, outside = (float(runs[name].abs().mean()) for name in ("in_sample_pct", "held_out_pct"))
@@ -123,7 +152,7 @@ def _draw_fitted(found: Fitted, asked: FitQuestion) -> None:
             }
         )
         worded(rows, _FOUND, "elastic_parameters", "The seven parameters with their bounds.")
-        _draw_use(found, asked)
+        _draw_use(found, view, asked)
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Every run", "its error with the run in the fit, and with it left out"))
         worded(runs, _RUNS, "elastic_fitted", "Every run with its prediction.")
@@ -134,14 +163,13 @@ def _describe_parameter(name: str, at_bound: tuple[str, ...], unused: tuple[str,
     return "not determined by the runs" if name in unused else "at a bound" if name in at_bound else ""
 
 
-def _draw_use(found: Fitted, asked: FitQuestion) -> None:
+def _draw_use(found: FittedProfile, view: FitView, asked: ProfileFitQuestion) -> None:
     """Draw a button that puts the parameters on a card."""
-    titles = {name: elastic.load_card(name).title for name in elastic.card_names()}
-    name = choose("On the card", titles, "elastic_onto", width=210)
+    draw_choice(view.onto, width=210)
     if not st.button("Use as my card", icon=":material/check:", key="elastic_use_fit"):
         return
-    environment = Environment(pcie=asked.pcie, nvlink=asked.nvlink)
+    environment = find_environment(asked)
     changes = {"performance": found.fit.parameters.model_dump(), "environment": environment.model_dump()}
-    card = elastic.load_card(name)
+    card = elastic.load_card(view.onto.value)
     keep_card(changed_card(card, changes), card.name)
     st.rerun()

@@ -4,39 +4,41 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.elastic import model_phases_steps, resource_curve
-from dashboard.jobs.elastic_plans import ModelCurves, ModelCurvesQuestion
-from dashboard.link import state
-from dashboard.link.catalogue import model_of, system_of, systems, usable_models
-from dashboard.pages.elastic.answers import answered
+from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems, usable_models
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.elastic.answers import answer_later
 from dashboard.pages.elastic.bases import scenario_on
+from dashboard.pages.elastic.link import MOST_GPUS, PAGE_NAME, STEPS_TEXT, ElasticLink
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.queries.accuracy import basis, rate_error
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import choose, given, key_for
-from dashboard.widgets.link_numbers import whole_in_link
+from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_text, draw_whole
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from dashboard.words.scenarios import system_titles
 from dashboard.words.waiting import span
 from engine import Scenario
 from engine.planners.contract import PlanError
-from engine.planners.elastic import Phase
-from engine.planners.elastic.placements import placements_filling
+from engine.planners.elastic.placements import placement_text, placements_filling
 from engine.planners.elastic.plan_names import with_plan_titles
 from engine.planners.elastic.resource_curve import KEEP_SMALLER
+from engine.questions.documents.elastic import ElasticQuestion, PhaseDocument
+from engine.questions.elastic_models import ElasticPlans
+from hardware import System
+from models import Model
 
-__all__ = ["asked_system", "library_model"]
+__all__ = ["ModelView", "draw_model", "parse_model", "parse_system"]
 
-MOST_GPUS: Final = 2_048
 MOST_PHASES: Final = 24
-_STEPS: Final = re.compile(r"[\d@., ;]{1,300}")
 _STEP: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@(\d{1,7})")
 _WAYS: Final = {
     "spares": "Use spare nodes",
@@ -78,39 +80,78 @@ _PHASES: Final = {
 }
 
 
-def asked_system() -> str:
-    """Draws the choice of a system and returns its name."""
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """Part of the link about a library model."""
+
+    mode: str
+    fields: Mapping[str, LinkField]
+    model: Model
+    system: System
+    question: ElasticQuestion | None
+    problem: str = ""
+    """Sentence about phases that are not understood."""
+
+    @property
+    def most(self) -> int:
+        """Returns the most GPUs that the job may get."""
+        return int(self.fields["most_gpus"].value)
+
+
+def parse_system(reader: LinkReader[Any]) -> str:
+    """Parse the name of a system. reader: of a question with a system."""
     machines = system_titles({name: system_of(name) for name in systems()})
-    return choose("System", machines, "elastic_system", default="h100_80g_sxm", width=190)
+    return str(reader.read("system", default="h100_80g_sxm", options=machines))
 
 
-def library_model(mode: str) -> None:
-    """Draws a library model: curve, movement, lost nodes and phases.
+def parse_model(mode: str) -> ModelView:
+    """Parse this part of the link. mode: "light" or "dark"."""
+    page, asked = LinkReader(ElasticLink, PAGE_NAME), LinkReader(ElasticQuestion, PAGE_NAME)
+    known = {name: model_of(name).title or name for name in usable_models()}
+    name = asked.read("model", default="llama-3-8B", options=known)
+    machine = parse_system(asked)
+    system = system_of(machine)
+    size = system.node_size
+    batch = asked.read("global_batch", default=64)
+    gpus = page.read("most_gpus")
+    lost = asked.read("lost_nodes", default=1, most=64)
+    asked.read("spare_nodes", default=1, options={number: str(number) for number in range(9)})
+    asked.read("repair_s", most=100_000)
+    default = f"480@{gpus}, 60@{gpus - size * lost}, 480@{gpus}" if gpus > size * lost else f"480@{gpus}"
+    text = page.read("steps", default=default, pattern=STEPS_TEXT)
+    nodes = max(math.ceil(gpus / size), 1)
+    stride = size * max(math.ceil(nodes / 16), 1)
+    sizes = {2**power for power in range(12) if 2**power <= gpus} | {*range(stride, gpus + 1, stride), gpus}
+    question, problem = None, ""
+    try:
+        question = asked.build(
+            model=named_model(name),
+            system=named_system(machine),
+            global_batch=batch,
+            gpus=sorted(sizes),
+            phases=_read_phases(text, size),
+        )
+    except ValueError as error:
+        problem = str(error)
+    return ModelView(mode, {**page.fields, **asked.fields}, model_of(name), system, question, problem)
 
-    Args:
-        mode: "light" or "dark".
 
-    Raises `engine.planners.contract.PlanError`, and the errors of loading a model or a system.
+def draw_model(view: ModelView) -> None:
+    """Draw a library model: curve, movement, lost nodes and phases.
+
+    Raises `engine.planners.contract.PlanError` for phases that are not understood.
     """
-    asked = _ask_curves()
-    about = f"{asked.model.title or asked.model.name}, batch {asked.batch:,}, up to {max(asked.sizes):,} GPUs"
-    described = (
-        "model",
-        asked.model.model_dump_json(),
-        asked.system.model_dump_json(),
-        asked.batch,
-        asked.sizes,
-        asked.lost,
-        asked.spares,
-        asked.repair_s,
-        asked.phases,
-    )
-    found = answered(asked, described, "Best plan at every size", about)
-    if not isinstance(found, ModelCurves):
+    _draw_inputs(view.fields)
+    asked, mode = view.question, view.mode
+    if asked is None:
+        raise PlanError(view.problem)
+    about = f"{view.model.title or view.model.name}, batch {asked.global_batch:,}, up to {view.most:,} GPUs"
+    found = answer_later(asked, "Best plan at every size", about)
+    if not isinstance(found, ElasticPlans) or found.phases is None:
         return
-    scenario = scenario_on(asked.model, asked.system, max(asked.sizes), asked.batch)
+    scenario = scenario_on(view.model, view.system, view.most, asked.global_batch)
     curve = found.curve.assign(error=_throughput_errors(found.curve, scenario))
-    st.html(markup.figure_strip(_curve_tiles(curve, found, asked), basis(scenario, None, ranges=True)))
+    st.html(markup.figure_strip(_curve_tiles(curve, found, view, asked), basis(scenario, None, ranges=True)))
     left, right = st.columns([1.25, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Best throughput over GPUs", "proven optimum of all executions at every size"))
@@ -119,7 +160,7 @@ def library_model(mode: str) -> None:
         show(chart, "elastic_model_curve")
         st.markdown(literal(chart.alt))
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _draw_failure(found, asked)
+        _draw_failure(found, view, asked)
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Plan and moved data per size", "per GPU; from the last smaller size"))
         worded(curve, _CURVE, "elastic_model_sizes", "Every size with its plan, memory and what has to move.")
@@ -130,7 +171,7 @@ def library_model(mode: str) -> None:
         st.markdown(literal(chart.alt))
         worded(found.phases, _PHASES, "elastic_model_phase_table", "Every phase with its plan and its samples.")
     tables = {"Sizes": curve, "Phases": found.phases}
-    downloads(tables if found.failure is None else {**tables, "Lost nodes": found.failure}, "elastic_model")
+    downloads(tables if found.recovery is None else {**tables, "Lost nodes": found.recovery}, "elastic_model")
 
 
 def _throughput_errors(curve: pd.DataFrame, scenario: Scenario) -> list[str]:
@@ -141,63 +182,23 @@ def _throughput_errors(curve: pd.DataFrame, scenario: Scenario) -> list[str]:
     ]
 
 
-def _ask_curves() -> ModelCurvesQuestion:
+def _draw_inputs(fields: Mapping[str, LinkField]) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        known = {name: model_of(name).title or name for name in usable_models()}
-        model = choose("Model", known, "elastic_model", default="llama-3-8B", width=180)
-        system = system_of(asked_system())
-        size = system.node_size
-        batch = whole_in_link("elastic_batch", "Global batch", 64, 10**6, "Samples of a step, the same at every size.")
-        gpus = whole_in_link("elastic_gpus", "GPUs", 64, MOST_GPUS, "The most that the job may get.")
-        lost = whole_in_link("elastic_lost", "Lost nodes", 1, 64, "Nodes that fail at once.")
-        spares = _choose_count("elastic_spares", "Spare nodes", 1, "Idle nodes kept in reserve.")
-        repair = whole_in_link("elastic_repair", "Repair, min", 60, 100_000, "Until lost nodes are back.")
-        steps = _steps_field(gpus, size * lost)
-    nodes = max(math.ceil(gpus / size), 1)
-    stride = size * max(math.ceil(nodes / 16), 1)
-    sizes = {2**power for power in range(12) if 2**power <= gpus} | {*range(stride, gpus + 1, stride), gpus}
-    return ModelCurvesQuestion(
-        model_of(model), system, batch, tuple(sorted(sizes)), lost, spares, 60.0 * repair, _parse_phases(steps, size)
-    )
+        draw_choice(fields["model"], help="", width=180)
+        draw_choice(fields["system"], help="", width=190)
+        draw_whole(fields["global_batch"], help="Samples of a step, the same at every size.")
+        draw_whole(fields["most_gpus"])
+        draw_whole(fields["lost_nodes"], help="Nodes that fail at once.")
+        draw_choice(fields["spare_nodes"], width=110)
+        draw_decimal(fields["repair_s"], width=110)
+        draw_text(fields["steps"], label="Phases: minutes @ GPUs", most=300, width=215)
 
 
-def _choose_count(parameter: str, label: str, default: int, help: str) -> int:
-    """Draw the choice of a small number, from 0 to 8; return it."""
-    return int(
-        choose(
-            label,
-            {str(number): str(number) for number in range(9)},
-            parameter,
-            default=str(default),
-            width=110,
-            help=help,
-        )
-    )
+def _read_phases(text: str, size: int) -> list[PhaseDocument]:
+    """Return phases from their text, on nodes of a size [GPUs].
 
-
-def _steps_field(gpus: int, lost: int) -> str:
-    """Draws the field of the phases; returns its text."""
-    default = f"480@{gpus}, 60@{gpus - lost}, 480@{gpus}" if gpus > lost else f"480@{gpus}"
-    value = state.url_value("elastic_steps", default, _STEPS)
-    key = key_for("_elastic_steps", value)
-
-    def changed() -> None:
-        new = str(given(key)).strip()
-        state.set_url_value("elastic_steps", None if new in ("", default) else new)
-
-    st.text_input(
-        "Phases: minutes @ GPUs",
-        value,
-        key=key,
-        on_change=changed,
-        max_chars=300,
-        width=215,
-        help="Separated by commas. 60@56 is an hour on 56 GPUs, 5@0 five minutes without any.",
-    )
-    return value
-
-
-def _parse_phases(text: str, size: int) -> tuple[Phase, ...]:
+    Raises `engine.planners.contract.PlanError` naming the phase at fault.
+    """
     parts = re.split(r"[,;]", text)
     if len(parts) > MOST_PHASES:
         raise PlanError(f"There are {len(parts)} phases; give at most {MOST_PHASES}.")
@@ -208,14 +209,18 @@ def _parse_phases(text: str, size: int) -> tuple[Phase, ...]:
             raise PlanError(
                 f"The phase {part.strip()!r} must be minutes above 0, @, and GPUs up to {MOST_GPUS:,}, such as 60@56."
             )
-        found.append(Phase(60 * float(matched[1]), placements_filling(int(matched[2]), size)))
-    return tuple(found)
+        gpus = int(matched[2])
+        placement = placement_text(placements_filling(gpus, size)) if gpus else "0"
+        found.append(PhaseDocument(placement=placement, duration_s=60 * float(matched[1])))
+    return found
 
 
-def _curve_tiles(curve: pd.DataFrame, found: ModelCurves, asked: ModelCurvesQuestion) -> list[markup.Tile]:
+def _curve_tiles(
+    curve: pd.DataFrame, found: ElasticPlans, view: ModelView, asked: ElasticQuestion
+) -> list[markup.Tile]:
     runs = curve[curve["raw_best"].notna()]
     if not len(runs):
-        return [markup.Tile("Runs", "nowhere", f"up to {counted(max(asked.sizes), 'GPU')} with batch {asked.batch:,}")]
+        return [markup.Tile("Runs", "nowhere", f"up to {counted(view.most, 'GPU')} with batch {asked.global_batch:,}")]
     best, first = runs.sort_values("raw_best", kind="stable").iloc[-1], runs.iloc[0]
     tiles = [
         markup.Tile(
@@ -238,23 +243,23 @@ def _curve_tiles(curve: pd.DataFrame, found: ModelCurves, asked: ModelCurvesQues
         most = moved.sort_values("moves_s", kind="stable").iloc[-1]
         told = f"a GPU gets {plain(most['moves_gib'], 3)} GiB, to {int(most['gpus']):,} GPUs"
         tiles.append(markup.Tile("Longest move", f"{plain(most['moves_s'], 3)} s", told))
-    if found.failure is not None:
-        way = str(found.failure["way"].iloc[0])
-        told = f"{counted(asked.lost, 'node')} lost, repaired in {span(asked.repair_s)}"
+    if found.recovery is not None:
+        way = str(found.recovery["way"].iloc[0])
+        told = f"{counted(asked.lost_nodes or 0, 'node')} lost, repaired in {span(asked.repair_s)}"
         tiles.append(markup.Tile("Best response", _WAYS[way], told))
     return tiles
 
 
-def _draw_failure(found: ModelCurves, asked: ModelCurvesQuestion) -> None:
+def _draw_failure(found: ElasticPlans, view: ModelView, asked: ElasticQuestion) -> None:
     """Draw the ways to continue when nodes are lost."""
-    told = f"{counted(asked.lost, 'node')} of {max(asked.sizes):,} GPUs lost, {counted(asked.spares, 'spare')}"
+    told = f"{counted(asked.lost_nodes or 0, 'node')} of {view.most:,} GPUs lost, {counted(asked.spare_nodes, 'spare')}"
     st.html(markup.head("When nodes are lost", told))
-    if found.failure is None:
-        st.markdown(literal(found.why_not))
+    if found.recovery is None:
+        st.markdown(literal(found.no_recovery))
         return
-    table = found.failure.assign(way=[_WAYS[way] for way in found.failure["way"]])
+    table = found.recovery.assign(way=[_WAYS[way] for way in found.recovery["way"]])
     worded(table, _FAILURE, "elastic_model_failure", "Each way to continue with its throughput, downtime and samples.")
-    best, *others = found.failure.to_dict("records")
+    best, *others = found.recovery.to_dict("records")
     samples, time = plain(best["samples"], 3), span(asked.repair_s)
     sentence = f"{_WAYS[best['way']]}: {samples} samples in {time}"
     if others:

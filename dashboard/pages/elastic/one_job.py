@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
@@ -13,14 +15,25 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.template import Chart
 from dashboard.charts.plans.elastic import resource_curve, throughput_over_time
 from dashboard.charts.plans.elastic_overlays import overlaid_sensitivities
-from dashboard.compat.caches import remembered
 from dashboard.link import state
+from dashboard.link.fields import LinkField, LinkReader
 from dashboard.link.named_things import NAMES, joined, separate
+from dashboard.pages.elastic.answers import find_curve, find_plans, find_timeline
 from dashboard.pages.elastic.bases import of_cards
-from dashboard.pages.elastic.cards import ChosenCard, ask_for_card, card_of, card_titles, chosen_card
+from dashboard.pages.elastic.cards import (
+    CardView,
+    ChosenCard,
+    ask_for_card,
+    card_titles,
+    draw_card,
+    find_card,
+    parse_card,
+)
+from dashboard.pages.elastic.link import PAGE_NAME, PHASES_TEXT, RULE_TEXT, ElasticLink
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import choose, given, key_for, segments, switch
+from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_switch, draw_text
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, percent, plain
@@ -30,19 +43,20 @@ from engine.planners.elastic.placements import placements_filling
 from engine.planners.elastic.plan_names import plan_titles, with_plan_titles
 from engine.planners.elastic.resource_curve import KEEP_SMALLER
 from engine.planners.elastic.strategies import STATIC, own_strategy
+from engine.questions.documents.elastic import (
+    CardQuestion,
+    CurveQuestion,
+    PhaseDocument,
+    PhasesQuestion,
+    ResourceLimit,
+)
 
-__all__ = ["VARIANTS", "one_job"]
+__all__ = ["JobView", "draw_job", "parse_job"]
 
-_EXAMPLE: Final = "30@8888x2, 30@4444x2, 30@4x2, 30@1x2, 30@1x4"
-_MOST_TEXT: Final = re.compile(r"[\d@xb., ;]{1,400}")
-_RULE_TEXT: Final = re.compile(r"[\w\-+*/, ]{1,60}", re.ASCII)
 _MOST_BESIDE: Final = 6
 _PHASE: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)@([0-8]{1,64})x(\d{1,3})(?:b(\d{1,6}(?:\.\d{1,3})?))?")
-_OVER: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "Bandwidth"}
 _LABELS: Final = {"gpus": "GPUs", "cpu_threads": "CPU threads per GPU", "bandwidth": "bandwidth limit [0: NVLink]"}
-VARIANTS: Final = {"artifact": "As published", "physical": "Calibrated"}
-_PAUSES: Final = {"0": "none", "60": "1 minute", "260": "260 s", "600": "10 minutes"}
-_BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
+_PAUSES: Final = {0.0: "none", 60.0: "1 minute", 260.0: "260 s", 600.0: "10 minutes"}
 _COLUMNS: Final = {
     "plan": "plan",
     "feasible": "runs",
@@ -71,34 +85,83 @@ _GAINS: Final = {
 }
 
 
-def one_job(mode: str) -> None:
-    """Draws one job of a model card through phases of different resources.
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """Part of the link about one job of a model card."""
 
-    Args:
-        mode: "light" or "dark".
+    mode: str
+    fields: Mapping[str, LinkField]
+    card: CardView
+    phases: tuple[PhaseDocument, ...]
+    question: PhasesQuestion | None
+    """None without a card, or with a problem."""
+    others: Mapping[str, str]
+    """Titles of cards to compare with, by name."""
+    beside: tuple[ChosenCard, ...]
+    """Cards that are compared with."""
+    beside_names: tuple[str, ...]
+    wrong_rule: str = ""
+    """Sentence about a static strategy that is not understood."""
+    problem: str = ""
+    """Sentence about phases that are not understood."""
+
+
+def parse_job(mode: str) -> JobView:
+    """Parse this part of the link. mode: "light" or "dark"."""
+    page, asked = LinkReader(ElasticLink, PAGE_NAME), LinkReader(PhasesQuestion, PAGE_NAME)
+    curve, plans = LinkReader(CurveQuestion, PAGE_NAME), LinkReader(CardQuestion, PAGE_NAME)
+    card = parse_card()
+    asked.read("variant")
+    asked.read("pause_s", default=0.0, options=_PAUSES)
+    text = page.read("phases", pattern=PHASES_TEXT)
+    rule, wrong = _read_rule(page.read("rule", pattern=RULE_TEXT))
+    chosen, example = card.chosen, page.fields["phases"].default
+    is_known = chosen is not None and bool(chosen.trace or (chosen.key == "llama7_bsz16" and text == example))
+    asked.read("basis", default="measured" if is_known else "predicted")
+    curve.read("over")
+    plans.read("every_plan")
+    others = card_titles()
+    names = tuple(name for name in separate(page.read("beside", pattern=NAMES)) if name in others)[:_MOST_BESIDE]
+    beside = tuple(each for name in names if (each := find_card(name, card.own)) is not None)
+    phases: tuple[PhaseDocument, ...] = ()
+    problem, question = "", None
+    try:
+        phases = _read_phases(text)
+        if titles := _phase_titles(phases):
+            page.read("phase", default=next(iter(titles)), options=titles)
+        if chosen is not None:
+            strategies = [*STATIC, *([rule] if rule else [])]
+            question = asked.build(**chosen.arguments, phases=list(phases), strategies=strategies)
+    except ValueError as error:
+        problem = str(error)
+    fields = {**page.fields, **asked.fields, **curve.fields, **plans.fields}
+    return JobView(mode, fields, card, phases, question, others, beside, names, wrong, problem)
+
+
+def draw_job(view: JobView) -> None:
+    """Draw one job of a model card through phases of different resources.
 
     Raises `engine.planners.contract.PlanError` for input that cannot be read.
     """
+    mode, fields, asked, chosen = view.mode, view.fields, view.question, view.card.chosen
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        chosen = chosen_card()
-        variant = segments("Performance model", VARIANTS, "elastic_variant")
-        pause = choose(
-            "Pause at a change",
-            _PAUSES,
-            "elastic_pause",
+        draw_card(view.card)
+        draw_segments(fields["variant"])
+        draw_choice(
+            fields["pause_s"],
+            label="Pause at a change",
             width=140,
             help="Time without work whenever the plan or the GPUs change.",
         )
-        text = _phases_field()
-        known = chosen is not None and (chosen.trace or (chosen.key == "llama7_bsz16" and text == _EXAMPLE))
-        basis = segments("Times", _BASES, "elastic_basis", default="measured" if known else "predicted")
+        draw_text(fields["phases"], label="Phases: minutes @ GPUs on nodes x threads", most=400, width=345)
+        draw_segments(fields["basis"])
     if chosen is None:
         ask_for_card()
         return
-    phases = _parse_phases(text)
-    rule, wrong = _own_rule()
-    found = _compute_timeline(chosen, text, variant, float(pause), basis, rule)
-    st.html(markup.figure_strip(_strategy_tiles(found), of_cards([chosen], variant, basis == "measured")))
+    if asked is None:
+        raise PlanError(view.problem)
+    found, basis = find_timeline(asked), asked.basis
+    st.html(markup.figure_strip(_strategy_tiles(found), of_cards([chosen], asked.variant, basis == "measured")))
     unmeasured = found.table["measured_s"].isna() & found.table["predicted_s"].notna()
     if basis == "measured" and unmeasured.any():
         count = f"{int(unmeasured.sum())} of {len(found.table)} times"
@@ -115,45 +178,23 @@ def one_job(mode: str) -> None:
         chart = throughput_over_time(found.table, lines, means, mode)
         show(chart, "elastic_timeline")
         st.markdown(literal(chart.alt))
-        _rule_field(wrong)
+        draw_text(
+            fields["rule"], label="A static strategy of yours: PP, TP, DP", most=60, width=330, placeholder="n/g, g, 1"
+        )
+        if view.wrong_rule:
+            st.warning(literal(view.wrong_rule), icon=":material/error:")
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Along one resource", "predicted; the plan that wins at every value"))
-        over = segments("Resource", _OVER, "elastic_over")
-        around = _largest_phase(phases)
-        measured = _measured_on(found, phases, over, around, chosen.card.global_batch)
-        _draw_curve(chosen, over, variant, around, measured, mode)
-        _draw_other_cards(chosen, over, variant, around, mode)
+        draw_segments(fields["over"])
+        _draw_curve(view, chosen, asked, found)
+        _draw_other_cards(view, chosen, asked)
     with st.container(border=True, gap="xsmall"):
-        _draw_plans(chosen, variant, phases)
+        _draw_plans(view, chosen, asked)
     _timeline_table(found, chart)
 
 
-def _phases_field() -> str:
-    """Draws the field of the phases; returns its text."""
-    value = state.url_value("elastic_phases", _EXAMPLE, _MOST_TEXT)
-    key = key_for("_elastic_phases", value)
-
-    def changed() -> None:
-        new = str(given(key)).strip()
-        state.set_url_value("elastic_phases", None if new in ("", _EXAMPLE) else new)
-
-    st.text_input(
-        "Phases: minutes @ GPUs on nodes x threads",
-        value,
-        key=key,
-        on_change=changed,
-        max_chars=400,
-        width=345,
-        help="Separated by commas. 30@8888x2 is half an hour on four nodes with eight GPUs each and two CPU "
-        "threads per GPU; 5@0x1 is five minutes without any GPU. b12.5 behind it limits the bandwidth between nodes, "
-        "in GB/s of a GPU by the calibrated model; as published any limit is 2 MiB/ms.",
-    )
-    return value
-
-
-def _own_rule() -> tuple[str, str]:
+def _read_rule(text: str) -> tuple[str, str]:
     """Return (rule of the user's static strategy, or empty; error in it, or empty)."""
-    text = state.url_value("elastic_rule", "", _RULE_TEXT)
     if text:
         try:
             own_strategy(text)
@@ -162,33 +203,10 @@ def _own_rule() -> tuple[str, str]:
     return text, ""
 
 
-def _rule_field(wrong: str) -> None:
-    """Draw the field of the rule, and its error."""
-    value = state.url_value("elastic_rule", "", _RULE_TEXT)
-    key = key_for("_elastic_rule", value)
+def _read_phases(text: str) -> tuple[PhaseDocument, ...]:
+    """Return phases from their text.
 
-    def changed() -> None:
-        state.set_url_value("elastic_rule", str(given(key)).strip() or None)
-
-    st.text_input(
-        "A static strategy of yours: PP, TP, DP",
-        value,
-        key=key,
-        on_change=changed,
-        max_chars=60,
-        width=330,
-        placeholder="n/g, g, 1",
-        help="n is all GPUs, g those of a node, w nodes: n/g, g, 1 is tensor parallelism "
-        "inside nodes and a pipeline across them. Or one plan for all phases, such as zero-dp+ga.",
-    )
-    if wrong:
-        st.warning(literal(wrong), icon=":material/error:")
-
-
-def _parse_phases(text: str) -> list[elastic.Phase]:
-    """Returns phases from their text.
-
-    Raises: PlanError naming the phase at fault.
+    Raises `engine.planners.contract.PlanError` naming the phase at fault.
     """
     found = []
     for part in re.split(r"[,;]", text):
@@ -199,56 +217,43 @@ def _parse_phases(text: str) -> list[elastic.Phase]:
                 "such as 30@8888x2, and where wanted b with a bandwidth, such as 30@8888x2b12.5."
             )
         minutes, nodes, threads, bandwidth = matched.groups()
-        placed = () if not nodes.strip("0") else tuple(int(digit) for digit in nodes)
-        found.append(elastic.Phase(60 * float(minutes), placed, int(threads), float(bandwidth or 0)))
-    return found
+        if not float(minutes):
+            raise PlanError(f"The phase {part.strip()!r} takes no time; give minutes above 0.")
+        found.append(
+            PhaseDocument(
+                placement=nodes if nodes.strip("0") else "0",
+                cpu_threads=int(threads),
+                bandwidth=float(bandwidth or 0),
+                duration_s=60 * float(minutes),
+            )
+        )
+    return tuple(found)
 
 
-@remembered(32)
-def _compute_timeline(
-    chosen: ChosenCard, phases: str, variant: str, pause: float, basis: str, rule: str
-) -> elastic.Timeline:
-    """Return the job's timeline through the phases."""
-    return elastic.timeline(
-        chosen.card,
-        _parse_phases(phases),
-        strategies=[*STATIC, *([rule] if rule else [])],
-        measured=chosen.measured,
-        variant=variant,
-        pause_s=pause,
-        basis=basis,
-    )
+def _nodes_of(phase: PhaseDocument) -> tuple[int, ...]:
+    """Return the GPUs on each node of a phase; none without GPUs."""
+    return tuple(map(int, phase.placement)) if phase.placement != "0" else ()
 
 
-def _largest_phase(phases: list[elastic.Phase]) -> elastic.Phase | None:
+def _largest_phase(phases: Sequence[PhaseDocument]) -> PhaseDocument | None:
     """Return the phase with most GPUs, whose other resources the curve keeps; None if no phase has a GPU."""
-    most = max(phases, key=lambda phase: sum(phase.nodes))
-    return most if most.nodes else None
+    most = max(phases, key=lambda phase: sum(_nodes_of(phase)))
+    return most if _nodes_of(most) else None
 
 
-@remembered(32)
-def _resource_curve(chosen: ChosenCard, over: str, variant: str, around: elastic.Phase | None) -> pd.DataFrame:
-    """Return the best throughput along one resource, with the other resources of a phase."""
+def _curve_question(card: ChosenCard, over: Any, variant: Any, around: PhaseDocument | None) -> CurveQuestion:
+    """Return the question for the best throughput along one resource, with the other resources of a phase."""
+    given = card.arguments["card"]
     if around is None:
-        return elastic.curve(chosen.card, over=over, variant=variant)
-    placed = {"gpus_per_node": max(around.nodes)} if over == "gpus" else {"placement": around.nodes}
-    return elastic.curve(
-        chosen.card, over=over, variant=variant, cpu_threads=around.cpu_threads, bandwidth=around.bandwidth, **placed
-    )
-
-
-@remembered(32)
-def _plans_under_limit(
-    chosen: ChosenCard, variant: str, placement: str, threads: int, bandwidth: float, every: bool
-) -> pd.DataFrame:
-    """Return every plan under one limit."""
-    return elastic.plans_table(
-        chosen.card,
-        placement=placement,
-        cpu_threads=threads,
-        bandwidth=bandwidth,
+        return CurveQuestion(card=given, over=over, variant=variant)
+    return CurveQuestion(
+        card=given,
+        over=over,
         variant=variant,
-        restricted=False if every else None,
+        cpu_threads=around.cpu_threads,
+        bandwidth=around.bandwidth,
+        gpus_per_node=max(_nodes_of(around)) if over == "gpus" else None,
+        placement=None if over == "gpus" else around.placement,
     )
 
 
@@ -266,7 +271,7 @@ def _strategy_tiles(found: elastic.Timeline) -> list[markup.Tile]:
 
 
 def _measured_on(
-    found: elastic.Timeline, phases: list[elastic.Phase], over: str, around: elastic.Phase | None, batch: int
+    found: elastic.Timeline, phases: Sequence[PhaseDocument], over: str, around: PhaseDocument | None, batch: int
 ) -> pd.DataFrame:
     """Return the measured throughput of the planner's plan in the phases that differ from `around` in one resource
     only.
@@ -276,38 +281,37 @@ def _measured_on(
     rows = found.table[found.table["strategy"] == found.table["strategy"].iloc[0]].to_dict("records")
     points = []
     for phase, row in zip(phases, rows, strict=True):
-        if around is None or not phase.nodes or math.isnan(row["measured_s"]):
+        placed = _nodes_of(phase)
+        if around is None or not placed or math.isnan(row["measured_s"]):
             continue
-        at = {"gpus": sum(phase.nodes), "cpu_threads": phase.cpu_threads, "bandwidth": phase.bandwidth}
+        at = {"gpus": sum(placed), "cpu_threads": phase.cpu_threads, "bandwidth": phase.bandwidth}
         kept = [name for name in ("cpu_threads", "bandwidth") if name != over]
-        same = all(getattr(phase, name) == getattr(around, name) for name in kept)
-        nodes = placements_filling(int(sum(phase.nodes)), int(max(around.nodes))) if over == "gpus" else around.nodes
-        if same and phase.nodes == nodes:
+        same, most = all(getattr(phase, name) == getattr(around, name) for name in kept), _nodes_of(around)
+        nodes = placements_filling(sum(placed), max(most)) if over == "gpus" else most
+        if same and placed == nodes:
             points.append((at[over], batch / row["measured_s"]))
     return pd.DataFrame(list(dict.fromkeys(points)), columns=[over, "measured"])
 
 
-def _draw_curve(
-    chosen: ChosenCard, over: str, variant: str, around: elastic.Phase | None, measured: pd.DataFrame, mode: str
-) -> None:
+def _draw_curve(view: JobView, chosen: ChosenCard, asked: PhasesQuestion, found: elastic.Timeline) -> None:
     """Draw the best throughput along one resource."""
+    over, around = view.fields["over"].value, _largest_phase(view.phases)
+    measured = _measured_on(found, view.phases, over, around, chosen.card.global_batch)
     try:
-        curve = _resource_curve(chosen, over, variant, around)
+        curve = find_curve(_curve_question(chosen, over, asked.variant, around))
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
-    chart = resource_curve(with_plan_titles(curve), over, _LABELS[over], mode, measured, tolerance=KEEP_SMALLER)
+    chart = resource_curve(with_plan_titles(curve), over, _LABELS[over], view.mode, measured, tolerance=KEEP_SMALLER)
     show(chart, "elastic_curve")
     st.markdown(literal(chart.alt))
     with st.expander("Gain of each added unit"):
         worded(curve, {over: _LABELS[over], **_GAINS}, "elastic_gains", "Best plan and gain at every value.")
 
 
-def _draw_other_cards(chosen: ChosenCard, over: str, variant: str, around: elastic.Phase | None, mode: str) -> None:
+def _draw_other_cards(view: JobView, chosen: ChosenCard, asked: PhasesQuestion) -> None:
     """Draw the curves of other chosen cards over this card's."""
-    titles = card_titles()
-    asked = state.url_value("elastic_beside", "", NAMES)
-    value = [name for name in separate(asked) if name in titles][:_MOST_BESIDE]
+    titles, value, over = view.others, list(view.beside_names), view.fields["over"].value
     key = key_for("_elastic_beside", value)
 
     def changed() -> None:
@@ -327,15 +331,16 @@ def _draw_other_cards(chosen: ChosenCard, over: str, variant: str, around: elast
     if not value:
         return
     curves, absent = {}, []
-    for card in (chosen, *(each for name in value if (each := card_of(name)) is not None)):
+    for card in (chosen, *view.beside):
         called = card.card.title or card.card.name
         try:
-            curves[called if called not in curves else f"{called} (2)"] = _resource_curve(card, over, variant, around)
+            question = _curve_question(card, over, asked.variant, _largest_phase(view.phases))
+            curves[called if called not in curves else f"{called} (2)"] = find_curve(question)
         except PlanError as problem:
             absent.append(f"{called}: {problem}")
     if curves:
         titled = {name: with_plan_titles(each) for name, each in curves.items()}
-        chart = overlaid_sensitivities(titled, over, _LABELS[over], mode)
+        chart = overlaid_sensitivities(titled, over, _LABELS[over], view.mode)
         show(chart, "elastic_overlaid")
         st.markdown(literal(chart.alt))
         rows = [table.assign(job=name) for name, table in curves.items()]
@@ -344,31 +349,42 @@ def _draw_other_cards(chosen: ChosenCard, over: str, variant: str, around: elast
         st.markdown(literal(sentence))
 
 
-def _draw_plans(chosen: ChosenCard, variant: str, phases: list[elastic.Phase]) -> None:
-    """Draw every plan in one of the phases, with the reasons against it."""
-    names = {
-        str(number): f"{number}: {''.join(map(str, phase.nodes))}, {counted(phase.cpu_threads, 'thread')}"
+def _phase_titles(phases: Sequence[PhaseDocument]) -> dict[str, str]:
+    """Return titles of the phases with GPUs, by their numbers from 1 on."""
+    return {
+        str(number): f"{number}: {phase.placement}, {counted(phase.cpu_threads, 'thread')}"
         + (f", bandwidth {phase.bandwidth:g}" if phase.bandwidth else "")
         for number, phase in enumerate(phases, 1)
-        if phase.nodes
+        if _nodes_of(phase)
     }
+
+
+def _draw_plans(view: JobView, chosen: ChosenCard, asked: PhasesQuestion) -> None:
+    """Draw every plan in one of the phases, with the reasons against it."""
     st.html(markup.head("Every plan of a phase", "fastest first, with reasons against the others"))
-    if not names:
+    if "phase" not in view.fields:
         st.markdown("No phase has a GPU.")
         return
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        phase = phases[int(choose("Phase", names, "elastic_phase", width=230)) - 1]
-        every = switch("Every plan", "elastic_every", help="Also plans that the card’s table does not allow there.")
+        draw_choice(view.fields["phase"], width=230)
+        draw_switch(view.fields["every_plan"], help="Also plans that the card’s table does not allow there.")
+    phase = view.phases[int(view.fields["phase"].value) - 1]
+    limit = ResourceLimit(placement=phase.placement, cpu_threads=phase.cpu_threads, bandwidth=phase.bandwidth)
     try:
-        table = _plans_under_limit(
-            chosen, variant, "".join(map(str, phase.nodes)), phase.cpu_threads, phase.bandwidth, every
+        table = find_plans(
+            CardQuestion(
+                card=chosen.arguments["card"],
+                limits=[limit],
+                variant=asked.variant,
+                every_plan=view.fields["every_plan"].value,
+            )
         )
     except PlanError as problem:
         st.markdown(literal(str(problem)))
         return
     # Leave out parts that no plan has.
     kept = [name for name in _COLUMNS if table[name].dtype.kind != "f" or (table[name].fillna(0) != 0).any()]
-    named = table.assign(gpus=sum(phase.nodes))
+    named = table.assign(gpus=sum(_nodes_of(phase)))
     shown = table[kept].assign(plan=plan_titles(named, "plan")).rename(columns=_COLUMNS).round(2)
     shown.attrs.clear()  # metadata for the engine only
     st.dataframe(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import pandas as pd
@@ -12,33 +14,29 @@ from dashboard.charts.elements import markup
 from dashboard.charts.plans.elastic import resource_curve
 from dashboard.charts.plans.elastic_overlays import overlaid_sensitivities
 from dashboard.charts.plans.elastic_sharing import WAYS, split_bars
-from dashboard.compat.caches import remembered
-from dashboard.jobs.elastic_plans import SharedCluster, SharedClusterQuestion
-from dashboard.link import state
-from dashboard.link.catalogue import model_of, system_of, usable_models
+from dashboard.link.catalogue import model_of, named_model, named_system, system_of, usable_models
+from dashboard.link.fields import LinkField, LinkReader
 from dashboard.link.named_things import quoted, unquoted
-from dashboard.pages.elastic.answers import answered
+from dashboard.pages.elastic.answers import answer_later, find_split
 from dashboard.pages.elastic.bases import of_cards, of_models
-from dashboard.pages.elastic.cards import OWN, ChosenCard, card_of, card_titles
-from dashboard.pages.elastic.library_model import asked_system
-from dashboard.pages.elastic.one_job import VARIANTS
+from dashboard.pages.elastic.cards import ChosenCard, card_titles, find_card, parse_own_card
+from dashboard.pages.elastic.library_model import parse_system
+from dashboard.pages.elastic.link import OWN, PAGE_NAME, SeveralJobsLink
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import choose, given, key_for, segments
-from dashboard.widgets.link_numbers import whole_in_link
+from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_text, draw_whole
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain
-from engine.planners import elastic
 from engine.planners.contract import PlanError
 from engine.planners.elastic import Split
 from engine.planners.elastic.plan_names import with_plan_titles
 from engine.planners.elastic.resource_curve import KEEP_SMALLER
+from engine.questions.documents.elastic import JobDocument, SplitQuestion
 from models import Model
 from models.documents import did_you_mean
 
-__all__ = ["several_jobs"]
+__all__ = ["SeveralJobsView", "draw_jobs", "parse_jobs"]
 
-OF: Final = {"cards": "Model cards", "models": "Library models"}
 EXAMPLES: Final = {"cards": "roberta, t5_3B", "models": "llama-3-8B*64, llama-2-13B*32"}
 MOST_JOBS: Final = 8
 MOST_GPUS: Final = 64
@@ -47,7 +45,6 @@ _PARTS: Final = re.compile(r'(?:"(?:[^"]|"")*"|[^,"]|")+?(?=,|$)')
 _JOB: Final = re.compile(
     r'("(?:[^"]|"")+"|[^\s,*="](?:[^,*="]*[^\s,*="])?)(?:\*([0-9]{1,7}))?(?:\s*=\s*([0-9]{1,9}(?:\.[0-9]{1,6})?))?'
 )
-_BASES: Final = {"measured": "Measured", "predicted": "Predicted"}
 _TABLE: Final = {
     "way": "way",
     "job": "job",
@@ -60,16 +57,63 @@ _TABLE: Final = {
 }
 
 
-def several_jobs(mode: str) -> None:
-    """Draws jobs that share GPUs.
+@dataclass(frozen=True, slots=True)
+class SeveralJobsView:
+    """Part of the link about jobs that share GPUs."""
 
-    Args:
-        mode: "light" or "dark".
+    mode: str
+    fields: Mapping[str, LinkField]
+    question: SplitQuestion | None
+    basis: str
+    """Basis of the throughputs, as a sentence."""
+    problem: str = ""
+    """Sentence about jobs that are not understood."""
+
+
+def parse_jobs(mode: str) -> SeveralJobsView:
+    """Parse this part of the link. mode: "light" or "dark"."""
+    page, asked = LinkReader(SeveralJobsLink, PAGE_NAME), LinkReader(SplitQuestion, PAGE_NAME)
+    kind = page.read("of")
+    text = page.read("jobs", default=EXAMPLES[kind], pattern=_TEXT)
+    page.read("curve", pattern=_TEXT)
+    gpus = asked.read("gpus", default=4 if kind == "cards" else 32, most=MOST_GPUS)
+    system, is_measured = "", False
+    if kind == "cards":
+        is_measured = asked.read("basis", default="measured") == "measured"
+        asked.read("variant")
+    else:
+        system = parse_system(asked)
+    fields = {**page.fields, **asked.fields}
+    try:
+        jobs = _read_jobs(text)
+        if kind == "cards":
+            cards = _cards_of_jobs(jobs)
+            basis = of_cards([card for card, _ in cards], fields["variant"].value, is_measured)
+            made = [JobDocument(**card.arguments, guarantee=guarantee) for card, guarantee in cards]
+            return SeveralJobsView(mode, fields, asked.build(jobs=made), basis)
+        made, models = _jobs_of_models(jobs)
+        question = asked.build(jobs=made, system=named_system(system), basis="predicted")
+        return SeveralJobsView(mode, fields, question, of_models(models, system_of(system), gpus))
+    except ValueError as problem:
+        return SeveralJobsView(mode, fields, None, "", str(problem))
+
+
+def draw_jobs(view: SeveralJobsView) -> None:
+    """Draw jobs that share GPUs.
 
     Raises `engine.planners.contract.PlanError` for input that cannot be read, or if no split keeps the guarantees.
     """
-    found, basis = _ask_split()
-    if found is None:
+    _draw_inputs(view.fields)
+    asked, mode, basis = view.question, view.mode, view.basis
+    if asked is None:
+        raise PlanError(view.problem)
+    found: object
+    if asked.system is None:
+        found = find_split(asked)
+    else:
+        about = f"{len(asked.jobs)} jobs on {asked.gpus} GPUs"
+        found = answer_later(asked, "Curves of all jobs", about)
+    if not isinstance(found, Split):
         return
     st.html(markup.figure_strip(_split_tiles(found), basis))
     for note in found.notes:
@@ -85,7 +129,9 @@ def several_jobs(mode: str) -> None:
     with right.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Gain of one more GPU", "the curves on which the best split is made"))
         names = {"all": "All jobs", **{str(number): name for number, name in enumerate(found.curves, 1)}}
-        job = choose("Job", names, "elastic_curve", width=230)
+        chosen = view.fields["curve"].among(names)
+        draw_choice(chosen, width=230)
+        job = chosen.value
         if job == "all":
             every = {name: with_plan_titles(_as_curve(table)) for name, table in found.curves.items()}
             chart = overlaid_sensitivities(every, "gpus", "GPUs", mode)
@@ -98,52 +144,30 @@ def several_jobs(mode: str) -> None:
     downloads({"Splits": found.table, "Curves": curves}, "elastic_jobs")
 
 
-def _ask_split() -> tuple[Split | None, str]:
-    """Ask for jobs and return (their split, or None while it is computed; its basis)."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        kind = segments("Jobs", OF, "elastic_of", gone=("elastic_jobs", "elastic_curve"))
-        text = _draw_jobs_field(kind)
-        gpus = whole_in_link(
-            "elastic_shared", "GPUs", 4 if kind == "cards" else 32, MOST_GPUS, "That all of the jobs share."
-        )
-        if kind == "cards":
-            basis = segments("Times", _BASES, "elastic_basis", default="measured")
-            variant = segments("Performance model", VARIANTS, "elastic_variant")
-        else:
-            system = asked_system()
-    jobs = _parse_jobs(text)
-    if kind == "cards":
-        cards = _cards_of_jobs(tuple((name, guarantee) for name, _, guarantee in jobs))
-        told = of_cards([card for card, _ in cards], variant, basis == "measured")
-        return _split_gpus(cards, gpus, basis, variant), told
-    return _of_models(jobs, system, gpus)
-
-
-def _draw_jobs_field(kind: str) -> str:
-    value = state.url_value("elastic_jobs", EXAMPLES[kind], _TEXT)
-    key = key_for("_elastic_jobs", value)
-
-    def changed() -> None:
-        new = str(given(key)).strip()
-        state.set_url_value("elastic_jobs", None if new in ("", EXAMPLES[kind]) else new)
-
+def _draw_inputs(fields: Mapping[str, LinkField]) -> None:
+    kind = fields["of"].value
     known = "Names are those of the library."
     if kind == "cards":
         known = f"Cards: {', '.join(map(quoted, card_titles()))}; own is yours of this page."
     form = "Cards" if kind == "cards" else "Models * batch"
-    st.text_input(
-        f"{form}, with = samples/s that are guaranteed",
-        value,
-        key=key,
-        on_change=changed,
-        max_chars=400,
-        width=400,
-        help=f"Separated by commas. t5=40 is a job that must reach 40 samples/s. {known}",
-    )
-    return value
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        draw_segments(fields["of"], resets=("elastic_jobs", "elastic_curve"))
+        draw_text(
+            fields["jobs"],
+            label=f"{form}, with = samples/s that are guaranteed",
+            most=400,
+            width=400,
+            help=f"Separated by commas. t5=40 is a job that must reach 40 samples/s. {known}",
+        )
+        draw_whole(fields["gpus"], help="That all of the jobs share.")
+        for name in ("basis", "variant"):
+            if name in fields:
+                draw_segments(fields[name])
+        if "system" in fields:
+            draw_choice(fields["system"], help="", width=190)
 
 
-def _parse_jobs(text: str) -> list[tuple[str, int | None, float | None]]:
+def _read_jobs(text: str) -> list[tuple[str, int | None, float | None]]:
     """Return (name, batch, guarantee [samples/s]) of every job."""
     parts = [part.strip() for part in _PARTS.findall(text) if part.strip()]
     if not 1 <= len(parts) <= MOST_JOBS:
@@ -158,44 +182,34 @@ def _parse_jobs(text: str) -> list[tuple[str, int | None, float | None]]:
     return found
 
 
-def _cards_of_jobs(jobs: tuple[tuple[str, float | None], ...]) -> tuple[tuple[ChosenCard, float | None], ...]:
+def _cards_of_jobs(jobs: list[tuple[str, int | None, float | None]]) -> list[tuple[ChosenCard, float | None]]:
     """Return the cards of jobs by name, with their guarantees."""
-    known = list(card_titles())
+    known, own = list(card_titles()), parse_own_card()
     asked = []
-    for name, guarantee in jobs:
-        card = card_of(name)
+    for name, _, guarantee in jobs:
+        card = find_card(name, own)
         if card is None and name == OWN:
             raise PlanError("There is no card of yours; upload one, or change one, where one job is planned.")
         if card is None:
             raise PlanError(f"There is no card {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}.")
         asked.append((card, guarantee))
-    return tuple(asked)
+    return asked
 
 
-@remembered(32)
-def _split_gpus(jobs: tuple[tuple[ChosenCard, float | None], ...], gpus: int, basis: str, variant: str) -> Split:
-    """Return the split of GPUs between jobs of cards."""
-    rows = [{"card": card.card, "measured": card.measured, "guarantee": guarantee} for card, guarantee in jobs]
-    return elastic.split(rows, gpus, basis=basis, variant=variant)
-
-
-def _of_models(jobs: list[tuple[str, int | None, float | None]], system: str, gpus: int) -> tuple[Split | None, str]:
+def _jobs_of_models(
+    jobs: list[tuple[str, int | None, float | None]],
+) -> tuple[list[JobDocument], list[tuple[Model, int]]]:
+    """Return jobs of library models by name, and their models with batches."""
     known = usable_models()
-    asked: list[tuple[str, Model, int, float | None]] = []
+    made, models = [], []
     for name, batch, guarantee in jobs:
         if name not in known:
             raise PlanError(f"There is no model {name!r} in the library{did_you_mean(name, known)}.")
         if not batch:
             raise PlanError(f"The job {name!r} has no batch; write {quoted(name)}*64 for 64 samples of a step.")
-        same = sum(each[0].split(" (")[0] == name for each in asked)
-        asked.append((f"{name} ({same + 1})" if same else name, model_of(name), batch, guarantee))
-    machine = system_of(system)
-    question = SharedClusterQuestion(tuple(asked), machine, gpus)
-    told = [(name, model.model_dump_json(), batch, guarantee) for name, model, batch, guarantee in asked]
-    described = ("jobs", told, machine.model_dump_json(), gpus)
-    found = answered(question, described, "Curves of all jobs", f"{len(jobs)} jobs on {gpus} GPUs")
-    basis = of_models([(model, batch) for _, model, batch, _ in asked], machine, gpus)
-    return (found.found if isinstance(found, SharedCluster) else None), basis
+        made.append(JobDocument(model=named_model(name), global_batch=batch, name=name, guarantee=guarantee))
+        models.append((model_of(name), batch))
+    return made, models
 
 
 def _split_tiles(found: Split) -> list[markup.Tile]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import pandas as pd
@@ -11,40 +11,28 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.plans.elastic_sharing import cluster_over_time
-from dashboard.jobs.elastic_plans import ReplayQuestion
-from dashboard.link.catalogue import model_of, system_of, usable_models
-from dashboard.pages.elastic.answers import answered
+from dashboard.link.catalogue import model_of, named_model, named_system, system_of, usable_models
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.elastic.answers import answer_later
 from dashboard.pages.elastic.bases import of_models
-from dashboard.pages.elastic.library_model import asked_system
+from dashboard.pages.elastic.library_model import parse_system
+from dashboard.pages.elastic.link import OWN, PAGE_NAME, WorkloadLink
 from dashboard.pages.elastic.tables import downloads, worded
 from dashboard.widgets.chart import show
-from dashboard.widgets.controls import choose, segments
-from dashboard.widgets.link_numbers import whole_in_link
-from dashboard.widgets.own_table import KEPT, own_table
+from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_whole
+from dashboard.widgets.own_table import KEPT, NO_TABLE, OwnTable, draw_own_table, parse_own_table
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain
 from engine.planners.contract import PlanError
 from engine.planners.elastic.cluster import asked_models, policy_titles, summaries, workload_from
+from engine.questions.documents.elastic import WorkloadReplayQuestion
 from models import Model
 from models.documents import did_you_mean
 
-__all__ = ["workload"]
+__all__ = ["WorkloadView", "draw_workload", "parse_workload"]
 
-OWN: Final = "own"
-ANY_SYSTEM: Final = "h100_80g_sxm"
-"""System of workloads without library models, which do not use it."""
 MOST_MEGABYTES: Final = 2
-MOST_NODES: Final = 128
-MOST_NODE: Final = 9
-WORKLOADS: Final = {
-    "base": "406 jobs, base",
-    "mt": "406 jobs, half guaranteed",
-    "bp": "406 jobs, best plans asked for",
-    "naive": "10 jobs",
-    "today": "16 jobs of today’s models",
-    OWN: "My workload",
-}
-PAUSES: Final = {"260": "260 s", "0": "none", "60": "1 minute", "600": "10 minutes", "1800": "30 minutes"}
+PAUSES: Final = {260.0: "260 s", 0.0: "none", 60.0: "1 minute", 600.0: "10 minutes", 1800.0: "30 minutes"}
 _SUMMARY: Final = {
     "policy": "policy",
     "avg_jct_s": "mean completion, s",
@@ -72,44 +60,76 @@ _JOBS: Final = {
 }
 
 
-def workload(mode: str) -> None:
-    """Draws the replay of a workload.
+@dataclass(frozen=True, slots=True)
+class WorkloadView:
+    """Part of the link about a workload of jobs on a cluster."""
 
-    Args:
-        mode: "light" or "dark".
+    mode: str
+    fields: Mapping[str, LinkField]
+    own: OwnTable
+    question: WorkloadReplayQuestion | None
+    """None until the user's own workload is uploaded, or with a problem."""
+    models: Mapping[str, tuple[Model, int]]
+    """Library models that the workload names, with their batches."""
+    problem: str = ""
+    """Sentence about a workload that is not understood."""
+
+
+def parse_workload(mode: str) -> WorkloadView:
+    """Parse this part of the link. mode: "light" or "dark"."""
+    page, asked = LinkReader(WorkloadLink, PAGE_NAME), LinkReader(WorkloadReplayQuestion, PAGE_NAME)
+    name, nodes, each = page.read("workload"), page.read("nodes"), page.read("node")
+    asked.read("pause_s", options=PAUSES)
+    titles = policy_titles()
+    page.read("policy", default=next(iter(titles)), options=titles)
+    own = parse_own_table("elastic_own_workload", "workload", workload_from) if name == OWN else NO_TABLE
+    text = own.text if name == OWN else name
+    models: dict[str, tuple[Model, int]] = {}
+    question, problem = None, own.problem
+    try:
+        if text is not None:
+            models = asked_models(workload_from(text), _library_model)
+            system = named_system(parse_system(asked)) if models else None
+            question = asked.build(
+                workload=text,
+                cluster=f"{nodes}x{each}",
+                policies=list(titles),
+                system=system,
+                models={model.name: named_model(model.name) for model, _ in models.values()},
+            )
+    except ValueError as error:
+        problem = str(error)
+    return WorkloadView(mode, {**page.fields, **asked.fields}, own, question, models, problem)
+
+
+def draw_workload(view: WorkloadView) -> None:
+    """Draw the replay of a workload.
 
     Raises `engine.planners.contract.PlanError` for input that cannot be read.
     """
-    titles = policy_titles()
-    asked = _ask_replay(tuple(titles))
+    titles, mode, asked = policy_titles(), view.mode, view.question
+    _draw_inputs(view.fields)
+    if view.problem:
+        raise PlanError(view.problem)
     if asked is None:
+        st.info("Upload a workload of jobs, or take a published one.", icon=":material/upload_file:")
         return
-    told = hashlib.sha256(asked.workload.encode()).hexdigest()
-    about = f"{len(asked.policies)} policies on {asked.cluster} GPUs"
-    models = [(name, model.model_dump_json(), batch) for name, (model, batch) in asked.models.items()]
-    described = (
-        "replay",
-        told,
-        asked.cluster,
-        asked.policies,
-        asked.pause,
-        models,
-        models and asked.system.model_dump_json(),
-    )
-    answer = answered(asked, described, "Replaying", about)
-    if not isinstance(answer, Mapping):
+    about = f"{len(titles)} policies on {asked.cluster} GPUs"
+    found = answer_later(asked, "Replaying", about)
+    if not isinstance(found, Mapping):
         return
-    found = answer
     table = summaries(found)
     basis = "Simulated with throughputs of the published model cards; no replay was measured, so no error is given."
-    if asked.models:
-        times = of_models(asked.models.values(), asked.system, next(iter(found.values())).cluster.gpus)
+    if view.models:
+        system = system_of(view.fields["system"].value)
+        times = of_models(view.models.values(), system, next(iter(found.values())).cluster.gpus)
         basis = f"Simulated; no replay was measured. Times of models of the library: {times}"
     st.html(markup.figure_strip(_policy_tiles(table, titles), basis))
     for name, result in found.items():
         for note in result.notes:
             st.markdown(literal(f"{titles[name]}: {note}"))
-    policy = segments("Policy", titles, "elastic_policy")
+    draw_segments(view.fields["policy"])
+    policy = view.fields["policy"].value
     lines = {titles[name]: result.utilisation for name, result in found.items()}
     gpus = next(iter(found.values())).cluster.gpus
     columns = (
@@ -134,25 +154,16 @@ def workload(mode: str) -> None:
     downloads(tables, f"elastic_{policy}")
 
 
-def _ask_replay(policies: tuple[str, ...]) -> ReplayQuestion | None:
+def _draw_inputs(fields: Mapping[str, LinkField]) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        name = choose("Workload", WORKLOADS, "elastic_workload", width=230)
-        nodes = whole_in_link("elastic_nodes", "Nodes", 8, MOST_NODES, "Of the cluster.")
-        each = whole_in_link("elastic_node", "GPUs of each", 8, MOST_NODE, "Of a node.")
-        pause = choose(
-            "Pause at a change",
-            PAUSES,
-            "elastic_stop",
-            width=140,
-            help="Downtime at start and at each reconfiguration.",
-        )
-        text = _upload_workload() if name == OWN else name
-        models = {} if text is None else asked_models(workload_from(text), _library_model)
-        system = system_of(asked_system() if models else ANY_SYSTEM)
-    if text is None:
-        st.info("Upload a workload of jobs, or take a published one.", icon=":material/upload_file:")
-        return None
-    return ReplayQuestion(text, f"{nodes}x{each}", models, system, policies, float(pause))
+        draw_choice(fields["workload"], width=230)
+        draw_whole(fields["nodes"])
+        draw_whole(fields["node"])
+        draw_choice(fields["pause_s"], label="Pause at a change", width=140)
+        if fields["workload"].value == OWN:
+            _draw_upload()
+        if "system" in fields:
+            draw_choice(fields["system"], help="", width=190)
 
 
 def _library_model(name: str) -> Model:
@@ -163,7 +174,7 @@ def _library_model(name: str) -> Model:
     return model_of(name)
 
 
-def _upload_workload() -> str | None:
+def _draw_upload() -> None:
     with st.popover("Workload", icon=":material/upload_file:", help="A workload of your own jobs."):
         st.markdown(
             "CSV with a row per job: `name`, `submission_time` in seconds, `application` (a model card, or a model of "
@@ -171,7 +182,7 @@ def _upload_workload() -> str | None:
             "or `duration` in seconds, and `is_sla`, 1 for guaranteed jobs; at most "
             f"{MOST_MEGABYTES} MB. {KEPT}"
         )
-        return own_table("Workload (CSV)", "elastic_own_workload", "workload", MOST_MEGABYTES, workload_from)
+        draw_own_table("Workload (CSV)", "elastic_own_workload", MOST_MEGABYTES, workload_from)
 
 
 def _policy_tiles(table: pd.DataFrame, titles: Mapping[str, str]) -> list[markup.Tile]:

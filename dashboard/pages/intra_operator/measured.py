@@ -16,7 +16,7 @@ from dashboard.compat.caches import remembered
 from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.pages.intra_operator.inputs import OWN, IntraOperatorInputs
-from dashboard.widgets.own_table import KEPT, OwnTable, draw_own_table, read_table
+from dashboard.widgets.own_table import KEPT, OwnTable, draw_own_table, parse_own_table, read_table
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, plain, signed_percent
@@ -39,14 +39,19 @@ from engine.reproductions.cfp.published import MEASURED_ON, MEASURED_VECTORS
 from hardware import GIB
 from models import names as model_names
 
-__all__ = ["draw_measured", "draw_published", "measured_marks", "upload"]
+__all__ = ["draw_measured", "draw_published", "measured_marks", "parse_log", "upload"]
 
 MOST_MEGABYTES: Final = 4
 A100: Final = {"matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 
 
+def parse_log() -> OwnTable:
+    """Parse the log of measured points in the link."""
+    return parse_own_table("intra_operator_log", "log", measured_points_of)
+
+
 def upload(place: Place, asked: IntraOperatorInputs, log: OwnTable) -> pd.DataFrame | None:
-    """Draws the field for a log; returns its measured points, or None.
+    """Draw the field for a log; return the measured points of the log, or None.
 
     Raises `engine.planners.contract.PlanError` for an invalid file, or an unknown model in it.
     """
@@ -55,8 +60,10 @@ def upload(place: Place, asked: IntraOperatorInputs, log: OwnTable) -> pd.DataFr
             "A log as CFP and Alpa print it, or CSV or JSON with vector and seconds, and where wanted volume, memory, "
             f"communication_seconds and compute_seconds; up to {MOST_MEGABYTES} MB. {KEPT}"
         )
-        endings = ("log", "txt", "csv", "json")
-        text = draw_own_table(log, "Log or table", MOST_MEGABYTES, measured_points_of, endings)
+        draw_own_table(
+            "Log or table", "intra_operator_log", MOST_MEGABYTES, measured_points_of, ("log", "txt", "csv", "json")
+        )
+    text = log.require()
     return None if text is None else complete_points(read_table(measured_points_of, text), asked)
 
 

@@ -22,7 +22,7 @@ from dashboard.pages.intra_operator.inputs import (
 )
 from dashboard.pages.intra_operator.layers import chosen_words, draw_layers
 from dashboard.pages.intra_operator.link import IntraOperatorLink
-from dashboard.pages.intra_operator.measured import draw_measured, draw_published, measured_marks, upload
+from dashboard.pages.intra_operator.measured import draw_measured, draw_published, measured_marks, parse_log, upload
 from dashboard.pages.intra_operator.queries import (
     beside_table,
     limited,
@@ -33,7 +33,7 @@ from dashboard.pages.intra_operator.tables import vectors_table
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.link_fields import draw_segments, draw_switch
-from dashboard.widgets.own_table import OwnTable, parse_own_table
+from dashboard.widgets.own_table import NO_TABLE, OwnTable
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent, plain, relative
@@ -73,20 +73,19 @@ class IntraOperatorView:
     asked: IntraOperatorInputs | None
     link: IntraOperatorLink
     fields: Mapping[str, LinkField]
-    log: OwnTable
-    """Measured points of the reader."""
+    log: OwnTable = NO_TABLE
+    """The user's measured points."""
     problem: str = ""
     """Reason for a missing question; empty if there is one."""
 
 
 def parse() -> IntraOperatorView:
     """Parse the page's part of the link."""
-    log = parse_own_table("intra_operator_log", "log")
     try:
         asked, link, fields = parse_inputs()
     except ValueError as problem:
-        return IntraOperatorView(state.theme_mode(), None, IntraOperatorLink(), {}, log, str(problem))
-    return IntraOperatorView(state.theme_mode(), asked, link, fields, log)
+        return IntraOperatorView(state.theme_mode(), None, IntraOperatorLink(), {}, problem=str(problem))
+    return IntraOperatorView(state.theme_mode(), asked, link, fields, parse_log())
 
 
 def render(view: IntraOperatorView) -> None:

@@ -30,7 +30,7 @@ from dashboard.widgets.compared_scenarios import members
 from dashboard.widgets.filters import chips
 from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.widgets.filters.popover import bar, matching, relaxations, where_of
-from dashboard.widgets.hardware_changes import current
+from dashboard.widgets.hardware_changes import parse_changes
 from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_switch
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
 from dashboard.widgets.nothing_runs import nothing_runs
@@ -91,7 +91,7 @@ def parse(exploration: Exploration) -> ParetoView:
         tuple(others),
         tuple(problems),
         tuple(members()[0]),
-        current(exploration.scenario)[0],
+        parse_changes(exploration.scenario)[0],
     )
 
 

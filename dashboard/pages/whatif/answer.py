@@ -13,6 +13,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.execution.time_bar import waterfall
 from dashboard.jobs.server import questions
 from dashboard.link import page_links, state
+from dashboard.pages.whatif.inputs import WhatIfView
 from dashboard.queries import accuracy
 from dashboard.queries.economics import MFU_FORMULA, days_for, utilisation
 from dashboard.queries.nearest_fit import least_hbm, remedies, ways
@@ -20,7 +21,7 @@ from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import differences_in_time
 from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.chart import show
-from dashboard.widgets.hardware_changes import current, put
+from dashboard.widgets.hardware_changes import put
 from dashboard.words.changes import described
 from dashboard.words.differences import gain_tone
 from dashboard.words.executions import choices, degrees_in_cell, differences
@@ -67,14 +68,13 @@ def answer(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
     return _prefer_old_best(questions().ask(scenario, changes, state.watcher()))
 
 
-def draw(again: Callable[[], None]) -> None:
+def draw(view: WhatIfView, again: Callable[[], None]) -> None:
     """Draws the strip of figures, and the reasons for the best; or why nothing runs, and remedies.
 
     again: called in a widget's callback to redraw the page's parts.
     """
-    scenario = state.current_scenario()
-    changes, _ = current(scenario)
-    found = answer(scenario, changes)
+    scenario = view.scenario
+    found = answer(scenario, view.changes)
     if found.best is None:
         _draw_nothing_runs(scenario, found, again)
         return
@@ -86,7 +86,7 @@ def draw(again: Callable[[], None]) -> None:
             )
         )
     with st.container(border=True, gap="xsmall", key="whatif_why"):
-        _draw_reasons(scenario, found)
+        _draw_reasons(view, found)
 
 
 def answer_tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
@@ -172,8 +172,9 @@ def _describe_duration_change(change: float) -> str:
     return f"{arrow} {days(abs(change))} {word}"
 
 
-def _draw_reasons(scenario: Scenario, found: Answer) -> None:
+def _draw_reasons(view: WhatIfView, found: Answer) -> None:
     """Draw the best execution and the reasons for it."""
+    scenario = view.scenario
     best, base, kept = found.best, found.base, found.kept
     assert best is not None
     other, name = (kept, "kept") if kept is not None and not math.isnan(found.kept_gain) else (base, "base")
@@ -190,9 +191,9 @@ def _draw_reasons(scenario: Scenario, found: Answer) -> None:
         against = other if found.changes and changed else base if found.changes else None
         names = ("best", name if against is other and changed else "base")
         if against is not None:
-            show(waterfall(best, state.theme_mode(), other=against, names=names), "whatif_waterfall")
+            show(waterfall(best, view.mode, other=against, names=names), "whatif_waterfall")
         else:
-            show(waterfall(best, state.theme_mode()), "whatif_waterfall")
+            show(waterfall(best, view.mode), "whatif_waterfall")
     with left:
         for line in explain_answer(found):
             st.markdown(line)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import streamlit as st
@@ -14,54 +13,34 @@ import streamlit as st
 from dashboard.charts.elements.template import Chart
 from dashboard.jobs.server import explorations, studies
 from dashboard.jobs.studies import StudyJob
-from dashboard.link import state
+from dashboard.pages.whatif import inputs
 from dashboard.pages.whatif.answer import answer
+from dashboard.pages.whatif.inputs import FINE, WhatIfView
 from dashboard.queries.nearest_fit import remedies
-from dashboard.widgets.hardware_changes import current
 from dashboard.widgets.window import is_narrow
 from dashboard.words.changes import options
 from engine import Scenario, SpaceError, whatif
 from engine.whatif import PointSequence
 
-__all__ = [
-    "AROUND",
-    "BATCHES",
-    "COARSE",
-    "FACTORS",
-    "FINE",
-    "GRIDS",
-    "RANGE",
-    "REACH",
-    "STEPS",
-    "AskedSizes",
-    "WhatIfBoard",
-    "asked_sizes",
-]
+__all__ = ["FACTORS", "REACH", "AskedSizes", "WhatIfBoard", "asked_sizes"]
 
-AROUND: Final = {"base": "Vary the original", "whatif": "Vary my changes"}
-STEPS: Final = {"10": "±10 %", "25": "±25 %", "2": "÷2 ×2"}
 FACTORS: Final = {"10": (0.9, 1.1), "25": (0.75, 1.25), "2": (0.5, 2.0)}
-FINE: Final = 20
-COARSE: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0)
-"""Values of a coarse axis, as multiples of the base: some of a slider's, so that a what-if is one of the cells."""
-GRIDS: Final = {"coarse": f"{len(COARSE)} × {len(COARSE)}", "fine": f"{FINE} × {FINE}"}
 REACH: Final = 4.0
 
 
 class WhatIfBoard:
     """Shared state of the four cards: the scenario, the changes, the choices, and the studies."""
 
-    def __init__(self, again: Callable[[], None]) -> None:
-        self.scenario = state.current_scenario()
-        self.changes, _ = current(self.scenario)
+    def __init__(self, view: WhatIfView, again: Callable[[], None]) -> None:
+        self.view, self.again = view, again
+        self.scenario, self.changes = view.scenario, view.changes
         self.answer = answer(self.scenario, self.changes)
         self.every = {which.name: which for which in whatif.parameters(self.scenario)}
         self.names = {name: which.label for name, which in self.every.items() if which.value > 0}
-        self.mode, self.narrow = state.theme_mode(), is_narrow()
-        self.again = again
-        self.around = self.changes if state.url_value("whatif_around", "base", AROUND) == "whatif" else {}
+        self.mode, self.narrow = view.mode, is_narrow()
+        self.around = self.changes if view.link.around == "whatif" else {}
         nets = [name for name in self.names if name.startswith("net") and name.endswith("_bandwidth")]
-        self.defaults = {"whatif_one": nets[-1], "whatif_x": nets[-1], "whatif_y": "hbm_capacity"}
+        defaults = {"one": nets[-1], "x": nets[-1], "y": "hbm_capacity"}
         if (self.answer.best if self.around else self.answer.base) is None:
             centre = whatif.changed(self.scenario, self.around)
             # Remedies first, then the resources that are most often too small.
@@ -69,12 +48,12 @@ class WhatIfBoard:
             if "host_capacity" in self.names:
                 helping.insert(-1, "host_capacity")
             first, second, *_ = dict.fromkeys(name for name in helping if name in self.names)
-            self.defaults = {"whatif_one": first, "whatif_x": first, "whatif_y": second}
-        self.one, self.x, self.y = (
-            state.url_value(name, default, self.names) for name, default in self.defaults.items()
-        )
-        self.step = state.url_value("whatif_step", "10", STEPS)
-        self.grid = state.url_value("whatif_grid", "coarse", GRIDS)
+            defaults = {"one": first, "x": first, "y": second}
+        self.fields = {
+            name: replace(view.fields[name], default=default).among(self.names) for name, default in defaults.items()
+        }
+        self.one, self.x, self.y = (str(field.value) for field in self.fields.values())
+        self.step, self.grid = view.link.step, view.link.grid
         self.tornado, self.sweep, self.two, self.sizes = self._runs()
 
     @property
@@ -118,7 +97,7 @@ class WhatIfBoard:
         if which.discrete:
             return whatif.values_around(which, reach=REACH)
         if self.grid == "coarse":
-            return [which.value if factor == 1 else float(f"{which.value * factor:.4g}") for factor in COARSE]
+            return [which.value if factor == 1 else float(f"{which.value * factor:.4g}") for factor in inputs.COARSE]
         # An even count has no middle: the base replaces the value next to it.
         ratios = [REACH ** (2 * index / (FINE - 1) - 1) for index in range(FINE)]
         values = [float(f"{which.value * ratio:.4g}") for ratio in ratios]
@@ -128,7 +107,7 @@ class WhatIfBoard:
     def _runs(self) -> tuple[StudyJob, StudyJob, StudyJob | None, StudyJob | None]:
         scenario, around = self.scenario, dict(self.around)
         centre = whatif.changed(scenario, around)
-        self.asked = sizes = asked_sizes(centre)
+        self.asked = sizes = asked_sizes(self.view, centre)
         one, x, y, largest = self.one, self.x, self.y, explorations().settings.largest_space
         made = studies().made
         along = [value for value in options(self.every[one], self.every[one].value) if value > 0]
@@ -156,13 +135,6 @@ class WhatIfBoard:
         return studies().request(key, make)
 
 
-BATCHES: Final = {"kept": "Batch kept", "scaled": "Batch grows too"}
-RANGE: Final = "whatif_range"
-"""Link parameter of a range of sizes: "8..1024:8", from 8 to 1,024 in steps of 8; without it the sizes are likely ones.
-"""
-_PATTERN: Final = re.compile(r"(\d{1,12})\.\.(\d{1,12}):(\d{1,12})")
-
-
 @dataclass(frozen=True, slots=True)
 class AskedSizes:
     """Sizes of a sweep. `ends` are (from, to, step) of a range, None for likely sizes."""
@@ -178,10 +150,9 @@ class AskedSizes:
         return [self.counts if self.ends is None else list(self.ends), self.batch]
 
 
-def asked_sizes(centre: Scenario) -> AskedSizes:
-    """Returns the sizes in the link, around a scenario."""
-    batch: Any = state.url_value("whatif_batch", "kept", BATCHES)
-    ends = _asked_ends()
+def asked_sizes(view: WhatIfView, centre: Scenario) -> AskedSizes:
+    """Returns the sizes of the view, around a scenario."""
+    batch, ends = view.link.batch, view.ends
     if ends is None:
         return AskedSizes(whatif.size_range(centre, max(1, centre.num_procs // 16), centre.num_procs * 16), batch)
     low, high, step = ends
@@ -189,12 +160,3 @@ def asked_sizes(centre: Scenario) -> AskedSizes:
         return AskedSizes(whatif.sizes_between(low, high, step), batch, (low, high, step))
     except (SpaceError, whatif.ChangeError) as problem:
         return AskedSizes([], batch, (low, high, step), str(problem))
-
-
-def _asked_ends() -> tuple[int, int, int] | None:
-    """Return (from, to, step) of the link; None for likely sizes."""
-    found = _PATTERN.fullmatch(state.url_value(RANGE, "", _PATTERN))
-    if found is None:
-        return None
-    low, high, step = map(int, found.groups())
-    return low, high, step

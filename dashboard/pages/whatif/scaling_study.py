@@ -10,11 +10,12 @@ import streamlit as st
 from dashboard.charts.elements.markup import head
 from dashboard.charts.what_if.scaling_study import FALLS, MOST_BARS, Size, fall_off, size_chart, slower
 from dashboard.link import state
-from dashboard.pages.whatif.board import BATCHES, RANGE, _asked_ends
+from dashboard.pages.whatif.inputs import parse_ends
 from dashboard.widgets.chart import clicked, show
-from dashboard.widgets.controls import given, key_for, segments, whole, whole_field
+from dashboard.widgets.controls import given, key_for, whole, whole_field
 from dashboard.widgets.hardware_changes import put
 from dashboard.widgets.job_card import job_card
+from dashboard.widgets.link_fields import draw_segments
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, percent
 from engine import Scenario
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["card"]
 
-VIEWS: Final = {"each": "Per GPU", "total": "Total"}
 LIKELY, EVERY = "likely", "every"
 WHICH: Final = {LIKELY: "Likely sizes", EVERY: "Every size"}
 _LARGEST: Final = 999_999_999_999
@@ -76,7 +76,7 @@ def _draw_range(ends: tuple[int, int, int]) -> None:
     def typed(place: int) -> None:
         new = given(keys[place])
         if new is not None:
-            now = _asked_ends() or ends  # two fields may change before either is redrawn
+            now = parse_ends() or ends  # two fields may change before either is redrawn
             _set_range((*now[:place], whole(new), *now[place + 1 :]))
 
     for place, column in enumerate(st.columns(3, gap="small")):
@@ -85,7 +85,7 @@ def _draw_range(ends: tuple[int, int, int]) -> None:
 
 
 def _set_range(ends: tuple[int, ...] | None) -> None:
-    state.set_url_value(RANGE, None if ends is None else f"{ends[0]}..{ends[1]}:{ends[2]}")
+    state.set_url_value("whatif_range", None if ends is None else f"{ends[0]}..{ends[1]}:{ends[2]}")
 
 
 def _first_range(scenario: Scenario) -> tuple[int, int, int]:
@@ -109,7 +109,7 @@ def _draw_found(board: WhatIfBoard, run: StudyJob) -> None:
         for point in list(run.found)
     ]
     counts, here = board.asked.counts, int(board.changes.get("procs", board.scenario.num_procs))
-    view = state.url_value("whatif_size_show", "each", VIEWS)
+    view = board.view.link.size_show
     chart = board.chart(
         run,
         (here, view),
@@ -127,8 +127,8 @@ def _draw_found(board: WhatIfBoard, run: StudyJob) -> None:
     batch = int(board.around.get("batch", board.scenario.max_batch_size))
     kept = f"of at most {counted(batch, 'sequence')}" if board.asked.batch == "kept" else "in proportion to the GPUs"
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        segments("Figure", VIEWS, "whatif_size_show")
-        segments("Batch", BATCHES, "whatif_batch")
+        draw_segments(board.view.fields["size_show"], label="Figure")
+        draw_segments(board.view.fields["batch"], label="Batch")
     told = _describe_marks(board, sizes, here) + _describe_sizes(board, run, sizes)
     st.caption(f"Best throughput at each size with a batch {kept}.{told}")
 

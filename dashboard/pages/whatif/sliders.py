@@ -18,8 +18,10 @@ from dashboard.link import state
 from dashboard.link.catalogue import called
 from dashboard.link.document_validation import Refused
 from dashboard.link.user_files import LONGEST_TITLE, user_files
-from dashboard.widgets.controls import given, key_for, segments, whole, whole_field
-from dashboard.widgets.hardware_changes import current, moved, put, reset
+from dashboard.pages.whatif.inputs import WhatIfView
+from dashboard.widgets.controls import given, key_for, whole, whole_field
+from dashboard.widgets.hardware_changes import moved, parse_changes, put, reset
+from dashboard.widgets.link_fields import draw_segments
 from dashboard.words.changes import in_words, options, slider_label
 from dashboard.words.markdown import literal
 from engine import Scenario, whatif
@@ -36,10 +38,9 @@ _QUICK: Final = 0.25
 """Longest search after which the next step is searched in advance [s]."""
 
 
-def card(again: Callable[[], None]) -> None:
+def card(view: WhatIfView, again: Callable[[], None]) -> None:
     """Draws the card. again: called in a widget's callback to redraw the page's parts."""
-    scenario = state.current_scenario()
-    changes, problems = current(scenario)
+    scenario, changes = view.scenario, view.changes
     every = whatif.parameters(scenario)
     with st.container(border=True, gap="xsmall", key="whatif_card"):
         title, button = st.columns([2, 1], vertical_alignment="center")
@@ -57,9 +58,10 @@ def card(again: Callable[[], None]) -> None:
             width="stretch",
             help="Undo all changes.",
         )
-        for problem in problems:
+        for problem in view.problems:
             st.warning(literal(problem), icon=":material/link_off:")
-        way = segments("Input", {"sliders": "Sliders", "exact": "Exact values"}, "whatif_input")
+        draw_segments(view.fields["input"], label="Input")
+        way = view.link.input
         parts = [which for which in of_system if which.part_of]
         for which in of_system:
             if which in parts[:1]:
@@ -95,7 +97,9 @@ def _draw_field(
         new = float(whole(given(key)) if which.discrete else given(key))
         put(scenario, which.name, new)
         st.session_state[_NEXT] = which.name, _following_value(options(which, value), value, new)
-        questions().begin(scenario, current(scenario)[0], state.watcher())  # in parallel with the rerun of the page
+        questions().begin(
+            scenario, parse_changes(scenario)[0], state.watcher()
+        )  # in parallel with the rerun of the page
         again()
 
     if way == "sliders":
@@ -136,7 +140,7 @@ def _following_value(values: Sequence[float], before: float, now: float) -> floa
     return None if not further or now == before else min(further) if now > before else max(further)
 
 
-def search_ahead(scenario: Scenario) -> None:
+def search_ahead(view: WhatIfView) -> None:
     """Searches one step on from the slider's last move, in the same direction: users tend to move it again.
 
     Call it when the page is complete.
@@ -144,7 +148,8 @@ def search_ahead(scenario: Scenario) -> None:
     name, value = st.session_state.pop(_NEXT, ("", None))
     if value is None or not in_browser():
         return
-    now = questions().ask(scenario, current(scenario)[0], state.watcher())
+    scenario = view.scenario
+    now = questions().ask(scenario, view.changes, state.watcher())
     with contextlib.suppress(ValueError):  # the change may be impossible
         following = moved(scenario, name, value)
         if now.seconds < _QUICK:

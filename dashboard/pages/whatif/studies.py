@@ -16,12 +16,13 @@ from dashboard.files import exports
 from dashboard.link import state
 from dashboard.pages.whatif import files as whatif_files
 from dashboard.pages.whatif import marginal, scaling_study
-from dashboard.pages.whatif.board import AROUND, FACTORS, GRIDS, STEPS, WhatIfBoard
+from dashboard.pages.whatif.board import FACTORS, WhatIfBoard
+from dashboard.pages.whatif.inputs import WhatIfView
 from dashboard.queries.economics import token_flops
 from dashboard.widgets.chart import clicked, show
-from dashboard.widgets.controls import given, key_for, segments
 from dashboard.widgets.hardware_changes import put
 from dashboard.widgets.job_card import job_card
+from dashboard.widgets.link_fields import draw_choice, draw_segments
 from dashboard.words.executions import choices
 from dashboard.words.numbers import MINUS
 from engine import Scenario, whatif
@@ -34,20 +35,20 @@ __all__ = ["draw", "swings_of"]
 _ABOUT: Final = {"system": "Hardware", "run": "Run", "model": "Model"}
 
 
-def pending(again: Callable[[], None]) -> bool:
+def pending(view: WhatIfView, again: Callable[[], None]) -> bool:
     """Starts the studies of the page; returns whether any is still running."""
-    return WhatIfBoard(again).pending
+    return WhatIfBoard(view, again).pending
 
 
-def draw(again: Callable[[], None]) -> bool:
+def draw(view: WhatIfView, again: Callable[[], None]) -> bool:
     """Draws the four cards; returns whether a study was still running when they were drawn."""
-    board = WhatIfBoard(again)
+    board = WhatIfBoard(view, again)
     waiting = board.pending
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="whatif_around_row"):
-        where = segments("Around", AROUND, "whatif_around")
+        draw_segments(view.fields["around"], label="Around")
         st.caption(
             "The studies change one thing at a time; everything else is as in the base."
-            if where == "base"
+            if view.link.around == "base"
             else "The studies keep your changes and change one thing more at a time."
         )
         st.space("stretch")
@@ -80,7 +81,7 @@ def _draw_tornado(board: WhatIfBoard) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(head("Which parameter matters"))
         st.space("stretch")
-        segments("Step", STEPS, "whatif_step")
+        draw_segments(board.view.fields["step"], label="Step")
     low, high = FACTORS[board.step]
     told = (f"{MINUS}{board.step} %", f"+{board.step} %") if board.step != "2" else ("÷2", "×2")
     base = board.centre_rate
@@ -150,7 +151,7 @@ def _pick_row() -> None:
 def _draw_sweep(board: WhatIfBoard) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(head("Sweep one"))
-        _choose_parameter("Parameter", board, "whatif_one")
+        _choose_parameter("Parameter", board, "one")
     name, which, run = board.one, board.every[board.one], board.sweep
     stops = [
         Stop(point.values[name], point.rate, point.kept, _point_name(point), _point_words(point, board.scenario.system))
@@ -179,9 +180,9 @@ def _pick_value(board: WhatIfBoard, name: str) -> None:
 def _sweep_two(board: WhatIfBoard) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(head("Sweep two"))
-        _choose_parameter("Across", board, "whatif_x")
+        _choose_parameter("Across", board, "x")
         st.markdown("×", width="content")
-        _choose_parameter("Up", board, "whatif_y")
+        _choose_parameter("Up", board, "y")
     run, x, y = board.two, board.x, board.y
     if run is None:
         st.info("Choose two different parameters.", icon=":material/grid_on:")
@@ -199,7 +200,7 @@ def _sweep_two(board: WhatIfBoard) -> None:
     show(chart, "whatif_two", on_click=lambda: _pick_pair(board, x, y))
     job_card(run, mark="two")
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        segments("Size", GRIDS, "whatif_grid")
+        draw_segments(board.view.fields["grid"], label="Size")
         of = f"the {against}" if board.centre_rate > 0 else f"the best here, as nothing runs in the {against}"
         st.caption(f"% against {of}. Dotted: base. Frame: nearest to this what-if. Click a cell to try it.")
 
@@ -219,26 +220,9 @@ def _map_side(board: WhatIfBoard, name: str) -> Side:
     return Side(which.label, which.unit, values, which.value, nearest if board.changes else None)
 
 
-def _choose_parameter(label: str, board: WhatIfBoard, where: str) -> None:
-    """Draw a list of parameters without a label of its own, bound to the link."""
-    default, names = board.defaults[where], list(board.names)
-    value = state.url_value(where, default, names)
-    key = key_for(f"_{where}", value)
-
-    def changed() -> None:
-        new = given(key)
-        state.set_url_value(where, None if new == default else str(new))
-
-    st.selectbox(
-        label,
-        names,
-        names.index(value),
-        format_func=lambda name: board.names[name],
-        key=key,
-        on_change=changed,
-        label_visibility="collapsed",
-        width=172,
-    )
+def _choose_parameter(label: str, board: WhatIfBoard, name: str) -> None:
+    """Draw a list of parameters without a visible label. name: of the link's field."""
+    draw_choice(board.fields[name], label=label, width=172, is_bare=True)
 
 
 def _relative_gain(rate: float, base: float) -> float:

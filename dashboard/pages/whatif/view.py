@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import streamlit as st
@@ -16,10 +15,10 @@ from dashboard.pages.whatif import answer as whatif_answer
 from dashboard.pages.whatif import sliders as whatif_hardware
 from dashboard.pages.whatif import studies as whatif_cards
 from dashboard.pages.whatif import waiting_times
-from dashboard.widgets.hardware_changes import current
+from dashboard.pages.whatif.inputs import WhatIfView, parse
+from dashboard.widgets.fragment_views import FragmentView
 from dashboard.widgets.job_card import job_card
 from dashboard.words.markdown import literal
-from engine import Scenario
 
 __all__ = ["WhatIfView", "parse", "render"]
 
@@ -28,18 +27,6 @@ POLL: Final = 0.7
 _POLLING: Final = "_whatif_polling"
 _SEARCHED: Final = "_whatif_searched"
 _SLOW: Final = "_whatif_slow"
-
-
-@dataclass(frozen=True, slots=True)
-class WhatIfView:
-    """Page-wide part of the link; its fragments read the changes themselves."""
-
-    scenario: Scenario
-
-
-def parse() -> WhatIfView:
-    """Reads the page's part of the link."""
-    return WhatIfView(state.current_scenario())
 
 
 def render(view: WhatIfView) -> None:
@@ -51,10 +38,10 @@ def render(view: WhatIfView) -> None:
     with st.container(key="whatif_parts"):  # the style sheet orders them on a phone
         left, right = st.columns([1, 3.55], gap="medium")
     with left:
-        _draw_hardware()
+        _draw_hardware(FragmentView(view, parse))
     with right:
-        _draw_answer()
-        _draw_studies()
+        _draw_answer(FragmentView(view, parse))
+        _draw_studies(FragmentView(view, parse))
 
 
 def _draw_again() -> None:
@@ -63,29 +50,28 @@ def _draw_again() -> None:
 
 
 @st.fragment(key="whatif_hardware")
-def _draw_hardware() -> None:
-    whatif_hardware.card(_draw_again)
+def _draw_hardware(part: FragmentView[WhatIfView]) -> None:
+    whatif_hardware.card(part.current(), _draw_again)
 
 
 @st.fragment(key="whatif_answer")
-def _draw_answer() -> None:
+def _draw_answer(part: FragmentView[WhatIfView]) -> None:
     try:
-        _search_and_draw()
+        _search_and_draw(part.current())
     except Unanswered as problem:
         job_card(problem.job, state.watcher())
     except BoardFull as problem:
         st.warning(literal(str(problem)), icon=":material/hourglass_empty:")
 
 
-def _search_and_draw() -> None:
-    scenario = state.current_scenario()
+def _search_and_draw(view: WhatIfView) -> None:
+    scenario, changes = view.scenario, view.changes
     if st.session_state.get(_SEARCHED) != scenario.key:
         # Only for the first answer: at every move of a slider it would make the page jump.
         with st.spinner(waiting_times.searching(scenario), show_time=True):
             first = whatif_answer.answer(scenario, {})
         st.session_state[_SEARCHED] = scenario.key
         st.session_state[_SLOW] = waiting_times.is_slow(first)
-    changes, _ = current(scenario)
     if st.session_state[_SLOW]:
         place = st.empty()  # always one line, so nothing below moves
         with place, st.spinner("Searching again", show_time=True):
@@ -93,22 +79,23 @@ def _search_and_draw() -> None:
         place.caption(waiting_times.searching_again(found))
     else:
         st.session_state[_SLOW] = waiting_times.is_slow(whatif_answer.answer(scenario, changes))
-    whatif_answer.draw(_draw_again)
+    whatif_answer.draw(view, _draw_again)
 
 
 @st.fragment(key="whatif_studies")
-def _draw_studies() -> None:
+def _draw_studies(part: FragmentView[WhatIfView]) -> None:
     """Draw the studies, polled while any is running."""
+    view = part.current()
     try:
-        polling = whatif_cards.pending(_draw_again)
+        polling = whatif_cards.pending(view, _draw_again)
     except (Unanswered, BoardFull):  # the answer says so
         return
     st.session_state[_POLLING] = polling
-    st.fragment(_draw_cards, run_every=POLL if polling else None)()
-    whatif_hardware.search_ahead(state.current_scenario())
+    st.fragment(_draw_cards, run_every=POLL if polling else None)(FragmentView(view, parse))
+    whatif_hardware.search_ahead(view)
 
 
-def _draw_cards() -> None:
-    pending = whatif_cards.draw(_draw_again)
+def _draw_cards(part: FragmentView[WhatIfView]) -> None:
+    pending = whatif_cards.draw(part.current(), _draw_again)
     if pending != st.session_state.get(_POLLING):
         st.rerun()  # a fragment's interval can only change from outside

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, write_line
+from engine.cli.question_options import asks
 from engine.cli.text_tables import write_table
+from engine.questions.documents.codesign import DesignsQuestion
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.codesign import BindingReport, Progress, Results, Study
-    from engine.codesign.answers import At
+    from engine.codesign import Progress, Results, Study
+    from engine.questions.designs import DesignFindings
 
 __all__ = ["run_codesign"]
 
@@ -29,7 +30,9 @@ SAID_EVERY = 10.0
 """Time between two lines of progress where standard error is no terminal [s]."""
 
 
+@asks(DesignsQuestion)
 def run_codesign(
+    asked: DesignsQuestion,
     study: Annotated[
         str, typer.Argument(metavar="STUDY.json", help="A study, a ready one by name, or a folder of results.")
     ],
@@ -48,20 +51,6 @@ def run_codesign(
     dry: Annotated[
         bool, typer.Option("--count", help="Time a few points, say counts and the range of the time, and stop.")
     ] = False,
-    objective: Annotated[
-        list[str] | None, typer.Option("--objective", metavar="NAME", help="Two or three for the front; the study's.")
-    ] = None,
-    budget: Annotated[
-        list[float] | None,
-        typer.Option("--budget", metavar="X", help="Best design for each; every budget that matters otherwise."),
-    ] = None,
-    of: Annotated[str, typer.Option("--of", metavar="mix|MODEL", help="Whose answers.")] = "mix",
-    at: Annotated[
-        Literal["low", "middle", "high"], typer.Option("--at", help="Which end of the ranges of prices counts.")
-    ] = "middle",
-    sensitivity: Annotated[
-        int | None, typer.Option("--sensitivity", metavar="DESIGN", help="Tell where one more dollar goes, too.")
-    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Verify the checksums of a folder of results, and compute nothing.")
     ] = False,
@@ -87,6 +76,7 @@ def run_codesign(
     from engine.codesign.executors import workers_at
     from engine.codesign.reading import nothing_yet
     from engine.exploration.workers import cores
+    from engine.questions.designs import find_designs
 
     if csv and json:
         raise StudyError("Give --csv or --json, not both.")
@@ -98,17 +88,15 @@ def run_codesign(
     if study not in ready_names() and _is_folder(study):
         if folder or cluster or workers or dry:
             raise StudyError(f"{study} is a folder of results; --folder, --cluster, --workers and --count run studies.")
-        _report_answers(_collect_answers(results(study), objective, budget, of, at), sensitivity, csv=csv, json=json)
+        _report_answers(find_designs(results(study), asked), csv=csv, json=json)
         return
-    asked, place = _study_and_place(study, folder)
-    _collect_answers(
-        nothing_yet(asked), objective, budget, of, at
-    )  # what cannot be answered is told before it is computed
-    if sensitivity is not None:
-        asked.design(sensitivity)
+    given, place = _study_and_place(study, folder)
+    find_designs(nothing_yet(given), asked)  # questions that cannot be answered are refused before the computation
+    if asked.sensitivity is not None:
+        given.design(asked.sensitivity)
     there = None if cluster is None else workers_at(cluster)
     _print_message("Timing a few points of each model.")
-    expected = estimate(asked, (workers or cores()) if there is None else max(1, there), time_points(asked))
+    expected = estimate(given, (workers or cores()) if there is None else max(1, there), time_points(given))
     if dry:
         write_line(as_json(asdict(expected)) if json else expected.sentence)
         return
@@ -118,7 +106,7 @@ def run_codesign(
     line = _Line()
     try:
         done = run(
-            asked,
+            given,
             place,
             client=cluster,
             workers=workers,
@@ -131,7 +119,7 @@ def run_codesign(
     finally:
         line.clear()
     _print_message(_of_run(done, place))
-    _report_answers(_collect_answers(results(place), objective, budget, of, at), sensitivity, csv=csv, json=json)
+    _report_answers(find_designs(results(place), asked), csv=csv, json=json)
 
 
 def _check_folder(folder: str, *, json: bool) -> None:
@@ -225,116 +213,49 @@ def _progress_words(progress: Progress) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Answers:
-    """Queries of results and their answers: `best` is the best design of all, None without one."""
-
-    found: Results
-    objectives: list[str]
-    of: str
-    at: At
-    budget: str
-    """Bounded figures; empty without a bound."""
-    objective: str
-    best: dict[str, object] | None
-    per_budget: pd.DataFrame | None
-    front: pd.DataFrame | None
-    binding: BindingReport | None
-
-
-def _collect_answers(
-    found: Results, objectives: list[str] | None, budgets: list[float] | None, of: str, at: At
-) -> _Answers:
-    """The answers of results. Raises `StudyError` for what cannot be asked."""
-    from engine.codesign import StudyError, bill
-    from engine.codesign.quantities import quantity
-
-    asked = objectives or list(found.study.document.objectives)
-    lower = next((name for name in asked if quantity(name).better == "lower"), "")
-    if not lower and found.answers("usd") and not bill(found.study, np.zeros(1, np.int64))["usd_low"].isna().any():
-        lower = "usd"
-    upper = next((name for name in asked if name != lower), asked[0])
-    if upper == lower:
-        lower = ""
-    if budgets and not lower:
-        raise StudyError(f"--budget bounds what is lower the better, beside {upper}; give that as an --objective too.")
-    return _Answers(
-        found,
-        asked,
-        of,
-        at,
-        lower,
-        upper,
-        best=found.best(upper, of=of, at=at),
-        per_budget=found.best_per_budget(budgets, budget=lower, objective=upper, of=of, at=at) if lower else None,
-        front=found.front(asked, of=of, at=at) if len(asked) > 1 else None,
-        binding=found.binding_report(upper, of=of, at=at) if found.study.document.constraints else None,
-    )
-
-
-def _report_answers(told: _Answers, design: int | None, *, csv: bool, json: bool) -> None:
-    """Prints the best design per budget, the front, what binds, and what more of everything is worth to a design.
+def _report_answers(findings: DesignFindings, *, csv: bool, json: bool) -> None:
+    """Print the best design per budget, the front, what binds, and what more of everything is worth to a design.
 
     Raises `StudyError` for a design that does not run once all else is printed."""
     import pandas as pd
 
-    from engine.codesign import StudyError, sensitivity, unpriced
+    from engine.codesign import StudyError
+    from engine.questions.designs import designs_document, find_worth
 
-    found, refused = told.found, None
-
-    def worth() -> pd.DataFrame | None:
-        return None if design is None else sensitivity(found, design, objective=told.objective, of=told.of, at=told.at)
-
-    alone = pd.DataFrame([told.best] if told.best is not None else [], columns=found.designs(told.of, told.at).columns)
+    found, asked, refused = findings.results, findings.asked, None
+    columns = found.designs(asked.of, asked.at).columns
+    alone = pd.DataFrame([findings.best] if findings.best is not None else [], columns=columns)
     if json:
         more = None
         try:
-            more = worth()
+            more = find_worth(findings)
         except StudyError as problem:
             refused = problem
-        write_line(
-            as_json(
-                {
-                    "study": found.study.document.name,
-                    "key": found.study.key,
-                    "complete": found.complete,
-                    "points": len(found.rows),
-                    "of": told.of,
-                    "at": told.at,
-                    "best": told.best,
-                    "unpriced": {"usd": unpriced(found.study), "watts": unpriced(found.study, "watts")},
-                    "best_per_budget": _table_records(told.per_budget),
-                    "front": _table_records(told.front),
-                    "binding": None if told.binding is None else _table_records(told.binding.table),
-                    "constraints": None if told.binding is None else told.binding.as_json(),
-                    "sensitivity": _table_records(more),
-                }
-            )
-        )
+        write_line(as_json(designs_document(findings, more)))
     elif csv:
-        write_table(alone if told.front is None else told.front, json=False, csv=True)
+        write_table(alone if findings.front is None else findings.front, json=False, csv=True)
     else:
-        _print_estimate(told, alone)
-        if (more := worth()) is not None:
-            write_line(f"\nWhere one more dollar goes from design {design:,}")
+        _print_estimate(findings, alone)
+        if (more := find_worth(findings)) is not None:
+            write_line(f"\nWhere one more dollar goes from design {asked.sensitivity:,}")
             write_table(more.drop(columns="label"), json=False, csv=False)
     if refused is not None:
         raise refused
-    if told.best is None:
+    if findings.best is None:
         raise typer.Exit(ExitCode.NOTHING)
 
 
-def _print_estimate(told: _Answers, alone: pd.DataFrame) -> None:
+def _print_estimate(told: DesignFindings, alone: pd.DataFrame) -> None:
     from engine.codesign.estimates import counted
 
-    found = told.found
+    found = told.results
     if not found.complete:
         write_line(f"{len(found.rows):,} of {found.study.points:,} points are there; answers are about those.\n")
     problems = found.rows[found.rows["status"] == "problem"]
     if len(problems):
         write_line(f"{counted(len(problems), 'point')} cannot be, such as: {problems['problem'].iloc[0]}\n")
     if told.best is None:
-        runs = (found.designs(told.of, told.at)["status"] == "ok").any()
+        runs = (found.designs(told.asked.of, told.asked.at)["status"] == "ok").any()
         write_line("No design meets all constraints." if runs else "No design runs.")
     elif told.per_budget is not None:
         write_line(f"Best {told.objective} per budget of {told.budget}")
@@ -351,10 +272,10 @@ def _print_estimate(told: _Answers, alone: pd.DataFrame) -> None:
         _print_binding(told)
 
 
-def _print_binding(told: _Answers) -> None:
+def _print_binding(told: DesignFindings) -> None:
     report = told.binding
     assert report is not None
-    among = "searched designs" if told.found.study.document.prune else "designs"
+    among = "searched designs" if told.results.study.document.prune else "designs"
     write_line(
         f"\nConstraints: {report.allowed:,} of {report.running:,} {among} that run are allowed, "
         f"{report.refused:,} refused."
@@ -379,7 +300,3 @@ def _design_table(found: Results, table: pd.DataFrame, figures: list[str]) -> No
     chosen = ["design", *(name for name in found.choices if name != "design" and found.choices[name].nunique() > 1)]
     shown = list(dict.fromkeys([*(name for name in figures if name == "budget"), *chosen, *figures]))
     write_table(table[shown], json=False, csv=False)
-
-
-def _table_records(table: pd.DataFrame | None) -> list[dict[str, object]] | None:
-    return None if table is None else [dict(row) for row in table.to_dict("records")]  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,6 +12,7 @@ from engine.cli.output import ExitCode, as_json, format_quantity, text_table, un
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import asks
 from engine.questions.documents.comparison import CompareQuestion
+from models.documents import DocumentError, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +25,12 @@ LONGEST_VALUE = 40
 """Characters of a value that the table of differences shows."""
 
 
-@asks(CompareQuestion, arguments=("scenarios",), leave_out=("statistics",))
+def _read_scenario(path: str) -> Any:
+    """Return the document of a saved scenario. Raises `models.documents.DocumentError` for a file that is none."""
+    return read_json(Path(path), "scenario", DocumentError)
+
+
+@asks(CompareQuestion, arguments=("scenarios",), leave_out=("statistics",), readers={"scenarios": _read_scenario})
 def compare_files(asked: CompareQuestion, json: JsonOption = False) -> None:
     """Compare two to four saved scenarios: what differs, the best execution of each, gains against the first.
 

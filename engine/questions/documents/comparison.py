@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
+from engine.questions.fields import Asked
 from engine.questions.plain import Statistics
 from engine.questions.scenario_documents import ScenarioDocument
 from engine.questions.verb import Document
@@ -18,7 +19,7 @@ MOST_SCENARIOS: Final = 4
 class CompareQuestion(Document):
     """Question for the best executions of two to four scenarios, and the differences between the scenarios."""
 
-    scenarios: list[ScenarioDocument] = Field(
+    scenarios: Annotated[list[ScenarioDocument], Asked("Scenarios", repeats=True)] = Field(
         min_length=2, max_length=MOST_SCENARIOS, description="Scenarios, A first; gains are against A."
     )
     recommend: bool = Field(default=False, description="Also recommend an execution of each scenario.")

@@ -26,7 +26,7 @@ from dashboard.jobs import codesign_studies
 from dashboard.jobs.server import server
 from dashboard.link.text_encoding import folded
 from dashboard.link.user_files import UserFiles
-from dashboard.pages.codesign import view
+from dashboard.pages.codesign import inputs, view
 from dashboard.pages.codesign import worth as view_of_worth
 from dashboard.pages.codesign.downloads import _designs_file, table_file
 from dashboard.pages.codesign.phrases import changed, phrases
@@ -61,7 +61,7 @@ NAMES = ("study", "own", "up", "across", "of", "at", "picture", "x", "y", "desig
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every test has its own folder of results."""
-    monkeypatch.setattr(view, "folder_of", lambda study, settings: str(tmp_path / study.key))
+    monkeypatch.setattr(inputs, "folder_of", lambda study, settings: str(tmp_path / study.key))
     return tmp_path
 
 

@@ -16,7 +16,6 @@ from streamlit.testing.v1 import AppTest
 import hardware
 import models
 from dashboard.files.own_cards import OwnCard, document_of, own_card_of, packed_card, unpacked_card
-from dashboard.jobs import elastic_plans
 from dashboard.link.document_validation import Refused
 from dashboard.link.named_things import NAMES, joined, quoted, separate, unquoted
 from dashboard.link.own_studies import packed_study, unpacked_study
@@ -34,6 +33,7 @@ from engine.planners.elastic.losses import losses
 from engine.planners.elastic.measured.library import measurement_names, measurements
 from engine.planners.elastic.measured.table import read_measurements
 from engine.planners.elastic.plan_names import DATA_PARALLEL, plan_title
+from engine.questions import elastic_fits
 from tests.dashboard.page_runs import html, page_alone, patient, plots
 
 
@@ -271,7 +271,7 @@ def test_cards_in_links_and_files_are_checked(kept_files: UserFiles) -> None:
 
 
 def test_a_fit_says_what_speaks_against_it_and_becomes_a_card() -> None:
-    with patch.object(elastic_plans, "HELD_OUT_STARTS", 1):  # of each of the fits with a run left out
+    with patch.object(elastic_fits, "HELD_OUT_STARTS", 1):  # of each of the fits with a run left out
         app = run({"elastic_show": "fit", "elastic_profile": "vit", "elastic_onto": "vit"})
     assert "At a bound: k_opt" in said(app)
     assert "4.02 %" in said(app)  # table 2

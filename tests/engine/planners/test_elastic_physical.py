@@ -156,7 +156,7 @@ def test_commands() -> None:
         (["best", "nope", "--placement", "8"], "no model card"),
         (["best", "vit", "--placement", "8", "--csv", "--json"], "not both"),
         (["curve", "vit", "--values", "1..x"], "are no values"),
-        (["curve", "vit", "--over", "cpus"], "no curve over"),
+        (["curve", "vit", "--over", "cpus"], "must be 'gpus', 'cpu_threads' or 'bandwidth'"),
         (["fit", "nothing.csv"], "cannot be read"),
         (["split", "vit", "--gpus", "2", "--guarantee", "t5=1"], "is of no job"),
         (["timeline", "--phases", "nothing.csv"], "cannot be read"),

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from engine.cli.commands.plan_elastic.fit import fit_card
 from engine.cli.commands.plan_elastic.model import plan_model
 from engine.cli.commands.plan_elastic.options import (
-    BandwidthOption,
-    BasisOption,
-    CardArgument,
     CsvOption,
     JsonOption,
-    MeasuredOption,
-    RestrictedOption,
-    ThreadsOption,
-    VariantOption,
-    parse_numbers,
+    read_card,
+    read_jobs,
+    read_losses,
+    read_phases,
+    read_trace,
+    with_default_trace,
 )
 from engine.cli.commands.plan_elastic.replay import replay_workload
 from engine.cli.commands.plan_elastic.tables import write_plans
 from engine.cli.output import write_line
-
-if TYPE_CHECKING:
-    from engine.planners.elastic.measured import Measurements
+from engine.cli.question_options import asks
+from engine.questions.documents.elastic import (
+    CardAccuracyQuestion,
+    CardQuestion,
+    CurveQuestion,
+    LossesQuestion,
+    PhasesQuestion,
+    SplitQuestion,
+)
 
 __all__ = ["elastic_app"]
 
@@ -49,19 +52,13 @@ def describe_elastic_plans() -> None:
 
 
 @elastic_app.command("best")
-def find_best_plan(
-    card: CardArgument,
-    placement: Annotated[
-        list[str], typer.Option("--placement", metavar="DIGITS", help="GPUs on each node, such as 8888; repeatable.")
-    ],
-    threads: ThreadsOption = 1,
-    bandwidth: BandwidthOption = 0.0,
-    variant: VariantOption = "artifact",
-    restricted: RestrictedOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Plans to print.")] = 8,
-    csv: CsvOption = False,
-    json: JsonOption = False,
-) -> None:
+@asks(
+    CardQuestion,
+    arguments=("card",),
+    leave_out=("measurements",),
+    readers={"card": read_card, "limits": lambda text: {"placement": text}},
+)
+def find_best_plan(asked: CardQuestion, csv: CsvOption = False, json: JsonOption = False) -> None:
     """The best plan on each placement, runners-up, and why every other plan is rejected.
 
     \b
@@ -69,35 +66,29 @@ def find_best_plan(
       shardscape plan elastic best llama7_bsz16 --placement 8888 --placement 4444 --placement 1 --threads 2
       shardscape plan elastic best llama7_bsz16 --placement 8888 --variant physical --bandwidth 12.5 --json
     """
-    from engine.planners.elastic import best_plan
     from engine.planners.elastic.plan_names import plan_titles
+    from engine.questions.elastic_cards import find_plan
 
     tables = []
-    for each in placement:
-        found = best_plan(
-            card,
-            placement=each,
-            cpu_threads=threads,
-            bandwidth=bandwidth,
-            variant=variant,
-            restricted=restricted,
-        )
+    for limit in asked.limits:
+        found, placement = find_plan(asked, limit), limit.placement
         table = found.table
         if not (csv or json):
-            titles = plan_titles(table.assign(placement=each), "plan")
+            titles = plan_titles(table.assign(placement=placement), "plan")
             write_line(
-                f"{each}: {titles[0]}, {found.iteration_ms / 1e3:.4g} s an iteration, {found.throughput:.4g} samples/s"
+                f"{placement}: {titles[0]}, {found.iteration_ms / 1e3:.4g} s an iteration, "
+                f"{found.throughput:.4g} samples/s"
             )
             parts = ", ".join(f"{name} {found.figure(name).value:.3g}" for name in PARTS if found.figure(name).value)
             write_line(f"  of it [s]: {parts}")
             columns = ["plan", "throughput", "iteration_ms", "memory_gib", "chosen", "reason"]
-            shown = table[columns].assign(plan=titles).head(top)
+            shown = table[columns].assign(plan=titles).head(asked.top)
             shown = shown.drop(
                 columns=[name for name in columns[3:5] if not shown[name].any() or shown[name].isna().all()]
             )
             write_plans(shown, json=False, csv=False)
             continue
-        table = table.assign(placement=each)
+        table = table.assign(placement=placement)
         tables.append(table[["placement", *(name for name in table.columns if name != "placement")]])
     if tables:
         import pandas as pd
@@ -106,24 +97,8 @@ def find_best_plan(
 
 
 @elastic_app.command("curve")
-def draw_curve(
-    card: CardArgument,
-    over: Annotated[str, typer.Option("--over", metavar="gpus|cpu_threads|bandwidth", help="The resource.")] = "gpus",
-    values: Annotated[
-        str | None, typer.Option("--values", metavar="A..B|A,B", help="Values of it; the artifact's sweep by default.")
-    ] = None,
-    placement: Annotated[str | None, typer.Option("--placement", metavar="DIGITS", help="GPUs on each node.")] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", help="GPUs, where no placement is given.")] = None,
-    gpus_per_node: Annotated[
-        int | None, typer.Option("--gpus-per-node", metavar="G", help="Fill nodes of so many GPUs.")
-    ] = None,
-    threads: ThreadsOption = 1,
-    bandwidth: BandwidthOption = 0.0,
-    variant: VariantOption = "artifact",
-    restricted: RestrictedOption = None,
-    csv: CsvOption = False,
-    json: JsonOption = False,
-) -> None:
+@asks(CurveQuestion, arguments=("card",), readers={"card": read_card})
+def draw_curve(asked: CurveQuestion, csv: CsvOption = False, json: JsonOption = False) -> None:
     """The best throughput against one resource, the plan that wins, and what one more of the resource brings.
 
     \b
@@ -132,45 +107,21 @@ def draw_curve(
       shardscape plan elastic curve llama7_bsz16 --variant physical --values 1,2,4,8,16,32,64
       shardscape plan elastic curve llama7_bsz16 --over cpu_threads --placement 1
     """
-    from engine.planners import elastic as planner
+    from engine.questions.elastic_cards import plan_curve
 
-    table = planner.curve(
-        card,
-        over=over,
-        values=None if values is None else parse_numbers(values),
-        placement=placement,
-        gpus=gpus,
-        gpus_per_node=gpus_per_node,
-        cpu_threads=threads,
-        bandwidth=bandwidth,
-        variant=variant,
-        restricted=restricted,
-    )
-    write_plans(table, json=json, csv=csv)
-    if variant == "artifact" and placement is None and gpus_per_node is None:
+    write_plans(plan_curve(asked), json=json, csv=csv)
+    if asked.variant == "artifact" and asked.placement is None and asked.gpus_per_node is None:
         note = "Data-parallel plans only, as in the artifact's sweep; --gpus-per-node tries those with degrees too."
         write_line(note, stream=sys.stderr)
 
 
 @elastic_app.command("timeline")
-def draw_timeline(
-    card: Annotated[str, typer.Argument(metavar="CARD", help="Model card; that of figure 7.")] = "llama7_bsz16",
-    phases: Annotated[
-        str | None,
-        typer.Option("--phases", metavar="FILE", help="CSV of duration_s, placement, cpu_threads, bandwidth."),
-    ] = None,
-    strategy: Annotated[
-        list[str] | None,
-        typer.Option("--strategy", metavar="NAME|RULE", help="Instead of the static ones; a rule is 'n/g, g, 1'."),
-    ] = None,
-    pause: Annotated[float, typer.Option("--pause", metavar="S", help="Standstill at each change [s].")] = 0.0,
-    basis: BasisOption = None,
-    measured: MeasuredOption = None,
-    variant: VariantOption = "artifact",
-    restricted: RestrictedOption = None,
-    csv: CsvOption = False,
-    json: JsonOption = False,
-) -> None:
+@asks(
+    PhasesQuestion,
+    arguments=("card",),
+    readers={"card": read_card, "phases": read_phases, "measurements": read_trace},
+)
+def draw_timeline(asked: PhasesQuestion, csv: CsvOption = False, json: JsonOption = False) -> None:
     """Throughput over phases with changing resources: figure 7 for any phases, under the planner and static strategies.
 
     \b
@@ -178,20 +129,9 @@ def draw_timeline(
       shardscape plan elastic timeline
       shardscape plan elastic timeline llama7_bsz16 --phases phases.csv --pause 260 --strategy "1, g, n/g"
     """
-    from engine.planners.elastic import timeline as over_time
-    from engine.planners.elastic.over_time import FIGURE_7
-    from engine.planners.elastic.strategies import STATIC
+    from engine.questions.elastic_cards import plan_timeline
 
-    found = over_time(
-        card,
-        FIGURE_7 if phases is None else phases,
-        strategies=tuple(strategy) if strategy else tuple(STATIC),
-        measured=_load_measurements(measured),
-        basis=basis,
-        pause_s=pause,
-        variant=variant,
-        restricted=restricted,
-    )
+    found = plan_timeline(with_default_trace(asked))
     if csv or json:
         write_plans(found.table, json=json, csv=csv)
         return
@@ -203,29 +143,27 @@ def draw_timeline(
 
 
 @elastic_app.command("split")
+@asks(SplitQuestion, arguments=("jobs",), leave_out=("system",), readers={"jobs": read_jobs})
 def split_node(
-    jobs: Annotated[list[str], typer.Argument(metavar="CARD...|FILE", help="Model cards, or one CSV of jobs.")],
-    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="GPUs of the node that they share.")],
+    asked: SplitQuestion,
     guarantee: Annotated[
         list[str] | None, typer.Option("--guarantee", metavar="CARD=RATE", help="Samples/s that a job must reach.")
     ] = None,
-    basis: BasisOption = None,
-    threads: ThreadsOption = 1,
-    variant: VariantOption = "artifact",
     csv: CsvOption = False,
     json: JsonOption = False,
 ) -> None:
     """Several jobs on one node: equal shares, the artifact's scheduler, and the best split that keeps guarantees.
+
+    JOBS are model cards, or one CSV file of jobs.
 
     \b
     Examples:
       shardscape plan elastic split roberta t5_3B --gpus 4
       shardscape plan elastic split bert t5 vit --gpus 8 --guarantee t5=40
     """
-    from engine.planners import elastic as planner
+    from engine.questions.elastic_cards import split_jobs
 
-    asked = jobs[0] if len(jobs) == 1 and jobs[0].endswith(".csv") else _parse_jobs(jobs, guarantee or [])
-    found = planner.split(asked, gpus, basis=basis, cpu_threads=threads, variant=variant)
+    found = split_jobs(_with_guarantees(asked, guarantee or []))
     write_plans(found.table, json=json, csv=csv)
     if not (csv or json):
         totals = ", ".join(f"{way} {total:.4g}" for way, total in found.totals().items())
@@ -235,16 +173,8 @@ def split_node(
 
 
 @elastic_app.command("accuracy")
-def check_accuracy(
-    card: CardArgument,
-    measured: MeasuredOption = None,
-    variant: VariantOption = "artifact",
-    threads: Annotated[int, typer.Option("--threads", metavar="C", help="Where a measurement does not tell.")] = 4,
-    bandwidth: BandwidthOption = 0.0,
-    one_node: Annotated[bool, typer.Option("--one-node", help="Only placements on one node.")] = False,
-    csv: CsvOption = False,
-    json: JsonOption = False,
-) -> None:
+@asks(CardAccuracyQuestion, arguments=("card",), readers={"card": read_card, "measurements": read_trace})
+def check_accuracy(asked: CardAccuracyQuestion, csv: CsvOption = False, json: JsonOption = False) -> None:
     """Predictions against measurements, plan by plan, and how well they order the plans of each placement.
 
     \b
@@ -252,16 +182,10 @@ def check_accuracy(
       shardscape plan elastic accuracy llama7_bsz16
       shardscape plan elastic accuracy llama7_bsz16 --variant physical
     """
-    from engine.planners.elastic.accuracy import against_measured, by_class, ranking
+    from engine.planners.elastic.accuracy import by_class, ranking
+    from engine.questions.elastic_fits import compare_card
 
-    table = against_measured(
-        card,
-        _load_measurements(measured),
-        variant=variant,
-        cpu_threads=threads,
-        bandwidth=bandwidth,
-        most_nodes=1 if one_node else None,
-    )
+    table = compare_card(with_default_trace(asked))
     write_plans(table, json=json, csv=csv)
     if not (csv or json) and len(table):
         error = table["error_pct"].abs()
@@ -284,18 +208,15 @@ def print_table2(csv: CsvOption = False, json: JsonOption = False) -> None:
 
 
 @elastic_app.command("losses")
-def compare_losses(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="CSV of minibatch, loss_...; figure 9's.")] = None,
-    against: Annotated[str, typer.Option("--against", metavar="RUN", help="The run to compare with.")] = "181",
-    csv: CsvOption = False,
-    json: JsonOption = False,
-) -> None:
+@asks(LossesQuestion, arguments=("losses",), readers={"losses": read_losses})
+def compare_losses(asked: LossesQuestion, csv: CsvOption = False, json: JsonOption = False) -> None:
     """Figure 9: by how much losses under other plans differ from those under one plan; the curves as CSV or JSON."""
     from engine.planners.elastic.losses import loss_differences, parity
-    from engine.planners.elastic.losses import losses as read
+    from engine.questions.elastic_fits import find_losses
 
-    table = read(file)
-    write_plans(loss_differences(table, against) if csv or json else parity(table, against), json=json, csv=csv)
+    table = find_losses(asked)
+    shown = loss_differences(table, asked.against) if csv or json else parity(table, asked.against)
+    write_plans(shown, json=json, csv=csv)
 
 
 @elastic_app.command("notebook")
@@ -307,18 +228,12 @@ def print_notebook() -> None:
         write_line(line)
 
 
-def _load_measurements(name: str | None) -> Measurements | None:
-    from engine.planners.elastic import measurement_names, measurements, read_measurements
-
-    if name is None:
-        return None
-    return measurements(name) if name in measurement_names() else read_measurements(Path(name))
-
-
-def _parse_jobs(names: list[str], guarantees: list[str]) -> list[dict[str, object]]:
+def _with_guarantees(asked: SplitQuestion, guarantees: list[str]) -> SplitQuestion:
+    """Return the question with the throughputs that jobs must reach, from texts such as t5=40."""
     from engine.planners.contract import PlanError
 
     promised: dict[str, float] = {}
+    names = [str(each.name or (each.card if isinstance(each.card, str) else "")) for each in asked.jobs]
     for each in guarantees:
         name, _, rate = each.rpartition("=")
         try:
@@ -327,4 +242,8 @@ def _parse_jobs(names: list[str], guarantees: list[str]) -> list[dict[str, objec
             raise PlanError(f"--guarantee {each[:60]!r} is no job with its rate, such as t5=40.") from None
         if name not in names:
             raise PlanError(f"--guarantee {each[:60]!r} is of no job; jobs are {', '.join(names)[:200]}.")
-    return [{"card": name, "guarantee": promised.get(name)} for name in names]
+    jobs = [
+        each.model_copy(update={"guarantee": promised.get(name, each.guarantee)})
+        for name, each in zip(names, asked.jobs, strict=True)
+    ]
+    return asked.model_copy(update={"jobs": jobs})
