@@ -293,7 +293,7 @@ def _document_value(field: QuestionField, value: Any) -> Any:
     """Return the value of an option as the document has it."""
     if field.kind in _PAIRS and isinstance(value, list):
         return _PAIRS[field.kind](value)
-    if field.kind is FieldKind.DOCUMENT:
+    if field.kind is FieldKind.DOCUMENT and not isinstance(value, Mapping):  # a mapping has been read already
         noun = field.label.lower().removesuffix("s")
         read = [read_json(path, noun, DocumentError) for path in (value if field.is_list else [value])]
         return read if field.is_list else read[0]
