@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from engine.questions.fields import Asked
+from engine.questions.scenario_documents import ScenarioDocument
 from engine.questions.verb import Document, Execution
 from models.documents import Number, Text, Whole
 
-__all__ = ["ExecutionReplayChoices", "ScheduleListQuestion", "ScheduleReplayQuestion"]
+__all__ = ["ExecutionReplayQuestion", "ScheduleListQuestion", "ScheduleReplayQuestion"]
 
 MOST = 2**31 - 1
 Seconds = Annotated[float, Number(0, 1e9)]
@@ -84,9 +85,10 @@ class ScheduleReplayQuestion(Document):
     actions: Actions = False
 
 
-class ExecutionReplayChoices(Document):
-    """Question for the replay of an execution's pipeline with the stages of its model, without its scenario."""
+class ExecutionReplayQuestion(Document):
+    """Question for the replay of an execution's pipeline with the stages of its model."""
 
+    scenario: ScenarioDocument
     execution: Execution | None = Field(
         default=None, description="Values by field name; null for the scenario's best execution with a pipeline."
     )
