@@ -19,7 +19,6 @@ __all__ = [
     "switch",
     "whole",
     "whole_field",
-    "whole_number",
 ]
 
 _SHUT: Final = "_times_shut_"
@@ -187,21 +186,6 @@ def switch(label: str, name: str, *, default: bool = False, help: str | None = N
         state.set_url_value(name, None if new == default else words[new])
 
     st.toggle(label, value, key=key, on_change=changed, help=help)
-    return value
-
-
-def whole_number(label: str, low: int, high: int, name: str, *, default: int, step: int = 1, **more: Any) -> int:
-    """Shows a slider over whole numbers; returns the chosen one."""
-    state.settle()
-    accepted = {str(value) for value in range(low, high + 1)}
-    value = int(state.url_value(name, str(default), accepted))
-    key = key_for(f"_{name}", value)
-
-    def changed() -> None:
-        new = int(given(key))
-        state.set_url_value(name, None if new == default else str(new))
-
-    st.slider(label, low, high, value, step, key=key, on_change=changed, **more)
     return value
 
 
