@@ -12,7 +12,7 @@ from models import hugging_face_experts as experts
 from models import hugging_face_families as families
 from models.architecture import Architecture
 from models.documents import name_from_stem, sentence, shown
-from models.hugging_face_config import HuggingFaceConfig
+from models.hugging_face_config import HuggingFaceConfig, KeyedNumber
 from models.hugging_face_families import Fields
 from models.hugging_face_hybrids import HYBRID_FAMILIES
 from models.hugging_face_mixed import MIXED_FAMILIES
@@ -39,14 +39,17 @@ FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
     "gemma3": ("Gemma", families.read_gemma3),
     "gemma3_text": ("Gemma", families.read_gemma3),
     "glm4_moe": ("GLM", experts.read_glm4_moe),
+    "glm4_moe_lite": ("GLM", experts.read_deepseek),
     "glm_moe_dsa": ("GLM", experts.read_deepseek),
     "gpt2": ("GPT-2", families.read_gpt2),
     "gpt_bigcode": ("StarCoder", families.read_gpt_bigcode),
     "gpt_neox": ("GPT-NeoX", families.read_gpt_neox),
     "gpt_oss": ("gpt-oss", experts.read_gpt_oss),
     "granite": ("Granite", families.read_granite),
+    "granitemoe": ("Granite", experts.read_granite_moe),
     "hunyuan_v1_dense": ("Hunyuan", families.read_hunyuan),
     "hunyuan_v1_moe": ("Hunyuan", experts.read_hunyuan_moe),
+    "hy_v3": ("Hunyuan", experts.read_hy_v3),
     "kimi_k2": ("Kimi", experts.read_deepseek),
     "llama": ("Llama", families.read_llama),
     "llama4": ("Llama 4", experts.read_llama4),
@@ -114,6 +117,9 @@ def from_hugging_face(
     if not isinstance(document, Mapping):
         raise ModelFileError(f"{where} is {shown(document)}; a config.json must be an object with named keys.")
     config = _language_model(document, where)
+    for key in ("is_encoder_decoder", "add_cross_attention"):
+        if config.flag(key, False):
+            raise config.refuse(f"'{key}' is true; only models with a decoder alone are covered")
     model_type = config.model_type
     shape: dict[str, Any]
     try:
@@ -125,6 +131,7 @@ def from_hugging_face(
             family, read = FAMILIES[model_type]
             architecture = Architecture.model_validate(read(config))
             shape, longest, count = {"architecture": architecture}, architecture.max_seq, parameters(architecture)
+        config.refuse_unread_biases()
         seq, basis = _seq_size(longest, seq_size)
         called = name or _own_name(document) or _describe_model(family, count)
         return Model(
@@ -139,10 +146,25 @@ def from_hugging_face(
             **shape,
         )
     except ValidationError as problem:
-        schemas: dict[str, type[BaseModel]] = {"Model": Model, "Architecture": Architecture}
-        schema = schemas.get(problem.title, LayerPattern)
-        hint = f" (read as a Hugging Face config, model_type '{model_type}')"
-        raise ModelFileError(sentence(problem, schema, where, hint=hint)) from None
+        raise ModelFileError(_describe_fault(problem, where, model_type)) from None
+
+
+def _describe_fault(problem: ValidationError, where: str, model_type: str) -> str:
+    """Return one sentence on the first fault of a model, with the keys of the file where its numbers are from there."""
+    hint = f" (read as a Hugging Face config, model_type '{model_type}')"
+    fault = problem.errors(include_url=False)[0]
+    value = fault["input"]
+    if isinstance(value, KeyedNumber):
+        return f"{where}: '{value.key}' is {shown(int(value))}; it must be {fault['msg']}{hint}."
+    if fault["type"] == "refused" and isinstance(value, Mapping):
+        stated = [
+            f"'{each.key}' is {each:,}"
+            for name, each in value.items()
+            if isinstance(each, KeyedNumber) and re.search(rf"\b{name}\b", fault["msg"])
+        ]
+        hint = (f"; {', '.join(stated)}" if stated else "") + hint
+    schemas: dict[str, type[BaseModel]] = {"Model": Model, "Architecture": Architecture}
+    return sentence(problem, schemas.get(problem.title, LayerPattern), where, hint=hint)
 
 
 def _own_name(document: Mapping[str, Any]) -> str:
@@ -175,7 +197,8 @@ def _language_model(document: Mapping[str, Any], where: str) -> HuggingFaceConfi
     else:
         whole = HuggingFaceConfig(document, where, str(document.get("model_type")))
         content = dict(whole.part("text_config").content)
-        content.setdefault("tie_word_embeddings", document.get("tie_word_embeddings"))
+        if document.get("tie_word_embeddings") is not None:  # the head belongs to the whole model, which has the say
+            content["tie_word_embeddings"] = document["tie_word_embeddings"]
         named = {key: content[key] for key in ("model_type",) if content.get(key) is not None} or document
         config = HuggingFaceConfig(content, where, _model_type(named, where), "text_config")
     if inner is not None or any(document.get(key) is not None for key in ("vision_config", "audio_config")):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from models.documents import shown
+from models.hugging_face_defaults import CLASS_DEFAULTS
 from models.schema import ModelFileError
 
 ALIASES = (
@@ -15,6 +16,7 @@ ALIASES = (
     ("hidden_size", "n_embd", "d_model", "n_embed"),
     ("num_hidden_layers", "n_layer", "n_layers"),
     ("num_attention_heads", "n_head", "n_heads"),
+    ("num_key_value_heads", "num_attention_groups"),
     ("max_position_embeddings", "n_positions", "max_seq_len"),
 )
 """Keys that mean the same: versions 4 and 5 of Hugging Face Transformers (`attribute_map` of its configurations) save
@@ -22,8 +24,37 @@ one model under different ones."""
 
 _ALIASES_OF = {key: (key, *(each for each in group if each != key)) for group in ALIASES for key in group}
 
-LARGEST = 2**40
+BIASES_WITHOUT_WEIGHTS = frozenset({"use_routing_bias"})
+"""Switches of biases that are adjusted, not trained."""
+
+LARGEST = 2**30
 """Largest number that is read; bounds of single fields are narrower, and checked with the model."""
+
+
+NEVER_ZERO = frozenset(
+    {
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "vocab_size",
+        "mamba_expand",
+        "intermediate_size",
+        "block_ff_dim",
+    }
+)
+"""Keys of which others are computed."""
+
+
+class KeyedNumber(int):
+    """A number of a file that remembers its key, for messages. Results of arithmetic do not."""
+
+    key: str
+
+    def __new__(cls, value: int, key: str) -> Self:
+        """Return the number with its key."""
+        found = super().__new__(cls, value)
+        found.key = key
+        return found
 
 
 @dataclass(frozen=True)
@@ -40,6 +71,7 @@ class HuggingFaceConfig:
     inside: str = ""
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    keys_read: set[str] = field(default_factory=set)
 
     def refuse(self, reason: str) -> ModelFileError:
         """The error to raise for something that cannot be read or represented."""
@@ -53,7 +85,7 @@ class HuggingFaceConfig:
     def get(self, *keys: str) -> Any:
         """Return the value of the first present key or alias, else None."""
         key = self._present(keys)
-        return None if key is None else self.content[key]
+        return None if key is None else self._read(key)
 
     def whole(self, *keys: str, default: int | None = None) -> int:
         """Return the whole number under the first present key, else the default."""
@@ -69,10 +101,11 @@ class HuggingFaceConfig:
                     f"'{one}' is {shown(value)} but '{other}', which means the same, is "
                     f"{shown(self.content[alias])}; keep one of them"
                 )
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-            key = self._path(self._present(keys) or keys[0])
-            raise self.refuse(f"'{key}' is {shown(value)}; it must be a whole number from 0 to {LARGEST:,}")
-        return value
+        key = self._path(self._present(keys) or keys[0])
+        least = 1 if NEVER_ZERO.intersection(keys) else 0
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
+            raise self.refuse(f"'{key}' is {shown(value)}; it must be a whole number from {least} to {LARGEST:,}")
+        return KeyedNumber(value, key)
 
     def usual(self, key: str, default: int) -> int:
         """A whole number, or the default of the family's configuration class, which is then noted."""
@@ -84,7 +117,7 @@ class HuggingFaceConfig:
 
     def flag(self, key: str, default: bool) -> bool:
         """A truth, or the default."""
-        value = self.content.get(key)
+        value = self._read(key)
         if value is None:
             return default
         if not isinstance(value, bool):
@@ -93,12 +126,25 @@ class HuggingFaceConfig:
 
     def number(self, key: str, default: float | None = None) -> float | None:
         """A number, or the default."""
-        value = self.content.get(key)
+        value = self._read(key)
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be a number")
         return value
+
+    def refuse_latent_biases(self) -> None:
+        """Raise where products of latent attention have biases."""
+        if self.flag("attention_bias", False):
+            raise self.refuse("'attention_bias' is true; biases of latent attention cannot be represented")
+
+    def refuse_unread_biases(self) -> None:
+        """Raise where the file has biases that the family's reader did not ask for."""
+        for key, value in self.content.items():
+            if value is True and key.endswith("bias") and key not in self.keys_read | BIASES_WITHOUT_WEIGHTS:
+                raise self.refuse(
+                    f"'{self._path(key)}' is true; these biases are not covered for this family, only false is"
+                )
 
     def part(self, key: str) -> HuggingFaceConfig:
         """Returns the object under a key; an empty one if missing."""
@@ -126,6 +172,24 @@ class HuggingFaceConfig:
             )
         return HuggingFaceConfig({key: value[0]}, self.where, self.model_type, self.inside).whole(key)
 
+    def _class_default(self, key: str) -> int | bool | None:
+        """Return the default of the family's configuration class; None where the file has the key or an alias."""
+        if self.inside not in ("", "text_config") or any(each in self.content for each in _ALIASES_OF.get(key, (key,))):
+            return None
+        return CLASS_DEFAULTS.get(self.model_type, {}).get(key)
+
+    def _read(self, key: str) -> Any:
+        """Return the value of a key; where the file leaves it out, the family's default, which is noted."""
+        default = self._class_default(key)
+        if default is None:
+            self.keys_read.add(key)
+            return self.content.get(key)
+        if key not in self.keys_read:
+            value = str(default).lower() if isinstance(default, bool) else f"{default:,}"
+            self.notes.append(f"{key} is not in the file; {value}, the default of its configuration class, is taken.")
+        self.keys_read.add(key)
+        return default
+
     def rope_theta(self) -> float | None:
         """Base of the rotary embedding, wherever this version of the format keeps it."""
         parameters = self.part("rope_parameters")
@@ -141,7 +205,7 @@ class HuggingFaceConfig:
             return None
         count = next((place for place, kind in enumerate(kinds) if kind != first), len(kinds))
         if len(kinds) != layers:
-            raise self.refuse(f"'{self._path(key)}' has {len(kinds)} entries for {layers} layers")
+            raise self.refuse(f"'{self._path(key)}' has {len(kinds)} entries for 'num_hidden_layers' {layers}")
         if any(kind != then for kind in kinds[count:]):
             raise self.refuse(
                 f"'{self._path(key)}' has other than '{first}' followed by '{then}', the only pattern "
@@ -154,7 +218,10 @@ class HuggingFaceConfig:
         if self.has("head_dim"):
             return self.whole("head_dim")
         if heads == 0 or hidden % heads:
-            raise self.refuse(f"{heads} heads do not divide a hidden width of {hidden}, and there is no 'head_dim'")
+            raise self.refuse(
+                f"'num_attention_heads' is {heads}, which does not divide 'hidden_size' {hidden}, and there is no "
+                "'head_dim'"
+            )
         return hidden // heads
 
     def windows(self, layers: int, window: int | None, every: int | None = None) -> dict[str, Any]:
@@ -174,7 +241,9 @@ class HuggingFaceConfig:
                 "can be represented"
             )
         if len(kinds) != layers:
-            raise self.refuse(f"'{self._path('layer_types')}' has {len(kinds)} entries for {layers} layers")
+            raise self.refuse(
+                f"'{self._path('layer_types')}' has {len(kinds)} entries for 'num_hidden_layers' {layers}"
+            )
         full = [number for number, kind in enumerate(kinds, 1) if kind == "full_attention"]
         windowed = sorted(set(kinds) - {"full_attention"})
         if not windowed:
@@ -193,7 +262,9 @@ class HuggingFaceConfig:
     def _present(self, keys: tuple[str, ...]) -> str | None:
         """Return the first present key, else the first present alias."""
         every = (*keys, *(alias for key in keys for alias in _ALIASES_OF.get(key, ())))
-        return next((key for key in every if self.content.get(key) is not None), None)
+        return next(
+            (key for key in every if self.content.get(key) is not None or self._class_default(key) is not None), None
+        )
 
     def _path(self, key: str) -> str:
         return f"{self.inside}.{key}" if self.inside else key

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from models.documents import shown
 from models.hugging_face_config import HuggingFaceConfig
-from models.hugging_face_families import Fields, decoder, read_hunyuan, read_phi3, read_qwen2, read_qwen3, window
+from models.hugging_face_families import (
+    Fields,
+    decoder,
+    note_norms,
+    read_hunyuan,
+    read_phi3,
+    read_qwen2,
+    read_qwen3,
+    window,
+)
 
 
 def read_mixtral(config: HuggingFaceConfig) -> Fields:
@@ -34,6 +43,7 @@ def _qwen_experts(config: HuggingFaceConfig, layers: int, *, shared: bool) -> Fi
 def read_qwen2_moe(config: HuggingFaceConfig) -> Fields:
     """Qwen2 with experts, one of them shared."""
     fields = read_qwen2(config)
+    config.left_out.append(f"The gates of its shared experts, {fields['hidden']:,} weights per layer, are not counted.")
     return {**fields, "experts": _qwen_experts(config, fields["layers"], shared=True)}
 
 
@@ -44,7 +54,8 @@ def read_qwen3_moe(config: HuggingFaceConfig) -> Fields:
 
 
 def read_deepseek(config: HuggingFaceConfig) -> Fields:
-    """DeepSeek-V2, V3, V3.2 and models of the same form: Kimi K2, GLM-5 and 5.2."""
+    """DeepSeek-V2, V3, V3.2 and models of the same form: Kimi K2, GLM-4.7-Flash, 5 and 5.2."""
+    config.refuse_latent_biases()
     nope, rope = config.whole("qk_nope_head_dim"), config.whole("qk_rope_head_dim")
     heads, vocab = config.whole("num_attention_heads"), config.whole("vocab_size")
     latent: Fields = {
@@ -78,7 +89,7 @@ def read_deepseek(config: HuggingFaceConfig) -> Fields:
         sparse = {"heads": "index_n_heads", "head_dim": "index_head_dim", "top_k": "index_topk"}
         fields["sparse_attention"] = {ours: config.whole(key) for ours, key in sparse.items()}
         fields["sparse_attention"]["layers"] = _indexer_layers(config, fields["layers"])
-    if config.has("n_routed_experts"):
+    if config.has("n_routed_experts", "moe_intermediate_size"):
         if config.whole("moe_layer_freq", default=1) != 1:
             raise config.refuse("'moe_layer_freq' is not 1, which is all that is covered for this family")
         fields["experts"] = _grouped_experts(config, fields["layers"])
@@ -88,7 +99,8 @@ def read_deepseek(config: HuggingFaceConfig) -> Fields:
 def _grouped_experts(config: HuggingFaceConfig, layers: int) -> Fields:
     """Experts by DeepSeek's keys: shared ones, groups, and first layers that have none."""
     dense = config.leading("mlp_layer_types", "dense", "sparse", layers)  # version 5 has both it and the number
-    stated = config.whole("first_k_dense_replace", default=0 if dense is None else dense)
+    is_listed = dense is not None and "first_k_dense_replace" not in config.content
+    stated = dense if dense is not None and is_listed else config.whole("first_k_dense_replace", default=0)
     if dense not in (None, min(stated, layers)):
         raise config.refuse(
             f"'first_k_dense_replace' is {stated} but 'mlp_layer_types' begins with {dense} dense "
@@ -98,7 +110,7 @@ def _grouped_experts(config: HuggingFaceConfig, layers: int) -> Fields:
         "routed": config.whole("n_routed_experts"),
         "top_k": config.whole("num_experts_per_tok"),
         "ffn": config.whole("moe_intermediate_size"),
-        "shared": config.whole("n_shared_experts", default=0),
+        "shared": config.whole("n_shared_experts", "num_shared_experts", default=0),
         "leading_dense_layers": stated,
     }
     # Without groups, all experts are one.
@@ -116,11 +128,29 @@ def _indexer_layers(config: HuggingFaceConfig, layers: int) -> int | None:
         return None
     unknown = next((kind for kind in kinds if kind not in ("full", "shared")), None)
     if len(kinds) != layers or unknown is not None or "full" not in kinds[:1]:
-        told = f"has {shown(unknown)}" if unknown is not None else f"has {len(kinds)} entries for {layers} layers"
+        told = (
+            f"has {shown(unknown)}"
+            if unknown is not None
+            else f"has {len(kinds)} entries for 'num_hidden_layers' {layers}"
+        )
         told = told if len(kinds) != layers or unknown is not None else "begins with 'shared'"
         raise config.refuse(f"'indexer_types' {told}; it must be a list of 'full' and 'shared', one per layer")
     own = kinds.count("full")
     return None if own == layers else own
+
+
+def read_hy_v3(config: HuggingFaceConfig) -> Fields:
+    """Hy3: norms of queries and keys, experts after first dense layers, shared ones of the width of one."""
+    fields = {**decoder(config, tied=False), "qk_norm": True}
+    fields["prediction_layers"] = config.whole("num_nextn_predict_layers", default=0)
+    return {**fields, "experts": _grouped_experts(config, fields["layers"])}
+
+
+def read_granite_moe(config: HuggingFaceConfig) -> Fields:
+    """Granite 3 with experts of the given width in every layer."""
+    fields = decoder(config, tied=False)
+    routed, top_k = config.whole("num_local_experts"), config.whole("num_experts_per_tok")
+    return {**fields, "experts": {"routed": routed, "top_k": top_k, "ffn": fields["ffn"]}}
 
 
 def read_glm4_moe(config: HuggingFaceConfig) -> Fields:
@@ -129,7 +159,7 @@ def read_glm4_moe(config: HuggingFaceConfig) -> Fields:
     head_dim = config.whole("head_dim") if config.has("head_dim") else hidden // max(heads, 1)
     if not config.has("head_dim"):
         config.notes.append(f"head_dim is not in the file; {head_dim}, which its model code takes then, is taken.")
-    fields = decoder(config, tied=False, head_dim=head_dim)
+    fields = decoder(config, tied=False, head_dim=head_dim, biased_output=False)
     fields["qk_norm"] = config.flag("use_qk_norm", False)
     fields["prediction_layers"] = config.whole("num_nextn_predict_layers", default=0)
     return {**fields, "experts": _grouped_experts(config, fields["layers"])}
@@ -155,7 +185,9 @@ def read_minimax_m2(config: HuggingFaceConfig) -> Fields:
 
 def read_gpt_oss(config: HuggingFaceConfig) -> Fields:
     """gpt-oss: experts in every layer, biases everywhere, a sink per head, every second layer without window."""
-    fields = decoder(config, tied=False)
+    if not config.flag("attention_bias", True):
+        raise config.refuse("'attention_bias' is false; biases of experts alone cannot be represented")
+    fields = decoder(config, tied=False, biased_output=False)
     experts = {
         "routed": config.whole("num_local_experts"),
         "top_k": config.whole("num_experts_per_tok", "experts_per_token"),
@@ -164,7 +196,7 @@ def read_gpt_oss(config: HuggingFaceConfig) -> Fields:
     }
     windows = config.windows(fields["layers"], window(config), 2)
     fields["attention_sinks"] = True
-    fields.update(experts=experts, qkv_bias=config.flag("attention_bias", True), linear_bias=True)
+    fields.update(experts=experts, qkv_bias=True, linear_bias=True)
     return {**fields, **windows}
 
 
@@ -200,6 +232,7 @@ def read_dbrx(config: HuggingFaceConfig) -> Fields:
     attention, mlp = config.part("attn_config"), config.part("ffn_config")
     hidden, heads, vocab = config.whole("d_model"), config.whole("n_heads"), config.whole("vocab_size")
     ffn = mlp.whole("ffn_hidden_size")
+    note_norms(config, hidden, config.whole("n_layers"), "no shift", 1)
     return {
         "hidden": hidden,
         "ffn": ffn,
@@ -228,11 +261,16 @@ def read_mistral4(config: HuggingFaceConfig) -> Fields:
 
 def read_ernie(config: HuggingFaceConfig) -> Fields:
     """ERNIE 4.5: experts with a router bias from a first layer on, shared experts of the width of one."""
-    fields = decoder(config, tied=True)
-    bias, layers = config.flag("use_bias", False), fields["layers"]
+    fields, layers = decoder(config, tied=True), config.whole("num_hidden_layers")
+    if config.flag("use_bias", False):
+        raise config.refuse("'use_bias' is true; a bias of the LM head cannot be represented")
     first, last = config.whole("moe_layer_start_index"), config.whole("moe_layer_end_index", default=layers - 1)
-    if last != layers - 1 or config.whole("moe_layer_interval", default=1) != 1:
-        raise config.refuse("its experts are not in every layer from 'moe_layer_start_index' on, which is not covered")
+    interval = config.whole("moe_layer_interval", default=1)
+    if last != layers - 1 or interval != 1:
+        raise config.refuse(
+            f"'moe_layer_end_index' is {last} and 'moe_layer_interval' {interval} of 'num_hidden_layers' {layers}; "
+            f"only experts in every layer up to the last, {layers - 1}, are covered"
+        )
     experts = {
         "routed": config.whole("moe_num_experts"),
         "top_k": config.whole("moe_k"),
@@ -241,7 +279,7 @@ def read_ernie(config: HuggingFaceConfig) -> Fields:
         "leading_dense_layers": first,
         "router_bias": True,
     }
-    return {**fields, "qkv_bias": bias, "linear_bias": bias, "experts": experts}
+    return {**fields, "experts": experts}
 
 
 def read_olmoe(config: HuggingFaceConfig) -> Fields:
@@ -272,7 +310,7 @@ def read_dots1(config: HuggingFaceConfig) -> Fields:
 
 def read_solar_open(config: HuggingFaceConfig) -> Fields:
     """Solar Open: DeepSeek's experts in every layer, so that there is no width of an ordinary MLP."""
-    fields = decoder(config, tied=False, ffn=config.whole("moe_intermediate_size"))
+    fields = decoder(config, tied=False, ffn=config.whole("moe_intermediate_size"), biased_output=False)
     return {**fields, "experts": _grouped_experts(config, fields["layers"])}
 
 

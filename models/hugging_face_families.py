@@ -21,8 +21,23 @@ def decoder(
     norm: str = "RMSNorm",
     head_dim: int | None = None,
     ffn: int | None = None,
+    biased_output: bool = True,
 ) -> Fields:
-    """The keys that most families share; `tied` is the family's default, `head_dim` and `ffn` its own rules."""
+    """Return the keys that most families share.
+
+    Args:
+        config: the file.
+        tied: the family's default for one matrix of embedding and head.
+        norm: kind of norm.
+        head_dim: width of a head by the family's own rule [elements].
+        ffn: width of the MLP by the family's own rule [elements].
+        biased_output: whether `attention_bias` is about the output of attention too.
+    """
+    bias = config.flag("attention_bias", False)
+    if bias and biased_output:
+        raise config.refuse(
+            "'attention_bias' is true; a bias of the output of attention without one of the MLP cannot be represented"
+        )
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     vocab = config.whole("vocab_size")
     return {
@@ -37,7 +52,7 @@ def decoder(
         "max_seq": config.whole("max_position_embeddings"),
         "gated_mlp": True,
         "tied_embeddings": config.flag("tie_word_embeddings", tied),
-        "qkv_bias": config.flag("attention_bias", False),
+        "qkv_bias": bias,
         "norm": norm,
         "parallel_residual": False,
         "positions": "rotary",
@@ -50,12 +65,15 @@ def window(config: HuggingFaceConfig) -> int | None:
     return config.whole("sliding_window") if config.has("sliding_window") else None
 
 
+def note_norms(config: HuggingFaceConfig, hidden: int, layers: int, trait: str, per_element: int) -> None:
+    """Note how many weights of norms are counted that the model has not: `per_element` of each element of a norm."""
+    surplus = per_element * hidden * (2 * layers + 1)
+    config.notes.append(f"Its norms have {trait}: {surplus:,} weights too many are counted.")
+
+
 def read_llama(config: HuggingFaceConfig) -> Fields:
     """LLaMA and models of the same form: SmolLM2, TinyLlama, Falcon 3, CodeLlama."""
-    fields = decoder(config, tied=False)
-    if config.flag("mlp_bias", False):
-        raise config.refuse("'mlp_bias' is true; biases in the MLP alone cannot be represented")
-    return fields
+    return decoder(config, tied=False)
 
 
 def read_smollm3(config: HuggingFaceConfig) -> Fields:
@@ -73,8 +91,8 @@ def read_mistral(config: HuggingFaceConfig) -> Fields:
 
 def read_qwen2(config: HuggingFaceConfig) -> Fields:
     """Qwen2 and 2.5: biases on query, key and value."""
-    fields = decoder(config, tied=False)
-    return {**fields, "qkv_bias": True, **_qwen_windows(config, fields["layers"])}
+    fields = decoder(config, tied=False, biased_output=False)
+    return {**fields, "qkv_bias": config.flag("qkv_bias", True), **_qwen_windows(config, fields["layers"])}
 
 
 def read_qwen3(config: HuggingFaceConfig) -> Fields:
@@ -110,6 +128,8 @@ def read_gemma3(text: HuggingFaceConfig) -> Fields:
 
     Files of its multimodal sizes leave out what equals the default of `Gemma3TextConfig`.
     """
+    if text.flag("attention_bias", False):
+        raise text.refuse("'attention_bias' is true, which is not covered for this family")
     heads, vocab = text.usual("num_attention_heads", 8), text.usual("vocab_size", 262_208)
     layers = text.whole("num_hidden_layers")
     every = text.whole("sliding_window_pattern", "_sliding_window_pattern", default=6)
@@ -125,7 +145,7 @@ def read_gemma3(text: HuggingFaceConfig) -> Fields:
         "max_seq": text.usual("max_position_embeddings", 131_072),
         "gated_mlp": True,
         "tied_embeddings": text.flag("tie_word_embeddings", True),
-        "qkv_bias": text.flag("attention_bias", False),
+        "qkv_bias": False,
         "qk_norm": True,
         "norm": "RMSNorm",
         "norms_per_block": 4,
@@ -138,7 +158,8 @@ def read_gemma3(text: HuggingFaceConfig) -> Fields:
 
 def read_phi(config: HuggingFaceConfig) -> Fields:
     """Phi-1, 1.5 and 2: biases everywhere, one norm before attention and MLP side by side."""
-    fields = decoder(config, tied=False, norm="LayerNorm")
+    fields = decoder(config, tied=False, norm="LayerNorm", biased_output=False)
+    config.left_out.append(f"The bias of its LM head, {fields['vocab']:,} weights, is not counted.")
     fixed = {"gated_mlp": False, "qkv_bias": True, "linear_bias": True, "parallel_residual": True, "norms_per_block": 1}
     return {**fields, **fixed, "qk_norm": config.flag("qk_layernorm", False)}
 
@@ -220,12 +241,14 @@ def read_gpt_bigcode(config: HuggingFaceConfig) -> Fields:
 
 def read_gpt_neox(config: HuggingFaceConfig) -> Fields:
     """GPT-NeoX and Pythia."""
-    fields = decoder(config, tied=False, norm="LayerNorm")
+    if not config.flag("attention_bias", True):
+        raise config.refuse("'attention_bias' is false; biases of the MLP alone cannot be represented")
+    fields = decoder(config, tied=False, norm="LayerNorm", biased_output=False)
     theta = config.rope_theta()
     return {
         **fields,
         "gated_mlp": False,
-        "qkv_bias": config.flag("attention_bias", True),
+        "qkv_bias": True,
         "linear_bias": True,
         "parallel_residual": config.flag("use_parallel_residual", True),
         "rope_theta": config.number("rotary_emb_base", theta),
@@ -239,6 +262,9 @@ def read_opt(config: HuggingFaceConfig) -> Fields:
     if projected != hidden:
         raise config.refuse(f"'word_embed_proj_dim' is {projected}; an embedding narrower than {hidden} is not covered")
     bias = config.flag("enable_bias", True)
+    if not config.flag("layer_norm_elementwise_affine", True):
+        raise config.refuse("'layer_norm_elementwise_affine' is false; LayerNorms without weights are not covered")
+    config.left_out.append(f"Two rows of its table of positions, {2 * hidden:,} weights, are not counted.")
     return _gpt2_like(
         config,
         hidden=hidden,
@@ -256,6 +282,7 @@ def read_opt(config: HuggingFaceConfig) -> Fields:
 def read_bloom(config: HuggingFaceConfig) -> Fields:
     """BLOOM."""
     hidden = config.whole("hidden_size", "n_embed")
+    config.left_out.append(f"The norm after its embedding, {2 * hidden:,} weights, is not counted.")
     return _gpt2_like(
         config,
         hidden=hidden,
@@ -273,6 +300,7 @@ def read_mpt(config: HuggingFaceConfig) -> Fields:
     hidden, heads = config.whole("d_model"), config.whole("n_heads")
     attention = config.part("attn_config")
     bias = not config.flag("no_bias", True)
+    note_norms(config, hidden, config.whole("n_layers"), "no shift", 1)
     return _gpt2_like(
         config,
         hidden=hidden,
@@ -291,7 +319,7 @@ def read_mpt(config: HuggingFaceConfig) -> Fields:
 
 def read_starcoder2(config: HuggingFaceConfig) -> Fields:
     """StarCoder 2."""
-    fields = decoder(config, tied=True, norm="LayerNorm")
+    fields = decoder(config, tied=True, norm="LayerNorm", biased_output=False)
     bias = config.flag("use_bias", True)
     windows = config.windows(fields["layers"], window(config))
     return {**fields, "gated_mlp": False, "qkv_bias": bias, "linear_bias": bias, **windows}
@@ -305,7 +333,9 @@ def read_nemotron(config: HuggingFaceConfig) -> Fields:
 
 def read_olmo(config: HuggingFaceConfig) -> Fields:
     """OLMo 1; its norms have no weights."""
-    return decoder(config, tied=False, norm="LayerNorm")
+    fields = decoder(config, tied=False, norm="LayerNorm")
+    note_norms(config, fields["hidden"], fields["layers"], "no weights", 2)
+    return fields
 
 
 def read_olmo2(config: HuggingFaceConfig) -> Fields:
@@ -323,7 +353,7 @@ def read_mimo(config: HuggingFaceConfig) -> Fields:
 
 def read_seed_oss(config: HuggingFaceConfig) -> Fields:
     """Seed-OSS: as LLaMA, with heads of their own width and biases of queries, keys and values."""
-    fields = read_llama(config)
+    fields = decoder(config, tied=False, biased_output=False)
     if config.flag("attention_out_bias", False):
         raise config.refuse("'attention_out_bias' is true; a bias of this product alone cannot be represented")
     return {**fields, "qkv_bias": config.flag("attention_bias", True)}
@@ -339,6 +369,8 @@ def read_cohere2(config: HuggingFaceConfig) -> Fields:
     """Command A and R7B: attention and MLP in parallel after one LayerNorm without shift, every fourth layer full."""
     fields = decoder(config, tied=True, norm="LayerNorm")
     every = config.whole("sliding_window_pattern", default=4)
+    if every == 0:
+        raise config.refuse("'sliding_window_pattern' is 0; it must be at least 1, and every such layer is full")
     fixed = {"norm_shift": False, "parallel_residual": True, "norms_per_block": 1}
     return {**fields, **fixed, **config.windows(fields["layers"], config.usual("sliding_window", 4096), every)}
 
@@ -346,7 +378,7 @@ def read_cohere2(config: HuggingFaceConfig) -> Fields:
 def read_exaone4(config: HuggingFaceConfig) -> Fields:
     """EXAONE 4.0: norms after attention and MLP and of queries and keys; windows by a pattern such as LLLG."""
     fields = decoder(config, tied=False)
-    pattern, every = config.content.get("sliding_window_pattern"), 0
+    pattern, every = config.get("sliding_window_pattern"), 0
     if isinstance(pattern, str):
         if pattern != "L" * (len(pattern) - 1) + "G":
             raise config.refuse(

@@ -80,9 +80,10 @@ def read_nemotron_h(config: HuggingFaceConfig) -> LayerPattern:
     """Nemotron-H and Nemotron 3: Mamba-2, attention, MLP or experts, one in each layer."""
     pattern = config.content.get("hybrid_override_pattern")
     letters = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+    letters |= {"linear_attention": "M", "full_attention": "*"}  # version 5's words
     if pattern is None and (named := config.items("layers_block_type")) is not None:
-        unknown = next((each for each in named if each not in letters), None)
-        if unknown is not None:
+        unknown = next((each for each in named if not isinstance(each, str) or each not in letters), None)
+        if unknown is not None or None in named:
             raise config.refuse(f"'layers_block_type' has {shown(unknown)}; it may have {', '.join(letters)}")
         pattern = "".join(letters[each] for each in named)
     if not isinstance(pattern, str) or not pattern or set(pattern) - set("M*-E"):
@@ -101,8 +102,8 @@ def read_nemotron_h(config: HuggingFaceConfig) -> LayerPattern:
         groups=config.whole("n_groups"),
         kernel=config.whole("conv_kernel"),
     )
-    if config.flag("use_bias", False) or config.flag("mlp_bias", False):
-        raise config.refuse("'use_bias' or 'mlp_bias' is true, which is not covered for this family")
+    if not config.flag("use_conv_bias", True):
+        raise config.refuse("'use_conv_bias' is false, which is not covered for this family")
     layers: dict[str, Block] = {"M": Block(mixers=(mamba,), norms=1)}
     if "*" in pattern:
         head_dim = config.whole("head_dim", "attention_head_dim", default=128)
@@ -138,7 +139,7 @@ def read_kimi_linear(config: HuggingFaceConfig) -> LayerPattern:
         heads=linear.whole("num_heads"),
         head_dim=linear.whole("head_dim"),
         kernel=linear.whole("short_conv_kernel_size"),
-        full_rank_gate=gated,  # Kimi K3 has both
+        full_rank_gate=linear.flag("use_full_rank_gate", gated),  # Kimi K3 has both
     )
     latent = read_latent_attention(config, gated=gated)
     if config.whole("moe_layer_freq", default=1) != 1:
@@ -180,18 +181,24 @@ def read_jamba(config: HuggingFaceConfig) -> LayerPattern:
         normed=True,
     )
     if config.flag("mamba_proj_bias", False) or not config.flag("mamba_conv_bias", True):
-        raise config.refuse("biases of Mamba's products, or none of its convolution, are not covered for this family")
+        raise config.refuse("only 'mamba_proj_bias' false and 'mamba_conv_bias' true are covered for this family")
     attention = read_attention(config)
-    experts = ExpertsLayer(
-        routed=config.whole("num_experts"),
-        top_k=config.whole("num_experts_per_tok"),
-        width=config.whole("intermediate_size"),
-    )
     dense = FeedForwardLayer(width=config.whole("intermediate_size"))
+    experts: FeedForwardLayer | ExpertsLayer = dense  # a single expert has no router
+    if config.whole("num_experts") > 1:
+        experts = ExpertsLayer(
+            routed=config.whole("num_experts"),
+            top_k=config.whole("num_experts_per_tok"),
+            width=config.whole("intermediate_size"),
+        )
     periods = [
-        (max(config.whole(f"{name}_layer_period"), 1), config.whole(f"{name}_layer_offset"))
-        for name in ("attn", "expert")
+        (config.whole(f"{name}_layer_period"), config.whole(f"{name}_layer_offset")) for name in ("attn", "expert")
     ]
+    for name, (period, offset) in zip(("attn", "expert"), periods, strict=True):
+        if offset >= period:
+            raise config.refuse(
+                f"'{name}_layer_offset' is {offset} and '{name}_layer_period' {period}; the offset must be below it"
+            )
     blocks = []
     for place in range(layers):
         mixes, chooses = (place % period == offset for period, offset in periods)
@@ -202,7 +209,7 @@ def read_jamba(config: HuggingFaceConfig) -> LayerPattern:
 def read_mamba2(config: HuggingFaceConfig) -> LayerPattern:
     """Mamba-2: state spaces alone."""
     if config.flag("use_bias", False) or not config.flag("use_conv_bias", True):
-        raise config.refuse("'use_bias' true or 'use_conv_bias' false is not covered for this family")
+        raise config.refuse("only 'use_bias' false and 'use_conv_bias' true are covered for this family")
     layer = Mamba2Layer(
         heads=config.whole("num_heads"),
         head_dim=config.whole("head_dim"),
@@ -238,12 +245,15 @@ def read_minimax_m1(config: HuggingFaceConfig) -> LayerPattern:
 def _named_mamba2(config: HuggingFaceConfig, *, inner: int, normed: bool = True) -> Mamba2Layer:
     """Return the Mamba-2 of families that name its keys `mamba_*`."""
     if config.flag("mamba_proj_bias", False) or not config.flag("mamba_conv_bias", True):
-        raise config.refuse("biases of Mamba's products, or none of its convolution, are not covered for this family")
+        raise config.refuse("only 'mamba_proj_bias' false and 'mamba_conv_bias' true are covered for this family")
     heads = config.whole("mamba_n_heads")
     dim = config.get("mamba_d_head")
     head_dim = inner // max(heads, 1) if dim in (None, "auto") else config.whole("mamba_d_head")
     if heads * head_dim != inner:
-        raise config.refuse(f"{heads} heads of {head_dim} are not the {inner} elements of Mamba's inner width")
+        raise config.refuse(
+            f"'mamba_n_heads' x 'mamba_d_head' is {heads} x {head_dim}; it must be Mamba's inner width of {inner}, "
+            "'mamba_expand' x 'hidden_size' or 'mamba_d_ssm'"
+        )
     return Mamba2Layer(
         heads=heads,
         head_dim=head_dim,
@@ -257,7 +267,8 @@ def _named_mamba2(config: HuggingFaceConfig, *, inner: int, normed: bool = True)
 def read_granite_hybrid(config: HuggingFaceConfig) -> LayerPattern:
     """Granite 4.0-H: Mamba-2, and attention in some layers; experts with a shared one in all."""
     layers = count_layers(config)
-    kinds = list_kinds(config, "layer_types", layers, ("mamba", "attention"))
+    words = ("mamba", "attention", "linear_attention", "full_attention")  # the latter two of version 5
+    kinds = list_kinds(config, "layer_types", layers, words)
     if kinds is None:
         raise config.refuse("'layer_types' is missing; it must list mamba or attention for each layer")
     inner = config.whole("mamba_expand", default=2) * config.whole("hidden_size")
@@ -272,7 +283,10 @@ def read_granite_hybrid(config: HuggingFaceConfig) -> LayerPattern:
         )
     else:
         feedforward = FeedForwardLayer(width=config.whole("shared_intermediate_size"))
-    blocks = [Block(mixers=(mamba if kind == "mamba" else attention,), feedforwards=(feedforward,)) for kind in kinds]
+    blocks = [
+        Block(mixers=(mamba if kind in ("mamba", "linear_attention") else attention,), feedforwards=(feedforward,))
+        for kind in kinds
+    ]
     return build_pattern(config, blocks, tied=True)
 
 
@@ -310,6 +324,10 @@ def read_lfm2(config: HuggingFaceConfig) -> LayerPattern:
     listed = config.items("full_attn_idxs")
     if kinds is None and not listed:
         raise config.refuse("neither 'layer_types' nor 'full_attn_idxs' says which layers have attention")
+    if any(isinstance(each, bool) or each not in range(layers) for each in listed or ()):
+        raise config.refuse(
+            f"'full_attn_idxs' is {shown(listed)}; it must list layers with attention, from 0 to {layers - 1}"
+        )
     full = [
         kinds[place] == "full_attention" if kinds is not None else place in (listed or ()) for place in range(layers)
     ]

@@ -31,14 +31,9 @@ __all__ = ["MIXED_FAMILIES"]
 def read_deepseek_v4(config: HuggingFaceConfig) -> LayerPattern:
     """DeepSeek-V4: attention to compressed sequences, hyper-connections, experts in all layers."""
     layers = count_layers(config)
-    ratios = config.items("compress_ratios")
-    # one entry per layer, and one for each block of multi-token prediction
-    extra = config.whole("num_nextn_predict_layers", default=0)
-    if ratios is None or len(ratios) not in (layers, layers + extra) or any(each not in (0, 4, 128) for each in ratios):
-        raise config.refuse(
-            f"'compress_ratios' is {shown(ratios)}; it must have 0, 4 or 128 for each of {layers} layers and each "
-            "prediction block"
-        )
+    ratios = _compression_ratios(config, layers)
+    if config.whole("num_key_value_heads", default=1) != 1:
+        raise config.refuse(f"'num_key_value_heads' is {config.get('num_key_value_heads')}; it must be 1")
     streams, hidden = config.whole("hc_mult", default=1), config.whole("hidden_size")
     experts = ExpertsLayer(
         routed=config.whole("n_routed_experts"),
@@ -66,29 +61,58 @@ def read_deepseek_v4(config: HuggingFaceConfig) -> LayerPattern:
     }
     blocks = [
         Block(mixers=(attentions[ratio],), feedforwards=(experts,), additions=(HyperConnections(streams=streams),))
-        for ratio in ratios[:layers]
+        for ratio in ratios
     ]
     note_prediction(config, "num_nextn_predict_layers")
     # the head reads one stream, mixed of all: a product, biases and a scale
     return build_pattern(config, blocks, tied=False, other_parameters=streams * streams * hidden + streams + 1)
 
 
+def _compression_ratios(config: HuggingFaceConfig, layers: int) -> list[int]:
+    """Return the tokens per compressed key of each layer; 0 for a window alone."""
+    rates = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+    kinds = list_kinds(config, "layer_types", layers, tuple(rates))
+    if kinds is not None:  # as version 5 saves it
+        stated = config.part("compress_rates")
+        for kind in set(kinds) - {"sliding_attention"}:
+            if stated.whole(kind, default=rates[kind]) != rates[kind]:
+                raise stated.refuse(f"'compress_rates.{kind}' is {stated.get(kind)}; only {rates[kind]} is covered")
+        return [rates[kind] for kind in kinds]
+    ratios = config.items("compress_ratios")
+    # one entry per layer, and one for each block of multi-token prediction
+    extra = config.whole("num_nextn_predict_layers", default=0)
+    if (
+        ratios is None
+        or len(ratios) not in (layers, layers + extra)
+        or any(isinstance(each, bool) or each not in (0, 4, 128) for each in ratios)
+    ):
+        raise config.refuse(
+            f"'compress_ratios' is {shown(ratios)}; it must have 0, 4 or 128 for each of {layers} layers "
+            f"('num_hidden_layers') and {extra} prediction blocks ('num_nextn_predict_layers')"
+        )
+    return ratios[:layers]
+
+
 def read_gemma4(config: HuggingFaceConfig) -> LayerPattern:
     """Gemma 4: windowed layers, global ones with other heads whose keys are the values, experts beside a dense MLP."""
     layers = count_layers(config)
     if config.whole("hidden_size_per_layer_input", default=0) or config.whole("num_kv_shared_layers", default=0):
-        raise config.refuse("inputs per layer and layers that share keys and values are not covered for this family")
+        raise config.refuse(
+            "only 'hidden_size_per_layer_input' and 'num_kv_shared_layers' of 0 are covered for this family"
+        )
     kinds = list_kinds(config, "layer_types", layers, ("sliding_attention", "full_attention"))
     if kinds is None:
         raise config.refuse("'layer_types' is missing; it must list sliding_attention or full_attention for each layer")
     local = read_attention(config, window=config.whole("sliding_window"), qk_norm="head")
-    wide = read_attention(
-        config,
-        head_dim=config.whole("global_head_dim", default=local.head_dim),
-        kv_heads=config.whole("num_global_key_value_heads", default=local.kv_heads),
-        qk_norm="head",
-        has_values=not config.has("num_global_key_value_heads"),
-    )
+    own_heads = config.has("num_global_key_value_heads")
+    without_values = config.flag("attention_k_eq_v", own_heads)
+    if config.has("per_layer_config"):  # as version 5 saves it, by layer
+        full = [place for place, kind in enumerate(kinds) if kind == "full_attention"]
+        head_dim, kv_heads = _changes_of_layers(config, full, local)
+    else:
+        head_dim = config.whole("global_head_dim", default=local.head_dim)
+        kv_heads = config.whole("num_global_key_value_heads") if own_heads and without_values else local.kv_heads
+    wide = read_attention(config, head_dim=head_dim, kv_heads=kv_heads, qk_norm="head", has_values=not without_values)
     dense = FeedForwardLayer(width=config.whole("intermediate_size"))
     has_experts = config.whole("num_experts", default=0) > 0
     experts = (
@@ -112,6 +136,22 @@ def read_gemma4(config: HuggingFaceConfig) -> LayerPattern:
     return build_pattern(config, blocks, tied=True)
 
 
+def _changes_of_layers(config: HuggingFaceConfig, full: list[int], local: AttentionLayer) -> tuple[int, int]:
+    """Return (head width, key and value heads) of global layers, which must be the same in all."""
+    changes = {key: config.part("per_layer_config").part(key) for key in config.part("per_layer_config").content}
+    if not all(key.isdecimal() for key in changes) or sorted(map(int, changes)) != full:
+        raise config.refuse("'per_layer_config' must have the numbers of all layers of full attention, and no others")
+    found = set()
+    for each in changes.values():
+        if set(each.content) - {"head_dim", "num_key_value_heads"}:
+            raise config.refuse("'per_layer_config' changes more than 'head_dim' and 'num_key_value_heads'")
+        heads = each.whole("num_key_value_heads", default=local.kv_heads)
+        found.add((each.whole("head_dim", default=local.head_dim), heads))
+    if len(found) != 1:
+        raise config.refuse("'per_layer_config' has unlike layers of full attention, which are not covered")
+    return found.pop()
+
+
 def read_gemma3n(config: HuggingFaceConfig) -> LayerPattern:
     """Gemma 3n: windows, last layers with keys and values of earlier ones, streams, and inputs per layer."""
     layers, hidden = count_layers(config), config.whole("hidden_size")
@@ -119,6 +159,8 @@ def read_gemma3n(config: HuggingFaceConfig) -> LayerPattern:
     if kinds is None:
         raise config.refuse("'layer_types' is missing; it must list sliding_attention or full_attention for each layer")
     shared, streams = config.whole("num_kv_shared_layers", default=0), config.whole("altup_num_inputs")
+    if shared >= layers:
+        raise config.refuse(f"'num_kv_shared_layers' is {shared}; it must be below 'num_hidden_layers' {layers}")
     inside = config.whole("hidden_size_per_layer_input")
     addition = AlternatingUpdates(streams=streams, side_rank=config.whole("laurel_rank"), input_width=inside)
     dense = FeedForwardLayer(width=config.same_in_all("intermediate_size", layers))
@@ -150,10 +192,13 @@ def read_mimo_v2(config: HuggingFaceConfig) -> LayerPattern:
     chosen = list_kinds(config, "moe_layer_freq", layers, (0, 1))
     if windowed is None or chosen is None:
         raise config.refuse("'hybrid_layer_pattern' and 'moe_layer_freq' must each list 0 or 1 for each layer")
+    bias = config.flag("attention_bias", False)  # of queries, keys and values
     attentions = (
         read_attention(
             config,
             value_head_dim=config.whole("v_head_dim"),
+            qkv_bias=bias,
+            output_bias=False,
             sinks=config.flag("add_full_attention_sink_bias", False),
         ),
         AttentionLayer(
@@ -161,7 +206,11 @@ def read_mimo_v2(config: HuggingFaceConfig) -> LayerPattern:
             kv_heads=config.whole("swa_num_key_value_heads"),
             head_dim=config.whole("swa_head_dim"),
             value_head_dim=config.whole("swa_v_head_dim"),
-            window=config.whole("sliding_window") + 1,  # the token itself besides those before it
+            # the token itself besides those before it; version 5 saves the sum
+            window=config.whole("sliding_window_size") + 1
+            if config.has("sliding_window_size")
+            else config.whole("sliding_window"),
+            qkv_bias=bias,
             sinks=config.flag("add_swa_attention_sink_bias", True),
         ),
     )
@@ -184,7 +233,11 @@ def read_mimo_v2(config: HuggingFaceConfig) -> LayerPattern:
 
 def read_minimax_m3(config: HuggingFaceConfig) -> LayerPattern:
     """MiniMax-M3: first dense layers with attention, then block-sparse attention with experts."""
+    if config.flag("attention_output_gate", False):
+        raise config.refuse("'attention_output_gate' is true, which is not covered for this family")
     layers, sparse = count_layers(config), config.part("sparse_attention_config")
+    if not sparse.flag("use_sparse_attention", True):
+        raise sparse.refuse("'sparse_attention_config.use_sparse_attention' is false; only true is covered")
     kinds = list_kinds(sparse, "sparse_attention_freq", layers, (0, 1))
     chosen = list_kinds(config, "moe_layer_freq", layers, (0, 1))
     if kinds is None or chosen is None:
@@ -236,7 +289,7 @@ def read_longcat(config: HuggingFaceConfig) -> LayerPattern:
 def read_arctic(config: HuggingFaceConfig) -> LayerPattern:
     """Arctic: experts beside a dense MLP of the hidden width."""
     if config.whole("moe_layer_frequency", default=1) != 1 or not config.flag("parallel_attn_mlp_res", True):
-        raise config.refuse("experts in some layers only, or without the dense MLP, are not covered for this family")
+        raise config.refuse("only 'moe_layer_frequency' 1 and 'parallel_attn_mlp_res' true are covered for this family")
     block = Block(
         mixers=(read_attention(config),),
         feedforwards=(
@@ -255,20 +308,27 @@ def read_arctic(config: HuggingFaceConfig) -> LayerPattern:
 def read_step3(config: HuggingFaceConfig) -> LayerPattern:
     """Step-3.5 and 3.7: windowed layers with other heads, gates per head, first dense layers."""
     layers = count_layers(config)
-    kinds = list_kinds(config, "layer_types", layers, ("sliding_attention", "full_attention"))
+    extra = config.whole("num_nextn_predict_layers", "num_mtp_layers", default=0)
+    kinds = list_kinds(config, "layer_types", layers, ("sliding_attention", "full_attention"), extra=extra)
+    if kinds is None:
+        raise config.refuse("'layer_types' is missing; it must list sliding_attention or full_attention for each layer")
     other = config.part("attention_other_setting")
-    if kinds is None or other.content.get("attention_type") != "sliding_attention":
+    named = other.content.get("attention_type") == "sliding_attention"
+    if not named and not config.has("num_sliding_attention_heads"):  # the latter as version 5 saves it
         raise config.refuse(
             "'attention_other_setting' is missing; without it the heads of windowed layers are not known"
         )
+    bias = config.flag("attention_bias", False)
     shared: dict[str, Any] = {
-        "gate": "head" if config.flag("use_head_wise_attn_gate", False) else "none",
-        "qk_norm": "head" if config.flag("use_qk_norm", False) else "none",
+        "qkv_bias": bias,
+        "output_bias": bias,
+        "gate": "head" if config.flag("use_head_wise_attn_gate", True) else "none",
+        "qk_norm": "head" if config.flag("use_qk_norm", True) else "none",
     }
     attention = read_attention(config, **shared)
     windowed = AttentionLayer(
-        heads=other.whole("num_attention_heads"),
-        kv_heads=other.whole("num_attention_groups"),
+        heads=other.whole("num_attention_heads") if named else config.whole("num_sliding_attention_heads"),
+        kv_heads=other.whole("num_attention_groups", default=None if named else attention.kv_heads),
         head_dim=other.whole("head_dim", default=attention.head_dim),
         window=config.whole("sliding_window"),
         **shared,
@@ -278,17 +338,39 @@ def read_step3(config: HuggingFaceConfig) -> LayerPattern:
         routed=config.whole("num_experts", "moe_num_experts"),
         top_k=config.whole("num_experts_per_tok", "moe_top_k"),
         width=config.whole("moe_intermediate_size"),
-        shared_width=config.whole("share_expert_dim", default=0),
+        shared_width=config.whole("share_expert_dim", "share_expert_dims", default=0),
     )
-    first = config.whole("first_k_dense_replace", default=0)
+    note_prediction(config, "num_nextn_predict_layers", "num_mtp_layers")
+    is_sparse = _sparse_layers(config, layers, extra)
     blocks = [
         Block(
             mixers=(windowed if kind == "sliding_attention" else attention,),
-            feedforwards=(dense if place < first else experts,),
+            feedforwards=(experts if sparse else dense,),
         )
-        for place, kind in enumerate(kinds)
+        for kind, sparse in zip(kinds, is_sparse, strict=True)
     ]
     return build_pattern(config, blocks, tied=False)
+
+
+def _sparse_layers(config: HuggingFaceConfig, layers: int, extra: int) -> list[bool]:
+    """Return for each layer of a Step model whether it has experts."""
+    kinds = list_kinds(config, "mlp_layer_types", layers, ("dense", "sparse"), extra=extra)
+    if kinds is not None:  # as version 5 saves it
+        return [each == "sparse" for each in kinds]
+    listed = config.get("moe_layers_enum")
+    if listed is None:
+        first = config.usual("first_k_dense_replace", 3)
+        return [place >= first for place in range(layers)]
+    numbers = [
+        str(each).strip()
+        for each in (listed.split(",") if isinstance(listed, str) else config.items("moe_layers_enum") or [])
+    ]
+    if not numbers or not all(each.isdecimal() and int(each) < layers + extra for each in numbers):
+        raise config.refuse(
+            f"'moe_layers_enum' is {shown(listed)}; it must list layers with experts, from 0 to {layers - 1}"
+        )
+    chosen = {int(each) for each in numbers}
+    return [place in chosen for place in range(layers)]
 
 
 MIXED_FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], LayerPattern]]] = {

@@ -28,13 +28,14 @@ MOST_LAYERS = 10_000
 def build_pattern(config: HuggingFaceConfig, blocks: Sequence[Block], *, tied: bool, **more: Any) -> LayerPattern:
     """Return the pattern of a list of blocks, with keys that most families share; `tied` is their default."""
     kinds, runs = runs_of(blocks)
+    longest = ("max_position_embeddings", "model_max_length")  # the latter in Kimi Linear's files
     return LayerPattern(
         hidden=config.whole("hidden_size"),
         blocks=kinds,
         runs=runs,
         vocab=config.whole("vocab_size"),
         tied_embeddings=config.flag("tie_word_embeddings", tied),
-        max_seq=config.whole("max_position_embeddings") if config.has("max_position_embeddings") else None,
+        max_seq=config.whole(*longest) if config.has(*longest) else None,
         **more,
     )
 
@@ -49,17 +50,27 @@ def count_layers(config: HuggingFaceConfig, *keys: str) -> int:
     return layers
 
 
-def list_kinds(config: HuggingFaceConfig, key: str, layers: int, known: Sequence[Any]) -> list[Any] | None:
-    """Return a list with one word or number per layer; None where the file has none."""
+def list_kinds(
+    config: HuggingFaceConfig, key: str, layers: int, known: Sequence[Any], *, extra: int = 0
+) -> list[Any] | None:
+    """Return a list with one word or number per layer; None where the file has none.
+
+    Args:
+        config: the file.
+        key: of the list.
+        layers: number of layers.
+        known: words or numbers that it may have.
+        extra: blocks for multi-token prediction, which may follow in the list and are left out.
+    """
     found = config.items(key)
     if found is None:
         return None
-    if len(found) != layers:
-        raise config.refuse(f"'{key}' has {len(found)} entries for {layers} layers")
+    if len(found) not in (layers, layers + extra):
+        raise config.refuse(f"'{key}' has {len(found)} entries for 'num_hidden_layers' {layers}")
     strange = next((each for each in found if isinstance(each, bool) or each not in known), None)
     if strange is not None or None in found:
         raise config.refuse(f"'{key}' has {shown(strange)}; it may have {', '.join(map(str, known))}")
-    return found
+    return found[:layers]
 
 
 def read_attention(config: HuggingFaceConfig, **more: Any) -> AttentionLayer:
@@ -78,6 +89,7 @@ def read_attention(config: HuggingFaceConfig, **more: Any) -> AttentionLayer:
 
 def read_latent_attention(config: HuggingFaceConfig, **more: Any) -> LatentAttentionLayer:
     """Return latent attention by DeepSeek's keys; `more` are the family's own choices."""
+    config.refuse_latent_biases()
     return LatentAttentionLayer(
         heads=config.whole("num_attention_heads"),
         q_rank=config.whole("q_lora_rank") if config.has("q_lora_rank") else None,

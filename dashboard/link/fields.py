@@ -52,15 +52,16 @@ class LinkField:
             else self.declared.label
         )
 
-    def among(self, options: Mapping[Any, str]) -> LinkField:
+    def among(self, options: Mapping[Any, str], default: Any = None) -> LinkField:
         """Return the field with options that are known only once the page has an answer.
 
         An unknown value becomes the default or else the first option, and is reported above the page.
 
         Args:
             options: words by value.
+            default: one of them; the field's own or the first if None.
         """
-        first = self.default if self.default in options else next(iter(options))
+        first = default if default is not None else self.default if self.default in options else next(iter(options))
         value = self.value or first
         if value not in options:
             text = str(value)

@@ -8,7 +8,13 @@ import pandas as pd
 
 from dashboard.compat.caches import remembered
 from engine import Scenario
-from engine.questions.distir import find_distir_grid, grid_constants
+from engine.questions.distir import (
+    fill_settings,
+    find_distir_grid,
+    grid_bandwidth,
+    grid_constants,
+    network_sizes,
+)
 from engine.questions.documents.distir import DistIRQuestion
 from engine.simulate.distir import over_devices, with_speedup
 from models.parameters import active_parameters, embedding_weights
@@ -71,17 +77,18 @@ def curves(asked: DistIRQuestion) -> pd.DataFrame:
     Args:
         asked: the question, of one model and batch.
     """
-    found = find_distir_grid(asked)
-    (size,), (batch,) = found.sizes.values(), found.settings.batches or [1]
+    settings = fill_settings(asked)
+    constants = grid_constants(settings)
+    (size,), (batch,) = network_sizes(settings).values(), settings.batches or [1]
     batches = [batch // 8 * part for part in (1, 2, 4, 8)] if batch >= 8 else [batch]
     return over_devices(
-        revision=found.constants.revision,
+        revision=constants.revision,
         width=size.width,
         layers=size.layers,
         batch=batch,
-        bandwidth_gbps=found.bandwidth_gbps,
-        devices=[number for number in found.settings.devices or () if number > 1],
+        bandwidth_gbps=grid_bandwidth(settings, constants),
+        devices=[number for number in settings.devices or () if number > 1],
         batches=batches,
         microbatches=SERIES,
-        **grid_constants(found.settings).arguments(),
+        **constants.arguments(),
     )

@@ -8,15 +8,25 @@ from itertools import zip_longest
 from typing import Any, Final
 
 import hardware
-import models
 from dashboard.words.numbers import ABSENT, plain
 from dashboard.words.scenarios import system_name
 from engine import Scenario
 from engine.columns import by_name, choice_label
 from engine.cost_models.registry import cost_model_of
+from engine.scenarios.differences import scenario_fields
 
 __all__ = ["ABSENT", "differences"]
 
+_RUN: Final = {
+    "model": "Model",
+    "system": "System",
+    "num_procs": "GPUs",
+    "max_batch_size": "Batch, at most",
+    "datatype": "Datatype",
+    "cost_model": "Cost model",
+    "calibration": "Calibration",
+    "executions": "Executions",
+}
 _MODEL: Final = {
     "hidden": "Hidden size",
     "feedforward": "Feedforward width",
@@ -49,8 +59,6 @@ _ARCHITECTURE: Final = {
     "qk_norm": "Norm of queries and keys",
     "qkv_bias": "Biases of queries, keys and values",
 }
-_SILENT: Final = ("params_published_b", "params_active_published_b", "rope_theta", "max_seq", "positions")
-"""Parts of an architecture that no result depends on."""
 _ENGINE: Final = re.compile(r"(matrix|vector)\.([^.]+)\.(tflops|gflops_efficiency)")
 _NETWORK: Final = re.compile(r"networks\.(\d+)\.(\w+)(?:\.(.+))?")
 _NETWORK_WORDS: Final = {
@@ -70,6 +78,7 @@ _MEMORY: Final = {
     "mem2.bandwidth_gb_per_s": "Host bandwidth, GB/s",
     "mem2.mb_efficiency": "Host efficiency by size",
     "processing_mode": "Compute and memory overlap",
+    "accelerator.tdp_w": "Design power, W",
 }
 
 
@@ -102,35 +111,34 @@ def _first_large(words: str) -> str:
 def _labelled_fields(scenario: Scenario, exact: bool, networks: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
     """((group, field), value) of everything that results depend on. exact: whether all compared know a model
     by the six numbers of its block alone. networks: what the networks are called."""
-    model, system = scenario.model, scenario.system
-    yield ("Run", "Model"), model.title or model.name
-    yield ("Run", "System"), system_name(system)
-    yield ("Run", "GPUs"), f"{scenario.num_procs:,}"
-    yield ("Run", "Batch, at most"), f"{scenario.max_batch_size:,}"
-    yield ("Run", "Datatype"), choice_label("datatype", scenario.datatype)
-    yield ("Run", "Cost model"), scenario.cost_model.capitalize()
-    if scenario.calibration is not None:
-        yield ("Run", "Calibration"), scenario.calibration.name
-    yield ("Run", "Executions"), f"{scenario.space.total:,}"
-    yield ("Model", _MODEL["seq_size"]), _value_words(model.seq_size)
-    if model.block is not None and (exact or model.architecture is None):
-        for key, value in models.to_calculon(model).items():
-            yield ("Model", _MODEL.get(key, key)), _value_words(value)
-    else:
-        for path, value in _document_leaves(models.to_document(model)["architecture"]):
-            if path not in _SILENT:
-                yield ("Model", _ARCHITECTURE.get(path, _path_label(path))), _value_words(value)
-    document = hardware.to_document(system)
-    physics = {key: document[key] for key in ("matrix", "vector", "mem1", "mem2", "processing_mode", "networks")}
-    for path, value in _document_leaves(physics):
-        label = _system_label(path, scenario.datatype, networks)
-        if label:
+    for path, value in scenario_fields(scenario, is_block_enough=exact):
+        part, _, rest = path.partition(".")
+        if path in _RUN:
+            yield ("Run", _RUN[path]), _run_words(scenario, path, value)
+        elif part == "model":
+            key = rest.removeprefix("block.").removeprefix("architecture.")
+            words = _ARCHITECTURE if rest.startswith("architecture.") else _MODEL
+            label = words.get(key, key if rest.startswith("block.") else _path_label(key))
+            yield ("Model", label), _value_words(value)
+        elif part == "limits":
+            label = by_name(rest).label if rest != "uneven_pipelines" else "Uneven pipelines"
+            yield ("Limits", label), _told_limit(rest, value, scenario.system)
+        else:
+            label = _system_label(rest, networks)
             yield ("System", label), _value_words(value * 1e6 if path.endswith("latency_s") else value)
-    if not exact and system.accelerator is not None and system.accelerator.tdp_w:
-        yield ("System", "Design power, W"), _value_words(system.accelerator.tdp_w)
-    for name, limit in scenario.limits.items():
-        label = by_name(name).label if name != "uneven_pipelines" else "Uneven pipelines"
-        yield ("Limits", label), _told_limit(name, limit, scenario.system)
+
+
+def _run_words(scenario: Scenario, path: str, value: Any) -> str:
+    """Return a field of the run in words."""
+    if path == "model":
+        return scenario.model.title or scenario.model.name
+    if path == "system":
+        return system_name(scenario.system)
+    if path == "datatype":
+        return choice_label("datatype", value)
+    if path == "cost_model":
+        return str(value).capitalize()
+    return str(value) if path == "calibration" else f"{value:,}"
 
 
 def _path_label(path: str) -> str:
@@ -138,26 +146,12 @@ def _path_label(path: str) -> str:
     return path.replace("_", " ").replace(".", ", ").capitalize()
 
 
-def _document_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of a document by its path; tables of efficiency as one."""
-    if isinstance(value, Mapping):
-        for key, child in value.items():
-            yield from _document_leaves(child, f"{path}.{key}".lstrip("."))
-    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-        for index, child in enumerate(value):
-            yield from _document_leaves(child, f"{path}.{index}")
-    else:
-        yield path, value
-
-
-def _system_label(path: str, datatype: str, networks: Sequence[str]) -> str:
-    """Return the label of a field of the system; empty for rates of unused datatypes."""
+def _system_label(path: str, networks: Sequence[str]) -> str:
+    """Return the label of a field of the system."""
     if path in _MEMORY:
         return _MEMORY[path]
     engine = _ENGINE.fullmatch(path)
     if engine is not None:
-        if engine.group(2) != datatype:
-            return ""
         what = "peak, TFLOP/s" if engine.group(3) == "tflops" else "efficiency by size"
         return f"{engine.group(1).capitalize()} {what}"
     network = _NETWORK.fullmatch(path)

@@ -49,7 +49,12 @@ def members(slots: Slots = SLOTS) -> tuple[list[Member], list[str]]:
 
     slots: the parameters that hold the others.
     """
-    return _read_members(state.current_scenario(), {slot: state.url_value(slot, "", _TEXT) for slot in slots})
+    return _read_members(*_parse_slots(slots))
+
+
+def _parse_slots(slots: Slots) -> tuple[Scenario, dict[str, str]]:
+    """Return the current scenario, and the text of each parameter; empty for none."""
+    return state.current_scenario(), {slot: state.url_value(slot, "", _TEXT) for slot in slots}
 
 
 def _read_members(first: Scenario, texts: Mapping[str, str]) -> tuple[list[Member], list[str]]:
@@ -137,7 +142,7 @@ def _scenario_text(scenario: Scenario) -> str:
 
 def free_slot(slots: Slots = SLOTS) -> str | None:
     """Returns the first parameter of the link that names no scenario yet."""
-    return next((slot for slot in slots if not state.url_value(slot, "", _TEXT)), None)
+    return next((slot for slot, text in _parse_slots(slots)[1].items() if not text), None)
 
 
 def put(scenarios: Sequence[Scenario], slots: Slots = SLOTS) -> None:
@@ -148,7 +153,7 @@ def put(scenarios: Sequence[Scenario], slots: Slots = SLOTS) -> None:
 
 def copy(origin: Slots, slots: Slots) -> None:
     """Puts the scenarios of other parameters in the place of these."""
-    texts = [state.url_value(source, "", _TEXT) or None for source in origin]
+    texts = [text or None for text in _parse_slots(origin)[1].values()]
     state.set_url_values(dict(zip(slots, texts, strict=True)))
 
 
@@ -172,7 +177,7 @@ def remove(slot: str, gone: Collection[str] = ()) -> None:
     gone: further parameters of the link that go with it.
     """
     slots = tuple(f"{slot[:-1]}{letter}" for letter in "bcd")
-    left = [state.url_value(other, "", _TEXT) for other in slots if other != slot]
+    left = [text for other, text in _parse_slots(slots)[1].items() if other != slot]
     state.set_url_values({**dict(zip_longest(slots, filter(None, left))), **dict.fromkeys(gone)})
 
 

@@ -119,12 +119,19 @@ def draw_several(
     )
 
 
-def draw_slider(field: LinkField, *, label: str = "", help: str | None = None, resets: Collection[str] = ()) -> None:
+def draw_slider(
+    field: LinkField,
+    *,
+    label: str = "",
+    help: str | None = None,
+    format: str | None = None,
+    resets: Collection[str] = (),
+) -> None:
     """Draw a slider over whole numbers, from the least to the greatest option. See `draw_choice`."""
     key, change = _prepare(field, resets, None)
     shown = (field.declared.help if help is None else help) or None
     low, high = min(field.options), max(field.options)
-    st.slider(label or field.label, low, high, field.value, 1, key=key, on_change=change, help=shown)
+    st.slider(label or field.label, low, high, field.value, 1, format=format, key=key, on_change=change, help=shown)
 
 
 def draw_switch(

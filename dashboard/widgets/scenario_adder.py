@@ -24,24 +24,29 @@ from engine.columns import choice_label
 from engine.cost_models.registry import COST_MODELS, cost_model_of
 from hardware import System
 
-__all__ = ["adder", "opener", "suggestions"]
+__all__ = ["adder", "opener", "parse_whatif", "suggestions"]
 
 _MOST: Final = 200
 _MENU: Final = "compare_add"
 
 
-def opener(first: Scenario) -> None:
-    """Draws the button and the menu that it opens."""
+def parse_whatif(first: Scenario) -> Mapping[str, float]:
+    """Parse the changes of the What-if page, which are offered as a scenario. first: scenario A."""
+    return parse_changes(first)[0]
+
+
+def opener(first: Scenario, changes: Mapping[str, float]) -> None:
+    """Draws the button and the menu that it opens. changes: of the What-if page."""
     with st.popover("Add a scenario", icon=":material/add:", width="stretch", key=menu_key(_MENU)):
-        adder(first)
+        adder(first, changes)
 
 
-def adder(first: Scenario, slots: Slots = SLOTS, changes: Mapping[str, float] | None = None) -> None:
+def adder(first: Scenario, changes: Mapping[str, float], slots: Slots = SLOTS) -> None:
     """Draws the ways to add a scenario.
 
-    slots: parameters of the link that hold the scenarios. changes: of the What-if page; parsed if None.
+    changes: of the What-if page. slots: parameters of the link that hold the scenarios.
     """
-    _draw_whatif(first, slots, parse_changes(first)[0] if changes is None else changes)
+    _draw_whatif(first, slots, changes)
     _draw_variant(first, slots)
     _draw_kept_scenarios(first, slots)
 

@@ -1,92 +1,25 @@
-"""Scenario of `explore` and `best`, from arguments or a document, and its printed line."""
+"""Printed lines about the scenario and the best execution of a command."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.output import calibration_of, evaluated_by, text_table, write_line
+from engine.cli.output import evaluated_by, text_table, write_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
     from typing import TextIO
 
     from engine import Scenario
     from models import Model
 
 __all__ = [
-    "scenario_of",
     "write_error",
     "write_reasons",
     "write_scenario",
     "write_stages",
     "write_unrepresented",
 ]
-
-
-def scenario_of(
-    model: str | None,
-    system: str | None,
-    procs: int | None,
-    max_batch: int | None,
-    datatype: str | None,
-    limits: Iterable[str] | None,
-    cost_model: str | None,
-    calibration: str | None,
-    document: Path | None,
-) -> Scenario:
-    """The scenario of the arguments and options that `explore` and `best` share; with a document of one, what else is
-    given replaces what that says. Raises what `engine.Scenario.of` and `engine.Scenario.from_document` raise."""
-    import engine
-    from engine.cli.limits import parse_limits
-
-    said = {} if document is None else _read_scenario_document(document)
-    given = {
-        "model": model,
-        "system": system,
-        "num_procs": procs,
-        "max_batch_size": max_batch,
-        "datatype": datatype,
-        "cost_model": cost_model,
-        "calibration": calibration_of(calibration),
-    }
-    asked = {**said, **{name: value for name, value in given.items() if value is not None}}
-    words = {
-        "model": "MODEL",
-        "system": "SYSTEM",
-        "num_procs": "--procs",
-        "max_batch_size": "--max-batch",
-        "datatype": "--datatype",
-    }
-    if missing := [word for name, word in words.items() if name not in asked]:
-        lacks = f"Without {', '.join(missing)} there is no scenario"
-        raise engine.ScenarioError(f"{lacks}; give all of them, or a saved scenario with --scenario FILE.")
-    return engine.Scenario.of(**{**asked, "limits": {**said.get("limits", {}), **parse_limits(limits or [])}})
-
-
-def _read_scenario_document(file: Path) -> dict[str, Any]:
-    """Return the document of a scenario, by the arguments of `engine.Scenario.of`."""
-    from engine import ScenarioError
-    from engine.questions.scenario_documents import scenario_of as scenario_in
-    from models.documents import read_json
-
-    document = read_json(file, "scenario", ScenarioError)
-    if not isinstance(document, dict):
-        raise ScenarioError(f"{file} holds no scenario; it must be a JSON object.")
-    found = scenario_in(document, str(file))
-    return {
-        name: getattr(found, name)
-        for name in (
-            "model",
-            "system",
-            "num_procs",
-            "max_batch_size",
-            "datatype",
-            "limits",
-            "cost_model",
-            "calibration",
-        )
-    }
 
 
 def write_scenario(scenario: Scenario) -> None:

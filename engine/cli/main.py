@@ -20,6 +20,7 @@ from engine.cli import compat
 from engine.cli.commands.best import find_best
 from engine.cli.commands.calibrate import calibrate_model
 from engine.cli.commands.codesign import run_codesign
+from engine.cli.commands.compare import compare_files
 from engine.cli.commands.cost import estimate_cost
 from engine.cli.commands.evaluate import evaluate_executions
 from engine.cli.commands.explore import explore_space
@@ -60,6 +61,7 @@ Examples:
   shardscape explore gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16
   shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16
   shardscape recommend llama-3.1-70B h100_80g_sxm --procs 512 --max-batch 512 --datatype bfloat16
+  shardscape compare today.json more_memory.json
   shardscape what-if --scenario scenario.json --change hbm_bandwidth=6700
   shardscape evaluate gpt3-175B a100_80g executions.csv --out results.parquet
   shardscape layers megatron-1T a100_80g execution.json
@@ -182,6 +184,7 @@ commands: Final[dict[str, Callable[..., None]]] = {
     "explore": explore_space,
     "best": find_best,
     "recommend": recommend_execution,
+    "compare": compare_files,
     "what-if": change_scenario,
     "evaluate": evaluate_executions,
     "layers": show_layers,

@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from engine.columns import Column
-    from hardware import Calibration, System
+    from hardware import System
 
 __all__ = [
     "ExitCode",
     "as_json",
-    "calibration_of",
     "evaluated_by",
     "executions_table",
     "format_quantity",
@@ -78,13 +77,6 @@ def _escape_controls(text: str) -> str:
     if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
-
-
-def calibration_of(name_or_path: str | None) -> Calibration | None:
-    """The calibration asked for, None where none is. Raises `hardware.CalibrationFileError`."""
-    import hardware
-
-    return None if name_or_path is None else hardware.load_calibration(name_or_path)
 
 
 def evaluated_by(cost_model: str, calibration: str | None) -> str:

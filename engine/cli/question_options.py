@@ -90,7 +90,7 @@ def asks(
 
     Args:
         document: class of the question.
-        arguments: fields that are arguments, in their order, not options.
+        arguments: fields that are arguments, in their order, not options; documents are JSON files.
         leave_out: fields without an option, such as rows that the command reads from a file.
         readers: by field, what makes its value of the option's text, such as the content of a file.
         optional: required fields whose option may be missing; for unfinished questions.
@@ -282,7 +282,8 @@ def _command_parameter(
     text = f"{(field.option_help or field.label).removesuffix('.')}{unit}."
     declared: Any
     if is_argument:
-        declared = typer.Argument(metavar=field.name.upper(), help=text, show_default=not field.is_required)
+        named = "FILE..." if field.kind is FieldKind.DOCUMENT and field.is_list else field.name.upper()
+        declared = typer.Argument(metavar=named, help=text, show_default=not field.is_required)
     elif field.kind is FieldKind.FLAG:
         both = field.default is not False
         declared = typer.Option(f"--{field.option}" + (f"/--no-{field.option}" if both else ""), help=text)

@@ -37,7 +37,16 @@ from engine.simulate.distir.calibration import MEASURED_CONSTANTS
 from engine.simulate.distir.cost_models import revision_of
 from hardware import GIB
 
-__all__ = ["FIGURE_SETTINGS", "SIMULATE_DISTIR", "DistIRGrid", "fill_settings", "find_distir_grid", "grid_constants"]
+__all__ = [
+    "FIGURE_SETTINGS",
+    "SIMULATE_DISTIR",
+    "DistIRGrid",
+    "fill_settings",
+    "find_distir_grid",
+    "grid_bandwidth",
+    "grid_constants",
+    "network_sizes",
+]
 
 USUAL: Final[Mapping[str, Any]] = {
     "models": ["notebook"],
@@ -153,6 +162,34 @@ def grid_constants(asked: DistIRQuestion) -> Constants:
     return Constants(revision=revision) if asked.constants is None else load_constants(asked.constants)
 
 
+def grid_bandwidth(settings: DistIRQuestion, constants: Constants) -> float:
+    """Return the bandwidth between devices [Gbps]: the question's, the constants', or that of the published figure.
+
+    Args:
+        settings: the question, its defaults filled in.
+        constants: constants of its machine.
+    """
+    usual: float = FIGURE_SETTINGS.get(settings.show, {}).get("bandwidth_gbps", USUAL_BANDWIDTH)
+    return settings.bandwidth_gbps or constants.bandwidth_gbps or usual
+
+
+def network_sizes(settings: DistIRQuestion) -> dict[str, ModelSize]:
+    """Return the models of a question by name.
+
+    Args:
+        settings: the question, its defaults filled in.
+
+    Raises `QuestionError` for an unknown size.
+    """
+    sizes = {}
+    for name in settings.models or ():
+        if name not in MODEL_SIZES:
+            raise QuestionError(f"{name[:60]!r} is no size; there are {', '.join(MODEL_SIZES)}.")
+        named = MODEL_SIZES[name]
+        sizes[name] = ModelSize(settings.layers or named.layers, settings.width or named.width)
+    return sizes
+
+
 def find_distir_grid(
     asked: DistIRQuestion, *, records: Records | None = None, context: Context | None = None
 ) -> DistIRGrid:
@@ -168,11 +205,10 @@ def find_distir_grid(
     """
     settings = fill_settings(asked)
     constants = grid_constants(settings)
-    figure_bandwidth = FIGURE_SETTINGS.get(settings.show, {}).get("bandwidth_gbps", USUAL_BANDWIDTH)
-    bandwidth = settings.bandwidth_gbps or constants.bandwidth_gbps or figure_bandwidth
+    bandwidth = grid_bandwidth(settings, constants)
     if settings.show == "measured":
         return _compare_measured(settings, constants, bandwidth)
-    sizes = {name: _network_size(settings, name) for name in settings.models or ()}
+    sizes = network_sizes(settings)
     batches, devices = list(settings.batches or ()), list(settings.devices or ())
     if settings.show == "figure-3":
         size = next(iter(sizes.values()))
@@ -229,13 +265,6 @@ def _compare_measured(settings: DistIRQuestion, constants: Constants, bandwidth:
     used = constants if has_own else MEASURED_CONSTANTS
     found = agreement(overlay(steps, used))
     return DistIRGrid(settings, used, bandwidth, {}, found, found, is_search=False)
-
-
-def _network_size(settings: DistIRQuestion, name: str) -> ModelSize:
-    if name not in MODEL_SIZES:
-        raise QuestionError(f"{name[:60]!r} is no size; there are {', '.join(MODEL_SIZES)}.")
-    named = MODEL_SIZES[name]
-    return ModelSize(settings.layers or named.layers, settings.width or named.width)
 
 
 def _parse_counts(text: str) -> list[int]:

@@ -14,6 +14,7 @@ from engine.planners.contract import PlanCancelledError
 from engine.questions.bounds import Context
 from engine.questions.calibrations import CALIBRATE
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
+from engine.questions.comparison import COMPARE
 from engine.questions.cost import COST
 from engine.questions.designs import CODESIGN
 from engine.questions.distir import SIMULATE_DISTIR
@@ -56,6 +57,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         LIST_PARAMETERS,
         WHAT_IF,
         SENSITIVITY,
+        COMPARE,
         COST,
         FIND_DEPLOYMENTS,
         PLAN_LAYERS,

@@ -11,12 +11,12 @@ from engine.columns import by_name, fields_of
 from engine.columns.stage_layouts import canonical
 from engine.questions.bounds import Context
 from engine.questions.documents.schedules import (
-    ExecutionReplayChoices,
+    ExecutionReplayQuestion,
     ScheduleListQuestion,
     ScheduleReplayQuestion,
 )
 from engine.questions.plain import plain
-from engine.questions.scenario_documents import ScenarioDocument, scenario_of
+from engine.questions.scenario_documents import scenario_of
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.scenarios.scenario import Scenario
 from engine.simulate import Replay, replay
@@ -33,12 +33,6 @@ __all__ = [
     "list_schedules",
     "replay_document",
 ]
-
-
-class ExecutionReplayQuestion(ExecutionReplayChoices):
-    """Question for the replay of an execution's pipeline with the stages of its model."""
-
-    scenario: ScenarioDocument
 
 
 class ScheduleSummary(Document):
@@ -141,11 +135,10 @@ def _stage_durations(seconds: Sequence[float]) -> float | list[float]:
     return seconds[0] if len(seconds) == 1 else list(seconds)
 
 
-def find_execution_replay(scenario: Scenario, asked: ExecutionReplayChoices, context: Context | None = None) -> Replay:
+def find_execution_replay(asked: ExecutionReplayQuestion, context: Context | None = None) -> Replay:
     """Return the replay of an execution's pipeline with the stages of its model.
 
     Args:
-        scenario: scenario of the execution.
         asked: the question.
         context: bounds, progress and cancellation of the search for the best execution; none if None.
 
@@ -153,11 +146,12 @@ def find_execution_replay(scenario: Scenario, asked: ExecutionReplayChoices, con
     or the schedule does not exist for it, and `engine.columns.stage_layouts.StageLayoutError`.
     """
     layout = None if asked.stage_layout is None else canonical(asked.stage_layout)
+    scenario = scenario_of(asked.scenario)
     execution = _find_execution(scenario, asked, context)
     return replay_execution(scenario, execution, asked.schedule, layout=layout, **asked.engine_arguments())
 
 
-def _find_execution(scenario: Scenario, asked: ExecutionReplayChoices, context: Context | None) -> dict[str, Any]:
+def _find_execution(scenario: Scenario, asked: ExecutionReplayQuestion, context: Context | None) -> dict[str, Any]:
     """Return the fields of the execution of a question: as given, by its id, or the best with a pipeline."""
     if asked.execution is not None and asked.id is not None:
         raise QuestionError("Give an execution or an id, not both.")
@@ -216,7 +210,7 @@ def _answer_schedule(asked: ScheduleReplayQuestion, context: Context) -> dict[st
 
 
 def _answer_execution(asked: ExecutionReplayQuestion, context: Context) -> dict[str, Any]:
-    return _plain_replay(find_execution_replay(scenario_of(asked.scenario), asked, context), asked.actions)
+    return _plain_replay(find_execution_replay(asked, context), asked.actions)
 
 
 def _plain_replay(found: Replay, actions: bool) -> dict[str, Any]:

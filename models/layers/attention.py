@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
 from models.layers.contract import Count, LayerEntity, LayerKind, Product, SequenceState, Width
 
@@ -48,6 +51,16 @@ class AttentionLayer(LayerKind):
     relative_positions: bool = False
     """True if position vectors have a projection of their own (Transformer-XL, arXiv:1901.02860, section 3.3)."""
     indexer: BlockIndexer | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.heads % self.kv_heads:
+            raise PydanticCustomError(
+                "refused",
+                "has {kv} key/value heads for {q} query heads; kv_heads must divide heads",
+                {"kv": self.kv_heads, "q": self.heads},
+            )
+        return self
 
     @property
     def word(self) -> str:

@@ -31,7 +31,7 @@ class Product:
     outputs: int
     inputs: int
     held: int = 1
-    """Equal matrices in memory, such as those of all experts."""
+    """Equal matrices in memory, such as one per expert."""
     visited: int = 1
     """Matrices of them that one token passes through."""
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
+
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
 from models.documents import Whole
 from models.layers.contract import Count, LayerKind, Product, Width
@@ -36,6 +39,16 @@ class ExpertsLayer(LayerKind):
     """True if that width is normalised (Kimi K3)."""
     zero_experts: Annotated[int, Whole(0, 2**16)] = 0
     """Further experts of the router that return their input (LongCat)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.top_k > self.routed + self.zero_experts:
+            raise PydanticCustomError(
+                "refused",
+                "has top_k {top_k} of {routed} routed experts; top_k must be at most that",
+                {"top_k": self.top_k, "routed": self.routed},
+            )
+        return self
 
     @property
     def word(self) -> str:

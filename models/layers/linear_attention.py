@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
 from models.layers.contract import Count, LayerKind, Product, SequenceState
 
@@ -19,6 +22,16 @@ class GatedDeltaNetLayer(LayerKind):
     value_head_dim: Count
     kernel: Count
     """Taps of the convolution over queries, keys and values."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.value_heads % self.key_heads:
+            raise PydanticCustomError(
+                "refused",
+                "has {keys} key heads for {values} value heads; key_heads must divide value_heads",
+                {"keys": self.key_heads, "values": self.value_heads},
+            )
+        return self
 
     @property
     def word(self) -> str:

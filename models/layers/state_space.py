@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
 from models.layers.contract import Count, LayerKind, Product, SequenceState, Width
 
@@ -21,6 +24,16 @@ class Mamba2Layer(LayerKind):
     """Taps of the convolution."""
     normed: bool = True
     """False if the gated output has no norm (Falcon-H1)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.heads % self.groups:
+            raise PydanticCustomError(
+                "refused",
+                "has {groups} groups for {heads} Mamba-2 heads; groups must divide heads",
+                {"groups": self.groups, "heads": self.heads},
+            )
+        return self
 
     @property
     def word(self) -> str:

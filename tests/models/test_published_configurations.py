@@ -67,7 +67,7 @@ def test_a_library_model_has_the_weights_of_its_pattern(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "key", "value", "words"),
     [
-        ("qwen3-next-80B-A3B", "layer_types", ["linear_attention"], "has 1 entries for 48 layers"),
+        ("qwen3-next-80B-A3B", "layer_types", ["linear_attention"], "has 1 entries for 'num_hidden_layers' 48"),
         ("qwen3-next-80B-A3B", "layer_types", ["quantum_attention"] * 48, "'quantum_attention'; it may have"),
         ("nemotron-3-nano-30B-A3B", "hybrid_override_pattern", "MEX", "must be text of M, \\*, - and E"),
         ("nemotron-3-nano-30B-A3B", "hybrid_override_pattern", "ME*", "has 3 layers and 'num_hidden_layers' says 52"),
@@ -79,8 +79,21 @@ def test_a_library_model_has_the_weights_of_its_pattern(name: str) -> None:
             "each of the layers",
         ),
         ("bamba-9B", "attn_layer_indices", [99], "from 0 to 31"),
-        ("bamba-9B", "mamba_d_head", 65, "are not the 8192 elements"),
+        ("bamba-9B", "mamba_d_head", 65, "'mamba_d_head' is 128 x 65; it must be Mamba's inner width of 8192"),
         ("jamba-v0.1", "num_hidden_layers", 10**6, "must be from 1 to 10,000"),
+        ("jamba-v0.1", "attn_layer_offset", 8, "'attn_layer_offset' is 8 and 'attn_layer_period' 8"),
+        ("lfm2-1.2B", "full_attn_idxs", [99], "'full_attn_idxs' is \\[99\\]; it must list layers"),
+        ("gemma-3n-E4B", "num_kv_shared_layers", 99, "'num_kv_shared_layers' is 99; it must be below"),
+        ("minimax-M3", "attention_output_gate", True, "'attention_output_gate' is true"),
+        ("command-a-111B", "sliding_window_pattern", 0, "'sliding_window_pattern' is 0"),
+        (
+            "nemotron-3-nano-30B-A3B",
+            "num_key_value_heads",
+            5,
+            "'num_attention_heads' is 32, 'num_key_value_heads' is 5",
+        ),
+        ("nemotron-3-nano-30B-A3B", "n_groups", 3, "'mamba_num_heads' is 64, 'n_groups' is 3"),
+        ("qwen3-next-80B-A3B", "num_experts_per_tok", 999, "'num_experts' is 512, 'num_experts_per_tok' is 999"),
         ("step-3.7-flash", "attention_other_setting", None, "'attention_other_setting' is missing"),
         ("deepseek-v4-flash", "compress_ratios", [7] * 43, "must have 0, 4 or 128"),
         ("hunyuan-A13B", "moe_topk", [8] * 31 + [4], "the same one for each of 32 layers"),
@@ -99,3 +112,253 @@ def test_a_wrong_pattern_is_one_sentence_with_key_and_value(
     with pytest.raises(models.ModelFileError, match=words) as found:
         read({"config": config}, tmp_path)
     assert str(found.value).count("\n") == 0
+
+
+def changed(name: str, **keys: Any) -> dict[str, Any]:
+    """A published configuration of a language model with other values; `...` leaves a key out."""
+    config = json.loads(json.dumps(next(each for each in ROWS if each["name"] == name)["config"]))
+    inner = config.get("text_config", config)
+    inner.update(keys)
+    for key in [key for key, value in keys.items() if value is ...]:
+        del inner[key]
+    return {"config": config}
+
+
+# Counted as above from the configuration that transformers 5.24.0 completes.
+@pytest.mark.parametrize(
+    ("name", "key", "total"),
+    [
+        ("qwen3.5-122B-A10B", "num_key_value_heads", 122_111_526_912),
+        ("qwen3.5-397B-A17B", "head_dim", 396_346_350_336),
+        ("qwen3-next-80B-A3B", "num_experts", 79_674_391_296),
+        ("minimax-M2.5", "head_dim", 228_689_748_992),
+        ("mixtral-8x7B (control)", "num_key_value_heads", 46_702_792_704),
+        ("deepseek-v3", "first_k_dense_replace", 671_026_404_352),
+        ("deepseek-v3", "n_routed_experts", 671_026_404_352),
+        ("deepseek-v3.2", "index_topk", 671_877_929_216),
+        ("glm-5", "q_lora_rank", 743_911_199_232),
+        ("glm-4.5-air", "n_shared_experts", 106_852_245_504),
+        ("smollm3-3B", "num_key_value_heads", 3_075_098_624),
+        ("gemma-3n-E4B", "num_kv_shared_layers", 6_835_235_568),
+        ("ernie-4.5-300B-A47B", "moe_num_shared_experts", 308_468_362_432),
+        ("granite-3.3-8B", "tie_word_embeddings", 8_372_219_904),
+        ("hunyuan-7B", "tie_word_embeddings", 8_029_540_352),
+        ("longcat-flash-560B", "zero_expert_num", 560_664_958_976),
+        ("kimi-linear-48B-A3B", "num_shared_experts", 49_122_675_072),
+    ],
+)
+def test_a_key_left_out_is_the_default_of_its_configuration_class(
+    name: str, key: str, total: int, tmp_path: Path
+) -> None:
+    found = read(changed(name, **{key: ...}), tmp_path)
+    assert models.parameter_counts(found).total == total
+    assert any(note.startswith(f"{key} is not in the file; ") for note in found.notes)
+
+
+def test_the_whole_model_says_whether_head_and_embedding_are_one(tmp_path: Path) -> None:
+    row = changed("qwen3-vl-2B", tie_word_embeddings=None)
+    assert models.parameter_counts(read(row, tmp_path)).lm_head == 0  # tied outside
+    row = changed("qwen3-vl-30B-A3B", tie_word_embeddings=True)  # version 5 writes its class default here
+    assert models.parameter_counts(read(row, tmp_path)).total == 30_532_122_624
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("llama-3.1-8B (control)", "attention_bias", True),  # of the output product too
+        ("granite-3.3-8B", "mlp_bias", True),
+        ("smollm3-3B", "mlp_bias", True),
+        ("bamba-9B", "mlp_bias", True),
+        ("falcon-h1-7B", "projectors_bias", True),
+        ("deepseek-v3", "attention_bias", True),
+        ("longcat-flash-560B", "attention_bias", True),
+        ("longcat-flash-560B", "router_bias", True),
+        ("kimi-linear-48B-A3B", "attention_bias", True),
+        ("ernie-4.5-21B-A3B", "use_bias", True),
+        ("nemotron-h-56B", "use_bias", True),
+        ("nemotron-h-56B", "use_conv_bias", False),
+        ("gpt-oss-20b", "attention_bias", False),
+    ],
+)
+def test_biases_that_are_not_counted_are_refused(name: str, key: str, value: bool, tmp_path: Path) -> None:
+    with pytest.raises(models.ModelFileError, match=f"'{key}' is {str(value).lower()}[;,]"):
+        read(changed(name, **{key: value}), tmp_path)
+
+
+def test_biases_of_queries_keys_and_values_leave_the_output_without(tmp_path: Path) -> None:
+    rows = [changed("mimo-v2-flash", attention_bias=each) for each in (False, True)]
+    found = [models.parameter_counts(read(each, tmp_path)) for each in rows]
+    assert found[1].total - found[0].total == 9 * (64 * 192 + 4 * 320) + 39 * (64 * 192 + 8 * 320)
+
+
+def resaved(name: str) -> dict[str, Any]:
+    """A published configuration with the keys under which version 5 of Transformers saves it again."""
+    row = changed(name)
+    config = row["config"].get("text_config", row["config"])
+    match config["model_type"]:
+        case "nemotron_h":
+            del config["num_hidden_layers"]
+            words = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
+            config["layers_block_type"] = [words[each] for each in config.pop("hybrid_override_pattern")]
+        case "granitemoehybrid":
+            words = {"mamba": "linear_attention", "attention": "full_attention"}
+            config["layer_types"] = [words[each] for each in config["layer_types"]]
+        case "deepseek_v4":
+            rates = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
+            config["layer_types"] = [
+                rates[each] for each in config.pop("compress_ratios")[: config["num_hidden_layers"]]
+            ]
+            config["compress_rates"] = {rates[4]: 4, rates[128]: 128}
+        case "gemma4_text":
+            change = {"head_dim": config.pop("global_head_dim"), "num_key_value_heads": 2}
+            del config["num_global_key_value_heads"]
+            config["attention_k_eq_v"] = True
+            full = [place for place, kind in enumerate(config["layer_types"]) if kind == "full_attention"]
+            config["per_layer_config"] = {f"{place:02}": change for place in full}
+        case "mimo_v2_flash":
+            config["sliding_window"] = config.pop("sliding_window_size") + 1
+        case "step3p7":
+            del config["attention_other_setting"], config["first_k_dense_replace"]
+            config["num_sliding_attention_heads"] = 96
+            config["mlp_layer_types"] = ["dense"] * 3 + ["sparse"] * 42
+        case "kimi_linear":
+            config["model_max_length"] = config.pop("max_position_embeddings")
+    return row
+
+
+RESAVED = (
+    "nemotron-3-super-120B-A12B",
+    "granite-4.0-h-small",
+    "deepseek-v4-flash",
+    "gemma-4-26B-A4B",
+    "mimo-v2-flash",
+    "step-3.7-flash",
+    "kimi-k3",
+)
+
+
+@pytest.mark.parametrize("name", RESAVED)
+def test_a_file_that_version_5_saved_again_is_the_same_model(name: str, tmp_path: Path) -> None:
+    assert resaved(name) != changed(name)
+    assert read(resaved(name), tmp_path).layers == read(changed(name), tmp_path).layers
+
+
+def test_step_files_as_published_pad_lists_and_name_layers_with_experts(tmp_path: Path) -> None:
+    row = changed("step-3.7-flash", first_k_dense_replace=..., num_nextn_predict_layers=3, num_key_value_heads=...)
+    row["config"] |= {"moe_layers_enum": ",".join(map(str, range(3, 45))), "num_attention_groups": 8}
+    row["config"]["layer_types"] += ["sliding_attention"] * 3
+    assert read(row, tmp_path).layers == read(changed("step-3.7-flash"), tmp_path).layers
+    row["config"]["moe_layers_enum"] = "3,x"
+    with pytest.raises(models.ModelFileError, match="'moe_layers_enum' is '3,x'; it must list layers"):
+        read(row, tmp_path)
+
+
+def refusal(document: dict[str, Any]) -> str:
+    """The sentence with which a document is refused; empty where it is read."""
+    try:
+        models.from_hugging_face(document)
+    except models.ModelFileError as refused:
+        return str(refused)
+    return ""
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row["name"] not in UNREAD], ids=lambda row: row["name"])
+def test_a_refused_number_is_named_by_its_key(row: dict[str, Any]) -> None:
+    config = row["config"].get("text_config", row["config"])
+    numbers = [key for key, value in config.items() if isinstance(value, int) and not isinstance(value, bool)]
+    for key in numbers:
+        for value in (0, -1, 10**12):
+            changes = {key: value}
+            document = {**row["config"], **changes}
+            if "text_config" in row["config"]:
+                document = {**row["config"], "text_config": {**config, **changes}}
+            words = refusal(document)
+            assert f"{key}'" in words or not words, (key, value)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row["name"] not in UNREAD], ids=lambda row: row["name"])
+def test_a_language_model_inside_a_quantised_multimodal_file_is_the_same(row: dict[str, Any], tmp_path: Path) -> None:
+    inner = row["config"].get("text_config", row["config"])
+    quantised = {"quant_method": "compressed-tensors", "num_bits": 4, "ignore": ["lm_head"]}
+    outer = {"model_type": "mistral3", "vision_config": {"hidden_size": 1024}, "quantization_config": quantised}
+    tied = {key: row["config"][key] for key in ("tie_word_embeddings",) if key in row["config"]}
+    inner = {"model_type": row["config"]["model_type"], **inner}
+    wrapped, plain = read({"config": {**outer, **tied, "text_config": inner}}, tmp_path), read(row, tmp_path)
+    assert (wrapped.architecture, wrapped.layers) == (plain.architecture, plain.layers)
+
+
+# Shapes of the configuration classes, which are those of GLM-4.7-Flash and Hy3; counted by their modules.
+CLASS_SHAPES: list[tuple[dict[str, Any], int, int]] = [
+    (
+        {
+            "model_type": "glm4_moe_lite",
+            "hidden_size": 2048,
+            "intermediate_size": 10240,
+            "moe_intermediate_size": 1536,
+            "num_hidden_layers": 47,
+            "num_attention_heads": 20,
+            "kv_lora_rank": 512,
+            "qk_nope_head_dim": 192,
+            "qk_rope_head_dim": 64,
+            "v_head_dim": 256,
+            "num_experts_per_tok": 4,
+            "vocab_size": 154880,
+            "max_position_embeddings": 202752,
+        },
+        29_943_390_976,
+        3_896_763_136,
+    ),
+    (
+        {
+            "model_type": "hy_v3",
+            "hidden_size": 4096,
+            "intermediate_size": 13312,
+            "moe_intermediate_size": 1536,
+            "num_hidden_layers": 80,
+            "num_attention_heads": 64,
+            "num_experts": 192,
+            "num_experts_per_tok": 8,
+            "vocab_size": 120832,
+            "max_position_embeddings": 131072,
+        },
+        295_033_528_320,
+        20_675_715_072,
+    ),
+    (  # Granite 3.1 3B-A800M, by hand
+        {
+            "model_type": "granitemoe",
+            "hidden_size": 1536,
+            "intermediate_size": 512,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 24,
+            "num_key_value_heads": 8,
+            "num_local_experts": 40,
+            "num_experts_per_tok": 8,
+            "vocab_size": 49155,
+            "max_position_embeddings": 4096,
+            "tie_word_embeddings": True,
+        },
+        3_298_793_472,
+        882_874_368,
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "total", "active"), CLASS_SHAPES)
+def test_files_that_leave_class_defaults_out_are_whole(
+    config: dict[str, Any], total: int, active: int, tmp_path: Path
+) -> None:
+    found = models.parameter_counts(read({"config": config}, tmp_path))
+    assert (found.total, found.active) == (total, active)
+
+
+def test_weights_that_differ_from_the_published_count_are_said(tmp_path: Path) -> None:
+    decoder = {"hidden_size": 2560, "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 51200}
+    shared = {**decoder, "intermediate_size": 10240, "max_position_embeddings": 2048}
+    phi = read({"config": {**shared, "model_type": "phi"}}, tmp_path)
+    assert models.parameter_counts(phi).total == 2_779_683_840 - 51_200  # microsoft/phi-2
+    assert "The bias of its LM head, 51,200 weights, is not counted." in phi.left_out
+    olmo = read({"config": {**shared, "model_type": "olmo"}}, tmp_path)
+    assert "Its norms have no weights: 332,800 weights too many are counted." in olmo.notes
+    with pytest.raises(models.ModelFileError, match="'is_encoder_decoder' is true"):
+        read({"config": {**shared, "model_type": "phi", "is_encoder_decoder": True}}, tmp_path)

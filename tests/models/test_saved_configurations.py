@@ -174,7 +174,7 @@ def test_glm_4_5_without_a_width_of_heads_has_what_its_code_takes() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"indexer_types": SHARED[:-1]}, "'indexer_types' has 77 entries for 78 layers"),
+        ({"indexer_types": SHARED[:-1]}, "'indexer_types' has 77 entries for 'num_hidden_layers' 78"),
         ({"indexer_types": ["none", *SHARED[1:]]}, "'indexer_types' has 'none'"),
         ({"indexer_types": ["shared", *SHARED[1:]]}, "begins with 'shared'"),
         ({"index_topk_freq": 4}, "does not say which"),

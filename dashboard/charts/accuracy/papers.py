@@ -12,9 +12,9 @@ from pandas.api.types import is_numeric_dtype
 
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, trace, wrapped
-from dashboard.words.numbers import plain, signed_percent
+from dashboard.words.numbers import plain
 
-__all__ = ["largest_deviation", "paper_chart"]
+__all__ = ["deviation_text", "largest_deviation", "paper_chart"]
 
 HEIGHT: Final = 400
 _LETTER: Final = 6.2
@@ -117,6 +117,12 @@ def paper_chart(
     return Chart(figure, _summarize(table))
 
 
+def deviation_text(deviation_percent: float) -> str:
+    """Return a deviation with sign and three digits, such as "−8.87 %"."""
+    sign = "" if deviation_percent == 0.0 else "−" if deviation_percent < 0.0 else "+"
+    return f"{sign}{plain(abs(deviation_percent))} %"
+
+
 def largest_deviation(table: pd.DataFrame) -> tuple[str, float]:
     """Return the labels of the row that deviates most, and its deviation [%]."""
     at = int(np.nanargmax(table["deviation_percent"].abs().to_numpy(float)))
@@ -182,7 +188,7 @@ def _hover_texts(rows: pd.DataFrame, horizontal: str, name: str, unit: str) -> l
         if np.isfinite(row["published"]):
             lines.append(f"published {plain(float(row['published']))} {unit}".rstrip())
         if np.isfinite(row["deviation_percent"]):
-            lines.append(f"deviation {signed_percent(row['deviation_percent'] / 100)}")
+            lines.append(f"deviation {deviation_text(row['deviation_percent'])}")
         texts.append("<br>".join(lines))
     return texts
 
@@ -196,5 +202,5 @@ def _summarize(table: pd.DataFrame) -> str:
         return f"{len(table):,} values, {len(known):,} of them published, all equal to ours."
     return (
         f"{len(table):,} values, {len(known):,} of them published: mean deviation "
-        f"{plain(float(known.abs().mean()))} %, largest {signed_percent(worst / 100)} ({where})."
+        f"{plain(float(known.abs().mean()))} %, largest {deviation_text(worst)} ({where})."
     )

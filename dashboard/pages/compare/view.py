@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Final
 
 import pandas as pd
@@ -18,6 +20,8 @@ from dashboard.charts.explored.difference import aligned_steps, difference_map
 from dashboard.files import comparison_tables
 from dashboard.files.comparison_tables import Side, best_table, differing, sides_of
 from dashboard.link import state
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.pages.compare.link import PAGE_NAME, CompareLink
 from dashboard.queries import accuracy
 from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.economics import Metric, common_metrics, days_for, metrics, utilisation
@@ -27,9 +31,9 @@ from dashboard.queries.nearest_fit import short_of
 from dashboard.widgets import launch
 from dashboard.widgets.chart import show
 from dashboard.widgets.compared_scenarios import explored, members, put, remove
-from dashboard.widgets.controls import choose, segments
 from dashboard.widgets.hardware_changes import reset
-from dashboard.widgets.scenario_adder import opener, suggestions
+from dashboard.widgets.link_fields import draw_choice, draw_segments
+from dashboard.widgets.scenario_adder import opener, parse_whatif, suggestions
 from dashboard.widgets.share import file_name
 from dashboard.widgets.tables import ROW, height_of
 from dashboard.widgets.window import is_narrow
@@ -42,7 +46,6 @@ from hardware import GIB
 
 __all__ = ["CompareView", "parse", "render"]
 
-DOMAINS: Final = {"near best": "near the best", "from zero": "from zero", "logarithmic": "logarithmic"}
 _LEGEND: Final = (
     '<div class="ss-legend"><span>Each cell: {which} setting with this TP and PP{unit}.</span>{colours}'
     f"<span>★ best of the scenario</span><span>{markup.NOT_FITTING}</span><span>· no execution</span></div>"
@@ -51,18 +54,39 @@ _LEGEND: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CompareView:
-    """The page's part of the link."""
+    """All that the link says of the page."""
 
+    mode: str
+    """The theme: "light" or "dark"."""
     members: tuple[Member, ...]
     """The scenarios side by side, A first."""
     problems: tuple[str, ...]
     """A sentence per scenario in the link that cannot be read."""
+    link: CompareLink
+    fields: Mapping[str, LinkField]
+    changes: Mapping[str, float]
+    """Changes of the What-if page."""
+
+    def metric_of(self, side: Side) -> Metric:
+        """Return the metric for one scenario: tokens and peaks differ between scenarios."""
+        return metrics(side.scenario)[self.link.metric]
 
 
 def parse() -> CompareView:
-    """Reads the page's part of the link."""
+    """Parse the page's part of the link."""
     found, problems = members()
-    return CompareView(tuple(found), tuple(problems))
+    page = LinkReader(CompareLink, PAGE_NAME)
+    if len(found) > 1:
+        letters = [member.letter for member in found]
+        pairs = {f"{a}{b}": f"{b} against {a}" for a, b in combinations(letters, 2)}
+        offered = common_metrics(member.scenario for member in found)
+        page.read(
+            "metric", default=next(iter(offered)), options={key: each.column.label for key, each in offered.items()}
+        )
+        page.read("domain")
+        page.read("pair", default=next(iter(pairs)), options=pairs)
+    changes = parse_whatif(found[0].scenario)
+    return CompareView(state.theme_mode(), tuple(found), tuple(problems), page.build(), page.fields, changes)
 
 
 def render(view: CompareView) -> None:
@@ -70,7 +94,7 @@ def render(view: CompareView) -> None:
     found = list(view.members)
     for problem in view.problems:
         st.warning(literal(problem), icon=":material/link_off:")
-    _draw_cards(found)
+    _draw_cards(found, view.changes)
     if len(found) == 1:
         st.info(
             "Add one to three scenarios with the button above: variants of this one, the what-if, or saved ones. "
@@ -83,20 +107,20 @@ def render(view: CompareView) -> None:
     st.html(markup.figure_strip(_headline_tiles(sides), _describe_basis(sides)))
     with st.container(border=True, gap="xsmall"):
         _draw_differences(sides)
-    _draw_maps(sides)
+    _draw_maps(view, sides)
     with st.container(border=True, gap="xsmall"):
-        _draw_memory(sides)
+        _draw_memory(sides, view.mode)
     left, right = st.columns([1.2 if len(sides) < 4 else 1, 1], gap="medium")  # a column of the table per scenario
     with left.container(border=True, gap="xsmall", height="stretch"):
-        _draw_difference_map(sides)
+        _draw_difference_map(view, sides)
     with right.container(border=True, gap="xsmall", height="stretch"):
-        _draw_best(sides)
+        _draw_best(view, sides)
     with st.container(border=True, gap="xsmall"):
-        _draw_steps(sides)
+        _draw_steps(sides, view.mode)
 
 
-def _draw_cards(found: list[Member]) -> None:
-    """Draw a card per scenario, and the button that adds another."""
+def _draw_cards(found: list[Member], changes: Mapping[str, float]) -> None:
+    """Draw a card per scenario, and the button that adds another. changes: of the What-if page."""
     columns = st.columns(len(found) + (1 if len(found) < 4 else 0), gap="small")
     for member, column in zip(found, columns, strict=False):
         name, more = told(member, found[0].scenario)
@@ -124,7 +148,7 @@ def _draw_cards(found: list[Member]) -> None:
                     )
     if len(found) < 4:
         with columns[-1]:
-            opener(found[0].scenario)
+            opener(found[0].scenario, changes)
 
 
 def _remove_member(member: Member) -> None:
@@ -209,14 +233,15 @@ def _draw_differences(sides: list[Side]) -> None:
     )
 
 
-def _draw_maps(sides: list[Side]) -> None:
+def _draw_maps(view: CompareView, sides: list[Side]) -> None:
     """Draw the maps of all scenarios on the same axes and colours."""
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         st.html(markup.head("Best of every cell", "same axes, same colours"))
         st.space("stretch")
-        metric = _choose_metric(sides)
-        domain: Any = segments("Colours", DOMAINS, "compare_domain")
-    tables = [cells_of(side.exploration, _metric_of(side, metric.key)) for side in sides]
+        draw_choice(view.fields["metric"], help="", width=260)
+        draw_segments(view.fields["domain"])
+    metric, domain = view.metric_of(sides[0]), view.link.domain
+    tables = [cells_of(side.exploration, view.metric_of(side)) for side in sides]
     every = pd.concat(tables, ignore_index=True)
     axes = sorted(set(every["tensor_par"].astype(int))), sorted(set(every["pipeline_par"].astype(int)))
     among = [float(value) for value in every["value"]]
@@ -228,7 +253,7 @@ def _draw_maps(sides: list[Side]) -> None:
             chart = degree_map(
                 table,
                 metric.column,
-                state.theme_mode(),
+                view.mode,
                 domain=domain,
                 height=90 + 34 * len(axes[0]),
                 axes=axes,
@@ -258,33 +283,16 @@ def _map_legend(metric: Metric, among: list[float], domain: Any) -> str:
     )
 
 
-def _choose_metric(sides: list[Side]) -> Metric:
-    every = _offered_metrics(sides)
-    name = choose("Metric", {key: metric.column.label for key, metric in every.items()}, "compare_metric", width=260)
-    return every[name]
-
-
-def _offered_metrics(sides: list[Side]) -> dict[str, Metric]:
-    return common_metrics(side.scenario for side in sides)
-
-
-def _metric_of(side: Side, key: str) -> Metric:
-    """Return the metric of that key for one scenario: tokens and peaks differ between scenarios."""
-    return metrics(side.scenario)[key]
-
-
-def _draw_difference_map(sides: list[Side]) -> None:
+def _draw_difference_map(view: CompareView, sides: list[Side]) -> None:
     """Draw one scenario against another, cell by cell."""
-    pairs = {f"{a.letter}{b.letter}": (a, b) for index, a in enumerate(sides) for b in sides[index + 1 :]}
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("Where it is better", "best of every cell"))
         st.space("stretch")
-        chosen = segments("Pair", {key: f"{key[1]} against {key[0]}" for key in pairs}, "compare_pair")
-    first, second = pairs[chosen]
-    key = state.url_value("compare_metric", "sample_rate", list(_offered_metrics(sides)))
-    metric = _metric_of(first, key)
-    tables = [cells_of(side.exploration, _metric_of(side, key)) for side in (first, second)]
-    chart = difference_map(tables[0], tables[1], metric.column, state.theme_mode(), names=(first.letter, second.letter))
+        draw_segments(view.fields["pair"])
+    first, second = (side for side in sides if side.letter in view.link.pair)
+    metric = view.metric_of(first)
+    tables = [cells_of(side.exploration, view.metric_of(side)) for side in (first, second)]
+    chart = difference_map(tables[0], tables[1], metric.column, view.mode, names=(first.letter, second.letter))
     show(chart, "compare_difference")
     st.caption(
         f"{metric.column.label}: percentage by which {second.letter} is better or worse; hatched where only one "
@@ -292,16 +300,14 @@ def _draw_difference_map(sides: list[Side]) -> None:
     )
 
 
-def _draw_best(sides: list[Side]) -> None:
+def _draw_best(view: CompareView, sides: list[Side]) -> None:
     """Draw the best execution of each scenario: results, and the choices in which they differ."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("Best executions", "choices that are the same in all are left out"))
         st.space("stretch")
-        offered = _offered_metrics(sides)
-        metric = offered[state.url_value("compare_metric", "sample_rate", list(offered))]
         st.download_button(
             "Tables",
-            lambda: comparison_tables.file(sides, metric),
+            lambda: comparison_tables.file(sides, view.metric_of(sides[0])),
             file_name(sides[0].scenario, "_compared.csv.zip"),
             "application/zip",
             key="compare_tables",
@@ -328,7 +334,7 @@ def _draw_best(sides: list[Side]) -> None:
     )
 
 
-def _draw_memory(sides: list[Side]) -> None:
+def _draw_memory(sides: list[Side], mode: str) -> None:
     """Draw the memory of the best executions on one scale, tier by tier."""
     known = [(side, side.best) for side in sides if side.best is not None]
     st.html(markup.head("Where the memory goes", "of each best execution, per GPU at its peak, on equal axes"))
@@ -339,12 +345,12 @@ def _draw_memory(sides: list[Side]) -> None:
         (side.scenario.system.mem1.capacity_gib * GIB, side.scenario.system.mem2.capacity_gib * GIB)
         for side, _ in known
     ]
-    show(aligned_memory([(side.letter, best) for side, best in known], sizes, state.theme_mode()), "compare_memory")
+    show(aligned_memory([(side.letter, best) for side, best in known], sizes, mode), "compare_memory")
     told_apart = {kind.key for side, _ in known for kind in kinds_of(MEMORY_KINDS, side.scenario.cost_model)}
     st.html(markup.legend(kind for kind in MEMORY_KINDS if kind.key in told_apart))
 
 
-def _draw_steps(sides: list[Side]) -> None:
+def _draw_steps(sides: list[Side], mode: str) -> None:
     """Draw the steps of the best executions on one axis."""
     known = [(side.letter, side.best) for side in sides if side.best is not None]
     st.html(markup.head("Where the time goes", "a step of each best execution, on equal axes"))
@@ -352,7 +358,7 @@ def _draw_steps(sides: list[Side]) -> None:
         st.caption("Nothing fits in any of them.")
         return
     rows = [best for _, best in known]
-    show(aligned_steps(rows, [letter for letter, _ in known], state.theme_mode(), narrow=is_narrow()), "compare_steps")
+    show(aligned_steps(rows, [letter for letter, _ in known], mode, narrow=is_narrow()), "compare_steps")
     batches = {int(row["batch_size"]) for row in rows}
     if len(batches) > 1:
         sizes = ", ".join(f"{letter} {int(row['batch_size']):,}" for letter, row in known)

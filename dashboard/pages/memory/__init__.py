@@ -1,20 +1,17 @@
 """Memory: where it goes against the capacity of each tier, and what would fit if."""
 
-from dashboard.pages.contract import NavigationGroup, Needs, Page
+from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
+from dashboard.pages.memory.link import PAGE_NAME, MemoryLink
 
 __all__ = ["PAGE"]
 
 PAGE = Page(
-    name="memory",
+    name=PAGE_NAME,
     title="Memory",
     group=NavigationGroup.EXPLORE,
     place=3,
     help="Where the memory goes, tier by tier, and what would fit if.",
     needs=Needs.EXPLORATION,
     guide="reading-the-map",
-    parameters={
-        "memory_tier": "memory",
-        "memory_hbm": "HBM",
-        "memory_sort": "order",
-    },
+    parameters=page_parameters(PAGE_NAME, MemoryLink),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,12 +17,16 @@ from dashboard.charts.execution.memory_bars import memory_bars, memory_rows, tie
 from dashboard.charts.explored.memory_requirements import memory_needs
 from dashboard.compat.caches import remembered
 from dashboard.link import state
+from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.shared import SharedView, parse_shared
+from dashboard.pages.memory.link import MOST_GIB, PAGE_NAME, MemoryLink
 from dashboard.queries import accuracy
 from dashboard.queries.executions import evaluated
 from dashboard.queries.memory_requirements import needs_of, with_hbm
 from dashboard.queries.tie_breaking import best_of, plainest
 from dashboard.widgets.chart import clicked, show
-from dashboard.widgets.controls import given, key_for, segments, whole_number
+from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.link_fields import draw_segments, draw_slider
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.subject import Subject, refusal, subject
@@ -36,33 +41,35 @@ from hardware import GIB
 
 HBM: Final = "proc_mem_tier1_cap_req"
 HOST: Final = "proc_mem_tier2_cap_req"
-_MOST_GIB: Final = 65_536
-"""End of the slider of capacities: descriptions may have any capacity, and each step of the slider takes room."""
 _FEW: Final = 14
 """Cells whose bars are shown without scrolling."""
-_SORTS: Final = {"rate": "Fastest first", "need": "Most memory first", "degrees": "By TP and PP"}
-_TIERS: Final = {"hbm": "HBM", "host": "Host memory"}
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryView:
-    """The page's part of the link."""
+    """All that the link says of the page."""
 
     exploration: Exploration
     mode: str
     """The theme: "light" or "dark"."""
+    selection: SharedView
+    link: MemoryLink
+    fields: Mapping[str, LinkField]
 
 
 def parse(exploration: Exploration) -> MemoryView:
-    """Reads the page's part of the link."""
-    return MemoryView(exploration, state.theme_mode())
+    """Parse the page's part of the link."""
+    page = LinkReader(MemoryLink, PAGE_NAME)
+    for name in MemoryLink.model_fields:
+        page.read(name)
+    return MemoryView(exploration, state.theme_mode(), parse_shared(), page.build(), page.fields)
 
 
 def render(view: MemoryView) -> None:
     """Draws the page."""
     exploration, mode = view.exploration, view.mode
     needs = _memory_needs(exploration, exploration.key)
-    chosen = _nearest_in_cell(exploration, needs) or subject(exploration)
+    chosen = _nearest_in_cell(exploration, needs, view.selection) or subject(exploration, view.selection)
     if chosen is None:
         nothing_runs(exploration, "memory")
     else:
@@ -73,21 +80,21 @@ def render(view: MemoryView) -> None:
         with left.container(border=True, gap="xsmall", height="stretch"):
             _draw_execution(exploration, chosen, mode)
         with right.container(border=True, gap="xsmall", height="stretch"):
-            _with_less(exploration, needs)
+            _with_less(view, needs)
     best, least = st.columns(2, gap="medium") if chosen is not None else (None, st.container())
     if best is not None:
         with best.container(border=True, gap="xsmall", height="stretch"):
-            _best_of_cells(exploration, mode)
+            _best_of_cells(view)
     with least.container(border=True, gap="xsmall", height="stretch"):
         if chosen is None:
             _another_cell(exploration, None)
         _draw_needs(exploration, needs, mode)
 
 
-def _nearest_in_cell(exploration: Exploration, needs: pd.DataFrame) -> Subject | None:
+def _nearest_in_cell(exploration: Exploration, needs: pd.DataFrame, selection: SharedView) -> Subject | None:
     """Return the least demanding execution of the selected cell if nothing in it fits; None otherwise."""
-    cell = state.selected_cell()
-    if cell is None or state.selected_id() is not None:
+    cell = selection.cell
+    if cell is None or selection.id is not None:
         return None
     here = needs[(needs["tensor_par"] == cell[0]) & (needs["pipeline_par"] == cell[1]) & ~needs["fits"].astype(bool)]
     if not len(here):
@@ -192,22 +199,19 @@ def _another_cell(exploration: Exploration, shown: tuple[int, int] | None) -> No
     )
 
 
-def _with_less(exploration: Exploration, needs: pd.DataFrame) -> None:
+def _with_less(view: MemoryView, needs: pd.DataFrame) -> None:
     """Draw the effect of a smaller or larger HBM."""
+    exploration = view.exploration
     capacity = exploration.scenario.system.mem1.capacity_gib
     st.html(markup.head("What would fit if", "a GPU had another amount of HBM"))
     largest = float(needs["need"].max()) / GIB if len(needs) else 0.0
     limit = 8 * capacity if capacity * GIB < UNLIMITED else largest
-    most = min(max(2, math.ceil(max(min(2 * capacity, limit), min(largest, limit)))), _MOST_GIB)
+    most = min(max(2, math.ceil(max(min(2 * capacity, limit), min(largest, limit)))), MOST_GIB)
     told = plain(capacity) if capacity * GIB < UNLIMITED else "no limit"
-    wanted = whole_number(
-        f"HBM capacity [GiB] · this system has {told}",
-        1,
-        most,
-        "memory_hbm",
-        default=max(1, min(most, _default_capacity(exploration, needs))),
-        format="%d GiB",
-    )
+    options = {size: str(size) for size in range(1, most + 1)}
+    field = view.fields["hbm"].among(options, max(1, min(most, _default_capacity(exploration, needs))))
+    draw_slider(field, label=f"HBM capacity [GiB] · this system has {told}", format="%d GiB")
+    wanted = int(field.value)
     now, then = with_hbm(needs, capacity), with_hbm(needs, wanted)
     st.html(
         markup.facts(
@@ -287,12 +291,13 @@ def _best_within(_exploration: Exploration, key: str, capacity: int) -> dict[str
     return {**{str(name): value for name, value in row.items()}, "left": _exploration.rows.count(where)}
 
 
-def _best_of_cells(exploration: Exploration, mode: str) -> None:
+def _best_of_cells(view: MemoryView) -> None:
     """Draw the memory of the fastest execution of each cell; a click selects it."""
+    exploration, tier, order = view.exploration, view.link.tier, view.link.sort
     st.html(markup.head("The best of each cell", "fastest of every TP × PP pair; click a bar to see it above"))
     with st.container(horizontal=True, gap="small"):
-        tier = segments("Memory tier", _TIERS, "memory_tier")
-        order = segments("Order", _SORTS, "memory_sort")
+        draw_segments(view.fields["tier"])
+        draw_segments(view.fields["sort"])
     rows = _best_per_cell(exploration, exploration.key)
     column = HBM if tier == "hbm" else HOST
     if order == "need":
@@ -302,7 +307,7 @@ def _best_of_cells(exploration: Exploration, mode: str) -> None:
     if tier == "host" and not rows[HOST].any():
         st.info("No cell's best execution offloads anything, so host memory is empty.", icon=":material/info:")
         return
-    chart = _cells_chart(exploration, exploration.key, tuple(int(value) for value in rows["id"]), tier, mode)
+    chart = _cells_chart(exploration, exploration.key, tuple(int(value) for value in rows["id"]), tier, view.mode)
     with st.container(height=430 if len(rows) > _FEW else "content", border=False, key="memory_cells_scroll"):
         show(chart, "memory_cells", on_click=_pick_execution)
 

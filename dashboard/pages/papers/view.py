@@ -8,7 +8,7 @@ from typing import Final
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.accuracy.papers import largest_deviation, paper_chart
+from dashboard.charts.accuracy.papers import deviation_text, largest_deviation, paper_chart
 from dashboard.charts.elements import markup
 from dashboard.jobs.paper_figures import PaperFigureJob
 from dashboard.jobs.server import server
@@ -19,7 +19,7 @@ from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import plain, signed_percent
+from dashboard.words.numbers import plain
 from engine.reproductions import PAPERS, Paper, PaperFigure, find_figure, find_paper
 
 __all__ = ["PapersView", "parse", "render"]
@@ -143,7 +143,7 @@ def _deviation_tiles(table: pd.DataFrame) -> list[markup.Tile]:
             return [*tiles, markup.Tile("Deviation", "0 %", "all published values are equal")]
         tiles += [
             markup.Tile("Mean deviation", f"{plain(float(known.abs().mean()))} %", "without sign"),
-            markup.Tile("Largest deviation", signed_percent(worst / 100), where),
+            markup.Tile("Largest deviation", deviation_text(worst), where),
         ]
     return tiles
 

@@ -70,7 +70,7 @@ def chooser(
                 args=(compared_scenarios.SLOTS, SLOTS),
                 width="stretch",
             )
-        adder(first, SLOTS, changes)
+        adder(first, changes, SLOTS)
 
 
 def frontiers(

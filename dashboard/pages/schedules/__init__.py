@@ -3,7 +3,7 @@
 from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
 from dashboard.pages.schedules.link import GRID_NAME, PAGE_NAME, GridLink, SchedulesLink
 from engine.questions.documents.distir import DistIRQuestion
-from engine.questions.documents.schedules import ExecutionReplayChoices, ScheduleReplayQuestion
+from engine.questions.documents.schedules import ExecutionReplayQuestion, ScheduleReplayQuestion
 
 __all__ = ["PAGE"]
 
@@ -17,7 +17,7 @@ PAGE = Page(
     guide="schedules",
     parameters=page_parameters(PAGE_NAME, SchedulesLink)
     | page_parameters(PAGE_NAME, ScheduleReplayQuestion, only=("stages", "microbatches", "chunks", "send_mode"))
-    | page_parameters(PAGE_NAME, ExecutionReplayChoices, only=("stage_layout",))
+    | page_parameters(PAGE_NAME, ExecutionReplayQuestion, only=("stage_layout",))
     | page_parameters(GRID_NAME, GridLink)
     | page_parameters(GRID_NAME, DistIRQuestion, only=("bandwidth_gbps", "filtered", "memory_limit_gib")),
 )

@@ -20,7 +20,7 @@ from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_slider, draw_whole
 from engine import Scenario
 from engine.columns.stage_layouts import StageLayoutError, canonical
-from engine.questions.documents.schedules import ExecutionReplayChoices, ScheduleReplayQuestion
+from engine.questions.documents.schedules import ExecutionReplayQuestion, ScheduleReplayQuestion
 from engine.simulate.execution_stages import Cut, ExecutionTimes, cuts_of
 from engine.simulate.schedules.registry import rule
 
@@ -142,7 +142,7 @@ def _parse_size(shape: LinkReader[ScheduleReplayQuestion], name: str, default: i
 
 def _parse_layout(own: str) -> tuple[str, LinkField]:
     """Parse the stage layout; the execution's own without one, or with an invalid one."""
-    reader = LinkReader(ExecutionReplayChoices, PAGE_NAME)
+    reader = LinkReader(ExecutionReplayQuestion, PAGE_NAME)
     text = reader.read("stage_layout", pattern=_LAYOUT)
     field = reader.fields["stage_layout"]
     try:

@@ -7,39 +7,19 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.options import (
-    CalibrationOption,
-    CostModelOption,
-    DatatypeOption,
-    JsonOption,
-    LimitOption,
-    MaxBatchOption,
-    ModelOrNone,
-    ProcsOption,
-    ScenarioOption,
-    SystemOrNone,
-)
+from engine.cli.options import JsonOption
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import asks
 from engine.cli.replays import CsvOption, TorchOption, TraceOption, print_replay
-from engine.questions.documents.schedules import ExecutionReplayChoices
+from engine.questions.documents.schedules import ExecutionReplayQuestion
 from engine.questions.verb import QuestionError
 
 __all__ = ["simulate_execution"]
 
 
-@asks(ExecutionReplayChoices, leave_out=("execution", "actions"))
+@asks(ExecutionReplayQuestion, arguments=("model", "system"), leave_out=("execution", "actions"), flatten="scenario")
 def simulate_execution(
-    asked: ExecutionReplayChoices,
-    model: ModelOrNone = None,
-    system: SystemOrNone = None,
-    procs: ProcsOption = None,
-    max_batch: MaxBatchOption = None,
-    datatype: DatatypeOption = None,
-    limit: LimitOption = None,
-    cost_model: CostModelOption = None,
-    calibration: CalibrationOption = None,
-    document: ScenarioOption = None,
+    asked: ExecutionReplayQuestion,
     file: Annotated[
         Path | None,
         typer.Option("--execution", metavar="FILE", help="File with executions, or JSON of `best` or `explore`."),
@@ -68,15 +48,13 @@ def simulate_execution(
     \b
     JSON: as of `simulate schedule`.
     """
-    from engine.cli.asked_scenario import scenario_of
     from engine.cli.commands.launch import execution_in
     from engine.questions.schedules import find_execution_replay
 
-    scenario = scenario_of(model, system, procs, max_batch, datatype, limit, cost_model, calibration, document)
     if file is not None and asked.id is not None:
         raise QuestionError("Give --execution or --id, not both.")
     if file is not None:
         asked = asked.model_copy(update={"execution": execution_in(file, row)[0]})
     with ProgressReport("replaying"):
-        found = find_execution_replay(scenario, asked)
+        found = find_execution_replay(asked)
     print_replay(found, csv=csv, json=json, trace=trace, torch=torch)

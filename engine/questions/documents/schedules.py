@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from engine.questions.documents.explorations import ScenarioQuestion
 from engine.questions.fields import Asked
 from engine.questions.verb import Document, Execution
 from models.documents import Number, Text, Whole
 
-__all__ = ["ExecutionReplayChoices", "ScheduleListQuestion", "ScheduleReplayQuestion"]
+__all__ = ["ExecutionReplayQuestion", "ScheduleListQuestion", "ScheduleReplayQuestion"]
 
 MOST = 2**31 - 1
 Seconds = Annotated[float, Number(0, 1e9)]
@@ -84,8 +85,8 @@ class ScheduleReplayQuestion(Document):
     actions: Actions = False
 
 
-class ExecutionReplayChoices(Document):
-    """Question for the replay of an execution's pipeline with the stages of its model, without its scenario."""
+class ExecutionReplayQuestion(ScenarioQuestion):
+    """Question for the replay of an execution's pipeline with the stages of its model."""
 
     execution: Execution | None = Field(
         default=None, description="Values by field name; null for the scenario's best execution with a pipeline."

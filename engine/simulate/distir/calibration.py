@@ -113,7 +113,13 @@ def load_constants(document: str | Path | Mapping[str, Any]) -> Constants:
 
 
 def read_text_file(path: Path) -> str:
-    """Return the text of a file. Raises ConfigurationError for a file that is too large or cannot be read."""
+    """Return the text of a file of constants or measurements.
+
+    Args:
+        path: of a file of at most `LARGEST_FILE` bytes in UTF-8.
+
+    Raises ConfigurationError for a file that is too large or cannot be read.
+    """
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise ConfigurationError(f"{path} is larger than {LARGEST_FILE:,} bytes.")

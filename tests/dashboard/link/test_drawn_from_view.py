@@ -21,6 +21,15 @@ LINKS: Mapping[str, Mapping[str, str]] = {
     "explore": {"metric": "mfu", "map_domain": "zero", "cell": "2x4", "recommended_headroom": "20"},
     "pareto": {"pareto_x": "total_time", "pareto_yscale": "log", "pareto_columns": "on", "pareto_z": "mfu"},
     "results": {"results_sort": "total_time", "results_size": "250", "cell": "2x4", "id": "4000"},
+    "execution": {"execution_b": "cell", "execution_figure": "mfu", "execution_run_mtbf_h": "70000", "id": "4000"},
+    "memory": {"cell": "2x4"},
+    "compare": {"compare_b": "procs=8"},
+    "schedules": {"schedules_ranks": "2", "schedules_microbatches": "5"},
+    "calibrate": {},
+    "validation": {},
+    "serving": {},
+    "layerwise": {"layerwise_mode": "released"},
+    "papers": {},
     "library": {"library_kind": "systems", "library_item": "a100_80g"},
     "scenarios": {"scenarios_kind": "saved"},
     "guide": {"chapter": "glossary"},
@@ -35,7 +44,7 @@ LINKS: Mapping[str, Mapping[str, str]] = {
     "whatif": {"whatif_changes": "hbm_bandwidth:6144", "whatif_around": "whatif", "whatif_one": "matrix"},
 }
 """A link to each page that is drawn from its view alone, with values other than the defaults."""
-EXPLORED = ("explore", "pareto", "results")
+EXPLORED = ("explore", "pareto", "results", "execution", "memory")
 """Pages about an exploration."""
 RUNNING = ("whatif",)
 """Pages whose studies find more between the two drawings."""
@@ -70,7 +79,7 @@ def drawn(app: AppTest) -> list[tuple[str, str]]:
     """Return the elements of a page with their contents, in order."""
     assert not app.exception, [error.value for error in app.exception]
     told = [(each.type, str(getattr(each, "proto", ""))) for each in elements(app)]
-    random = r"\$\$ID-[0-9a-f]+|(?<=deferred_file_id: \")[0-9a-f]+"  # of the script and of offered files
+    random = r"\$\$ID-[0-9a-f]+|(?<=_id: \")[0-9a-f]+|(?<=uuid: \")[0-9a-f]+"  # of script, files and styles
     return [(kind, re.sub(random, "", text)) for kind, text in told]
 
 

@@ -4,7 +4,7 @@ The fullest stage determines the peak: the first keeps the activations of most m
 and one between them may hold more blocks, or larger ones. Counts of bytes assume mixed-precision training with Adam:
 weights in 16 bits, gradients, master weights and two moments in 32 bits.
 
-Sources: activations, Korthikanti et al. 2022 (unfused attention) and the tensors that Megatron's and PyTorch's fused
+Source: activations, Korthikanti et al. 2022 (unfused attention) and the tensors that Megatron's and PyTorch's fused
 kernels keep; microbatches in flight, Narayanan et al. 2021 (arXiv:2104.04473).
 """
 
@@ -53,7 +53,7 @@ GATHERED_BLOCKS = 2.0
 memory of torchtitan."""
 LOGIT = 8.0
 """Bytes per logit [bytes]: 2 of the logits, 4 of a copy that becomes softmax and gradient in place, 2 of the 16-bit
-gradient. Sources: Megatron-LM, `cross_entropy.py`; peak memory of SimuMax's runs in the calibration study on 1,147
+gradient. Source: Megatron-LM, `cross_entropy.py`; peak memory of SimuMax's runs in the calibration study on 1,147
 measured rows."""
 LOGIT_PYTORCH = 14.0
 """The same where PyTorch keeps further 32-bit copies [bytes]. Source: as for `LOGIT`, chosen on eight runs of

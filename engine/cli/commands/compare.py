@@ -1,0 +1,90 @@
+"""The command `compare`: scenarios side by side, with their best executions and their differences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from engine.cli.options import JsonOption
+from engine.cli.output import ExitCode, as_json, format_quantity, text_table, unit_of, write_line
+from engine.cli.progress import ProgressReport
+from engine.cli.question_options import asks
+from engine.questions.documents.comparison import CompareQuestion
+from models.documents import DocumentError, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.questions.comparison import ComparedBest
+
+__all__ = ["compare_files"]
+
+LONGEST_VALUE = 40
+"""Characters of a value that the table of differences shows."""
+
+
+def _read_scenario(path: str) -> Any:
+    """Return the document of a saved scenario. Raises `models.documents.DocumentError` for a file that is none."""
+    return read_json(Path(path), "scenario", DocumentError)
+
+
+@asks(CompareQuestion, arguments=("scenarios",), leave_out=("statistics",), readers={"scenarios": _read_scenario})
+def compare_files(asked: CompareQuestion, json: JsonOption = False) -> None:
+    """Compare two to four saved scenarios: what differs, the best execution of each, gains against the first.
+
+    Files are scenarios as the dashboard saves them and `explore --scenario` reads them.
+
+    \b
+    Examples:
+      shardscape compare today.json more_memory.json
+      shardscape compare a.json b.json c.json --recommend --json
+
+    JSON is the answer to the question compare: scenarios with best, figures and gain, differences, choices, units.
+
+    Exit code 1 when nothing runs in any of them.
+    """
+    from engine.questions.bounds import Context
+    from engine.questions.comparison import compare_scenarios, comparison_document
+
+    with ProgressReport("searching the best executions") as report:
+        found = compare_scenarios(asked, Context(tell=report))
+    document = comparison_document(asked, found)
+    if json:
+        write_line(as_json(document))
+    else:
+        _print_comparison(found, document)
+    if all(each.rate is None for each in found):
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+def _print_comparison(found: Sequence[ComparedBest], document: dict[str, Any]) -> None:
+    from engine.columns import by_name
+    from engine.executions.execution_names import execution_name
+
+    letters = [each.letter for each in found]
+    rate, memory = by_name("sample_rate"), by_name("proc_mem_tier1_cap_req")
+    rows = []
+    for each, told in zip(found, document["scenarios"], strict=True):
+        scenario, best = each.scenario, each.best
+        name = f"{scenario.model.name} on {scenario.num_procs:,} x {scenario.system.name}"
+        if best is None:
+            rows.append([each.letter, name, "-", "-", "-", "-", "nothing runs"])
+            continue
+        gain = "-" if told["gain"] is None else f"{told['gain']:+.1%}"
+        mfu = f"{told['figures']['mfu']:.1%}"
+        figures = [format_quantity(rate, best["sample_rate"]), gain, mfu, format_quantity(memory, best[memory.name])]
+        rows.append([each.letter, name, *figures, execution_name(best)])
+    headers = ["", "scenario", f"{rate.short} [{rate.unit}]", "against A", "MFU", f"HBM [{unit_of(memory)}]", "best"]
+    write_line(text_table(headers, rows, left=(0, 1, 6)))
+    for title, differences in (("differs", document["differences"]), ("choice of the best", document["choices"])):
+        if differences:
+            write_line()
+            lines = [[each["field"], *(_short(value) for value in each["values"])] for each in differences]
+            write_line(text_table([title, *letters], lines))
+
+
+def _short(value: Any) -> str:
+    text = "-" if value is None else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
