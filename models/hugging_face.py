@@ -163,6 +163,8 @@ def _describe_fault(problem: ValidationError, where: str, model_type: str) -> st
             if isinstance(each, KeyedNumber) and re.search(rf"\b{name}\b", fault["msg"])
         ]
         hint = (f"; {', '.join(stated)}" if stated else "") + hint
+    if fault["type"] == "not_accepted" and isinstance(value, int) and problem.title != "Model":
+        hint = "; it is computed from keys of the file" + hint
     schemas: dict[str, type[BaseModel]] = {"Model": Model, "Architecture": Architecture}
     return sentence(problem, schemas.get(problem.title, LayerPattern), where, hint=hint)
 

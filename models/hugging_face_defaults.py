@@ -67,6 +67,7 @@ CLASS_DEFAULTS: Final[Mapping[str, Mapping[str, int | bool]]] = {
     },
     "jamba": {"num_key_value_heads": 8},
     "kimi_linear": {"num_shared_experts": 1},
+    "kimi_k2": {"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3},  # DeepSeek-V3's class
     "lfm2": {"num_key_value_heads": 8},
     "llama4_text": {"num_key_value_heads": 8, "head_dim": 128, "attention_chunk_size": 8192},
     "longcat_flash": {"q_lora_rank": 1536, "zero_expert_num": 256},
