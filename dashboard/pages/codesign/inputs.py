@@ -81,24 +81,30 @@ class CodesignView:
 def parse() -> CodesignView:
     """Parse the page's part of the link, and read the points of its study on this server."""
     reader, mode = LinkReader(CodesignLink, PAGE_NAME), state.theme_mode()
-    own = {name: value for name, value in state.link_parameters().items() if name.startswith(f"{PAGE_NAME}_")}
     try:
         study = parse_study(reader)
     except ValueError as problem:
-        return CodesignView(mode, reader.fields, own, None, problem=str(problem))
+        return CodesignView(mode, reader.fields, _parse_parameters(), None, problem=str(problem))
     folder = folder_of(study, server().settings)
     try:
         found = so_far(study, folder)
     except FolderError as problem:
-        return CodesignView(mode, reader.fields, own, study, folder, damaged=str(problem))
+        return CodesignView(mode, reader.fields, _parse_parameters(), study, folder, damaged=str(problem))
     if found is None:
-        return CodesignView(mode, reader.fields, own, study, folder)
+        return CodesignView(mode, reader.fields, _parse_parameters(), study, folder)
     asked = LinkReader(DesignsQuestion, PAGE_NAME)
     try:
         answers = _parse_question(reader, asked, found)
     except ValueError as problem:
-        return CodesignView(mode, {**reader.fields, **asked.fields}, own, study, folder, found, problem=str(problem))
-    return CodesignView(mode, {**reader.fields, **asked.fields}, own, study, folder, found, answers)
+        return CodesignView(
+            mode, {**reader.fields, **asked.fields}, _parse_parameters(), study, folder, found, problem=str(problem)
+        )
+    return CodesignView(mode, {**reader.fields, **asked.fields}, _parse_parameters(), study, folder, found, answers)
+
+
+def _parse_parameters() -> dict[str, str]:
+    """Parse the page's own parameters as they are, once all fields are read."""
+    return {name: value for name, value in state.link_parameters().items() if name.startswith(f"{PAGE_NAME}_")}
 
 
 def _parse_question(
