@@ -298,6 +298,7 @@ COMES_BACK = {
     "pages/layerwise/view 'layerwise_batches.csv'": ("dashboard/pages/test_layerwise", "files_of_a_plan_come_back"),
     "pages/library/view 'library_calculon'": (_HERE, "files_of_the_library_come_back"),
     "pages/library/view 'library_file'": (_HERE, "files_of_the_library_come_back"),
+    "pages/papers/view 'papers_csv'": ("dashboard/pages/test_papers", "the_table_of_a_figure_comes_back"),
     "pages/pareto/table f'pareto_download_{kind}'": (_HERE, "tables_of_executions_come_back"),
     "pages/results/view f'results_export_{kind}'": (_HERE, "tables_of_executions_come_back"),
     "pages/scenarios/studies 'scenarios_study_file'": (

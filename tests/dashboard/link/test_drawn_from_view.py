@@ -46,8 +46,8 @@ LINKS: Mapping[str, Mapping[str, str]] = {
 """A link to each page that is drawn from its view alone, with values other than the defaults."""
 EXPLORED = ("explore", "pareto", "results", "execution", "memory")
 """Pages about an exploration."""
-RUNNING = ("codesign", "whatif")
-"""Pages whose background work goes on between the two drawings."""
+RUNNING = ("whatif", "codesign")
+"""Pages whose jobs find more between the two drawings: points of a study, times of a design."""
 
 
 def _parse_and_draw(page: str, needed: list, views: list) -> None:  # type: ignore[type-arg]

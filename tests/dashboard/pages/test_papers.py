@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+from unittest.mock import patch
+
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -62,6 +66,15 @@ def test_the_page_opens_a_figure_from_its_link_and_by_a_click() -> None:
     app.button(key="papers_open_korthikanti_table-5").click().run()
     assert "Table 5 · Korthikanti et al., MLSys 2023" in html(app)
     assert app.session_state["_url"]["papers_figure"] == "korthikanti.table-5"
+
+
+def test_the_table_of_a_figure_comes_back() -> None:
+    expected = computed_table(Task(), "korthikanti", "table-5")
+    with patch("streamlit.download_button") as button:
+        shown({"papers_figure": "korthikanti.table-5"})
+    _, content, name, *_ = next(call.args for call in button.call_args_list if call.kwargs["key"] == "papers_csv")
+    assert name == "korthikanti-table-5.csv"
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(content())), expected, check_dtype=False)
 
 
 def test_a_figure_that_is_unknown_opens_the_first_one() -> None:
