@@ -1,4 +1,4 @@
-"""Keys and values of widgets that are also set elsewhere, fields for whole numbers, and menus that can be closed."""
+"""Keys of widgets whose value can also be set elsewhere, fields for whole numbers, and menus that close themselves."""
 
 import math
 from collections.abc import Callable, Mapping
