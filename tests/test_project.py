@@ -102,7 +102,7 @@ def test_commands_that_readme_and_guide_name_exist():
 
     known = {each.name or each.callback.__name__ for each in app.registered_commands if each.callback}
     known |= {group.name for group in app.registered_groups}
-    named = set(re.findall(r"shardscape (\w+)", README + GUIDE))
+    named = set(re.findall(r"shardscape ([a-z][\w-]*)", README + GUIDE))
     assert named == known
 
 

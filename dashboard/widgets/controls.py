@@ -1,4 +1,4 @@
-"""Keys and fields of widgets whose value can also be set elsewhere, such as by the link; menus that close."""
+"""Keys of widgets whose value can also be set elsewhere, fields for whole numbers, and menus that close themselves."""
 
 import math
 from collections.abc import Callable, Mapping

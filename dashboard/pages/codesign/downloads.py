@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -23,7 +24,14 @@ ENDINGS: Final = {"csv": ".csv", "parquet": ".parquet", "excel": ".xlsx"}
 MIMES: Final = {"csv": "text/csv", "parquet": exports.FORMATS["parquet"].mime, "excel": exports.FORMATS["excel"].mime}
 
 
-def downloads(study: Study, found: Results, asked: DesignReportQuestion, sentence: str, chosen: int | None) -> None:
+def downloads(
+    study: Study,
+    found: Results,
+    asked: DesignReportQuestion,
+    sentence: str,
+    chosen: int | None,
+    parameters: Mapping[str, str],
+) -> None:
     """Draws the menu of files.
 
     Args:
@@ -32,6 +40,7 @@ def downloads(study: Study, found: Results, asked: DesignReportQuestion, sentenc
         asked: the question about them.
         sentence: the study as a sentence.
         chosen: number of the design shown.
+        parameters: of the page in the link.
     """
     how: dict[str, Any] = {"on_click": "ignore", "icon": ":material/download:", "type": "tertiary"}
     with st.popover("Download", icon=":material/download:", help="Designs, the front, a report, and the study."):
@@ -47,7 +56,7 @@ def downloads(study: Study, found: Results, asked: DesignReportQuestion, sentenc
                     key=f"codesign_{part}_{kind}",
                     **how,
                 )
-        address = link(study) or ""  # from this session: the file is made in another thread
+        address = link(study, parameters) or ""  # from this session: the file is made in another thread
         address = address if len(address) <= LONGEST else ""
         st.download_button(
             "Report",

@@ -62,6 +62,8 @@ class CodesignView:
     mode: str
     """The theme: "light" or "dark"."""
     fields: Mapping[str, LinkField]
+    parameters: Mapping[str, str]
+    """Parameters of the page in the link."""
     study: Study | None
     """None with a problem."""
     folder: str = ""
@@ -79,23 +81,24 @@ class CodesignView:
 def parse() -> CodesignView:
     """Parse the page's part of the link, and read the points of its study on this server."""
     reader, mode = LinkReader(CodesignLink, PAGE_NAME), state.theme_mode()
+    own = {name: value for name, value in state.link_parameters().items() if name.startswith(f"{PAGE_NAME}_")}
     try:
         study = parse_study(reader)
     except ValueError as problem:
-        return CodesignView(mode, reader.fields, None, problem=str(problem))
+        return CodesignView(mode, reader.fields, own, None, problem=str(problem))
     folder = folder_of(study, server().settings)
     try:
         found = so_far(study, folder)
     except FolderError as problem:
-        return CodesignView(mode, reader.fields, study, folder, damaged=str(problem))
+        return CodesignView(mode, reader.fields, own, study, folder, damaged=str(problem))
     if found is None:
-        return CodesignView(mode, reader.fields, study, folder)
+        return CodesignView(mode, reader.fields, own, study, folder)
     asked = LinkReader(DesignsQuestion, PAGE_NAME)
     try:
         answers = _parse_question(reader, asked, found)
     except ValueError as problem:
-        return CodesignView(mode, {**reader.fields, **asked.fields}, study, folder, found, problem=str(problem))
-    return CodesignView(mode, {**reader.fields, **asked.fields}, study, folder, found, answers)
+        return CodesignView(mode, {**reader.fields, **asked.fields}, own, study, folder, found, problem=str(problem))
+    return CodesignView(mode, {**reader.fields, **asked.fields}, own, study, folder, found, answers)
 
 
 def _parse_question(

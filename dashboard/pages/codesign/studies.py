@@ -79,9 +79,14 @@ def _of_session() -> Study | None:
     return None if own is None else Study.from_json(own.encode(), "the study")
 
 
-def link(study: Study) -> str | None:
-    """Returns the address of the page with the whole study; None if the study is too long for a link."""
-    shown = {name: value for name, value in state.link_parameters().items() if name.startswith("codesign_")}
+def link(study: Study, parameters: Mapping[str, str]) -> str | None:
+    """Returns the address of the page with the whole study; None if the study is too long for a link.
+
+    Args:
+        study: the study.
+        parameters: of the page in the link.
+    """
+    shown = dict(parameters)
     if shown.get("codesign_study", "").startswith((OWN, KEPT)):  # whole, so that any server opens it
         text = packed_study(study)
         if text is None:
@@ -90,11 +95,11 @@ def link(study: Study) -> str | None:
     return link_of(shown)
 
 
-def share(study: Study) -> None:
-    """Draws the menu with a link to the current page."""
+def share(study: Study, parameters: Mapping[str, str]) -> None:
+    """Draws the menu with a link to the current page. See `link`."""
     file = "the file of the study instead: Edit study opens it on any Shardscape server."
     with st.popover("Share", icon=":material/link:", help="A link to this page as it is.", key="codesign_share"):
-        address = link(study)
+        address = link(study, parameters)
         if address is not None:
             offer_link(address, holds="study", instead=file)
         else:

@@ -63,7 +63,7 @@ def _draw_page(view: CodesignView) -> None:
         if study is None:
             raise StudyError(view.problem)
         editor(study)
-        share(study)
+        share(study, view.parameters)
         keeper(study)
     st.html(markup.head(study.document.name or "Study", study.document.description))
     sentence(study, _phrase_words(study))
@@ -90,7 +90,7 @@ def _draw_page(view: CodesignView) -> None:
     _draw_constraints(asked)
     if asked.chosen is not None:
         worth_of_more(found, asked.question, asked.chosen, view.fields["worth"])
-    _draw_tables(asked, study)
+    _draw_tables(view, asked, study)
 
 
 def _draw_question(fields: Mapping[str, LinkField], asked: DesignAnswers | None) -> None:
@@ -346,7 +346,7 @@ def _draw_design(asked: DesignAnswers) -> None:
                 st.switch_page(page_links.target(page), query_params=parameters)
 
 
-def _draw_tables(asked: DesignAnswers, study: Study) -> None:
+def _draw_tables(view: CodesignView, asked: DesignAnswers, study: Study) -> None:
     found, question = asked.found, asked.question
     across = question.across
     columns = [NUMBER, *asked.names, asked.up.name, *([across.name] if across is not None else [])]
@@ -355,7 +355,7 @@ def _draw_tables(asked: DesignAnswers, study: Study) -> None:
             title = "Front" if across is not None else "The best design"
             among = "; filtered" if question.stretches else ""
             st.html(markup.head(title, f"{_describe_objectives(asked)}{among}"))
-            downloads(study, found, question, _study_sentence(study), asked.chosen)
+            downloads(study, found, question, _study_sentence(study), asked.chosen, view.parameters)
         _draw_designs(question.kept(study, asked.front), columns, asked, "codesign_front_table", f"{title}.")
     if question.stretches:
         kept = question.kept(study, asked.designs)

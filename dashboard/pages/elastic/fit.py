@@ -109,8 +109,8 @@ def _draw_inputs(view: FitView) -> None:
         draw_choice(view.profile, width=210)
         if view.profile.value != OWN:
             return
-        for field in view.rates.values():
-            draw_decimal(field, width=190)
+        draw_decimal(view.rates["pcie"], label="To the host, MiB/ms", width=170)
+        draw_decimal(view.rates["nvlink"], label="In the node, MiB/ms", width=170)
         with st.popover("Profile", icon=":material/upload_file:", help="Profiled runs of one node."):
             columns = ", ".join(f"`{column}`" for column in COLUMNS)
             st.markdown(
