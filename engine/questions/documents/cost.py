@@ -23,11 +23,11 @@ class CostQuestion(Document):
     The speed is one of step time with batch, tokens per second, FLOP/s, or an execution that is evaluated.
     """
 
-    model: Annotated[Named, Asked("Model")] = Field(
-        description="Model of the library by name, or a whole model document; a JSON file in commands."
+    model: Annotated[Named, Asked("Model", option_help="Library name or JSON file of the model.")] = Field(
+        description="Model: a name that `list_models` has, or a whole model document."
     )
-    system: Annotated[Named, Asked("System")] = Field(
-        description="System of the library by name, or a whole system document; a JSON file in commands."
+    system: Annotated[Named, Asked("System", option_help="Library name or JSON file of the system.")] = Field(
+        description="System: a name that `list_systems` has, or a whole system document."
     )
     num_procs: Annotated[Annotated[int, Whole(1, 2**31 - 1)] | None, Asked("Processors", option="procs")] = Field(
         default=None, description="Processors; those of the execution by default."

@@ -19,11 +19,11 @@ Limit = Annotated[float, Number(1e-6, 1e6)]
 class DeploymentsQuestion(Document):
     """Question for the deployments of a model, the best first, within limits of latency."""
 
-    model: Annotated[Named, Asked("Model")] = Field(
-        description="Model of the library by name, or a whole model document; a JSON file in commands."
+    model: Annotated[Named, Asked("Model", option_help="Library name or JSON file of the model.")] = Field(
+        description="Model: a name that `list_models` has, or a whole model document."
     )
-    system: Annotated[Named, Asked("System")] = Field(
-        description="System of the library by name, or a whole system document; a JSON file in commands."
+    system: Annotated[Named, Asked("System", option_help="Library name or JSON file of the system.")] = Field(
+        description="System: a name that `list_systems` has, or a whole system document."
     )
     num_procs: Annotated[
         int, Whole(1, 2**20), Asked("Number of GPUs", option="num-procs", other_option="procs", parameter="procs")
@@ -36,10 +36,10 @@ class DeploymentsQuestion(Document):
     )
     time_to_first_token_s: Annotated[
         Limit | None, Asked("First token", "s", option="ttft", parameter="ttft", parameter_unit="ms")
-    ] = Field(default=None, description="Limit on the time to first token; empty for none.")
+    ] = Field(default=None, description="Limit on the time to first token; none by default.")
     time_per_output_token_s: Annotated[
         Limit | None, Asked("Per token", "s", option="tpot", parameter="tpot", parameter_unit="ms")
-    ] = Field(default=None, description="Limit on the time per output token; empty for none.")
+    ] = Field(default=None, description="Limit on the time per output token; none by default.")
     limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
         default_factory=dict,
         description="Values of fields of deployments: a value, a list of values, or {min, max}. Fields are tensor_par, "
@@ -48,7 +48,7 @@ class DeploymentsQuestion(Document):
     )
     price_usd_per_h: Annotated[
         Annotated[float, Number(0, 1e6)] | None, Asked("Price", "USD/h", option="price", parameter="price")
-    ] = Field(default=None, description="Price of a GPU and hour; empty for the middle of the recorded prices.")
+    ] = Field(default=None, description="Price of a GPU and hour; the middle of the recorded prices by default.")
     top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best deployments to list.")
     by: Annotated[str, Asked("Order")] = Field(
         default="tokens_per_s_per_processor", description="Figure of deployments that they are best by."
