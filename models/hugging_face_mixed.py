@@ -238,15 +238,25 @@ def read_minimax_m3(config: HuggingFaceConfig) -> LayerPattern:
     layers, sparse = count_layers(config), config.part("sparse_attention_config")
     if not sparse.flag("use_sparse_attention", True):
         raise sparse.refuse("'sparse_attention_config.use_sparse_attention' is false; only true is covered")
-    kinds = list_kinds(sparse, "sparse_attention_freq", layers, (0, 1))
-    chosen = list_kinds(config, "moe_layer_freq", layers, (0, 1))
-    if kinds is None or chosen is None:
-        raise config.refuse("'sparse_attention_freq' and 'moe_layer_freq' must each list 0 or 1 for each layer")
+    is_sparse = _list_switches(config, "layer_types", "minimax_m3_sparse", "full_attention", layers)
+    if is_sparse is None:
+        is_sparse = list_kinds(sparse, "sparse_attention_freq", layers, (0, 1))
+    chosen = _list_switches(config, "mlp_layer_types", "sparse", "dense", layers)
+    if chosen is None:
+        chosen = list_kinds(config, "moe_layer_freq", layers, (0, 1))
+    if is_sparse is None or chosen is None:
+        raise config.refuse(
+            "'sparse_attention_config.sparse_attention_freq' and 'moe_layer_freq' must each list 0 or 1 for each layer"
+        )
+
+    def index_number(key: str, name: str) -> int:  # the second as version 5 saves it
+        return config.whole(name) if config.has(name) else sparse.whole(key)
+
     indexer = BlockIndexer(
-        heads=sparse.whole("sparse_num_index_heads"),
-        head_dim=sparse.whole("sparse_index_dim"),
-        block=sparse.whole("sparse_block_size"),
-        top_k=sparse.whole("sparse_topk_blocks"),
+        heads=index_number("sparse_num_index_heads", "index_n_heads"),
+        head_dim=index_number("sparse_index_dim", "index_head_dim"),
+        block=index_number("sparse_block_size", "index_block_size"),
+        top_k=index_number("sparse_topk_blocks", "index_topk_blocks"),
     )
     normed = "head" if config.flag("use_qk_norm", True) else "none"
     feedforwards = (
@@ -255,17 +265,22 @@ def read_minimax_m3(config: HuggingFaceConfig) -> LayerPattern:
             routed=config.whole("num_local_experts"),
             top_k=config.whole("num_experts_per_tok"),
             width=config.whole("moe_intermediate_size", "intermediate_size"),
-            shared_width=config.whole("n_shared_experts", default=0)
-            * config.whole("shared_intermediate_size", default=0),
+            shared_width=config.whole("n_shared_experts", default=1) * config.whole("shared_intermediate_size"),
         ),
     )
     attentions = (read_attention(config, qk_norm=normed), read_attention(config, qk_norm=normed, indexer=indexer))
     blocks = [
         Block(mixers=(attentions[kind],), feedforwards=(feedforwards[experts],))
-        for kind, experts in zip(kinds, chosen, strict=True)
+        for kind, experts in zip(is_sparse, chosen, strict=True)
     ]
     note_prediction(config, "num_nextn_predict_layers")
     return build_pattern(config, blocks, tied=False)
+
+
+def _list_switches(config: HuggingFaceConfig, key: str, on: str, off: str, layers: int) -> list[bool] | None:
+    """Return for each layer whether a list has the word `on`, not `off`; None where the file has no list."""
+    found = list_kinds(config, key, layers, (on, off))
+    return None if found is None else [each == on for each in found]
 
 
 def read_longcat(config: HuggingFaceConfig) -> LayerPattern:
@@ -383,6 +398,8 @@ MIXED_FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], LayerPattern]
     "longcat_flash": ("LongCat", read_longcat),
     "mimo_v2_flash": ("MiMo", read_mimo_v2),
     "minimax_m3": ("MiniMax", read_minimax_m3),
+    "minimax_m3_vl": ("MiniMax", read_minimax_m3),
+    "minimax_m3_vl_text": ("MiniMax", read_minimax_m3),
     "step3p5": ("Step", read_step3),
     "step3p7": ("Step", read_step3),
 }

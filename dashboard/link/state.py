@@ -3,10 +3,7 @@
 Everything that a link must restore lives in the URL. Pages read and write it through this module only, which keeps a
 copy in the session, because switching pages empties the URL.
 
-from dashboard import state
-
-exploration = state.require_exploration() # stops the page with the reason if there is none cell = state.selected_cell()
-# (tensor_par, pipeline_par) or None kind = state.url_value("memory_tier", "hbm", ("hbm", "host"))
+Pages are drawn from the views that their `parse` reads with `dashboard.link.shared` and `dashboard.link.fields`.
 """
 
 from __future__ import annotations

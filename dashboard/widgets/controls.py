@@ -1,25 +1,19 @@
-"""Widgets whose value is part of the link: they read it from `state.url_value` and write it back when changed."""
+"""Keys of widgets whose value can also be set elsewhere, fields for whole numbers, and menus that close themselves."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self
 
 import streamlit as st
 
-from dashboard.link import state
-
 __all__ = [
-    "choose",
     "given",
     "key_for",
     "menu_key",
-    "segments",
     "shut",
-    "switch",
     "whole",
     "whole_field",
-    "whole_number",
 ]
 
 _SHUT: Final = "_times_shut_"
@@ -97,112 +91,6 @@ def _is_same(one: object, other: object) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return sorted(map(repr, one)) == sorted(map(repr, other))
     return one == other
-
-
-def _prepare_widget(
-    name: str, default: str, accepted: Sequence[str], gone: Collection[str]
-) -> tuple[str, str, Callable[[], None]]:
-    """(the link's value, the key of the widget that shows it, the widget's callback)."""
-    state.settle()
-    value = state.url_value(name, default, accepted)
-    key = key_for(f"_{name}", value)
-
-    def changed() -> None:
-        new = given(key)
-        state.set_url_values({name: None if new in (None, default) else str(new), **dict.fromkeys(gone)})
-
-    return value, key, changed
-
-
-def segments(
-    label: str,
-    options: Mapping[str, str],
-    name: str,
-    *,
-    default: str | None = None,
-    gone: Collection[str] = (),
-    then: Callable[[], None] | None = None,
-) -> str:
-    """Shows a few alternatives side by side; returns the chosen one.
-
-    options: value in the link -> text on screen; the first is the default if none is given. name: parameter of the
-    link. gone: parameters of the link that become meaningless when another option is chosen. then: called after a
-    choice.
-    """
-    value, key, changed = _prepare_widget(name, default or next(iter(options)), list(options), gone)
-
-    def chosen() -> None:
-        changed()
-        if then is not None:
-            then()
-
-    st.segmented_control(
-        label,
-        list(options),
-        format_func=lambda each: options[each],
-        default=value,
-        key=key,
-        on_change=chosen,
-        required=True,
-        label_visibility="collapsed",
-    )
-    return value
-
-
-def choose(
-    label: str,
-    options: Mapping[str, str],
-    name: str,
-    *,
-    default: str | None = None,
-    help: str | None = None,
-    width: int | Literal["stretch"] = "stretch",
-    gone: Collection[str] = (),
-) -> str:
-    """Shows a list to choose from; returns the chosen value. See `segments`."""
-    known = list(options)
-    value, key, changed = _prepare_widget(name, default or known[0], known, gone)
-    st.selectbox(
-        label,
-        known,
-        known.index(value),
-        format_func=lambda each: options[each],
-        key=key,
-        on_change=changed,
-        help=help,
-        width=width,
-    )
-    return value
-
-
-def switch(label: str, name: str, *, default: bool = False, help: str | None = None) -> bool:
-    """Shows a switch; returns whether it is on."""
-    state.settle()
-    words = {True: "on", False: "off"}
-    value = state.url_value(name, words[default], ("on", "off")) == "on"
-    key = key_for(f"_{name}", value)
-
-    def changed() -> None:
-        new = bool(given(key))
-        state.set_url_value(name, None if new == default else words[new])
-
-    st.toggle(label, value, key=key, on_change=changed, help=help)
-    return value
-
-
-def whole_number(label: str, low: int, high: int, name: str, *, default: int, step: int = 1, **more: Any) -> int:
-    """Shows a slider over whole numbers; returns the chosen one."""
-    state.settle()
-    accepted = {str(value) for value in range(low, high + 1)}
-    value = int(state.url_value(name, str(default), accepted))
-    key = key_for(f"_{name}", value)
-
-    def changed() -> None:
-        new = int(given(key))
-        state.set_url_value(name, None if new == default else str(new))
-
-    st.slider(label, low, high, value, step, key=key, on_change=changed, **more)
-    return value
 
 
 def whole_field(

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.link import state
-from dashboard.link.shared import SharedView, parse_shared
+from dashboard.link.shared import SharedView
 from dashboard.queries.executions import evaluated
 from dashboard.queries.tie_breaking import plainest
 from dashboard.words.markdown import literal
@@ -41,12 +41,11 @@ class Subject:
         return int(self.row["id"])
 
 
-def subject(exploration: Exploration, shared: SharedView | None = None) -> Subject | None:
+def subject(exploration: Exploration, shared: SharedView) -> Subject | None:
     """Returns the execution that the page is about; None when nothing is selected and nothing is feasible.
 
-    shared: the selection; parsed if None.
+    shared: the selection.
     """
-    shared = shared or parse_shared()
     chosen = shared.id
     if chosen is not None:
         why = "your execution" if chosen == shared.own else "selected"

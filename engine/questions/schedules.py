@@ -145,6 +145,7 @@ def find_execution_replay(asked: ExecutionReplayQuestion, context: Context | Non
     Raises `QuestionError` for an execution outside the scenario, `engine.simulate.ScheduleError` if it has no pipeline
     or the schedule does not exist for it, and `engine.columns.stage_layouts.StageLayoutError`.
     """
+    scenario = scenario_of(asked.scenario)
     layout = None if asked.stage_layout is None else canonical(asked.stage_layout)
     scenario = scenario_of(asked.scenario)
     execution = _find_execution(scenario, asked, context)

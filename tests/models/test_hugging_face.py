@@ -389,8 +389,17 @@ def test_every_type_is_tested() -> None:
     also = {"deepseek_v32", "kimi_k2", "gemma3", "llama4_text", "gpt_bigcode", "starcoder2"}
     also |= {"glm4_moe", "minimax_m2", "qwen3_vl_moe_text", "qwen3_vl_text"}  # see test_saved_configurations
     also |= {kind for row in ROWS for kind in _types(row["config"])}  # see test_published_configurations
+    also |= {"minimax_m3_vl_text"}
     also |= {config["model_type"] for config, _, _ in CLASS_SHAPES}
-    also |= {"minimax", "step3p5", "gemma3n", "gemma4", "qwen3_5", "qwen3_5_moe"}  # other spellings of those
+    also |= {
+        "minimax",
+        "step3p5",
+        "gemma3n",
+        "gemma4",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "minimax_m3_vl",
+    }  # other spellings of those
     assert set(models.hugging_face_types()) <= tested | also
 
 

@@ -221,6 +221,13 @@ def resaved(name: str) -> dict[str, Any]:
             del config["attention_other_setting"], config["first_k_dense_replace"]
             config["num_sliding_attention_heads"] = 96
             config["mlp_layer_types"] = ["dense"] * 3 + ["sparse"] * 42
+        case "minimax_m3":
+            config["model_type"] = "minimax_m3_vl_text"
+            sparse, chosen = config.pop("sparse_attention_config"), config.pop("moe_layer_freq")
+            words = ("full_attention", "minimax_m3_sparse")
+            config["layer_types"] = [words[each] for each in sparse["sparse_attention_freq"]]
+            config["mlp_layer_types"] = [("dense", "sparse")[each] for each in chosen]
+            config |= {"index_n_heads": 4, "index_head_dim": 128, "index_block_size": 128, "index_topk_blocks": 16}
         case "kimi_linear":
             config["model_max_length"] = config.pop("max_position_embeddings")
     return row
@@ -233,6 +240,7 @@ RESAVED = (
     "gemma-4-26B-A4B",
     "mimo-v2-flash",
     "step-3.7-flash",
+    "minimax-M3",
     "kimi-k3",
 )
 

@@ -7,21 +7,8 @@ from pathlib import Path
 
 import dashboard
 
-READS = {
-    "url_value",
-    "choose",
-    "segments",
-    "switch",
-    "whole_in_link",
-    "whole_number",
-    "selected_cell",
-    "selected_id",
-    "own_id",
-    "current_scenario",
-}
-"""Functions that read the link when they are called, in `dashboard.link.state` and the widgets that draw at once."""
-MOST = 222
-"""Reads outside `parse` that are left. It may fall, and is to become 0."""
+READS = {"url_value", "selected_cell", "selected_id", "own_id", "current_scenario", "query_params"}
+"""Names through which the link is read, all of `dashboard.link`."""
 
 
 def reads_outside_parse(path: Path) -> list[str]:
@@ -46,6 +33,4 @@ def test_pages_read_the_link_at_their_door() -> None:
     root = Path(dashboard.__file__).parent
     files = [path for room in ("pages", "widgets", "shell") for path in sorted((root / room).rglob("*.py"))]
     found = [each for path in files for each in reads_outside_parse(path)]
-    assert len(found) <= MOST, "\n".join(found)
-    done = {"intra_operator"}
-    assert not [each for each in found if each.partition("/")[0] in done]
+    assert not found, "\n".join(found)
