@@ -114,7 +114,7 @@ def plan_title(name: str, gpus: int | None = None) -> str:
 
 
 PLAN_COLUMNS: Final = frozenset(
-    {"plan", "raw_plan", "stored_plan", "requested_plan", "best_measured", "best_predicted"}
+    {"plan", "raw_plan", "stored_plan", "requested_plan", "best_plan", "best_measured", "best_predicted"}
 )
 """Columns that have names of plans."""
 
