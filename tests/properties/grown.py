@@ -41,9 +41,10 @@ MACHINE = {"num_procs": 8, "max_batch_size": 8, "datatype": "bfloat16", "cost_mo
 
 def editor() -> None:
     """Draws the editor of limits."""
+    from dashboard.link.shared import parse_shared
     from dashboard.shell.scenario import limits
 
-    limits._dialog()
+    limits._dialog(parse_shared().scenario)
 
 
 def main(copy: Path) -> None:

@@ -40,6 +40,8 @@ from engine.codesign.answers import in_words
 
 __all__ = ["CodesignView", "parse", "render"]
 
+_WANTED: Final = "codesign_wanted"
+"""Key of the study whose search was asked for in this session."""
 LOOK_AGAIN: Final = 2.0
 """Seconds between two checks for new points of a running search."""
 PATIENCE: Final = 0.5
@@ -185,7 +187,13 @@ def _draw_run(view: CodesignView, study: Study, expected: Estimate) -> None:
     word = "Search the designs"
     if there is not None:
         word = f"Continue: {len(there.rows):,} of {study.points:,} points are computed"
-    if st.button(word, type="primary", icon=":material/play_arrow:", key="codesign_run"):
+
+    def ask() -> None:
+        # Noted, not only returned: a run that the time estimate interrupts would lose the click.
+        st.session_state[_WANTED] = study.key
+
+    st.button(word, type="primary", icon=":material/play_arrow:", key="codesign_run", on_click=ask)
+    if st.session_state.pop(_WANTED, None) == study.key:
         if job is not None:
             shared.board.forget(job)
         about = study.document.name or counted(study.points, "point")

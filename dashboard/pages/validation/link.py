@@ -51,7 +51,7 @@ class ValidationLink(Document):
     errors: Annotated[
         Literal["time", "memory"], Asked("Kind of errors", words={"time": "Step time", "memory": "Memory"})
     ] = "time"
-    calculon: Annotated[bool, Asked("Calculon's too")] = Field(
+    reference: Annotated[bool, Asked("Calculon's too", parameter="calculon")] = Field(
         default=False, description="Takes some seconds the first time."
     )
     field: Annotated[str, Asked("Field")] = "num_gpus"

@@ -119,8 +119,8 @@ def draw_errors(checked: PredictedRuns, filters: Filters, fields: Mapping[str, L
         stored = checked.is_packaged and filters.family == EVERY
         calculon = stored
         if kind == "time" and not stored:
-            draw_switch(fields["calculon"])
-            calculon = fields["calculon"].value
+            draw_switch(fields["reference"])
+            calculon = fields["reference"].value
     if kind == "memory":
         table = memory_rows(checked, filters)
         if not len(table):

@@ -65,7 +65,7 @@ class ValidationView:
 def parse() -> ValidationView:
     """Parse the page's part of the link."""
     page = LinkReader(ValidationLink, PAGE_NAME)
-    for name in ("source", "hardware", "family", "run", "errors", "calculon"):
+    for name in ("source", "hardware", "family", "run", "errors", "reference"):
         page.read(name)
     page.read("field", options=FIELDS)
     return ValidationView(state.theme_mode(), page.build(), page.fields)
