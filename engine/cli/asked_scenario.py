@@ -52,6 +52,8 @@ def write_reasons(counts: Mapping[str, int]) -> None:
 
 def write_stages(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
     """Prints the options with which a framework cuts the model as the first execution does, where it needs any."""
+    if int(execution["pipeline_par"]) == 1 or not execution.get("stage_layout"):
+        return  # before the readers and writers of launch files are loaded, which take a while
     from engine.launch import stage_options
 
     if options := stage_options(scenario.model, execution):
