@@ -58,7 +58,7 @@ FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
     "minimax_m2": ("MiniMax", experts.read_minimax_m2),
     "ministral3": ("Mistral", families.read_mistral),
     "mistral": ("Mistral", families.read_mistral),
-    "mistral4": ("Mistral", experts.read_mistral4),
+    "mistral4": ("Mistral", experts.read_deepseek),
     "mixtral": ("Mixtral", experts.read_mixtral),
     "mpt": ("MPT", families.read_mpt),
     "nemotron": ("Nemotron", families.read_nemotron),

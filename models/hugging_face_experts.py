@@ -254,11 +254,6 @@ def read_dbrx(config: HuggingFaceConfig) -> Fields:
     }
 
 
-def read_mistral4(config: HuggingFaceConfig) -> Fields:
-    """Mistral 4: DeepSeek's latent attention and experts; `head_dim` in its files is unused."""
-    return read_deepseek(config)
-
-
 def read_ernie(config: HuggingFaceConfig) -> Fields:
     """ERNIE 4.5: experts with a router bias from a first layer on, shared experts of the width of one."""
     fields, layers = decoder(config, tied=True), config.whole("num_hidden_layers")

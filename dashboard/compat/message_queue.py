@@ -14,10 +14,10 @@ __all__ = ["keep_whole"]
 def keep_whole() -> None:
     """Make Streamlit deliver all waiting messages when a fragment runs again.
 
-    Streamlit drops the fragment's own messages then, and keeps those of fragments inside it: these are placed among
-    elements that the browser never hears of, at which its page ends in an error and stays blank. It happens where
-    somebody clicks, or a part of the page asks for the next, before a slow server has sent all of the first run. What
-    is kept is drawn over by the fragment's run a moment later. No message is merged with one of the run before.
+    Streamlit drops the fragment's own messages then and keeps the messages of fragments inside it. Their parents never
+    reach the browser, whose page ends in an error and stays blank. It happens after a click, or a rerun that the page
+    asks for, before a slow server has sent the first run. The fragment's next run draws over the delivered messages.
+    No message is merged with one of the run before.
     """
     clear = ForwardMsgQueue.clear
 

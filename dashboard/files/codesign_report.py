@@ -36,7 +36,7 @@ class DesignReportQuestion:
     """Question of the report: objective `up` against `across`, model or mix, end of the price range. `names` has labels
     of the choices that differ between designs.
 
-    `across` is None for a study that skipped all designs but the best; figures are then drawn over `choice`.
+    A study that kept only its best designs has no `across`; its figures are drawn over `choice`.
     """
 
     up: Quantity
@@ -83,7 +83,7 @@ class DesignReportQuestion:
         return found.unpriced([one.name for one in (self.up, self.across) if one is not None])
 
     def front(self, found: Results) -> pd.DataFrame:
-        """Return the Pareto-optimal designs, best first; one design if `across` is None."""
+        """Return the Pareto-optimal designs, best first; only the best one without `across`."""
         if self.across is not None:
             return found.front([self.up.name, self.across.name], of=self.of, at=self.at)
         best = found.best(self.up.name, of=self.of, at=self.at)
@@ -92,12 +92,12 @@ class DesignReportQuestion:
     def picture(
         self, found: Results, designs: pd.DataFrame, front: pd.DataFrame, chosen: int | None, mode: str
     ) -> Chart:
-        """Draw the designs over their cost, or over `choice` if `across` is None.
+        """Draw the designs over their cost, or over `choice` without `across`.
 
         Args:
-            found: the points that are there.
+            found: computed points.
             designs: rows of `designs`.
-            front: those that none beats.
+            front: the Pareto-optimal ones.
             chosen: number of the design that is looked at.
             mode: the theme.
         """

@@ -100,7 +100,7 @@ def anchor(heading: str) -> str:
 def chapter(name: str) -> Chapter:
     """Return a chapter by name.
 
-    Raises: KeyError where there is none.
+    Raises: KeyError for an unknown name.
     """
     if name not in _ORDER:
         raise KeyError(name)

@@ -1,10 +1,9 @@
 """Work outside the pages, shared by all sessions of a server: one board, and worker processes.
 
-A page asks the `board` for a job by a key that says everything about it; equal jobs are one, whoever asks. The board
-has it wait its turn, stops it, pauses what nobody looks at, and remembers how it ended, within the bounds of its
-`job.Kind`. What takes long, a job runs in a `worker`: a process in which functions of modules run, and from which come
-progress, parts of what is found, and the engine's own refusals. `widgets.job_card` draws any job: how far it is, with
-rate and time left, and a button to stop it; or how it ended, and a button to have it done after all.
+A page asks the `board` for a job by a key that identifies its question; sessions with equal questions share one job.
+The board gives jobs their turns, stops them, pauses unwatched ones, and remembers results within the bounds of their
+`job.JobKind`. Long work runs in a `worker`, a process that sends progress, partial results and the engine's refusals.
+`widgets.job_card` draws a job: progress, rate, time left and a stop button; or its end, and a button to restart it.
 
 A new kind of job is a function, a job and a line:
 

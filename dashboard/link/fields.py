@@ -1,7 +1,7 @@
 """Fields of a page's view in the link, read by the documents that declare them.
 
-A page parses the link once, at its door, with a `LinkReader` per document: its question, and a document of what it
-shows. Widgets then draw `LinkField`s, which have all that a widget needs.
+A page parses the link once, at its door, with one `LinkReader` for its question and one for its display options.
+Widgets then draw `LinkField`s: value, default, options, bounds, label and help.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class LinkReader(Generic[Read]):
         most: float | None = None,
         pattern: re.Pattern[str] | None = None,
     ) -> Any:
-        """Return the value of a field, in the units of links; what is wrong with it is said above the page.
+        """Return the value of a field, in the units of links; a fault is reported above the page.
 
         Args:
             name: of the field.

@@ -54,11 +54,11 @@ class View(Protocol):
 def page_parameters(
     page: str, *documents: type[BaseModel], leave_out: Collection[str] = (), only: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Return the link parameters of a page, as its documents declare them: name -> label in sentences.
+    """Return the link parameters of a page, by name, with their labels for sentences.
 
     Args:
         page: name of the page, with which its parameters begin; empty for parameters with names of their own.
-        documents: the page's question, and what it shows.
+        documents: the page's question and its display options.
         leave_out: fields that the page does not read from the link.
         only: fields that it reads; all but those left out if None.
     """

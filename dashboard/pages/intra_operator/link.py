@@ -20,7 +20,7 @@ LIKE: Final = re.compile(r"((\d{1,2}|\*)(,(\d{1,2}|\*)){0,31})?")
 
 
 class IntraOperatorLink(Document):
-    """Parameters of the page besides its question: how the inputs are given, and what is shown of the plan."""
+    """Parameters of the page besides its question: forms of its inputs, and display options of the plan."""
 
     source: Annotated[
         Literal["published", "library"],

@@ -26,7 +26,7 @@ LONGEST_VALUE = 40
 
 
 def _read_scenario(path: str) -> Any:
-    """Return the document of a saved scenario. Raises `models.documents.DocumentError` for a file that is none."""
+    """Return the document of a saved scenario. Raises `models.documents.DocumentError` for an unreadable file."""
     return read_json(Path(path), "scenario", DocumentError)
 
 
