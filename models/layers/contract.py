@@ -1,17 +1,30 @@
-"""Contract of a kind of layer: its products, its vectors, and the state that it keeps of a sequence."""
+"""Contract of a kind of layer: products, weights, work of mixing, kept activations, messages, and state of a sequence.
+
+A kind says each of them once; cost models, planners, serving and launch writers read them and know no kind by name.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from models.documents import Whole
 
-__all__ = ["Count", "LayerEntity", "LayerKind", "Product", "SequenceState", "Width"]
+__all__ = [
+    "ContextExchange",
+    "Count",
+    "KeptBytes",
+    "LayerEntity",
+    "LayerKind",
+    "MixingWork",
+    "Product",
+    "SequenceState",
+    "Width",
+]
 
 Width = Annotated[int, Whole(1, 2**22)]
 Count = Annotated[int, Whole(1, 2**16)]
@@ -34,6 +47,8 @@ class Product:
     """Equal matrices in memory, such as one per expert."""
     visited: int = 1
     """Matrices of them that one token passes through."""
+    split: Literal["outputs", "inputs", "none"] = "outputs"
+    """Side of the matrix that tensor parallelism divides; "none" where every rank holds all of it."""
 
     @property
     def parameters(self) -> int:
@@ -58,6 +73,43 @@ class SequenceState:
     """Tokens of the window."""
     per_sequence: Mapping[str, int] = field(default_factory=dict)
     """Fixed: convolution columns and recurrent states [elements by name]."""
+
+
+@dataclass(frozen=True, slots=True)
+class MixingWork:
+    """Work of one token between the products of a layer, forward, on all tensor-parallel ranks together."""
+
+    matrix: float = 0.0
+    """Operations on matrix units: scores and values of attention, chunks of a scan [FLOP]."""
+    vector: float = 0.0
+    """Operations on vector units, such as the recurrence of Mamba-1 [FLOP]."""
+    moved: float = 0.0
+    """Memory traffic of convolutions, gates, norms inside the layer, and of the inputs, outputs and states of a scan
+    [bytes]; 0 for a fused attention kernel, which the products around it hide."""
+    kernels: int = 0
+    """Kernels that run it, besides those of the products [kernels]."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBytes:
+    """Activations of one token that the backward pass of a layer needs, besides its input and the norm before it, in
+    16 bits unless the kind says otherwise [bytes]."""
+
+    split: float = 0.0
+    """Bytes that tensor-parallel ranks divide among them."""
+    whole: float = 0.0
+    """Bytes that every rank keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextExchange:
+    """What context-parallel ranks send each other for a layer, forward; the backward pass sends twice as much."""
+
+    per_token: float = 0.0
+    """For each token of a rank, which tensor-parallel ranks divide among them [bytes]: keys and values of a ring, or
+    tokens that become heads and back."""
+    per_sequence: float = 0.0
+    """For each sequence and rank, whatever its length [bytes]: states of a scan."""
 
 
 class LayerKind(LayerEntity):
@@ -109,6 +161,58 @@ class LayerKind(LayerEntity):
             hidden: width of the residual stream [elements].
         """
         return SequenceState()
+
+    @abstractmethod
+    def mixing(self, hidden: int, tokens: float, *, causal: bool) -> MixingWork:
+        """Return the work between the products, of one token of a sequence in training or prefill.
+
+        Args:
+            hidden: width of the residual stream [elements].
+            tokens: length of the sequence [tokens].
+            causal: False counts every pair of tokens in a window or choice, True what a causal mask leaves on average;
+                equal for scans.
+        """
+
+    def decoding(self, hidden: int, context: float) -> MixingWork:
+        """Return the work between the products, of one new token behind a context; a full, causal row by default.
+
+        Args:
+            hidden: width of the residual stream [elements].
+            context: tokens before it [tokens].
+        """
+        return self.mixing(hidden, context, causal=False)
+
+    @abstractmethod
+    def kept(self, hidden: int) -> KeptBytes:
+        """Return the activations of one token that the backward pass needs.
+
+        Args:
+            hidden: width of the residual stream [elements].
+        """
+
+    def context_exchange(self, hidden: int) -> ContextExchange:
+        """Return what context-parallel ranks send each other; nothing by default.
+
+        Args:
+            hidden: width of the residual stream [elements].
+        """
+        return ContextExchange()
+
+    def reduced(self, hidden: int) -> float:
+        """Return the bytes per token that tensor-parallel ranks sum up inside the layer, besides its output [bytes].
+
+        Args:
+            hidden: width of the residual stream [elements].
+        """
+        return 0.0
+
+    def tensor_divisors(self) -> Mapping[str, int]:
+        """Return the sizes that a tensor-parallel degree must divide, by the name that sentences give them."""
+        return {}
+
+    def context_divisors(self) -> Mapping[str, int]:
+        """Return the sizes that the product of tensor- and context-parallel degrees must divide, by name."""
+        return {}
 
     def count_parameters(self, hidden: int) -> int:
         """Return all weights of the layer.
