@@ -4,8 +4,20 @@ A model is an embedding, a pattern of blocks, and a head; a block is a list of m
 outside this package and the importers names a kind.
 """
 
-from models.layers.contract import LayerKind, Product, SequenceState
+from models.layers.contract import Activation, LayerKind, Product, Routing, SequenceState, SoftmaxShape
 from models.layers.counts import ParameterCounts, pattern_counts
 from models.layers.pattern import Block, LayerPattern, Run
 
-__all__ = ["Block", "LayerKind", "LayerPattern", "ParameterCounts", "Product", "Run", "SequenceState", "pattern_counts"]
+__all__ = [
+    "Activation",
+    "Block",
+    "LayerKind",
+    "LayerPattern",
+    "ParameterCounts",
+    "Product",
+    "Routing",
+    "Run",
+    "SequenceState",
+    "SoftmaxShape",
+    "pattern_counts",
+]

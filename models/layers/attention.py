@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from models.layers.contract import Count, LayerEntity, LayerKind, Product, SequenceState, Width
+from models.layers.contract import Count, LayerEntity, LayerKind, Product, SequenceState, SoftmaxShape, Width
 
 __all__ = ["AttentionLayer", "BlockIndexer"]
 
@@ -84,12 +84,27 @@ class AttentionLayer(LayerKind):
         query, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim if self.has_keys else 0
         values = self.kv_heads * self.value_width if self.has_keys and self.has_values else 0
         gates = {"none": 0, "element": self.heads * self.value_width, "head": self.heads}[self.gate]
-        found = [Product("qkv", query + keys + values + gates, hidden)]
+        shared = (self.kv_heads, (keys + values) // self.kv_heads) if keys else (0, 0)
+        found = [
+            Product(
+                "query_key_value",
+                query + keys + values + gates,
+                hidden,
+                shared_heads=shared[0],
+                shared_width=shared[1],
+            )
+        ]
         if self.relative_positions:
             found.append(Product("positions", query, hidden))
         if self.indexer is not None:
             found.append(Product("indexer", (self.indexer.heads + 1) * self.indexer.head_dim, hidden))
-        return (*found, Product("output", hidden, self.heads * self.value_width))
+        return (*found, Product("attention_output", hidden, self.heads * self.value_width, split="inputs"))
+
+    def softmax(self) -> SoftmaxShape | None:
+        """Return the shape of the attention; None where an indexer chooses blocks of keys."""
+        if self.indexer is not None:
+            return None
+        return SoftmaxShape(self.heads, self.kv_heads, self.head_dim, self.value_width, self.window)
 
     def count_vectors(self, hidden: int) -> int:
         """Return the weights of biases, norms of queries and keys, sinks, and norms of the indexer."""

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from models.documents import Whole
 
 __all__ = [
+    "Activation",
     "ContextExchange",
     "Count",
     "KeptBytes",
@@ -22,7 +24,9 @@ __all__ = [
     "LayerKind",
     "MixingWork",
     "Product",
+    "Routing",
     "SequenceState",
+    "SoftmaxShape",
     "Width",
 ]
 
@@ -49,6 +53,39 @@ class Product:
     """Matrices of them that one token passes through."""
     split: Literal["outputs", "inputs", "none"] = "outputs"
     """Side of the matrix that tensor parallelism divides; "none" where every rank holds all of it."""
+    shared_heads: int = 0
+    """Key and value heads among the outputs, of which each rank holds one at least: more ranks repeat them."""
+    shared_width: int = 0
+    """Outputs of one of these heads [elements]."""
+    negligible: bool = False
+    """True if no cost model times it, such as the choice of a router: its weights count, its work does not show."""
+
+    def local_outputs(self, tensor_par: Any) -> Any:
+        """Return the outputs on one tensor-parallel rank [elements].
+
+        Args:
+            tensor_par: degrees, a number or an array [rows].
+        """
+        if self.split != "outputs":
+            return self.outputs
+        repeated = np.maximum(self.shared_heads, tensor_par) - self.shared_heads if self.shared_heads else 0
+        return (self.outputs + repeated * self.shared_width) / tensor_par
+
+    def local_inputs(self, tensor_par: Any) -> Any:
+        """Return the inputs on one tensor-parallel rank [elements].
+
+        Args:
+            tensor_par: degrees, a number or an array [rows].
+        """
+        return self.inputs / tensor_par if self.split == "inputs" else self.inputs
+
+    def local_weights(self, tensor_par: Any) -> Any:
+        """Return the weights on one tensor-parallel rank, of one of several equal matrices [elements].
+
+        Args:
+            tensor_par: degrees, a number or an array [rows].
+        """
+        return self.local_outputs(tensor_par) * self.local_inputs(tensor_par)
 
     @property
     def parameters(self) -> int:
@@ -110,6 +147,47 @@ class ContextExchange:
     tokens that become heads and back."""
     per_sequence: float = 0.0
     """For each sequence and rank, whatever its length [bytes]: states of a scan."""
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxShape:
+    """Shape of attention over all tokens, or over those in a window, that fused kernels compute."""
+
+    heads: int
+    kv_heads: int
+    key_width: int
+    """Width of a query or key head [elements]."""
+    value_width: int
+    window: int | None = None
+    """Tokens of a window that moves along; all where None."""
+    is_latent: bool = False
+    """True if keys and values are expanded from a latent of `kv_rank` elements, `rope_width` of a key aside."""
+    query_rank: int = 0
+    kv_rank: int = 0
+    rope_width: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Choice of a token among feed-forward layers, and the messages that follow from it."""
+
+    routed: int
+    top_k: int
+    width: int
+    """Width of one of them [elements]."""
+    shared_width: int
+    """Width of those that every token visits [elements]."""
+    message_width: int
+    """Elements of a token that are sent to each; the hidden width where 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """Activation function of a feed-forward layer."""
+
+    width: int
+    """Outputs per token, of all that it visits [elements]."""
+    gated: bool
 
 
 class LayerKind(LayerEntity):
@@ -189,6 +267,18 @@ class LayerKind(LayerEntity):
         Args:
             hidden: width of the residual stream [elements].
         """
+
+    def softmax(self) -> SoftmaxShape | None:
+        """Return the shape of the layer's attention where fused kernels compute it; None for other layers."""
+        return None
+
+    def routing(self) -> Routing | None:
+        """Return how tokens are sent to parts of the layer; None where all ranks do the same."""
+        return None
+
+    def activation(self) -> Activation | None:
+        """Return the activation function of a feed-forward layer; None for layers that mix tokens."""
+        return None
 
     def context_exchange(self, hidden: int) -> ContextExchange:
         """Return what context-parallel ranks send each other; nothing by default.

@@ -8,7 +8,7 @@ from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from models.documents import Whole
-from models.layers.contract import Count, LayerKind, Product, Width
+from models.layers.contract import Activation, Count, LayerKind, Product, Routing, Width
 
 __all__ = ["ExpertsLayer"]
 
@@ -59,20 +59,31 @@ class ExpertsLayer(LayerKind):
         """Return the products with weights: router, experts, shared experts, and those around a latent width."""
         inside, branches = hidden if self.latent is None else self.latent, 2 if self.gated else 1
         found = [
-            Product("router", self.routed + self.zero_experts, hidden),
-            Product("expert_up", branches * self.width, inside, self.routed, self.top_k),
-            Product("expert_down", inside, self.width, self.routed, self.top_k),
+            Product("router", self.routed + self.zero_experts, hidden, split="none", negligible=True),
+            Product("experts_up", branches * self.width, inside, self.routed, self.top_k),
+            Product("experts_down", inside, self.width, self.routed, self.top_k, split="inputs"),
         ]
         if self.shared_width:
             found += [
                 Product("shared_up", branches * self.shared_width, hidden),
-                Product("shared_down", hidden, self.shared_width),
+                Product("shared_down", hidden, self.shared_width, split="inputs"),
             ]
         if self.shared_gate:
-            found.append(Product("shared_gate", 1, hidden))
+            found.append(Product("shared_gate", 1, hidden, split="none", negligible=True))
         if self.latent is not None:
-            found += [Product("latent_down", inside, hidden), Product("latent_up", hidden, inside)]
+            found += [
+                Product("latent_down", inside, hidden, split="none"),
+                Product("latent_up", hidden, inside, split="none"),
+            ]
         return tuple(found)
+
+    def routing(self) -> Routing:
+        """Return how tokens are sent to experts."""
+        return Routing(self.routed, self.top_k, self.width, self.shared_width, self.latent or 0)
+
+    def activation(self) -> Activation:
+        """Return the activation functions of the experts that a token visits."""
+        return Activation(self.top_k * self.width + self.shared_width, self.gated)
 
     def count_vectors(self, hidden: int) -> int:
         """Return the weights of biases, scales and norms."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from models.documents import Whole
-from models.layers.contract import LayerKind, Product, Width
+from models.layers.contract import Activation, LayerKind, Product, Width
 
 __all__ = ["FeedForwardLayer"]
 
@@ -33,7 +33,14 @@ class FeedForwardLayer(LayerKind):
 
     def products(self, hidden: int) -> tuple[Product, ...]:
         """Return the products with weights."""
-        return (Product("up", (2 if self.gated else 1) * self.width, hidden), Product("down", hidden, self.width))
+        return (
+            Product("feedforward_up", (2 if self.gated else 1) * self.width, hidden),
+            Product("feedforward_down", hidden, self.width, split="inputs"),
+        )
+
+    def activation(self) -> Activation:
+        """Return the activation function between the two products."""
+        return Activation(self.width, self.gated)
 
     def count_vectors(self, hidden: int) -> int:
         """Return the weights of biases and of the activation."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from models.layers.contract import Count, LayerEntity, LayerKind, Product, SequenceState, Width
+from models.layers.contract import Count, LayerEntity, LayerKind, Product, SequenceState, SoftmaxShape, Width
 
 __all__ = ["LatentAttentionLayer", "TokenIndexer"]
 
@@ -70,19 +70,30 @@ class LatentAttentionLayer(LayerKind):
         """Return the products with weights (DeepSeek-V2, equations 37 to 47), and the indexer's."""
         query = self.heads * (self.nope_head_dim + self.rope_head_dim)
         if self.q_rank is None:
-            found = [Product("query", query, hidden)]
+            found = [Product("query_up", query, hidden)]
         else:
-            found = [Product("query_down", self.q_rank, hidden), Product("query_up", query, self.q_rank)]
+            found = [
+                Product("query_down", self.q_rank, hidden, split="none"),
+                Product("query_up", query, self.q_rank),
+            ]
         found += [
-            Product("kv_down", self.kv_rank + self.rope_head_dim, hidden),
-            Product("kv_up", self.heads * (self.nope_head_dim + self.v_head_dim), self.kv_rank),
-            Product("output", hidden, self.heads * self.v_head_dim),
+            Product("key_value_down", self.kv_rank + self.rope_head_dim, hidden, split="none"),
+            Product("key_value_up", self.heads * (self.nope_head_dim + self.v_head_dim), self.kv_rank),
+            Product("attention_output", hidden, self.heads * self.v_head_dim, split="inputs"),
         ]
         if self.gated:
             found.append(Product("gate", self.heads * self.v_head_dim, hidden))
         if self.indexer is not None:
             found += self.indexer.products(hidden, hidden if self.q_rank is None else self.q_rank)
         return tuple(found)
+
+    def softmax(self) -> SoftmaxShape | None:
+        """Return the shape of the attention in training and prefill; None where an indexer chooses tokens."""
+        if self.indexer is not None:
+            return None
+        width = self.nope_head_dim + self.rope_head_dim
+        ranks = self.q_rank or 0, self.kv_rank, self.rope_head_dim
+        return SoftmaxShape(self.heads, self.heads, width, self.v_head_dim, None, True, *ranks)
 
     def count_vectors(self, hidden: int) -> int:
         """Return the weights of the norms of both latents, and of the LayerNorm of index keys."""

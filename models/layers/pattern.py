@@ -37,6 +37,13 @@ class Block(LayerEntity):
         return (*self.mixers, *self.feedforwards, *self.additions)
 
     @property
+    def sublayers(self) -> int:
+        """Additions to the residual stream: one for mixers and one for feed-forward layers, or as many as the norms
+        tell apart where they follow each other (LongCat)."""
+        halves = bool(self.mixers) + bool(self.feedforwards)
+        return max(halves, min(self.norms, len(self.mixers) + len(self.feedforwards)))
+
+    @property
     def title(self) -> str:
         """Name of the block in sentences, such as "gated delta net with experts"."""
         mixers, rest = (" + ".join(each.title for each in side) for side in (self.mixers, self.feedforwards))

@@ -27,6 +27,7 @@ from engine.cost_models.calibrated.physics.inputs import (
     ModelShapes,
     Software,
 )
+from engine.cost_models.calibrated.physics.layers.views import pattern_shapes
 from engine.cost_models.calibrated.physics.pipeline.schedules import plain_schedule
 from engine.cost_models.calibrated.systems import accelerator_of, fastest_attention
 from hardware import System
@@ -81,9 +82,11 @@ def model_shapes(model: Model) -> ModelShapes:
     Args:
         model: any model.
     """
+    if model.layers is not None:
+        return pattern_shapes(model.layers, model.seq_size)
     found = model.architecture
     if found is None:
-        values = dict.fromkeys(ModelShapes.__dataclass_fields__, 0.0)
+        values = dict.fromkeys((name for name in ModelShapes.__dataclass_fields__ if name != "pattern"), 0.0)
         values |= {
             "hidden": model.hidden,
             "feedforward": model.feedforward,

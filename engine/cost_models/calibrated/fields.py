@@ -28,7 +28,7 @@ from engine.cost_models.calibrated.physics.inputs import (
     ModelShapes,
     Software,
 )
-from engine.cost_models.calibrated.physics.pipeline.layouts import BlockPattern, pattern_of, problem_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import pattern_of, problem_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import (
     COMBINED,
     interleaved_where,
@@ -227,7 +227,7 @@ def layout_rules(shapes: ModelShapes, f: Mapping[str, Any]) -> dict[str, Flags]:
     wrong = np.zeros(np.broadcast_shapes(np.shape(cut), np.shape(stages), np.shape(chunks)), bool)
     rows = np.flatnonzero(np.broadcast_to((cut != EVEN) & (stages > 1), wrong.shape))
     if len(rows):
-        pattern = BlockPattern(*(int(each) for each in pattern_of(shapes)))
+        pattern = pattern_of(shapes)
         keys = [np.broadcast_to(each, wrong.shape).ravel()[rows] for each in (stages, chunks, cut)]
         first, which = distinct(*keys)
         found = [bool(problem_of(pattern, *(int(key[row]) for key in keys))) for row in first.tolist()]

@@ -21,7 +21,7 @@ from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_R
 from engine.cost_models.calibrated.layout_choice import layouts_tried
 from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of
-from engine.cost_models.calibrated.physics.pipeline.layouts import BlockPattern, LayoutWork, pattern_of, work_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import pattern_of, work_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import (
     COMBINED,
     INTERLEAVED,
@@ -265,8 +265,7 @@ class CalibratedSpace(Space):
         """Numbers of chunks at a pipeline degree and the stage layout of each; none where it does not fit."""
         allowed, limit = permits(self.limits, "pipeline_interleaving"), self.limits.get("stage_layout")
         shapes = model_shapes(self.model)
-        pattern = BlockPattern(*(int(number) for number in pattern_of(shapes)))
-        work = LayoutWork(*(int(number) for number in work_of(shapes)))
+        pattern, work = pattern_of(shapes), work_of(shapes)
         wanted = None if limit is None else tuple(by_name("stage_layout").position(word) for word in limit)
         return tuple(pair for pair in layouts_tried(pattern, work, pipeline, wanted) if allowed(pair[0]))
 

@@ -27,7 +27,7 @@ from engine.cost_models.calibrated.physics.memory import (
 )
 from engine.cost_models.calibrated.physics.offload import RESERVE, tiers, with_state
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline.layouts import BlockPattern, pattern_of, problem_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import pattern_of, problem_of
 from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, offloaded_flow, pipeline_flow
 from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held
 from engine.cost_models.calibrated.physics.step import pipeline_level, straggling, update_level
@@ -191,8 +191,8 @@ def _row_statistics(model: Model, system: System, part: Fields, case: Case, p: P
             level,
             flow,
             rate=rate,
-            weights=(flags[0] * held[0], flags[0] * held[1]),
-            activations=(flags[1] * kept.dense, flags[1] * kept.sparse),
+            weights=[flags[0] * each for each in held],
+            activations=[flags[1] * each for each in kept.kept],
         )
         state = flags[2] * np.maximum.reduce([stage.state() for stage in stages])
         moved = with_state(
@@ -230,8 +230,8 @@ def _row_statistics(model: Model, system: System, part: Fields, case: Case, p: P
     kept_here = memory["activations"] * (1.0 - memory["movable_kept"])
     heaviest = level.heaviest
     block, gathers = level.kinds[heaviest], flow.gathers[heaviest]
-    block_time, block_kept = block.forward + gathers.forward, kept.sparse if heaviest.experts else kept.dense
-    block_weights = held[heaviest.experts]
+    block_time, block_kept = block.forward + gathers.forward, kept.kept[heaviest.size]
+    block_weights = held[heaviest.size]
     return {
         **step.metrics,
         **exchanged,
@@ -317,7 +317,7 @@ def _fewest_blocks(shapes: ModelShapes, f: Fields, code: str) -> Any:
 
 def _layout_problems(shapes: ModelShapes, f: Fields) -> pa.Array:
     """Return the reason why the stage layout of each row does not cut the blocks of the model."""
-    pattern = BlockPattern(*(int(each) for each in pattern_of(shapes)))
+    pattern = pattern_of(shapes)
     keys = zip(*(f[name].tolist() for name in ("pipeline_par", "pipeline_interleaving", "stage_layout")), strict=True)
     return pa.array([problem_of(pattern, *key) for key in keys], pa.string())
 

@@ -17,6 +17,7 @@ from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.physics.case_cache import CachedRows, once_per_case
 from engine.cost_models.calibrated.physics.pipeline.schedules import plain_schedule
 from engine.executions.arrays import Floats
+from models import LayerPattern
 
 __all__ = [
     "ATTENTION_KERNELS",
@@ -85,7 +86,8 @@ class _Arrays:
         """Yield every array of the group, including the arrays of each network."""
         for each in fields(self):  # type: ignore[arg-type]
             value = getattr(self, each.name)
-            yield from value if isinstance(value, tuple) else (value,)
+            if not _is_constant(value):
+                yield from value if isinstance(value, tuple) else (value,)
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Self:
         """Returns the rows at `index`; numbers stay as they are.
@@ -97,12 +99,21 @@ class _Arrays:
         return type(self)(**{name: _take_rows(value, index) for name, value in values.items()})
 
 
+def _is_constant(value: Any) -> bool:
+    """Return True for what is no array of rows: a pattern of blocks, or none."""
+    return value is None or isinstance(value, LayerPattern)
+
+
 def _to_arrays(value: Any) -> Any:
-    """An array, or a tuple of them."""
+    """Return an array, or a tuple of them; a pattern of blocks as it is."""
+    if _is_constant(value):
+        return value
     return tuple(map(_to_arrays, value)) if isinstance(value, tuple) else np.asarray(value, np.float64)
 
 
 def _take_rows(value: Any, index: npt.NDArray[Any]) -> Any:
+    if _is_constant(value):
+        return value
     if isinstance(value, tuple):
         return tuple(_take_rows(each, index) for each in value)
     return value[index] if np.ndim(value) else value
@@ -122,6 +133,9 @@ class ModelShapes(_Arrays):
     `experts_every`; the others have a plain feed-forward layer of width `feedforward`. All experts of a token are in
     `groups_per_token` of `expert_groups` groups of equally many. `prediction_layers` for multi-token prediction follow
     the last block; each has one like it, a projection of two vectors to one, and another pass of the head.
+
+    With a `pattern`, all rows are of that one model, whose blocks it lists; the other sizes are then of its first
+    attention and feed-forward layers.
     """
 
     hidden: Floats
@@ -151,10 +165,11 @@ class ModelShapes(_Arrays):
     expert_groups: Floats
     groups_per_token: Floats
     prediction_layers: Floats
+    pattern: LayerPattern | None = None
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"expert_groups": 1.0, "groups_per_token": 1.0, "prediction_layers": 0.0, **values}
+        return {"expert_groups": 1.0, "groups_per_token": 1.0, "prediction_layers": 0.0, "pattern": None, **values}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
+from engine.cost_models.calibrated.physics.layers.views import layer_cases
+from engine.cost_models.calibrated.physics.pipeline.layouts import patterns_of
 from engine.cost_models.calibrated.physics.pipeline.residence import has_unlike_chunks, kept_blocks
 from engine.cost_models.calibrated.physics.pipeline.schedules import activations_in_flight
 from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, StageBlocks, fullest_stages
 from engine.cost_models.calibrated.physics.weights import LocalWeights, heads, held_on, local_weights, replicas_of
+from models import LayerPattern
 
 __all__ = [
     "LOGIT",
@@ -81,12 +84,24 @@ class ProcessorMemory:
 
 @dataclass(frozen=True, slots=True)
 class Activations:
-    """Bytes that one microbatch leaves in one block [bytes]: kept for the backward pass, and all of them at work."""
+    """Bytes that one microbatch leaves in a block of every size [bytes]: kept for the backward pass, and all of them at
+    work."""
 
-    dense: Floats
-    sparse: Floats
-    dense_working: Floats
-    sparse_working: Floats
+    kept: tuple[Floats, ...]
+    working: tuple[Floats, ...]
+
+
+class KeptParts(NamedTuple):
+    """Activations of one block and microbatch by the layer that they belong to [bytes]: norms; mixers, of which the
+    backward pass can make `expanded` again; the feed-forward half. `widths` are the outputs of the projections
+    [elements per token], `branches` the inputs of the activation [elements per token]."""
+
+    norms: Floats
+    mixers: Floats
+    expanded: Floats
+    feedforward: Floats
+    widths: Floats
+    branches: Floats
 
 
 def activation_bytes(case: Case) -> Activations:
@@ -95,11 +110,29 @@ def activation_bytes(case: Case) -> Activations:
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
-    model, layout = case.model, case.layout
-    t, tokens = layout.tensor_par, case.tokens
+    if case.model.pattern is not None:
+        parts = pattern_kept(case, case.model.pattern)
+    else:
+        # Inputs and outputs of two norms in 16 bits: 4 x 2 T h, divided by t under sequence parallelism.
+        norm = 8.0 * case.split_tokens * case.model.hidden
+        attention, expanded, widths = attention_kept(case)
+        branches = np.where(case.model.gated > 0, 2.0, 1.0) * case.model.feedforward
+        # What products and activation functions keep, in the datatype that they keep it in.
+        halves = dense_kept(case), experts_kept(case)
+        parts = tuple(KeptParts(norm, attention, expanded, half, widths, branches) for half in halves)
+    found = [_kept_by_recomputation(case, each) for each in parts]
+    return Activations(tuple(kept for kept, _ in found), tuple(everything for _, everything in found))
+
+
+def attention_kept(case: Case) -> tuple[Floats, Floats, Floats]:
+    """Return the activations of attention, those among them that can be made again from latents [rows] [bytes], and
+    the outputs of its projections [rows] [elements per token].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model, t, tokens = case.model, case.layout.tensor_par, case.tokens
     latent = model.latent > 0
-    # Inputs and outputs of two norms in 16 bits: 4 x 2 T h, divided by t under sequence parallelism.
-    norm = 8.0 * case.split_tokens * model.hidden
     keys = case.key_value_heads
     widths = (model.attn_heads + keys) * model.attn_size + (keys + model.attn_heads) * model.value_size
     # 16-bit queries, keys, values and outputs, and one 32-bit log-sum-exp per head and token.
@@ -111,10 +144,30 @@ def activation_bytes(case: Case) -> Activations:
     # Queries, keys and values, which are made again from the latents; those and the output of attention stay
     # (DeepSeek-V3, arXiv:2412.19437, section 3.2.3).
     expanded = 2.0 * tokens * (2.0 * model.attn_size + model.value_size) * model.attn_heads / t + up
+    return attention, np.where(latent, expanded, 0.0), widths
+
+
+def dense_kept(case: Case) -> Floats:
+    """Return the activations of a dense feed-forward layer [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model = case.model
     # Inputs of the activation (two if gated) and its output, T F / t each.
     branches = np.where(model.gated > 0, 3.0, 2.0)
-    dense = 2.0 * tokens * branches * model.feedforward / t
-    split = layout.expert_tensor_par / t
+    dense = 2.0 * case.tokens * branches * model.feedforward / case.layout.tensor_par
+    return case.software.kept_bytes / 2.0 * dense
+
+
+def experts_kept(case: Case) -> Floats:
+    """Return the activations of a layer of experts [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model, t, tokens = case.model, case.layout.tensor_par, case.tokens
+    split = case.layout.expert_tensor_par / t
     # k copies of a token: 4 h for its input and output, 6 F_e for gate, up and activation (3 tensors of 16 bits).
     routed = tokens * model.experts_per_token * (4.0 * model.hidden * split + 6.0 * model.expert_feedforward / t)
     # Shared experts likewise; the router keeps 8 bytes per token and expert.
@@ -123,11 +176,45 @@ def activation_bytes(case: Case) -> Activations:
         + 6.0 * tokens * model.shared_experts * model.expert_feedforward / t
         + 8.0 * case.split_tokens * model.experts
     )
+    return case.software.kept_bytes / 2.0 * sparse
 
-    # What products and activation functions keep, in the datatype that they keep it in.
+
+def pattern_kept(case: Case, pattern: LayerPattern) -> tuple[KeptParts, ...]:
+    """Return the activations of every kind of block of a pattern [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        pattern: of the model's blocks.
+    """
+    t, tokens, hidden = case.layout.tensor_par, case.tokens, pattern.hidden
+    none: Floats = np.zeros(())
+    found = []
+    for place, block in enumerate(pattern.blocks):
+        mixers = expanded = feedforward = widths = branches = none
+        for layer, view in layer_cases(case)[place]:
+            if layer.softmax() is not None:
+                kept, again, width = attention_kept(view)
+                mixers, expanded, widths = mixers + kept, expanded + again, widths + width
+                continue
+            acted = layer.activation()
+            if acted is not None:
+                feedforward = feedforward + (dense_kept(view) if layer.routing() is None else experts_kept(view))
+                branches = branches + (2.0 if acted.gated else 1.0) * acted.width
+                continue
+            kept_bytes = layer.kept(hidden)
+            mixers = mixers + tokens * (kept_bytes.split / t + kept_bytes.whole)
+            widths = widths + sum(product.outputs for product in layer.products(hidden) if product.split == "outputs")
+        norm = 4.0 * block.sublayers * case.split_tokens * hidden
+        found.append(KeptParts(norm, mixers, expanded, feedforward, widths, branches))
+    return tuple(found)
+
+
+def _kept_by_recomputation(case: Case, parts: KeptParts) -> tuple[Floats, Floats]:
+    """Return the activations of a block that recomputation leaves, and all of them [rows] [bytes]."""
+    model, layout = case.model, case.layout
+    t, tokens = layout.tensor_par, case.tokens
+    norm, attention, expanded, feed, widths, branches = parts
     low = case.software.kept_bytes / 2.0
-    dense, sparse = low * dense, low * sparse
-
     unfused = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     # Korthikanti et al. 2022, table 2: s b h (10 + 24/t + 5 a s/(h t)), with sequence parallelism 10/t; selective
     # recomputation drops the last term, full recomputation leaves 2 s b h.
@@ -143,45 +230,39 @@ def activation_bytes(case: Case) -> Activations:
     pytorch = case.software.pytorch_native > 0
     gathered = np.where(pytorch & (layout.sequence_par > 0), 2.0 * 2.0 * tokens * model.hidden * (1.0 - 1.0 / t), 0.0)
 
-    def kept(feed: Floats) -> tuple[Floats, Floats]:
-        everything = np.where(unfused, old + scores, norm + attention + feed + gathered)
-        without_scores = np.where(unfused, old, everything)
-        # The 16-bit input of the block, of which everything can be computed again.
-        boundary = 2.0 * case.split_tokens * model.hidden
-        operators = OPERATOR_SHARES[0] * norm + OPERATOR_SHARES[1] * attention + OPERATOR_SHARES[2] * feed
-        projections = boundary + 2.0 * tokens * widths / t
-        # Outputs of norms and of the activation are computed again: half of 8 T h, one of three tensors of T F.
-        modules = norm / 2.0 + attention + feed * 2.0 / 3.0
-        modules_mla = modules - np.where(latent, expanded, 0.0)
-        value = np.select(
-            [
-                is_kind("full"),
-                is_kind("selective"),
-                is_kind("half"),
-                is_kind("operators"),
-                is_kind("save_projections"),
-                is_kind("save_dots"),
-                is_kind("modules"),
-                is_kind("modules_mla"),
-            ],
-            [
-                boundary,
-                without_scores,
-                (everything + boundary) / 2.0,
-                operators,
-                projections,
-                projections + low * 2.0 * tokens * (branches - 1.0) * model.feedforward / t,
-                modules,
-                modules_mla,
-            ],
-            everything,
-        )
-        share = layout.recompute_share
-        return share * value + (1.0 - share) * everything, everything
-
-    dense_kept, dense_all = kept(dense)
-    sparse_kept, sparse_all = kept(sparse)
-    return Activations(dense_kept, sparse_kept, dense_all, sparse_all)
+    everything = np.where(unfused, old + scores, norm + attention + feed + gathered)
+    without_scores = np.where(unfused, old, everything)
+    # The 16-bit input of the block, of which everything can be computed again.
+    boundary = 2.0 * case.split_tokens * model.hidden
+    operators = OPERATOR_SHARES[0] * norm + OPERATOR_SHARES[1] * attention + OPERATOR_SHARES[2] * feed
+    projections = boundary + 2.0 * tokens * widths / t
+    # Outputs of norms and of the activation are computed again: half of 8 T h, one of three tensors of T F.
+    modules = norm / 2.0 + attention + feed * 2.0 / 3.0
+    value = np.select(
+        [
+            is_kind("full"),
+            is_kind("selective"),
+            is_kind("half"),
+            is_kind("operators"),
+            is_kind("save_projections"),
+            is_kind("save_dots"),
+            is_kind("modules"),
+            is_kind("modules_mla"),
+        ],
+        [
+            boundary,
+            without_scores,
+            (everything + boundary) / 2.0,
+            operators,
+            projections,
+            projections + low * 2.0 * tokens * branches / t,
+            modules,
+            modules - expanded,
+        ],
+        everything,
+    )
+    share = layout.recompute_share
+    return share * value + (1.0 - share) * everything, everything
 
 
 def in_flight(case: Case, position: Floats | float) -> Floats:
@@ -260,15 +341,14 @@ def of_largest(sizes: Sequence[Floats], values: Sequence[Floats]) -> Floats:
     return found
 
 
-def block_weight_bytes(case: Case) -> tuple[Floats, Floats]:
-    """Returns the bytes of the weights of one dense block and of one with experts, on one processor [rows] [bytes].
+def block_weight_bytes(case: Case) -> tuple[Floats, ...]:
+    """Returns the bytes of the weights of a block of every size, on one processor [rows] [bytes].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     local, held = local_weights(case), _Held.of(case)
-    none = np.zeros(())
-    return held.weights(local.dense, none), held.weights(local.sparse, local.experts)
+    return tuple(held.weights(*pair) for pair in zip(local.blocks, local.experts, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,12 +425,11 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
 
     # A stage keeps its blocks' activations of every microbatch in flight; see `in_flight`.
     flying = in_flight(case, stage.position)
-    activations = stage.dense * kept.dense
-    if np.any(stage.experts):
-        activations = activations + stage.experts * kept.sparse
+    copies = stage.by_size(patterns_of(case.model)[0][0].sizes)
+    activations = _sum_of(copies, kept.kept)
     full = (layout.recompute == RECOMPUTES.index("full")) | (layout.recompute == RECOMPUTES.index("half"))
     # Recomputation brings one block at a time back in full.
-    working = np.where(full, _of_largest_block(stage, kept.dense_working, kept.sparse_working), 0.0)
+    working = np.where(full, _of_largest_block(copies, kept.working), 0.0)
 
     pytorch = software.pytorch_native > 0
     logits: Floats = np.zeros(())
@@ -364,21 +443,21 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
         logits = logits * heads(case, number) * (1.0 + model.prediction_layers)
     # Weight gradients of the two largest matrices before they are added to the 32-bit ones.
     largest = model.hidden * (1.0 + model.gated) * model.feedforward / t
-    gathered = GATHERED_BLOCKS * WEIGHT * _of_largest_block(stage, local.dense, local.sparse + local.experts)
+    whole = local.whole()
+    gathered = GATHERED_BLOCKS * WEIGHT * _of_largest_block(copies, whole)
     edge = local.vocabulary if end else np.zeros(())
     temporaries = np.where(layout.fully_sharded > 0, gathered + WEIGHT * edge, WEIGHT * (largest + edge))
 
-    copies = stage.dense, stage.experts
-    kept_copies = stage.dense * flying, stage.experts * flying
+    kept_copies = tuple(number * flying for number in copies)
     everything = blocks + experts
-    largest_blocks = _two_largest(copies, (local.dense, local.sparse + local.experts))
+    largest_blocks = _two_largest(copies, whole)
     activations = flying * activations
     unlike = has_unlike_chunks(case)
     if unlike.any():
-        dense, sparse = kept_blocks(case, stage)
-        kept_copies = np.where(unlike, dense, kept_copies[0]), np.where(unlike, sparse, kept_copies[1])
-        activations = np.where(unlike, dense * kept.dense + sparse * kept.sparse, activations)
-    kept_largest = _two_largest(kept_copies, (kept.dense, kept.sparse))
+        there = kept_blocks(case, stage)
+        kept_copies = tuple(np.where(unlike, number, other) for number, other in zip(there, kept_copies, strict=True))
+        activations = np.where(unlike, _sum_of(there, kept.kept), activations)
+    kept_largest = _two_largest(kept_copies, kept.kept)
     return StageMemory(
         weights,
         gradients,
@@ -393,20 +472,46 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
     )
 
 
-def _of_largest_block(stage: StageBlocks, dense: Floats, experts: Floats) -> Floats:
-    """Return the larger figure of dense blocks and of blocks with experts, of the kinds that the stage holds."""
-    if not np.any(stage.experts):
-        return np.where(stage.dense > 0, dense, 0.0)
-    return np.maximum(np.where(stage.dense > 0, dense, 0.0), np.where(stage.experts > 0, experts, 0.0))
+def _sum_of(copies: Sequence[Floats], each: Sequence[Floats]) -> Floats:
+    """Return the sum over sizes of number of blocks times a figure of the size [rows]."""
+    found: Floats = np.zeros(())
+    for number, figure in zip(copies, each, strict=True):
+        if np.any(number):
+            found = found + number * figure
+    return found
 
 
-def _two_largest(copies: tuple[Floats, Floats], sizes: tuple[Floats, Floats]) -> Floats:
-    """Return the sum of the `RESIDENT_BLOCKS` largest among copies of two sizes."""
-    for one, other in ((0, 1), (1, 0)):
-        if not np.any(copies[other]):
-            return np.asarray(np.minimum(copies[one], RESIDENT_BLOCKS) * sizes[one])
-    second = sizes[1] >= sizes[0]
-    more, fewer = np.where(second, copies[1], copies[0]), np.where(second, copies[0], copies[1])
-    large, small = np.maximum(*sizes), np.minimum(*sizes)
+def _of_largest_block(copies: Sequence[Floats], each: Sequence[Floats]) -> Floats:
+    """Return the largest figure of the sizes of block that the stage holds [rows]."""
+    found: Floats = np.zeros(())
+    for number, figure in zip(copies, each, strict=True):
+        if np.any(number):
+            found = np.maximum(found, np.where(number > 0, figure, 0.0))
+    return found
+
+
+def _two_largest(copies: Sequence[Floats], sizes: Sequence[Floats]) -> Floats:
+    """Return the sum of the `RESIDENT_BLOCKS` largest among copies of some sizes [rows]."""
+    present = [pair for pair in zip(copies, sizes, strict=True) if np.any(pair[0])] or [(copies[0], sizes[0])]
+    if len(present) > 2:
+        return _some_largest(present)
+    if len(present) == 1:
+        ((number, size),) = present
+        return np.asarray(np.minimum(number, RESIDENT_BLOCKS) * size)
+    (few, small_size), (many, large_size) = present
+    second = large_size >= small_size
+    more, fewer = np.where(second, many, few), np.where(second, few, many)
+    large, small = np.maximum(small_size, large_size), np.minimum(small_size, large_size)
     first = np.minimum(more, RESIDENT_BLOCKS)
     return np.asarray(first * large + np.minimum(RESIDENT_BLOCKS - first, fewer) * small)
+
+
+def _some_largest(present: Sequence[tuple[Floats, Floats]]) -> Floats:
+    """Return the same for any number of sizes: the largest first, until enough copies are counted."""
+    copies, sizes = (np.stack(np.broadcast_arrays(*side)) for side in zip(*present, strict=True))
+    copies, sizes = np.broadcast_arrays(copies.T, sizes.T)
+    order = np.argsort(-sizes, axis=-1, kind="stable")
+    copies, sizes = np.take_along_axis(copies, order, -1), np.take_along_axis(sizes, order, -1)
+    before = np.cumsum(copies, axis=-1) - copies
+    taken = np.clip(RESIDENT_BLOCKS - before, 0.0, copies)
+    return np.asarray((taken * sizes).sum(axis=-1))

@@ -33,7 +33,7 @@ from engine.cost_models.calibrated.physics.pipeline.stage_times import (
     of_kinds,
     pipeline_flow,
 )
-from engine.cost_models.calibrated.physics.pipeline.stages import KINDS
+from engine.cost_models.calibrated.physics.pipeline.stages import kinds_of
 from engine.cost_models.calibrated.physics.weights import local_weights
 
 __all__ = [
@@ -207,7 +207,8 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | No
         flow: what `pipeline_flow` returns, where that is known.
     """
     flow = pipeline_flow(case, level, p) if flow is None else flow
-    numbers = [flow.of_slowest([stage.blocks[position] for stage in flow.stages]) for position in range(len(KINDS))]
+    kinds = range(len(kinds_of(case.model)))
+    numbers = [flow.of_slowest([stage.blocks[kind] for stage in flow.stages]) for kind in kinds]
     micro, saved = case.microbatches, flow.saved
 
     def on_path(name: str) -> Floats:

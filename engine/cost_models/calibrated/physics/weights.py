@@ -19,8 +19,10 @@ from engine.cost_models.calibrated.physics.layers.matrices import (
     router_weights,
     shared_weights,
 )
+from engine.cost_models.calibrated.physics.pipeline.layouts import patterns_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import DUALPIPE, copies
 from engine.cost_models.calibrated.physics.pipeline.stages import BOTH, ENDS, TURN, StageBlocks, placement_of
+from models import LayerPattern
 
 __all__ = [
     "HeldParameters",
@@ -40,13 +42,18 @@ __all__ = [
 
 
 class LocalWeights(NamedTuple):
-    """Parameters on one processor [elements]: a dense block, a block of experts without and its routed experts alone,
-    one vocabulary matrix."""
+    """Parameters on one processor [elements]: of a block of every size outside routed experts, of its routed experts
+    (0 in a dense block), and of one vocabulary matrix."""
 
-    dense: Floats
-    sparse: Floats
-    experts: Floats
+    blocks: tuple[Floats, ...]
+    experts: tuple[Floats, ...]
     vocabulary: Floats
+
+    def whole(self) -> tuple[Floats, ...]:
+        """Return the parameters of a block of every size, with its routed experts [rows] [elements]."""
+        return tuple(
+            block + routed if np.any(routed) else block for block, routed in zip(self.blocks, self.experts, strict=True)
+        )
 
 
 class HeldParameters(NamedTuple):
@@ -77,11 +84,14 @@ def held_on(case: Case, local: LocalWeights, stage: StageBlocks, number: int) ->
             projections = 2.0 * case.model.hidden**2 / case.layout.tensor_par
             vocabulary = vocabulary + case.model.prediction_layers * heads(case, number) * projections
     times = copies(case.layout.schedule) if np.any(case.layout.schedule == DUALPIPE) else np.ones(())
-    blocks = times * stage.dense * local.dense
-    if not np.any(stage.experts):
-        return HeldParameters(blocks, none, vocabulary)
-    sparse = times * stage.experts
-    return HeldParameters(blocks + sparse * local.sparse, sparse * local.experts, vocabulary)
+    blocks = experts = none
+    sizes = patterns_of(case.model)[0][0].sizes
+    for count, weights, routed in zip(stage.by_size(sizes), local.blocks, local.experts, strict=True):
+        if np.any(count):
+            blocks = blocks + times * count * weights
+            if np.any(routed):
+                experts = experts + times * count * routed
+    return HeldParameters(blocks, experts, vocabulary)
 
 
 @once_per_case
@@ -149,13 +159,30 @@ def local_weights(case: Case) -> LocalWeights:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     model, layout = case.model, case.layout
+    if model.pattern is not None:
+        return _local_weights_of_pattern(case, model.pattern)
     t = layout.tensor_par
     attention = attention_weights(model, t)
     split = layout.expert_par * layout.expert_tensor_par
     return LocalWeights(
         # The router is whole on every rank; experts are split over expert ranks and slices.
-        attention + dense_weights(model) / t,
-        attention + shared_weights(model) / t + router_weights(model),
-        np.where(model.experts > 0, expert_weights(model) / split, 0.0),
+        (attention + dense_weights(model) / t, attention + shared_weights(model) / t + router_weights(model)),
+        (np.zeros(()), np.where(model.experts > 0, expert_weights(model) / split, 0.0)),
         embedding_weights(model) / t,
     )
+
+
+def _local_weights_of_pattern(case: Case, pattern: LayerPattern) -> LocalWeights:
+    """Return the weights on one processor of every kind of block of a pattern [rows] [elements]."""
+    t, split = case.layout.tensor_par, case.layout.expert_par * case.layout.expert_tensor_par
+    outside, routed = [], []
+    for block in pattern.blocks:
+        around = experts = np.zeros(())
+        for product in (each for layer in block.layers for each in layer.products(pattern.hidden)):
+            if product.held > 1:
+                experts = experts + product.parameters / split
+            else:
+                around = around + product.local_weights(t)
+        outside.append(around)
+        routed.append(experts)
+    return LocalWeights(tuple(outside), tuple(routed), embedding_weights(case.model) / t)

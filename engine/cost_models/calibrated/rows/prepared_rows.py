@@ -261,17 +261,16 @@ def _pipeline_levels(
     # Without a second tier nothing is offloaded, and these bytes are never read.
     if space.system.mem2.capacity_gib > 0:
         found = activation_bytes(case_at(space, shapes, kinds))
-        kept = _laid_out((found.dense, found.sparse), (len(first), len(shapes["tensor_par"])))
+        kept = _laid_out(found.kept, (len(first), len(shapes["tensor_par"])))
         sharding = {"fully_sharded": np.array([False, True])}
         held = _laid_out(block_weight_bytes(case_at(space, row_table.point, sharding)), (2, len(points.cell)))
     rows = block_of[:, None] * len(shapes["tensor_par"]) + shape_of[None, :]
     return _Levels(level, kept, held, rows, mode, place), row
 
 
-def _laid_out(pair: tuple[Floats, Floats], shape: tuple[int, int]) -> tuple[Floats, Floats]:
-    """Two arrays broadcast to [modes, others] and laid out flat, mode by mode."""
-    dense, sparse = (np.broadcast_to(each, shape).ravel() for each in pair)
-    return dense, sparse
+def _laid_out(figures: tuple[Floats, ...], shape: tuple[int, int]) -> tuple[Floats, ...]:
+    """Return arrays broadcast to [modes, others] and laid out flat, mode by mode."""
+    return tuple(np.broadcast_to(each, shape).ravel() for each in figures)
 
 
 def _flow_case(

@@ -18,7 +18,7 @@ from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.layers.recompute import recomputed
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow
-from engine.cost_models.calibrated.physics.pipeline.stages import KINDS
+from engine.cost_models.calibrated.physics.pipeline.stages import kinds_of
 from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
 from engine.cost_models.calibrated.physics.step import pipeline_level, update_level
 
@@ -49,7 +49,8 @@ def link_times(case: Case, p: Parameters) -> dict[str, Floats]:
     forward, backward = ring(alone, rates, p, none, none)
     # Recomputed attention needs its keys and values a second time.
     whole = forward * (1.0 + recomputed(alone).attention) + backward
-    blocks = sum(flow.of_slowest([stage.blocks[kind] for stage in flow.stages]) for kind in range(len(KINDS)))
+    kinds = range(len(kinds_of(case.model)))
+    blocks = sum(flow.of_slowest([stage.blocks[kind] for stage in flow.stages]) for kind in kinds)
     chunks = case.layout.pipeline_interleaving
     messages = case.microbatches * chunks * software.messages * message_time(case, rates, p)
     # A stage between others has messages on both sides, whether it is the slowest with or without all overlap.

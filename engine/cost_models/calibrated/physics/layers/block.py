@@ -41,11 +41,13 @@ from engine.cost_models.calibrated.physics.pipeline.stages import BlockKind
 __all__ = [
     "BlockTimes",
     "Common",
+    "Half",
     "attention_layers",
     "attention_projections",
     "block",
     "blocks",
     "common",
+    "complete_block",
     "feedforward_layers",
     "latent_layers",
     "projection_layers",
@@ -261,7 +263,7 @@ def blocks(case: Case, rates: SustainedRates, p: Parameters, kinds: Iterable[Blo
     """
     wanted = list(kinds)
     shared: dict[bool, Common] = {}
-    halves: dict[bool, _Half] = {}
+    halves: dict[bool, Half] = {}
     found = {}
     for kind in wanted:
         if kind.windowed not in shared:
@@ -291,8 +293,9 @@ def block(case: Case, rates: SustainedRates, p: Parameters, kind: BlockKind) -> 
     return blocks(case, rates, p, [kind])[kind]
 
 
-class _Half(NamedTuple):
-    """The feed-forward half of a block, with the projections of the other half among its products [s]."""
+class Half(NamedTuple):
+    """The feed-forward half of a block, with the projections of the other half among its products [s]; the exchange of
+    tokens between experts in one pass [s], and kernels launched in either pass."""
 
     products: Linear
     traffic: Traffic
@@ -300,7 +303,7 @@ class _Half(NamedTuple):
     launches: tuple[Floats, Floats]
 
 
-def _dense_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> _Half:
+def _dense_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> Half:
     """A plain or gated feed-forward layer."""
     model, t = case.model, case.layout.tensor_par
     products = shared.projections
@@ -309,31 +312,44 @@ def _dense_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common
     acted = activation(case, model.feedforward / t, case.tokens, rates, p)
     cast = casts(case, model.feedforward, rates)
     traffic = Traffic(acted.forward + cast.forward, acted.backward + cast.backward)
-    return _Half(products, traffic, np.zeros(()), block_launches(case))
+    return Half(products, traffic, np.zeros(()), block_launches(case))
 
 
-def _expert_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> _Half:
+def _expert_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> Half:
     """A layer of experts."""
     found = expert_layer(case, rates, p)
     cast = casts(case, active_width(case), rates)
     traffic = Traffic(found.traffic.forward + cast.forward, found.traffic.backward + cast.backward)
     left = dense_factor(case, p)
     forward, backward = (a * left + b for a, b in zip(block_launches(case), expert_launches(case), strict=True))
-    return _Half(shared.projections.and_then(found.products), traffic, 2.0 * found.exchange, (forward, backward))
+    return Half(shared.projections.and_then(found.products), traffic, 2.0 * found.exchange, (forward, backward))
 
 
-def _assemble_block(case: Case, p: Parameters, shared: Common, half: _Half) -> BlockTimes:
+def _assemble_block(case: Case, p: Parameters, shared: Common, half: Half) -> BlockTimes:
+    core = recomputed(case).attention * shared.core.forward
+    # One all-reduce after attention and one after the feed-forward half (Shoeybi et al. 2019, section 3).
+    return complete_block(case, p, shared, half, 2.0 * shared.exchange, core)
+
+
+def complete_block(
+    case: Case, p: Parameters, shared: Common, half: Half, tensor: Floats, core_again: Floats
+) -> BlockTimes:
+    """Return the times of a block from its parts [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+        shared: what its layers that mix tokens take.
+        half: its products, traffic, exchange of tokens and launches.
+        tensor: exposed seconds of its tensor-parallel exchanges in one pass [rows] [s].
+        core_again: seconds of its cores that recomputation runs again [rows] [s].
+    """
     again = recomputed(case)
     products, traffic, experts, launches = half
-    # One all-reduce after attention and one after the feed-forward half (Shoeybi et al. 2019, section 3).
-    tensor = 2.0 * shared.exchange
     elementwise_forward = shared.norms.forward + traffic.forward
     # The backward pass runs these shares of the forward pass again (`recompute.SHARES`).
     redone = (
-        again.linear * products.forward
-        + again.attention * shared.core.forward
-        + again.elementwise * elementwise_forward
-        + again.tensor * tensor
+        again.linear * products.forward + core_again + again.elementwise * elementwise_forward + again.tensor * tensor
     )
     # Attention that is recomputed asks for the keys and values of its ring again, hidden as in the forward pass.
     ring_again, sent_again = again.attention * shared.context[0], again.experts * experts

@@ -8,6 +8,7 @@ Source: the calibration study on 1,147 measured rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,13 +17,16 @@ from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUN
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
-__all__ = ["ElementBytes", "Traffic", "activated", "activation", "cast", "casts", "normed", "norms"]
+__all__ = ["ElementBytes", "Traffic", "activated", "activation", "cast", "cast_products", "casts", "normed", "norms"]
 
 NORM_FORWARD = 22.0
 """Bytes per residual element forward [bytes]: two norms, two residual additions, bias, dropout. Source: count of the
 kernels' reads and writes, taken from the calibration study on 1,147 measured rows."""
 NORM_BACKWARD = 28.0
 """The same backward [bytes]. Source: as for `NORM_FORWARD`."""
+BLOCK_SUBLAYERS = 2.0
+"""Additions to the residual stream in the block that `NORM_FORWARD` and the kernels of norms are counted for
+[dimensionless]: after attention and after the feed-forward layer."""
 POSITION_FUSED = 4.0
 """Bytes per query or key element for rotary positions and layout changes [bytes]. Source: as for `NORM_FORWARD`."""
 POSITION_UNFUSED = 6.0
@@ -50,40 +54,55 @@ class ElementBytes(NamedTuple):
     backward: Floats
 
 
-def normed(case: Case, p: Parameters) -> ElementBytes:
+def normed(case: Case, p: Parameters, sublayers: float = 2.0, attentions: Sequence[Case] | None = None) -> ElementBytes:
     """Returns the traffic of norms, residuals and positions of one block, forward and backward [rows] [bytes].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         p: parameters of a calibration.
+        sublayers: additions to the residual stream in the block.
+        attentions: cases whose model has the sizes of an attention layer, for each in the block; the one of `case`
+            where None.
     """
-    model, layout, software = case.model, case.layout, case.software
+    software = case.software
     # Norms and residual run on each rank's part of the sequence, rotary positions on its own heads.
-    residual = case.split_tokens * model.hidden
+    residual = case.split_tokens * case.model.hidden
     per_position = np.where(
         software.attention_kernel == ATTENTION_KERNELS.index("unfused"), POSITION_UNFUSED, POSITION_FUSED
     )
-    positions = case.tokens * (model.attn_heads + case.key_value_heads) * model.attn_size / layout.tensor_par
+    positions: Floats = np.zeros(())
+    for each in [case] if attentions is None else attentions:
+        heads = each.model.attn_heads + each.key_value_heads
+        positions = positions + case.tokens * heads * each.model.attn_size / case.layout.tensor_par
     compiled = software.launch == LAUNCHES.index("compiled")
     factor = framework_factor(case, p) * np.where(compiled, p.compiled_elementwise, 1.0)
-    forward = factor * (NORM_FORWARD * residual + per_position * positions)
-    backward = factor * (NORM_BACKWARD * residual + per_position * positions)
+    share = sublayers / BLOCK_SUBLAYERS
+    forward = factor * (share * NORM_FORWARD * residual + per_position * positions)
+    backward = factor * (share * NORM_BACKWARD * residual + per_position * positions)
     return ElementBytes(forward, backward)
 
 
-def norms(case: Case, rates: SustainedRates, p: Parameters) -> Traffic:
+def norms(
+    case: Case,
+    rates: SustainedRates,
+    p: Parameters,
+    sublayers: float = 2.0,
+    attentions: Sequence[Case] | None = None,
+) -> Traffic:
     """Returns the seconds of norms, residuals and positions of one block, forward and backward [rows] [s].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
         p: parameters of a calibration.
+        sublayers, attentions: as for `normed`.
     """
-    moved = normed(case, p)
+    moved, share = normed(case, p, sublayers, attentions), sublayers / BLOCK_SUBLAYERS
     # Kernels of norms, residuals and positions forward and backward: count for a Megatron-style block, taken from the
     # calibration study on 1,147 measured rows.
     return Traffic(
-        moved.forward / rates.memory + 6.0 * p.kernel_start, moved.backward / rates.memory + 8.0 * p.kernel_start
+        moved.forward / rates.memory + share * 6.0 * p.kernel_start,
+        moved.backward / rates.memory + share * 8.0 * p.kernel_start,
     )
 
 
@@ -154,6 +173,23 @@ def cast(case: Case, width: Floats) -> ElementBytes:
         / layout.tensor_par
     )
     return ElementBytes(np.where(low, CAST * inputs, 0.0), np.where(low, CAST * gradients, 0.0))
+
+
+def cast_products(case: Case, sublayers: float, inputs: Floats, outputs: Floats) -> ElementBytes:
+    """Return the traffic of casts around some products, as `cast` [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        sublayers: additions to the residual stream in the block, each with an input and an output of the hidden width.
+        inputs, outputs: further elements that enter and leave products on one tensor-parallel rank [elements per
+            token] [rows].
+    """
+    residual = sublayers * case.model.hidden * case.split_tokens
+    low = case.layout.linear_bits < 16
+    return ElementBytes(
+        np.where(low, CAST * (residual + inputs * case.tokens), 0.0),
+        np.where(low, CAST * (residual + outputs * case.tokens), 0.0),
+    )
 
 
 def framework_factor(case: Case, p: Parameters) -> Floats:

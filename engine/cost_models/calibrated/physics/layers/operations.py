@@ -31,7 +31,7 @@ from engine.cost_models.calibrated.physics.layers.experts import active_width, e
 from engine.cost_models.calibrated.physics.layers.gemm import LinearLayer
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
-from engine.cost_models.calibrated.physics.pipeline.stages import KINDS, BlockKind, blocks_by_kind
+from engine.cost_models.calibrated.physics.pipeline.stages import PLAIN, blocks_by_kind
 
 __all__ = ["BLOCKS", "STAGES", "ProcessorLimits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
 
@@ -46,10 +46,10 @@ BLOCKS: Final = {
 }
 """Kinds of blocks, by their feed-forward half and whether attention has a window -> what people call them."""
 _KINDS: Final = {
-    "experts": BlockKind(True, False),
-    "dense": BlockKind(False, False),
-    "experts_windowed": BlockKind(True, True),
-    "dense_windowed": BlockKind(False, True),
+    "experts": PLAIN[2],
+    "dense": PLAIN[0],
+    "experts_windowed": PLAIN[3],
+    "dense_windowed": PLAIN[1],
 }
 
 
@@ -91,7 +91,7 @@ def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
         kind: kind of block, of `BLOCKS`.
     """
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
-    experts, windowed = _KINDS[kind]
+    experts, windowed = _KINDS[kind].experts, _KINDS[kind].windowed
     found = common(case, rates, p, windowed=windowed)
     width = active_width(case) if experts else case.model.feedforward
     per_processor = width / case.layout.tensor_par
@@ -123,7 +123,7 @@ def blocks_of(model: ModelShapes) -> tuple[str, ...]:
     Args:
         model: shapes of one model.
     """
-    present = {kind for kind, number in zip(KINDS, blocks_by_kind(model), strict=True) if _single_value(number) > 0}
+    present = {kind for kind, number in zip(PLAIN, blocks_by_kind(model), strict=True) if _single_value(number) > 0}
     return tuple(name for name in BLOCKS if _KINDS[name] in present)
 
 

@@ -27,7 +27,7 @@ from engine.cost_models.calibrated.physics.pipeline.layouts import (
 )
 from engine.cost_models.calibrated.physics.pipeline.schedules import ONE_F_ONE_B
 from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow
-from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, KINDS, StageBlocks
+from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, StageBlocks, kinds_of
 from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
 
 __all__ = [
@@ -46,7 +46,7 @@ forward and backward. Source: the actions of a replay."""
 
 
 class StageWork(NamedTuple):
-    """Work of every stage of the model for a microbatch, part by part: blocks of every kind, in the order of `KINDS`,
+    """Work of every stage of the model for a microbatch, part by part: blocks of every kind as `kinds_of` orders them,
     the embedding, the head, and prediction layers with their blocks and their passes of the head.
 
     `numbers` [parts, stages of the model] counts them; `seconds` [parts, passes, stages of the model] [s] is the time
@@ -60,8 +60,7 @@ class StageWork(NamedTuple):
 
 def _order_of(case: Case) -> tuple[BlockPattern, LayoutWork]:
     """Return the order of the blocks of one row's model, and the work of a block and of the head."""
-    pattern = BlockPattern(*(int(np.ravel(each)[0]) for each in pattern_of(case.model)))
-    return pattern, LayoutWork(*(int(np.ravel(each)[0]) for each in work_of(case.model)))
+    return pattern_of(case.model), work_of(case.model)
 
 
 def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) -> StageWork:
@@ -87,10 +86,11 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
     held = (everything - predicting).astype(np.float64)
     level, without = block_level(case, p), block_level(plain, p) if pattern.predictions else None
     flow = pipeline_flow(case, level, p)
-    parts, slots = len(KINDS) + 3, ranks * chunks
+    kinds = kinds_of(case.model)
+    parts, slots = len(kinds) + 3, ranks * chunks
     numbers, seconds = np.zeros((parts, slots)), np.zeros((parts, PASSES, slots))
-    numbers[: len(KINDS)], numbers[-1] = held, predicting.sum(axis=0)
-    for position, kind in enumerate(KINDS):
+    numbers[: len(kinds)], numbers[-1] = held, predicting.sum(axis=0)
+    for position, kind in enumerate(kinds):
         if kind in level.kinds:
             block, gathers = level.kinds[kind], flow.gathers[kind]
             backward = block.backward - block.weight_gradient + gathers.backward

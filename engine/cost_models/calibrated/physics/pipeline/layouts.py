@@ -33,13 +33,15 @@ from engine.cost_models.calibrated.physics.layers.matrices import (
     router_weights,
     shared_weights,
 )
-from engine.executions.arrays import Ints
+from engine.executions.arrays import Ints, distinct
 from engine.executions.layer_splits import LayerSplitError, StageCut, even_cut, split_of
+from models import LayerPattern
 
 __all__ = [
     "UNWEIGHED",
     "BlockPattern",
     "LayoutWork",
+    "alike",
     "blocks_of_chunks",
     "chunk_work",
     "counted",
@@ -48,8 +50,10 @@ __all__ = [
     "last_kind",
     "layout_at",
     "pattern_of",
+    "patterns_of",
     "problem_of",
     "work_of",
+    "works_of",
 ]
 
 UNIT = 1000.0
@@ -61,7 +65,8 @@ class BlockPattern(NamedTuple):
     """The order of a model's blocks as whole numbers.
 
     `experts_every` is 0 without experts; `full_every` 0 where no block, 1 where every block attends to everything.
-    `predictions` are further blocks like the last, for multi-token prediction, which no layout counts as blocks.
+    `predictions` are further blocks like the last, for multi-token prediction, which no layout counts as blocks. With
+    `runs` of (kind, number of blocks), those are the order, and the other numbers say nothing.
     """
 
     blocks: int
@@ -69,53 +74,115 @@ class BlockPattern(NamedTuple):
     experts_every: int
     full_every: int
     predictions: int = 0
+    runs: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def sizes(self) -> tuple[tuple[int, ...], ...]:
+        """Kinds of blocks, by position, that have equal weights and keep equal activations."""
+        if self.runs:
+            return tuple((kind,) for kind in range(1 + max(kind for kind, _ in self.runs)))
+        return PLAIN_SIZES
 
 
 class LayoutWork(NamedTuple):
-    """Work of the head, of a block with a dense feed-forward layer and of one with experts per token, as whole numbers;
-    the larger block is 1,000."""
+    """Work of the head and of a block of every kind per token, as whole numbers; the largest block is 1,000."""
 
     head: int
-    dense: int
-    experts: int
+    blocks: tuple[int, ...]
 
 
-UNWEIGHED = LayoutWork(0, int(UNIT), int(UNIT))
+PLAIN_KINDS = 4
+"""Kinds of blocks of a model without a pattern: dense or with experts, attention to everything or within a window."""
+PLAIN_SIZES = ((0, 1), (2, 3))
+"""Those with equal weights: a window changes nothing of what a block keeps."""
+UNWEIGHED = LayoutWork(0, ())
 """No head, and blocks of equal work."""
 
 
-def pattern_of(model: ModelShapes) -> tuple[Floats, ...]:
-    """Returns the fields of `BlockPattern` of every row [rows].
+def patterns_of(model: ModelShapes) -> tuple[tuple[BlockPattern, ...], Floats]:
+    """Returns the different orders of blocks, and the position of each row's among them [rows].
 
     Args:
         model: shapes of the models, numbers or arrays [rows].
     """
-    full = np.where(model.window > 0, model.full_attention_every, 1.0)
-    every = np.where(model.experts > 0, model.experts_every, 0.0)
-    return model.num_blocks, model.leading_dense, every, full, model.prediction_layers
+    if model.pattern is not None:
+        runs = tuple((run.block, run.count) for run in model.pattern.runs)
+        return (BlockPattern(model.pattern.layers, 0, 0, 0, runs=runs),), np.zeros(())
+    columns = (
+        model.num_blocks,
+        model.leading_dense,
+        np.where(model.experts > 0, model.experts_every, 0.0),
+        np.where(model.window > 0, model.full_attention_every, 1.0),
+        model.prediction_layers,
+    )
+    found, which, shape = alike(*columns)
+    return tuple(BlockPattern(*key) for key in found), which.reshape(shape).astype(np.float64)
 
 
-def work_of(model: ModelShapes) -> tuple[Floats, ...]:
-    """Returns the fields of `LayoutWork` of every row, whole numbers [rows].
+def pattern_of(model: ModelShapes) -> BlockPattern:
+    """Returns the order of the blocks of one model.
+
+    Args:
+        model: shapes of the model, plain numbers or arrays of one row.
+    """
+    return patterns_of(model)[0][0]
+
+
+def works_of(model: ModelShapes) -> tuple[tuple[LayoutWork, ...], Floats]:
+    """Returns the different works of blocks and heads, and the position of each row's among them [rows].
 
     A multiplication per parameter that a token meets, and per element of the scores and values of half the sequence.
 
     Args:
         model: shapes of the models, numbers or arrays [rows].
     """
-    columns = [getattr(model, name) for name in model.__dataclass_fields__]
+    if model.pattern is not None:
+        return (_work_of_pattern(model.pattern, float(np.ravel(model.seq_size)[0])),), np.zeros(())
+    head, dense, sparse = _work_of_rows(model)
+    found, which, shape = alike(head, dense, sparse)
+    works = tuple(LayoutWork(head, (dense, dense, sparse, sparse)) for head, dense, sparse in found)
+    return works, which.reshape(shape).astype(np.float64)
+
+
+def work_of(model: ModelShapes) -> LayoutWork:
+    """Returns the work of blocks and head of one model.
+
+    Args:
+        model: shapes of the model, plain numbers or arrays of one row.
+    """
+    return works_of(model)[0][0]
+
+
+def _work_of_rows(model: ModelShapes) -> tuple[Floats, ...]:
+    columns = [getattr(model, name) for name in model.__dataclass_fields__ if name != "pattern"]
     if all(np.ndim(column) == 0 for column in columns):
         # One model is asked about again and again.
         return _work_of_one(*map(float, columns))
-    return _work_of(model)
+    return _work_of_plain(model)
 
 
 @lru_cache(maxsize=256)
 def _work_of_one(*columns: float) -> tuple[Floats, ...]:
-    return _work_of(ModelShapes(*map(np.asarray, columns)))
+    return _work_of_plain(ModelShapes(*map(np.asarray, columns)))
 
 
-def _work_of(model: ModelShapes) -> tuple[Floats, ...]:
+@lru_cache(maxsize=256)
+def _work_of_pattern(pattern: LayerPattern, tokens: float) -> LayoutWork:
+    hidden = pattern.hidden
+    each = [
+        sum(
+            sum(product.visited_parameters for product in layer.products(hidden))
+            + layer.mixing(hidden, tokens, causal=True).matrix / 2.0
+            for layer in block.layers
+        )
+        for block in pattern.blocks
+    ]
+    most = max(each)
+    blocks = tuple(max(round(UNIT * work / most), 1) for work in each)
+    return LayoutWork(round(UNIT * pattern.vocab * hidden / most), blocks)
+
+
+def _work_of_plain(model: ModelShapes) -> tuple[Floats, ...]:
     scores = model.seq_size / 2.0 * model.attn_heads * (model.attn_size + model.value_size)
     attention = attention_weights(model) + scores
     dense = attention + dense_weights(model)
@@ -125,6 +192,23 @@ def _work_of(model: ModelShapes) -> tuple[Floats, ...]:
     any_dense = (model.experts == 0) | (np.minimum(first, model.num_blocks) > 0)
     most = np.where(model.experts > 0, np.maximum(np.where(any_dense, dense, 0.0), sparse), dense)
     return tuple(np.round(UNIT * each / most) for each in (embedding_weights(model), dense, sparse))
+
+
+def alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp], tuple[int, ...]]:
+    """Return the distinct combinations of whole numbers, the combination of each row, and the shape of the rows.
+
+    Args:
+        columns: whole numbers, plain or arrays that broadcast to [rows].
+    """
+    shape = np.broadcast_shapes(*(np.shape(column) for column in columns))
+    # Plain numbers tell no rows apart, and most models come as plain numbers.
+    telling = [position for position, column in enumerate(columns) if np.size(column) != 1]
+    spread = [np.broadcast_to(columns[position], shape).ravel().astype(np.int64) for position in telling]
+    first, which = distinct(*spread) if spread else (np.zeros(1, np.intp), np.zeros(1, np.intp))
+    keys = [[int(number) for number in np.ravel(column)[:1]] * len(first) for column in columns]
+    for position, column in zip(telling, spread, strict=True):
+        keys[position] = column[first].tolist()
+    return list(zip(*keys, strict=True)), which, shape
 
 
 def layout_at(position: int) -> StageLayout:
@@ -170,8 +254,7 @@ def cut_of(model: ModelShapes, stages: int, chunks: int, layout: int) -> StageCu
 
     Raises `engine.executions.layer_splits.LayerSplitError` as `kinds_of_chunks` does.
     """
-    pattern = BlockPattern(*(int(np.ravel(each)[0]) for each in pattern_of(model)))
-    work = LayoutWork(*(int(np.ravel(each)[0]) for each in work_of(model)))
+    pattern, work = pattern_of(model), work_of(model)
     blocks = blocks_of_chunks(pattern, stages, chunks, layout, work)
     everything = kinds_of_chunks(pattern, stages, chunks, layout, work).sum(axis=0)
     return StageCut(blocks, tuple(int(each) for each in everything - np.array(blocks)))
@@ -232,6 +315,8 @@ def counted(pattern: BlockPattern, layers: Ints) -> npt.NDArray[Any]:
         pattern: order of the kinds of blocks in the model.
         layers: numbers of blocks from the beginning [layers].
     """
+    if pattern.runs:
+        return _count_runs(pattern, layers)
     leading, every, full = pattern.leading_dense, pattern.experts_every, pattern.full_every
     none = np.zeros_like(layers)
 
@@ -241,6 +326,19 @@ def counted(pattern: BlockPattern, layers: Ints) -> npt.NDArray[Any]:
     experts, everything = multiples(every, leading), multiples(full, 0)
     both = multiples(lcm(every, full), leading)
     return np.array([everything - both, layers - everything - experts + both, both, experts - both])
+
+
+def _count_runs(pattern: BlockPattern, layers: Ints) -> npt.NDArray[Any]:
+    """Return the blocks of every kind among the first `layers` of a model whose runs are known [kinds, layers]."""
+    kinds, counts = np.array(pattern.runs).T
+    # Blocks of every kind before each run, and the run that each number of layers ends in.
+    held = np.zeros((len(pattern.sizes), len(kinds) + 1), np.int64)
+    held[kinds, np.arange(1, len(kinds) + 1)] = counts
+    before, starts = held.cumsum(axis=1), np.cumsum([0, *counts])
+    last = np.clip(np.searchsorted(starts, layers, side="right") - 1, 0, len(kinds) - 1)
+    found: npt.NDArray[Any] = before[:, last]
+    np.add.at(found, (kinds[last], np.arange(len(layers))), layers - starts[last])
+    return found
 
 
 def chunk_work(pattern: BlockPattern, stages: int, chunks: int, layout: int, work: LayoutWork) -> npt.NDArray[Any]:
@@ -253,10 +351,15 @@ def chunk_work(pattern: BlockPattern, stages: int, chunks: int, layout: int, wor
         layout: position among the words of the field `stage_layout`.
         work: what blocks and head do.
     """
-    dense, windowed, experts, both = kinds_of_chunks(pattern, stages, chunks, layout, work)
-    each = (dense + windowed) * work.dense + (experts + both) * work.experts
+    kinds = kinds_of_chunks(pattern, stages, chunks, layout, work)
+    each = _weights_of(work, len(kinds)) @ kinds
     each[-1] += work.head * (1 + pattern.predictions)
     return np.asarray(each.reshape(chunks, stages), np.float64)
+
+
+def _weights_of(work: LayoutWork, kinds: int) -> npt.NDArray[np.int64]:
+    """Return the work of a block of every kind, equal where none is known [kinds]."""
+    return np.array(work.blocks or (int(UNIT),) * kinds, np.int64)
 
 
 def _balanced_blocks(pattern: BlockPattern, slots: int, work: LayoutWork) -> tuple[int, ...]:
@@ -267,9 +370,9 @@ def _balanced_blocks(pattern: BlockPattern, slots: int, work: LayoutWork) -> tup
     kinds = np.diff(counted(pattern, np.arange(pattern.blocks + 1)), axis=1)
     if pattern.predictions:
         # To divide the blocks, prediction layers are more of the head.
-        block = work.experts if last_kind(pattern)[2:].any() else work.dense
+        block = int(_weights_of(work, len(kinds)) @ last_kind(pattern))
         work = work._replace(head=work.head + pattern.predictions * (block + work.head))
-    each = np.where(kinds[2] + kinds[3] > 0, work.experts, work.dense).tolist()
+    each = (_weights_of(work, len(kinds)) @ kinds).tolist()
     before = [0, *accumulate(each)]
     low, high = max(*each, work.head), before[-1] + work.head
     while low < high:

@@ -17,14 +17,16 @@ import numpy as np
 from engine.columns.stage_layouts import BALANCED, EVEN
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.pipeline.layouts import (
+    UNWEIGHED,
     BlockPattern,
     LayoutWork,
+    alike,
     kinds_of_chunks,
-    pattern_of,
-    work_of,
+    patterns_of,
+    works_of,
 )
 from engine.cost_models.calibrated.physics.pipeline.schedules import COMBINED, INTERLEAVED, among
-from engine.cost_models.calibrated.physics.pipeline.stages import StageBlocks, alike, layout_of
+from engine.cost_models.calibrated.physics.pipeline.stages import StageBlocks, layout_of
 from engine.executions.arrays import Flags
 
 __all__ = ["has_unlike_chunks", "kept_blocks"]
@@ -41,36 +43,38 @@ def has_unlike_chunks(case: Case) -> Flags:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     layout, cut = case.layout, layout_of(case)
-    unlike = (cut != EVEN) | (case.model.prediction_layers > 0)
+    unlike = (cut != EVEN) | (case.model.prediction_layers > 0) | np.bool_(case.model.pattern is not None)
     found = unlike & among(layout.schedule, (INTERLEAVED, COMBINED)) & (layout.pipeline_interleaving > 1)
     return np.asarray(found if np.any(found) else False)
 
 
-def kept_blocks(case: Case, stage: StageBlocks) -> tuple[Floats, Floats]:
-    """Returns blocks with a dense feed-forward layer and with experts of which a stage keeps activations at its peak,
-    each as often as it keeps a microbatch of it [rows] [blocks]; 0 where chunks are alike.
+def kept_blocks(case: Case, stage: StageBlocks) -> tuple[Floats, ...]:
+    """Returns blocks of every size of which a stage keeps activations at its peak, each as often as it keeps a
+    microbatch of it [rows] [blocks]; 0 where chunks are alike.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         stage: one of the stages that may be the fullest.
     """
     layout, where = case.layout, has_unlike_chunks(case)
+    patterns, pattern = patterns_of(case.model)
+    sizes = patterns[0].sizes
     if not where.any():
-        return np.zeros(()), np.zeros(())
+        return (np.zeros(()),) * len(sizes)
     cut = layout_of(case)
-    work = work_of(case.model) if np.any(cut == BALANCED) else (np.zeros(()),) * 3
+    works, work = works_of(case.model) if np.any(cut == BALANCED) else ((UNWEIGHED,), np.zeros(()))
     told = (stage.position, layout.pipeline_par, layout.pipeline_interleaving, case.microbatches, layout.schedule, cut)
     # Rows whose chunks are alike are all one.
     apart = [np.where(where, column, 0.0) for column in told]
-    keys, which, shape = alike(where.astype(np.float64), *apart, *work, *pattern_of(case.model))
-    found = np.zeros((2, len(keys)))
-    for row, (here, position, stages, chunks, micro, schedule, number, *others) in enumerate(keys):
+    keys, which, shape = alike(where.astype(np.float64), *apart, work, pattern)
+    found = np.zeros((len(sizes), len(keys)))
+    for row, (here, position, stages, chunks, micro, schedule, number, weight, order) in enumerate(keys):
         if here:
             # The order repeats after some groups; a last one that is not whole stays.
             few = min(micro, GROUPS * stages + micro % stages)
-            pattern, of = BlockPattern(*others[3:]), LayoutWork(*others[:3])
-            found[:, row] = _peak_blocks(pattern, of, stages, chunks, number, position, few, schedule == COMBINED)
-    return found[0].take(which).reshape(shape), found[1].take(which).reshape(shape)
+            told = stages, chunks, number, position, few, schedule == COMBINED
+            found[:, row] = _peak_blocks(patterns[order], works[weight], *told)
+    return tuple(each.take(which).reshape(shape) for each in found)
 
 
 @lru_cache(maxsize=16_384)
@@ -83,8 +87,8 @@ def _peak_blocks(
     position: int,
     microbatches: int,
     paired: bool,
-) -> tuple[float, float]:
-    """Return the blocks without and with experts that one stage keeps at its peak."""
+) -> tuple[float, ...]:
+    """Return the blocks of every size that one stage keeps at its peak."""
     kinds = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(-1, chunks, stages)[:, :, position]
     total = microbatches * chunks
     forwards, backwards = _count_chunks(stages, chunks, microbatches)
@@ -92,8 +96,8 @@ def _peak_blocks(
     # Chunks kept after so many forwards and backwards, for every step between the first backward and the last forward.
     kept = forwards[:, ahead:] - backwards[:, : total + 1 - ahead]
     peak = int((kinds.sum(axis=0) @ kept).argmax())
-    dense, windowed, experts, both = kinds @ kept[:, peak]
-    return float(dense + windowed), float(experts + both)
+    numbers = kinds @ kept[:, peak]
+    return tuple(float(numbers[list(each)].sum()) for each in pattern.sizes)
 
 
 @lru_cache(maxsize=1024)

@@ -24,17 +24,18 @@ from engine.cost_models.calibrated.physics.communication.sharding import (
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.block import BlockTimes, blocks
 from engine.cost_models.calibrated.physics.layers.head import FORWARD_SHARE, Ends, ends
+from engine.cost_models.calibrated.physics.layers.pattern_blocks import pattern_blocks
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, sustained_rates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.schedules import INTERLEAVED, PAIRED, SPLIT, among
 from engine.cost_models.calibrated.physics.pipeline.stages import (
     BOTH,
     ENDS,
-    KINDS,
     TURN,
     BlockKind,
     StageBlocks,
     blocks_by_kind,
+    kinds_of,
     placement_of,
     slowest_stages,
 )
@@ -84,7 +85,7 @@ class BlockLevel:
     @property
     def heaviest(self) -> BlockKind:
         """Return the kind of block with most work: with experts and full attention, if the model has them."""
-        return max(self.kinds, key=lambda kind: (kind.experts, not kind.windowed))
+        return max(self.kinds, key=lambda kind: (kind.experts, not kind.windowed, -kind.position))
 
     def take(self, index: npt.NDArray[np.intp]) -> BlockLevel:
         """Returns the figures of the keys at `index`, for executions that share them [s]."""
@@ -104,8 +105,11 @@ def block_level(case: Case, p: Parameters) -> BlockLevel:
         p: parameters of a calibration.
     """
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
-    present = [kind for kind, number in zip(KINDS, _model_blocks(case), strict=True) if np.any(number > 0)]
+    numbers = zip(kinds_of(case.model), _model_blocks(case), strict=True)
+    present = [kind for kind, number in numbers if np.any(number > 0)]
     both = ends(case, rates, p)
+    if case.model.pattern is not None:
+        return BlockLevel(pattern_blocks(case, rates, p, present), both)
     if np.all(case.model.experts > 0) or not any(kind.experts for kind in present):
         return BlockLevel(blocks(case, rates, p, present), both)
     # Formulas of experts do not hold where there are none.
@@ -315,14 +319,19 @@ def of_kinds(numbers: Sequence[Floats], each: Mapping[BlockKind, Floats]) -> Flo
     """Return the sum over kinds of number of blocks times a figure of the kind [rows], in the figure's unit.
 
     Args:
-        numbers: blocks of every kind, in the order of `KINDS` [rows].
+        numbers: blocks of every kind, in the order of `kinds_of` [rows].
         each: figure of one block by kind [rows]; kinds without one count as 0.
     """
     found: Floats | None = None
-    for kind, number in zip(KINDS, numbers, strict=True):
-        if kind in each and (np.ndim(number) or number > 0):
+    for kind in sorted(each, key=_position_of):
+        number = numbers[kind.position]
+        if np.ndim(number) or number > 0:
             found = number * each[kind] if found is None else found + number * each[kind]
     return np.zeros(()) if found is None else found
+
+
+def _position_of(kind: BlockKind) -> int:
+    return kind.position
 
 
 def _block_gathers(
@@ -335,10 +344,10 @@ def _block_gathers(
             rates,
             p,
             tiers,
-            local.sparse if kind.experts else local.dense,
+            local.blocks[kind.size],
             block.forward,
             block.backward,
-            local.experts if kind.experts else None,
+            local.experts[kind.size] if kind.experts else None,
             split=split,
         )
         for kind, block in level.kinds.items()
@@ -364,8 +373,8 @@ def offloaded_flow(
     level: BlockLevel,
     flow: Flow,
     *,
-    weights: tuple[Floats, Floats],
-    activations: tuple[Floats, Floats],
+    weights: Sequence[Floats],
+    activations: Sequence[Floats],
     rate: float,
 ) -> OffloadedFlow:
     """Returns what moving weights and activations block by block adds to a pipeline [rows] [s, bytes/s].
@@ -377,15 +386,15 @@ def offloaded_flow(
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         level: blocks and ends of every row [s].
         flow: the pipeline without offloading [s].
-        weights, activations: bytes per microbatch that go through the link for a dense block, and for one with experts
-            [rows] [bytes]; 0 where they are not offloaded.
+        weights, activations: bytes per microbatch that go through the link for a block of every size [rows] [bytes]; 0
+            where they are not offloaded.
         rate: rate of the link per direction [bytes/s].
     """
     forwards, backwards, both, needed = {}, {}, {}, np.zeros(())
     paired = among(case.layout.schedule, PAIRED)
     saved: dict[BlockKind, Floats] | None = {} if paired.any() else None
     for kind, block in level.kinds.items():
-        there, kept = weights[kind.experts], activations[kind.experts]
+        there, kept = weights[kind.size], activations[kind.size]
         computing = block.forward + flow.gathers[kind].forward, block.backward + flow.gathers[kind].backward
         # Forward weights come while activations go, so that the larger counts; backward both come.
         moved = np.maximum(there, kept), there + kept

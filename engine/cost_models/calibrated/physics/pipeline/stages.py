@@ -1,7 +1,8 @@
 """Blocks of each pipeline stage by kind, and the stages that can be the slowest or the fullest.
 
-A model's blocks are of up to four kinds: a dense feed-forward layer or experts, attention to everything or within a
-window. Their order is data of the model: leading dense blocks, experts in every n-th, full attention in every n-th.
+The blocks of a plain model are of up to four kinds: a dense feed-forward layer or experts, attention to everything or
+within a window. Their order is data of the model: leading dense blocks, experts in every n-th, full attention in every
+n-th; or a pattern that lists the kinds and their runs.
 Stages are cut from that order, so the blocks of a stage are counted, never averaged.
 
 `layouts` has the number of blocks of a chunk. With interleaving, chunk c of stage i is the (c p + i)-th of p v
@@ -26,14 +27,18 @@ from engine.columns.stage_layouts import BALANCED, EVEN
 from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
 from engine.cost_models.calibrated.physics.pipeline.layouts import (
+    PLAIN_KINDS,
     UNWEIGHED,
     BlockPattern,
     LayoutWork,
+    alike,
     counted,
     kinds_of_chunks,
     last_kind,
     pattern_of,
+    patterns_of,
     work_of,
+    works_of,
 )
 from engine.cost_models.calibrated.physics.pipeline.pace import pace
 from engine.cost_models.calibrated.physics.pipeline.schedules import (
@@ -43,45 +48,60 @@ from engine.cost_models.calibrated.physics.pipeline.schedules import (
     SCHEDULES,
     V_SHAPED,
 )
-from engine.executions.arrays import Ints, distinct
+from engine.executions.arrays import Ints
 from engine.executions.rules import fewest_blocks
 
 __all__ = [
     "BOTH",
     "ENDS",
-    "KINDS",
     "LOOP",
     "TURN",
     "BlockKind",
-    "BlockPattern",
     "StageBlocks",
-    "alike",
     "blocks_by_kind",
     "blocks_of_stages",
     "fewest_held",
     "fullest_stages",
+    "kinds_of",
     "layout_of",
     "pace_of",
-    "pattern_of",
     "placement_of",
     "slowest_stages",
 ]
 
 
 class BlockKind(NamedTuple):
-    """A kind of block: whether its feed-forward half is a layer of experts, and whether its attention has a window."""
+    """A kind of block: whether its feed-forward half is a layer of experts, whether its attention has a window, its
+    position among the kinds of its model, and its position among the different sizes of their weights."""
 
     experts: bool
     windowed: bool
+    position: int
+    size: int
 
 
-KINDS: tuple[BlockKind, ...] = (
-    BlockKind(False, False),
-    BlockKind(False, True),
-    BlockKind(True, False),
-    BlockKind(True, True),
+PLAIN: tuple[BlockKind, ...] = (
+    BlockKind(False, False, 0, 0),
+    BlockKind(False, True, 1, 0),
+    BlockKind(True, False, 2, 1),
+    BlockKind(True, True, 3, 1),
 )
-"""The kinds of block; figures by kind are in this order."""
+"""The kinds of block of a model without a pattern; figures by kind are in this order."""
+assert len(PLAIN) == PLAIN_KINDS
+
+
+def kinds_of(model: ModelShapes) -> tuple[BlockKind, ...]:
+    """Return the kinds of block of a model; figures by kind are in this order.
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
+    if model.pattern is None:
+        return PLAIN
+    return tuple(
+        BlockKind(any(layer.routing() for layer in block.layers), False, place, place)
+        for place, block in enumerate(model.pattern.blocks)
+    )
 
 
 ENDS = 2
@@ -107,31 +127,28 @@ class StageBlocks(NamedTuple):
     blocks: tuple[Floats, ...]
     before: tuple[Floats, ...]
 
-    @property
-    def dense(self) -> Floats:
-        """Blocks with a dense feed-forward layer."""
-        return self.blocks[0] + self.blocks[1]
+    def by_size(self, sizes: tuple[tuple[int, ...], ...]) -> tuple[Floats, ...]:
+        """Return the blocks of every size of weights [rows] [blocks].
 
-    @property
-    def experts(self) -> Floats:
-        """Blocks with a layer of experts."""
-        return self.blocks[2] + self.blocks[3]
+        Args:
+            sizes: kinds with equal weights, of `BlockPattern.sizes`.
+        """
+        return tuple(sum((self.blocks[kind] for kind in kinds[1:]), start=self.blocks[kinds[0]]) for kinds in sizes)
 
 
 def blocks_by_kind(model: ModelShapes) -> tuple[Floats, ...]:
-    """Returns how many blocks of every kind the whole model has, in the order of `KINDS` [rows] [blocks].
+    """Returns how many blocks of every kind the whole model has, in the order of `kinds_of` [rows] [blocks].
 
     Args:
         model: shapes of the models, numbers or arrays [rows].
     """
-    first, which, shape = alike(*pattern_of(model))
-    patterns = [BlockPattern(*key) for key in first]
+    patterns, which = patterns_of(model)
     found = [
         counted(each, np.array([each.blocks]))[:, 0] + (each.predictions * last_kind(each) if each.predictions else 0)
         for each in patterns
     ]
-    table = np.array(found, np.float64).reshape(-1, len(KINDS))
-    return tuple(table[:, kind].take(which).reshape(shape) for kind in range(len(KINDS)))
+    table = np.array(found, np.float64)
+    return tuple(table[:, kind].take(which.astype(np.intp)) for kind in range(table.shape[1]))
 
 
 def fewest_held(model: ModelShapes, stages: Ints, chunks: Ints, schedule: Ints, layout: Ints) -> Ints:
@@ -146,16 +163,15 @@ def fewest_held(model: ModelShapes, stages: Ints, chunks: Ints, schedule: Ints, 
     found = fewest_blocks(int(model.num_blocks), stages)
     if not np.any(layout):
         return np.asarray(found)
-    work = [int(each) for each in work_of(model)]
+    work, pattern = work_of(model), pattern_of(model)
     placement = np.asarray(PLACEMENTS[np.asarray(schedule, np.intp)])
     keys, which, shape = alike(
         stages.astype(np.float64), chunks.astype(np.float64), placement, layout.astype(np.float64)
     )
-    pattern = BlockPattern(*(int(each) for each in pattern_of(model)))
     least = [
         fewest_blocks(pattern.blocks, key[0])
         if key[-1] == EVEN
-        else int(blocks_of_stages(pattern, *key, LayoutWork(*work)).sum(axis=0).min())
+        else int(blocks_of_stages(pattern, *key, work).sum(axis=0).min())
         for key in keys
     ]
     return np.asarray(least).take(which).reshape(shape)
@@ -182,33 +198,20 @@ def pace_of(case: Case) -> Floats:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     layout, cut = case.layout, layout_of(case)
-    unlike = (cut != EVEN) | (case.model.prediction_layers > 0)
+    unlike = (cut != EVEN) | (case.model.prediction_layers > 0) | np.bool_(case.model.pattern is not None)
     # Stages wait for each other only where chunks of an interleaved pipeline differ.
     if not np.any(unlike & (layout.pipeline_interleaving > 1)):
         return np.ones(())
-    keys, which, shape = alike(
-        layout.pipeline_par,
-        layout.pipeline_interleaving,
-        layout.schedule,
-        cut,
-        *work_of(case.model),
-        *pattern_of(case.model),
-    )
+    (works, work), (patterns, pattern) = works_of(case.model), patterns_of(case.model)
+    keys, which, shape = alike(layout.pipeline_par, layout.pipeline_interleaving, layout.schedule, cut, work, pattern)
     found = [
-        pace(
-            BlockPattern(*numbers),
-            stages,
-            chunks,
-            number_of_layout,
-            LayoutWork(head, dense, experts),
-            schedule == COMBINED,
-        )
-        if (number_of_layout != EVEN or BlockPattern(*numbers).predictions)
+        pace(patterns[order], stages, chunks, number_of_layout, works[weight], schedule == COMBINED)
+        if (number_of_layout != EVEN or patterns[order].predictions or patterns[order].runs)
         and stages > 1
         and chunks > 1
         and schedule in (INTERLEAVED, COMBINED)
         else 1.0
-        for stages, chunks, schedule, number_of_layout, head, dense, experts, *numbers in keys
+        for stages, chunks, schedule, number_of_layout, weight, order in keys
     ]
     return np.asarray(found).take(which).reshape(shape)
 
@@ -249,7 +252,7 @@ def blocks_of_stages(
 
     Raises `engine.executions.layer_splits.LayerSplitError` where the layout does not divide these blocks.
     """
-    every = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(len(KINDS), chunks, stages)
+    every = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(-1, chunks, stages)
     found: npt.NDArray[Any] = every.sum(axis=1)
     if placement == TURN:
         found = every[:, 0] + every[:, 1, ::-1]
@@ -264,20 +267,21 @@ def _slowest_positions(
     pattern: BlockPattern, stages: int, chunks: int, placement: int, layout: int, work: LayoutWork
 ) -> tuple[int, ...]:
     blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
-    return _maximal_positions(blocks, stages, of_first=False) if layout == EVEN else _not_covered(blocks)
+    if layout == EVEN and not pattern.runs:
+        return _maximal_positions(blocks, stages, of_first=False)
+    return _not_covered(blocks)
 
 
 @lru_cache(maxsize=4096)
 def _fullest_positions(
     pattern: BlockPattern, stages: int, chunks: int, placement: int, layout: int, work: LayoutWork
 ) -> tuple[int, ...]:
-    # A window changes nothing of what a block keeps.
     blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
-    held = np.array([blocks[0] + blocks[1], blocks[2] + blocks[3]])
-    if (layout != EVEN or pattern.predictions) and chunks > 1 and placement == LOOP:
+    held = np.array([blocks[list(kinds)].sum(axis=0) for kinds in pattern.sizes])
+    if (layout != EVEN or pattern.predictions or pattern.runs) and chunks > 1 and placement == LOOP:
         # Which chunk has them matters, too: a stage keeps the first ones longest.
-        each = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(len(KINDS), chunks, stages)
-        held = np.concatenate([held, each[0] + each[1], each[2] + each[3]])
+        each = kinds_of_chunks(pattern, stages, chunks, layout, work).reshape(-1, chunks, stages)
+        held = np.concatenate([held, *(each[list(kinds)].sum(axis=0) for kinds in pattern.sizes)])
     return _maximal_positions(held, stages, of_first=True)
 
 
@@ -317,23 +321,6 @@ def _not_covered(blocks: npt.NDArray[Any]) -> tuple[int, ...]:
     return 0, stages - 1, *sorted(inner)
 
 
-def alike(*columns: Floats) -> tuple[list[tuple[int, ...]], npt.NDArray[np.intp], tuple[int, ...]]:
-    """Return the distinct combinations of whole numbers, the combination of each row, and the shape of the rows.
-
-    Args:
-        columns: whole numbers, plain or arrays that broadcast to [rows].
-    """
-    shape = np.broadcast_shapes(*(np.shape(column) for column in columns))
-    # Plain numbers tell no rows apart, and most models come as plain numbers.
-    telling = [position for position, column in enumerate(columns) if np.size(column) != 1]
-    spread = [np.broadcast_to(columns[position], shape).ravel().astype(np.int64) for position in telling]
-    first, which = distinct(*spread) if spread else (np.zeros(1, np.intp), np.zeros(1, np.intp))
-    keys = [[int(number) for number in np.ravel(column)[:1]] * len(first) for column in columns]
-    for position, column in zip(telling, spread, strict=True):
-        keys[position] = column[first].tolist()
-    return list(zip(*keys, strict=True)), which, shape
-
-
 @once_per_case
 def placement_of(case: Case) -> Floats:
     """Returns where every row's schedule places its chunks [rows]; a plain number where no row has another than `LOOP`.
@@ -362,18 +349,19 @@ def _build_stages(
 ) -> tuple[StageBlocks, ...]:
     layout, cut = case.layout, layout_of(case)
     # What blocks and head do matters to one layout only.
-    work = work_of(case.model) if np.any(cut == BALANCED) else tuple(map(np.asarray, UNWEIGHED))
+    works, work = works_of(case.model) if np.any(cut == BALANCED) else ((UNWEIGHED,), np.zeros(()))
+    patterns, pattern = patterns_of(case.model)
     keys, which, shape = alike(
-        layout.pipeline_par, layout.pipeline_interleaving, placement_of(case), cut, *work, *pattern_of(case.model)
+        layout.pipeline_par, layout.pipeline_interleaving, placement_of(case), cut, work, pattern
     )
     chosen, blocks = [], []
-    for stages, chunks, placement, number_of_layout, head, dense, experts, *numbers in keys:
-        each = BlockPattern(*numbers), stages, chunks, placement, number_of_layout, LayoutWork(head, dense, experts)
+    for stages, chunks, placement, number_of_layout, weight, order in keys:
+        each = patterns[order], stages, chunks, placement, number_of_layout, works[weight]
         chosen.append(choose(*each))
         blocks.append(blocks_of_stages(*each))
     found = []
     for number in range(max(map(len, chosen), default=2)):
-        held = np.zeros((len(KINDS), len(keys)))
+        held = np.zeros((len(blocks[0]) if blocks else PLAIN_KINDS, len(keys)))
         position, before = np.zeros(len(keys)), np.zeros_like(held)
         for row, (positions, counts) in enumerate(zip(chosen, blocks, strict=True)):
             if number < len(positions):

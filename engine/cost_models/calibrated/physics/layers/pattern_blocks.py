@@ -1,0 +1,264 @@
+"""Blocks of a pattern: the seconds of each kind of block from what its layers say of themselves.
+
+Layers are told apart by effect: attention over all tokens runs in a fused kernel, a layer with an activation is a
+feed-forward layer, one with a routing exchanges tokens; every other layer states its work, its traffic and its
+messages itself. The time of such layers is modelled: no measured run has them.
+
+Source: the formulas of `block`, kind by kind; the roofline of scans and of chosen tokens, stated by us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
+from engine.cost_models.calibrated.physics.communication.context_parallel import ring
+from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
+from engine.cost_models.calibrated.physics.communication.networks import rate_over
+from engine.cost_models.calibrated.physics.inputs import RECOMPUTES, Case, Floats
+from engine.cost_models.calibrated.physics.layers.attention import (
+    BACKWARD_PRODUCTS,
+    Core,
+    attention_core,
+    kernel_rate,
+)
+from engine.cost_models.calibrated.physics.layers.block import BlockTimes, Common, Half, complete_block, tensor_exchange
+from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation, cast_products, norms
+from engine.cost_models.calibrated.physics.layers.experts import permuted
+from engine.cost_models.calibrated.physics.layers.gemm import Linear, LinearLayer, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.launch import (
+    BACKWARD,
+    block_launches,
+    dense_factor,
+    expert_launches,
+)
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
+from engine.cost_models.calibrated.physics.layers.recompute import recomputed
+from engine.cost_models.calibrated.physics.layers.views import layer_cases
+from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.stages import BlockKind
+from models.layers import LayerKind
+
+__all__ = ["MIXING_SHARE", "VECTOR_LANES", "local_products", "mixing_core", "pattern_blocks"]
+
+MIXING_SHARE = 0.5
+"""Matrix rate of scans and of attention to chosen tokens, relative to fused attention [dimensionless]: short products
+of one chunk, between which states or choices wait. Source: stated by us; modelled, no measured run has such layers."""
+MIXING_TRAFFIC_BACKWARD = 2.0
+"""Memory traffic of the backward pass relative to the forward pass [dimensionless]. Source: each tensor is read again
+and its gradient written; stated by us, modelled."""
+VECTOR_LANES = 128.0
+"""Single-precision results of one multiprocessor per clock [1/clock]. Source: CUDA programming guide, throughput of
+arithmetic instructions, compute capability 9.0."""
+VECTOR_BACKWARD = 2.0
+"""Vector operations of the backward pass relative to the forward pass [dimensionless]. Source: stated by us,
+modelled."""
+
+
+def pattern_blocks(
+    case: Case, rates: SustainedRates, p: Parameters, kinds: Iterable[BlockKind]
+) -> dict[BlockKind, BlockTimes]:
+    """Returns the seconds of a block of each of these kinds of a model with a pattern [rows] [s].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        kinds: kinds to compute, of `kinds_of`.
+    """
+    unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
+    exchanged = tensor_exchange(case, rates, p) * _exposed(case, p)
+    times: dict[LayerKind, _LayerTimes] = {}
+    found = {}
+    for kind in kinds:
+        layers = layer_cases(case)[kind.position]
+        for layer, view in layers:
+            if layer not in times:
+                times[layer] = _time_layer(layer, view, rates, p, unit)
+        found[kind] = _pattern_block(case, rates, p, layers, kind, times, unit, exchanged)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _LayerTimes:
+    """Seconds of one layer and microbatch [s]: of its products; of its core, and what of it recomputation of attention
+    runs again; of exchanges between context-parallel ranks; of element-wise traffic; of tokens sent to experts in one
+    pass; of sums inside the layer; and its kernels besides those of any block."""
+
+    products: Linear
+    core: Core
+    core_again: Floats
+    context: tuple[Floats, Floats]
+    traffic: Traffic
+    exchange: Floats
+    reduced: Floats
+    launches: tuple[Floats, Floats]
+
+
+def _exposed(case: Case, p: Parameters) -> Floats:
+    """Return the share of tensor-parallel exchanges that computation does not hide [rows] [dimensionless]."""
+    return np.where(case.software.overlap_tensor > 0, 1.0 - p.overlap_tensor, 1.0)
+
+
+def local_products(layer: LayerKind, case: Case) -> dict[str, LinearLayer]:
+    """Returns the linear layers of a layer on one processor, by name, in the order that they run.
+
+    Args:
+        layer: of a pattern.
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    layout, low = case.layout, case.layout.linear_bits / 8.0
+    t, found = layout.tensor_par, {}
+    for product in layer.products(int(np.ravel(case.model.hidden)[0])):
+        if product.negligible:
+            continue
+        if product.held == 1:
+            n, k = (np.maximum(each, 1.0) for each in (product.local_outputs(t), product.local_inputs(t)))
+            found[product.name] = LinearLayer(case.tokens, n, k, in_bytes=low)
+            continue
+        # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
+        local, part = product.held / layout.expert_par, layout.expert_tensor_par
+        each = case.tokens * product.visited * part / t / local
+        n, k = product.local_outputs(part), np.asarray(product.local_inputs(part), np.float64)
+        found[product.name] = LinearLayer(each, n, k, local, together=False, in_bytes=low)
+    return found
+
+
+def _time_layer(layer: LayerKind, view: Case, rates: SustainedRates, p: Parameters, unit: MatrixUnit) -> _LayerTimes:
+    none: Floats = np.zeros(())
+    products = Linear(none, none, none)
+    for each in local_products(layer, view).values():
+        products = products.and_then(each.time(unit))
+    traffic, sent, launches = Traffic(none, none), none, (none, none)
+    core, again, context, reduced = Core(none, none), none, (none, none), none
+    softmax, activated = layer.softmax(), layer.activation()
+    if softmax is not None:
+        core = attention_core(view, rates, p, windowed=softmax.window is not None)
+        again = recomputed(view).attention * core.forward
+        context = ring(view, rates, p, core.forward, core.backward)
+    elif activated is not None:
+        traffic = activation(view, activated.width / view.layout.tensor_par, view.tokens, rates, p)
+        if layer.routing() is not None:
+            # Tokens are permuted into groups of one expert and back, once per pass.
+            moving = permuted(view) / rates.memory
+            traffic = Traffic(traffic.forward + moving, traffic.backward + moving)
+            sent, launches = 2.0 * exchange(view, rates, p), expert_launches(view)
+    else:
+        core, launches = mixing_core(layer, view, rates, p)
+        again = _redone_scans(view) * core.forward
+        context = _context_exchange(layer, view, rates, p)
+        reduced = _inner_sum(layer, view, rates, p)
+    return _LayerTimes(products, core, again, context, traffic, sent, reduced, launches)
+
+
+def mixing_core(
+    layer: LayerKind, case: Case, rates: SustainedRates, p: Parameters
+) -> tuple[Core, tuple[Floats, Floats]]:
+    """Returns the seconds of the work between the products of a layer [rows] [s], and its kernels in either pass.
+
+    The longer of matrix operations, vector operations and memory traffic: scans and choices stream their inputs while
+    they compute.
+
+    Args:
+        layer: one that states its work itself.
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+    """
+    hidden, tokens = int(np.ravel(case.model.hidden)[0]), float(np.ravel(case.model.seq_size)[0])
+    work = layer.mixing(hidden, tokens, causal=True)
+    share = case.tokens / case.layout.tensor_par
+    vector = 2.0 * VECTOR_LANES * case.accelerator.multiprocessors * case.accelerator.clock
+    matrix = share * work.matrix / (MIXING_SHARE * kernel_rate(case, p))
+    lanes, moved = share * work.vector / vector, share * work.moved / rates.memory
+    start = work.kernels * p.kernel_start
+    forward = np.maximum(np.maximum(matrix, lanes), moved) + start
+    # Products of the backward pass as in fused attention, which computes its scores again.
+    slow = np.maximum(BACKWARD_PRODUCTS * matrix, VECTOR_BACKWARD * lanes)
+    backward = np.maximum(slow, MIXING_TRAFFIC_BACKWARD * moved) + BACKWARD * start
+    return Core(forward, backward), (np.asarray(float(work.kernels)), np.asarray(BACKWARD * work.kernels))
+
+
+def _redone_scans(case: Case) -> Floats:
+    """Return the share of scans that recomputation runs again [rows] [dimensionless]: "selective" is about the scores
+    of attention, which scans do not have."""
+    selective = case.layout.recompute == RECOMPUTES.index("selective")
+    return np.where(selective, 0.0, recomputed(case).attention)
+
+
+def _context_exchange(layer: LayerKind, case: Case, rates: SustainedRates, p: Parameters) -> tuple[Floats, Floats]:
+    """Return the seconds of messages between context-parallel ranks, forward and backward [rows] [s]."""
+    layout = case.layout
+    sent = layer.context_exchange(int(np.ravel(case.model.hidden)[0]))
+    c = layout.context_par
+    each = case.tokens * sent.per_token / layout.tensor_par * (c - 1.0) / c
+    each = each + np.where(c > 1, layout.microbatch_size * sent.per_sequence / layout.tensor_par, 0.0)
+    rate = rate_over(layout.tensor_par * c, case.accelerator, rates)
+    start = np.where(c > 1, 2.0 * p.latency, 0.0)
+    # Gradients take the same way back, besides what the backward pass asks for again.
+    return each / rate + start, 2.0 * each / rate + start
+
+
+def _inner_sum(layer: LayerKind, case: Case, rates: SustainedRates, p: Parameters) -> Floats:
+    """Return the exposed seconds of a sum over tensor-parallel ranks inside a layer, in one pass [rows] [s]."""
+    width = layer.reduced(int(np.ravel(case.model.hidden)[0]))
+    if not width:
+        return np.zeros(())
+    layout = case.layout
+    tiers = network_tiers(layout.tensor_par, 1.0, case.accelerator, rates, layout.groups)
+    return collective(width * case.tokens, tiers, p, passes=2.0) * _exposed(case, p)
+
+
+def _pattern_block(
+    case: Case,
+    rates: SustainedRates,
+    p: Parameters,
+    layers: tuple[tuple[LayerKind, Case], ...],
+    kind: BlockKind,
+    times: dict[LayerKind, _LayerTimes],
+    unit: MatrixUnit,
+    exchanged: Floats,
+) -> BlockTimes:
+    pattern = case.model.pattern
+    assert pattern is not None
+    sublayers = float(pattern.blocks[kind.position].sublayers)
+    each = [times[layer] for layer, _ in layers]
+    none: Floats = np.zeros(())
+    products = Linear(none, none, none)
+    for one in each:
+        products = products.and_then(one.products)
+    attentions = [view for layer, view in layers if layer.softmax() is not None]
+    entering, leaving = _cast_elements(case, layers)
+    cast = cast_products(case, sublayers, entering, leaving)
+    traffic = Traffic(
+        sum((one.traffic.forward for one in each), start=none) + cast.forward / rates.memory,
+        sum((one.traffic.backward for one in each), start=none) + cast.backward / rates.memory,
+    )
+    core = Core(*(sum(passes, start=none) for passes in zip(*(one.core for one in each), strict=True)))
+    context = tuple(sum(passes, start=none) for passes in zip(*(one.context for one in each), strict=True))
+    tensor = sublayers * exchanged + sum((one.reduced for one in each), start=none)
+    left = dense_factor(case, p) if kind.experts else 1.0
+    launches = tuple(
+        whole * sublayers / 2.0 * left + sum((one.launches[way] for one in each), start=none)
+        for way, whole in enumerate(block_launches(case))
+    )
+    around = norms(case, rates, p, sublayers, attentions)
+    shared = Common(unit, products, core, exchanged, (context[0], context[1]), around)
+    half = Half(products, traffic, sum((one.exchange for one in each), start=none), (launches[0], launches[1]))
+    return complete_block(case, p, shared, half, tensor, sum((one.core_again for one in each), start=none))
+
+
+def _cast_elements(case: Case, layers: tuple[tuple[LayerKind, Case], ...]) -> tuple[Floats, Floats]:
+    """Return the elements per token that enter products split by inputs and leave those split by outputs, on one
+    tensor-parallel rank [rows] [elements]: what is cast to 8 or 4 bits besides the residual stream."""
+    t = case.layout.tensor_par
+    entering = leaving = np.zeros(())
+    for product in (each for layer, _ in layers for each in layer.products(int(np.ravel(case.model.hidden)[0]))):
+        if product.split == "inputs":
+            entering = entering + product.visited * product.inputs / t
+        elif product.split == "outputs":
+            leaving = leaving + product.visited * product.local_outputs(t)
+    return entering, leaving

@@ -1,0 +1,97 @@
+"""Layers of a pattern, each with the case that plain formulas read: the rows with that layer's sizes as the model's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from engine.cost_models.calibrated.physics.case_cache import once_per_case
+from engine.cost_models.calibrated.physics.inputs import Case, ModelShapes
+from models import LayerPattern
+from models.layers import LayerKind
+
+__all__ = ["layer_cases", "pattern_shapes"]
+
+
+@once_per_case
+def layer_cases(case: Case) -> tuple[tuple[tuple[LayerKind, Case], ...], ...]:
+    """Returns the layers of every kind of block with the case of each; layers of equal sizes share one.
+
+    Args:
+        case: rows of a model with a pattern.
+    """
+    if case.model.pattern is None:
+        return ()
+    cases: dict[LayerKind, Case] = {}
+    found = []
+    for block in case.model.pattern.blocks:
+        for layer in block.layers:
+            if layer not in cases:
+                sizes = {name: np.asarray(float(value)) for name, value in _sizes_of(layer).items()}
+                view = replace(case, model=replace(case.model, pattern=None, **sizes)) if sizes else case
+                cases[layer] = view if case.known is None else view.remembering()
+        found.append(tuple((layer, cases[layer]) for layer in block.layers))
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _sizes_of(layer: LayerKind) -> dict[str, float]:
+    """Return the sizes of a layer by the names of `ModelShapes`."""
+    found: dict[str, float] = {}
+    if (softmax := layer.softmax()) is not None:
+        found |= {
+            "attn_heads": softmax.heads,
+            "key_value_heads": softmax.kv_heads,
+            "attn_size": softmax.key_width,
+            "value_size": softmax.value_width,
+            "latent": softmax.is_latent,
+            "query_rank": softmax.query_rank,
+            "key_value_rank": softmax.kv_rank,
+            "rope_size": softmax.rope_width,
+            "window": softmax.window or 0,
+            "window_chunked": 0,
+        }
+    routing, activation = layer.routing(), layer.activation()
+    if activation is not None:
+        found |= {"gated": activation.gated, "feedforward": activation.width}
+    if routing is not None:
+        found |= {
+            "experts": routing.routed,
+            "experts_per_token": routing.top_k,
+            "expert_feedforward": routing.width,
+            # Shared experts count in widths of a routed one.
+            "shared_experts": routing.shared_width / routing.width,
+        }
+    return found
+
+
+def pattern_shapes(pattern: LayerPattern, seq_size: int) -> ModelShapes:
+    """Returns what the cost model reads of a model with a pattern, as plain numbers.
+
+    Sizes that rules of the whole model read are those of its first layers of each effect, experts those of its largest
+    mixture.
+
+    Args:
+        pattern: of the blocks.
+        seq_size: length of a training sample [tokens].
+    """
+    values: dict[str, float] = {name: 0.0 for name in ModelShapes.__dataclass_fields__ if name != "pattern"}
+    values |= {"attn_heads": 1.0, "key_value_heads": 1.0, "experts_per_token": 1.0, "expert_groups": 1.0}
+    layers = [layer for block in pattern.blocks for layer in block.layers]
+    for layer in reversed(layers):
+        values |= _sizes_of(layer)
+    dense = [acted.width for layer in layers if (acted := layer.activation()) and layer.routing() is None]
+    values |= {
+        "hidden": pattern.hidden,
+        "feedforward": max(dense, default=int(values["expert_feedforward"])),
+        "num_blocks": pattern.layers,
+        "vocabulary": pattern.vocab,
+        "seq_size": seq_size,
+        "tied_embeddings": pattern.tied_embeddings,
+        "groups_per_token": 1.0,
+        "window": 0.0,
+        "window_chunked": 0.0,
+    }
+    return ModelShapes.of({**values, "pattern": pattern})
