@@ -267,7 +267,7 @@ def _slowest_positions(
     pattern: BlockPattern, stages: int, chunks: int, placement: int, layout: int, work: LayoutWork
 ) -> tuple[int, ...]:
     blocks = blocks_of_stages(pattern, stages, chunks, placement, layout, work)
-    if layout == EVEN and not pattern.runs:
+    if layout == EVEN:
         return _maximal_positions(blocks, stages, of_first=False)
     return _not_covered(blocks)
 
