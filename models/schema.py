@@ -72,8 +72,8 @@ class Model(BaseModel):
     architecture: Architecture | None = None
     """The published shape; `None` where it is not recorded, as in Calculon's files."""
     layers: LayerPattern | None = None
-    """The pattern of blocks of a model that no `architecture` describes, such as one with state spaces in some layers.
-    Its weights and caches are counted; no cost model times it."""
+    """The pattern of blocks of a model that no `architecture` describes, such as one with state spaces in some
+    layers."""
     unverified_fields: Lines = ()
     """Values that were recalled rather than read in the cited source: paths, each with an optional ": remark"."""
     notes: Lines = ()
@@ -130,8 +130,8 @@ class Model(BaseModel):
         if self.layers is not None:
             words = dict.fromkeys(each.title for block in self.layers.blocks for each in block.mixers)
             raise ModelFileError(
-                f"{self.name} has layers of {' and '.join(words)}, a pattern that no cost model times yet; its weights "
-                "and caches are counted in the Library."
+                f"{self.name} has layers of {' and '.join(words)}, which Calculon's block recipe cannot represent; "
+                "choose a cost model that reads the layers themselves."
             )
         if self.block is None:
             found = " and ".join(obstacles(self.architecture)) if self.architecture else "no shape"
@@ -170,7 +170,7 @@ class Model(BaseModel):
     def not_represented(self) -> tuple[str, ...]:
         """Sentences, with numbers, on the parts of the published model that Calculon's recipe leaves out or changes."""
         if self.layers is not None:
-            return ("No cost model times this pattern of layers; only its weights and caches are counted.",)
+            return (f"The pattern of layers, {self.layers.describe()}, which has no six numbers.",)
         feedforward = None if self.calculon is None else self.calculon.feedforward
         return differences(self.architecture, self.seq_size, feedforward)
 

@@ -55,11 +55,6 @@ class Scenario:
     cost_model: str = field(default_factory=lambda: cost_model_in({}))
     calibration: Calibration | None = None
 
-    def __post_init__(self) -> None:
-        """Refuse a model that no cost model times, before anything is made of it. Raises `models.ModelFileError`."""
-        if self.model.layers is not None:
-            self.model.require_block()
-
     @classmethod
     def of(
         cls,

@@ -146,7 +146,10 @@ class Calculon(CostModel):
         """See `CostModel.unsupported`: models that Calculon's six numbers cannot describe."""
         if model.block is not None:
             return ()
-        has = " and ".join(obstacles(model.architecture)) if model.architecture else "no recorded shape"
+        if model.layers is not None:
+            has = f"layers in a pattern, {model.layers.describe()}"
+        else:
+            has = " and ".join(obstacles(model.architecture)) if model.architecture else "no recorded shape"
         return (f"{model.title or model.name} has {has}, which the cost model {self.name} cannot represent.",)
 
 

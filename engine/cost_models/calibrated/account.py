@@ -217,7 +217,7 @@ class CalibratedAccount(ExecutionAccount):
         return BlockAccount(
             title="Operations of one block",
             scope=f"on one GPU, for one of {number:,} microbatch{'es' * (number != 1)}",
-            kinds={kind: BLOCKS[kind] for kind in kinds},
+            kinds={kind: BLOCKS.get(kind, kind) for kind in kinds},
             tables={kind: summarised(block_operations(self.case, self._parameters, kind), most) for kind in kinds},
             columns=OPERATION_COLUMNS,
             note="Without what the backward pass computes again and without waiting for kernel launches. Communication "

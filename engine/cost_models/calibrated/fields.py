@@ -28,6 +28,7 @@ from engine.cost_models.calibrated.physics.inputs import (
     ModelShapes,
     Software,
 )
+from engine.cost_models.calibrated.physics.layers.views import split_sizes
 from engine.cost_models.calibrated.physics.pipeline.layouts import pattern_of, problem_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import (
     COMBINED,
@@ -53,10 +54,12 @@ __all__ = [
     "case_of_fields",
     "check",
     "defaults",
+    "layer_rules",
     "layout_rules",
     "read",
     "schedule_rules",
     "tensor_rules",
+    "undivided_sizes",
     "zero_rules",
 ]
 
@@ -209,6 +212,7 @@ def check(model: Model, system: System, fields: Fields, reason: ReasonNumbers) -
                 & tokens_undivided(f["microbatch_size"], model.seq_size, tensor, context),
             ),
             *tensor_rules(shapes, tensor).items(),
+            *layer_rules(shapes, tensor, context).items(),
             *schedules.items(),
             ("datatype_not_on_system", ~present[f["datatype"]]),
         ),
@@ -245,6 +249,8 @@ def tensor_rules(shapes: ModelShapes, tensor_par: Any) -> dict[str, Any]:
         shapes: shapes of the model.
         tensor_par: tensor-parallel degrees, a number or an array [rows].
     """
+    if shapes.pattern is not None:
+        return undivided(tensor_par, hidden=int(shapes.hidden))
     return undivided(
         tensor_par,
         hidden=int(shapes.hidden),
@@ -252,6 +258,49 @@ def tensor_rules(shapes: ModelShapes, tensor_par: Any) -> dict[str, Any]:
         attn_heads=int(shapes.attn_heads),
         key_value_heads=None if shapes.latent > 0 else int(shapes.key_value_heads),
     )
+
+
+def layer_rules(shapes: ModelShapes, tensor_par: Any, context_par: Any) -> dict[str, Any]:
+    """Return where a degree does not divide a size of a layer of a pattern, by reason code; nothing for other models.
+
+    Heads of keys and values may also be fewer than tensor-parallel ranks, each of which then holds a copy of one.
+
+    Args:
+        shapes: shapes of the model.
+        tensor_par, context_par: degrees, numbers or arrays [rows].
+    """
+    if shapes.pattern is None:
+        return {}
+    split, spread = split_sizes(shapes.pattern)
+    nowhere = np.zeros(np.shape(tensor_par), bool)
+    both = np.asarray(tensor_par) * context_par
+    alone = np.logical_or.reduce([nowhere, *(size % tensor_par != 0 for _, size in split)])
+    for softmax in (layer.softmax() for block in shapes.pattern.blocks for layer in block.mixers):
+        if softmax is not None and not softmax.is_latent:
+            alone = alone | undivided(tensor_par, key_value_heads=softmax.kv_heads)["key_value_heads_not_divisible"]
+    apart = np.logical_or.reduce([np.zeros(both.shape, bool), *(size % both != 0 for _, size in spread)])
+    return {"layer_not_divisible": alone, "layer_not_divisible_by_context": apart & (np.asarray(context_par) > 1)}
+
+
+def undivided_sizes(shapes: ModelShapes, code: str, tensor_par: int, context_par: int) -> str:
+    """Return the sizes of layers that a degree does not divide, in words for a sentence.
+
+    Args:
+        shapes: shapes of the model.
+        code: a reason of `layer_rules`.
+        tensor_par, context_par: degrees.
+    """
+    if shapes.pattern is None:
+        return ""
+    split, spread = split_sizes(shapes.pattern)
+    if code == "layer_not_divisible_by_context":
+        found = [f"{size:,} {name}" for name, size in spread if size % (tensor_par * context_par)]
+    else:
+        found = [f"{size:,} {name}" for name, size in split if size % tensor_par]
+        shapes_of = (layer.softmax() for block in shapes.pattern.blocks for layer in block.mixers)
+        heads = {each.kv_heads for each in shapes_of if each is not None and not each.is_latent}
+        found += [f"{size:,} key and value heads" for size in sorted(heads) if size % tensor_par and tensor_par % size]
+    return " and ".join(found)
 
 
 def zero_rules(mode: Mapping[str, Any], *, single_replica: Flags, pipelined: Flags) -> dict[str, Flags]:

@@ -17,7 +17,14 @@ import numpy.typing as npt
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
 from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.case_building import model_shapes
-from engine.cost_models.calibrated.fields import DATATYPES, FULLY_SHARDED, NOT_READ, tensor_rules, zero_rules
+from engine.cost_models.calibrated.fields import (
+    DATATYPES,
+    FULLY_SHARDED,
+    NOT_READ,
+    layer_rules,
+    tensor_rules,
+    zero_rules,
+)
 from engine.cost_models.calibrated.layout_choice import layouts_tried
 from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of
@@ -195,11 +202,15 @@ class CalibratedSpace(Space):
         for tensor in divisors(self.num_procs):
             if any(tensor_rules(shapes, tensor).values()) or not allow["tensor_par"](tensor):
                 continue
+            if any(layer_rules(shapes, tensor, 1).values()):
+                continue
             for pipeline in divisors(self.num_procs // tensor):
                 ways_to_cut = cuts_by_degree[pipeline]
                 if not ways_to_cut or not allow["pipeline_par"](pipeline):
                     continue
                 for context in self._contexts(self.num_procs // tensor // pipeline):
+                    if any(layer_rules(shapes, tensor, context).values()):
+                        continue
                     data = self.num_procs // tensor // pipeline // context
                     if data > self.max_batch_size or not allow["data_par"](data):
                         continue

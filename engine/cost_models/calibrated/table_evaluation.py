@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
 from engine.cost_models.calibrated.case_building import model_shapes
-from engine.cost_models.calibrated.fields import DATATYPES, Fields, case_of_fields, check, defaults, read
+from engine.cost_models.calibrated.fields import DATATYPES, Fields, case_of_fields, check, defaults, read, undivided_sizes
 from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
 from engine.cost_models.calibrated.physics.memory import (
@@ -301,6 +301,10 @@ def _reason_quantities(
         factors = (f[name].astype(object) for name in ("tensor_par", "pipeline_par", "data_par", "context_par"))
         products: Any = math.prod(factors)
         result["product"] = [f"{number:,}" for number in products]
+    if code.startswith("layer_not_divisible"):
+        result["tensor_context"] = f["tensor_par"] * f["context_par"]
+        degrees = zip(f["tensor_par"].tolist(), f["context_par"].tolist(), strict=True)
+        result["undivided_sizes"] = pa.array([undivided_sizes(shapes, code, *each) for each in degrees], pa.string())
     if code == "layout_not_of_blocks":
         result["layout_problem"] = _layout_problems(shapes, f)
     if code in ("unknown_word", "extension_not_positive"):

@@ -37,7 +37,7 @@ def _print_operations(table: pd.DataFrame) -> list[Sheet]:
         below = [f"Together {forward:,.1f} µs forward, {backward:,.1f} µs backward.", ""]
         if kind == kinds[-1]:
             below.append(_NOT_IN_OPERATIONS)
-        heading = f"{BLOCKS[kind]}:" if len(kinds) > 1 else ""
+        heading = f"{BLOCKS.get(kind, kind)}:" if len(kinds) > 1 else ""
         sheets.append(Sheet(heading, headers, rows, texts, below))
     return sheets
 
@@ -58,7 +58,7 @@ def _list_neglected(thing: Model | System) -> tuple[str, ...]:
             "Contention between collectives, network topology within a tier, storage and failures are not modelled.",
         )
     if thing.layers is not None:
-        return tuple(thing.not_represented)
+        return _neglected_of_pattern(thing)
     found = thing.architecture
     if found is None:
         return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)
@@ -76,6 +76,22 @@ def _list_neglected(thing: Model | System) -> tuple[str, ...]:
     if found.experts is not None:
         remarks.append("Experts are visited evenly: neither an uneven load nor dropped tokens are modelled.")
     return (*remarks, *unrepresented(thing))
+
+
+def _neglected_of_pattern(model: Model) -> tuple[str, ...]:
+    """Return sentences on what the cost model leaves out of a model with a pattern of layers."""
+    assert model.layers is not None
+    mixers = [layer for block in model.layers.blocks for layer in block.mixers]
+    modelled = dict.fromkeys(each.title for each in mixers if each.softmax() is None)
+    remarks = ["Biases and the weights of norms are not counted."]
+    if modelled:
+        remarks.append(
+            f"Time and memory of {' and '.join(modelled)} are modelled from operations, bytes and launches; no "
+            "measured run has such layers."
+        )
+    if any(block.additions for block in model.layers.blocks):
+        remarks.append("Work on the residual stream besides norms and additions is counted by its products only.")
+    return (*remarks, *model.left_out)
 
 
 WORDS: Final = CostModelWords(

@@ -17,21 +17,39 @@ from engine.cost_models.calibrated.operation_columns import LABELS
 from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
 from engine.cost_models.calibrated.physics.layers.attention import core_work
-from engine.cost_models.calibrated.physics.layers.block import Common, attention_layers, common, feedforward_layers
+from engine.cost_models.calibrated.physics.layers.block import (
+    Common,
+    attention_layers,
+    common,
+    feedforward_layers,
+    tensor_exchange,
+)
 from engine.cost_models.calibrated.physics.layers.elementwise import (
     ElementBytes,
     Traffic,
     activated,
     activation,
     cast,
+    cast_products,
     casts,
     normed,
+    norms,
 )
 from engine.cost_models.calibrated.physics.layers.experts import active_width, expert_layers, permuted
-from engine.cost_models.calibrated.physics.layers.gemm import LinearLayer
-from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
+from engine.cost_models.calibrated.physics.layers.gemm import LinearLayer, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.pattern_blocks import (
+    cast_elements,
+    exposed_share,
+    local_products,
+    mixing_works,
+    time_layer,
+)
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, sustained_rates
+from engine.cost_models.calibrated.physics.layers.views import layer_cases
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stages import PLAIN, blocks_by_kind
+from models import LayerPattern
+from models.layers import LayerKind
 
 __all__ = ["BLOCKS", "STAGES", "ProcessorLimits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
 
@@ -88,8 +106,10 @@ def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
     Args:
         case: case of one row.
         p: parameters of a calibration.
-        kind: kind of block, of `BLOCKS`.
+        kind: kind of block, of `BLOCKS`, or of `blocks_of` for a model with a pattern.
     """
+    if case.model.pattern is not None:
+        return _pattern_operations(case, p, kind)
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
     experts, windowed = _KINDS[kind].experts, _KINDS[kind].windowed
     found = common(case, rates, p, windowed=windowed)
@@ -102,9 +122,9 @@ def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
         _traffic_row("norms", normed(case, p), found.norms),
         _traffic_row("casts", cast(case, width), casts(case, width, rates)),
         *_attention_rows(case, found, windowed),
-        *(_linear_row(name, layer, found) for name, layer in ups.items()),
+        *(_linear_row(name, layer, found.unit) for name, layer in ups.items()),
         _traffic_row("activation", activated(case, per_processor, case.tokens, p), acted),
-        *(_linear_row(name, layer, found) for name, layer in layers.items() if name not in ups),
+        *(_linear_row(name, layer, found.unit) for name, layer in layers.items() if name not in ups),
     ]
     if experts:
         moving = permuted(case) / rates.memory
@@ -118,13 +138,82 @@ def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
 
 
 def blocks_of(model: ModelShapes) -> tuple[str, ...]:
-    """Returns the kinds of blocks that a model has, of `BLOCKS`.
+    """Returns the kinds of blocks that a model has, of `BLOCKS`, or the titles of the blocks of its pattern.
 
     Args:
         model: shapes of one model.
     """
+    if model.pattern is not None:
+        return tuple(_block_titles(model.pattern))
     present = {kind for kind, number in zip(PLAIN, blocks_by_kind(model), strict=True) if _single_value(number) > 0}
     return tuple(name for name in BLOCKS if _KINDS[name] in present)
+
+
+def _block_titles(pattern: LayerPattern) -> dict[str, int]:
+    """Return the position of every kind of block by its title, numbered where two have the same."""
+    found: dict[str, int] = {}
+    for place, block in enumerate(pattern.blocks):
+        title = block.title[:1].upper() + block.title[1:]
+        same = sum(known.partition(" #")[0] == title for known in found)
+        found[f"{title} #{same + 1}" if same else title] = place
+    return found
+
+
+def _pattern_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
+    """Return the operations of a block of a pattern, layer by layer."""
+    assert case.model.pattern is not None
+    place = _block_titles(case.model.pattern)[kind]
+    rates = sustained_rates(case.accelerator, case.software.age_years, p)
+    unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
+    sublayers = float(case.model.pattern.blocks[place].sublayers)
+    layers = layer_cases(case)[place]
+    attentions = [view for layer, view in layers if layer.softmax() is not None]
+    entering, leaving = cast_elements(case, layers)
+    cast_bytes = cast_products(case, sublayers, entering, leaving)
+    rows = [
+        _traffic_row("norms", normed(case, p, sublayers, attentions), norms(case, rates, p, sublayers, attentions)),
+        _traffic_row("casts", cast_bytes, Traffic(*(each / rates.memory for each in cast_bytes))),
+    ]
+    for layer, view in layers:
+        rows += _layer_rows(layer, view, rates, p, unit)
+    tensor = sublayers * tensor_exchange(case, rates, p) * exposed_share(case, p)
+    rows.append(_network_row("tensor_exchange", tensor, tensor))
+    table = pd.DataFrame(rows)
+    times = table[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
+    return table[times > 0].reset_index(drop=True)
+
+
+def _layer_rows(
+    layer: LayerKind, view: Case, rates: SustainedRates, p: Parameters, unit: MatrixUnit
+) -> list[dict[str, Any]]:
+    """Return the rows of one layer of a pattern: its products in order, what is between them, and its messages."""
+    times = time_layer(layer, view, rates, p, unit)
+    title = layer.title[:1].upper() + layer.title[1:]
+
+    def words(name: str) -> str:
+        return LABELS.get(name, f"{title}: {name.replace('_', ' ')}")
+
+    products = [_linear_row(name, each, unit, words(name)) for name, each in local_products(layer, view).items()]
+    *first, last = products
+    acted = layer.activation()
+    if acted is None:
+        if layer.softmax() is not None:
+            works = core_work(view, windowed=layer.softmax().window is not None)
+            name = "attention_core"
+        else:
+            works, name = mixing_works(layer, view), "mixing"
+        passes = zip(("fw", "agrad"), works, times.core, strict=True)
+        core = {stage: (work.operations, work.moved, time) for stage, work, time in passes}
+        row = _build_row(name, "matrix", label=words(name), **core)
+        return [*first, row, _network_row("context_ring", *times.context), last]
+    width = np.asarray(acted.width / view.layout.tensor_par)
+    moved = activated(view, width, view.tokens, p)
+    rows = [*first, _traffic_row("activation", moved, activation(view, width, view.tokens, rates, p)), last]
+    if layer.routing() is not None:
+        moving = permuted(view) / rates.memory
+        rows.append(_traffic_row("permutation", ElementBytes(permuted(view), permuted(view)), Traffic(moving, moving)))
+        rows.append(_network_row("expert_exchange", times.exchange, times.exchange))
+    return rows
 
 
 def bound(intensity: float, rate: float, bandwidth: float) -> str:
@@ -189,19 +278,18 @@ def _attention_rows(case: Case, found: Common, windowed: bool) -> list[dict[str,
         agrad=(backward.operations, backward.moved, found.core.backward),
     )
     return [
-        *(_linear_row(name, layer, found) for name, layer in layers.items()),
+        *(_linear_row(name, layer, found.unit) for name, layer in layers.items()),
         core,
         _network_row("context_ring", *found.context),
-        _linear_row("attention_output", out, found),
+        _linear_row("attention_output", out, found.unit),
     ]
 
 
-def _linear_row(name: str, layer: LinearLayer, found: Common) -> dict[str, Any]:
-    slower = layer.slower(found.unit.p)
-    each = zip(STAGES, layer.works(), layer.products(found.unit), strict=True)
-    return _build_row(
-        name, "matrix", **{stage: (work.operations, work.moved, time * slower) for stage, work, time in each}
-    )
+def _linear_row(name: str, layer: LinearLayer, unit: MatrixUnit, label: str = "") -> dict[str, Any]:
+    slower = layer.slower(unit.p)
+    each = zip(STAGES, layer.works(), layer.products(unit), strict=True)
+    stages = {stage: (work.operations, work.moved, time * slower) for stage, work, time in each}
+    return _build_row(name, "matrix", label=label, **stages)
 
 
 def _traffic_row(name: str, moved: ElementBytes, traffic: Traffic) -> dict[str, Any]:
@@ -216,9 +304,9 @@ def _network_row(name: str, forward: Floats, backward: Floats) -> dict[str, Any]
     return _build_row(name, "network", fw=(none, none, forward), agrad=(none, none, backward))
 
 
-def _build_row(name: str, engine: str, **stages: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
+def _build_row(name: str, engine: str, *, label: str = "", **stages: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
     """Return the row of an operation. stages: name -> operations [FLOP], bytes, seconds; 0 for missing stages."""
-    row: dict[str, Any] = {"name": name, "label": LABELS[name], "engine": engine}
+    row: dict[str, Any] = {"name": name, "label": label or LABELS[name], "engine": engine}
     for stage in STAGES:
         values = stages.get(stage, (np.zeros(()),) * 3)
         names = ("flops", "mem_accessed", "processing_time")

@@ -28,7 +28,7 @@ from engine.cost_models.calibrated.physics.layers.attention import (
 from engine.cost_models.calibrated.physics.layers.block import BlockTimes, Common, Half, complete_block, tensor_exchange
 from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation, cast_products, norms
 from engine.cost_models.calibrated.physics.layers.experts import permuted
-from engine.cost_models.calibrated.physics.layers.gemm import Linear, LinearLayer, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.gemm import KernelWork, Linear, LinearLayer, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.launch import (
     BACKWARD,
     block_launches,
@@ -42,7 +42,16 @@ from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stages import BlockKind
 from models.layers import LayerKind
 
-__all__ = ["MIXING_SHARE", "VECTOR_LANES", "local_products", "mixing_core", "pattern_blocks"]
+__all__ = [
+    "LayerTimes",
+    "cast_elements",
+    "exposed_share",
+    "local_products",
+    "mixing_core",
+    "mixing_works",
+    "pattern_blocks",
+    "time_layer",
+]
 
 MIXING_SHARE = 0.5
 """Matrix rate of scans and of attention to chosen tokens, relative to fused attention [dimensionless]: short products
@@ -70,20 +79,20 @@ def pattern_blocks(
         kinds: kinds to compute, of `kinds_of`.
     """
     unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
-    exchanged = tensor_exchange(case, rates, p) * _exposed(case, p)
-    times: dict[LayerKind, _LayerTimes] = {}
+    exchanged = tensor_exchange(case, rates, p) * exposed_share(case, p)
+    times: dict[LayerKind, LayerTimes] = {}
     found = {}
     for kind in kinds:
         layers = layer_cases(case)[kind.position]
         for layer, view in layers:
             if layer not in times:
-                times[layer] = _time_layer(layer, view, rates, p, unit)
+                times[layer] = time_layer(layer, view, rates, p, unit)
         found[kind] = _pattern_block(case, rates, p, layers, kind, times, unit, exchanged)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _LayerTimes:
+class LayerTimes:
     """Seconds of one layer and microbatch [s]: of its products; of its core, and what of it recomputation of attention
     runs again; of exchanges between context-parallel ranks; of element-wise traffic; of tokens sent to experts in one
     pass; of sums inside the layer; and its kernels besides those of any block."""
@@ -98,8 +107,13 @@ class _LayerTimes:
     launches: tuple[Floats, Floats]
 
 
-def _exposed(case: Case, p: Parameters) -> Floats:
-    """Return the share of tensor-parallel exchanges that computation does not hide [rows] [dimensionless]."""
+def exposed_share(case: Case, p: Parameters) -> Floats:
+    """Returns the share of tensor-parallel exchanges that computation does not hide [rows] [dimensionless].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        p: parameters of a calibration.
+    """
     return np.where(case.software.overlap_tensor > 0, 1.0 - p.overlap_tensor, 1.0)
 
 
@@ -127,7 +141,16 @@ def local_products(layer: LayerKind, case: Case) -> dict[str, LinearLayer]:
     return found
 
 
-def _time_layer(layer: LayerKind, view: Case, rates: SustainedRates, p: Parameters, unit: MatrixUnit) -> _LayerTimes:
+def time_layer(layer: LayerKind, view: Case, rates: SustainedRates, p: Parameters, unit: MatrixUnit) -> LayerTimes:
+    """Returns the seconds of one layer and microbatch on one processor [rows] [s].
+
+    Args:
+        layer: of a pattern.
+        view: the case whose model has the sizes of this layer, of `layer_cases`.
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+        unit: matrix unit that computes its products.
+    """
     none: Floats = np.zeros(())
     products = Linear(none, none, none)
     for each in local_products(layer, view).values():
@@ -151,7 +174,7 @@ def _time_layer(layer: LayerKind, view: Case, rates: SustainedRates, p: Paramete
         again = _redone_scans(view) * core.forward
         context = _context_exchange(layer, view, rates, p)
         reduced = _inner_sum(layer, view, rates, p)
-    return _LayerTimes(products, core, again, context, traffic, sent, reduced, launches)
+    return LayerTimes(products, core, again, context, traffic, sent, reduced, launches)
 
 
 def mixing_core(
@@ -182,6 +205,21 @@ def mixing_core(
     return Core(forward, backward), (np.asarray(float(work.kernels)), np.asarray(BACKWARD * work.kernels))
 
 
+def mixing_works(layer: LayerKind, case: Case) -> tuple[KernelWork, KernelWork]:
+    """Returns what is done between the products of a layer, forward and backward [rows] [FLOP, bytes].
+
+    Args:
+        layer: one that states its work itself.
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    hidden, tokens = int(np.ravel(case.model.hidden)[0]), float(np.ravel(case.model.seq_size)[0])
+    work = layer.mixing(hidden, tokens, causal=True)
+    share = case.tokens / case.layout.tensor_par
+    operations, moved = share * (work.matrix + work.vector), share * work.moved
+    again = share * (BACKWARD_PRODUCTS * work.matrix + VECTOR_BACKWARD * work.vector)
+    return KernelWork(operations, moved), KernelWork(again, MIXING_TRAFFIC_BACKWARD * moved)
+
+
 def _redone_scans(case: Case) -> Floats:
     """Return the share of scans that recomputation runs again [rows] [dimensionless]: "selective" is about the scores
     of attention, which scans do not have."""
@@ -209,7 +247,7 @@ def _inner_sum(layer: LayerKind, case: Case, rates: SustainedRates, p: Parameter
         return np.zeros(())
     layout = case.layout
     tiers = network_tiers(layout.tensor_par, 1.0, case.accelerator, rates, layout.groups)
-    return collective(width * case.tokens, tiers, p, passes=2.0) * _exposed(case, p)
+    return collective(width * case.tokens, tiers, p, passes=2.0) * exposed_share(case, p)
 
 
 def _pattern_block(
@@ -218,7 +256,7 @@ def _pattern_block(
     p: Parameters,
     layers: tuple[tuple[LayerKind, Case], ...],
     kind: BlockKind,
-    times: dict[LayerKind, _LayerTimes],
+    times: dict[LayerKind, LayerTimes],
     unit: MatrixUnit,
     exchanged: Floats,
 ) -> BlockTimes:
@@ -231,7 +269,7 @@ def _pattern_block(
     for one in each:
         products = products.and_then(one.products)
     attentions = [view for layer, view in layers if layer.softmax() is not None]
-    entering, leaving = _cast_elements(case, layers)
+    entering, leaving = cast_elements(case, layers)
     cast = cast_products(case, sublayers, entering, leaving)
     traffic = Traffic(
         sum((one.traffic.forward for one in each), start=none) + cast.forward / rates.memory,
@@ -251,9 +289,14 @@ def _pattern_block(
     return complete_block(case, p, shared, half, tensor, sum((one.core_again for one in each), start=none))
 
 
-def _cast_elements(case: Case, layers: tuple[tuple[LayerKind, Case], ...]) -> tuple[Floats, Floats]:
-    """Return the elements per token that enter products split by inputs and leave those split by outputs, on one
-    tensor-parallel rank [rows] [elements]: what is cast to 8 or 4 bits besides the residual stream."""
+def cast_elements(case: Case, layers: tuple[tuple[LayerKind, Case], ...]) -> tuple[Floats, Floats]:
+    """Returns the elements per token that enter products split by inputs and leave those split by outputs, on one
+    tensor-parallel rank [rows] [elements]: what is cast to 8 or 4 bits besides the residual stream.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        layers: of the block, each with its case.
+    """
     t = case.layout.tensor_par
     entering = leaving = np.zeros(())
     for product in (each for layer, _ in layers for each in layer.products(int(np.ravel(case.model.hidden)[0]))):

@@ -12,7 +12,7 @@ from engine.cost_models.calibrated.physics.inputs import Case, ModelShapes
 from models import LayerPattern
 from models.layers import LayerKind
 
-__all__ = ["layer_cases", "pattern_shapes"]
+__all__ = ["layer_cases", "pattern_shapes", "split_sizes"]
 
 
 @once_per_case
@@ -65,6 +65,22 @@ def _sizes_of(layer: LayerKind) -> dict[str, float]:
             "shared_experts": routing.shared_width / routing.width,
         }
     return found
+
+
+@lru_cache(maxsize=256)
+def split_sizes(pattern: LayerPattern) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
+    """Returns the sizes that a tensor-parallel degree must divide, and those that its product with the
+    context-parallel degree must, each with its name.
+
+    Args:
+        pattern: of the blocks.
+    """
+    tensor: dict[tuple[str, int], None] = {}
+    context: dict[tuple[str, int], None] = {}
+    for layer in (each for block in pattern.blocks for each in block.layers):
+        tensor |= dict.fromkeys(layer.tensor_divisors().items())
+        context |= dict.fromkeys(layer.context_divisors().items())
+    return tuple(tensor), tuple(context)
 
 
 def pattern_shapes(pattern: LayerPattern, seq_size: int) -> ModelShapes:
