@@ -8,7 +8,8 @@ from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from models.documents import Whole
-from models.layers.contract import Count, LayerKind, Product, Width
+from models.layers.contract import Count, KeptBytes, LayerKind, MixingWork, Product, Width
+from models.layers.mixing_terms import BF16, FP32
 
 __all__ = ["ExpertsLayer"]
 
@@ -59,19 +60,22 @@ class ExpertsLayer(LayerKind):
         """Return the products with weights: router, experts, shared experts, and those around a latent width."""
         inside, branches = hidden if self.latent is None else self.latent, 2 if self.gated else 1
         found = [
-            Product("router", self.routed + self.zero_experts, hidden),
+            Product("router", self.routed + self.zero_experts, hidden, split="none"),
             Product("expert_up", branches * self.width, inside, self.routed, self.top_k),
-            Product("expert_down", inside, self.width, self.routed, self.top_k),
+            Product("expert_down", inside, self.width, self.routed, self.top_k, split="inputs"),
         ]
         if self.shared_width:
             found += [
                 Product("shared_up", branches * self.shared_width, hidden),
-                Product("shared_down", hidden, self.shared_width),
+                Product("shared_down", hidden, self.shared_width, split="inputs"),
             ]
         if self.shared_gate:
-            found.append(Product("shared_gate", 1, hidden))
+            found.append(Product("shared_gate", 1, hidden, split="none"))
         if self.latent is not None:
-            found += [Product("latent_down", inside, hidden), Product("latent_up", hidden, inside)]
+            found += [
+                Product("latent_down", inside, hidden, split="none"),
+                Product("latent_up", hidden, inside, split="none"),
+            ]
         return tuple(found)
 
     def count_vectors(self, hidden: int) -> int:
@@ -89,3 +93,26 @@ class ExpertsLayer(LayerKind):
         found += self.routed if self.router_bias else 0
         found += hidden + self.routed if self.router_scales else 0
         return found + (self.latent or 0 if self.latent_norm else 0)
+
+    def mixing(self, hidden: int, tokens: float, *, causal: bool) -> MixingWork:
+        """Return the choice of experts, copies of tokens to them and back, and activations; counted, not measured."""
+        inside, tensors = hidden if self.latent is None else self.latent, 3.0 if self.gated else 2.0
+        router = 2.0 * FP32 * (self.routed + self.zero_experts)  # scores in 32 bits, written and read
+        # One copy of the token per choice, and the weighted sum of their outputs.
+        copies = 2.0 * BF16 * (1 + self.top_k) * inside
+        # Activations read one branch, or two, and write their product.
+        active = tensors * BF16 * (self.top_k * self.width + self.shared_width)
+        kernels = 5 + (1 if self.shared_width else 0)
+        return MixingWork(moved=router + copies + active, kernels=kernels, repeated_moved=router)
+
+    def kept(self, hidden: int) -> KeptBytes:
+        """Return inputs, activations and outputs of the choices, scores of the router, and shared activations."""
+        inside, tensors = hidden if self.latent is None else self.latent, 3 if self.gated else 2
+        whole = 2 * BF16 * self.top_k * inside + 2 * FP32 * (self.routed + self.zero_experts)
+        if self.latent is not None:  # outputs of the product before the experts and of their sum
+            whole += 2 * BF16 * inside
+        return KeptBytes(tensors * BF16 * (self.top_k * self.width + self.shared_width), whole)
+
+    def tensor_divisors(self) -> dict[str, int]:
+        """Return the width of shared experts; routed ones are divided by a degree of their own."""
+        return {"shared experts' width": self.shared_width} if self.shared_width else {}
