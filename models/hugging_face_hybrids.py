@@ -101,6 +101,7 @@ def read_nemotron_h(config: HuggingFaceConfig) -> LayerPattern:
         states=config.whole("ssm_state_size"),
         groups=config.whole("n_groups"),
         kernel=config.whole("conv_kernel"),
+        chunk=config.whole("chunk_size", default=128),
     )
     if not config.flag("use_conv_bias", True):
         raise config.refuse("'use_conv_bias' is false, which is not covered for this family")
@@ -216,6 +217,7 @@ def read_mamba2(config: HuggingFaceConfig) -> LayerPattern:
         states=config.whole("state_size"),
         groups=config.whole("n_groups"),
         kernel=config.whole("conv_kernel"),
+        chunk=config.whole("chunk_size", default=256),
     )
     return build_pattern(config, [Block(mixers=(layer,), norms=1)] * count_layers(config), tied=False)
 
@@ -261,6 +263,7 @@ def _named_mamba2(config: HuggingFaceConfig, *, inner: int, normed: bool = True)
         groups=config.whole("mamba_n_groups"),
         kernel=config.whole("mamba_d_conv"),
         normed=normed,
+        chunk=config.whole("mamba_chunk_size", default=256),
     )
 
 

@@ -44,6 +44,7 @@ def attention_layer(
         kv_heads=architecture.kv_heads,
         head_dim=architecture.head_dim,
         window=window,
+        chunked=window is not None and architecture.window_kind == "chunked",
         qkv_bias=bool(architecture.qkv_bias),
         output_bias=bool(architecture.linear_bias),
         qk_norm=normed if architecture.qk_norm_weighted or normed == "none" else "weightless",

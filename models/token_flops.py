@@ -10,12 +10,14 @@ Two conventions count attention, and published figures use both:
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from models import Architecture, BlockShape, Model
-from models.parameters import attention_weights, expert_weights, indexer_weights, mlp_weights, parameters
+from models import Architecture, BlockShape, LayerPattern, Model
+from models.layers import Block, pattern_counts
+from models.parameters import parameters
+from models.patterns import pattern_of
 
 __all__ = [
     "BLOCK_FORMULA",
@@ -28,6 +30,7 @@ __all__ = [
     "architecture_flops",
     "block_flops",
     "parameter_count",
+    "pattern_flops",
     "token_flops",
 ]
 
@@ -68,10 +71,13 @@ class TokenFlops:
     """The same without products that the causal mask discards."""
     head: float
     """The LM head; 0 where the cost model has none."""
+    scan: float = 0.0
+    """Scans of linear attention and state spaces, by chunks: the same in full and without masked products."""
 
     def forward(self, convention: Convention = "full") -> float:
         """Returns the work of the forward pass of one token [FLOP]."""
-        return self.weights + self.head + (self.attention if convention == "full" else self.causal_attention)
+        attention = self.attention if convention == "full" else self.causal_attention
+        return self.weights + self.head + attention + self.scan
 
     def model(self, convention: Convention = "full", training: bool = True) -> float:
         """Returns the model's operations per token [FLOP]: forward once and, in training, backward at twice that.
@@ -84,11 +90,11 @@ class TokenFlops:
         """Returns the work of the processors per token in training [FLOP]: `model`, plus recomputation.
 
         "full" runs the blocks forward a second time, "attn_only" the products inside attention (Korthikanti et al.,
-        arXiv:2205.05198, appendix A); the LM head is never run again. What a fused attention kernel repeats within its
-        backward pass does not count.
+        arXiv:2205.05198, appendix A); the LM head is never run again, scans only by "full". What a fused kernel repeats
+        within its backward pass does not count.
         """
         inner = self.attention if convention == "full" else self.causal_attention
-        again = {"none": 0.0, "attn_only": inner, "full": self.weights + inner}[recompute]
+        again = {"none": 0.0, "attn_only": inner, "full": self.weights + inner + self.scan}[recompute]
         return self.model(convention) + again
 
 
@@ -105,6 +111,8 @@ def token_flops(model: Model, recipe: Recipe = "published") -> TokenFlops:
     """
     if recipe == "block":
         return block_flops(model.require_block())
+    if model.layers is not None:
+        return pattern_flops(model.layers, model.seq_size)
     return architecture_flops(model.architecture_or_assumed(), model.seq_size)
 
 
@@ -116,6 +124,8 @@ def parameter_count(model: Model) -> int:
     Args:
         model: one that was read or made.
     """
+    if model.layers is not None:
+        return pattern_counts(model.layers).total
     return parameters(model.architecture_or_assumed())
 
 
@@ -133,62 +143,47 @@ def block_flops(block: BlockShape) -> TokenFlops:
     return TokenFlops(weights, attention, attention / 2, 0.0)
 
 
-def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
-    """Returns the matrix arithmetic of one token of a published architecture in a sequence of `seq_size` tokens.
+def pattern_flops(pattern: LayerPattern, seq_size: int) -> TokenFlops:
+    """Return the matrix arithmetic of one token of a model in a sequence of `seq_size` tokens.
 
     Two per weight of every matrix that the token passes (Kaplan et al., arXiv:2001.08361, section 2.1), without the
-    lookup in the embedding; with the LM head, the router and the experts that it visits. A layer for multi-token
-    prediction that is trained adds a block like the last, its projection and the head. Attention: two per element of
-    query and key and of weight and value, for each of the tokens that the layer's window holds; with an indexer
-    (DeepSeek-V3.2), for the tokens that it picks, plus its own scores over all of them.
+    lookup in the embedding; with the LM head, the router and the experts that it visits. Between products what each
+    kind of layer counts: pairs of tokens of attention, chunks of a scan.
+
+    Args:
+        pattern: of the blocks.
+        seq_size: of the sequence [tokens].
+    """
+    return _sum_blocks(pattern.counted_blocks(), pattern.hidden, seq_size, head=2.0 * pattern.hidden * pattern.vocab)
+
+
+def architecture_flops(architecture: Architecture, seq_size: int) -> TokenFlops:
+    """Return the matrix arithmetic of one token of a published architecture in a sequence of `seq_size` tokens.
+
+    As `pattern_flops`, with the rows of the vocabulary that are used. A layer for multi-token prediction that is
+    trained adds a block like the last, its projection and the head.
 
     Args:
         architecture: the published one.
         seq_size: of the sequence [tokens].
     """
-    mixtures = sum(architecture.expert_layers)
-    matrices = (
-        architecture.layers * attention_weights(architecture)
-        + architecture.indexer_layers * indexer_weights(architecture)
-        + (architecture.layers - mixtures) * mlp_weights(architecture)
-        + mixtures * expert_weights(architecture, active=True)
-    )
-    # FLOP of one token with one other: a d_k for the score, a d_v for the value.
-    pair = 2.0 * architecture.heads * (architecture.head_dim + architecture.value_head_dim)
-    full = causal = 0.0
-    for window, layers in Counter(architecture.windows).items():
-        seen = _attended_tokens(architecture, window, seq_size)
-        full += layers * pair * seen[0]
-        causal += layers * pair * seen[1]
-    index = architecture.sparse_attention
-    if index is not None:
-        # The indexer scores every token, of which attention then takes top_k (DeepSeek-V3.2).
-        scores = 2.0 * architecture.indexer_layers * index.heads * index.head_dim * seq_size
-        full, causal = full + scores, causal + scores / 2
-    head, again = 2.0 * architecture.hidden * architecture.vocab, architecture.trained_prediction_layers
-    if again:
-        experts = architecture.expert_layers[-1]
-        fed = expert_weights(architecture, active=True) if experts else mlp_weights(architecture)
-        own = indexer_weights(architecture) if architecture.indexer_layers == architecture.layers else 0
-        matrices += again * (attention_weights(architecture) + own + fed + 2 * architecture.hidden**2)
-        seen = _attended_tokens(architecture, architecture.windows[-1], seq_size)
-        full, causal = full + again * pair * seen[0], causal + again * pair * seen[1]
-        head *= 1 + again
-    return TokenFlops(2.0 * matrices, full, causal, head)
+    pattern, hidden, again = pattern_of(architecture), architecture.hidden, architecture.trained_prediction_layers
+    blocks = [*pattern.counted_blocks(), (pattern.blocks[pattern.runs[-1].block], again)]
+    found = _sum_blocks(blocks, hidden, seq_size, head=2.0 * hidden * architecture.vocab * (1 + again))
+    # Its projection makes one vector of two (DeepSeek-V3, arXiv:2412.19437, section 2.2).
+    return replace(found, weights=found.weights + 2.0 * again * 2 * hidden**2)
 
 
-def _attended_tokens(architecture: Architecture, window: int | None, length: int) -> tuple[float, float]:
-    """Tokens that a token is multiplied with in a layer, on average: (in full, without the masked ones).
-
-    A causal window of w in a sequence of s holds w - w^2 / 2s on average: half of s where it holds everything.
-    """
-    chosen = architecture.sparse_attention
-    if chosen is not None:
-        window = min(chosen.top_k, length if window is None else window)
-    if window is None or window >= length:
-        return float(length), length / 2
-    if architecture.window_kind == "chunked" and chosen is None:
-        chunks, rest = divmod(length, window)
-        squares = (chunks * window**2 + rest**2) / length
-        return squares, squares / 2
-    return float(window), window - window**2 / (2 * length)
+def _sum_blocks(blocks: Iterable[tuple[Block, int]], hidden: int, seq_size: int, *, head: float) -> TokenFlops:
+    full = causal = scan = 0.0
+    matrices = 0
+    for block, count in blocks:
+        matrices += count * sum(each.visited_parameters for layer in block.layers for each in layer.products(hidden))
+        for layer in block.mixers:
+            whole = count * layer.count_mixing_flops(hidden, seq_size, causal=False)
+            if layer.is_scan:
+                scan += whole
+            else:
+                full += whole
+                causal += count * layer.count_mixing_flops(hidden, seq_size, causal=True)
+    return TokenFlops(2.0 * matrices, float(full), float(causal), head, float(scan))

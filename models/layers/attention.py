@@ -7,7 +7,19 @@ from typing import Literal, Self
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from models.layers.contract import Count, LayerEntity, LayerKind, Product, SequenceState, SoftmaxShape, Width
+from models.layers.contract import (
+    ContextExchange,
+    Count,
+    KeptBytes,
+    LayerEntity,
+    LayerKind,
+    MixingWork,
+    Product,
+    SequenceState,
+    SoftmaxShape,
+    Width,
+)
+from models.layers.mixing_terms import BF16, FP32, attended_tokens
 
 __all__ = ["AttentionLayer", "BlockIndexer"]
 
@@ -36,6 +48,8 @@ class AttentionLayer(LayerKind):
     """Width of a value head [elements]; that of a key head where None."""
     window: Width | None = None
     """Tokens that a query attends to; all where None."""
+    chunked: bool = False
+    """True if windows are fixed chunks (Llama 4), not ones that end at each token."""
     qkv_bias: bool = False
     output_bias: bool = False
     qk_norm: Literal["none", "head", "heads", "weightless"] = "none"
@@ -97,7 +111,8 @@ class AttentionLayer(LayerKind):
         if self.relative_positions:
             found.append(Product("positions", query, hidden))
         if self.indexer is not None:
-            found.append(Product("indexer", (self.indexer.heads + 1) * self.indexer.head_dim, hidden))
+            # Few index heads with one key: every rank needs the same choice.
+            found.append(Product("indexer", (self.indexer.heads + 1) * self.indexer.head_dim, hidden, split="none"))
         return (*found, Product("attention_output", hidden, self.heads * self.value_width, split="inputs"))
 
     def softmax(self) -> SoftmaxShape | None:
@@ -125,3 +140,57 @@ class AttentionLayer(LayerKind):
             return SequenceState(windowed=kept, window=self.window)
         indexed = {} if self.indexer is None else {"indexer": self.indexer.head_dim}
         return SequenceState({"kv": kept, **indexed})
+
+    def mixing(self, hidden: int, tokens: float, *, causal: bool) -> MixingWork:
+        """Return scores and weighted values, gates, and scores of an indexer over all tokens.
+
+        Norms of queries and keys are fused with the rotary embedding and move nothing of their own.
+        """
+        chosen = self.window if self.indexer is None else self.indexer.block * self.indexer.top_k
+        keys = attended_tokens(tokens, chosen, causal=causal, chunked=self.chunked)
+        # Dao et al. 2022: q k' and p v, 2 FLOP per pair of tokens and column of each.
+        matrix = 2.0 * self.heads * (self.head_dim + self.value_width) * keys
+        values, kernels = self.heads * self.value_width, 1
+        # Reads output and gate, writes their product.
+        moved = {"none": 0.0, "element": 3.0 * BF16 * values, "head": BF16 * (2.0 * values + self.heads)}[self.gate]
+        kernels += self.gate != "none"
+        if self.indexer is None:
+            return MixingWork(matrix=matrix, moved=moved, kernels=kernels)
+        pairs = attended_tokens(tokens, None, causal=causal)
+        scores = 2.0 * self.indexer.heads * self.indexer.head_dim * pairs
+        # The largest score of each block and index head is written and read by the choice; counted, not measured.
+        blocks = 2.0 * FP32 * self.indexer.heads * pairs / self.indexer.block
+        return MixingWork(matrix + scores, 0.0, moved + blocks, kernels + 2, scores, blocks)
+
+    def kept(self, hidden: int) -> KeptBytes:
+        """Return queries, keys, values, output and log-sum-exps, inputs of norms and gates, and choices of blocks."""
+        keys = self.kv_heads if self.has_keys else 0
+        queries, values = self.heads * self.head_dim, self.heads * self.value_width
+        split = BF16 * (queries + keys * (self.head_dim + self.value_width)) + BF16 * values + FP32 * self.heads
+        if self.qk_norm != "none":
+            split += BF16 * (queries + keys * self.head_dim)
+        # Gate and product (the gate of a head is one number).
+        split += {"none": 0, "element": 2 * BF16 * values, "head": BF16 * (self.heads + values)}[self.gate]
+        if self.indexer is None:
+            return KeptBytes(split)
+        # Index queries and key before and after their norms, and 32-bit places of the chosen blocks; counted.
+        whole = 2 * BF16 * (self.indexer.heads + 1) * self.indexer.head_dim + FP32 * self.indexer.top_k
+        return KeptBytes(split, whole)
+
+    def context_exchange(self, hidden: int) -> ContextExchange:
+        """Return keys and values, which go round a ring or are gathered, and index keys."""
+        kept = self.kv_heads * (self.head_dim + self.value_width) if self.has_keys else 0
+        return ContextExchange(
+            per_token=BF16 * kept, per_token_whole=0 if self.indexer is None else BF16 * self.indexer.head_dim
+        )
+
+    def count_cache_reads(self, hidden: int, context: float) -> float:
+        """Return keys and values inside the window or the chosen blocks, and all index keys; those of an earlier layer
+        where the layer has none of its own."""
+        chosen = self.window if self.indexer is None else self.indexer.block * self.indexer.top_k
+        read = self.kv_heads * (self.head_dim + self.value_width) * attended_tokens(context, chosen, causal=False)
+        return read + (0.0 if self.indexer is None else self.indexer.head_dim * context)
+
+    def tensor_divisors(self) -> dict[str, int]:
+        """Return the query heads; key and value heads are repeated where there are fewer than ranks."""
+        return {"attention heads": self.heads}

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from models.layers.contract import Count, LayerKind, Product, SequenceState, Width
+from models.layers.contract import (
+    ContextExchange,
+    Count,
+    KeptBytes,
+    LayerKind,
+    MixingWork,
+    Product,
+    SequenceState,
+    Width,
+)
+from models.layers.mixing_terms import BF16, FP32, attended_tokens
 
 __all__ = ["CompressedAttentionLayer"]
 
@@ -43,22 +53,23 @@ class CompressedAttentionLayer(LayerKind):
         """Return the products with weights: query, key, grouped output, compressor, indexer."""
         heads, dim = self.heads, self.head_dim
         found = [
-            Product("query_down", self.q_rank, hidden),
+            Product("query_down", self.q_rank, hidden, split="none"),
             Product("query_up", heads * dim, self.q_rank),
-            Product("key", dim, hidden),
-            Product("output_down", self.output_rank, heads * dim),  # block by block: each group sees its own heads
-            Product("output", hidden, self.output_groups * self.output_rank),
+            Product("key", dim, hidden, split="none"),  # one for all heads
+            # Block by block: each group sees its own heads.
+            Product("output_down", self.output_groups * self.output_rank, heads * dim // self.output_groups),
+            Product("output", hidden, self.output_groups * self.output_rank, split="inputs"),
         ]
         if self.ratio == 4:  # two overlapping compressions of keys and of index keys
             index = self.index_heads * self.index_head_dim
             found += [
-                Product("compress", 4 * dim, hidden),
-                Product("compress_index", 4 * self.index_head_dim, hidden),
-                Product("index_query", index, self.q_rank),
-                Product("index_weight", self.index_heads, hidden),
+                Product("compress", 4 * dim, hidden, split="none"),
+                Product("compress_index", 4 * self.index_head_dim, hidden, split="none"),
+                Product("index_query", index, self.q_rank, split="none"),
+                Product("index_weight", self.index_heads, hidden, split="none"),
             ]
         elif self.ratio == 128:
-            found.append(Product("compress", 2 * dim, hidden))
+            found.append(Product("compress", 2 * dim, hidden, split="none"))
         return tuple(found)
 
     def count_vectors(self, hidden: int) -> int:
@@ -72,3 +83,70 @@ class CompressedAttentionLayer(LayerKind):
         if self.ratio == 4:
             kept["indexer"] = self.index_head_dim / self.ratio
         return SequenceState(kept, self.head_dim, self.window)
+
+    def mixing(self, hidden: int, tokens: float, *, causal: bool) -> MixingWork:
+        """Return attention inside the window and to compressed keys, and scores of the indexer over all of these."""
+        seen = attended_tokens(tokens, self.window, causal=causal)
+        work = MixingWork(kernels=1)
+        if self.ratio > 1:
+            # Of s / ratio compressed keys; a causal mask leaves half of them, or w - w²/2n of a choice of w.
+            number = tokens / self.ratio
+            seen = seen + attended_tokens(number, self.top_k if self.ratio == 4 else None, causal=causal)
+            work = self._compress(attended_tokens(number, None, causal=causal))
+        # The key serves as value: 2 FLOP for the score and 2 for the value, of each element.
+        matrix = 4.0 * self.heads * self.head_dim * seen
+        return MixingWork(
+            matrix + work.matrix, 0.0, work.moved, work.kernels, work.repeated_matrix, work.repeated_moved
+        )
+
+    def _compress(self, pairs: float) -> MixingWork:
+        """Return the work of making compressed keys and of scoring them, the same on every tensor-parallel rank, and
+        all kernels with that of attention.
+
+        Args:
+            pairs: compressed keys that a query is compared with.
+        """
+        # A gated sum over each block of tokens: reads keys and gates, writes one key; counted, not measured.
+        overlaps = 2 if self.ratio == 4 else 1
+        moved = BF16 * self.head_dim * (2.0 * overlaps + 1.0 / self.ratio)
+        if self.ratio != 4:
+            return MixingWork(moved=moved, kernels=2, repeated_moved=moved)
+        moved += BF16 * self.index_head_dim * (2.0 * overlaps + 1.0 / self.ratio)
+        scores = 2.0 * self.index_heads * self.index_head_dim * pairs
+        moved = moved + 2.0 * FP32 * pairs  # one 32-bit score per pair, written and read
+        return MixingWork(scores, 0.0, moved, 5, scores, moved)
+
+    def decoding(self, hidden: int, context: float) -> MixingWork:
+        """Return attention inside the window and to the compressed keys, or to the chosen ones."""
+        return self.mixing(hidden, context, causal=False)
+
+    def count_cache_reads(self, hidden: int, context: float) -> float:
+        """Return keys inside the window, compressed or chosen ones, and all index keys."""
+        seen = attended_tokens(context, self.window, causal=False)
+        if self.ratio == 1:
+            return self.head_dim * seen
+        number = context / self.ratio
+        seen = seen + attended_tokens(number, self.top_k if self.ratio == 4 else None, causal=False)
+        return self.head_dim * seen + (self.index_head_dim * number if self.ratio == 4 else 0.0)
+
+    def kept(self, hidden: int) -> KeptBytes:
+        """Return queries, output, grouped output, latents and key before and after norms, and what compression reads;
+        counted."""
+        split = BF16 * (2 * self.heads * self.head_dim + self.output_groups * self.output_rank) + FP32 * self.heads
+        whole = 2 * BF16 * (self.q_rank + self.head_dim)
+        if self.ratio == 4:
+            whole += BF16 * 4 * (self.head_dim + self.index_head_dim)
+            whole += BF16 * self.index_heads * (self.index_head_dim + 1) + FP32 * self.top_k
+        elif self.ratio == 128:
+            whole += BF16 * 2 * self.head_dim
+        return KeptBytes(split, whole)
+
+    def context_exchange(self, hidden: int) -> ContextExchange:
+        """Return compressed keys and index keys, gathered, and the last window, handed to the next rank; derived."""
+        compressed = 0.0 if self.ratio == 1 else self.head_dim / self.ratio
+        compressed += self.index_head_dim / self.ratio if self.ratio == 4 else 0.0
+        return ContextExchange(per_token_whole=BF16 * compressed, per_sequence_whole=BF16 * self.head_dim * self.window)
+
+    def tensor_divisors(self) -> dict[str, int]:
+        """Return heads and groups of the output; the key is on every rank."""
+        return {"attention heads": self.heads, "output groups": self.output_groups}

@@ -111,6 +111,15 @@ class SequenceState:
     per_sequence: Mapping[str, int] = field(default_factory=dict)
     """Fixed: convolution columns and recurrent states [elements by name]."""
 
+    def count_elements(self, context: float) -> float:
+        """Return the elements that a sequence of some length keeps.
+
+        Args:
+            context: tokens of the sequence; a number or an array.
+        """
+        inside: float = np.minimum(context, self.window)
+        return sum(self.per_token.values()) * context + self.windowed * inside + sum(self.per_sequence.values())
+
 
 @dataclass(frozen=True, slots=True)
 class MixingWork:
@@ -125,6 +134,11 @@ class MixingWork:
     [bytes]; 0 for a fused attention kernel, which the products around it hide."""
     kernels: int = 0
     """Kernels that run it, besides those of the products [kernels]."""
+    repeated_matrix: float = 0.0
+    """Part of `matrix` that every tensor-parallel rank runs in full, such as scores of an indexer [FLOP]: a rank of t
+    runs (matrix - repeated_matrix) / t + repeated_matrix."""
+    repeated_moved: float = 0.0
+    """Part of `moved` that every tensor-parallel rank moves in full [bytes]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +160,12 @@ class ContextExchange:
     """For each token of a rank, which tensor-parallel ranks divide among them [bytes]: keys and values of a ring, or
     tokens that become heads and back."""
     per_sequence: float = 0.0
-    """For each sequence and rank, whatever its length [bytes]: states of a scan."""
+    """For each sequence and rank, whatever its length, which tensor-parallel ranks divide among them [bytes]: states of
+    a scan."""
+    per_token_whole: float = 0.0
+    """For each token of a rank, the same on all tensor-parallel ranks [bytes]: latents and index keys."""
+    per_sequence_whole: float = 0.0
+    """For each sequence and rank, the same on all tensor-parallel ranks [bytes]: the last window of a shared key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +227,17 @@ class LayerKind(LayerEntity):
         """Name of the kind in sentences."""
         return self.word.replace("_", " ")
 
+    @property
+    def is_scan(self) -> bool:
+        """True if tokens are mixed through a state of fixed size, not by attention."""
+        return False
+
+    @property
+    def residual_streams(self) -> int:
+        """Vectors of the hidden width that each token has between blocks: more than 1 widens the residual stream,
+        hence messages between pipeline stages and the input that full recomputation keeps."""
+        return 1
+
     @abstractmethod
     def products(self, hidden: int) -> tuple[Product, ...]:
         """Return the products with weights.
@@ -246,19 +276,42 @@ class LayerKind(LayerEntity):
 
         Args:
             hidden: width of the residual stream [elements].
-            tokens: length of the sequence [tokens].
+            tokens: length of the sequence [tokens]; a number or an array, as are the figures then.
             causal: False counts every pair of tokens in a window or choice, True what a causal mask leaves on average;
                 equal for scans.
         """
 
     def decoding(self, hidden: int, context: float) -> MixingWork:
-        """Return the work between the products, of one new token behind a context; a full, causal row by default.
+        """Return the work between the products, of one new token behind a context; all its pairs by default.
+
+        Reads of a growing cache depend on its datatype and are not in `moved`; see `count_cache_reads`.
 
         Args:
             hidden: width of the residual stream [elements].
             context: tokens before it [tokens].
         """
         return self.mixing(hidden, context, causal=False)
+
+    def count_mixing_flops(self, hidden: int, tokens: float, *, causal: bool) -> float:
+        """Return the matrix operations between the products that published figures count [FLOP]; those of `mixing`,
+        unless kernels run more of them.
+
+        Args:
+            hidden: width of the residual stream [elements].
+            tokens: length of the sequence [tokens].
+            causal: as in `mixing`.
+        """
+        return self.mixing(hidden, tokens, causal=causal).matrix
+
+    def count_cache_reads(self, hidden: int, context: float) -> float:
+        """Return the cached elements that one new token reads, states of fixed size left out: they are in `decoding`.
+
+        Args:
+            hidden: width of the residual stream [elements].
+            context: tokens before it [tokens].
+        """
+        kept = self.sequence_state(hidden)
+        return kept.count_elements(context) - sum(kept.per_sequence.values())
 
     @abstractmethod
     def kept(self, hidden: int) -> KeptBytes:

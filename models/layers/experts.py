@@ -8,7 +8,8 @@ from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from models.documents import Whole
-from models.layers.contract import Activation, Count, LayerKind, Product, Routing, Width
+from models.layers.contract import Activation, Count, KeptBytes, LayerKind, MixingWork, Product, Routing, Width
+from models.layers.mixing_terms import BF16, FP32
 
 __all__ = ["ExpertsLayer"]
 
@@ -100,3 +101,26 @@ class ExpertsLayer(LayerKind):
         found += self.routed if self.router_bias else 0
         found += hidden + self.routed if self.router_scales else 0
         return found + (self.latent or 0 if self.latent_norm else 0)
+
+    def mixing(self, hidden: int, tokens: float, *, causal: bool) -> MixingWork:
+        """Return the choice of experts, copies of tokens to them and back, and activations; counted, not measured."""
+        inside, tensors = hidden if self.latent is None else self.latent, 3.0 if self.gated else 2.0
+        router = 2.0 * FP32 * (self.routed + self.zero_experts)  # scores in 32 bits, written and read
+        # One copy of the token per choice, and the weighted sum of their outputs.
+        copies = 2.0 * BF16 * (1 + self.top_k) * inside
+        # Activations read one branch, or two, and write their product.
+        active = tensors * BF16 * (self.top_k * self.width + self.shared_width)
+        kernels = 5 + (1 if self.shared_width else 0)
+        return MixingWork(moved=router + copies + active, kernels=kernels, repeated_moved=router)
+
+    def kept(self, hidden: int) -> KeptBytes:
+        """Return inputs, activations and outputs of the choices, scores of the router, and shared activations."""
+        inside, tensors = hidden if self.latent is None else self.latent, 3 if self.gated else 2
+        whole = 2 * BF16 * self.top_k * inside + 2 * FP32 * (self.routed + self.zero_experts)
+        if self.latent is not None:  # outputs of the product before the experts and of their sum
+            whole += 2 * BF16 * inside
+        return KeptBytes(tensors * BF16 * (self.top_k * self.width + self.shared_width), whole)
+
+    def tensor_divisors(self) -> dict[str, int]:
+        """Return the width of shared experts; routed ones are divided by a degree of their own."""
+        return {"shared experts' width": self.shared_width} if self.shared_width else {}

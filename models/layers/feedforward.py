@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from models.documents import Whole
-from models.layers.contract import Activation, LayerKind, Product, Width
+from models.layers.contract import Activation, KeptBytes, LayerKind, MixingWork, Product, Width
+from models.layers.mixing_terms import BF16
 
 __all__ = ["FeedForwardLayer"]
 
@@ -46,3 +47,15 @@ class FeedForwardLayer(LayerKind):
         """Return the weights of biases and of the activation."""
         biases = (2 if self.gated else 1) * self.width + hidden if self.bias else 0
         return biases + self.activation_weights
+
+    def mixing(self, hidden: int, tokens: float, *, causal: bool) -> MixingWork:
+        """Return the activation: it reads one branch, or two, and writes their product."""
+        return MixingWork(moved=(3.0 if self.gated else 2.0) * BF16 * self.width, kernels=1)
+
+    def kept(self, hidden: int) -> KeptBytes:
+        """Return inputs and output of the activation."""
+        return KeptBytes((3 if self.gated else 2) * BF16 * self.width)
+
+    def tensor_divisors(self) -> dict[str, int]:
+        """Return the width."""
+        return {"MLP width": self.width}

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from models.layers.contract import Count, LayerEntity, LayerKind, Product, SequenceState, SoftmaxShape, Width
+from models.layers.contract import (
+    ContextExchange,
+    Count,
+    KeptBytes,
+    LayerEntity,
+    LayerKind,
+    MixingWork,
+    Product,
+    SequenceState,
+    SoftmaxShape,
+    Width,
+)
+from models.layers.mixing_terms import BF16, FP32, attended_tokens, merge_work
 
 __all__ = ["LatentAttentionLayer", "TokenIndexer"]
 
@@ -30,13 +42,34 @@ class TokenIndexer(LayerEntity):
         if self.is_shared:
             return ()
         return (
-            Product("index_query", self.heads * self.head_dim, source),
-            Product("index_key", self.head_dim + self.heads, hidden),
+            Product("index_query", self.heads * self.head_dim, source, split="none"),
+            Product("index_key", self.head_dim + self.heads, hidden, split="none"),
         )
 
     def count_vectors(self) -> int:
         """Return the weights of the LayerNorm of index keys."""
         return 0 if self.is_shared else 2 * self.head_dim
+
+    def mixing(self, tokens: float, *, causal: bool) -> MixingWork:
+        """Return the scores of all tokens, which every tensor-parallel rank computes; nothing where they are shared.
+
+        Args:
+            tokens: length of the sequence [tokens].
+            causal: True leaves out what a causal mask discards.
+        """
+        if self.is_shared:
+            return MixingWork()
+        pairs = attended_tokens(tokens, None, causal=causal)
+        scores = 2.0 * self.heads * self.head_dim * pairs
+        # One score per pair in 32 bits, written by its kernel and read by the choice; counted, not measured.
+        moved = 2.0 * FP32 * pairs
+        return MixingWork(scores, 0.0, moved, 2, scores, moved)
+
+    def kept_bytes(self) -> int:
+        """Return index queries, index key and weights of index heads, and 32-bit places of the chosen tokens."""
+        if self.is_shared:
+            return 0
+        return BF16 * (self.heads * self.head_dim + self.head_dim + self.heads) + FP32 * self.top_k
 
 
 class LatentAttentionLayer(LayerKind):
@@ -105,3 +138,74 @@ class LatentAttentionLayer(LayerKind):
         if self.indexer is not None and not self.indexer.is_shared:
             kept["indexer"] = self.indexer.head_dim
         return SequenceState(kept)
+
+    @property
+    def _absorbed(self) -> float:
+        """FLOP per pair with the latent as key and value of all heads (DeepSeek-V2, section 2.1.2)."""
+        return 2.0 * self.heads * (2 * self.kv_rank + self.rope_head_dim)
+
+    @property
+    def _expanded(self) -> float:
+        """FLOP per pair with keys and values of each head."""
+        return 2.0 * self.heads * (self.nope_head_dim + self.rope_head_dim + self.v_head_dim)
+
+    def mixing(self, hidden: int, tokens: float, *, causal: bool) -> MixingWork:
+        """Return attention with expanded keys and values; with an indexer, absorbed attention on the chosen tokens."""
+        gate = 3.0 * BF16 * self.heads * self.v_head_dim if self.gated else 0.0  # reads output and gate, writes one
+        kernels = 2 if self.gated else 1
+        if self.indexer is None:
+            keys = attended_tokens(tokens, None, causal=causal)
+            return MixingWork(matrix=self._expanded * keys, moved=gate, kernels=kernels)
+        # Kernels for chosen tokens run on the latents, in training too (Megatron-LM d98e8a64: tilelang and cuDNN).
+        keys = attended_tokens(tokens, self.indexer.top_k, causal=causal)
+        core = MixingWork(matrix=self._absorbed * keys, moved=gate, kernels=kernels)
+        return merge_work(core, self.indexer.mixing(tokens, causal=causal))
+
+    def count_mixing_flops(self, hidden: int, tokens: float, *, causal: bool) -> float:
+        """Return the matrix operations with expanded keys and values, and of the indexer [FLOP]."""
+        if self.indexer is None:
+            return self._expanded * attended_tokens(tokens, None, causal=causal)
+        chosen = attended_tokens(tokens, self.indexer.top_k, causal=causal)
+        return self._expanded * chosen + self.indexer.mixing(tokens, causal=causal).matrix
+
+    def decoding(self, hidden: int, context: float) -> MixingWork:
+        """Return absorbed attention to all tokens, or to the chosen ones after the indexer's scores of all."""
+        gate = 3.0 * BF16 * self.heads * self.v_head_dim if self.gated else 0.0
+        seen = attended_tokens(context, None if self.indexer is None else self.indexer.top_k, causal=False)
+        core = MixingWork(matrix=self._absorbed * seen, moved=gate, kernels=2 if self.gated else 1)
+        return core if self.indexer is None else merge_work(core, self.indexer.mixing(context, causal=False))
+
+    def count_cache_reads(self, hidden: int, context: float) -> float:
+        """Return the latents of all or of the chosen tokens, and all index keys."""
+        width = self.kv_rank + self.rope_head_dim
+        if self.indexer is None:
+            return width * context
+        keys = 0 if self.indexer.is_shared else self.indexer.head_dim
+        return width * attended_tokens(context, self.indexer.top_k, causal=False) + keys * context
+
+    def kept(self, hidden: int) -> KeptBytes:
+        """Return latents before and after their norms, expanded or absorbed queries, keys and values, and outputs."""
+        heads, query = self.heads, self.nope_head_dim + self.rope_head_dim
+        # The key-value latent before and after its norm and as input of the product that expands it; compressed queries
+        # once, as their norm is made again; the rotated key.
+        whole = BF16 * (self.q_rank or 0) + 3 * BF16 * self.kv_rank + BF16 * self.rope_head_dim
+        split = BF16 * heads * (query + self.v_head_dim) + FP32 * heads  # queries, output, log-sum-exp
+        split += 2 * BF16 * heads * self.v_head_dim if self.gated else 0  # gate and product
+        if self.indexer is None:
+            # Keys and values, and the expanded part that keys are copied from; values are a view of it.
+            return KeptBytes(split + BF16 * heads * (query + self.v_head_dim + self.nope_head_dim), whole)
+        # Queries and outputs on the latent; nothing is expanded.
+        split += BF16 * heads * (2 * self.kv_rank + self.rope_head_dim)
+        return KeptBytes(split, whole + self.indexer.kept_bytes())
+
+    def context_exchange(self, hidden: int) -> ContextExchange:
+        """Return expanded keys and values of a ring, or gathered latents and index keys (Megatron-LM)."""
+        if self.indexer is None:
+            width = self.nope_head_dim + self.rope_head_dim + self.v_head_dim
+            return ContextExchange(per_token=BF16 * self.heads * width)
+        keys = 0 if self.indexer.is_shared else self.indexer.head_dim
+        return ContextExchange(per_token_whole=BF16 * (self.kv_rank + self.rope_head_dim + keys))
+
+    def tensor_divisors(self) -> dict[str, int]:
+        """Return the heads; compressed queries, latents and an indexer are computed by every rank."""
+        return {"attention heads": self.heads}

@@ -15,7 +15,15 @@ import pyarrow as pa
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
 from engine.cost_models.calibrated.case_building import model_shapes
-from engine.cost_models.calibrated.fields import DATATYPES, Fields, case_of_fields, check, defaults, read, undivided_sizes
+from engine.cost_models.calibrated.fields import (
+    DATATYPES,
+    Fields,
+    case_of_fields,
+    check,
+    defaults,
+    read,
+    undivided_sizes,
+)
 from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
 from engine.cost_models.calibrated.physics.memory import (
