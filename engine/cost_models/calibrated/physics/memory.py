@@ -508,8 +508,8 @@ def _two_largest(copies: Sequence[Floats], sizes: Sequence[Floats]) -> Floats:
 
 def _some_largest(present: Sequence[tuple[Floats, Floats]]) -> Floats:
     """Return the same for any number of sizes: the largest first, until enough copies are counted."""
-    copies, sizes = (np.stack(np.broadcast_arrays(*side)) for side in zip(*present, strict=True))
-    copies, sizes = np.broadcast_arrays(copies.T, sizes.T)
+    several = np.broadcast_arrays(*(side for pair in present for side in pair))
+    copies, sizes = np.stack(several[::2], axis=-1), np.stack(several[1::2], axis=-1)
     order = np.argsort(-sizes, axis=-1, kind="stable")
     copies, sizes = np.take_along_axis(copies, order, -1), np.take_along_axis(sizes, order, -1)
     before = np.cumsum(copies, axis=-1) - copies

@@ -52,13 +52,13 @@ WAYS = 4
 class _Levels:
     """Block figures, and the block figures and fields of each pipeline: mode and place [pipelines].
 
-    `kept` are the activations of a dense block and of one with experts [bytes], for pipelines that offload them, and
-    `held` their weights, of every schedule point without sharding and then of every schedule point with it [bytes].
+    `kept` are the activations of a block of every size [bytes], for pipelines that offload them, and `held` its
+    weights, of every schedule point without sharding and then of every schedule point with it [bytes].
     """
 
     blocks: BlockLevel
-    kept: tuple[Floats, Floats] | None
-    held: tuple[Floats, Floats] | None
+    kept: tuple[Floats, ...] | None
+    held: tuple[Floats, ...] | None
     block_row: Ints
     mode: Ints
     place: Ints
@@ -310,10 +310,10 @@ def _flow_table(
         if ways is None or levels.kept is None or levels.held is None:
             continue
         mode, place = levels.mode[here], levels.place[here]
-        none = np.zeros(()), np.zeros(())
-        kept = _take_pair(levels.kept, levels.block_row[mode, place])
+        none = (np.zeros(()),) * len(levels.kept)
+        kept = _take_each(levels.kept, levels.block_row[mode, place])
         sharded = row_table.modes.time_modes["fully_sharded"][mode]
-        held = _take_pair(levels.held, sharded * len(row_table.points.cell) + place)
+        held = _take_each(levels.held, sharded * len(row_table.points.cell) + place)
         ways.slowest[0, chunk] = flow.slowest
         for way in range(1, WAYS):
             weights, activations = bool(way & 1), bool(way & 2)
@@ -324,8 +324,8 @@ def _flow_table(
     return part, None if ways is None else OffloadedFlow(*(getattr(ways, item.name).ravel() for item in fields(ways)))
 
 
-def _take_pair(pair: tuple[Floats, Floats], index: Ints) -> tuple[Floats, Floats]:
-    return pair[0].take(index), pair[1].take(index)
+def _take_each(figures: tuple[Floats, ...], index: Ints) -> tuple[Floats, ...]:
+    return tuple(each.take(index) for each in figures)
 
 
 def _store_part(table: Any, where: Any, part: Any) -> None:
