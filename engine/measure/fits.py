@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from engine.cost_models.calibrated import (
     ATTENTION_KERNELS,
+    SIZES,
     Accelerators,
     Case,
     Layout,
@@ -246,7 +247,7 @@ def _attention_case(attentions: Sequence[Attention], accelerator: Accelerators) 
         for name in ("heads", "head_size", "batch", "sequence")
     }
     kernels = np.array([ATTENTION_KERNELS.index(each.kernel) for each in attentions], np.float64)
-    shapes = dict.fromkeys(ModelShapes.__dataclass_fields__, 0.0)
+    shapes = dict.fromkeys(SIZES, 0.0)
     layout = dict.fromkeys(Layout.__dataclass_fields__, 1.0)
     software = dict.fromkeys(Software.__dataclass_fields__, 0.0)
     model = {

@@ -21,6 +21,7 @@ from engine.cost_models.calibrated.physics.inputs import (
     DISPATCHERS,
     LAUNCHES,
     RECOMPUTES,
+    SIZES,
     Accelerators,
     Case,
     Layout,
@@ -86,7 +87,7 @@ def model_shapes(model: Model) -> ModelShapes:
         return pattern_shapes(model.layers, model.seq_size)
     found = model.architecture
     if found is None:
-        values = dict.fromkeys((name for name in ModelShapes.__dataclass_fields__ if name != "pattern"), 0.0)
+        values = dict.fromkeys(SIZES, 0.0)
         values |= {
             "hidden": model.hidden,
             "feedforward": model.feedforward,

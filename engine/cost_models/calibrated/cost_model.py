@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, Final
 
 import pandas as pd
@@ -20,6 +19,7 @@ from engine.cost_models.calibrated.fields import DATATYPES, IMPLIED, NOT_READ
 from engine.cost_models.calibrated.kernel_times import CalibratedKernelTimes
 from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_table_of
+from engine.cost_models.calibrated.physics.inputs import SIZES
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
 from engine.cost_models.calibrated.physics.pipeline.layouts import cut_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import SPLIT
@@ -124,10 +124,11 @@ class Calibrated(CostModel):
         return {
             # Without prediction layers, results are what they were before there was such a field.
             "model": {
-                item.name: float(getattr(shapes, item.name))
-                for item in fields(shapes)
-                if item.name != "prediction_layers" or shapes.prediction_layers > 0
+                name: float(getattr(shapes, name))
+                for name in SIZES
+                if name != "prediction_layers" or shapes.prediction_layers > 0
             },
+            **({} if shapes.pattern is None else {"layers": shapes.pattern.model_dump(mode="json")}),
             "flops": token_flops(model).model(),
             # As text, because some are infinite or not known.
             "system": {name: repr(value) for name, value in accelerator_of(system).items()},

@@ -12,7 +12,7 @@ import numpy as np
 from engine.cost_models.calibrated.case_building import shaped_case
 from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
 from engine.cost_models.calibrated.physics.communication.networks import LARGEST_HOST
-from engine.cost_models.calibrated.physics.inputs import Floats, ModelShapes
+from engine.cost_models.calibrated.physics.inputs import SIZES, Floats, ModelShapes
 from engine.cost_models.calibrated.physics.layers.attention import attention_core
 from engine.cost_models.calibrated.physics.layers.elementwise import (
     ACTIVATION_BACKWARD,
@@ -49,7 +49,7 @@ class CalibratedKernelTimes:
     def __init__(self, system: System, datatype: str, p: Parameters) -> None:
         self.p = p
         self.system = system
-        nothing = ModelShapes.of(dict.fromkeys(ModelShapes.__dataclass_fields__, 0.0))
+        nothing = ModelShapes.of(dict.fromkeys(SIZES, 0.0))
         one = dict.fromkeys(("tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size"), 1.0)
         self.accelerator = shaped_case(nothing, system, one).accelerator
         self.rates = sustained_rates(self.accelerator, np.asarray(np.inf), p)
@@ -91,7 +91,7 @@ class CalibratedKernelTimes:
             window: tokens that are looked back at; everything where None.
         """
         sizes = {"attn_heads": heads, "seq_size": length, "attn_size": key_size, "value_size": value_size}
-        values = {**dict.fromkeys(ModelShapes.__dataclass_fields__, 0.0), **sizes, "window": window or 0}
+        values = {**dict.fromkeys(SIZES, 0.0), **sizes, "window": window or 0}
         one = dict.fromkeys(("tensor_par", "pipeline_par", "data_par"), 1.0)
         case = shaped_case(
             ModelShapes.of(values), self.system, {**one, "microbatch_size": sequences, "batch_size": sequences}

@@ -25,6 +25,7 @@ __all__ = [
     "GENERATIONS",
     "LAUNCHES",
     "RECOMPUTES",
+    "SIZES",
     "Accelerators",
     "Case",
     "Floats",
@@ -170,6 +171,10 @@ class ModelShapes(_Arrays):
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"expert_groups": 1.0, "groups_per_token": 1.0, "prediction_layers": 0.0, "pattern": None, **values}
+
+
+SIZES: tuple[str, ...] = tuple(name for name in ModelShapes.__dataclass_fields__ if name != "pattern")
+"""Names of the sizes of a model, each a number or an array [rows]."""
 
 
 @dataclass(frozen=True, slots=True)

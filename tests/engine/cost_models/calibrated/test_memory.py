@@ -31,12 +31,12 @@ def test_an_uneven_pipeline_is_as_full_as_its_fullest_stage() -> None:
     # 32 blocks over 5 stages: 6, 6, 7, 7, 6; the third holds 7 blocks of 3 microbatches, the first 6 of 5.
     layout = {"pipeline_par": 5.0, "data_par": 1.0, "microbatch_size": 1.0}
     even = memory_use(case(pipeline_par=4.0, data_par=1.0, microbatch_size=1.0, batch_size=64.0))
-    assert even.activations / (8 * 4) == close(activation_bytes(case(**layout, batch_size=64.0)).dense)
+    assert even.activations / (8 * 4) == close(activation_bytes(case(**layout, batch_size=64.0)).kept[0])
     found = memory_use(case(**layout, batch_size=64.0))
-    assert found.activations / activation_bytes(case(**layout)).dense == close(max(6 * 5, 7 * 3))
+    assert found.activations / activation_bytes(case(**layout)).kept[0] == close(max(6 * 5, 7 * 3))
     # 32 over 12: 2 on the first three and the last, 3 between them.
     long = memory_use(case(pipeline_par=12.0, data_par=1.0, microbatch_size=1.0, batch_size=64.0))
-    assert long.activations / activation_bytes(case(**layout)).dense == close(max(2 * 12, 3 * 9))
+    assert long.activations / activation_bytes(case(**layout)).kept[0] == close(max(2 * 12, 3 * 9))
 
 
 def test_key_and_value_heads_are_repeated_where_there_are_more_ranks() -> None:
@@ -47,7 +47,7 @@ def test_key_and_value_heads_are_repeated_where_there_are_more_ranks() -> None:
         projections = 2 * 4096 * 128 * (32 / ranks + local)
         held = 32 * (projections + 2 * 4096 * 16384 / ranks) + WORDS / ranks
         assert found.weights == close(2 * held), ranks
-        kept = activation_bytes(case(grouped, tensor_par=float(ranks))).dense
+        kept = activation_bytes(case(grouped, tensor_par=float(ranks))).kept[0]
         attention = 2 * TOKENS * 2 * 128 * (32 / ranks + local) + 4 * TOKENS * 32 / ranks
         assert kept == close(8 * TOKENS * 4096 + attention + 2 * TOKENS * 2 * 16384 / ranks), ranks
 
@@ -61,17 +61,17 @@ def test_fully_sharded_training_divides_everything() -> None:
 
 def test_activations_of_a_block() -> None:
     norm, attention, feed = 8 * TOKENS * 4096, 2 * TOKENS * 4 * 4096 + 4 * TOKENS * 32, 2 * TOKENS * 2 * 16384
-    assert activation_bytes(case()).dense == close(norm + attention + feed)
-    split = activation_bytes(case(tensor_par=4.0, sequence_par=1.0)).dense
+    assert activation_bytes(case()).kept[0] == close(norm + attention + feed)
+    split = activation_bytes(case(tensor_par=4.0, sequence_par=1.0)).kept[0]
     assert split == close((norm + attention + feed) / 4)
     full = activation_bytes(case(recompute=float(RECOMPUTES.index("full"))))
-    assert full.dense == close(2 * TOKENS * 4096)
-    assert full.dense_working == close(norm + attention + feed)
+    assert full.kept[0] == close(2 * TOKENS * 4096)
+    assert full.working[0] == close(norm + attention + feed)
 
 
 def test_unfused_attention_keeps_scores_unless_they_are_recomputed() -> None:
-    kept = activation_bytes(case(attention_kernel=0.0)).dense
-    redone = activation_bytes(case(attention_kernel=0.0, recompute=float(RECOMPUTES.index("selective")))).dense
+    kept = activation_bytes(case(attention_kernel=0.0)).kept[0]
+    redone = activation_bytes(case(attention_kernel=0.0, recompute=float(RECOMPUTES.index("selective")))).kept[0]
     assert kept == close(TOKENS * 4096 * 34 + 5 * 32 * 2048**2 * 2)
     assert redone == close(TOKENS * 4096 * 34)
 
@@ -94,7 +94,7 @@ def test_microbatches_in_flight(stages: int, interleaving: int, batch: int, expe
 def test_first_stage_holds_most_activations_and_the_last_the_logits() -> None:
     deep = memory_use(case(pipeline_par=8.0, vocabulary=1024.0, batch_size=512.0))
     assert deep.logits == 0
-    assert deep.activations == close(8 * 4 * float(activation_bytes(case()).dense))
+    assert deep.activations == close(8 * 4 * float(activation_bytes(case()).kept[0]))
     wide = memory_use(case(pipeline_par=2.0, vocabulary=1e6, num_blocks=2.0))
     assert wide.logits == close(8 * TOKENS * 1e6)
 
@@ -116,4 +116,4 @@ def test_expert_parallelism_divides_experts() -> None:
 @pytest.mark.parametrize("kind", RECOMPUTES)
 def test_recomputation_never_keeps_more(kind: str) -> None:
     assert memory_use(case(recompute=float(RECOMPUTES.index(kind)))).activations <= memory_use(case()).activations * 1.2
-    assert activation_bytes(case(recompute=float(RECOMPUTES.index(kind)))).dense <= activation_bytes(case()).dense
+    assert activation_bytes(case(recompute=float(RECOMPUTES.index(kind)))).kept[0] <= activation_bytes(case()).kept[0]

@@ -14,7 +14,7 @@ from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS
 from engine.cost_models.calibrated.physics.layers.block import block
 from engine.cost_models.calibrated.physics.layers.operations import STAGES, block_operations, blocks_of, limits
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
-from engine.cost_models.calibrated.physics.pipeline.stages import BlockKind
+from engine.cost_models.calibrated.physics.pipeline.stages import PLAIN
 from engine.cost_models.calibrated.physics.step import step_times
 from tests.engine.cost_models.calibrated.cases import A100, DENSE, EXPERTS, case
 
@@ -72,7 +72,7 @@ def test_together_they_are_the_block(name: str) -> None:
     base, changes = CASES[name]
     one = case(base, **changes)
     rates = sustained_rates(one.accelerator, one.software.age_years, P)
-    kind = BlockKind(base["experts"] > 0, one.model.window > 0)
+    kind = PLAIN[2 * (base["experts"] > 0) + int(one.model.window > 0)]
     made = block(one, rates, P, kind)
     found = block_operations(one, P, blocks_of(one.model)[0])
     seconds = found[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)

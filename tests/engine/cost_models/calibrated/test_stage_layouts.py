@@ -44,7 +44,7 @@ from engine.cost_models.calibrated.physics.pipeline.layouts import (
 from engine.cost_models.calibrated.physics.pipeline.pace import pace
 from engine.cost_models.calibrated.physics.pipeline.schedules import SCHEDULES, activations_in_flight
 from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow
-from engine.cost_models.calibrated.physics.pipeline.stages import KINDS
+from engine.cost_models.calibrated.physics.pipeline.stages import PLAIN
 from engine.executions.layer_splits import LayerSplitError
 from engine.executions.limits import LimitError, normalise
 from engine.launch import stage_options
@@ -147,9 +147,10 @@ def test_balanced_is_as_light_as_contiguous_stages_can_be() -> None:
         blocks = int(random.integers(2, 10))
         slots = int(random.integers(2, min(5, blocks) + 1))
         pattern = BlockPattern(blocks, int(random.integers(0, blocks + 1)), int(random.integers(0, 3)), 1)
-        work = LayoutWork(int(random.choice([0, 500, 1230, 3000])), int(random.choice([300, 1000])), 1000)
+        head, dense = int(random.choice([0, 500, 1230, 3000])), int(random.choice([300, 1000]))
+        work = LayoutWork(head, (dense, dense, 1000, 1000))
         kinds = np.diff(counted(pattern, np.arange(blocks + 1)), axis=1)
-        each = np.where(kinds[2] + kinds[3] > 0, work.experts, work.dense)
+        each = np.where(kinds[2] + kinds[3] > 0, work.blocks[2], work.blocks[0])
 
         def heaviest(ends: Any, each: Any = each, head: int = work.head) -> int:
             sums = [each[a:b].sum() for a, b in itertools.pairwise([0, *ends, len(each)])]
@@ -182,13 +183,13 @@ def laid_out(name: str, layers: list[int], microbatches: int, chunks: int, base:
 
 def seconds(c: Case, layers: list[int]) -> dict[str, list[float]]:
     """What every stage of the model does per microbatch, for a replay [s]."""
-    level, pattern = block_level(c, P), BlockPattern(*(int(each) for each in pattern_of(c.model)))
+    level, pattern = block_level(c, P), pattern_of(c.model)
     held = np.diff(counted(pattern, np.concatenate([[0], np.cumsum(layers)])), axis=1)
     ends = np.zeros(len(layers))
     ends[0], ends[-1] = float(level.ends.embedding), float(level.ends.head)
 
     def of(name: str) -> Any:
-        figures = [getattr(level.kinds[kind], name) if kind in level.kinds else 0.0 for kind in KINDS]
+        figures = [getattr(level.kinds[kind], name) if kind in level.kinds else 0.0 for kind in PLAIN]
         return sum(number * float(each) for number, each in zip(held, figures, strict=True))
 
     share, weights = FORWARD_SHARE * ends, of("weight_gradient")
@@ -217,7 +218,7 @@ def test_random_lists_take_no_more_than_their_replay_and_hardly_less(name: str) 
         if base is DENSE:
             # What is kept of how many microbatches, stage by stage, at the stage that keeps most.
             kept = max(float(stage.activations) for stage in stage_memories(c))
-            assert kept == pytest.approx(most * float(activation_bytes(c).dense), rel=1e-12)
+            assert kept == pytest.approx(most * float(activation_bytes(c).kept[0]), rel=1e-12)
     assert max(errors) <= (1e-9 if name == "1f1b" else 2e-3)
     assert min(errors) > -0.07
     assert np.mean(np.abs(errors)) < 0.01
@@ -280,7 +281,7 @@ def test_what_interleaved_stages_keep_is_what_a_replay_keeps(name: str) -> None:
                     peak = max(peak, sum(number * int(layers[each]) for each, number in held.items()))
             most = max(most, peak)
         kept = max(float(stage.activations) for stage in stage_memories(c))
-        assert kept == pytest.approx(most * float(activation_bytes(c).dense), rel=1e-12)
+        assert kept == pytest.approx(most * float(activation_bytes(c).kept[0]), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["interleaved", "combined_1f1b"])
@@ -472,7 +473,7 @@ def test_equal_work_counts_as_equal_and_the_head_as_what_it_multiplies() -> None
             "seq_size": 8192.0,
         }
     )
-    head, dense, _ = (float(each) for each in work_of(c.model))
+    head, dense = float(work_of(c.model).head), float(work_of(c.model).blocks[0])
     assert dense == 1000
     scores = 8192 / 2 * 64 * 256
     assert head == round(1000 * 128256 * 8192 / (8192 * (64 + 8) * 256 + 3 * 8192 * 28672 + scores))
@@ -486,4 +487,4 @@ def test_blocks_in_flight_are_those_of_the_schedule() -> None:
     expected = max(number * float(activations_in_flight(0, 4, rank, 8, 1)) for rank, number in enumerate(layers))
     assert expected == 18
     kept = max(float(stage.activations) for stage in stage_memories(c))
-    assert kept == pytest.approx(18 * float(activation_bytes(c).dense))
+    assert kept == pytest.approx(18 * float(activation_bytes(c).kept[0]))

@@ -14,11 +14,11 @@ import models
 from engine.cost_models.calibrated import block_level, case_of, memory_use, model_shapes, parameters
 from engine.cost_models.calibrated.physics.inputs import Case
 from engine.cost_models.calibrated.physics.memory import activation_bytes, in_flight
+from engine.cost_models.calibrated.physics.pipeline.layouts import PLAIN_SIZES, BlockPattern
 from engine.cost_models.calibrated.physics.pipeline.stage_times import pipeline_flow
 from engine.cost_models.calibrated.physics.pipeline.stages import (
-    KINDS,
+    PLAIN,
     BlockKind,
-    BlockPattern,
     blocks_by_kind,
     blocks_of_stages,
     fullest_stages,
@@ -30,6 +30,10 @@ from tests.engine.cost_models.calibrated.cases import DENSE, EXPERTS, case
 P = parameters()
 
 
+def kind_of(experts: bool, windowed: bool) -> BlockKind:
+    return PLAIN[2 * experts + windowed]
+
+
 def listed(pattern: BlockPattern) -> list[BlockKind]:
     """The kind of every block, from the first."""
 
@@ -37,7 +41,7 @@ def listed(pattern: BlockPattern) -> list[BlockKind]:
         return step > 0 and number % step == 0
 
     return [
-        BlockKind(
+        kind_of(
             number > pattern.leading_dense and multiple(number, pattern.experts_every),
             not multiple(number, pattern.full_every),
         )
@@ -74,7 +78,7 @@ layouts = st.tuples(st.integers(1, 40), st.integers(1, 6))
 def test_stages_hold_the_blocks_that_are_dealt_to_them(pattern: BlockPattern, layout: tuple[int, int]) -> None:
     stages, chunks = layout
     found = blocks_of_stages(pattern, stages, chunks)
-    expected = [[part.count(kind) for part in cut(listed(pattern), stages, chunks)] for kind in KINDS]
+    expected = [[part.count(kind) for part in cut(listed(pattern), stages, chunks)] for kind in PLAIN]
     assert found.tolist() == expected
     assert found.sum() == pattern.blocks
 
@@ -102,7 +106,7 @@ def test_the_slowest_and_the_fullest_stage_are_among_those_looked_at(
 ) -> None:
     """Whatever a block of each kind takes; a stage keeps activations of as many microbatches as it runs ahead."""
     one = of_pattern(pattern, layout, batch)
-    assert [float(number) for number in blocks_by_kind(one.model)] == [listed(pattern).count(kind) for kind in KINDS]
+    assert [float(number) for number in blocks_by_kind(one.model)] == [listed(pattern).count(kind) for kind in PLAIN]
     held = blocks_of_stages(pattern, *layout)
     times = np.array(each) @ held
     looked_at = [sum(float(n) * t for n, t in zip(stage.blocks, each, strict=True)) for stage in slowest_stages(one)]
@@ -113,8 +117,8 @@ def test_the_slowest_and_the_fullest_stage_are_among_those_looked_at(
     flying = np.array([float(in_flight(one, float(position))) for position in range(layout[0])])
     full = np.array(state) @ halves + flying * (np.array(kept) @ halves)
     looked_at = [
-        float(stage.dense) * (state[0] + float(in_flight(one, stage.position)) * kept[0])
-        + float(stage.experts) * (state[1] + float(in_flight(one, stage.position)) * kept[1])
+        float(stage.by_size(PLAIN_SIZES)[0]) * (state[0] + float(in_flight(one, stage.position)) * kept[0])
+        + float(stage.by_size(PLAIN_SIZES)[1]) * (state[1] + float(in_flight(one, stage.position)) * kept[1])
         for stage in fullest_stages(one)
     ]
     assert max(looked_at) == pytest.approx(full.max())
@@ -128,7 +132,7 @@ def test_the_order_of_every_library_model_is_followed() -> None:
         every = int(shapes.full_attention_every) if shapes.window > 0 else 1
         pattern = BlockPattern(architecture.layers, int(shapes.leading_dense), int(shapes.experts_every), every)
         windowed = [window is not None for window in architecture.windows]
-        order = [BlockKind(*each) for each in zip(architecture.expert_layers, windowed, strict=True)]
+        order = [kind_of(*each) for each in zip(architecture.expert_layers, windowed, strict=True)]
         assert listed(pattern) == order, name
 
 
@@ -149,9 +153,9 @@ def test_the_remainder_goes_where_least_is_kept() -> None:
         pipeline_interleaving=np.array([1.0, 8.0, 1.0, 1.0, 1.0, 1.0]),
     )
     first, last, *others = slowest_stages(one)
-    assert first.dense.tolist() == [12, 15, 15, 5, 32, 31]
-    assert last.dense.tolist() == [12, 15, 15, 5, 32, 30]
-    assert np.max([stage.dense for stage in others], axis=0).tolist() == [12, 16, 16, 6, 0, 0]
+    assert first.by_size(PLAIN_SIZES)[0].tolist() == [12, 15, 15, 5, 32, 31]
+    assert last.by_size(PLAIN_SIZES)[0].tolist() == [12, 15, 15, 5, 32, 30]
+    assert np.max([stage.by_size(PLAIN_SIZES)[0] for stage in others], axis=0).tolist() == [12, 16, 16, 6, 0, 0]
 
 
 LAYOUTS = [
@@ -177,7 +181,7 @@ def test_memory_and_time_are_those_of_the_worst_of_all_stages(name: str, layout:
     stages, data = layout["pipeline_par"], layout["data_par"]
     assert model.architecture is not None
     windowed = [window is not None for window in model.architecture.windows]
-    kinds = [BlockKind(*each) for each in zip(model.architecture.expert_layers, windowed, strict=True)]
+    kinds = [kind_of(*each) for each in zip(model.architecture.expert_layers, windowed, strict=True)]
     microbatches = layout["batch_size"] // data
     tensor = layout.get("tensor_par", 1)
     own = data * tensor // (layout["expert_par"] * layout.get("expert_tensor_par", tensor))
@@ -185,14 +189,14 @@ def test_memory_and_time_are_those_of_the_worst_of_all_stages(name: str, layout:
     peaks, seconds = [], []
     for stage, held in enumerate(cut(kinds, stages, 1)):
         end = stage in (0, stages - 1)
-        outside = sum(float(local.sparse if kind.experts else local.dense) for kind in held)
+        outside = sum(float(local.blocks[kind.size]) for kind in held)
         outside += float(local.vocabulary) if end else 0.0
-        inside = sum(float(local.experts) for kind in held if kind.experts)
+        inside = sum(float(local.experts[kind.size]) for kind in held if kind.experts)
         state = 6 * (outside + inside)
         state += 12 * (outside / data + inside / own) if zero else 12 * (outside + inside)
         flying = min(stages - stage, microbatches)
-        activations = flying * sum(float(kept.sparse if kind.experts else kept.dense) for kind in held)
-        working = max(float(kept.sparse_working if kind.experts else kept.dense_working) for kind in held)
+        activations = flying * sum(float(kept.kept[kind.size]) for kind in held)
+        working = max(float(kept.working[kind.size]) for kind in held)
         logits = 8 * float(one.tokens * one.model.vocabulary) / tensor if stage == stages - 1 else 0.0
         largest = float(one.model.hidden * (1 + one.model.gated) * one.model.feedforward) / tensor
         largest += float(local.vocabulary) if end else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ from engine.cost_models.calibrated.physics.layers.head import ends
 from engine.cost_models.calibrated.physics.layers.launch import block_launches, launch_time
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, maturity, power_factor, sustained_rates
 from engine.cost_models.calibrated.physics.layers.recompute import recomputed
-from engine.cost_models.calibrated.physics.pipeline.stages import KINDS, BlockKind
+from engine.cost_models.calibrated.physics.pipeline.stages import PLAIN as KINDS
 from engine.cost_models.calibrated.physics.pipeline.unequal_stages import (
     Load,
     critical_path,
@@ -45,7 +46,7 @@ from engine.cost_models.calibrated.physics.pipeline.unequal_stages import (
 from tests.engine.cost_models.calibrated.cases import A100, DENSE, EXPERTS, H100, case
 
 P = parameters()
-PLAIN = BlockKind(False, False)
+PLAIN, WITH_EXPERTS = KINDS[0], KINDS[2]
 close = pytest.approx
 
 
@@ -345,7 +346,7 @@ def test_selective_recomputation_does_nothing_for_fused_kernels(kind: str, unfus
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("exchanges", [(), ("tensor",), ("context",), ("expert",), ("tensor", "context", "expert")])
-def test_full_recomputation_repeats_the_forward_pass(kind: BlockKind, exchanges: tuple[str, ...]) -> None:
+def test_full_recomputation_repeats_the_forward_pass(kind: Any, exchanges: tuple[str, ...]) -> None:
     """All of it, whatever is exchanged on the way."""
     base = {**(EXPERTS if kind.experts else DENSE), "window": 512.0 if kind.windowed else 0.0}
     changes = {f"{name}_par": 4.0 for name in exchanges} | {"expert_tensor_par": 1.0, "data_par": 16.0}
@@ -364,7 +365,7 @@ def test_full_recomputation_repeats_the_forward_pass(kind: BlockKind, exchanges:
 
 
 def test_parts_of_a_block_add_up() -> None:
-    for base, kind in ((DENSE, PLAIN), (EXPERTS, BlockKind(True, False))):
+    for base, kind in ((DENSE, PLAIN), (EXPERTS, WITH_EXPERTS)):
         c = case(base, tensor_par=4.0, context_par=2.0, expert_par=4.0, recompute=2.0, expert_tensor_par=4.0)
         made = block(c, sustained_rates(c.accelerator, np.asarray(np.inf), P), P, kind)
         parts = sum(

@@ -26,7 +26,7 @@ NORM_BACKWARD = 28.0
 """The same backward [bytes]. Source: as for `NORM_FORWARD`."""
 BLOCK_SUBLAYERS = 2.0
 """Additions to the residual stream in the block that `NORM_FORWARD` and the kernels of norms are counted for
-[dimensionless]: after attention and after the feed-forward layer."""
+[dimensionless]: after attention and after the feed-forward layer. Source: as for `NORM_FORWARD`."""
 POSITION_FUSED = 4.0
 """Bytes per query or key element for rotary positions and layout changes [bytes]. Source: as for `NORM_FORWARD`."""
 POSITION_UNFUSED = 6.0

@@ -197,8 +197,9 @@ def _layer_rows(
     *first, last = products
     acted = layer.activation()
     if acted is None:
-        if layer.softmax() is not None:
-            works = core_work(view, windowed=layer.softmax().window is not None)
+        softmax = layer.softmax()
+        if softmax is not None:
+            works = core_work(view, windowed=softmax.window is not None)
             name = "attention_core"
         else:
             works, name = mixing_works(layer, view), "mixing"

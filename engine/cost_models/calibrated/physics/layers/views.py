@@ -1,4 +1,7 @@
-"""Layers of a pattern, each with the case that plain formulas read: the rows with that layer's sizes as the model's."""
+"""Layers of a pattern, each with the case that plain formulas read: the rows with that layer's sizes as the model's.
+
+Source: sizes that the layers of `models.layers` state.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from engine.cost_models.calibrated.physics.case_cache import once_per_case
-from engine.cost_models.calibrated.physics.inputs import Case, ModelShapes
+from engine.cost_models.calibrated.physics.inputs import SIZES, Case, ModelShapes
 from models import LayerPattern
 from models.layers import LayerKind
 
@@ -93,7 +96,7 @@ def pattern_shapes(pattern: LayerPattern, seq_size: int) -> ModelShapes:
         pattern: of the blocks.
         seq_size: length of a training sample [tokens].
     """
-    values: dict[str, float] = {name: 0.0 for name in ModelShapes.__dataclass_fields__ if name != "pattern"}
+    values: dict[str, float] = dict.fromkeys(SIZES, 0.0)
     values |= {"attn_heads": 1.0, "key_value_heads": 1.0, "experts_per_token": 1.0, "expert_groups": 1.0}
     layers = [layer for block in pattern.blocks for layer in block.layers]
     for layer in reversed(layers):

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from engine.columns import by_name
 from engine.columns.stage_layouts import BALANCED, EVEN, StageLayout, layout_of_word
-from engine.cost_models.calibrated.physics.inputs import Floats, ModelShapes
+from engine.cost_models.calibrated.physics.inputs import SIZES, Floats, ModelShapes
 from engine.cost_models.calibrated.physics.layers.matrices import (
     attention_weights,
     dense_weights,
@@ -92,9 +92,10 @@ class LayoutWork(NamedTuple):
 
 
 PLAIN_KINDS = 4
-"""Kinds of blocks of a model without a pattern: dense or with experts, attention to everything or within a window."""
+"""Kinds of blocks of a model without a pattern [kinds]: dense or with experts, attention to everything or within a
+window. Source: the published architectures that `models.Architecture` describes."""
 PLAIN_SIZES = ((0, 1), (2, 3))
-"""Those with equal weights: a window changes nothing of what a block keeps."""
+"""Those with equal weights, by position. Source: a window changes nothing of what a block keeps."""
 UNWEIGHED = LayoutWork(0, ())
 """No head, and blocks of equal work."""
 
@@ -116,7 +117,10 @@ def patterns_of(model: ModelShapes) -> tuple[tuple[BlockPattern, ...], Floats]:
         model.prediction_layers,
     )
     found, which, shape = alike(*columns)
-    return tuple(BlockPattern(*key) for key in found), which.reshape(shape).astype(np.float64)
+    patterns = (
+        BlockPattern(blocks, leading, every, full, predictions) for blocks, leading, every, full, predictions in found
+    )
+    return tuple(patterns), which.reshape(shape).astype(np.float64)
 
 
 def pattern_of(model: ModelShapes) -> BlockPattern:
@@ -154,7 +158,7 @@ def work_of(model: ModelShapes) -> LayoutWork:
 
 
 def _work_of_rows(model: ModelShapes) -> tuple[Floats, ...]:
-    columns = [getattr(model, name) for name in model.__dataclass_fields__ if name != "pattern"]
+    columns = [getattr(model, name) for name in SIZES]
     if all(np.ndim(column) == 0 for column in columns):
         # One model is asked about again and again.
         return _work_of_one(*map(float, columns))
@@ -163,7 +167,7 @@ def _work_of_rows(model: ModelShapes) -> tuple[Floats, ...]:
 
 @lru_cache(maxsize=256)
 def _work_of_one(*columns: float) -> tuple[Floats, ...]:
-    return _work_of_plain(ModelShapes(*map(np.asarray, columns)))
+    return _work_of_plain(ModelShapes.of(dict(zip(SIZES, columns, strict=True))))
 
 
 @lru_cache(maxsize=256)

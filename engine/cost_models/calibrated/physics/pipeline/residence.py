@@ -61,9 +61,16 @@ def kept_blocks(case: Case, stage: StageBlocks) -> tuple[Floats, ...]:
     sizes = patterns[0].sizes
     if not where.any():
         return (np.zeros(()),) * len(sizes)
-    cut = layout_of(case)
-    works, work = works_of(case.model) if np.any(cut == BALANCED) else ((UNWEIGHED,), np.zeros(()))
-    told = (stage.position, layout.pipeline_par, layout.pipeline_interleaving, case.microbatches, layout.schedule, cut)
+    layouts = layout_of(case)
+    works, work = works_of(case.model) if np.any(layouts == BALANCED) else ((UNWEIGHED,), np.zeros(()))
+    told = (
+        stage.position,
+        layout.pipeline_par,
+        layout.pipeline_interleaving,
+        case.microbatches,
+        layout.schedule,
+        layouts,
+    )
     # Rows whose chunks are alike are all one.
     apart = [np.where(where, column, 0.0) for column in told]
     keys, which, shape = alike(where.astype(np.float64), *apart, work, pattern)
@@ -72,8 +79,8 @@ def kept_blocks(case: Case, stage: StageBlocks) -> tuple[Floats, ...]:
         if here:
             # The order repeats after some groups; a last one that is not whole stays.
             few = min(micro, GROUPS * stages + micro % stages)
-            told = stages, chunks, number, position, few, schedule == COMBINED
-            found[:, row] = _peak_blocks(patterns[order], works[weight], *told)
+            cut = patterns[order], works[weight], stages, chunks, number
+            found[:, row] = _peak_blocks(*cut, position, few, schedule == COMBINED)
     return tuple(each.take(which).reshape(shape) for each in found)
 
 
