@@ -76,6 +76,8 @@ def feedforward_layer(architecture: Architecture, *, experts: bool) -> FeedForwa
         bias=bias,
         shared_width=mixture.shared_width,
         router_bias=mixture.router_bias,
+        groups=mixture.groups,
+        groups_per_token=mixture.groups_per_token,
     )
 
 

@@ -198,6 +198,10 @@ class Routing:
     """Width of those that every token visits [elements]."""
     message_width: int
     """Elements of a token that are sent to each; the hidden width where 0."""
+    groups: int = 1
+    """Groups of equally many parts, each on one node or device."""
+    groups_per_token: int = 1
+    """Most groups whose parts a token visits."""
 
 
 @dataclass(frozen=True, slots=True)

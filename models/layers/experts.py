@@ -26,6 +26,9 @@ class ExpertsLayer(LayerKind):
     """Width f of one expert [elements]."""
     gated: bool = True
     bias: bool = False
+    groups: Count = 1
+    """Groups of equally many experts, of which a token visits only some (DeepSeek-V3, section 2.1.2)."""
+    groups_per_token: Count = 1
     shared_width: Annotated[int, Whole(0, 2**22)] = 0
     """Width of all experts together that every token visits [elements]."""
     shared_gate: bool = False
@@ -80,7 +83,15 @@ class ExpertsLayer(LayerKind):
 
     def routing(self) -> Routing:
         """Return how tokens are sent to experts."""
-        return Routing(self.routed, self.top_k, self.width, self.shared_width, self.latent or 0)
+        return Routing(
+            self.routed,
+            self.top_k,
+            self.width,
+            self.shared_width,
+            self.latent or 0,
+            self.groups,
+            self.groups_per_token,
+        )
 
     def activation(self) -> Activation:
         """Return the activation functions of the experts that a token visits."""

@@ -33,6 +33,7 @@ from engine.cost_models.calibrated.physics.pipeline.schedules import plain_sched
 from engine.cost_models.calibrated.systems import accelerator_of, fastest_attention
 from hardware import System
 from models import Model
+from models.patterns import pattern_of as architecture_pattern
 
 __all__ = ["NEUTRAL", "SOFTWARE_DEFAULTS", "case_of", "model_shapes", "shaped_case"]
 
@@ -86,6 +87,9 @@ def model_shapes(model: Model) -> ModelShapes:
     if model.layers is not None:
         return pattern_shapes(model.layers, model.seq_size)
     found = model.architecture
+    if found is not None and found.sparse_attention is not None:
+        # Attention to chosen tokens is no fused kernel over a window: its layers state their work themselves.
+        return pattern_shapes(architecture_pattern(found), model.seq_size, found.trained_prediction_layers)
     if found is None:
         values = dict.fromkeys(SIZES, 0.0)
         values |= {

@@ -66,6 +66,8 @@ def _sizes_of(layer: LayerKind) -> dict[str, float]:
             "expert_feedforward": routing.width,
             # Shared experts count in widths of a routed one.
             "shared_experts": routing.shared_width / routing.width,
+            "expert_groups": routing.groups,
+            "groups_per_token": routing.groups_per_token,
         }
     return found
 
@@ -86,7 +88,7 @@ def split_sizes(pattern: LayerPattern) -> tuple[tuple[tuple[str, int], ...], tup
     return tuple(tensor), tuple(context)
 
 
-def pattern_shapes(pattern: LayerPattern, seq_size: int) -> ModelShapes:
+def pattern_shapes(pattern: LayerPattern, seq_size: int, prediction_layers: int = 0) -> ModelShapes:
     """Returns what the cost model reads of a model with a pattern, as plain numbers.
 
     Sizes that rules of the whole model read are those of its first layers of each effect, experts those of its largest
@@ -95,9 +97,11 @@ def pattern_shapes(pattern: LayerPattern, seq_size: int) -> ModelShapes:
     Args:
         pattern: of the blocks.
         seq_size: length of a training sample [tokens].
+        prediction_layers: further blocks like the last that are trained for multi-token prediction.
     """
     values: dict[str, float] = dict.fromkeys(SIZES, 0.0)
-    values |= {"attn_heads": 1.0, "key_value_heads": 1.0, "experts_per_token": 1.0, "expert_groups": 1.0}
+    values |= {"attn_heads": 1.0, "key_value_heads": 1.0, "experts_per_token": 1.0}
+    values |= {"expert_groups": 1.0, "groups_per_token": 1.0, "prediction_layers": float(prediction_layers)}
     layers = [layer for block in pattern.blocks for layer in block.layers]
     for layer in reversed(layers):
         values |= _sizes_of(layer)
@@ -109,7 +113,6 @@ def pattern_shapes(pattern: LayerPattern, seq_size: int) -> ModelShapes:
         "vocabulary": pattern.vocab,
         "seq_size": seq_size,
         "tied_embeddings": pattern.tied_embeddings,
-        "groups_per_token": 1.0,
         "window": 0.0,
         "window_chunked": 0.0,
     }

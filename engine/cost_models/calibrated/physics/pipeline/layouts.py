@@ -95,7 +95,7 @@ PLAIN_KINDS = 4
 """Kinds of blocks of a model without a pattern [kinds]: dense or with experts, attention to everything or within a
 window. Source: the published architectures that `models.Architecture` describes."""
 PLAIN_SIZES = ((0, 1), (2, 3))
-"""Those with equal weights, by position. Source: a window changes nothing of what a block keeps."""
+"""Those with equal weights, by position [kinds]. Source: a window changes nothing of what a block keeps."""
 UNWEIGHED = LayoutWork(0, ())
 """No head, and blocks of equal work."""
 
@@ -108,7 +108,8 @@ def patterns_of(model: ModelShapes) -> tuple[tuple[BlockPattern, ...], Floats]:
     """
     if model.pattern is not None:
         runs = tuple((run.block, run.count) for run in model.pattern.runs)
-        return (BlockPattern(model.pattern.layers, 0, 0, 0, runs=runs),), np.zeros(())
+        predictions = int(np.ravel(model.prediction_layers)[0])
+        return (BlockPattern(model.pattern.layers, 0, 0, 0, predictions, runs),), np.zeros(())
     columns = (
         model.num_blocks,
         model.leading_dense,
