@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.cost_models.calibrated import farthest
+from engine.cost_models.calibrated import farthest, layer_rules, undivided_sizes
 from engine.executions.arrays import Floats, Ints
 from engine.executions.rules import undivided
 from engine.executions.sentences import excess
@@ -15,6 +15,7 @@ from engine.serving.columns import FIELDS
 from engine.serving.deployments import Deployments, expert_layout
 from engine.serving.figures import ServingSubject
 from engine.serving.reasons import FITS, code_of, number_of, sentence
+from engine.serving.shapes import longest_context
 from hardware import GIB
 
 __all__ = ["BITS", "limit_reasons", "reason_text", "shape_reasons"]
@@ -31,24 +32,27 @@ def shape_reasons(subject: ServingSubject, d: Deployments) -> Ints:
         d: deployments [rows].
     """
     model, t, e = subject.shapes, np.maximum(d.tensor_par, 1.0), np.maximum(d.expert_par, 1.0)
-    experts, blocks = float(model.experts), len(subject.pattern.experts)
+    experts, blocks = float(model.experts), len(subject.pattern.blocks)
     routed = experts > 0
-    dense = not all(subject.pattern.experts)
     nowhere = np.zeros(len(d), bool)
-    undividable = undivided(
-        t,
-        feedforward=int(model.feedforward) if dense else None,
-        attn_heads=int(model.attn_heads),
-        key_value_heads=None if model.latent > 0 else int(model.key_value_heads),
-    )
+    if model.pattern is None:
+        undividable = undivided(
+            t,
+            feedforward=int(model.feedforward) if subject.pattern.is_dense else None,
+            attn_heads=int(model.attn_heads),
+            key_value_heads=None if model.latent > 0 else int(model.key_value_heads),
+        )
+    else:
+        undividable = layer_rules(model, t, 1.0)
     positive = np.min([getattr(d, column.name) for column in FIELDS if column.dtype == "int64"], axis=0) >= 1
-    context = None if subject.model.architecture is None else subject.model.architecture.max_seq
+    context = longest_context(subject.model)
     slices = np.maximum(t / e, 1.0)
     broken = (
         ("not_positive", ~positive),
         ("unknown_bits", ~(np.isin(d.weight_bits, BITS) & np.isin(d.kv_bits, BITS))),
         ("unknown_launch", d.launch < 0),
-        ("heads_not_divisible", undividable["heads_not_divisible"]),
+        ("heads_not_divisible", undividable.get("heads_not_divisible", nowhere)),
+        ("layer_not_divisible", undividable.get("layer_not_divisible", nowhere)),
         ("kv_heads_not_divisible", undividable.get("key_value_heads_not_divisible", nowhere)),
         ("feedforward_not_divisible", undividable.get("feedforward_not_divisible", nowhere)),
         ("pipeline_exceeds_blocks", d.pipeline_par > blocks),
@@ -100,18 +104,19 @@ def reason_text(
     """
     if number == FITS:
         return ""
-    model, architecture = subject.shapes, subject.model.architecture
+    model = subject.shapes
     quantities: dict[str, Any] = {column.name: row[column.name] for column in FIELDS} | {
         "heads": int(model.attn_heads),
         "kv_heads": int(model.key_value_heads),
         "feedforward": int(model.feedforward),
-        "blocks": len(subject.pattern.experts),
+        "blocks": len(subject.pattern.blocks),
+        "undivided_sizes": undivided_sizes(model, "layer_not_divisible", int(row["tensor_par"]), 1),
         "experts": int(model.experts),
         "expert_feedforward": int(model.expert_feedforward),
         "length": int(row["prompt"]) + int(row["output"]),
         "tensor_replicas": int(row["tensor_par"]) * int(row["replicas"]),
         "slices": max(int(row["tensor_par"]) // max(int(row["expert_par"]), 1), 1),
-        "context": architecture.max_seq if architecture is not None else None,
+        "context": longest_context(subject.model),
         "reach": max(int(row["tensor_par"]), int(row["expert_par"])) * int(row["pipeline_par"]),
         "connected": farthest(subject.system),
         "ttft": 1e3 * row.get("time_to_first_token", 0.0),

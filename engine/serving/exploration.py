@@ -22,6 +22,7 @@ from engine.serving.deployments import LAUNCHES, Deployments
 from engine.serving.evaluation import evaluate, positive, subject_of
 from engine.serving.figures import ServingSubject, figures, grouped, memory_of
 from engine.serving.reasons import FITS, REASONS, by_code, number_of
+from engine.serving.shapes import longest_context
 from engine.serving.space import MOST, DeploymentSpace
 from hardware import Calibration, System, SystemLike
 from models import Model, ModelLike
@@ -78,13 +79,13 @@ class ServingExploration:
             return ""
         if not self.total:
             return f"No layout of {self.space.num_procs:,} GPUs is within the limits on fields; leave some limits out."
-        architecture = self.model.architecture
+        most_tokens = longest_context(self.model)
         # The last check of the shape: what fails it alone is sound.
-        if "context_too_long" in self.rejected and architecture is not None:
+        if "context_too_long" in self.rejected and most_tokens is not None:
             length = self.space.prompt + self.space.output
             return (
                 f"Prompt and output have {length:,} tokens together, but the model's context ends at "
-                f"{architecture.max_seq:,}; shorten them by {length - (architecture.max_seq or 0):,} tokens, or choose "
+                f"{most_tokens:,}; shorten them by {length - most_tokens:,} tokens, or choose "
                 "a model with a longer context."
             )
         most = max(self.rejected, key=lambda code: self.rejected[code])
@@ -176,7 +177,7 @@ def explore(
         positive("time_per_output_token", time_per_output_token),
     )
     subject = subject_of(model, system, price=price, calibration=calibration, assumptions=assumptions)
-    space = DeploymentSpace.of(num_procs, prompt, output, limits, mixture=any(subject.pattern.experts), largest=largest)
+    space = DeploymentSpace.of(num_procs, prompt, output, limits, mixture=subject.pattern.is_routed, largest=largest)
     sweep = _Sweep(subject, space, bounds)
     sweep.run(progress, cancel)
     rejected = {reason.code: int(n) for reason, n in zip(REASONS, sweep.counts[1:], strict=True) if n}

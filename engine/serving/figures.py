@@ -155,7 +155,7 @@ def figures(subject: ServingSubject, d: Deployments) -> dict[str, Floats]:
         "memory_reserve": memory.reserve,
         "memory_capacity": subject.accelerator.capacity,
         "largest_batch": memory.largest_batch,
-        "kv_bytes_per_token": kv_bytes_per_token(subject.shapes, len(subject.pattern.experts), d.kv_bits),
+        "kv_bytes_per_token": kv_bytes_per_token(subject.shapes, len(subject.pattern.blocks), d.kv_bits),
         # USD/h over seconds per hour, over tokens/s of a processor.
         "cost_per_million_tokens": subject.price / HOUR / per_processor * MILLION,
         "energy_per_token": subject.accelerator.power / per_processor,
@@ -204,12 +204,15 @@ def _run_stages(layout: tuple[ServingStage, ...], blocks: Blocks, *, floor: bool
     total: Floats = np.zeros(())
     everything = PassWork.of()
     for stage in layout:
-        work = PassWork.of().plus(blocks.full, stage.full).plus(blocks.windowed, stage.windowed)
-        work = work.plus(blocks.dense, stage.dense).plus(blocks.sparse, stage.sparse)
+        work = PassWork.of()
+        for number, part in zip(stage.parts, blocks.parts, strict=True):
+            if number:
+                work = work.plus(part, number)
         work = work.plus(blocks.embedding, float(stage.embedding)).plus(blocks.head, float(stage.head))
         time = work.total
         if floor:
-            time = np.maximum(time, stage.dense * blocks.dense_launch + stage.sparse * blocks.sparse_launch)
+            floors = (number * each for number, each in zip(stage.parts, blocks.launches, strict=True))
+            time = np.maximum(time, sum(floors, start=np.zeros(())))
         slowest = np.maximum(slowest, time)
         total = total + stage.stages * time
         everything = everything.plus(work, stage.stages)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,11 +18,16 @@ from engine.executions.arrays import Floats
 from engine.serving.assumptions import Assumptions
 from engine.serving.deployments import LAUNCHES, Deployments
 from engine.serving.shapes import ServingStage, cached_elements, held_weights, key_value_heads
+from models import LayerPattern
+from models.layers import LayerKind
 
 __all__ = ["ServingMemoryUse", "kv_bytes_per_token", "memory_use"]
 
 WIDE = 2.0
 """Bytes per element of embedding, LM head, router and activations. Source: stated by us."""
+STATE = 4.0
+"""Bytes per element of a recurrent state [bytes]. Source: vLLM and SGLang keep states in 32 bits unless
+`mamba_ssm_cache_dtype` says otherwise."""
 LOGIT = 4.0
 """Bytes per logit [bytes]: engines sample in 32 bits. Source: stated by us."""
 
@@ -41,6 +47,85 @@ class ServingMemoryUse:
     largest_batch: Floats
 
 
+class KindMemory(NamedTuple):
+    """Bytes of one kind of block on a processor [bytes]: weights, what a sequence keeps, and working memory per token
+    of a pass."""
+
+    weights: Floats
+    sequence: Floats
+    token: Floats
+
+
+def pattern_memory(model: ModelShapes, d: Deployments, weight_bytes: Floats, length: Floats) -> list[KindMemory]:
+    """Returns the memory of every kind of block of a pattern [rows] [bytes].
+
+    Ranks of a tensor-parallel group divide heads and states among them; compressed caches and index keys are repeated
+    on each.
+
+    Args:
+        model: sizes of a model with a pattern.
+        d: deployments [rows].
+        weight_bytes: of an element of a linear layer [bytes] [rows].
+        length: tokens that a sequence ends with [rows].
+    """
+    assert model.pattern is not None
+    t, hidden, found = d.tensor_par, model.pattern.hidden, []
+    for block in model.pattern.blocks:
+        weights = kept = widths = feed = np.zeros(())
+        for layer in block.layers:
+            for product in layer.products(hidden):
+                if product.held > 1:
+                    weights = weights + weight_bytes * product.parameters / np.maximum(d.expert_par, t)
+                else:
+                    bytes_each = WIDE if product.negligible else weight_bytes
+                    weights = weights + bytes_each * product.local_weights(t)
+            state = layer.sequence_state(hidden)
+            softmax = layer.softmax()
+            shared: Floats = np.ones(())
+            if softmax is not None and not softmax.is_latent:
+                shared = np.maximum(softmax.kv_heads / t, 1.0) / softmax.kv_heads
+            grown = sum(state.per_token.values()) * length + state.windowed * np.minimum(length, state.window)
+            fixed = sum(
+                number * (STATE if name == "recurrent" else WIDE) for name, number in state.per_sequence.items()
+            )
+            kept = kept + shared * grown * d.kv_bits / 8.0 + fixed / t
+            acted = layer.activation()
+            if acted is None:
+                widths = widths + sum(each.local_outputs(t) for each in layer.products(hidden))
+            else:
+                feed = np.maximum(feed, _branch_elements(layer, hidden, d))
+        found.append(KindMemory(weights, kept, WIDE * (4.0 * hidden + widths + feed)))
+    return found
+
+
+def _branch_elements(layer: LayerKind, hidden: int, d: Deployments) -> Floats:
+    """Return the elements of branches and results of a feed-forward layer per token [elements]."""
+    acted, routing = layer.activation(), layer.routing()
+    assert acted is not None
+    branches = 3.0 if acted.gated else 2.0
+    if routing is None:
+        return branches * acted.width / d.tensor_par
+    # Each of k copies of a token has its input, its output and the branches of the expert; this rank has its share.
+    visited = routing.top_k * (2.0 * hidden + branches * routing.width / d.slices) * d.expert_replicas / d.expert_par
+    return np.asarray(visited + branches * routing.shared_width / d.tensor_par)
+
+
+def pattern_bytes_per_token(pattern: LayerPattern, kv_bits: Floats) -> Floats:
+    """Returns the bytes that one token adds to the cache of a model with a pattern, stored once [bytes]; tokens inside
+    windows are not among them.
+
+    Args:
+        pattern: of the blocks.
+        kv_bits: of an element in the cache [bits] [rows].
+    """
+    grown = sum(
+        count * sum(layer.sequence_state(pattern.hidden).per_token.values())
+        for block, count in pattern.counted_blocks()
+        for layer in block.mixers
+    )
+    return np.asarray(grown * kv_bits / 8.0)
+
+
 def kv_bytes_per_token(model: ModelShapes, blocks: int, kv_bits: Floats) -> Floats:
     """Returns the bytes that one token adds to the KV cache in all blocks, stored once [bytes].
 
@@ -49,6 +134,8 @@ def kv_bytes_per_token(model: ModelShapes, blocks: int, kv_bits: Floats) -> Floa
         blocks: of the whole model.
         kv_bits: of an element in the cache [bits] [rows].
     """
+    if model.pattern is not None:
+        return pattern_bytes_per_token(model.pattern, kv_bits)
     return blocks * cached_elements(model, model.key_value_heads) * kv_bits / 8.0
 
 
@@ -79,15 +166,24 @@ def memory_use(
     reserve = a.reserve_share * accelerator.capacity + np.where(captured, a.graph_memory, 0.0)
     sparse = weight_bytes * (held.experts + held.shared) + WIDE * held.router
     tied = np.any(model.tied_embeddings > 0)
+    kinds = None if model.pattern is None else pattern_memory(model, d, weight_bytes, length)
     found: list[tuple[Floats, Floats, tuple[Floats, Floats]]] = []
     for stage in layout:
         # A stage with both ends holds a tied matrix once.
         vocabularies = 1.0 if stage.embedding and stage.head and tied else float(stage.embedding) + float(stage.head)
-        weights = (stage.full + stage.windowed) * weight_bytes * held.attention
-        weights = weights + stage.dense * weight_bytes * held.dense + stage.sparse * sparse
+        weights: Floats = np.zeros(())
+        if kinds is None:
+            full, near, plain, routed = stage.parts
+            weights = (full + near) * weight_bytes * held.attention
+            weights = weights + plain * weight_bytes * held.dense + routed * sparse
+            kv = per_token * (full * length + near * windowed)
+            token = _token_bytes(model, d, dense=plain > 0, sparse=routed > 0)
+        else:
+            there = [(number, kind) for number, kind in zip(stage.parts, kinds, strict=True) if number]
+            weights = sum((number * kind.weights for number, kind in there), start=weights)
+            kv = sum((number * kind.sequence for number, kind in there), start=np.zeros(()))
+            token = np.max(np.stack(np.broadcast_arrays(*(kind.token for _, kind in there))), axis=0)
         weights = weights + vocabularies * WIDE * held.vocabulary
-        kv = per_token * (stage.full * length + stage.windowed * windowed)
-        token = _token_bytes(model, d, dense=stage.dense > 0, sparse=stage.sparse > 0)
         logits = LOGIT * model.vocabulary / d.tensor_par * stage.head
         found.append((weights, kv, (token * float(a.prefill_chunk), token / d.pipeline_par + logits)))
     # weights + B (cache per request + activations of a token) + activations of a prefill chunk.

@@ -41,8 +41,12 @@ from engine.cost_models.calibrated import (
     expert_layers,
     feedforward_layers,
     head_layer,
+    inner_sum,
     kernel_rate,
     launch_time,
+    layer_cases,
+    local_products,
+    mixing_time,
     network_tiers,
     norms,
     tensor_exchange,
@@ -51,6 +55,7 @@ from engine.executions.arrays import Floats
 from engine.serving.deployments import Deployments
 from engine.serving.products import product, products
 from engine.serving.shapes import cached_elements, key_value_heads
+from models.layers import LayerKind
 
 __all__ = ["Blocks", "Pass", "PassWork", "block_times"]
 
@@ -107,22 +112,19 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Work of the halves of a block and of the ends [s], and host time that their launches take [s]."""
+    """Work of every part of a block and of the ends [s], and host time that the launches of each part take [s]; parts
+    in the order of the model's `engine.serving.shapes.BlockPattern`."""
 
-    full: PassWork
-    windowed: PassWork
-    dense: PassWork
-    sparse: PassWork
+    parts: tuple[PassWork, ...]
+    launches: tuple[Floats, ...]
     embedding: PassWork
     head: PassWork
-    dense_launch: Floats
-    sparse_launch: Floats
 
 
 def block_times(
     case: Case, d: Deployments, work: Pass, rates: SustainedRates, p: Parameters, weight_bytes: Floats
 ) -> Blocks:
-    """Returns the work of every half of a block of every row [s].
+    """Returns the work of every part of a block of every row [s].
 
     `case` has one "sequence" per token of the pass (microbatch_size = tokens, seq_size = 1), so that its token counts
     equal the pass's.
@@ -139,27 +141,89 @@ def block_times(
     unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
     wide = unit._replace(rate=rates.matrix16)
     reduce = tensor_exchange(case, rates, p)
-    around = PassWork.of(
-        linear=_projection_seconds(case, unit, weight_bytes), elementwise=norms(case, rates, p).forward, tensor=reduce
+    ends = (
+        PassWork.of(ends=EMBEDDING_FORWARD * work.tokens * model.hidden / rates.memory + reduce),
+        PassWork.of(ends=_head_seconds(case, work.requests, wide, rates, p)),
     )
     host = launch_time(case, p)
     launches = block_launches(case)[0]
+    if model.pattern is not None:
+        kinds = [
+            _pattern_work(case, d, work, place, (unit, wide), weight_bytes, rates, p, reduce)
+            for place in range(len(model.pattern.blocks))
+        ]
+        return Blocks(tuple(one for one, _ in kinds), tuple(number * host for _, number in kinds), *ends)
+    around = PassWork.of(
+        linear=_projection_seconds(case, unit, weight_bytes), elementwise=norms(case, rates, p).forward, tensor=reduce
+    )
     routed = bool(np.any(model.experts > 0))
     windowed = bool(np.any(model.window > 0))
     full = around.plus(PassWork.of(attention=_attention_seconds(case, d, work, rates, p, np.asarray(np.inf))))
     dense = _dense_work(case, unit, weight_bytes, rates, p, reduce)
-    return Blocks(
-        full,
-        around.plus(PassWork.of(attention=_attention_seconds(case, d, work, rates, p, model.window)))
-        if windowed
-        else full,
-        dense,
-        _expert_work(case, d, unit, wide, weight_bytes, rates, p, reduce) if routed else dense,
-        PassWork.of(ends=EMBEDDING_FORWARD * work.tokens * model.hidden / rates.memory + reduce),
-        PassWork.of(ends=_head_seconds(case, work.requests, wide, rates, p)),
-        launches * host,
-        (launches + expert_launches(case)[0]) * host,
+    near = full
+    if windowed:
+        near = around.plus(PassWork.of(attention=_attention_seconds(case, d, work, rates, p, model.window)))
+    sparse = _expert_work(case, d, unit, wide, weight_bytes, rates, p, reduce) if routed else dense
+    none = np.zeros(())
+    floors = none, none, launches * host, (launches + expert_launches(case)[0]) * host
+    return Blocks((full, near, dense, sparse), floors, *ends)
+
+
+def _pattern_work(
+    case: Case,
+    d: Deployments,
+    work: Pass,
+    place: int,
+    units: tuple[MatrixUnit, MatrixUnit],
+    weight_bytes: Floats,
+    rates: SustainedRates,
+    p: Parameters,
+    reduce: Floats,
+) -> tuple[PassWork, Floats]:
+    """Return the work of one kind of block of a pattern [s], and its kernels."""
+    pattern = case.model.pattern
+    assert pattern is not None
+    layers, sublayers = layer_cases(case)[place], float(pattern.blocks[place].sublayers)
+    unit, wide = units
+    attentions = [view for layer, view in layers if layer.softmax() is not None]
+    found = PassWork.of(
+        elementwise=norms(case, rates, p, sublayers, attentions).forward,
+        tensor=(sublayers - sum(layer.activation() is not None for layer, _ in layers)) * reduce,
     )
+    kernels = block_launches(case)[0] * sublayers / 2.0
+    for layer, view in layers:
+        softmax = layer.softmax()
+        if layer.routing() is not None:
+            found = found.plus(_expert_work(view, d, unit, wide, weight_bytes, rates, p, reduce))
+            kernels = kernels + expert_launches(view)[0]
+        elif layer.activation() is not None:
+            found = found.plus(_dense_work(view, unit, weight_bytes, rates, p, reduce))
+        else:
+            linear = products(local_products(layer, case).values(), unit, weight_bytes)
+            if softmax is not None:
+                window = np.asarray(np.inf if softmax.window is None else float(softmax.window))
+                core = _attention_seconds(view, d, work, rates, p, window)
+            else:
+                core, more = _mixing_seconds(layer, view, work, rates, p)
+                kernels = kernels + more
+            summed = inner_sum(layer, view, rates, p)
+            found = found.plus(PassWork.of(linear=linear, attention=core, tensor=summed))
+    return found, kernels
+
+
+def _mixing_seconds(
+    layer: LayerKind, case: Case, work: Pass, rates: SustainedRates, p: Parameters
+) -> tuple[Floats, Floats]:
+    """Return the seconds between the products of a layer that states its work itself [s], and its kernels."""
+    hidden = int(np.ravel(case.model.hidden)[0])
+    if work.prompt is not None:
+        each = layer.mixing(hidden, work.prompt, causal=True)  # type: ignore[arg-type]  # formulas broadcast
+        tokens = work.requests * work.prompt / work.chunks
+    else:
+        assert work.context is not None
+        each = layer.decoding(hidden, work.context)  # type: ignore[arg-type]
+        tokens = work.requests
+    return mixing_time(each, tokens / case.layout.tensor_par, case, rates, p), np.asarray(float(each.kernels))
 
 
 def _projection_seconds(case: Case, unit: MatrixUnit, weight_bytes: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,11 +14,13 @@ from engine.cost_models.calibrated import (
     dense_weights,
     embedding_weights,
     expert_weights,
+    model_shapes,
     router_weights,
     shared_weights,
 )
 from engine.executions.arrays import Floats
-from models import Model, unrepresented
+from models import LayerPattern, Model, unrepresented
+from models.layers import LayerKind
 
 __all__ = [
     "BlockPattern",
@@ -26,6 +29,8 @@ __all__ = [
     "cached_elements",
     "held_weights",
     "key_value_heads",
+    "layer_pattern_of",
+    "longest_context",
     "not_represented",
     "pattern_of",
     "stages",
@@ -34,20 +39,28 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BlockPattern:
-    """Windows and experts of each block, from the first: True if its attention has a window, True if it has experts."""
+    """Parts of each block, from the first, by position: attention and MLP of a plain model, of `PLAIN_PARTS`, or the
+    kind of block of a model with a pattern."""
 
-    windowed: tuple[bool, ...]
-    experts: tuple[bool, ...]
+    blocks: tuple[tuple[int, ...], ...]
+    parts: int
+    """Different parts."""
+    is_routed: bool
+    """True if some block has experts."""
+    is_dense: bool
+    """True if some block has a plain MLP."""
+
+
+PLAIN_PARTS = ("full", "windowed", "dense", "sparse")
+"""Parts of a plain model's blocks: attention to everything, within a window; an MLP, a mixture of experts."""
 
 
 class ServingStage(NamedTuple):
-    """Equal stages: their number, blocks of each kind of half, and whether they hold embedding and head."""
+    """Equal stages: their number, parts of blocks in the order of their pattern, and whether they hold embedding and
+    head."""
 
     stages: int
-    full: int
-    windowed: int
-    dense: int
-    sparse: int
+    parts: tuple[int, ...]
     embedding: bool
     head: bool
 
@@ -58,10 +71,43 @@ def pattern_of(model: Model) -> BlockPattern:
     Args:
         model: one of the library's kind, with its architecture or without.
     """
+    pattern = layer_pattern_of(model)
+    if pattern is not None:
+        kinds = tuple((run.block,) for run in pattern.runs for _ in range(run.count))
+        routed = [any(layer.routing() for layer in block.layers) for block in pattern.blocks]
+        dense = [any(map(_is_dense, block.feedforwards)) for block in pattern.blocks]
+        return BlockPattern(kinds, len(pattern.blocks), any(routed), any(dense))
     found = model.architecture
     if found is None:
-        return BlockPattern((False,) * model.num_blocks, (False,) * model.num_blocks)
-    return BlockPattern(tuple(window is not None for window in found.windows), found.expert_layers)
+        return BlockPattern(((0, 2),) * model.num_blocks, len(PLAIN_PARTS), False, True)
+    experts = found.expert_layers
+    halves = zip((window is not None for window in found.windows), experts, strict=True)
+    blocks = tuple((int(windowed), 2 + mixture) for windowed, mixture in halves)
+    return BlockPattern(blocks, len(PLAIN_PARTS), any(experts), not all(experts))
+
+
+def _is_dense(layer: LayerKind) -> bool:
+    return layer.activation() is not None and layer.routing() is None
+
+
+def layer_pattern_of(model: Model) -> LayerPattern | None:
+    """Returns the pattern of layers that serving reads of a model; None for plain attention in every block.
+
+    Args:
+        model: one of the library's kind, with its architecture or without.
+    """
+    return model_shapes(model).pattern
+
+
+def longest_context(model: Model) -> int | None:
+    """Returns the longest context that the authors of a model state [tokens]; None where they state none.
+
+    Args:
+        model: one of the library's kind, with its architecture or without.
+    """
+    if model.layers is not None:
+        return model.layers.max_seq
+    return None if model.architecture is None else model.architecture.max_seq
 
 
 def stages(pattern: BlockPattern, pipeline_par: int) -> tuple[ServingStage, ...]:
@@ -74,14 +120,14 @@ def stages(pattern: BlockPattern, pipeline_par: int) -> tuple[ServingStage, ...]
         pattern: kinds of the model's blocks, from the first.
         pipeline_par: stages that blocks are split into; at most as many as blocks.
     """
-    blocks = len(pattern.experts)
+    blocks = len(pattern.blocks)
     least, more = divmod(blocks, pipeline_par)
-    counted: dict[tuple[int, int, int, int, bool, bool], int] = {}
+    counted: dict[tuple[tuple[int, ...], bool, bool], int] = {}
     start = 0
     for position in range(pipeline_par):
         end = start + least + (position < more)
-        windowed, sparse = sum(pattern.windowed[start:end]), sum(pattern.experts[start:end])
-        kind = (end - start - windowed, windowed, end - start - sparse, sparse, start == 0, end == blocks)
+        held = Counter(part for block in pattern.blocks[start:end] for part in block)
+        kind = (tuple(held[part] for part in range(pattern.parts)), start == 0, end == blocks)
         counted[kind] = counted.get(kind, 0) + 1
         start = end
     return tuple(ServingStage(number, *kind) for kind, number in counted.items())
@@ -152,6 +198,15 @@ def not_represented(model: Model) -> tuple[str, ...]:
     Args:
         model: one of the library's kind, with its architecture or without.
     """
+    pattern = layer_pattern_of(model)
+    if pattern is not None:
+        mixers = [layer for block in pattern.blocks for layer in block.mixers]
+        modelled = dict.fromkeys(each.title for each in mixers if each.softmax() is None)
+        words = (
+            f"Time and memory of {' and '.join(modelled)} are modelled from operations, bytes and states; no measured "
+            "server has such layers.",
+        )
+        return (*(words if modelled else ()), *unrepresented(model))
     found = model.architecture
     if found is None:
         return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)

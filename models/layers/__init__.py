@@ -4,7 +4,7 @@ A model is an embedding, a pattern of blocks, and a head; a block is a list of m
 outside this package and the importers names a kind.
 """
 
-from models.layers.contract import Activation, LayerKind, Product, Routing, SequenceState, SoftmaxShape
+from models.layers.contract import Activation, LayerKind, MixingWork, Product, Routing, SequenceState, SoftmaxShape
 from models.layers.counts import ParameterCounts, pattern_counts
 from models.layers.pattern import Block, LayerPattern, Run
 
@@ -13,6 +13,7 @@ __all__ = [
     "Block",
     "LayerKind",
     "LayerPattern",
+    "MixingWork",
     "ParameterCounts",
     "Product",
     "Routing",

@@ -17,6 +17,7 @@ modules inside are private.
 from engine.cost_models.calibrated.case_building import SOFTWARE_DEFAULTS, case_of, model_shapes
 from engine.cost_models.calibrated.cost_model import CALIBRATED
 from engine.cost_models.calibrated.effective import accelerator_error, effective_rates
+from engine.cost_models.calibrated.fields import layer_rules, undivided_sizes
 from engine.cost_models.calibrated.measured import MEASURED_FILE, OFFLOADS, aspects, generation_words, kind_words
 from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
 from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
@@ -41,7 +42,9 @@ from engine.cost_models.calibrated.physics.layers.experts import PERMUTE_BYTES, 
 from engine.cost_models.calibrated.physics.layers.gemm import TILE, LinearLayer, MatrixUnit, computing, gemm
 from engine.cost_models.calibrated.physics.layers.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
 from engine.cost_models.calibrated.physics.layers.launch import block_launches, expert_launches, launch_time
+from engine.cost_models.calibrated.physics.layers.pattern_blocks import inner_sum, local_products, mixing_time
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, power_factor, sustained_rates
+from engine.cost_models.calibrated.physics.layers.views import layer_cases, split_sizes
 from engine.cost_models.calibrated.physics.memory import ProcessorMemory, memory_use
 from engine.cost_models.calibrated.physics.parameters import (
     FITTED,
@@ -131,14 +134,19 @@ __all__ = [
     "generation_of",
     "generation_words",
     "head_layer",
+    "inner_sum",
     "interleaved_where",
     "kernel_rate",
     "kind_words",
     "largest",
     "launch_time",
+    "layer_cases",
+    "layer_rules",
     "library_calibration",
+    "local_products",
     "memory_use",
     "message_time",
+    "mixing_time",
     "model_shapes",
     "network_tiers",
     "norms",
@@ -148,8 +156,10 @@ __all__ = [
     "power_factor",
     "router_weights",
     "shared_weights",
+    "split_sizes",
     "step_times",
     "sustained_rates",
     "system_named",
     "tensor_exchange",
+    "undivided_sizes",
 ]

@@ -40,14 +40,16 @@ from engine.cost_models.calibrated.physics.layers.recompute import recomputed
 from engine.cost_models.calibrated.physics.layers.views import layer_cases
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stages import BlockKind
-from models.layers import LayerKind
+from models.layers import LayerKind, MixingWork
 
 __all__ = [
     "LayerTimes",
     "cast_elements",
     "exposed_share",
+    "inner_sum",
     "local_products",
     "mixing_core",
+    "mixing_time",
     "mixing_works",
     "pattern_blocks",
     "time_layer",
@@ -173,7 +175,7 @@ def time_layer(layer: LayerKind, view: Case, rates: SustainedRates, p: Parameter
         core, launches = mixing_core(layer, view, rates, p)
         again = _redone_scans(view) * core.forward
         context = _context_exchange(layer, view, rates, p)
-        reduced = _inner_sum(layer, view, rates, p)
+        reduced = inner_sum(layer, view, rates, p)
     return LayerTimes(products, core, again, context, traffic, sent, reduced, launches)
 
 
@@ -193,16 +195,39 @@ def mixing_core(
     """
     hidden, tokens = int(np.ravel(case.model.hidden)[0]), float(np.ravel(case.model.seq_size)[0])
     work = layer.mixing(hidden, tokens, causal=True)
-    share = case.tokens / case.layout.tensor_par
-    vector = 2.0 * VECTOR_LANES * case.accelerator.multiprocessors * case.accelerator.clock
-    matrix = share * work.matrix / (MIXING_SHARE * kernel_rate(case, p))
-    lanes, moved = share * work.vector / vector, share * work.moved / rates.memory
-    start = work.kernels * p.kernel_start
-    forward = np.maximum(np.maximum(matrix, lanes), moved) + start
+    share, start = case.tokens / case.layout.tensor_par, work.kernels * p.kernel_start
+    matrix, lanes, moved = _mixing_parts(work, share, case, rates, p)
+    forward = mixing_time(work, share, case, rates, p)
     # Products of the backward pass as in fused attention, which computes its scores again.
     slow = np.maximum(BACKWARD_PRODUCTS * matrix, VECTOR_BACKWARD * lanes)
     backward = np.maximum(slow, MIXING_TRAFFIC_BACKWARD * moved) + BACKWARD * start
     return Core(forward, backward), (np.asarray(float(work.kernels)), np.asarray(BACKWARD * work.kernels))
+
+
+def mixing_time(work: MixingWork, tokens: Floats, case: Case, rates: SustainedRates, p: Parameters) -> Floats:
+    """Returns the seconds of the work between the products of a layer, forward [rows] [s].
+
+    Args:
+        work: of one token on all tensor-parallel ranks together.
+        tokens: tokens of the pass, divided by those ranks [rows].
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+    """
+    matrix, lanes, moved = _mixing_parts(work, tokens, case, rates, p)
+    return np.maximum(np.maximum(matrix, lanes), moved) + work.kernels * p.kernel_start
+
+
+def _mixing_parts(
+    work: MixingWork, tokens: Floats, case: Case, rates: SustainedRates, p: Parameters
+) -> tuple[Floats, Floats, Floats]:
+    """Return the seconds of matrix operations, of vector operations and of memory traffic [rows] [s]."""
+    vector = 2.0 * VECTOR_LANES * case.accelerator.multiprocessors * case.accelerator.clock
+    return (
+        tokens * work.matrix / (MIXING_SHARE * kernel_rate(case, p)),
+        tokens * work.vector / vector,
+        tokens * work.moved / rates.memory,
+    )
 
 
 def mixing_works(layer: LayerKind, case: Case) -> tuple[KernelWork, KernelWork]:
@@ -240,8 +265,15 @@ def _context_exchange(layer: LayerKind, case: Case, rates: SustainedRates, p: Pa
     return each / rate + start, 2.0 * each / rate + start
 
 
-def _inner_sum(layer: LayerKind, case: Case, rates: SustainedRates, p: Parameters) -> Floats:
-    """Return the exposed seconds of a sum over tensor-parallel ranks inside a layer, in one pass [rows] [s]."""
+def inner_sum(layer: LayerKind, case: Case, rates: SustainedRates, p: Parameters) -> Floats:
+    """Returns the exposed seconds of a sum over tensor-parallel ranks inside a layer, in one pass [rows] [s].
+
+    Args:
+        layer: of a pattern.
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
+        p: parameters of a calibration.
+    """
     width = layer.reduced(int(np.ravel(case.model.hidden)[0]))
     if not width:
         return np.zeros(())
