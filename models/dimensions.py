@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from models.layers import LayerPattern
 from models.schema import Model
 
 __all__ = ["Dimensions", "dimensions"]
@@ -21,11 +22,16 @@ class Dimensions(NamedTuple):
 
 
 def dimensions(model: Model) -> Dimensions:
-    """Returns the sizes of a model, from its architecture or else from its block numbers.
+    """Returns the sizes of a model, from its pattern of layers, its architecture or else its block numbers.
+
+    Of a pattern, heads are those of the first layer with attention to all tokens (1 without any), and experts those of
+    the first mixture.
 
     Args:
-        model: with an architecture or block numbers.
+        model: any model.
     """
+    if model.layers is not None:
+        return _pattern_dimensions(model.layers)
     found = model.architecture
     if found is None:
         block = model.require_block()
@@ -34,3 +40,12 @@ def dimensions(model: Model) -> Dimensions:
     return Dimensions(
         found.hidden, found.layers, found.heads, experts.routed if experts else 0, experts.top_k if experts else 1
     )
+
+
+def _pattern_dimensions(pattern: LayerPattern) -> Dimensions:
+    layers = [layer for block in pattern.blocks for layer in block.layers]
+    heads = next((shape.heads for layer in layers if (shape := layer.softmax()) is not None), 1)
+    routed, top_k = next(
+        ((routing.routed, routing.top_k) for layer in layers if (routing := layer.routing()) is not None), (0, 1)
+    )
+    return Dimensions(pattern.hidden, pattern.layers, heads, routed, top_k)

@@ -198,6 +198,11 @@ class Model(BaseModel):
         """
         if self.architecture is not None:
             return self.architecture
+        if self.layers is not None:
+            raise ModelFileError(
+                f"{self.name} has its layers in a pattern, {self.layers.describe()}; choose a model whose blocks all "
+                "have the same attention."
+            )
         block = self.require_block()
         return Architecture(
             hidden=block.hidden,

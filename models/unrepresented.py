@@ -19,14 +19,6 @@ def unrepresented(model: Model) -> tuple[str, ...]:
     if found is None:
         return model.left_out
     remarks = []
-    if found.sparse_attention is not None:
-        chosen = found.sparse_attention.top_k
-        remarks.append(
-            f"Sparse attention is taken as attention to everything: {model.seq_size:,} tokens where an indexer picks "
-            f"{chosen:,}, and the indexer is left out."
-            if chosen < model.seq_size
-            else f"The indexer of sparse attention is left out; its {chosen:,} tokens are the whole sequence."
-        )
     if extra := found.prediction_layers - found.trained_prediction_layers:
         what = "The block" if extra == 1 else f"The {extra} blocks"
         remarks.append(f"{what} for multi-token prediction {'is' if extra == 1 else 'are'} left out.")

@@ -23,11 +23,9 @@ def _library_models() -> list[str]:
 def usable_models() -> list[str]:
     """Returns names of the models that a scenario can have: own ones first, then by family and size.
 
-    Models that Calculon's six numbers cannot represent use the calibrated cost model. Patterns of layers are left out,
-    which no cost model times.
+    Models that Calculon's six numbers cannot represent use the calibrated cost model.
     """
-    own = [name for name, model in user_files().models().items() if model.layers is None]
-    return [*sorted(own, key=str.lower), *_library_models()]
+    return [*sorted(user_files().models(), key=str.lower), *_library_models()]
 
 
 def systems() -> list[str]:

@@ -32,9 +32,14 @@ def stack_of(scenario: Scenario) -> tuple[int, int]:
     Counted are the weights that a token passes, without embedding and head; attention's products, norms and the loss
     over the vocabulary are not there. The number is even, as horizontal parallelism needs it.
     """
-    architecture = scenario.model.architecture_or_assumed()
-    weights = active_parameters(architecture) - embedding_weights(architecture)
-    return max(2, 2 * round(weights / architecture.hidden**2 / 2)), architecture.hidden
+    if scenario.model.layers is not None and scenario.model.counts is not None:
+        counts, hidden = scenario.model.counts, scenario.model.layers.hidden
+        weights = counts.active - counts.embedding - counts.lm_head
+    else:
+        architecture = scenario.model.architecture_or_assumed()
+        weights = active_parameters(architecture) - embedding_weights(architecture)
+        hidden = architecture.hidden
+    return max(2, 2 * round(weights / hidden**2 / 2)), hidden
 
 
 def machine_of(scenario: Scenario) -> dict[str, Any]:

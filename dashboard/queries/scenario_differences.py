@@ -116,7 +116,7 @@ def _labelled_fields(scenario: Scenario, exact: bool, networks: Sequence[str]) -
         if path in _RUN:
             yield ("Run", _RUN[path]), _run_words(scenario, path, value)
         elif part == "model":
-            key = rest.removeprefix("block.").removeprefix("architecture.")
+            key = rest.removeprefix("block.").removeprefix("architecture.").removeprefix("layers.")
             words = _ARCHITECTURE if rest.startswith("architecture.") else _MODEL
             label = words.get(key, key if rest.startswith("block.") else _path_label(key))
             yield ("Model", label), _value_words(value)

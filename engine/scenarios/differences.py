@@ -53,6 +53,11 @@ def scenario_fields(scenario: Scenario, *, is_block_enough: bool) -> Iterator[tu
     if model.block is not None and (is_block_enough or model.architecture is None):
         for key, value in models.to_calculon(model).items():
             yield f"model.block.{key}", value
+    elif model.layers is not None:
+        yield "model.layers.pattern", model.layers.describe()
+        yield "model.layers.hidden", model.layers.hidden
+        yield "model.layers.vocab", model.layers.vocab
+        yield "model.layers.parameters", model.parameters
     else:
         for path, value in _document_leaves(models.to_document(model)["architecture"]):
             if path not in _SILENT:

@@ -112,6 +112,8 @@ def _note_simplifications(shape: Architecture) -> tuple[str, ...]:
         notes.append("Relative positions, with a projection of their own in every block, are not counted.")
     if shape.sliding_window is not None:
         notes.append("Windows shorten attention where kernel rates are known; counted operations are of all scores.")
+    if shape.sparse_attention is not None:
+        notes.append("Attention to the tokens that an indexer chooses is planned as attention to all of them.")
     if shape.experts is not None:
         notes.append("Experts are visited evenly; a token is sent once to each device that has experts for it.")
     if shape.parallel_residual and shape.experts is not None:
