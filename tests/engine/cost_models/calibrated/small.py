@@ -42,6 +42,52 @@ def model_of(architecture: dict[str, Any], seq_size: int = 8192) -> Model:
     return models.load_document({**document, "architecture": architecture}, "small")
 
 
+HYBRID: dict[str, Any] = {
+    "hidden": 1024,
+    "vocab": 32000,
+    "tied_embeddings": False,
+    "blocks": [
+        {
+            "mixers": [
+                {
+                    "kind": "gated_deltanet",
+                    "key_heads": 4,
+                    "value_heads": 8,
+                    "key_head_dim": 128,
+                    "value_head_dim": 128,
+                    "kernel": 4,
+                }
+            ],
+            "feedforwards": [{"kind": "experts", "routed": 4, "top_k": 2, "width": 1408}],
+        },
+        {
+            "mixers": [{"kind": "attention", "heads": 8, "kv_heads": 2, "head_dim": 128}],
+            "feedforwards": [{"kind": "experts", "routed": 4, "top_k": 2, "width": 1408}],
+        },
+        {
+            "mixers": [{"kind": "mamba2", "heads": 16, "head_dim": 128, "states": 128, "groups": 2, "kernel": 4}],
+            "norms": 1,
+        },
+        {"feedforwards": [{"kind": "feedforward", "width": 2816}], "norms": 1},
+    ],
+    "runs": [
+        {"block": 3, "count": 1},
+        {"block": 0, "count": 2},
+        {"block": 1, "count": 1},
+        {"block": 2, "count": 1},
+        {"block": 0, "count": 2},
+        {"block": 1, "count": 1},
+    ],
+}
+"""Eight blocks of four kinds: linear attention and attention with experts, a state space and an MLP alone."""
+
+
+def hybrid_model(seq_size: int = 4096, **changes: Any) -> Model:
+    """A model with a pattern of layers."""
+    document = {"format": "shardscape-model/1", "name": "hybrid", "source": "made up", "seq_size": seq_size}
+    return models.load_document({**document, "layers": {**HYBRID, **changes}}, "hybrid")
+
+
 def plain_model() -> Model:
     """A model of which only Calculon's six numbers are known."""
     shape = {"hidden": 1024, "feedforward": 4096, "seq_size": 2048, "attn_heads": 8, "attn_size": 128, "num_blocks": 8}
@@ -90,7 +136,7 @@ def scenario(
     )
 
 
-NAMES = ("dense", "experts", "plain", "one tier", "widened", "old software", "schedules", "layouts")
+NAMES = ("dense", "experts", "plain", "one tier", "widened", "old software", "schedules", "layouts", "hybrid")
 
 
 @cache
@@ -176,6 +222,18 @@ def named(name: str) -> engine.Scenario:
         }
         model, machine = model_of({**EXPERTS, "layers": 7}, 2048), system_of("h100_80g_sxm", first=3.2, second=1.0)
         return scenario(model, machine, limits, num_procs=16, max_batch_size=16)
+    if name == "hybrid":
+        limits = {
+            "activation_recompute": ["none", "attn_only", "full"],
+            "tensor_par": [1, 2, 4],
+            "weight_offload": [False, True],
+            "context_par": {"max": 2},
+            "tensor_par_overlap": "none",
+            "stage_layout": ["even", "balanced"],
+            "schedule": ["1f1b", "interleaved"],
+        }
+        machine = system_of("h100_80g_sxm", first=3.2, second=1.0)
+        return scenario(hybrid_model(), machine, limits, max_batch_size=8)
     assert name == "old software"
     limits = {
         "attention_kernel": "flash1",
