@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
 from engine.cost_models.calibrated.physics.layers.views import layer_cases
-from engine.cost_models.calibrated.physics.pipeline.layouts import patterns_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import sizes_of
 from engine.cost_models.calibrated.physics.pipeline.residence import has_unlike_chunks, kept_blocks
 from engine.cost_models.calibrated.physics.pipeline.schedules import activations_in_flight
 from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, StageBlocks, fullest_stages
@@ -425,7 +425,7 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
 
     # A stage keeps its blocks' activations of every microbatch in flight; see `in_flight`.
     flying = in_flight(case, stage.position)
-    copies = stage.by_size(patterns_of(case.model)[0][0].sizes)
+    copies = stage.by_size(sizes_of(case.model))
     activations = _sum_of(copies, kept.kept)
     full = (layout.recompute == RECOMPUTES.index("full")) | (layout.recompute == RECOMPUTES.index("half"))
     # Recomputation brings one block at a time back in full.

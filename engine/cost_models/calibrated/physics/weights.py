@@ -19,7 +19,7 @@ from engine.cost_models.calibrated.physics.layers.matrices import (
     router_weights,
     shared_weights,
 )
-from engine.cost_models.calibrated.physics.pipeline.layouts import patterns_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import sizes_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import DUALPIPE, copies
 from engine.cost_models.calibrated.physics.pipeline.stages import BOTH, ENDS, TURN, StageBlocks, placement_of
 from models import LayerPattern
@@ -85,7 +85,7 @@ def held_on(case: Case, local: LocalWeights, stage: StageBlocks, number: int) ->
             vocabulary = vocabulary + case.model.prediction_layers * heads(case, number) * projections
     times = copies(case.layout.schedule) if np.any(case.layout.schedule == DUALPIPE) else np.ones(())
     blocks = experts = none
-    sizes = patterns_of(case.model)[0][0].sizes
+    sizes = sizes_of(case.model)
     for count, weights, routed in zip(stage.by_size(sizes), local.blocks, local.experts, strict=True):
         if np.any(count):
             blocks = blocks + times * count * weights

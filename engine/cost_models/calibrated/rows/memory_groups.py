@@ -7,7 +7,7 @@ import pandas as pd
 
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.physics.memory import in_flight
-from engine.cost_models.calibrated.physics.pipeline.layouts import pattern_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import sizes_of
 from engine.cost_models.calibrated.physics.pipeline.residence import kept_blocks
 from engine.cost_models.calibrated.physics.pipeline.schedules import INTERLEAVED, refusals
 from engine.cost_models.calibrated.physics.pipeline.stages import fewest_held, fullest_stages
@@ -27,7 +27,7 @@ def alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[In
         point_table: its schedule points.
     """
     case = case_at(space, point_table.point, {})
-    sizes = pattern_of(case.model).sizes
+    sizes = sizes_of(case.model)
     held = [
         np.broadcast_to(values, len(point_table.points.kind))
         for stage in fullest_stages(case)

@@ -52,6 +52,7 @@ __all__ = [
     "pattern_of",
     "patterns_of",
     "problem_of",
+    "sizes_of",
     "work_of",
     "works_of",
 ]
@@ -110,18 +111,45 @@ def patterns_of(model: ModelShapes) -> tuple[tuple[BlockPattern, ...], Floats]:
         runs = tuple((run.block, run.count) for run in model.pattern.runs)
         predictions = int(np.ravel(model.prediction_layers)[0])
         return (BlockPattern(model.pattern.layers, 0, 0, 0, predictions, runs),), np.zeros(())
-    columns = (
+    told = (
         model.num_blocks,
         model.leading_dense,
-        np.where(model.experts > 0, model.experts_every, 0.0),
-        np.where(model.window > 0, model.full_attention_every, 1.0),
+        model.experts,
+        model.experts_every,
+        model.window,
+        model.full_attention_every,
         model.prediction_layers,
     )
-    found, which, shape = alike(*columns)
+    if all(np.ndim(each) == 0 for each in told):
+        # One model is asked about again and again.
+        return (_pattern_of_one(*map(float, told)),), np.zeros(())
+    blocks, leading, experts, every, window, full, predictions = told
+    found, which, shape = alike(
+        blocks, leading, np.where(experts > 0, every, 0.0), np.where(window > 0, full, 1.0), predictions
+    )
     patterns = (
         BlockPattern(blocks, leading, every, full, predictions) for blocks, leading, every, full, predictions in found
     )
     return tuple(patterns), which.reshape(shape).astype(np.float64)
+
+
+@lru_cache(maxsize=256)
+def _pattern_of_one(
+    blocks: float, leading: float, experts: float, every: float, window: float, full: float, predictions: float
+) -> BlockPattern:
+    with_experts, with_full = every if experts > 0 else 0.0, full if window > 0 else 1.0
+    return BlockPattern(int(blocks), int(leading), int(with_experts), int(with_full), int(predictions))
+
+
+def sizes_of(model: ModelShapes) -> tuple[tuple[int, ...], ...]:
+    """Returns kinds of blocks, by position, that have equal weights and keep equal activations.
+
+    Args:
+        model: shapes of the models, numbers or arrays [rows].
+    """
+    if model.pattern is None:
+        return PLAIN_SIZES
+    return tuple((kind,) for kind in range(len(model.pattern.blocks)))
 
 
 def pattern_of(model: ModelShapes) -> BlockPattern:

@@ -23,6 +23,7 @@ from engine.cost_models.calibrated.physics.pipeline.layouts import (
     alike,
     kinds_of_chunks,
     patterns_of,
+    sizes_of,
     works_of,
 )
 from engine.cost_models.calibrated.physics.pipeline.schedules import COMBINED, INTERLEAVED, among
@@ -57,10 +58,10 @@ def kept_blocks(case: Case, stage: StageBlocks) -> tuple[Floats, ...]:
         stage: one of the stages that may be the fullest.
     """
     layout, where = case.layout, has_unlike_chunks(case)
-    patterns, pattern = patterns_of(case.model)
-    sizes = patterns[0].sizes
+    sizes = sizes_of(case.model)
     if not where.any():
         return (np.zeros(()),) * len(sizes)
+    patterns, pattern = patterns_of(case.model)
     layouts = layout_of(case)
     works, work = works_of(case.model) if np.any(layouts == BALANCED) else ((UNWEIGHED,), np.zeros(()))
     told = (
