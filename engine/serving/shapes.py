@@ -15,6 +15,7 @@ from engine.cost_models.calibrated import (
     embedding_weights,
     expert_weights,
     model_shapes,
+    modelled_layers,
     router_weights,
     shared_weights,
 )
@@ -200,8 +201,7 @@ def not_represented(model: Model) -> tuple[str, ...]:
     """
     pattern = layer_pattern_of(model)
     if pattern is not None:
-        mixers = [layer for block in pattern.blocks for layer in block.mixers]
-        modelled = dict.fromkeys(each.title for each in mixers if each.softmax() is None)
+        modelled = modelled_layers(pattern)
         words = (
             f"Time and memory of {' and '.join(modelled)} are modelled from operations, bytes and states; no measured "
             "server has such layers.",

@@ -44,7 +44,7 @@ from engine.cost_models.calibrated.physics.layers.head import EMBEDDING_FORWARD,
 from engine.cost_models.calibrated.physics.layers.launch import block_launches, expert_launches, launch_time
 from engine.cost_models.calibrated.physics.layers.pattern_blocks import inner_sum, local_products, mixing_time
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, power_factor, sustained_rates
-from engine.cost_models.calibrated.physics.layers.views import layer_cases, split_sizes
+from engine.cost_models.calibrated.physics.layers.views import layer_cases, modelled_layers, split_sizes
 from engine.cost_models.calibrated.physics.memory import ProcessorMemory, memory_use
 from engine.cost_models.calibrated.physics.parameters import (
     FITTED,
@@ -148,6 +148,7 @@ __all__ = [
     "message_time",
     "mixing_time",
     "model_shapes",
+    "modelled_layers",
     "network_tiers",
     "norms",
     "parameters",

@@ -20,6 +20,7 @@ import pandas as pd
 from engine.columns import ALL_FIELDS, choice_label
 from engine.cost_models.calibrated.fields import case_of_fields, read
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, LAUNCHES, RECOMPUTES, Case
+from engine.cost_models.calibrated.physics.layers.views import modelled_layers
 from engine.cost_models.calibrated.physics.pipeline.schedules import SCHEDULES
 from engine.cost_models.calibrated.systems import calibrated
 from hardware import System
@@ -111,6 +112,7 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
         "overlap_pipeline": (software.overlap_pipeline, "overlap of pipeline transfers"),
         "moment_bytes": (software.moment_bytes < 4, "an optimizer in 16 bits"),
         **{name: (offloads[name], words) for name, words in OFFLOADS.items()},
+        **{title: (1.0, title) for title in modelled_layers(model.pattern)},
     }
     return {
         "generation": generation,

@@ -11,6 +11,7 @@ import pandas as pd
 from engine.cost_models.account import Shown
 from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS
 from engine.cost_models.calibrated.physics.layers.operations import BLOCKS
+from engine.cost_models.calibrated.physics.layers.views import modelled_layers
 from engine.cost_models.calibrated.space import COVERED
 from engine.cost_models.words import CostModelWords, Sheet
 from hardware import System
@@ -81,8 +82,7 @@ def _list_neglected(thing: Model | System) -> tuple[str, ...]:
 def _neglected_of_pattern(model: Model) -> tuple[str, ...]:
     """Return sentences on what the cost model leaves out of a model with a pattern of layers."""
     assert model.layers is not None
-    mixers = [layer for block in model.layers.blocks for layer in block.mixers]
-    modelled = dict.fromkeys(each.title for each in mixers if each.softmax() is None)
+    modelled = modelled_layers(model.layers)
     remarks = ["Biases and the weights of norms are not counted."]
     if modelled:
         remarks.append(

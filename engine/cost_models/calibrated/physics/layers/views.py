@@ -15,7 +15,7 @@ from engine.cost_models.calibrated.physics.inputs import SIZES, Case, ModelShape
 from models import LayerPattern
 from models.layers import LayerKind
 
-__all__ = ["layer_cases", "pattern_shapes", "split_sizes"]
+__all__ = ["layer_cases", "modelled_layers", "pattern_shapes", "split_sizes"]
 
 
 @once_per_case
@@ -70,6 +70,18 @@ def _sizes_of(layer: LayerKind) -> dict[str, float]:
             "groups_per_token": routing.groups_per_token,
         }
     return found
+
+
+def modelled_layers(pattern: LayerPattern | None) -> tuple[str, ...]:
+    """Returns the titles of layers whose work is modelled from operations, bytes and launches: no measured run has any.
+
+    Args:
+        pattern: of the blocks; None for a model without one.
+    """
+    if pattern is None:
+        return ()
+    mixers = (layer for block in pattern.blocks for layer in block.mixers)
+    return tuple(dict.fromkeys(layer.title for layer in mixers if layer.softmax() is None))
 
 
 @lru_cache(maxsize=256)
