@@ -24,6 +24,8 @@ LEVELS: Final = (0.97, 0.9, 0.75, 0.5, 0.0)
 """Shares of the best throughput down to which is looked, one after the other, until there are enough."""
 LOOKED_AT: Final = 4_096
 """Executions at each level of which is asked, from the fastest on, whether they were measured."""
+SPREAD: Final = 256
+"""Executions all over a space that tell what is never measured of its model and system."""
 KEPT: Final = {"weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer"}
 _AT_FIRST: Final = 256
 
@@ -135,13 +137,13 @@ def _allowed_executions(
 ) -> tuple[_Judge, pd.DataFrame, int | None]:
     """Return the executions that fit without offload, down to the error of the best, and the fastest measured ones."""
     scenario = source.scenario
-    judge = _Judge(scenario, terms_of(scenario, None, **given), ())
+    judge = _Judge(scenario, terms_of(scenario, None, **given), _unmeasured_everywhere(scenario))
     found, first = pd.DataFrame(), None
     for share in LEVELS:
         found = source.find(judge.sought(best * share))
         first = judge.first(found)
         if first is None and share == LEVELS[-1]:
-            judge = _Judge(scenario, judge.terms, _common_unmeasured(scenario, found))
+            judge = _Judge(scenario, judge.terms, judge.waived | _common_unmeasured(scenario, found))
             first = judge.first(found)
         if first is None:
             continue
@@ -181,6 +183,16 @@ def _sort_by_rate(found: pd.DataFrame) -> pd.DataFrame:
 
 def _execution_at(found: pd.DataFrame, place: int) -> dict[str, Any]:
     return {str(name): value for name, value in found.iloc[place].to_dict().items() if name != "mechanisms"}
+
+
+def _unmeasured_everywhere(scenario: Scenario) -> frozenset[str]:
+    """Return the properties without measurement that executions all over the space share: those of model and system.
+
+    Without them as a ground for refusal the search need not look at slower and slower executions in vain.
+    """
+    total = scenario.space.total
+    spread = np.unique(np.linspace(0, total - 1, min(SPREAD, total)).astype(np.int64)) if total else np.zeros(0, int)
+    return _common_unmeasured(scenario, scenario.space.table(spread))
 
 
 def _common_unmeasured(scenario: Scenario, found: pd.DataFrame) -> frozenset[str]:

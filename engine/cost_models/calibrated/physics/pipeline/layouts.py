@@ -123,10 +123,9 @@ def patterns_of(model: ModelShapes) -> tuple[tuple[BlockPattern, ...], Floats]:
     if all(np.ndim(each) == 0 for each in told):
         # One model is asked about again and again.
         return (_pattern_of_one(*map(float, told)),), np.zeros(())
-    blocks, leading, experts, every, window, full, predictions = told
-    found, which, shape = alike(
-        blocks, leading, np.where(experts > 0, every, 0.0), np.where(window > 0, full, 1.0), predictions
-    )
+    with_experts = np.where(model.experts > 0, model.experts_every, 0.0)
+    with_full = np.where(model.window > 0, model.full_attention_every, 1.0)
+    found, which, shape = alike(model.num_blocks, model.leading_dense, with_experts, with_full, model.prediction_layers)
     patterns = (
         BlockPattern(blocks, leading, every, full, predictions) for blocks, leading, every, full, predictions in found
     )
