@@ -203,8 +203,8 @@ def not_represented(model: Model) -> tuple[str, ...]:
     if pattern is not None:
         modelled = modelled_layers(pattern)
         words = (
-            f"Time and memory of {' and '.join(modelled)} are modelled from operations, bytes and states; no measured "
-            "server has such layers.",
+            f"Layers of {' and '.join(modelled)}: time and memory are modelled from operations, bytes and states; no "
+            "measured server has such layers.",
         )
         return (*(words if modelled else ()), *unrepresented(model))
     found = model.architecture

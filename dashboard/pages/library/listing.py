@@ -116,7 +116,15 @@ def _model_columns(shown: Sequence[Item]) -> dict[str, list[Any]]:
     for item in shown:
         model = item.thing
         assert isinstance(model, Model)
-        kinds.append("dense" if model.block is not None else "mixture" if _has_experts(model) else "other")
+        kinds.append(
+            "dense"
+            if model.block is not None
+            else "mixture"
+            if _has_experts(model)
+            else "pattern"
+            if model.layers is not None
+            else "other"
+        )
         sizes.append(None if model.parameters is None else model.parameters / 1e9)
     return {"Name": [_item_label(item) for item in shown], "Params, bn": sizes, "Kind": kinds}
 

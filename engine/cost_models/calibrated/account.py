@@ -87,16 +87,15 @@ _PARTS: Final = {
 """Parts of a step -> name, meaning, module of the physics with the formula and its source."""
 _BESIDES: Final = ("data_exposed", "tied", "optimizer", "straggler", "fixed", "offload")
 """Parts of the step that are no work of stages and no messages between them."""
-_STAGE_PARTS: Final = (
+_PLAIN_BLOCKS: Final = (
     "dense blocks",
     "dense blocks with a window",
     "blocks with experts",
     "blocks with experts and a window",
-    "embedding",
-    "head and loss",
-    "prediction layers",
 )
-"""Names of the parts of a stage, in the order of `physics.chunks.StageWork`."""
+"""Names of the kinds of blocks of a plain model, in the order of `physics.chunks.StageWork`."""
+_OTHER_PARTS: Final = ("embedding", "head and loss", "prediction layers")
+"""Names of the other parts of a stage, which follow them."""
 _SHORTEST: Final = 1e-9
 """Parts that take less are rounding errors [s]."""
 
@@ -177,8 +176,11 @@ class CalibratedAccount(ExecutionAccount):
             raise LayerSplitError(f"{blocks} blocks are too few for {ranks * chunks} stages of the model")
         work = stage_work(self.case, self._parameters, ranks, chunks, number)
         held, stages = stage_bytes(self.case, ranks, chunks, number), []
+        names = _PLAIN_BLOCKS if self.case.model.pattern is None else blocks_of(self.case.model)
         for place, (forward, inputs, weights, pair) in enumerate(work.seconds.sum(axis=0).T.tolist()):
-            each = zip(_STAGE_PARTS, work.numbers[:, place], work.seconds[:, :3, place].sum(axis=1), strict=True)
+            each = zip(
+                (*names, *_OTHER_PARTS), work.numbers[:, place], work.seconds[:, :3, place].sum(axis=1), strict=True
+            )
             parts = tuple(StagePart(name, float(number), float(took)) for name, number, took in each if number)
             kept = StageHeld(*(float(each[place]) for each in held))
             kept = kept._replace(temporaries=kept.temporaries + RESERVE)

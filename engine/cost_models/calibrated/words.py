@@ -86,7 +86,7 @@ def _neglected_of_pattern(model: Model) -> tuple[str, ...]:
     remarks = ["Biases and the weights of norms are not counted."]
     if modelled:
         remarks.append(
-            f"Time and memory of {' and '.join(modelled)} are modelled from operations, bytes and launches; no "
+            f"Layers of {' and '.join(modelled)}: time and memory are modelled from operations, bytes and launches; no "
             "measured run has such layers."
         )
     if any(block.additions for block in model.layers.blocks):
