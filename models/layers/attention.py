@@ -74,6 +74,8 @@ class AttentionLayer(LayerKind):
                 "has {kv} key/value heads for {q} query heads; kv_heads must divide heads",
                 {"kv": self.kv_heads, "q": self.heads},
             )
+        if self.window is not None and self.indexer is not None:
+            raise PydanticCustomError("refused", "has a window and an indexer that chooses blocks; give one of them")
         return self
 
     @property
@@ -185,8 +187,8 @@ class AttentionLayer(LayerKind):
         )
 
     def count_cache_reads(self, hidden: int, context: float) -> float:
-        """Return keys and values inside the window or the chosen blocks, and all index keys; those of an earlier layer
-        where the layer has none of its own."""
+        """Return keys and values inside the window or the chosen blocks, and all index keys; an earlier layer's where
+        the layer has none of its own."""
         chosen = self.window if self.indexer is None else self.indexer.block * self.indexer.top_k
         read = self.kv_heads * (self.head_dim + self.value_width) * attended_tokens(context, chosen, causal=False)
         return read + (0.0 if self.indexer is None else self.indexer.head_dim * context)

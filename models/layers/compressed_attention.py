@@ -14,7 +14,7 @@ from models.layers.contract import (
     SequenceState,
     Width,
 )
-from models.layers.mixing_terms import BF16, FP32, attended_tokens
+from models.layers.mixing_terms import BF16, FP32, attended_tokens, merge_work
 
 __all__ = ["CompressedAttentionLayer"]
 
@@ -86,6 +86,16 @@ class CompressedAttentionLayer(LayerKind):
 
     def mixing(self, hidden: int, tokens: float, *, causal: bool) -> MixingWork:
         """Return attention inside the window and to compressed keys, and scores of the indexer over all of these."""
+        work = self._attend(tokens, causal=causal)
+        if self.ratio != 4:
+            return work
+        # Each query gathers its chosen keys on every tensor-parallel rank; no reuse between queries in caches, counted,
+        # not measured.
+        gathered = BF16 * self.head_dim * attended_tokens(tokens / self.ratio, self.top_k, causal=causal)
+        return merge_work(work, MixingWork(moved=gathered, repeated_moved=gathered))
+
+    def _attend(self, tokens: float, *, causal: bool) -> MixingWork:
+        """Return the work of attention, compression and indexer, without reads of chosen keys."""
         seen = attended_tokens(tokens, self.window, causal=causal)
         work = MixingWork(kernels=1)
         if self.ratio > 1:
@@ -94,10 +104,7 @@ class CompressedAttentionLayer(LayerKind):
             seen = seen + attended_tokens(number, self.top_k if self.ratio == 4 else None, causal=causal)
             work = self._compress(attended_tokens(number, None, causal=causal))
         # The key serves as value: 2 FLOP for the score and 2 for the value, of each element.
-        matrix = 4.0 * self.heads * self.head_dim * seen
-        return MixingWork(
-            matrix + work.matrix, 0.0, work.moved, work.kernels, work.repeated_matrix, work.repeated_moved
-        )
+        return merge_work(work, MixingWork(matrix=4.0 * self.heads * self.head_dim * seen))
 
     def _compress(self, pairs: float) -> MixingWork:
         """Return the work of making compressed keys and of scoring them, the same on every tensor-parallel rank, and
@@ -118,7 +125,7 @@ class CompressedAttentionLayer(LayerKind):
 
     def decoding(self, hidden: int, context: float) -> MixingWork:
         """Return attention inside the window and to the compressed keys, or to the chosen ones."""
-        return self.mixing(hidden, context, causal=False)
+        return self._attend(context, causal=False)
 
     def count_cache_reads(self, hidden: int, context: float) -> float:
         """Return keys inside the window, compressed or chosen ones, and all index keys."""

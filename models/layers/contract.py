@@ -133,7 +133,7 @@ class MixingWork:
     """Memory traffic of convolutions, gates, norms inside the layer, and of the inputs, outputs and states of a scan
     [bytes]; 0 for a fused attention kernel, which the products around it hide."""
     kernels: int = 0
-    """Kernels that run it, besides those of the products [kernels]."""
+    """Kernels that run it, without the kernels of products [kernels]."""
     repeated_matrix: float = 0.0
     """Part of `matrix` that every tensor-parallel rank runs in full, such as scores of an indexer [FLOP]: a rank of t
     runs (matrix - repeated_matrix) / t + repeated_matrix."""
@@ -154,13 +154,13 @@ class KeptBytes:
 
 @dataclass(frozen=True, slots=True)
 class ContextExchange:
-    """What context-parallel ranks send each other for a layer, forward; the backward pass sends twice as much."""
+    """Messages between context-parallel ranks for a layer, forward; the backward pass sends twice as much."""
 
     per_token: float = 0.0
     """For each token of a rank, which tensor-parallel ranks divide among them [bytes]: keys and values of a ring, or
     tokens that become heads and back."""
     per_sequence: float = 0.0
-    """For each sequence and rank, whatever its length, which tensor-parallel ranks divide among them [bytes]: states of
+    """For each sequence and rank, at any length, which tensor-parallel ranks divide among them [bytes]: states of
     a scan."""
     per_token_whole: float = 0.0
     """For each token of a rank, the same on all tensor-parallel ranks [bytes]: latents and index keys."""
@@ -195,7 +195,7 @@ class Routing:
     width: int
     """Width of one of them [elements]."""
     shared_width: int
-    """Width of those that every token visits [elements]."""
+    """Width of all parts together that every token visits [elements]."""
     message_width: int
     """Elements of a token that are sent to each; the hidden width where 0."""
     groups: int = 1
@@ -297,7 +297,7 @@ class LayerKind(LayerEntity):
         return self.mixing(hidden, context, causal=False)
 
     def count_mixing_flops(self, hidden: int, tokens: float, *, causal: bool) -> float:
-        """Return the matrix operations between the products that published figures count [FLOP]; those of `mixing`,
+        """Return the matrix operations between the products that published figures count [FLOP]; as in `mixing`,
         unless kernels run more of them.
 
         Args:

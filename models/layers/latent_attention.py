@@ -158,7 +158,10 @@ class LatentAttentionLayer(LayerKind):
             return MixingWork(matrix=self._expanded * keys, moved=gate, kernels=kernels)
         # Kernels for chosen tokens run on the latents, in training too (Megatron-LM d98e8a64: tilelang and cuDNN).
         keys = attended_tokens(tokens, self.indexer.top_k, causal=causal)
-        core = MixingWork(matrix=self._absorbed * keys, moved=gate, kernels=kernels)
+        # Each query gathers the latents of its tokens on every tensor-parallel rank, without reuse between queries;
+        # counted, not measured.
+        gathered = BF16 * (self.kv_rank + self.rope_head_dim) * keys
+        core = MixingWork(matrix=self._absorbed * keys, moved=gate + gathered, kernels=kernels, repeated_moved=gathered)
         return merge_work(core, self.indexer.mixing(tokens, causal=causal))
 
     def count_mixing_flops(self, hidden: int, tokens: float, *, causal: bool) -> float:

@@ -103,7 +103,7 @@ class GatedDeltaNetLayer(LayerKind):
         return MixingWork(matrix=matrix, moved=moved, kernels=11)
 
     def decoding(self, hidden: int, context: float) -> MixingWork:
-        """Return one step of the delta rule: states are updated and read whatever the context."""
+        """Return one step of the delta rule: states are updated and read at any length of context."""
         states = self.value_heads * self.key_head_dim * self.value_head_dim
         # k S, a rank-one update, q S.
         moved = decode_state((self.kernel - 1) * self.convolved, states)
@@ -204,7 +204,7 @@ class KimiDeltaLayer(LayerKind):
         return MixingWork(matrix=matrix, moved=moved, kernels=12)
 
     def decoding(self, hidden: int, context: float) -> MixingWork:
-        """Return one step of the delta rule: states are updated and read whatever the context."""
+        """Return one step of the delta rule: states are updated and read at any length of context."""
         width = self.heads * self.head_dim
         moved = decode_state((self.kernel - 1) * 3 * width, width * self.head_dim) + 3.0 * BF16 * width
         return MixingWork(matrix=6.0 * width * self.head_dim, moved=moved, kernels=5)
@@ -286,7 +286,7 @@ class LightningLayer(LayerKind):
         return MixingWork(matrix=matrix, moved=moved, kernels=4)
 
     def decoding(self, hidden: int, context: float) -> MixingWork:
-        """Return one step of the recurrence: states are updated and read whatever the context."""
+        """Return one step of the recurrence: states are updated and read at any length of context."""
         width = self.heads * self.head_dim
         moved = decode_state(0, width * self.head_dim) + BF16 * 9.0 * width
         return MixingWork(matrix=4.0 * width * self.head_dim, moved=moved, kernels=3)

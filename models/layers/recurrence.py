@@ -61,7 +61,7 @@ class ShortConvolutionLayer(LayerKind):
         return MixingWork(vector=2.0 * (self.kernel + 1) * hidden, moved=moved, kernels=3)
 
     def decoding(self, hidden: int, context: float) -> MixingWork:
-        """Return one step of the convolution, whatever the context."""
+        """Return one step of the convolution, at any length of context."""
         moved = decode_state((self.kernel - 1) * hidden, 0) + 2 * 3.0 * BF16 * hidden
         return MixingWork(vector=2.0 * (self.kernel + 1) * hidden, moved=moved, kernels=3)
 
@@ -125,7 +125,7 @@ class GatedRecurrenceLayer(LayerKind):
         return MixingWork(vector=vector, moved=moved, kernels=4)
 
     def decoding(self, hidden: int, context: float) -> MixingWork:
-        """Return one step of the recurrence, whatever the context."""
+        """Return one step of the recurrence, at any length of context."""
         moved = decode_state((self.kernel - 1) * self.width, self.width) + 6.0 * BF16 * self.width
         return MixingWork(vector=(2.0 * self.kernel + 10) * self.width, moved=moved, kernels=4)
 

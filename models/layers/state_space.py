@@ -108,7 +108,7 @@ class Mamba2Layer(LayerKind):
         return MixingWork(matrix=chunk + 4.0 * states, moved=moved, kernels=7)
 
     def decoding(self, hidden: int, context: float) -> MixingWork:
-        """Return one step of the recurrence: states are updated and read whatever the context."""
+        """Return one step of the recurrence: states are updated and read at any length of context."""
         states = self.inner * self.states
         moved = decode_state((self.kernel - 1) * self.convolved, states) + 3.0 * BF16 * self.inner
         return MixingWork(matrix=4.0 * states, moved=moved, kernels=3)
@@ -195,7 +195,7 @@ class Mamba1Layer(LayerKind):
         return MixingWork(vector=vector, moved=moved, kernels=2 + (3 if self.normed else 0))
 
     def decoding(self, hidden: int, context: float) -> MixingWork:
-        """Return one step of the recurrence: states are updated and read whatever the context."""
+        """Return one step of the recurrence: states are updated and read at any length of context."""
         moved = decode_state((self.kernel - 1) * self.inner, self.inner * self.states) + 4.0 * BF16 * self.inner
         kernels = 2 + (3 if self.normed else 0)
         return MixingWork(vector=9.0 * self.inner * self.states, moved=moved, kernels=kernels)
