@@ -204,7 +204,7 @@ def _pattern_work(
                 window = np.asarray(np.inf if softmax.window is None else float(softmax.window))
                 core = _attention_seconds(view, d, work, rates, p, window)
             else:
-                core, more = _mixing_seconds(layer, view, work, rates, p)
+                core, more = _mixing_seconds(layer, view, d, work, rates, p)
                 kernels = kernels + more
             summed = inner_sum(layer, view, rates, p)
             found = found.plus(PassWork.of(linear=linear, attention=core, tensor=summed))
@@ -212,10 +212,10 @@ def _pattern_work(
 
 
 def _mixing_seconds(
-    layer: LayerKind, case: Case, work: Pass, rates: SustainedRates, p: Parameters
+    layer: LayerKind, case: Case, d: Deployments, work: Pass, rates: SustainedRates, p: Parameters
 ) -> tuple[Floats, Floats]:
     """Return the seconds between the products of a layer that states its work itself [s], and its kernels."""
-    hidden = int(np.ravel(case.model.hidden)[0])
+    hidden, cached = int(np.ravel(case.model.hidden)[0]), np.zeros(())
     if work.prompt is not None:
         each = layer.mixing(hidden, work.prompt, causal=True)  # type: ignore[arg-type]  # formulas broadcast
         tokens = work.requests * work.prompt / work.chunks
@@ -223,7 +223,10 @@ def _mixing_seconds(
         assert work.context is not None
         each = layer.decoding(hidden, work.context)  # type: ignore[arg-type]
         tokens = work.requests
-    return mixing_time(each, tokens / case.layout.tensor_par, case, rates, p), np.asarray(float(each.kernels))
+        # Caches that grow are read besides; compressed and shared ones are whole on every rank.
+        read = layer.count_cache_reads(hidden, work.context) * d.kv_bits / 8.0  # type: ignore[arg-type]
+        cached = tokens * read / rates.memory
+    return mixing_time(each, tokens, case, rates, p) + cached, np.asarray(float(each.kernels))
 
 
 def _projection_seconds(case: Case, unit: MatrixUnit, weight_bytes: Floats) -> Floats:

@@ -182,16 +182,8 @@ class AttentionLayer(LayerKind):
     def context_exchange(self, hidden: int) -> ContextExchange:
         """Return keys and values, which go round a ring or are gathered, and index keys."""
         kept = self.kv_heads * (self.head_dim + self.value_width) if self.has_keys else 0
-        return ContextExchange(
-            per_token=BF16 * kept, per_token_whole=0 if self.indexer is None else BF16 * self.indexer.head_dim
-        )
-
-    def count_cache_reads(self, hidden: int, context: float) -> float:
-        """Return keys and values inside the window or the chosen blocks, and all index keys; an earlier layer's where
-        the layer has none of its own."""
-        chosen = self.window if self.indexer is None else self.indexer.block * self.indexer.top_k
-        read = self.kv_heads * (self.head_dim + self.value_width) * attended_tokens(context, chosen, causal=False)
-        return read + (0.0 if self.indexer is None else self.indexer.head_dim * context)
+        whole = 0 if self.indexer is None else BF16 * self.indexer.head_dim
+        return ContextExchange(per_token=BF16 * kept, is_gathered=True, per_token_whole=whole)
 
     def tensor_divisors(self) -> dict[str, int]:
         """Return the query heads; key and value heads are repeated where there are fewer than ranks."""

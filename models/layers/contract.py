@@ -140,6 +140,22 @@ class MixingWork:
     repeated_moved: float = 0.0
     """Part of `moved` that every tensor-parallel rank moves in full [bytes]."""
 
+    def local_matrix(self, tensor_par: Any) -> Any:
+        """Return the matrix operations of one tensor-parallel rank [FLOP].
+
+        Args:
+            tensor_par: degrees, a number or an array [rows].
+        """
+        return (self.matrix - self.repeated_matrix) / tensor_par + self.repeated_matrix
+
+    def local_moved(self, tensor_par: Any) -> Any:
+        """Return the memory traffic of one tensor-parallel rank [bytes].
+
+        Args:
+            tensor_par: degrees, a number or an array [rows].
+        """
+        return (self.moved - self.repeated_moved) / tensor_par + self.repeated_moved
+
 
 @dataclass(frozen=True, slots=True)
 class KeptBytes:
@@ -162,8 +178,12 @@ class ContextExchange:
     per_sequence: float = 0.0
     """For each sequence and rank, at any length, which tensor-parallel ranks divide among them [bytes]: states of
     a scan."""
+    is_gathered: bool = False
+    """True where every rank receives the tokens of all others, in a ring or gathered; False where it sends its own
+    away for heads."""
     per_token_whole: float = 0.0
-    """For each token of a rank, the same on all tensor-parallel ranks [bytes]: latents and index keys."""
+    """For each token of a rank, gathered by all, and the same on all tensor-parallel ranks [bytes]: latents, index
+    keys."""
     per_sequence_whole: float = 0.0
     """For each sequence and rank, the same on all tensor-parallel ranks [bytes]: the last window of a shared key."""
 

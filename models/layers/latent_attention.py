@@ -205,7 +205,7 @@ class LatentAttentionLayer(LayerKind):
         """Return expanded keys and values of a ring, or gathered latents and index keys (Megatron-LM)."""
         if self.indexer is None:
             width = self.nope_head_dim + self.rope_head_dim + self.v_head_dim
-            return ContextExchange(per_token=BF16 * self.heads * width)
+            return ContextExchange(per_token=BF16 * self.heads * width, is_gathered=True)
         keys = 0 if self.indexer.is_shared else self.indexer.head_dim
         return ContextExchange(per_token_whole=BF16 * (self.kv_rank + self.rope_head_dim + keys))
 

@@ -11,7 +11,8 @@ import pytest
 import engine
 import hardware
 import models
-from engine.cost_models.calibrated import case_of, memory_use, parameters, step_times
+from engine.cost_models.calibrated import block_level, case_of, memory_use, parameters, step_times
+from engine.cost_models.calibrated.physics.layers.operations import STAGES, block_operations, blocks_of
 from models import Model
 from models.patterns import pattern_of
 from tests.engine.cost_models.calibrated.small import HYBRID, hybrid_model, scenario
@@ -141,3 +142,33 @@ def test_linear_attention_grows_with_the_sequence_and_attention_with_its_square(
 
     assert seconds(linear, 65_536, 1) == pytest.approx(seconds(linear, 4_096, 16), rel=1e-3)
     assert seconds(full, 65_536, 1) > 1.5 * seconds(full, 4_096, 16)
+
+
+def test_operations_of_a_block_add_up_to_it() -> None:
+    """Layer by layer, without waiting for the host; kinds of blocks by their titles."""
+    model, system = hybrid_model(), hardware.load(SYSTEM)
+    table = {"tensor_par": 2, "pipeline_par": 1, "data_par": 4, "context_par": 2, "expert_par": 2}
+    table |= {"expert_tensor_par": 1, "microbatch_size": 2, "batch_size": 8, "messages": 0}
+    one = case_of(model, system, table)
+        model, system, {**table, "expert_tensor_par": 1, "microbatch_size": 2, "batch_size": 8, "messages": 0}
+    )
+    level = block_level(one, parameters())
+    titles = blocks_of(one.model)
+    assert titles == ("Gated delta net with experts", "Attention with experts", "Mamba-2", "MLP")
+    for kind, block in level.kinds.items():
+        found = block_operations(one, parameters(), titles[kind.position])
+        seconds = sum(float(found[f"{stage}_processing_time"].sum()) for stage in STAGES)
+        assert seconds == pytest.approx(float(block.forward + block.backward - block.launch), rel=1e-9)
+
+
+def test_an_indexer_is_computed_by_every_tensor_parallel_rank() -> None:
+    """Twice the ranks halve attention to the chosen tokens, not the scores of the indexer over the whole context."""
+    model = models.edited(models.load("deepseek-v3.2"), {"seq_size": 65_536})
+    system = hardware.load(SYSTEM)
+
+    def attention(tensor: int) -> float:
+        table = {"tensor_par": tensor, "pipeline_par": 1, "data_par": 1, "expert_par": 1, "expert_tensor_par": 1}
+        case = case_of(model, system, {**table, "microbatch_size": 1, "batch_size": 1, "recompute": "full"})
+        return float(np.ravel(step_times(case, parameters()).attention)[0])
+
+    assert 0.5 < attention(8) / attention(4) < 0.95

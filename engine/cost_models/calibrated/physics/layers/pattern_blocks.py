@@ -195,9 +195,9 @@ def mixing_core(
     """
     hidden, tokens = int(np.ravel(case.model.hidden)[0]), float(np.ravel(case.model.seq_size)[0])
     work = layer.mixing(hidden, tokens, causal=True)
-    share, start = case.tokens / case.layout.tensor_par, work.kernels * p.kernel_start
-    matrix, lanes, moved = _mixing_parts(work, share, case, rates, p)
-    forward = mixing_time(work, share, case, rates, p)
+    start = work.kernels * p.kernel_start
+    matrix, lanes, moved = _mixing_parts(work, case.tokens, case, rates, p)
+    forward = mixing_time(work, case.tokens, case, rates, p)
     # Products of the backward pass as in fused attention, which computes its scores again.
     slow = np.maximum(BACKWARD_PRODUCTS * matrix, VECTOR_BACKWARD * lanes)
     backward = np.maximum(slow, MIXING_TRAFFIC_BACKWARD * moved) + BACKWARD * start
@@ -209,7 +209,7 @@ def mixing_time(work: MixingWork, tokens: Floats, case: Case, rates: SustainedRa
 
     Args:
         work: of one token on all tensor-parallel ranks together.
-        tokens: tokens of the pass, divided by those ranks [rows].
+        tokens: tokens of the pass [rows].
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
         p: parameters of a calibration.
@@ -223,10 +223,11 @@ def _mixing_parts(
 ) -> tuple[Floats, Floats, Floats]:
     """Return the seconds of matrix operations, of vector operations and of memory traffic [rows] [s]."""
     vector = 2.0 * VECTOR_LANES * case.accelerator.multiprocessors * case.accelerator.clock
+    t = case.layout.tensor_par
     return (
-        tokens * work.matrix / (MIXING_SHARE * kernel_rate(case, p)),
-        tokens * work.vector / vector,
-        tokens * work.moved / rates.memory,
+        tokens * work.local_matrix(t) / (MIXING_SHARE * kernel_rate(case, p)),
+        tokens * work.vector / t / vector,
+        tokens * work.local_moved(t) / rates.memory,
     )
 
 
@@ -237,11 +238,11 @@ def mixing_works(layer: LayerKind, case: Case) -> tuple[KernelWork, KernelWork]:
         layer: one that states its work itself.
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
-    hidden, tokens = int(np.ravel(case.model.hidden)[0]), float(np.ravel(case.model.seq_size)[0])
-    work = layer.mixing(hidden, tokens, causal=True)
-    share = case.tokens / case.layout.tensor_par
-    operations, moved = share * (work.matrix + work.vector), share * work.moved
-    again = share * (BACKWARD_PRODUCTS * work.matrix + VECTOR_BACKWARD * work.vector)
+    hidden, sequence = int(np.ravel(case.model.hidden)[0]), float(np.ravel(case.model.seq_size)[0])
+    work = layer.mixing(hidden, sequence, causal=True)
+    t, tokens = case.layout.tensor_par, case.tokens
+    matrix, vector, moved = tokens * work.local_matrix(t), tokens * work.vector / t, tokens * work.local_moved(t)
+    operations, again = matrix + vector, BACKWARD_PRODUCTS * matrix + VECTOR_BACKWARD * vector
     return KernelWork(operations, moved), KernelWork(again, MIXING_TRAFFIC_BACKWARD * moved)
 
 
@@ -257,9 +258,14 @@ def _context_exchange(layer: LayerKind, case: Case, rates: SustainedRates, p: Pa
     layout = case.layout
     sent = layer.context_exchange(int(np.ravel(case.model.hidden)[0]))
     c = layout.context_par
-    each = case.tokens * sent.per_token / layout.tensor_par * (c - 1.0) / c
-    each = each + np.where(c > 1, layout.microbatch_size * sent.per_sequence / layout.tensor_par, 0.0)
-    rate = rate_over(layout.tensor_par * c, case.accelerator, rates)
+    t, tokens = layout.tensor_par, case.tokens
+    # Of what a rank sends away for heads, its own part stays; what is gathered comes from c - 1 others.
+    apart = np.where(sent.is_gathered, 1.0, c)
+    each = tokens * sent.per_token / t * (c - 1.0) / apart
+    each = each + tokens * sent.per_token_whole * (c - 1.0)
+    states = layout.microbatch_size * (sent.per_sequence / t + sent.per_sequence_whole)
+    each = each + np.where(c > 1, states, 0.0)
+    rate = rate_over(t * c, case.accelerator, rates)
     start = np.where(c > 1, 2.0 * p.latency, 0.0)
     # Gradients take the same way back, besides what the backward pass asks for again.
     return each / rate + start, 2.0 * each / rate + start
