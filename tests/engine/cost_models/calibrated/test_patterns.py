@@ -150,8 +150,6 @@ def test_operations_of_a_block_add_up_to_it() -> None:
     table = {"tensor_par": 2, "pipeline_par": 1, "data_par": 4, "context_par": 2, "expert_par": 2}
     table |= {"expert_tensor_par": 1, "microbatch_size": 2, "batch_size": 8, "messages": 0}
     one = case_of(model, system, table)
-        model, system, {**table, "expert_tensor_par": 1, "microbatch_size": 2, "batch_size": 8, "messages": 0}
-    )
     level = block_level(one, parameters())
     titles = blocks_of(one.model)
     assert titles == ("Gated delta net with experts", "Attention with experts", "Mamba-2", "MLP")
