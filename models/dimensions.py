@@ -24,7 +24,7 @@ class Dimensions(NamedTuple):
 def dimensions(model: Model) -> Dimensions:
     """Returns the sizes of a model, from its pattern of layers, its architecture or else its block numbers.
 
-    Of a pattern, heads are those of the first layer with attention to all tokens (1 without any), and experts those of
+    Of a pattern, heads are taken from the first layer with attention to all tokens (1 without any), and experts from
     the first mixture.
 
     Args:

@@ -25,7 +25,7 @@ LEVELS: Final = (0.97, 0.9, 0.75, 0.5, 0.0)
 LOOKED_AT: Final = 4_096
 """Executions at each level of which is asked, from the fastest on, whether they were measured."""
 SPREAD: Final = 256
-"""Executions all over a space that tell what is never measured of its model and system."""
+"""Executions all over a space, whose common unmeasured properties belong to model or system."""
 KEPT: Final = {"weight_offload": "weights", "activations_offload": "activations", "optimizer_offload": "optimizer"}
 _AT_FIRST: Final = 256
 
@@ -186,7 +186,7 @@ def _execution_at(found: pd.DataFrame, place: int) -> dict[str, Any]:
 
 
 def _unmeasured_everywhere(scenario: Scenario) -> frozenset[str]:
-    """Return the properties without measurement that executions all over the space share: those of model and system.
+    """Return the properties without measurement that executions all over the space share.
 
     Without them as a ground for refusal the search need not look at slower and slower executions in vain.
     """

@@ -101,7 +101,7 @@ class _Arrays:
 
 
 def _is_constant(value: Any) -> bool:
-    """Return True for what is no array of rows: a pattern of blocks, or none."""
+    """Return True for a pattern of blocks or its absence, which are no arrays of rows."""
     return value is None or isinstance(value, LayerPattern)
 
 

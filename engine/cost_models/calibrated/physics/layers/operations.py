@@ -186,7 +186,7 @@ def _pattern_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
 def _layer_rows(
     layer: LayerKind, view: Case, rates: SustainedRates, p: Parameters, unit: MatrixUnit
 ) -> list[dict[str, Any]]:
-    """Return the rows of one layer of a pattern: its products in order, what is between them, and its messages."""
+    """Return the rows of one layer of a pattern: its products in order, its core, and its messages."""
     times = time_layer(layer, view, rates, p, unit)
     title = layer.title[:1].upper() + layer.title[1:]
 

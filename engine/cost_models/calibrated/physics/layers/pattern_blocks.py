@@ -1,6 +1,6 @@
-"""Blocks of a pattern: the seconds of each kind of block from what its layers say of themselves.
+"""Blocks of a pattern: the seconds of each kind of block from the statements of its layers.
 
-Layers are told apart by effect: attention over all tokens runs in a fused kernel, a layer with an activation is a
+Layers are distinguished by effect: attention over all tokens runs in a fused kernel, a layer with an activation is a
 feed-forward layer, one with a routing exchanges tokens; every other layer states its work, its traffic and its
 messages itself. The time of such layers is modelled: no measured run has them.
 
@@ -95,9 +95,9 @@ def pattern_blocks(
 
 @dataclass(frozen=True, slots=True)
 class LayerTimes:
-    """Seconds of one layer and microbatch [s]: of its products; of its core, and what of it recomputation of attention
-    runs again; of exchanges between context-parallel ranks; of element-wise traffic; of tokens sent to experts in one
-    pass; of sums inside the layer; and its kernels besides those of any block."""
+    """Seconds of one layer and microbatch [s]: of its products; of its core, and the part of it that recomputation runs
+    again; of exchanges between context-parallel ranks; of element-wise traffic; of tokens sent to experts in one pass;
+    of sums inside the layer; and its kernels, without the ones that any block has."""
 
     products: Linear
     core: Core
@@ -232,7 +232,7 @@ def _mixing_parts(
 
 
 def mixing_works(layer: LayerKind, case: Case) -> tuple[KernelWork, KernelWork]:
-    """Returns what is done between the products of a layer, forward and backward [rows] [FLOP, bytes].
+    """Returns the work between the products of a layer, forward and backward [rows] [FLOP, bytes].
 
     Args:
         layer: one that states its work itself.
@@ -329,7 +329,7 @@ def _pattern_block(
 
 def cast_elements(case: Case, layers: tuple[tuple[LayerKind, Case], ...]) -> tuple[Floats, Floats]:
     """Returns the elements per token that enter products split by inputs and leave those split by outputs, on one
-    tensor-parallel rank [rows] [elements]: what is cast to 8 or 4 bits besides the residual stream.
+    tensor-parallel rank [rows] [elements]. They are cast to 8 or 4 bits as the residual stream is.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].

@@ -86,8 +86,8 @@ def modelled_layers(pattern: LayerPattern | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def split_sizes(pattern: LayerPattern) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
-    """Returns the sizes that a tensor-parallel degree must divide, and those that its product with the
-    context-parallel degree must, each with its name.
+    """Returns the sizes that a tensor-parallel degree must divide, and sizes that its product with the context-parallel
+    degree must divide, each with its name.
 
     Args:
         pattern: of the blocks.
@@ -101,10 +101,9 @@ def split_sizes(pattern: LayerPattern) -> tuple[tuple[tuple[str, int], ...], tup
 
 
 def pattern_shapes(pattern: LayerPattern, seq_size: int, prediction_layers: int = 0) -> ModelShapes:
-    """Returns what the cost model reads of a model with a pattern, as plain numbers.
+    """Returns the shapes of a model with a pattern, as plain numbers.
 
-    Sizes that rules of the whole model read are those of its first layers of each effect, experts those of its largest
-    mixture.
+    Sizes for rules about the whole model come from its first attention and its first feed-forward layer.
 
     Args:
         pattern: of the blocks.

@@ -96,7 +96,7 @@ PLAIN_KINDS = 4
 """Kinds of blocks of a model without a pattern [kinds]: dense or with experts, attention to everything or within a
 window. Source: the published architectures that `models.Architecture` describes."""
 PLAIN_SIZES = ((0, 1), (2, 3))
-"""Those with equal weights, by position [kinds]. Source: a window changes nothing of what a block keeps."""
+"""Kinds with equal weights, by position [kinds]. Source: a window changes nothing of what a block keeps."""
 UNWEIGHED = LayoutWork(0, ())
 """No head, and blocks of equal work."""
 
