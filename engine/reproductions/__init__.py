@@ -2,7 +2,7 @@
 
 Planners, schedules and cost models answer questions of users and know nothing of this room. Each paper's package has
 the artifact's own constants, searches and text forms that no planner needs, the published values, and a `PAPER` that
-lists its figures.
+lists its figures. Importing this room adds the policies of papers to those that a replay of jobs knows by name.
 
 Example:
     from engine.reproductions import find_figure, find_paper
