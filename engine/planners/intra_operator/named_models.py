@@ -58,7 +58,7 @@ _REGISTERED: dict[str, NamedModels] = {}
 
 
 def register_models(family: str, models: NamedModels) -> None:
-    """Add models, or replace those of that family.
+    """Add a family of models, or replace it.
 
     Args:
         family: name of the family.

@@ -59,7 +59,7 @@ class SchedulerTables:
 
 
 def scheduler_tables(model: Application, gpus_per_node: int) -> SchedulerTables:
-    """Return the tables of a model: those of its card, or, without a card, those of its speeds.
+    """Return the tables of a model from its card, or from its speeds without a card.
 
     Args:
         model: scheduler's view of the model.

@@ -1,6 +1,6 @@
 """Scheduling policies, each in a module of its own, and the registry of them.
 
-Packages above this one, and users, add policies by `register_policy`: `engine.reproductions` adds those of papers.
+Packages above this one, and users, add policies by `register_policy`: `engine.reproductions` adds one of a paper.
 """
 
 from __future__ import annotations
@@ -66,6 +66,6 @@ def policy_of(policy: str | Policy, cluster: Cluster, pause: float) -> Policy:
         known = list(POLICIES)
         raise PlanError(
             f"There is no policy {shown(policy)}{did_you_mean(name, known)}; choose {', '.join(known)}. "
-            "`import engine.reproductions` adds those of papers."
+            "`import engine.reproductions` adds policies of papers."
         )
     return POLICIES[name](cluster, pause)
