@@ -30,7 +30,7 @@ from engine.planners.elastic.fitting import held_out
 from engine.planners.elastic.measured import MeasurementError
 from engine.planners.elastic.measured.profiles import joined_profile, profile_of, profile_table
 from engine.planners.elastic.over_time import phases_of
-from engine.planners.elastic.performance.artifact import data_parallel, three_dimensional
+from engine.planners.elastic.performance.fitted import data_parallel, three_dimensional
 from engine.planners.elastic.performance.overlap import overlapped
 from engine.planners.elastic.plan_names import parse_plan
 from engine.planners.elastic.strategies import own_strategy
