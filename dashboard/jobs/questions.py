@@ -7,16 +7,14 @@ meanwhile. Answers are remembered for equal questions.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from typing import Final
 
 from dashboard.jobs.board import BoardFull, JobBoard
 from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.turns import turns
-from dashboard.jobs.whatif_answers import answer, light
+from dashboard.jobs.whatif_answers import answer
 from dashboard.jobs.worker import Worker
-from dashboard.words.changes import text_of
-from engine import Scenario
+from engine.questions.documents.changes import WhatIfQuestion
 from engine.whatif import Answer
 
 __all__ = ["QuestionJob", "Questions", "Unanswered"]
@@ -38,10 +36,10 @@ class Unanswered(Exception):  # noqa: N818 - reads as a sentence where it is rai
 class QuestionJob(Job):
     """One question on its way. A search that has begun cannot be stopped."""
 
-    def __init__(self, kind: JobKind, scenario: Scenario, changes: Mapping[str, float]) -> None:
-        super().__init__(kind, f"{scenario.key} {text_of(changes)}", "Searching")
+    def __init__(self, kind: JobKind, asked: WhatIfQuestion) -> None:
+        super().__init__(kind, asked.model_dump_json(), "Searching")
         self.answer: Answer | None = None
-        self._scenario, self._changes = light(scenario), dict(changes)  # without its space: many are remembered
+        self._asked = asked
 
     @property
     def account(self) -> str:
@@ -50,7 +48,7 @@ class QuestionJob(Job):
 
     def work(self) -> bool:
         """Searches."""
-        self.answer = self.run(answer, self._scenario, self._changes)
+        self.answer = self.run(answer, self._asked)
         return False
 
 
@@ -68,30 +66,30 @@ class Questions:
             workers={"": worker or Worker(apart=False)},
         )
 
-    def ask(self, scenario: Scenario, changes: Mapping[str, float], watcher: str = "") -> Answer:
+    def ask(self, asked: WhatIfQuestion, watcher: str = "") -> Answer:
         """Return the answer to a change when it is ready.
 
         Raises `Unanswered`, with a sentence for the page, and `dashboard.jobs.board.BoardFull`.
         """
-        job = self._job(scenario, changes, watcher)
+        job = self._job(asked, watcher)
         with turns.aside():  # some searches take seconds
             job.wait()
         if job.answer is None:
             raise Unanswered(job)
         return job.answer
 
-    def begin(self, scenario: Scenario, changes: Mapping[str, float], watcher: str = "") -> None:
+    def begin(self, asked: WhatIfQuestion, watcher: str = "") -> None:
         """Begins to search for the answer to an expected question."""
         with contextlib.suppress(BoardFull):  # who asks is told
-            self._job(scenario, changes, watcher)
+            self._job(asked, watcher)
 
-    def ahead(self, scenario: Scenario, changes: Mapping[str, float], watcher: str = "") -> None:
+    def ahead(self, asked: WhatIfQuestion, watcher: str = "") -> None:
         """Searches for a likely next question, unless a visitor waits for an answer."""
         if all(job.ended for job in self.board.jobs(self.kind)):
-            self.begin(scenario, changes, watcher)
+            self.begin(asked, watcher)
 
-    def _job(self, scenario: Scenario, changes: Mapping[str, float], watcher: str) -> QuestionJob:
-        asked = QuestionJob(self.kind, scenario, changes)
-        job = self.board.seen(self.kind, asked.key, watcher) or self.board.post(asked, watcher)
+    def _job(self, asked: WhatIfQuestion, watcher: str) -> QuestionJob:
+        new = QuestionJob(self.kind, asked)
+        job = self.board.seen(self.kind, new.key, watcher) or self.board.post(new, watcher)
         assert isinstance(job, QuestionJob)
         return job

@@ -6,7 +6,7 @@ Of a study it keeps only the subject: each point is requested by its number.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -14,6 +14,8 @@ from typing import Any, Final, Literal
 from dashboard.jobs.worker import Task, Worker
 from dashboard.queries.tie_order import plainest_of
 from engine import Scenario, whatif
+from engine.questions.changes import find_change
+from engine.questions.documents.changes import WhatIfQuestion
 from engine.whatif import Answer, PointSequence
 
 __all__ = ["StudyName", "answer", "light", "study_in"]
@@ -24,9 +26,9 @@ STUDIES_READ: Final = 16
 """Studies whose description the process need not read again for the next point."""
 
 
-def answer(_: Task, scenario: Scenario, changes: Mapping[str, float]) -> Answer:
-    """Returns what a change does, the plainest standing for all that tie. See `engine.whatif.reoptimise`."""
-    found = whatif.reoptimise(scenario, changes, plainest_of)
+def answer(_: Task, asked: WhatIfQuestion) -> Answer:
+    """Return the effect of a change, with the simplest of executions that tie. See `engine.whatif.reoptimise`."""
+    found = find_change(asked, plainest_of)
     return replace(found, scenario=light(found.scenario))
 
 

@@ -16,7 +16,7 @@ from engine.questions.distir import (
     network_sizes,
 )
 from engine.questions.documents.distir import DistIRQuestion
-from engine.simulate.distir import over_devices, with_speedup
+from engine.reproductions.distir.simulator import over_devices, with_speedup
 from models.parameters import active_parameters, embedding_weights
 
 __all__ = ["curves", "grid_of", "machine_of", "stack_of"]

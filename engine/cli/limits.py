@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from engine.columns import ALL_FIELDS
@@ -14,13 +15,20 @@ __all__ = ["parse_limits", "parse_values"]
 _FLAGS = dict.fromkeys(("true", "on", "yes"), True) | dict.fromkeys(("false", "off", "no"), False)
 _BOOLEAN = {column.name for column in ALL_FIELDS if column.dtype == "bool"} | set(OPTIONS)
 _WHOLE = {column.name for column in ALL_FIELDS if column.dtype == "int64"}
+_KNOWN = {column.name for column in ALL_FIELDS} | set(OPTIONS)
+_NUMBERS = re.compile(r"[\d\s.]*")
 
 
-def parse_limits(texts: Iterable[str], *, whole: Collection[str] = _WHOLE) -> dict[str, Any]:
-    """Limits for `engine.explore` from texts such as "tensor_par=1,2,4", "pipeline_par=..8", "weight_offload=off".
+def parse_limits(texts: Iterable[str]) -> dict[str, Any]:
+    """Return limits from texts such as "tensor_par=1,2,4", "pipeline_par=..8", "weight_offload=off".
 
-    `whole` are the fields that are numbers. Names and values themselves are checked where the limits are used;
-    malformed texts raise `LimitError`.
+    Fields that executions do not have, such as `batch` of deployments, are numbers where their values are. Names and
+    values themselves are checked where the limits are used.
+
+    Args:
+        texts: of an option that may be repeated.
+
+    Raises `LimitError` for malformed texts.
     """
     limits: dict[str, Any] = {}
     for text in texts:
@@ -29,10 +37,10 @@ def parse_limits(texts: Iterable[str], *, whole: Collection[str] = _WHOLE) -> di
             raise LimitError(f"The limit {shown(text)} is not understood; write field=a,b,.. or field=lo..hi.")
         if name in limits:
             raise LimitError(f"There are two limits on {shown(name)[1:-1]}; give all its values in one.")
-        if name in whole and ".." in values:
+        if ".." in values and (name in _WHOLE or (name not in _KNOWN and _NUMBERS.fullmatch(values))):
             limits[name] = _parse_range(name, values)
         else:
-            found = [_parse_value(name, value.strip(), whole) for value in _split_values(name, values)]
+            found = [_parse_value(name, value.strip()) for value in _split_values(name, values)]
             limits[name] = found[0] if name in OPTIONS and len(found) == 1 else found
     return limits
 
@@ -80,12 +88,13 @@ def _parse_range(name: str, text: str) -> dict[str, int]:
     }
 
 
-def _parse_value(name: str, text: str, whole: Collection[str]) -> Any:
+def _parse_value(name: str, text: str) -> Any:
     if name in _BOOLEAN:
         if text.lower() not in _FLAGS:
             raise LimitError(f"{name} cannot be {shown(text)}; it is {', '.join(_FLAGS)}.")
         return _FLAGS[text.lower()]
-    return _parse_integer(name, text) if name in whole else text
+    is_whole = name in _WHOLE or (name not in _KNOWN and text.isdecimal())
+    return _parse_integer(name, text) if is_whole else text
 
 
 def _parse_integer(name: str, text: str) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import pandas as pd
 from pydantic import Field
@@ -13,11 +14,16 @@ from engine.exploration.run import ExplorationCancelled
 from engine.questions.bounds import Context
 from engine.questions.documents.changes import HardwareSensitivityQuestion, ParametersQuestion, WhatIfQuestion
 from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
-from engine.questions.scenario_documents import ScenarioSummary, scenario_of, summary_of
+from engine.questions.scenario_documents import ScenarioDocument, ScenarioSummary, scenario_of, summary_of
 from engine.questions.verb import Document, Row, Verb
-from engine.whatif import Parameter, changed, parameters, reoptimise, sensitivity
+from engine.scenarios.scenario import Scenario
+from engine.whatif import Answer, Choice, Parameter, changed, parameters, reoptimise, sensitivity
+from engine.whatif.search import first_enumerated
 
-__all__ = ["LIST_PARAMETERS", "SENSITIVITY", "WHAT_IF"]
+__all__ = ["LIST_PARAMETERS", "SENSITIVITY", "WHAT_IF", "change_question", "find_change"]
+
+SCENARIOS_READ: Final = 16
+"""Scenarios that need not be read again for the next change: users change one many times."""
 
 
 class ParameterRow(Document):
@@ -96,10 +102,42 @@ def _answer_parameters(asked: ParametersQuestion, context: Context) -> dict[str,
     return {**summary_of(scenario), "parameters": [_parameter_row(each) for each in parameters(scenario)]}
 
 
+def change_question(scenario: Scenario, changes: Mapping[str, float]) -> WhatIfQuestion:
+    """Return the question for the effect of changes of a scenario.
+
+    Args:
+        scenario: scenario before the changes.
+        changes: new values by parameter.
+    """
+    return WhatIfQuestion(scenario=ScenarioDocument.model_validate(scenario.to_document()), changes=dict(changes))
+
+
+def find_change(asked: WhatIfQuestion, choose: Choice = first_enumerated) -> Answer:
+    """Return the best execution before and after the changes of a question.
+
+    Args:
+        asked: the question.
+        choose: chooses among executions that tie, before and after.
+
+    Raises the errors of the scenario, and `ValueError` for a change that cannot be.
+    """
+    scenario = _scenario(asked.scenario.model_dump_json(exclude_unset=True))
+    return reoptimise(scenario, _values(asked), choose)
+
+
+@lru_cache(maxsize=SCENARIOS_READ)
+def _scenario(document: str) -> Scenario:
+    return scenario_of(ScenarioDocument.model_validate_json(document))
+
+
+def _values(asked: WhatIfQuestion) -> dict[str, float]:
+    return {name: float(value) for name, value in asked.changes.items()}
+
+
 def _what_if(asked: WhatIfQuestion, context: Context) -> dict[str, Any]:
     scenario = context.bounds.searchable(scenario_of(asked.scenario))
     statistics = chosen_statistics(scenario.cost_model, asked.statistics)
-    changes = {name: float(value) for name, value in asked.changes.items()}
+    changes = _values(asked)
     context.bounds.searchable(changed(scenario, changes))
     found = reoptimise(scenario, changes)
 

@@ -14,7 +14,7 @@ from engine.questions.bounds import Context
 from engine.questions.documents.distir import MOST_ENTRIES, DistIRQuestion
 from engine.questions.plain import plain
 from engine.questions.verb import Document, QuestionError, Row, Verb
-from engine.simulate.distir import (
+from engine.reproductions.distir.simulator import (
     MODEL_SIZES,
     Constants,
     ModelSize,
@@ -33,8 +33,8 @@ from engine.simulate.distir import (
     top_configurations,
     with_speedup,
 )
-from engine.simulate.distir.calibration import MEASURED_CONSTANTS
-from engine.simulate.distir.cost_models import revision_of
+from engine.reproductions.distir.simulator.calibration import MEASURED_CONSTANTS
+from engine.reproductions.distir.simulator.cost_models import revision_of
 from hardware import GIB
 
 __all__ = [
@@ -151,7 +151,7 @@ def grid_constants(asked: DistIRQuestion) -> Constants:
     Args:
         asked: the question, its defaults filled in.
 
-    Raises `QuestionError` for two sources, and `engine.simulate.distir.ConfigurationError` for invalid ones.
+    Raises `QuestionError` for two sources, and `ConfigurationError` of DistIR's simulator for invalid ones.
     """
     revision = revision_of(asked.revision or USUAL["revision"]).name
     if asked.constants is not None and asked.measurements is not None:
@@ -200,7 +200,7 @@ def find_distir_grid(
         records: earlier results of a store, which are not simulated again; new ones are added.
         context: progress and cancellation.
 
-    Raises `QuestionError`, `engine.simulate.distir.ConfigurationError` for numbers that DistIR refuses, and
+    Raises `QuestionError`, `ConfigurationError` of DistIR's simulator for numbers that it refuses, and
     `engine.ExplorationCancelled`.
     """
     settings = fill_settings(asked)

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 from pydantic import Field
 
+import engine.reproductions  # noqa: F401 - adds the policies of papers to those of replays
 from engine.planners import elastic
 from engine.planners.contract import Cancel, Progress, never, unheard
 from engine.planners.elastic import ElasticPlan, Measurements, ModelCard, Split, SplitJob, Timeline
@@ -25,7 +26,6 @@ from engine.planners.elastic.cluster import (
 )
 from engine.planners.elastic.cluster.applications import application, applications
 from engine.planners.elastic.cluster.cluster import cluster_of
-from engine.planners.elastic.cluster.policies import POLICIES
 from engine.planners.elastic.cluster.workload import workload_names
 from engine.planners.elastic.measured import measurements_of
 from engine.planners.elastic.over_time import FIGURE_7
@@ -358,7 +358,7 @@ def replay_policies(
     return compared(
         made,
         cluster,
-        asked.policies or tuple(POLICIES),
+        asked.policies,
         pause=asked.pause_s,
         interval=asked.interval_s,
         models={**applications(), **cards, **own},

@@ -12,13 +12,13 @@ from engine.planners.contract import Cancel, PlanCancelledError, PlanError, Prog
 from engine.planners.elastic.accuracy import against_measured, by_class, ranking
 from engine.planners.elastic.cards import Environment
 from engine.planners.elastic.fitting import CardFit, fit_parameters, held_out
-from engine.planners.elastic.losses import loss_differences, losses, parity
 from engine.planners.elastic.measured.profiles import Profile, joined_profile, profile_names, profile_of, profile_table
 from engine.questions.bounds import Context
 from engine.questions.documents.elastic import CardAccuracyQuestion, LossesQuestion, ProfileFitQuestion
 from engine.questions.elastic_cards import find_card, find_measurements
 from engine.questions.plain import plain, table_rows
 from engine.questions.verb import Document, Row, Verb
+from engine.reproductions.rubick.losses import loss_differences, losses, parity
 from engine.reproductions.rubick.table_2 import table_2_models
 
 __all__ = [

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import Field
 
+import engine.reproductions  # noqa: F401 - adds the models of Alpa's suites to those known by name
 from engine.planners.intra_operator import (
     IntraOperatorPlan,
     Mesh,
@@ -15,7 +16,7 @@ from engine.planners.intra_operator import (
     sharding_annotations,
     system_mesh,
 )
-from engine.planners.intra_operator.suites import is_suite
+from engine.planners.intra_operator.named_models import named_models
 from engine.questions.bounds import Context
 from engine.questions.documents.operators import OperatorsQuestion, network_rates
 from engine.questions.plain import plain
@@ -102,7 +103,9 @@ def question_model(asked: OperatorsQuestion) -> str | Model:
 
     Raises the errors of loading the model.
     """
-    return asked.model if isinstance(asked.model, str) and is_suite(asked.model) else found_model(asked.model)
+    if isinstance(asked.model, str) and named_models(asked.model) is not None:
+        return asked.model
+    return found_model(asked.model)
 
 
 def planned_sizes(asked: OperatorsQuestion) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Planners, schedules and cost models answer questions of users and know nothing of this room. Each paper's package has
 the artifact's own constants, searches and text forms that no planner needs, the published values, and a `PAPER` that
-lists its figures.
+lists its figures. Importing this room registers policies, rules and models of papers with the planners, which then know
+them by name.
 
 Example:
     from engine.reproductions import find_figure, find_paper

@@ -1,7 +1,8 @@
 """DistIR's simulator once more, literally: a program op by op over values on devices, then one op after the other.
 
-It exists to check the recurrence and the closed sums of `engine.simulate.distir`, and shares nothing with them: no
-stage durations, no vectors, no counts. Every replica and every horizontal shard has its own values and its own clock.
+It exists to check the recurrence and the closed sums of `engine.reproductions.distir.simulator`, and shares nothing
+with them: no stage durations, no vectors, no counts. Every replica and every horizontal shard has its own values and
+its own clock.
 
 What it does was read in DistIR (microsoft/dist-ir, MIT): the transform that distributes a multilayer perceptron, the
 greedy schedule, the simulator with its barriers, and the cost per op, at the revisions 3386edc (R1) and 83d7fc3 (R2),

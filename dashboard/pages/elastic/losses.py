@@ -19,9 +19,9 @@ from dashboard.widgets.link_fields import draw_choice, draw_segments
 from dashboard.widgets.own_table import KEPT, NO_TABLE, OwnTable, draw_own_table, parse_own_table, read_table
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain
-from engine.planners.elastic.losses import loss_differences, parity
-from engine.planners.elastic.losses import losses as read_losses
 from engine.questions.documents.elastic import LossesQuestion
+from engine.reproductions.rubick.losses import loss_differences, parity
+from engine.reproductions.rubick.losses import losses as read_losses
 
 __all__ = ["LossesView", "draw_losses", "parse_losses"]
 

@@ -16,9 +16,9 @@ from dashboard.pages.intra_operator.link import LIKE, PAGE_NAME, IntraOperatorLi
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_switch, draw_whole
 from dashboard.words.scenarios import system_name, system_titles
 from engine.planners.intra_operator import IntraOperatorPlan, Mesh, search
-from engine.planners.intra_operator.suites import GPT, LLAMA, MOE, suite_depth
 from engine.questions.documents.operators import OperatorsQuestion, OuterAxis
 from engine.questions.plans import planned_sizes, question_mesh, question_model
+from engine.reproductions.alpa.suite_models import GPT, LLAMA, MOE, suite_depth
 from models import Model
 from models import names as model_names
 

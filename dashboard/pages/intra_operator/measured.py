@@ -32,8 +32,8 @@ from engine.planners.intra_operator import (
     overlay,
     search,
 )
-from engine.planners.intra_operator.suites import is_suite
 from engine.questions.plans import planned_sizes
+from engine.reproductions.alpa.suite_models import is_suite
 from engine.reproductions.cfp.comparison import published_runs, published_volumes
 from engine.reproductions.cfp.published import MEASURED_ON, MEASURED_VECTORS
 from hardware import GIB

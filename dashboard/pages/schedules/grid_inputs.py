@@ -11,7 +11,7 @@ from dashboard.pages.schedules.link import GRID_NAME, GridLink
 from dashboard.queries.parallelism_grids import machine_of, stack_of
 from engine import Scenario
 from engine.questions.documents.distir import DistIRQuestion
-from engine.simulate.distir import MODEL_SIZES
+from engine.reproductions.distir.simulator import MODEL_SIZES
 
 __all__ = ["SCENARIO", "GridInputs", "parse_grid"]
 

@@ -25,7 +25,7 @@ from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, counted, format_value, percent, plain
 from engine.questions.distir import grid_constants
-from engine.simulate.distir import (
+from engine.reproductions.distir.simulator import (
     REVISIONS,
     ConfigurationError,
     agreement,
@@ -37,7 +37,7 @@ from engine.simulate.distir import (
     timeline,
     top_configurations,
 )
-from engine.simulate.distir.calibration import MEASURED_CONSTANTS
+from engine.reproductions.distir.simulator.calibration import MEASURED_CONSTANTS
 from engine.simulate.schedule import WORK, Schedule
 from hardware import GIB
 

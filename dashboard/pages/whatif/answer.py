@@ -42,6 +42,7 @@ from dashboard.words.numbers import (
 )
 from engine import Scenario, whatif
 from engine.executions.execution_names import execution_name
+from engine.questions.documents.changes import WhatIfQuestion
 from engine.whatif import Answer
 from hardware import GIB
 
@@ -60,12 +61,12 @@ def _prefer_old_best(found: Answer) -> Answer:
     return replace(found, best=kept)
 
 
-def answer(scenario: Scenario, changes: Mapping[str, float]) -> Answer:
-    """Returns the answer to a change, cached for all sessions.
+def answer(asked: WhatIfQuestion) -> Answer:
+    """Return the answer to a change, cached for all sessions.
 
     Raises `dashboard.jobs.questions.Unanswered` and `dashboard.jobs.board.BoardFull`.
     """
-    return _prefer_old_best(questions().ask(scenario, changes, state.watcher()))
+    return _prefer_old_best(questions().ask(asked, state.watcher()))
 
 
 def draw(view: WhatIfView, again: Callable[[], None]) -> None:
@@ -74,7 +75,7 @@ def draw(view: WhatIfView, again: Callable[[], None]) -> None:
     again: called in a widget's callback to redraw the page's parts.
     """
     scenario = view.scenario
-    found = answer(scenario, view.changes)
+    found = answer(view.question)
     if found.best is None:
         _draw_nothing_runs(scenario, found, again)
         return

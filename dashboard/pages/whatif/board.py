@@ -34,7 +34,7 @@ class WhatIfBoard:
     def __init__(self, view: WhatIfView, again: Callable[[], None]) -> None:
         self.view, self.again = view, again
         self.scenario, self.changes = view.scenario, view.changes
-        self.answer = answer(self.scenario, self.changes)
+        self.answer = answer(view.question)
         self.every = {which.name: which for which in whatif.parameters(self.scenario)}
         self.names = {name: which.label for name, which in self.every.items() if which.value > 0}
         self.mode, self.narrow = view.mode, is_narrow()

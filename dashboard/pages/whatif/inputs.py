@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from dashboard.link import state
@@ -11,6 +12,8 @@ from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.whatif.link import NAME, PAGE_NAME, RANGE, WhatIfLink
 from dashboard.widgets.hardware_changes import parse_changes
 from engine import Scenario
+from engine.questions.changes import change_question
+from engine.questions.documents.changes import WhatIfQuestion
 
 __all__ = ["COARSE", "FINE", "WhatIfView", "parse", "parse_ends"]
 
@@ -19,7 +22,7 @@ COARSE: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0)
 """Values of a coarse axis, as multiples of the base: some of a slider's, so that a what-if is one of the cells."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WhatIfView:
     """All that the link says of the page."""
 
@@ -34,6 +37,16 @@ class WhatIfView:
     """First size, last size and step of a range; None for likely sizes."""
     mode: str
     """The theme: "light" or "dark"."""
+
+    @cached_property
+    def question(self) -> WhatIfQuestion:
+        """Question for the effect of the changes."""
+        return change_question(self.scenario, self.changes)
+
+    @cached_property
+    def base_question(self) -> WhatIfQuestion:
+        """Question for the best without a change."""
+        return change_question(self.scenario, {})
 
 
 def parse() -> WhatIfView:

@@ -25,6 +25,7 @@ from dashboard.widgets.link_fields import draw_segments
 from dashboard.words.changes import in_words, options, slider_label
 from dashboard.words.markdown import literal
 from engine import Scenario, whatif
+from engine.questions.changes import change_question
 from engine.whatif import Parameter
 from hardware import System
 
@@ -97,9 +98,8 @@ def _draw_field(
         new = float(whole(given(key)) if which.discrete else given(key))
         put(scenario, which.name, new)
         st.session_state[_NEXT] = which.name, _following_value(options(which, value), value, new)
-        questions().begin(
-            scenario, parse_changes(scenario)[0], state.watcher()
-        )  # in parallel with the rerun of the page
+        # In parallel with the rerun of the page.
+        questions().begin(change_question(scenario, parse_changes(scenario)[0]), state.watcher())
         again()
 
     if way == "sliders":
@@ -149,11 +149,11 @@ def search_ahead(view: WhatIfView) -> None:
     if value is None or not in_browser():
         return
     scenario = view.scenario
-    now = questions().ask(scenario, view.changes, state.watcher())
+    now = questions().ask(view.question, state.watcher())
     with contextlib.suppress(ValueError):  # the change may be impossible
         following = moved(scenario, name, value)
         if now.seconds < _QUICK:
-            questions().ahead(scenario, following, state.watcher())
+            questions().ahead(change_question(scenario, following), state.watcher())
 
 
 def _field_step(which: Parameter) -> float:

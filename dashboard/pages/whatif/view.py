@@ -65,20 +65,20 @@ def _draw_answer(part: FragmentView[WhatIfView]) -> None:
 
 
 def _search_and_draw(view: WhatIfView) -> None:
-    scenario, changes = view.scenario, view.changes
+    scenario = view.scenario
     if st.session_state.get(_SEARCHED) != scenario.key:
         # Only for the first answer: at every move of a slider it would make the page jump.
         with st.spinner(waiting_times.searching(scenario), show_time=True):
-            first = whatif_answer.answer(scenario, {})
+            first = whatif_answer.answer(view.base_question)
         st.session_state[_SEARCHED] = scenario.key
         st.session_state[_SLOW] = waiting_times.is_slow(first)
     if st.session_state[_SLOW]:
         place = st.empty()  # always one line, so nothing below moves
         with place, st.spinner("Searching again", show_time=True):
-            found = whatif_answer.answer(scenario, changes)
+            found = whatif_answer.answer(view.question)
         place.caption(waiting_times.searching_again(found))
     else:
-        st.session_state[_SLOW] = waiting_times.is_slow(whatif_answer.answer(scenario, changes))
+        st.session_state[_SLOW] = waiting_times.is_slow(whatif_answer.answer(view.question))
     whatif_answer.draw(view, _draw_again)
 
 

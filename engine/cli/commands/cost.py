@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -23,14 +24,14 @@ __all__ = ["estimate_cost"]
 DAY: Final = 86_400.0
 
 
-@asks(CostQuestion, arguments=("model", "system"), leave_out=("usd_low", "usd_high"))
+@asks(CostQuestion, arguments=("model", "system"))
 def estimate_cost(
     asked: CostQuestion,
     execution: Annotated[
         Path | None, typer.Option("--execution", metavar="FILE", help="Instead: an execution, which is evaluated.")
     ] = None,
     price: Annotated[
-        str, typer.Option("--price", metavar="LOW[:HIGH]", help="USD per processor-hour; the system's.")
+        str, typer.Option("--price", metavar="LOW[:HIGH]", help="Short for --usd-low and --usd-high.")
     ] = "",
     json: JsonOption = False,
 ) -> None:
@@ -50,15 +51,15 @@ def estimate_cost(
     from engine.questions.cost import cost_document, find_training_cost
     from engine.questions.scenario_documents import found_model, found_system
 
-    low, high = _parse_price(price)
-    asked = asked.model_copy(update={"usd_low": low, "usd_high": high, "execution": _read_execution(execution)})
+    asked = asked.model_copy(update={**_parse_price(price, asked), "execution": _read_execution(execution)})
     model, system = found_model(asked.model), found_system(asked.system)
     with name_options(CostQuestion):
         found = find_training_cost(asked, model, system)
     if json:
         write_line(as_json(cost_document(found)))
         return
-    _print_cost(found, _price_source(system, given=bool(price)))
+    given = {"usd_low": asked.usd_low, "usd_high": asked.usd_high}
+    _print_cost(found, {name: _price_source(system, value) for name, value in given.items()})
 
 
 def _read_execution(path: Path | None) -> dict[str, Any] | None:
@@ -74,26 +75,28 @@ def _read_execution(path: Path | None) -> dict[str, Any] | None:
     return {str(name): value for name, value in table.iloc[0].items()}
 
 
-def _parse_price(text: str) -> tuple[float | None, float | None]:
-    """(lowest, highest) price of "2" or "2:5"; none for an empty text."""
+def _parse_price(text: str, asked: CostQuestion) -> dict[str, float]:
+    """Return the prices of "2" or "2:5"; empty for an empty text."""
     from engine.economics import DerivedError
     from models.documents import shown
 
     if not text:
-        return None, None
+        return {}
+    if asked.usd_low is not None or asked.usd_high is not None:
+        raise DerivedError("--price gives both prices; leave out --usd-low and --usd-high.")
     low, _, high = text.partition(":")
     try:
-        return float(low), float(high or low)
+        return {"usd_low": float(low), "usd_high": float(high or low)}
     except ValueError:
         raise DerivedError(f"--price is {shown(text)}; it must look like 2 or 2:5, in USD per hour.") from None
 
 
-def _price_source(system: System, *, given: bool) -> str:
+def _price_source(system: System, given: float | None) -> str:
     facts = system.accelerator
-    return "given" if given or facts is None or not facts.usd_source else facts.usd_source
+    return "given" if given is not None or facts is None or not facts.usd_source else facts.usd_source
 
 
-def _print_cost(found: TrainingCost, price_source: str) -> None:
+def _print_cost(found: TrainingCost, price_sources: Mapping[str, str]) -> None:
     from engine.economics import HFU_FORMULA, INPUTS, MFU_FORMULA, OUTPUTS
 
     run, used = found.run, found.utilisation
@@ -127,18 +130,18 @@ def _print_cost(found: TrainingCost, price_source: str) -> None:
     ]
     write_line(text_table(("Figure", "value", "how"), rows, left=(0, 2)))
     write_line("\nAssumed:")
-    write_line(text_table(("Input", "value", "from"), _assumption_rows(run.inputs, price_source, INPUTS), left=(0, 2)))
+    write_line(text_table(("Input", "value", "from"), _assumption_rows(run.inputs, price_sources, INPUTS), left=(0, 2)))
 
 
-def _assumption_rows(inputs: RunInputs, price_source: str, known: Any) -> list[tuple[str, str, str]]:
+def _assumption_rows(inputs: RunInputs, price_sources: Mapping[str, str], known: Any) -> list[tuple[str, str, str]]:
     rows = []
     for name, one in known.items():
         value = getattr(inputs, name)
         if value is None:
             continue
         source = one.source if one.default is None or value == one.default else "given"
-        if name in ("usd_low", "usd_high"):
-            source = price_source
+        if name in price_sources:
+            source = price_sources[name]
         elif name == "interval_s":
             source = "given"
         shown = f"{value:.4g}" if value >= 1e9 else f"{value:,.6g}"

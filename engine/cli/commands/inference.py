@@ -45,10 +45,6 @@ SHOWN: Final = (
 @asks(DeploymentsQuestion, arguments=("model", "system"))
 def find_serving(
     asked: DeploymentsQuestion,
-    limit: Annotated[
-        list[str] | None,
-        typer.Option("--limit", metavar="FIELD=VALUES", help="Values of a field; see above. May be repeated."),
-    ] = None,
     json: JsonOption = False,
     export: Annotated[
         Path | None,
@@ -80,14 +76,10 @@ def find_serving(
 
     Exit code 1 when nothing runs within the limits.
     """
-    from engine.cli.limits import parse_limits
     from engine.questions.serving import deployments_document, explore_deployments
-    from engine.serving.space import LIMITED
 
     if export is not None:
         check_export(export)
-    limits = parse_limits(limit or [], whole=set(LIMITED) - {"launch"})
-    asked = asked.model_copy(update={"limits": limits})
     with ProgressReport("exploring deployments") as report:
         found = explore_deployments(asked, progress=report)
     if json:

@@ -36,17 +36,27 @@ def describe_plans() -> None:
     """Plans: layers divided among devices, elastic training, operators in layers."""
 
 
+def _parse_system(text: str) -> SystemShare:
+    """Return the share of a system such as h100_80g_sxm:64."""
+    from engine.planners.contract import PlanError
+
+    name, _, number = text.rpartition(":")
+    if not name or not number.isdigit():
+        raise PlanError(f"--system {text[:60]!r} is no system with its processors, such as h100_80g_sxm:64.")
+    return build_question(SystemShare, {"system": read_named(name, "system"), "num_procs": int(number)})
+
+
 @plan_app.command("layers")
-@asks(LayersQuestion, leave_out=("model", "profile", "profile_name", "datatype"))
+@asks(
+    LayersQuestion,
+    leave_out=("model", "profile", "profile_name"),
+    readers={"systems": _parse_system},
+)
 def plan_layers(
     asked: LayersQuestion,
     profile: Annotated[
         str, typer.Argument(metavar="PROFILE|MODEL", help="Profile file, example, or library model with --system.")
     ],
-    system: Annotated[
-        list[str] | None,
-        typer.Option("--system", metavar="NAME:N", help="System and its processors, for a library model; repeatable."),
-    ] = None,
     sweep: Annotated[bool, typer.Option("--sweep", help="Plan 32, 64, 128, ... 4096 samples, with baselines.")] = False,
     scale: Annotated[bool, typer.Option("--scale", help="Plan 2, 3, ... all devices.")] = False,
     top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Candidates to print.")] = 5,
@@ -78,10 +88,10 @@ def plan_layers(
 
     if csv and json:
         raise PlanError("Give --csv or --json, not both.")
-    if system:
+    if asked.systems:
         if sweep or scale or asked.machines or asked.cluster:
             raise PlanError("With --system the cluster is the system's: leave --machines, --preset, --sweep, --scale.")
-        asked = asked.model_copy(update={"model": read_named(profile, "model"), "systems": _parse_systems(system)})
+        asked = asked.model_copy(update={"model": read_named(profile, "model")})
         with ProgressReport("planning") as report:
             made = plan_layers_of_model(asked, report)
         _print_plan(made.plan, json=json, csv=csv, top=top)
@@ -114,18 +124,6 @@ def _read_profile(source: str) -> dict[str, str]:
         return {"profile": source}
     text, name = read_profile_file(source)
     return {"profile": text, "profile_name": name}
-
-
-def _parse_systems(texts: list[str]) -> list[SystemShare]:
-    from engine.planners.contract import PlanError
-
-    found = []
-    for each in texts:
-        name, _, number = each.rpartition(":")
-        if not name or not number.isdigit():
-            raise PlanError(f"--system {each[:60]!r} is no system with its processors, such as h100_80g_sxm:64.")
-        found.append(build_question(SystemShare, {"system": read_named(name, "system"), "num_procs": int(number)}))
-    return found
 
 
 def _print_many(problem: LayerwiseProblem, *, sweep: bool, json: bool, csv: bool) -> None:

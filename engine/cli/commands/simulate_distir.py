@@ -118,7 +118,7 @@ def simulate_distir(
 
 def _read_machine(constants: Path | None, fit: Path | None) -> dict[str, Any]:
     """Return the fields of the question that files give."""
-    from engine.simulate.distir.calibration import read_text_file
+    from engine.reproductions.distir.simulator.calibration import read_text_file
 
     if constants is not None:
         document = read_json(constants, "set of constants", DocumentError)
@@ -132,7 +132,7 @@ def _find_grid(asked: DistIRQuestion, store: Path | None, progress: ProgressRepo
     """Return the grid, from the store where it has configurations."""
     from engine.questions.bounds import Context
     from engine.questions.distir import find_distir_grid
-    from engine.simulate.distir import Records
+    from engine.reproductions.distir.simulator import Records
     from engine.store import Store
 
     with ExitStack() as stack:
@@ -200,7 +200,7 @@ def _format_cell(name: str, value: Any) -> str:
 def _write_trace(found: DistIRGrid, path: Path) -> None:
     """Write the events of the fastest configuration's step."""
     from engine.executions.files import TableWriteError
-    from engine.simulate.distir import timeline
+    from engine.reproductions.distir.simulator import timeline
 
     best = found.feasible.sort_values("throughput").iloc[-1]
     degrees = {name: int(best[name]) for name in ("D", "H", "P", "m", "width", "layers", "batch")}

@@ -2,7 +2,8 @@
 
 Zhang et al., "Rubick: Exploiting Job Reconfigurability for Deep Learning Cluster Scheduling" (MLSys 2025), and its
 artifact, AlibabaPAI/reconfigurable-dl-scheduler @80e8524 (Apache-2.0). The variant `artifact` of the performance model
-gives the artifact's figures, `physical` figures of the calibrated cost model.
+predicts from parameters fitted to measured runs, with the artifact's formulas; `physical` uses the calibrated cost
+model.
 """
 
 from engine.planners.elastic.best import ElasticPlan, ElasticProblem, best_plan, plans_table, solve

@@ -25,7 +25,7 @@ from engine.planners.contract import (
 from engine.planners.elastic.cards import ModelCard, load_card, to_document
 from engine.planners.elastic.enumeration import ResourceLimits, plan_table
 from engine.planners.elastic.limits import checked_bandwidth, checked_threads
-from engine.planners.elastic.performance.artifact import IterationTerms
+from engine.planners.elastic.performance.fitted import IterationTerms
 from engine.planners.elastic.performance.variants import PerformanceVariant, variant_of
 from engine.planners.elastic.placements import PlacementLike, gpus_on_nodes, placement_text
 from engine.planners.elastic.plan_names import PlanName

@@ -52,7 +52,7 @@ def blocks(model: ModelLike, *, batch: int = 16, layers: int = 2) -> BlockList:
     """Returns the ParallelBlocks of a model with their plan tables, each different layer once.
 
     Args:
-        model: of the suites, such as "gpt F", "moe E" or "llama"; or of the library, by name, path or itself.
+        model: of the library, by name, path or itself; or registered by name, such as "gpt F".
         batch: sequences; block sizes depend on it, strategies do not.
         layers: how many.
 

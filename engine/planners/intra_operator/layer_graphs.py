@@ -20,7 +20,6 @@ __all__ = [
     "LayerGraph",
     "attention",
     "gated_mlp",
-    "grouped_experts",
     "latent_attention",
     "linear",
     "mlp",
@@ -193,39 +192,6 @@ def gated_mlp() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
         Between("gate_proj", "SiLU", keeps=True),
         Between("up_proj", "product of both branches", keeps=True),
         Between("down_proj", "residual, norm", ("h",)),
-    )
-
-
-def grouped_experts() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
-    """Returns the contractions of a mixture of experts as GShard computes it, with masks over places, and the
-    operations between them.
-
-    Tokens are cut into groups, each of which has `c` places in every expert (Lepikhin et al., ICLR 2021). In the
-    second product of an expert the weight is the left operand, as CFP's published plan has it.
-    """
-    tokens = ("g", "t")
-    places = ("g", "c")
-    x = Operand("x", (tokens, H))
-    # Dispatch and combine are products with masks over e x c places.
-    grouped = Operand("x", (("g",), ("t",), H))
-    mask = Operand("mask", (("g",), ("t",), ("e",), ("c",)))
-    sent = Operand("sent", (("g",), ("e",), ("c",), H))
-    experts_in = Operand("expert_in", (("e",), places, H))
-    inside = Operand("expert_inside", (("e",), places, ("f",)))
-    experts_out = Operand("expert_out", (("e",), H, places))
-    returned = Operand("returned", (("g",), ("e",), ("c",), H))
-    return (
-        Contraction("gate", x, Operand("w_gate", (H, ("e",)), weight=True), Operand("logits", (tokens, ("e",)))),
-        Contraction("dispatch", mask, grouped, sent),
-        Contraction("up", experts_in, Operand("w_up", (("e",), H, ("f",)), weight=True), inside),
-        Contraction("down", Operand("w_down", (("e",), ("f",), H), weight=True), inside, experts_out),
-        Contraction("combine", mask, returned, Operand("moe_out", (("g",), ("t",), H))),
-    ), (
-        Between("gate", "softmax and top two over experts, places by a scan over tokens", ("e", "t"), ("mask",)),
-        Between("dispatch", "transpose to experts"),
-        Between("up", "activation"),
-        Between("down", "transpose to groups"),
-        Between("combine", "residual, norm", ("h",)),
     )
 
 

@@ -114,20 +114,20 @@ def search(
     """Returns every strategy vector of a model with its time, volume and memory, and the best one for each layer.
 
     Args:
-        model: of the suites, such as "gpt F", "moe E" or "llama"; or of the library, by name, path or itself.
+        model: of the library, by name, path or itself; or registered by name, such as "gpt F".
         mesh: of one axis or two, or its document (`mesh_of`), or a system with `devices` and optionally `datatype` and
             `tiers` (`system_mesh`).
         memory_limit: of a device [bytes]; the mesh's where None.
         batch: sequences.
         layers: how many; the model's where None.
-        element_bytes: width of an element [bytes]; where None, 4 for suite models, 2 for library models.
+        element_bytes: width of an element [bytes]; where None, 2, or that of a registered family.
         state_bytes: of a parameter with its gradient and optimizer state [bytes].
         zero: whether these are split where the parameter is not (ZeRO).
         keep_scores: whether scores of attention are kept for the backward pass, which fused attention does not; where
-            None, of the models of the suites they are, of the library's not.
+            None, they are not, unless a registered family keeps them.
         fsdp: whether parameters are split there, too, and gathered before each pass (ZeRO stage 3).
         sequence_parallel: whether what rows of a weight give is split by tokens, a reduce-scatter in place of an
-            all-reduce; where None, in models of the library it is, in the suites' not.
+            all-reduce; where None, it is, unless a registered family does without.
         gradient_bytes: width of an element of the gradients that are added up [bytes]; that of any where None.
         recompute: what the backward pass computes again: "none", "selective" (attention) or "full". `tflop` stays what
             the model needs.

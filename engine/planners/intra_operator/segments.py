@@ -28,7 +28,7 @@ def segment_map(model: ModelLike, *, batch: int = 16, layers: int | None = None)
     """Returns the segments of a model, one per layer.
 
     Args:
-        model: of the suites, such as "gpt F"; or of the library, by name, path or itself.
+        model: of the library, by name, path or itself; or registered by name, such as "gpt F".
         batch: sequences.
         layers: how many; the model's where None.
 

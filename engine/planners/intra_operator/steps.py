@@ -14,8 +14,8 @@ from engine.planners.intra_operator.layer_costs import FIRST, LayerCosts, Vector
 from engine.planners.intra_operator.layer_graphs import LayerGraph
 from engine.planners.intra_operator.library import any_mesh, library_layers
 from engine.planners.intra_operator.mesh import Mesh
+from engine.planners.intra_operator.named_models import named_models
 from engine.planners.intra_operator.names import vector_name
-from engine.planners.intra_operator.suites import is_suite, suite_depth, suite_layers
 from engine.planners.intra_operator.uniform import arithmetic_seconds, collectives_of, costs_of
 from models.loader import ModelLike
 
@@ -64,11 +64,11 @@ class StepCosts:
 def layers_of(
     model: ModelLike, *, batch: int, layers: int | None = None, accumulation: int = 1
 ) -> tuple[str, list[LayerGraph], tuple[str, ...]]:
-    """Returns the name of a model of the suites or of the library, its layers from the first for one microbatch, and
+    """Return the name of a registered model or one of the library, its layers from the first for one microbatch, and
     its simplifications.
 
     Args:
-        model: of the suites, such as "gpt F"; or of the library, by name, path or itself.
+        model: of the library, by name, path or itself; or registered by name, such as "gpt F".
         batch: sequences of a step.
         layers: how many; the model's where None.
         accumulation: microbatches of a step.
@@ -82,8 +82,9 @@ def layers_of(
         if batch % accumulation:
             raise PlanError(f"A batch of {batch:,} sequences is no multiple of {accumulation:,} microbatches.")
         batch //= accumulation
-    if isinstance(model, str) and (is_suite(model) or not model.strip()):
-        graphs = suite_layers(model, batch=batch, layers=suite_depth(model) if layers is None else layers)
+    named = named_models(model)
+    if named is not None and isinstance(model, str):
+        graphs = named.layers(model, batch=batch, layers=named.depth(model) if layers is None else layers)
         name = model
     else:
         name, graphs, notes = library_layers(model, batch=batch, layers=layers)
@@ -108,13 +109,13 @@ def widths_of(
     """Returns the widths of a model, from the arguments of `search`.
 
     Args:
-        model: of the suites or of the library.
-        element_bytes: width of an element [bytes]; where None, 4 for suite models, 2 for library models.
+        model: registered by name, or of the library.
+        element_bytes: width of an element [bytes]; where None, 2, or that of a registered family.
         state_bytes: of a parameter with its gradient and optimizer state [bytes].
         zero: whether these are split where the parameter is not (ZeRO).
-        keep_scores: whether scores of attention are kept; where None, of the models of the suites.
+        keep_scores: whether scores of attention are kept; where None, not for library models.
         fsdp: whether parameters are split there, too.
-        sequence_parallel: whether what rows give is split by tokens; where None, in models of the library.
+        sequence_parallel: whether what rows give is split by tokens; where None, for library models.
         gradient_bytes: width of an element of the gradients that are added up [bytes]; that of any where None.
         recompute: what the backward pass computes again: "none", "selective" (attention) or "full".
         accumulation: microbatches of a step, whose gradients are added up.
@@ -126,13 +127,15 @@ def widths_of(
         raise PlanError(f"recompute {str(recompute)[:40]!r} must be {', '.join(RECOMPUTES[:-1])} or {RECOMPUTES[-1]}.")
     if isinstance(accumulation, bool) or not isinstance(accumulation, int) or not 1 <= accumulation <= MOST_STEPS:
         raise PlanError(f"accumulation {str(accumulation)[:40]!r} is no whole number from 1 to {MOST_STEPS:,}.")
-    suite = isinstance(model, str) and is_suite(model)
-    width = (4.0 if suite else 2.0) if element_bytes is None else positive("element_bytes", element_bytes)
+    named = named_models(model)
+    usual = 2.0 if named is None else named.element_bytes
+    width = usual if element_bytes is None else positive("element_bytes", element_bytes)
     state = positive("state_bytes", state_bytes)
     if state < width:
         raise PlanError(f"state_bytes {state:g} is less than the {width:g} bytes of the parameter itself.")
-    kept = suite if keep_scores is None else bool(keep_scores)
-    scattered = not suite if sequence_parallel is None else bool(sequence_parallel)
+    usual_kept, usual_scattered = (False, True) if named is None else (named.keeps_scores, named.is_sequence_parallel)
+    kept = usual_kept if keep_scores is None else bool(keep_scores)
+    scattered = usual_scattered if sequence_parallel is None else bool(sequence_parallel)
     gradient = 0.0 if gradient_bytes is None else positive("gradient_bytes", gradient_bytes)
     return Widths(width, state, bool(zero), kept, bool(fsdp), scattered, gradient, recompute, accumulation)
 
@@ -149,7 +152,7 @@ def evaluate_vectors(
     """Returns the costs of a step with given vectors, as `search` reports them for its chosen ones.
 
     Args:
-        model: of the suites, such as "gpt F"; or of the library, by name, path or itself.
+        model: of the library, by name, path or itself; or registered by name, such as "gpt F".
         mesh: of one axis or two, or its document.
         vectors: one for each layer.
         batch: sequences.

@@ -17,13 +17,11 @@ class DataParallel:
     """Speedups over one device [dimensionless], None where memory holds not even one sample.
 
     `accumulated` is the number of samples that a device computes at once, `largest` what memory would hold of them.
-    `prioritised_unlimited` is P3 where memory is no limit; it leaves out a factor of 1 / devices, as HPGO does.
     """
 
     plain: float
     overlapped: float | None
     prioritised: float | None
-    prioritised_unlimited: float
     accumulated: int
     largest: int
 
@@ -88,7 +86,6 @@ def data_parallel(states: States, cluster: MachineCluster, batch: int, largest: 
         plain=speedup(cluster.reduce_time(everyone, float(states.parameters[-1]))),
         overlapped=speedup(_exposed_all_reduce(compute * share, reduce, prioritised=False)) if size else None,
         prioritised=speedup(_exposed_all_reduce(compute * share, reduce, prioritised=True)) if size else None,
-        prioritised_unlimited=speedup(_exposed_all_reduce(compute, reduce, prioritised=True)),
         accumulated=size,
         largest=largest,
     )

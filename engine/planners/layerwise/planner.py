@@ -16,7 +16,7 @@ from engine.planners.layerwise.profiles.checks import suspicions
 from engine.planners.layerwise.profiles.profile import LayerProfile
 from engine.planners.layerwise.profiles.reading import profile_from
 from engine.planners.layerwise.profiles.states import States, states_of
-from engine.planners.layerwise.released import ReleasedPlan, list_searches
+from engine.planners.layerwise.quick_searches import ReleasedPlan, list_searches
 from engine.planners.layerwise.result import Candidate, LayerStage, LayerwisePlan
 from engine.planners.layerwise.stage_figures import stage_figures
 from engine.planners.layerwise.value import StageGroup, microbatches, step_time

@@ -22,12 +22,12 @@ MOST_BATCH: Final = 10**9
 class LayerwiseProblem:
     """A profile, a batch and a cluster.
 
-    `mode` is `released`, the searches of HPGO 0.9.2, or `paper`, the paper's latency. `optimizer` is what parameters,
-    gradients and optimizer states take in multiples of the parameters, `per_sample` the peak of one sample's
-    activations [bytes], None for all of them, and `largest` the samples that a device with all layers holds at once,
-    None to derive it from memory. `policy` and `recompute` are for mode `paper`: which microbatches stages keep, and
-    whether stages that do not fit may recompute; `whole` allows a stage only so many devices as share a microbatch in
-    whole samples.
+    `mode` is `released`, quick searches with the figures of HPGO 0.9.2, or `paper`, the paper's latency. `optimizer` is
+    what parameters, gradients and optimizer states take in multiples of the parameters, `per_sample` the peak of one
+    sample's activations [bytes], None for all of them, and `largest` the samples that a device with all layers holds at
+    once, None to derive it from memory. `policy` and `recompute` are for mode `paper`: which microbatches stages keep,
+    and whether stages that do not fit may recompute; `whole` allows a stage only so many devices as share a microbatch
+    in whole samples.
     """
 
     profile: LayerProfile

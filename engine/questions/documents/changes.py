@@ -32,10 +32,9 @@ class WhatIfQuestion(Document):
 
     scenario: ScenarioDocument
     changes: Changes = Field(
-        min_length=1,
         max_length=20,
         description="New values by parameter, in the parameter's unit; `list_parameters` has them, such as "
-        "hbm_bandwidth, net1_bandwidth, hbm_capacity, procs, batch, sequence.",
+        "hbm_bandwidth, net1_bandwidth, hbm_capacity, procs, batch, sequence. Without any: the best as it is.",
     )
     statistics: Statistics = None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from engine.questions.fields import Asked
-from engine.questions.scenario_documents import LIMITS_SCHEMA
+from engine.questions.scenario_documents import LIMITS_SCHEMA, Limits
 from engine.questions.verb import Document, Named
 from models.documents import Accepts, Number, Text, Whole
 
@@ -338,6 +338,6 @@ class ElasticQuestion(Document):
         default=260.0, description="Downtime of a restart."
     )
     datatype: str = Field(default="bfloat16", description="Datatype of the matrix arithmetic.")
-    limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
+    limits: Limits = Field(
         default_factory=dict, description="What fields may be, as in a scenario.", json_schema_extra=LIMITS_SCHEMA
     )

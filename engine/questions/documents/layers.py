@@ -37,13 +37,22 @@ class LayersQuestion(Document):
     model: Annotated[Named | None, Asked("Model")] = Field(
         default=None, description="Model, with `systems`; or null, with `profile`."
     )
-    systems: list[SystemShare] | None = Field(
+    systems: Annotated[
+        list[SystemShare] | None,
+        Asked(
+            "Systems",
+            option="system",
+            repeats=True,
+            metavar="NAME:N",
+            option_help="System and its processors, for a library model; repeatable.",
+        ),
+    ] = Field(
         default=None, min_length=1, max_length=8, description="Of a model: one system, or several as one cluster."
     )
     tensor_par: Annotated[Gpus, Asked("Tensor parallel", parameter="tensor")] = Field(
         default=1, description="Of a model: GPUs that share every layer, one device of the plan."
     )
-    datatype: str = Field(default="bfloat16", description="Of a model.")
+    datatype: str = Field(default="bfloat16", description="Of a model: datatype of the matrix arithmetic.")
     profile: Annotated[Annotated[str, Text(LONGEST_PROFILE, shortest=1)] | None, Asked("Profile")] = Field(
         default=None,
         description="Profile of layers: the name of an example, such as bert_48 or vgg19, or the text of a profile "

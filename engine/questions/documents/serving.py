@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from engine.questions.fields import Asked
+from engine.questions.fields import Asked, FieldKind
 from engine.questions.verb import Document, Named
 from models.documents import Accepts, Number, Whole
 
@@ -40,7 +40,17 @@ class DeploymentsQuestion(Document):
     time_per_output_token_s: Annotated[
         Limit | None, Asked("Per token", "s", option="tpot", parameter="tpot", parameter_unit="ms")
     ] = Field(default=None, description="Limit on the time per output token; none by default.")
-    limits: Annotated[dict[str, Any], Accepts("an object with limits by field name")] = Field(
+    limits: Annotated[
+        dict[str, Any],
+        Accepts("an object with limits by field name"),
+        Asked(
+            "Limits",
+            option="limit",
+            kind=FieldKind.LIMITS,
+            metavar="FIELD=VALUES",
+            option_help="Values of a field; see above. May be repeated.",
+        ),
+    ] = Field(
         default_factory=dict,
         description="Values of fields of deployments: a value, a list of values, or {min, max}. Fields are tensor_par, "
         "pipeline_par, expert_par, replicas, batch, weight_bits, kv_bits (16, 8 or 4) and launch (eager, compiled or "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.planners.intra_operator.suites import GPT, MOE, split_name, unknown_model
+from engine.reproductions.alpa.suite_models import GPT, MOE, split_name, unknown_model
 
 __all__ = ["BILLIONS", "suite_parameters"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.planners.intra_operator.suites import suite_layers
+from engine.reproductions.alpa.suite_models import suite_layers
 
 __all__ = ["tflop_count"]
 

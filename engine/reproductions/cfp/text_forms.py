@@ -16,8 +16,8 @@ from engine.planners.intra_operator.layer_costs import LISTED
 from engine.planners.intra_operator.parallel_blocks import layer_blocks
 from engine.planners.intra_operator.search import IntraOperatorPlan
 from engine.planners.intra_operator.segments import segments_of
-from engine.planners.intra_operator.suites import is_suite
 from engine.planners.intra_operator.uniform import uniform_vectors
+from engine.reproductions.alpa.suite_models import is_suite
 from hardware import GIB
 
 __all__ = ["TEXT_FORMS", "log_text"]

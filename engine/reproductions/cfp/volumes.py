@@ -6,8 +6,8 @@ import pandas as pd
 
 from engine.planners.intra_operator.layer_costs import Widths
 from engine.planners.intra_operator.mesh import COLLECTIVES, mesh_of
-from engine.planners.intra_operator.suites import suite_layers
 from engine.planners.intra_operator.uniform import uniform_vectors
+from engine.reproductions.alpa.suite_models import suite_layers
 
 __all__ = ["vector_volumes"]
 

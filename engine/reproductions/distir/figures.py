@@ -8,8 +8,8 @@ from typing import Final
 import pandas as pd
 
 from engine.reproductions.distir.gpt2 import GPT_SIZES, NOT_COUNTED, gpt2_grid
+from engine.reproductions.distir.simulator import envelopes, grid, measured_steps, over_devices, overlay, with_speedup
 from engine.reproductions.papers import Paper, PaperFigure, SettingsLink
-from engine.simulate.distir import envelopes, grid, measured_steps, over_devices, overlay, with_speedup
 
 __all__ = ["NOTEBOOK", "PAPER", "PUBLISHED_GRID"]
 

@@ -22,10 +22,10 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
-from engine.simulate.distir.configurations import LARGEST_PIPELINE, is_group, read
-from engine.simulate.distir.cost_models import DistIRCostModel
-from engine.simulate.distir.errors import ConfigurationError
-from engine.simulate.distir.evaluation import cost_model, positive
+from engine.reproductions.distir.simulator.configurations import LARGEST_PIPELINE, is_group, read
+from engine.reproductions.distir.simulator.cost_models import DistIRCostModel
+from engine.reproductions.distir.simulator.errors import ConfigurationError
+from engine.reproductions.distir.simulator.evaluation import cost_model, positive
 
 __all__ = ["GPT_SIZES", "NOT_COUNTED", "GPTSize", "gpt2_grid"]
 

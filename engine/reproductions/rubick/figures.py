@@ -8,10 +8,10 @@ from typing import Final
 
 import pandas as pd
 
-from engine.planners.elastic.losses import losses, parity
 from engine.planners.elastic.over_time import timeline
 from engine.planners.elastic.splits import split
 from engine.reproductions.papers import Paper, PaperFigure, SettingsLink
+from engine.reproductions.rubick.losses import losses, parity
 from engine.reproductions.rubick.table_2 import NOTES, table_2, table_2_models
 
 __all__ = ["PAPER"]

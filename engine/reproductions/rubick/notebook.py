@@ -64,10 +64,10 @@ def figure_8_lines() -> Iterator[str]:
     yield from _job_lines(found.equal)
     yield "Morphling Scheduler: maximizes throughput considering jobs’ resource sensitivity."
     yield "Reconfiguration result:"
-    for row in found.greedy.to_dict("records"):
+    for row in found.of("greedy").to_dict("records"):
         plan = _plan_in_words(parse_plan(row["plan"], row["gpus"]))
         yield f"  allocates {row['gpus']} GPUs to {row['job']}, and reconfigures it to use {plan}."
-    yield from _job_lines(found.greedy)
+    yield from _job_lines(found.of("greedy"))
 
 
 def _job_lines(rows: pd.DataFrame) -> Iterator[str]:

@@ -11,7 +11,7 @@ from engine.planners.elastic.best import CardLike
 from engine.planners.elastic.cards import load_card
 from engine.planners.elastic.enumeration import ResourceLimits
 from engine.planners.elastic.limits import checked_whole
-from engine.planners.elastic.performance.variants import ARTIFACT
+from engine.planners.elastic.performance.variants import FITTED
 from engine.planners.elastic.resource_curve import KEEP_SMALLER, winners
 
 __all__ = ["best_allocation", "sweep_resources"]
@@ -50,7 +50,7 @@ def sweep_resources(model_card: CardLike, *, most_gpus: int = 64, keep_smaller: 
         for level in ((0,) if gpus == 1 else range(1 if gpus > NODE else 0, LEVELS + 1))
     ]
     limits = [ResourceLimits((gpus,), threads, float(level)) for gpus, threads, level in keys]
-    found = winners(card, limits, variant=ARTIFACT, families=("DP",))
+    found = winners(card, limits, variant=FITTED, families=("DP",))
     names, rates = found.names(), found.throughput.tolist()
     kept: dict[tuple[int, int, int], tuple[float, str, tuple[int, int, int]]] = {}
     rows: list[dict[str, Any]] = []

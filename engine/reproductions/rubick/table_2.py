@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from engine.planners.elastic.cards import PARAMETERS, Environment, PerformanceParameters
-from engine.planners.elastic.performance.artifact import data_parallel, three_dimensional
+from engine.planners.elastic.performance.fitted import data_parallel, three_dimensional
 
 __all__ = ["NOTES", "Table2Model", "table_2", "table_2_cases", "table_2_models"]
 

@@ -31,6 +31,7 @@ from dashboard.settings import settings_from
 from dashboard.words.numbers import format_value
 from engine import ExplorationCancelled, Scenario, whatif
 from engine.executions.codes import OFFLOADS
+from engine.questions.changes import change_question
 from engine.whatif import PointSequence
 from tests.dashboard.page_runs import again, exploration, html, plainly, run
 
@@ -74,7 +75,7 @@ class Asked:
         self.questions, self.studies = Questions(worker=self.worker), Studies(worker=self.worker)
 
     def answer(self, scenario: Scenario, changes: dict[str, float]) -> whatif.Answer:
-        return self.questions.ask(scenario, changes)
+        return self.questions.ask(change_question(scenario, changes))
 
     def study(self, name: StudyName, *arguments: Any) -> PointSequence[Any]:
         return self.studies.made(name, *arguments, largest=1e9)
@@ -107,15 +108,15 @@ def told(answer: whatif.Answer) -> str:
 def test_what_was_begun_ahead_is_the_answer_and_nothing_is_begun_while_somebody_waits(here: Asked) -> None:
     base, questions = scenario(), here.questions
     value = whatif.parameter(base, "hbm_bandwidth").value
-    asked, other = {"hbm_bandwidth": 1.25 * value}, {"hbm_bandwidth": 1.5 * value}
-    questions.ahead(base, asked)
+    asked, other = (change_question(base, {"hbm_bandwidth": factor * value}) for factor in (1.25, 1.5))
+    questions.ahead(asked)
     begun = questions.board.jobs(questions.kind)[-1]
-    assert questions.ask(base, asked) is begun.answer
+    assert questions.ask(asked) is begun.answer
     begun.begin()  # somebody waits for it
-    questions.ahead(base, other)
+    questions.ahead(other)
     assert questions.board.jobs(questions.kind)[-1] is begun
     begun.end("done")
-    questions.ahead(base, other)
+    questions.ahead(other)
     assert questions.board.jobs(questions.kind)[-1].wait(60)
 
 
@@ -218,11 +219,12 @@ import json, sys, threading
 from dashboard.jobs.questions import Questions
 from dashboard.jobs.worker import Worker
 from engine import Scenario
-long, short = map(Scenario.from_document, json.loads(sys.argv[1]))
+from engine.questions.changes import change_question
+long, short = (change_question(Scenario.from_document(each), {}) for each in json.loads(sys.argv[1]))
 worker = Worker()
 questions = Questions(worker=worker)
-threading.Thread(target=questions.ask, args=(long, {}), daemon=True).start()
-questions.ask(short, {})
+threading.Thread(target=questions.ask, args=(long,), daemon=True).start()
+questions.ask(short)
 print(worker.pid, flush=True)
 threading.Event().wait()
 """

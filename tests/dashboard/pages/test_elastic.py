@@ -29,11 +29,11 @@ from engine import Scenario, codesign
 from engine.planners.contract import PlanError
 from engine.planners.elastic import curve, load_card, plans_table
 from engine.planners.elastic.cards import card_names, changed_card, load_card_document, to_document
-from engine.planners.elastic.losses import losses
 from engine.planners.elastic.measured.library import measurement_names, measurements
 from engine.planners.elastic.measured.table import read_measurements
 from engine.planners.elastic.plan_names import DATA_PARALLEL, plan_title
 from engine.questions import elastic_fits
+from engine.reproductions.rubick.losses import losses
 from tests.dashboard.page_runs import html, page_alone, patient, plots
 
 

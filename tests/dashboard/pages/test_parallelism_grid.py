@@ -20,8 +20,8 @@ from dashboard.compat.caches import computed
 from dashboard.queries.parallelism_grids import curves, grid_of, machine_of, stack_of
 from engine import Scenario
 from engine.questions.documents.distir import DistIRQuestion
-from engine.simulate.distir import STYLES as ALL_STYLES
-from engine.simulate.distir import agreement, envelopes, grid, measured_steps, overlay, pareto, timeline
+from engine.reproductions.distir.simulator import STYLES as ALL_STYLES
+from engine.reproductions.distir.simulator import agreement, envelopes, grid, measured_steps, overlay, pareto, timeline
 from tests.dashboard.page_runs import html
 from tests.dashboard.pages.test_schedules import run
 

@@ -27,6 +27,7 @@ from dashboard.words.numbers import format_value, gibibytes, signed_percent
 from engine import Exploration, whatif
 from engine.executions.execution_names import execution_name
 from engine.exploration.memory_requirements import least_memory
+from engine.questions.changes import change_question
 from engine.whatif import PointSequence
 from tests.dashboard.page_runs import COARSE, again, exploration, figure, html, plainly, run
 
@@ -196,7 +197,7 @@ def test_where_nothing_runs_it_says_how_far_off_and_one_click_makes_something_ru
     assert whatif.reoptimise(scenario, {name: float(value)}).best is not None
     assert not app.warning
     assert "nothing ran before" in html(app)
-    best = execution_name(answer(scenario, {name: float(value)}).best or {})
+    best = execution_name(answer(change_question(scenario, {name: float(value)})).best or {})
     cell, others = best.split(" × DP")
     assert f">{plainly(cell)}<" in plainly(html(app))  # the tile has room for the cell, the rest stands below it
     assert f">DP{others}<" in plainly(html(app))
@@ -242,7 +243,7 @@ def test_lifting_the_limits_is_offered_where_they_stand_in_the_way() -> None:
 
 def test_the_old_best_stays_where_others_only_tie_with_it() -> None:
     """Of the executions that are equally fast after a change, the one that was best before is no worse."""
-    found = answer(exploration().scenario, {"hbm_bandwidth": 6144.0, "hbm_capacity": 120.0})
+    found = answer(change_question(exploration().scenario, {"hbm_bandwidth": 6144.0, "hbm_capacity": 120.0}))
     free = whatif.reoptimise(exploration().scenario, found.changes)
     assert found.best is not None
     assert free.best is not None
@@ -261,12 +262,12 @@ def test_the_old_best_is_the_plainest_of_those_that_tie_though_nothing_was_explo
     assert plain is not None
     assert first is not None
     assert plain["id"] != first["id"]
-    unchanged = answer(found.scenario, {})
+    unchanged = answer(change_question(found.scenario, {}))
     assert unchanged.base is not None
     assert unchanged.best is not None
     assert unchanged.base["id"] == plain["id"]
     assert not differences(plain, unchanged.best)
-    changed = answer(found.scenario, {"hbm_bandwidth": 6144.0})
+    changed = answer(change_question(found.scenario, {"hbm_bandwidth": 6144.0}))
     kept = changed.scenario.evaluate(found.scenario.space.table([plain["id"]])).iloc[0]
     assert changed.kept is not None
     assert changed.kept["total_time"] == kept["total_time"]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from engine.cli.output import ExitCode
-from tests.engine.simulate.test_distir import GOLDEN
+from tests.engine.reproductions.test_distir import GOLDEN
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

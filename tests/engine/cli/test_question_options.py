@@ -47,10 +47,7 @@ COMMANDS: Final = {
 LISTS: Final = {"list_models", "list_systems", "list_columns", "list_parameters", "list_schedules", "list_cards"}
 READ_OTHERWISE: Final = {
     **{verb: {"statistics"} for verb in ("explore", "best", "evaluate", "compare")},  # commands print all
-    "cost": {"usd_low", "usd_high"},  # --usd-per-hour LOW:HIGH
-    "find_deployments": {"limits"},  # --limit
-    "plan_layers": {"model", "systems", "datatype", "profile_name"},  # PROFILE|MODEL, --system NAME:N
-    "plan_elastic": {"limits"},
+    "plan_layers": {"model", "profile_name"},  # PROFILE|MODEL
     "plan_card": {"measurements"},  # CARD=TRACE
     "split_gpus": {"system"},
     "replay_workload": {"models", "jobs"},  # of the workload's file

@@ -27,14 +27,14 @@ from engine.planners.elastic import (
 from engine.planners.elastic.accuracy import against_measured
 from engine.planners.elastic.cards import Environment, PerformanceParameters, load_card, to_document
 from engine.planners.elastic.fitting import held_out
-from engine.planners.elastic.losses import losses, parity
 from engine.planners.elastic.measured import MeasurementError
 from engine.planners.elastic.measured.profiles import joined_profile, profile_of, profile_table
 from engine.planners.elastic.over_time import phases_of
-from engine.planners.elastic.performance.artifact import data_parallel, three_dimensional
+from engine.planners.elastic.performance.fitted import data_parallel, three_dimensional
 from engine.planners.elastic.performance.overlap import overlapped
 from engine.planners.elastic.plan_names import parse_plan
 from engine.planners.elastic.strategies import own_strategy
+from engine.reproductions.rubick.losses import losses, parity
 from engine.reproductions.rubick.resource_sweep import best_allocation, sweep_resources
 from engine.reproductions.rubick.table_2 import table_2_models
 

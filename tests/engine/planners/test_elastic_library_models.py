@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import engine
+import engine.reproductions
 from engine.planners.contract import PlanError
 from engine.planners.elastic import after_failure, model_curve, model_job, model_phases, split
 from engine.planners.elastic.library_models import model_point, movement

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import engine.reproductions  # noqa: F401 - adds the artifact's policy
 from engine.cli.main import app
 from engine.planners.contract import PlanCancelledError, PlanError
 from engine.planners.elastic import load_card, replay
@@ -57,7 +58,7 @@ def test_the_artifact_s_replay_is_reproduced_job_by_job_and_round_by_round(name:
 
 def test_without_a_pause_the_artifact_s_averages_fall_as_published() -> None:
     expected = GOLDEN["reconfig_cost_ablation_base"][0]
-    found = replay(WORKLOADS / "workload_base.csv", pause=0).summary
+    found = replay(WORKLOADS / "workload_base.csv", policy="artifact", pause=0).summary
     for key in ("avg_jct_s", "makespan_s", "total_restarts", "jobs_restarted"):
         assert found[key] == pytest.approx(expected[key], rel=1e-9), key
 
@@ -123,7 +124,7 @@ def test_models_of_the_library_are_replayed_on_their_proven_optima() -> None:
     model = known["llama-3-8B*64"]
     best = model_point("llama-3-8B", "h100_80g_sxm", placement="8", batch=64).throughput
     assert model.speeds.seconds((8,), "any") == pytest.approx(64 / best, rel=1e-12)
-    assert [gpus for gpus, _ in model.table] == [1, 2, 4, 8, 16]
+    assert [each.gpus for each in model.speeds.options] == [1, 2, 4, 8, 16]
     for policy in POLICIES:
         result = replay(job, "2x8", policy, models={**applications(), **known})
         # What it asked for takes 1,200 s; with the first pause and on more GPUs it is within twice that.

@@ -7,6 +7,7 @@ from engine.planners.contract import PlanError
 from engine.planners.intra_operator import blocks
 from engine.reproductions.cfp.operations import tflop_count
 from engine.reproductions.cfp.volumes import vector_volumes
+from models import ModelFileError
 
 
 def test_the_spaces_of_the_three_families_are_the_published_ones() -> None:
@@ -52,7 +53,7 @@ def test_operations_and_throughput_are_the_published_ones(
 
 @pytest.mark.parametrize(("model", "batch"), [("gpt Z", 16), ("", 16), ("moe E", 3), ("gpt F", 0)])
 def test_what_is_no_model_is_told(model: str, batch: int) -> None:
-    with pytest.raises(PlanError):
+    with pytest.raises((PlanError, ModelFileError)):
         blocks(model, batch=batch)
 
 

@@ -14,7 +14,7 @@ from engine.planners.intra_operator import IntraOperatorPlan, blocks, mesh_of, s
 from engine.planners.intra_operator.costs.options import Widths
 from engine.planners.intra_operator.layer_costs import FIRST, layer_costs
 from engine.planners.intra_operator.library import library_layers
-from engine.planners.intra_operator.suites import suite_layers
+from engine.reproductions.alpa.suite_models import suite_layers
 from hardware import edited, system_of
 from models import model_of
 from models.parameters import embedding_weights, layer_weights, norm_weights

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import engine
+import engine.reproductions
 from engine.planners.contract import PlanCancelledError, PlanError
 from engine.planners.intra_operator import (
     IntraOperatorPlan,

@@ -5,6 +5,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
+import engine.reproductions  # noqa: F401 - adds the models of Alpa's suites
 from engine.planners.intra_operator import segment_map
 from engine.planners.intra_operator.costs.factors import LAST, REPLICATED, TOKENS, LayerAccount
 

@@ -11,8 +11,8 @@ import pytest
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator import IntraOperatorPlan, Mesh, search, system_mesh
 from engine.planners.intra_operator.layer_costs import FIRST, Widths
-from engine.planners.intra_operator.suites import suite_layers
 from engine.planners.intra_operator.uniform import costs_of
+from engine.reproductions.alpa.suite_models import suite_layers
 
 # Four A100 as CFP measured them on gpt F, batch 16, two layers: 16.3084 GB in 0.789642 s of collectives (vector
 # 0,0,0,0), and 39.582 TFLOP in 0.118085 s of computation (vector 0,0,0,2).

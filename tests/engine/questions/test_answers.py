@@ -133,6 +133,9 @@ def test_changes_are_those_of_what_if() -> None:
     assert found["best"]["id"] == expected.best["id"]
     study = asked("sensitivity", {"scenario": DENSE, "factors": [2], "names": ["hbm_bandwidth"]})
     assert [each["gain"] for each in study["gains"]] == [pytest.approx(expected.gain, rel=1e-12)]
+    unchanged = asked("what_if", {"scenario": DENSE, "changes": {}})
+    assert unchanged["gain"] == 0
+    assert unchanged["best"] == unchanged["base"]
 
 
 def test_plans_are_those_of_the_planners() -> None:

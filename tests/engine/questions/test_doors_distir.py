@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from dashboard.words.numbers import format_value
 from engine import ExplorationCancelled
 from engine.questions import VERBS, Context, QuestionError, answer
-from engine.simulate.distir import MODEL_SIZES, agreement, fit_steps, measured_steps, overlay, search
+from engine.reproductions.distir.simulator import MODEL_SIZES, agreement, fit_steps, measured_steps, overlay, search
 from hardware import GIB
 from tests.dashboard.page_runs import html, page_alone
 

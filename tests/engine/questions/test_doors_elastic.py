@@ -15,12 +15,12 @@ from engine.planners import elastic
 from engine.planners.elastic.accuracy import against_measured
 from engine.planners.elastic.cluster.workload import workload_names
 from engine.planners.elastic.fitting import fit_parameters
-from engine.planners.elastic.losses import losses, parity
 from engine.planners.elastic.measured.profiles import profile_of
 from engine.planners.elastic.strategies import STATIC
 from engine.questions import answer
 from engine.questions.documents.elastic import PhasesQuestion, WorkloadReplayQuestion
 from engine.questions.fields import question_field
+from engine.reproductions.rubick.losses import losses, parity
 from engine.reproductions.rubick.table_2 import table_2_models
 from tests.dashboard.page_runs import html, page_alone, patient
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from engine.reproductions.distir.gpt2 import GPT_SIZES, GPTSize, gpt2_grid
-from engine.simulate.distir import ConfigurationError
+from engine.reproductions.distir.simulator import ConfigurationError
 
 
 def test_gpt2_inference_as_far_as_it_is_described() -> None:

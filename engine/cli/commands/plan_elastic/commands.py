@@ -211,8 +211,8 @@ def print_table2(csv: CsvOption = False, json: JsonOption = False) -> None:
 @asks(LossesQuestion, arguments=("losses",), readers={"losses": read_losses})
 def compare_losses(asked: LossesQuestion, csv: CsvOption = False, json: JsonOption = False) -> None:
     """Figure 9: by how much losses under other plans differ from those under one plan; the curves as CSV or JSON."""
-    from engine.planners.elastic.losses import loss_differences, parity
     from engine.questions.elastic_fits import find_losses
+    from engine.reproductions.rubick.losses import loss_differences, parity
 
     table = find_losses(asked)
     shown = loss_differences(table, asked.against) if csv or json else parity(table, asked.against)

@@ -113,7 +113,7 @@ def read_profile(text: str) -> str:
 
 def read_losses(text: str) -> str:
     """Return losses as questions have them. See `read_trace`."""
-    from engine.planners.elastic.losses import losses
+    from engine.reproductions.rubick.losses import losses
 
     return _read_table(text, losses)
 

@@ -1,5 +1,4 @@
-"""Scheduler's view of a model: its speed on placements, its curve over the GPUs of a node, and its table of
-placements."""
+"""Scheduler's view of a model: its batch, the throughput that gains refer to, and its speed on placements."""
 
 from __future__ import annotations
 
@@ -9,8 +8,7 @@ from functools import lru_cache
 
 from engine.planners.contract import PlanError
 from engine.planners.elastic.best import CardLike
-from engine.planners.elastic.cards import card_names, load_card
-from engine.planners.elastic.cluster.gpu_curve import CurvePoint, gpu_curve
+from engine.planners.elastic.cards import ModelCard, card_names, load_card
 from engine.planners.elastic.cluster.speeds import MeasuredRun, MeasuredSpeeds, rotated
 from engine.planners.elastic.measured import Measurements, measurement_names, measurements_of
 from engine.planners.elastic.placements import gpus_on_nodes
@@ -23,35 +21,18 @@ class Application:
     """One model, as schedulers see it.
 
     `batch` is the global batch [samples] and `baseline` the throughput [samples/s] by which gains of different models
-    are compared. `curve` has one point for each number of GPUs of a node, from none; `table` lists GPUs with their
-    placements, in the order in which they are tried, and is empty for models that stay on one node; `plans` has the
-    plan of each placement of the table.
+    are compared. `card` is the model's card, None for models of the library.
     """
 
     name: str
     batch: float
     baseline: float
-    curve: tuple[CurvePoint, ...]
-    table: tuple[tuple[int, tuple[str, ...]], ...]
-    plans: Mapping[str, str]
     speeds: MeasuredSpeeds
-
-    @property
-    def large(self) -> bool:
-        """Returns whether the model is placed by its table."""
-        return bool(self.table)
-
-    def point(self, gpus: int) -> CurvePoint:
-        """Returns the point of the curve for a number of GPUs; beyond the curve nothing runs.
-
-        Args:
-            gpus: of a node, or of several.
-        """
-        return self.curve[gpus] if 0 <= gpus < len(self.curve) else CurvePoint(-1.0, "", gpus)
+    card: ModelCard | None = None
 
 
 def application(card: CardLike, measured: Measurements | str | None = None) -> Application:
-    """Returns a scheduler's view of a model: the curve and the tables of its card, and its measured speeds.
+    """Return a scheduler's view of a model: its card and its measured speeds.
 
     Args:
         card: a model card, a document of one, a name of the library, or the path of a file.
@@ -70,17 +51,8 @@ def application(card: CardLike, measured: Measurements | str | None = None) -> A
             for run in runs
         )
     )
-    curve = gpu_curve(known)
     fastest = known.global_batch / min(run.seconds for run in speeds.runs)
-    return Application(
-        known.name,
-        float(known.global_batch),
-        known.baseline_throughput or fastest,
-        curve,
-        tuple(known.placements_of_gpus.items()),
-        known.plan_of_placement,
-        speeds,
-    )
+    return Application(known.name, float(known.global_batch), known.baseline_throughput or fastest, speeds, known)
 
 
 @lru_cache(maxsize=1)

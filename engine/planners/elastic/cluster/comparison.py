@@ -36,7 +36,7 @@ def policy_titles() -> dict[str, str]:
 def compared(
     workload: WorkloadSource,
     cluster: ClusterSource = "8x8",
-    policies: Iterable[str] = tuple(POLICIES),
+    policies: Iterable[str] | None = None,
     *,
     pause: float = PAUSE,
     interval: float = INTERVAL,
@@ -48,14 +48,14 @@ def compared(
 
     Args:
         workload, cluster, pause, interval, models: see `engine.planners.elastic.replay`.
-        policies: their names; all by default.
+        policies: their names; all registered ones if None.
         progress: called with the share done (0 to 1) and the current step.
         cancel: True stops the replays.
 
     Raises as `engine.planners.elastic.replay` does.
     """
     made, on = workload_from(workload), cluster_of(cluster)
-    asked = list(dict.fromkeys(policies))
+    asked = list(dict.fromkeys(POLICIES if policies is None else policies))
     if not asked:
         raise PlanError(f"No policy is given; choose among {', '.join(POLICIES)}.")
     chosen = [policy_of(name, on, PAUSE).name for name in asked]

@@ -6,17 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-import numpy as np
-
 from engine.planners.contract import Cancel, PlanError, Progress, never, unheard
 from engine.planners.elastic.cluster.applications import Application, applications
 from engine.planners.elastic.cluster.cluster import Cluster
-from engine.planners.elastic.cluster.gpu_curve import CurvePoint
 from engine.planners.elastic.cluster.speeds import MeasuredRun, MeasuredSpeeds, rotated
 from engine.planners.elastic.cluster.workload import Workload
 from engine.planners.elastic.library_models import model_curve
 from engine.planners.elastic.placements import gpus_on_nodes
-from engine.planners.elastic.resource_curve import kept_smaller
 from hardware import SystemLike
 from models import Model, ModelLike
 
@@ -113,17 +109,7 @@ def model_application(
             for row in runs.to_dict("records")
         )
     )
-    large = runs["gpus"].max() > node
-    table = tuple((int(row["gpus"]), (str(row["placement"]),)) for row in runs.to_dict("records")) if large else ()
-    plans = {str(row["placement"]): str(row["raw_plan"]) for row in runs.to_dict("records")}
-    rates = np.full(node, np.nan)
-    for row in runs[runs["gpus"] <= node].to_dict("records"):
-        rates[int(row["gpus"]) - 1] = row["raw_best"]
-    points = [CurvePoint(-1.0, "", 0)]
-    for number, at in enumerate(kept_smaller(rates), start=1):
-        kept = int(at) + 1
-        points.append(CurvePoint(float(rates[at]), plans[str(kept)], kept) if kept else CurvePoint(-1.0, "", number))
-    return Application(name, float(batch), float(runs["raw_best"].max()), tuple(points), table, plans, speeds)
+    return Application(name, float(batch), float(runs["raw_best"].max()), speeds)
 
 
 def _powers_of_two(most: int) -> Iterable[int]:

@@ -50,7 +50,7 @@ class ReplayResult:
 def replay(
     workload: WorkloadSource,
     cluster: ClusterSource = "8x8",
-    policy: str | Policy = "artifact",
+    policy: str | Policy = "published",
     *,
     pause: float = PAUSE,
     interval: float = INTERVAL,
@@ -63,7 +63,7 @@ def replay(
     Args:
         workload: jobs, as `engine.planners.elastic.cluster.workload.workload_from` takes them.
         cluster: its nodes, as `engine.planners.elastic.cluster.cluster.cluster_of` takes them.
-        policy: `artifact`, `published`, `first-come` or `equal-share`.
+        policy: a name of `engine.planners.elastic.cluster.policies.POLICIES`, or a policy.
         pause: downtime of a job at its start and at every change [s].
         interval: length of a round [s].
         models: scheduler's view of the workload's models, by name; the published replays' where None.
@@ -218,7 +218,7 @@ def _build_result(workload: Workload, rounds: _Rounds) -> ReplayResult:
 
 
 def _note_overcommitment(cluster: Cluster, utilisation: pd.DataFrame) -> tuple[str, ...]:
-    """Returns a note if jobs run on more GPUs than the cluster has, as the artifact's policy allows."""
+    """Return a note if jobs run on more GPUs than the cluster has, which policies that keep jobs running allow."""
     over = utilisation["gpus_occupied"] > cluster.gpus
     if not over.any():
         return ()

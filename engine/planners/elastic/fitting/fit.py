@@ -13,7 +13,7 @@ from engine.executions.arrays import Floats
 from engine.planners.elastic.cards import PARAMETERS, Environment, PerformanceParameters
 from engine.planners.elastic.limits import checked_whole
 from engine.planners.elastic.measured.profiles import Profile
-from engine.planners.elastic.performance.artifact import IterationTerms, data_parallel
+from engine.planners.elastic.performance.fitted import IterationTerms, data_parallel
 
 __all__ = ["BOUNDS", "START", "CardFit", "fit_parameters", "held_out", "objective", "predicted_profile"]
 

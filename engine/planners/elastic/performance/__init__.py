@@ -1,6 +1,6 @@
-"""Performance models of plans: the artifact's formulas and the calibrated cost model, as variants of one contract."""
+"""Performance models of plans: fitted formulas and the calibrated cost model, as variants of one contract."""
 
 from engine.planners.elastic.performance.figures import PlanFigures
-from engine.planners.elastic.performance.variants import ARTIFACT, PHYSICAL, VARIANTS, PerformanceVariant, variant_of
+from engine.planners.elastic.performance.variants import FITTED, PHYSICAL, VARIANTS, PerformanceVariant, variant_of
 
-__all__ = ["ARTIFACT", "PHYSICAL", "VARIANTS", "PerformanceVariant", "PlanFigures", "variant_of"]
+__all__ = ["FITTED", "PHYSICAL", "VARIANTS", "PerformanceVariant", "PlanFigures", "variant_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.executions.arrays import Floats
-from engine.planners.elastic.performance.artifact import IterationTerms
+from engine.planners.elastic.performance.fitted import IterationTerms
 
 __all__ = ["PlanFigures"]
 

@@ -21,8 +21,8 @@ from engine.executions.arrays import Floats, Ints
 from engine.planners.contract import PlanError
 from engine.planners.elastic.cards import ModelCard
 from engine.planners.elastic.enumeration import NO_ZERO, PlanTable
-from engine.planners.elastic.performance.artifact import IterationTerms
 from engine.planners.elastic.performance.figures import PlanFigures
+from engine.planners.elastic.performance.fitted import IterationTerms
 from engine.planners.elastic.plan_names import OFFLOAD, ZERO_DP
 from engine.scenarios.dispatch import evaluate
 from hardware import System, limit_nodes, system_of

@@ -11,18 +11,18 @@ from engine.executions.arrays import Floats, Positions
 from engine.planners.contract import PlanError
 from engine.planners.elastic.cards import ModelCard
 from engine.planners.elastic.enumeration import NO_ZERO, PlanTable
-from engine.planners.elastic.performance.artifact import (
+from engine.planners.elastic.performance.figures import PlanFigures
+from engine.planners.elastic.performance.fitted import (
     IterationTerms,
     data_parallel,
     forward_data_parallel,
     forward_three_dimensional,
     three_dimensional,
 )
-from engine.planners.elastic.performance.figures import PlanFigures
 from engine.planners.elastic.performance.physical import PhysicalVariant
 from models.documents import did_you_mean, shown
 
-__all__ = ["ARTIFACT", "PHYSICAL", "VARIANTS", "PerformanceVariant", "PlanFigures", "variant_of"]
+__all__ = ["FITTED", "PHYSICAL", "VARIANTS", "PerformanceVariant", "PlanFigures", "variant_of"]
 
 
 class PerformanceVariant(Protocol):
@@ -57,11 +57,11 @@ class PerformanceVariant(Protocol):
 
 
 @dataclass(frozen=True)
-class ArtifactVariant:
-    """The artifact's formulas, forward times and constants, without a model of memory."""
+class FittedVariant:
+    """Formulas with a card's seven fitted parameters and forward times, without a model of memory."""
 
     name: str = "artifact"
-    title: str = "Formulas of the artifact"
+    title: str = "Fitted formulas"
     restricted: bool = True
 
     def node_size(self, card: ModelCard) -> int | None:
@@ -73,7 +73,7 @@ class ArtifactVariant:
         return None
 
     def figures(self, card: ModelCard, plans: PlanTable) -> PlanFigures:
-        """Returns iterations by the artifact's formulas.
+        """Return iterations by the fitted formulas.
 
         Args:
             card: of the model.
@@ -121,9 +121,9 @@ class ArtifactVariant:
         )
 
 
-ARTIFACT: Final = ArtifactVariant()
+FITTED: Final = FittedVariant()
 PHYSICAL: Final = PhysicalVariant()
-VARIANTS: Final[dict[str, PerformanceVariant]] = {each.name: each for each in (ARTIFACT, PHYSICAL)}
+VARIANTS: Final[dict[str, PerformanceVariant]] = {each.name: each for each in (FITTED, PHYSICAL)}
 
 
 def variant_of(variant: str | PerformanceVariant) -> PerformanceVariant:

@@ -1,4 +1,4 @@
-"""Several jobs on one node: equal shares, the artifact's scheduler, and the best split that keeps guarantees."""
+"""Several jobs on one node: equal shares, registered rules, and the best split that keeps guarantees."""
 
 from engine.planners.elastic.splits.jobs import SplitJob, jobs_of
 from engine.planners.elastic.splits.shares import Split, split

@@ -10,13 +10,11 @@ import pandas as pd
 
 from engine.executions.arrays import Floats
 from engine.planners.contract import PlanError
-from engine.planners.elastic.cards import ModelCard
 from engine.planners.elastic.enumeration import ResourceLimits
 from engine.planners.elastic.measured.table import fastest_of_one_node
 from engine.planners.elastic.performance import PerformanceVariant
-from engine.planners.elastic.placements import gpus_on_nodes, placements_filling
-from engine.planners.elastic.plan_names import parse_plan
-from engine.planners.elastic.resource_curve import kept_smaller, winners
+from engine.planners.elastic.placements import placements_filling
+from engine.planners.elastic.resource_curve import winners
 from engine.planners.elastic.splits.jobs import SplitJob
 
 __all__ = ["JobCurves", "alone", "curve_table", "job_curves"]
@@ -24,16 +22,13 @@ __all__ = ["JobCurves", "alone", "curve_table", "job_curves"]
 
 @dataclass(frozen=True)
 class JobCurves:
-    """A job's curves over 0 to all GPUs: predictions of the scheduler, and the basis on which splits are compared."""
+    """A job's curves over 0 to all GPUs: predictions, and the basis on which splits are compared."""
 
     job: SplitJob
     predicted: Floats
     predicted_plans: Sequence[str]
-    kept: Sequence[int]
     basis: Floats
     basis_plans: Sequence[str]
-    entries: Sequence[tuple[int, str]]
-    """GPUs and plans that the card's table tries, in its order; empty for a model without one."""
 
 
 def job_curves(job: SplitJob, gpus: int, basis: str, cpu_threads: int, model: PerformanceVariant) -> JobCurves:
@@ -52,19 +47,13 @@ def job_curves(job: SplitJob, gpus: int, basis: str, cpu_threads: int, model: Pe
         rates = np.full(gpus + 1, np.nan)
         rates[1 : 1 + len(job.rates[:gpus])] = job.rates[:gpus]
         plans = ["", *job.plans[:gpus], *([""] * gpus)][: gpus + 1]
-        return JobCurves(job, rates, plans, _kept_counts(rates), rates, plans, ())
+        return JobCurves(job, rates, plans, rates, plans)
     card = job.card
     size = model.node_size(card) or gpus
     limits = [ResourceLimits(placements_filling(number_, size), cpu_threads) for number_ in range(1, gpus + 1)]
     alone = winners(card, limits, variant=model, families=("DP",) if model.restricted else ("DP", "3D"))
     predicted = np.append(np.nan, alone.throughput)
     names = ["", *alone.names()]
-    entries = [
-        (sum(gpus_on_nodes(placement)), _plan_on_placement(card, placement))
-        for placements in card.placements_of_gpus.values()
-        for placement in placements
-        if len(gpus_on_nodes(placement)) == 1
-    ]
     whole = winners(card, limits, variant=model)
     rates, plans = np.append(np.nan, whole.throughput), ["", *whole.names()]
     if basis == "measured":
@@ -74,17 +63,7 @@ def job_curves(job: SplitJob, gpus: int, basis: str, cpu_threads: int, model: Pe
         best = [fastest.get(count, ("", np.nan)) for count in range(1, gpus + 1)]
         rates = np.array([np.nan, *(card.global_batch / seconds for _, seconds in best)])
         plans = ["", *(plan for plan, _ in best)]
-    return JobCurves(job, predicted, names, _kept_counts(predicted), rates, plans, entries)
-
-
-def _plan_on_placement(card: ModelCard, placement: str) -> str:
-    """Returns the plan of the card's table for a placement, or an empty text."""
-    plan = card.plan_of_placement.get(placement, "")
-    return parse_plan(plan, sum(gpus_on_nodes(placement))).text if plan else ""
-
-
-def _kept_counts(rates: Floats) -> list[int]:
-    return [0, *(int(at) + 1 for at in kept_smaller(rates[1:]))]
+    return JobCurves(job, predicted, names, rates, plans)
 
 
 def alone(curves: JobCurves) -> float:
@@ -98,8 +77,8 @@ def alone(curves: JobCurves) -> float:
 
 
 def curve_table(curves: JobCurves) -> pd.DataFrame:
-    """Returns the curves as one row per number of GPUs, from 0: `predicted` and `predicted_plan`, the scheduler's view,
-    and `throughput`, `plan` and `normalised` on the requested basis.
+    """Return the curves as one row per number of GPUs, from 0: `predicted` and `predicted_plan`; `throughput`, `plan`
+    and `normalised` on the requested basis.
 
     Args:
         curves: of one job.

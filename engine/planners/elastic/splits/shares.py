@@ -1,4 +1,4 @@
-"""Several jobs on one node: who gets how many GPUs, by equal shares, by the artifact's scheduler, and at best."""
+"""Several jobs on one node: who gets how many GPUs, by equal shares, by registered rules, and at best."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.planners.elastic.limits import checked_threads, checked_whole
 from engine.planners.elastic.performance import PerformanceVariant, variant_of
 from engine.planners.elastic.splits.curves import JobCurves, alone, curve_table, job_curves
 from engine.planners.elastic.splits.jobs import SplitJob, jobs_of
-from engine.planners.elastic.splits.ways import best_split, greedy_split
+from engine.planners.elastic.splits.ways import RULES, best_split
 from models.documents import shown
 
 __all__ = ["Split", "split"]
@@ -30,10 +30,10 @@ BASES: Final = ("measured", "predicted")
 class Split:
     """Share of each job under each way of splitting.
 
-    `table` has one row per way and job: `way` (`equal`, `greedy` or `exact`), `job`, `gpus`, the chosen `plan`,
-    `planned`, the throughput on which the choice was made, and on the requested basis `best_plan`, `throughput`
-    [samples/s], `iteration_s`, `normalised`, that over the throughput of the job alone on all GPUs, and `kept`, whether
-    a guarantee is kept. `notes` name the failures of a way.
+    `table` has one row per way and job: `way` (`equal`, the name of a registered rule, or `exact`), `job`, `gpus`, the
+    chosen `plan`, `planned`, the throughput on which the choice was made, and on the requested basis `best_plan`,
+    `throughput` [samples/s], `iteration_s`, `normalised`, that over the throughput of the job alone on all GPUs, and
+    `kept`, whether a guarantee is kept. `notes` name the failures of a way.
     """
 
     table: pd.DataFrame
@@ -45,7 +45,7 @@ class Split:
         """Returns the GPUs of each job.
 
         Args:
-            way: `equal`, `greedy` or `exact`.
+            way: `equal`, the name of a registered rule, or `exact`.
         """
         rows = self.table[self.table["way"] == way]
         return dict(zip(rows["job"], rows["gpus"].astype(int), strict=True))
@@ -54,7 +54,7 @@ class Split:
         """Returns the rows of one way.
 
         Args:
-            way: `equal`, `greedy` or `exact`.
+            way: `equal`, the name of a registered rule, or `exact`.
         """
         return self.table[self.table["way"] == way].reset_index(drop=True)
 
@@ -62,11 +62,6 @@ class Split:
     def equal(self) -> pd.DataFrame:
         """Returns the rows of the equal split."""
         return self.of("equal")
-
-    @property
-    def greedy(self) -> pd.DataFrame:
-        """Returns the rows of the scheduler's split."""
-        return self.of("greedy")
 
     @property
     def exact(self) -> pd.DataFrame:
@@ -88,12 +83,9 @@ def split(
 ) -> Split:
     """Returns how jobs can share the GPUs of one node.
 
-    `equal` gives all jobs the same number, the last one the rest. `greedy` is the artifact's policy on one node:
-    guaranteed jobs first, then the one that gains least of its first GPU; a model with a table of placements takes the
-    first entry that is free, in the table's order, others all free GPUs, reduced to the fewest that reach the same
-    throughput; then the rest goes to the job that gains most, and models with a table take the largest entry that fits.
-    `exact` is the best of all splits by dynamic programming: the largest sum of normalised throughputs that keeps every
-    guarantee.
+    `equal` gives all jobs the same number, the last one the rest. Registered rules follow, such as `greedy`, the
+    scheduler of Rubick's artifact, which `import engine.reproductions` adds. `exact` is the best of all splits by
+    dynamic programming: the largest sum of normalised throughputs that keeps every guarantee.
 
     Args:
         jobs: see `jobs_of`.
@@ -117,7 +109,7 @@ def split(
     equal = [share] * (len(found) - 1) + [share + rest]
     ways = {
         "equal": [(n, "") for n in equal],
-        "greedy": greedy_split(curves, number_, notes),
+        **{name: rule(curves, number_, notes) for name, rule in RULES.items()},
         "exact": [(n, "") for n in best_split(curves, number_)],
     }
     rows = [

@@ -1,6 +1,7 @@
-"""The published scheduler: fewest GPUs that keep each guarantee, then growth by sensitivity.
+"""Guarantees first, then sensitivity: every guaranteed job keeps its throughput on the fewest GPUs, and the rest of
+the cluster goes to the jobs that gain most from it.
 
-The rules follow the specification of Rubick (Zhang et al., MLSys 2025) and the intent of its artifact:
+The rules follow the specification of Rubick (Zhang et al., MLSys 2025):
 
 - It runs when a job is submitted or finishes.
 - Guaranteed jobs come first, then the most sensitive, which gain most throughput per GPU over their own baseline. A job

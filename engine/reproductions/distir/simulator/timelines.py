@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
-from engine.simulate.distir import memory
-from engine.simulate.distir.configurations import Configurations, reasons, sentence, size
-from engine.simulate.distir.cost_models import DistIRCostModel
-from engine.simulate.distir.errors import ConfigurationError
-from engine.simulate.distir.evaluation import cost_model, positive
-from engine.simulate.distir.recurrence import clocks
-from engine.simulate.distir.stages import StepPartDurations, durations
+from engine.reproductions.distir.simulator import memory
+from engine.reproductions.distir.simulator.configurations import Configurations, reasons, sentence, size
+from engine.reproductions.distir.simulator.cost_models import DistIRCostModel
+from engine.reproductions.distir.simulator.errors import ConfigurationError
+from engine.reproductions.distir.simulator.evaluation import cost_model, positive
+from engine.reproductions.distir.simulator.recurrence import clocks
+from engine.reproductions.distir.simulator.stages import StepPartDurations, durations
 
 __all__ = ["DistIRTimeline", "timeline"]
 

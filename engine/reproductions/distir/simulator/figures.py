@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from engine.simulate.distir.configurations import Configurations
-from engine.simulate.distir.evaluation import cost_model, evaluate, grid
+from engine.reproductions.distir.simulator.configurations import Configurations
+from engine.reproductions.distir.simulator.evaluation import cost_model, evaluate, grid
 
 __all__ = ["ENVELOPES", "envelopes", "over_devices", "with_speedup"]
 

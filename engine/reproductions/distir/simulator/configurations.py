@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Flags, Floats, Ints
-from engine.simulate.distir.cost_models import LARGEST_GROUP
-from engine.simulate.distir.errors import ConfigurationError
+from engine.reproductions.distir.simulator.cost_models import LARGEST_GROUP
+from engine.reproductions.distir.simulator.errors import ConfigurationError
 
 __all__ = ["DEGREES", "LARGEST", "REASONS", "ConfigurationError", "Configurations", "read", "reasons", "style"]
 

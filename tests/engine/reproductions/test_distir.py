@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.reproductions.distir.figures import PUBLISHED_GRID
+from engine.reproductions.distir.simulator import REVISIONS, Allreduce, ConfigurationError, grid, memory, schedule
+from engine.reproductions.distir.simulator.schedule import folded, steps
 from engine.simulate import replay
-from engine.simulate.distir import REVISIONS, Allreduce, ConfigurationError, grid, memory, schedule
-from engine.simulate.distir.schedule import folded, steps
 from tests.oracle import distir as oracle
 
 FOLDER = Path(__file__).parent.parent.parent / "reference" / "distir"

@@ -21,11 +21,11 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.executions.arrays import Floats
-from engine.simulate.distir.configurations import Configurations, reasons, sentence, size
-from engine.simulate.distir.cost_models import LARGEST_GROUP, Allreduce, DistIRCostModel, revision_of
-from engine.simulate.distir.errors import ConfigurationError
-from engine.simulate.distir.evaluation import cost_model, evaluate
-from engine.simulate.distir.stages import durations
+from engine.reproductions.distir.simulator.configurations import Configurations, reasons, sentence, size
+from engine.reproductions.distir.simulator.cost_models import LARGEST_GROUP, Allreduce, DistIRCostModel, revision_of
+from engine.reproductions.distir.simulator.errors import ConfigurationError
+from engine.reproductions.distir.simulator.evaluation import cost_model, evaluate
+from engine.reproductions.distir.simulator.stages import durations
 
 __all__ = [
     "MEASURED_CONSTANTS",
@@ -135,7 +135,7 @@ def measured_steps() -> pd.DataFrame:
 
     Their source is in `data/SOURCES.md`.
     """
-    file = resources.files("engine.simulate.distir") / "data" / "measured.csv"
+    file = resources.files("engine.reproductions.distir.simulator") / "data" / "measured.csv"
     with file.open(encoding="utf-8") as lines:
         return _parse_steps(pd.read_csv(lines), "measured.csv")
 

@@ -5,19 +5,31 @@ Source: Alpa, `benchmark/alpa/suite_manual_gpt.py` and `suite_manual_moe.py`; CF
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from engine.planners.contract import PlanError
+from engine.planners.intra_operator.contractions import Contraction, Operand
 from engine.planners.intra_operator.layer_graphs import (
+    Between,
     LayerGraph,
     attention,
     gated_mlp,
-    grouped_experts,
     mlp,
     reading,
 )
 
-__all__ = ["GPT", "MOE", "is_suite", "split_name", "suite_depth", "suite_layers", "unknown_model"]
+__all__ = [
+    "GPT",
+    "LLAMA",
+    "MOE",
+    "SuiteModels",
+    "is_suite",
+    "split_name",
+    "suite_depth",
+    "suite_layers",
+    "unknown_model",
+]
 
 GPT: Final = {
     "A": (1024, 768, 12, 12, 51200),
@@ -48,6 +60,7 @@ LLAMA: Final = (128, 4096, 32, 32, 32000)
 CFP's cases."""
 LLAMA_FFN: Final = 11008
 """Width of its feed-forward layer [elements]. Source: the published configuration of Llama 7B."""
+_HIDDEN: Final = ("h",)
 MOST: Final = 10**6
 """Most layers, samples or tokens of a request. Source: stated by us."""
 
@@ -139,12 +152,66 @@ def suite_layers(name: str, *, batch: int, layers: int) -> list[LayerGraph]:
     raise unknown_model(name)
 
 
+@dataclass(frozen=True)
+class SuiteModels:
+    """Models of the suites for the planner, in 32 bits and without sequence parallelism, as CFP and Alpa ran them."""
+
+    element_bytes: float = 4.0
+    keeps_scores: bool = True
+    is_sequence_parallel: bool = False
+
+    def has(self, name: str) -> bool:
+        """Return whether a name is meant for a model of the suites."""
+        return is_suite(name)
+
+    def depth(self, name: str) -> int:
+        """Return the number of layers of a model. Raises `PlanError` for an unknown one."""
+        return suite_depth(name)
+
+    def layers(self, name: str, *, batch: int, layers: int) -> list[LayerGraph]:
+        """Return the layers of a model. Raises `PlanError` as `suite_layers` does."""
+        return suite_layers(name, batch=batch, layers=layers)
+
+
 def _build_layer(
     name: str, seq: int, hidden: int, heads: int, batch: int, ffn: int, experts: dict[str, int] | None = None
 ) -> LayerGraph:
     sizes = {"b": batch, "s": seq, "z": seq, "h": hidden, "a": heads, "d": hidden // heads, "x": 3, "f": ffn}
     ahead, lying = attention(separate=name == "llama")
-    rest, behind = grouped_experts() if experts else gated_mlp() if name == "llama" else mlp()
+    rest, behind = _grouped_experts() if experts else gated_mlp() if name == "llama" else mlp()
     contractions = (*ahead, *rest)
     sizes |= experts or {}
     return LayerGraph(name, contractions, (*lying, *behind), sizes, "out", reading(contractions))
+
+
+def _grouped_experts() -> tuple[tuple[Contraction, ...], tuple[Between, ...]]:
+    """Returns the contractions of a mixture of experts as GShard computes it, with masks over places, and the
+    operations between them.
+
+    Tokens are cut into groups, each of which has `c` places in every expert (Lepikhin et al., ICLR 2021). In the
+    second product of an expert the weight is the left operand, as CFP's published plan has it.
+    """
+    tokens = ("g", "t")
+    places = ("g", "c")
+    x = Operand("x", (tokens, _HIDDEN))
+    # Dispatch and combine are products with masks over e x c places.
+    grouped = Operand("x", (("g",), ("t",), _HIDDEN))
+    mask = Operand("mask", (("g",), ("t",), ("e",), ("c",)))
+    sent = Operand("sent", (("g",), ("e",), ("c",), _HIDDEN))
+    experts_in = Operand("expert_in", (("e",), places, _HIDDEN))
+    inside = Operand("expert_inside", (("e",), places, ("f",)))
+    experts_out = Operand("expert_out", (("e",), _HIDDEN, places))
+    returned = Operand("returned", (("g",), ("e",), ("c",), _HIDDEN))
+    return (
+        Contraction("gate", x, Operand("w_gate", (_HIDDEN, ("e",)), weight=True), Operand("logits", (tokens, ("e",)))),
+        Contraction("dispatch", mask, grouped, sent),
+        Contraction("up", experts_in, Operand("w_up", (("e",), _HIDDEN, ("f",)), weight=True), inside),
+        Contraction("down", Operand("w_down", (("e",), ("f",), _HIDDEN), weight=True), inside, experts_out),
+        Contraction("combine", mask, returned, Operand("moe_out", (("g",), ("t",), _HIDDEN))),
+    ), (
+        Between("gate", "softmax and top two over experts, places by a scan over tokens", ("e", "t"), ("mask",)),
+        Between("dispatch", "transpose to experts"),
+        Between("up", "activation"),
+        Between("down", "transpose to groups"),
+        Between("combine", "residual, norm", ("h",)),
+    )

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from engine.reproductions.distir.figures import NOTEBOOK, PUBLISHED_GRID
-from engine.simulate.distir import (
+from engine.reproductions.distir.simulator import (
     MODEL_SIZES,
     ConfigurationError,
     Constants,
@@ -36,7 +36,7 @@ from engine.simulate.distir import (
     with_speedup,
 )
 from engine.store import Store, StoreError
-from tests.engine.simulate.test_distir import FOLDER, GOLDEN
+from tests.engine.reproductions.test_distir import FOLDER, GOLDEN
 
 NOTEBOOKS = {name: NOTEBOOK[name] for name in ("width", "layers", "batch", "devices", "batches", "microbatches")}
 
@@ -171,7 +171,7 @@ def test_search_resumes_from_the_store(tmp_path: Path, monkeypatch: pytest.Monke
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("evaluated again")
 
-    monkeypatch.setattr("engine.simulate.distir.searching.grid", never)
+    monkeypatch.setattr("engine.reproductions.distir.simulator.searching.grid", never)
     with Store(path, read_only=True) as store:
         again = searched(records=Records(store))
         tighter = searched(records=Records(store), memory_limit=5e6)

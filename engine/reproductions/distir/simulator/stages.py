@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.executions.arrays import Floats, Ints
-from engine.simulate.distir.configurations import Configurations
-from engine.simulate.distir.cost_models import DistIRCostModel
+from engine.reproductions.distir.simulator.configurations import Configurations
+from engine.reproductions.distir.simulator.cost_models import DistIRCostModel
 
 __all__ = ["StepPartDurations", "durations", "even_layers"]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from engine.simulate.distir.configurations import DEGREES
-from engine.simulate.distir.cost_models import revision_of
-from engine.simulate.distir.evaluation import RESULTS
+from engine.reproductions.distir.simulator.configurations import DEGREES
+from engine.reproductions.distir.simulator.cost_models import revision_of
+from engine.reproductions.distir.simulator.evaluation import RESULTS
 from engine.store import Store
 
 __all__ = ["Records"]

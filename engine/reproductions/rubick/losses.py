@@ -1,18 +1,19 @@
-"""Loss parity: comparison of training losses under different plans, as in figure 9."""
+"""Training losses of one model under several plans, and their differences: figure 9, or a table of the user's."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Final
 
 import pandas as pd
 
 from engine.planners.elastic.measured.csv_rows import MeasurementError, csv_rows, csv_text, number
-from engine.planners.elastic.measured.library import FOLDER
 from models.documents import shown
 
 __all__ = ["loss_differences", "losses", "parity"]
 
+FOLDER: Final = Path(__file__).parent / "data"
 LONGEST_NAME: Final = 100
 """Characters of the column of a run at most."""
 

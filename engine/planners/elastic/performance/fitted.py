@@ -1,4 +1,6 @@
-"""The performance model of Morphling/Rubick's artifact, its constants and its fudges included.
+"""Iterations from seven parameters that a card's measured runs determine: plans of models that no library describes.
+
+Constants and fudges come from Rubick's artifact, whose cards were fitted with them.
 
 Times are milliseconds, sizes MiB, bandwidths MiB/ms; parameters count in units of 2^20. Each function takes arrays, one
 element per plan, and gives the parts of an iteration. Source of all formulas: AlibabaPAI/reconfigurable-dl-scheduler

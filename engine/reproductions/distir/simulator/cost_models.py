@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from engine.executions.arrays import Floats
-from engine.simulate.distir.errors import ConfigurationError
+from engine.reproductions.distir.simulator.errors import ConfigurationError
 
 __all__ = ["LARGEST_GROUP", "REVISIONS", "SCALAR_BYTES", "Allreduce", "DistIRCostModel", "revision_of"]
 

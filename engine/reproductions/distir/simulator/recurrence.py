@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from engine.executions.arrays import Floats
-from engine.simulate.distir.schedule import BACKWARD, FORWARD, FoldedSchedule, Item, folded, steps
-from engine.simulate.distir.stages import StepPartDurations
+from engine.reproductions.distir.simulator.schedule import BACKWARD, FORWARD, FoldedSchedule, Item, folded, steps
+from engine.reproductions.distir.simulator.stages import StepPartDurations
 
 __all__ = ["Observer", "clocks"]
 

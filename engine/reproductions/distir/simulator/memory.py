@@ -23,9 +23,9 @@ from typing import Final
 import numpy as np
 
 from engine.executions.arrays import Ints
-from engine.simulate.distir.configurations import Configurations
-from engine.simulate.distir.cost_models import SCALAR_BYTES, DistIRCostModel
-from engine.simulate.distir.schedule import BACKWARD, FORWARD, folded
+from engine.reproductions.distir.simulator.configurations import Configurations
+from engine.reproductions.distir.simulator.cost_models import SCALAR_BYTES, DistIRCostModel
+from engine.reproductions.distir.simulator.schedule import BACKWARD, FORWARD, folded
 
 __all__ = ["StageMemoryShape", "memory_curve", "peak_bytes", "shape_of", "size_bytes"]
 

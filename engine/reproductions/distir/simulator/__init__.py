@@ -1,11 +1,11 @@
 """DistIR's simulator: a multilayer perceptron under data, horizontal and pipeline parallelism, in three revisions.
 
 Source: Santhanam et al., "DistIR: An Intermediate Representation for Optimizing Distributed Neural Networks"
-(EuroMLSys 2021; arXiv:2111.05426), and its code, microsoft/dist-ir. What the three revisions do differently stands in
-`cost_models`; they are of the simulator only, and no cost models of executions.
+(EuroMLSys 2021; arXiv:2111.05426), and its code, microsoft/dist-ir. `cost_models` lists the differences of the
+revisions. They cost ops of this simulator only: executions of a model have the cost models of `engine.cost_models`.
 """
 
-from engine.simulate.distir.calibration import (
+from engine.reproductions.distir.simulator.calibration import (
     Constants,
     agreement,
     fit_kernels,
@@ -16,13 +16,13 @@ from engine.simulate.distir.calibration import (
     parse_measured,
     read_measured,
 )
-from engine.simulate.distir.configurations import style
-from engine.simulate.distir.cost_models import REVISIONS, Allreduce, DistIRCostModel
-from engine.simulate.distir.errors import ConfigurationError
-from engine.simulate.distir.evaluation import grid
-from engine.simulate.distir.figures import envelopes, over_devices, with_speedup
-from engine.simulate.distir.records import Records
-from engine.simulate.distir.searching import (
+from engine.reproductions.distir.simulator.configurations import style
+from engine.reproductions.distir.simulator.cost_models import REVISIONS, Allreduce, DistIRCostModel
+from engine.reproductions.distir.simulator.errors import ConfigurationError
+from engine.reproductions.distir.simulator.evaluation import grid
+from engine.reproductions.distir.simulator.figures import envelopes, over_devices, with_speedup
+from engine.reproductions.distir.simulator.records import Records
+from engine.reproductions.distir.simulator.searching import (
     MODEL_SIZES,
     RULES,
     STYLES,
@@ -32,7 +32,7 @@ from engine.simulate.distir.searching import (
     search,
     top_configurations,
 )
-from engine.simulate.distir.timelines import DistIRTimeline, timeline
+from engine.reproductions.distir.simulator.timelines import DistIRTimeline, timeline
 
 __all__ = [
     "MODEL_SIZES",

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from engine.exploration.frontier import frontier
-from engine.simulate.distir.configurations import size, style
-from engine.simulate.distir.errors import ConfigurationError
-from engine.simulate.distir.evaluation import grid
-from engine.simulate.distir.records import Records
+from engine.reproductions.distir.simulator.configurations import size, style
+from engine.reproductions.distir.simulator.errors import ConfigurationError
+from engine.reproductions.distir.simulator.evaluation import grid
+from engine.reproductions.distir.simulator.records import Records
 
 __all__ = [
     "LARGEST_SEARCH",

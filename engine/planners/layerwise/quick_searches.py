@@ -1,4 +1,7 @@
-"""The searches of HPGO 0.9.2, which DAPPLE's authors released: balanced, straight and two stages.
+"""Quick searches: balanced, straight and two stages, found in milliseconds.
+
+A sweep over many batches or numbers of devices uses them, and the exact search starts from their plans. Source: HPGO
+0.9.2, which DAPPLE's authors released; hence their name `released`.
 
 Of plans with equal values the one with fewer stages comes first, then the one that cuts earlier and takes lower
 devices; HPGO leaves that to the order of its hash tables. Within the search for straight pipelines the earliest cut

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from engine.executions.arrays import Floats, Ints
-from engine.simulate.distir.configurations import Configurations, read, reasons, sentence, size
-from engine.simulate.distir.cost_models import Allreduce, DistIRCostModel, revision_of
-from engine.simulate.distir.errors import ConfigurationError
-from engine.simulate.distir.memory import peak_bytes
-from engine.simulate.distir.recurrence import clocks
-from engine.simulate.distir.stages import durations
+from engine.reproductions.distir.simulator.configurations import Configurations, read, reasons, sentence, size
+from engine.reproductions.distir.simulator.cost_models import Allreduce, DistIRCostModel, revision_of
+from engine.reproductions.distir.simulator.errors import ConfigurationError
+from engine.reproductions.distir.simulator.memory import peak_bytes
+from engine.reproductions.distir.simulator.recurrence import clocks
+from engine.reproductions.distir.simulator.stages import durations
 
 __all__ = ["RESULTS", "cost_model", "evaluate", "grid", "positive"]
 

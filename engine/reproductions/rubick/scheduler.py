@@ -23,6 +23,8 @@ from typing import Final
 from engine.planners.elastic.cluster.cluster import Cluster
 from engine.planners.elastic.cluster.jobs import ReplayedJob
 from engine.planners.elastic.cluster.policies.policy import Allocations
+from engine.planners.elastic.cluster.speeds import Placement
+from engine.reproductions.rubick.scheduler_tables import SchedulerTables, scheduler_tables
 
 __all__ = ["ArtifactPolicy"]
 
@@ -54,10 +56,15 @@ class ArtifactPolicy:
     title: str = "Morphling, as its artifact behaves"
     keeps_running: bool = True
     _seen: list[str] = field(default_factory=list)
+    _tables: dict[str, SchedulerTables] = field(default_factory=dict)
 
     def allocate(self, now: float, active: Sequence[ReplayedJob], held: Allocations) -> Allocations:
         """Returns who has which GPUs from now on; see `engine.planners.elastic.cluster.policies.policy.Policy`."""
-        return _ArtifactRound(self.cluster, now, active, held, self._queue(active)).solved()
+        for job in active:
+            model = job.application
+            if model.name not in self._tables:
+                self._tables[model.name] = scheduler_tables(model, self.cluster.gpus_per_node)
+        return _ArtifactRound(self.cluster, now, active, held, self._queue(active), self._tables).solved()
 
     def _queue(self, active: Sequence[ReplayedJob]) -> list[str]:
         known = set(self._seen)
@@ -71,11 +78,18 @@ class _ArtifactRound:
     """One round of the scheduler."""
 
     def __init__(
-        self, cluster: Cluster, now: float, active: Sequence[ReplayedJob], held: Allocations, queue: Sequence[str]
+        self,
+        cluster: Cluster,
+        now: float,
+        active: Sequence[ReplayedJob],
+        held: Allocations,
+        queue: Sequence[str],
+        tables: Mapping[str, SchedulerTables],
     ) -> None:
         self.cluster = cluster
         self.now = now
         self.jobs = {each.job.name: each for each in active}
+        self.tables = {each.job.name: tables[each.application.name] for each in active}
         self.plan = held.without(frozenset(held.gpus) - frozenset(self.jobs))
         self.before: dict[str, int] = {name: len(nodes) for name, nodes in self.plan.gpus.items()}
         slopes = self._slopes(queue, 1)
@@ -92,21 +106,21 @@ class _ArtifactRound:
             self.plan.gpus.setdefault(name, [])
             self.plan.plans.setdefault(name, "")
             free = self.plan.free(self.cluster)
-            if self.jobs[name].application.large:
+            if self.tables[name].large:
                 self._place_large(name, free)
             else:
                 self._place_small(name, free)
         for node in range(self.cluster.nodes):
             self._scale_up(node, free.get(node, 0))
         for name in self.by_slope:
-            if self.jobs[name].application.large:
+            if self.tables[name].large:
                 self._grow_large(name)
         return self.plan
 
     def _release(self, name: str, guaranteed: int) -> None:
         job = self.jobs[name]
         if (
-            job.application.large
+            self.tables[name].large
             and len(self.plan.gpus.get(name, ())) >= RELEASED_GPUS
             and (job.changes < RELEASES or guaranteed > MANY_GUARANTEED)
         ):
@@ -119,24 +133,24 @@ class _ArtifactRound:
     def _slope(self, job: ReplayedJob, more: int) -> float:
         if self.now - job.job.submission > STARVED_AGE:
             return STARVED_SLOPE
-        model = job.application
+        tables = self.tables[job.job.name]
         had = self.before.get(job.job.name)
         if had is None:
-            gain = abs(model.point(more).throughput)
+            gain = abs(tables.point(more).throughput)
         else:
-            gain = abs(model.point(had).throughput - model.point(min(had + more, NODE_GPUS)).throughput)
-        return abs(gain / model.baseline / more)
+            gain = abs(tables.point(had).throughput - tables.point(min(had + more, NODE_GPUS)).throughput)
+        return abs(gain / job.application.baseline / more)
 
     def _place_small(self, name: str, free: Mapping[int, int]) -> None:
         """Place a small job on the node with most free GPUs: all its free GPUs, reduced to the count on the stored
         curve."""
-        job, model = self.jobs[name].job, self.jobs[name].application
+        job, tables = self.jobs[name].job, self.tables[name]
         own = self.plan.gpus[name]
         for node in sorted(range(self.cluster.nodes), key=lambda each: -free.get(each, 0)):
             if own and node not in own:
                 continue
             had = own.count(node)
-            point = model.point(free.get(node, 0) + had)
+            point = tables.point(free.get(node, 0) + had)
             enough = LENIENCE * point.throughput >= self._required(name) if job.guaranteed else free.get(node, 0) > 0
             if enough:
                 self._set(name, node, point.gpus)
@@ -154,17 +168,17 @@ class _ArtifactRound:
             self.plan.plans[name] = ""
             return
         self.plan.gpus[name] = [each for each in self.plan.gpus[name] if each != node] + [node] * gpus
-        self.plan.plans[name] = self.jobs[name].application.point(gpus).plan
+        self.plan.plans[name] = self.tables[name].point(gpus).plan
 
     def _scale_up(self, node: int, left: int) -> None:
         here = [name for name, nodes in self.plan.gpus.items() if node in nodes]
-        small = [name for name in here if not self.jobs[name].application.large]
+        small = [name for name in here if not self.tables[name].large]
         changed: dict[str, int] = {}
         while left > 0 and small:
             slopes = self._slopes(here, left)
             name = next(each for each in sorted(slopes, key=lambda each: -slopes[each]) if each in small)
             had = self.before[name]
-            changed[name] = self.jobs[name].application.point(min(had + left, NODE_GPUS)).gpus
+            changed[name] = self.tables[name].point(min(had + left, NODE_GPUS)).gpus
             last = sorted(slopes, key=lambda each: -slopes[each])[-1] == name
             left -= changed[name] - had
             if last or changed[name] == had:
@@ -173,7 +187,7 @@ class _ArtifactRound:
             self._set(name, node, gpus)
 
     def _place_large(self, name: str, free: Mapping[int, int]) -> None:
-        for gpus, placements in self.jobs[name].application.table:
+        for gpus, placements in self.tables[name].table:
             if self._try(name, gpus, placements, free):
                 return
 
@@ -181,21 +195,21 @@ class _ArtifactRound:
         """Tries the largest entries of the table first, as if the job had no GPUs."""
         own = len(self.plan.gpus[name])
         others = self.plan.free(self.cluster, but=name)
-        for gpus, placements in sorted(self.jobs[name].application.table, key=lambda entry: -entry[0]):
+        for gpus, placements in sorted(self.tables[name].table, key=lambda entry: -entry[0]):
             if own > gpus:
                 continue
             own = 0
             if self._try(name, gpus, placements, others):
                 return
 
-    def _try(self, name: str, gpus: int, placements: Sequence[str], free: Mapping[int, int]) -> bool:
+    def _try(self, name: str, gpus: int, placements: Sequence[Placement], free: Mapping[int, int]) -> bool:
         if sum(free.values()) < gpus:
             return False
-        for digits in placements:
-            nodes = _pop_nodes(sorted(map(int, digits), reverse=True), gpus, free)
+        for placement in placements:
+            nodes = _pop_nodes(sorted(placement, reverse=True), gpus, free)
             if nodes is not None:
                 self.plan.gpus[name] = nodes
-                plan = self.jobs[name].application.plans[digits]
+                plan = self.tables[name].plans[placement]
                 self.plan.plans[name] = plan if not plan.isdigit() else UNKNOWN
                 return True
         return False
