@@ -217,6 +217,7 @@ def _print_model(file: Path, system: str | None, procs: int | None, json: bool) 
                     "model_name": named,
                     "model": shape,
                     "not_represented": left_out,
+                    "notes": list(model.notes),
                     "execution": {},
                 }
             )
@@ -230,6 +231,8 @@ def _print_model(file: Path, system: str | None, procs: int | None, json: bool) 
     )
     for sentence in left_out:
         write_line(f"Not represented: {sentence}")
+    for sentence in model.notes:
+        write_line(f"Note: {sentence}")
     write_line(
         "It says how a model is built, not how it is trained. Wherever a command asks for a model, give the file:"
     )
