@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
+from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, RefusedExecutionError, Written
 from engine.launch.launchers import script_header, torchrun_command
 from engine.launch.megatron.constraints import check_arguments
 from engine.launch.megatron.framework import environment_of
 from engine.launch.megatron.parser import flags_by_name
-from engine.launch.megatron.writing import Groups, groups_of
+from engine.launch.megatron.writing import Groups, describe_refusal, groups_of
 from engine.launch.megatron_bridge.arguments import arguments_of
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS
 from engine.launch.report import Report
@@ -38,7 +38,7 @@ def write_program(order: LaunchOrder) -> Written:
     keys = _configuration_keys(groups, order)
     reason = check_arguments(arguments_of(keys, Report()), order.nodes * order.gpus_per_node)
     if reason:
-        raise LaunchError(f"Megatron-Bridge refuses this execution: {reason.replace('--', '')}.")
+        raise RefusedExecutionError(describe_refusal(TITLE, reason.replace("--", ""), order))
     lists = {
         which: tuple(map(_said_by_keys, report.listed(which)))
         for which in ("not_expressible", "not_modelled", "remarks")
