@@ -36,7 +36,8 @@ from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_switch, draw_text
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import counted, percent, plain
+from dashboard.words.numbers import counted, plain
+from engine.columns.percentages import format_percent
 from engine.planners import elastic
 from engine.planners.contract import PlanError
 from engine.planners.elastic.placements import placements_filling
@@ -265,7 +266,7 @@ def _strategy_tiles(found: elastic.Timeline) -> list[markup.Tile]:
             context = f"mean; {counted(int(found.table['phase'].nunique()), 'phase')}"
         else:
             how = "more" if row["gain"] >= 0 else "less"
-            context = f"the planner {percent(abs(row['gain']), 1)} {how}" if row["mean"] else "runs nothing"
+            context = f"the planner {format_percent(abs(row['gain']))} {how}" if row["mean"] else "runs nothing"
         tiles.append(markup.Tile(str(row["strategy"]), f"{plain(row['mean'], 4)} samples/s", context))
     return tiles
 
