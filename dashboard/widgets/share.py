@@ -102,15 +102,15 @@ def offer_link(
     of scenarios.
     """
     if len(text) <= LONGEST:
-        st.caption(f"Whoever opens this link on a Shardscape server sees what you see; it holds the whole {holds}.")
+        st.caption(f"The link opens this view on any Shardscape server. It contains the whole {holds}.")
         st.code(text, language=None, wrap_lines=True)
     else:
         file = f"the scenario file instead: the Scenarios page opens it.{_left_out(beside)}"
         if whole is not None:
-            held = f"it holds all {len(whole.scenarios)} scenarios"
+            held = f"it contains all {len(whole.scenarios)} scenarios"
             file = f"the comparison file instead: {held}, and the Scenarios page opens it."
         st.caption(
-            f"The link would have {len(text):,} characters; beyond {LONGEST:,} not every program passes it on. "
+            f"The link would have {len(text):,} characters; some programs cut links beyond {LONGEST:,}. "
             f"Send {instead or file}"
         )
 
@@ -120,7 +120,7 @@ def _left_out(beside: int) -> str:
     if not beside:
         return ""
     others = "the one scenario" if beside == 1 else f"the {beside} scenarios"
-    return f" It does not hold {others} beside it: the Scenarios page has a file of each that was explored."
+    return f" It does not contain {others} next to it: the Scenarios page has a file of each explored scenario."
 
 
 def current_link() -> str:

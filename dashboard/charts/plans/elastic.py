@@ -232,7 +232,7 @@ def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
     figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
     figure.update_layout(margin={"t": 34}, shapes=shapes, annotations=notes)
     samples, still = float(phases["samples"].sum()), float(phases["paused_s"].sum())
-    told = f"{counted(round(samples), 'sample')} in {plain(end, 3)} h, {plain(still, 3)} s of it standing still"
+    told = f"{counted(round(samples), 'sample')} in {plain(end, 3)} h, {plain(still, 3)} s of it downtime"
     return Chart(figure, f"Throughput over {counted(len(phases), 'phase')}: {told}.")
 
 
@@ -253,7 +253,7 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
         for value in each[name]
     ]
     if not every:
-        return empty(colours, HEIGHT, "Nothing that was measured can be predicted.")
+        return empty(colours, HEIGHT, "No measured run can be predicted.")
     figure = base(colours, HEIGHT)
     low, high = min(every) / 1.2, max(every) * 1.2
     figure.draw(

@@ -185,7 +185,7 @@ def draw_job(view: JobView) -> None:
         if view.wrong_rule:
             st.warning(literal(view.wrong_rule), icon=":material/error:")
     with right.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("Along one resource", "predicted; the plan that wins at every value"))
+        st.html(markup.head("Along one resource", "predicted; the best plan at each value"))
         draw_segments(fields["over"])
         _draw_curve(view, chosen, asked, found)
         _draw_other_cards(view, chosen, asked)

@@ -80,7 +80,7 @@ def draw_schedule(
     st.caption(literal(_describe_critical_path(found)))
     if made.rule.frameworks:
         asked = "; ".join(f"{name}: {how}" for name, how in made.rule.frameworks.items() if how != "yes")
-        st.caption(literal(f"Asked for in {asked}."))
+        st.caption(literal(f"To select it in {asked}."))
     for remark in found.remarks if not made.too_much else (made.reason, *found.remarks):
         st.caption(literal(remark))
 

@@ -14,7 +14,7 @@ from engine.launch.megatron.parser import flags_by_name
 from engine.launch.megatron.writing import Groups, describe_refusal, groups_of
 from engine.launch.megatron_bridge.arguments import arguments_of
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS
-from engine.launch.report import Report
+from engine.launch.report import LIST_TITLES, Report
 
 __all__ = ["NAME", "TITLE", "VERSION", "write_program"]
 
@@ -127,11 +127,10 @@ _FUNCTIONS: Final = {True: "torch.nn.functional.silu", False: "torch.nn.function
 
 def _program_text(order: LaunchOrder, keys: Mapping[str, Any], lists: Mapping[str, Any]) -> str:
     """The program: a bare recipe, every key assigned, and the call that trains."""
-    headings = dict(zip(lists, ("Not expressible there", "Set there, not modelled", "Remarks"), strict=True))
     told = script_header(
         f"{TITLE} ({VERSION})",
         order,
-        {headings[which]: sentences for which, sentences in lists.items()},
+        {LIST_TITLES[which]: sentences for which, sentences in lists.items()},
     )
     latent = "model.multi_latent_attention" in keys
     precision = keys["mixed_precision"]
