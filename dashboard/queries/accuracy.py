@@ -59,8 +59,7 @@ EXACT, FITTED, MODELLED = "exact", "calibrated", "modelled"
 EXPLAINED: Final = {
     FITTED: "Rates of this GPU's generation were fitted to measured training runs.",
     MODELLED: "No run was measured on this GPU generation: datasheet peaks with the efficiencies of others.",
-    EXACT: "What Calculon 0.1.0 computes, to the last digit; how far Calculon itself is from measured runs is on the "
-    "page Validation.",
+    EXACT: "Equal to Calculon 0.1.0, to the last digit. The page Validation shows Calculon's own errors.",
 }
 """Explanation of each label."""
 

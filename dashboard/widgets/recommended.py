@@ -143,7 +143,7 @@ def _make_sides(scenario: Scenario, found: Advice, selected: int | None) -> list
         f", inside the error of {error}; simplest of {found.close:,}" if within else f"; simplest of {found.close:,}"
     )
     further = tuple(words for words in found.takes if "offload" not in words)
-    takes = f"; takes {_list_briefly(further)}" if further and "takes" not in found.why else ""
+    takes = f"; needs {_list_briefly(further)}" if further and "needs" not in found.why else ""
     return [
         _make_side(scenario, "Recommended", own, f"{behind}{close}", selected),
         _make_side(scenario, "Fastest", fastest, found.why + takes, selected),
@@ -181,16 +181,16 @@ def _draw_contenders(scenario: Scenario, found: Advice, key: str, asked: Recomme
             texts=(0, 3),
         )
     )
-    st.html(head("On these terms"))
+    st.html(head("Terms"))
     basis = "assumed, because no measured run shows it"
     if terms.time is not None:
         basis = f"half the width of the interval of {terms.time.rests_on}"
-    st.markdown(literal(f"Too close to call: within {percent(terms.error)}, {basis}."))
+    st.markdown(literal(f"Error of a comparison: {percent(terms.error)}, {basis}."))
     if terms.memory is not None:
         st.markdown(
             literal(
-                f"Memory: {terms.memory.rests_on} took {terms.memory.low:.2f} to {terms.memory.high:.2f} times what is "
-                f"predicted ({percent(terms.memory.share, 0)} of them)."
+                f"Memory: {percent(terms.memory.share, 0)} of {terms.memory.rests_on} took {terms.memory.low:.2f} to "
+                f"{terms.memory.high:.2f} times the prediction."
             )
         )
     if found.waived:

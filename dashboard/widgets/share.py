@@ -56,9 +56,7 @@ def opener(scenario: Scenario) -> None:
         key = f"save_title_{scenario.key[:12]}"
         with st.form("save_form", border=False):  # so that Enter saves
             st.text_input("Title", name_of(scenario)[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
-            st.caption(
-                "It appears on the Scenarios page, for everybody who uses this server, with the view you see now."
-            )
+            st.caption("It appears on the Scenarios page for all users of this server, with the current view.")
             st.form_submit_button(
                 "Save",
                 key="save_now",

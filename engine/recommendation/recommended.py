@@ -259,8 +259,8 @@ class _Judge:
         more = more_than(row, chosen)
         apart = format_percent(abs(rate / own - 1.0))
         if rate < own:
-            return f"{apart} slower" + (f", and takes {_join_listed(more)}" if more else "")
-        return f"{apart} faster is too close to call, and takes {_join_listed(more) if more else 'more'}"
+            return f"{apart} slower" + (f", and needs {_join_listed(more)}" if more else "")
+        return f"{apart} faster, within the error, but needs {_join_listed(more) if more else 'more features'}"
 
 
 def _join_listed(words: list[str] | tuple[str, ...]) -> str:

@@ -187,9 +187,9 @@ def resource_curve(
     figure.update_layout(showlegend=True, legend=LEGEND_BELOW, margin={"t": 16, "b": 104})
     best = runs.sort_values("raw_best", kind="stable").iloc[-1]
     gains = curve["gain"].iloc[1:].dropna()
-    step = f" One more step brings at most {plain(float(gains.max()), 3)} samples/s." if len(gains) else ""
+    step = f" Largest gain of one step: {plain(float(gains.max()), 3)} samples/s." if len(gains) else ""
     most = plain(float(best["raw_best"]), 4) if math.isfinite(best["raw_best"]) else "none"
-    found = f"Most, predicted: {most} samples/s with {best['raw_plan']} ({label}: {best[over]:g})."
+    found = f"Best predicted: {most} samples/s with {best['raw_plan']} ({label}: {best[over]:g})."
     return Chart(figure, f"{found}{seen}{step}")
 
 

@@ -176,7 +176,7 @@ def _draw_feasible(
     st.html(head("Settings", which) + chips(choices(execution, scenario.system)))
     if short:
         return
-    st.html(head("Executions by step time", "the line is the one above"))
+    st.html(head("Executions by step time", "line: the execution above"))
     spread = prefetch.spread(exploration, group)
     marked = float(execution["total_time"])
     inside = bool(spread.edges) and spread.edges[0] <= marked <= spread.edges[-1]

@@ -123,7 +123,7 @@ def _replay_facts(found: Replay) -> list[tuple[str, str]]:
     return [
         *waits,
         ("longest span", format_value(TIME, found.longest_span)),
-        ("held until b", f"{freed:.4g}"),
+        ("held until input gradient", f"{freed:.4g}"),
     ]
 
 
