@@ -329,7 +329,7 @@ def test_a_link_that_is_too_long_names_the_file_of_all() -> None:
     told = AppTest.from_function(script, default_timeout=30).run().caption[0].value
     assert "comparison file" in told
     assert "all 3 scenarios" in told
-    assert "does not hold" not in told
+    assert "does not contain" not in told
 
 
 def test_the_library_says_which_page_opens_it(place: Place) -> None:
