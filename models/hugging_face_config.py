@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from models.documents import shown
-from models.hugging_face_defaults import CLASS_DEFAULTS
+from models.hugging_face_defaults import CLASS_DEFAULTS, PUBLISHED_OTHERWISE
 from models.schema import ModelFileError
 
 ALIASES = (
@@ -30,6 +30,7 @@ BIASES_WITHOUT_WEIGHTS = frozenset({"use_routing_bias"})
 LARGEST = 2**30
 """Largest number that is read; bounds of single fields are narrower, and checked with the model."""
 
+_OF_CLASS = "the default of its configuration class"
 
 NEVER_ZERO = frozenset(
     {
@@ -109,10 +110,12 @@ class HuggingFaceConfig:
 
     def usual(self, key: str, default: int) -> int:
         """A whole number, or the default of the family's configuration class, which is then noted."""
-        if not self.has(key):
-            self.notes.append(
-                f"{key} is not in the file; {default:,}, the default of its configuration class, is taken."
-            )
+        return self.assumed(key, default, _OF_CLASS)
+
+    def assumed(self, key: str, default: int, reason: str) -> int:
+        """A whole number; where the file has no such key, the default, which is noted with its reason."""
+        if not any(each in self.content for each in _ALIASES_OF.get(key, (key,))) and not self.has(key):
+            self._note_assumed(key, f"{default:,}", reason)
         return self.whole(key, default=default)
 
     def flag(self, key: str, default: bool) -> bool:
@@ -132,6 +135,22 @@ class HuggingFaceConfig:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.refuse(f"'{self._path(key)}' is {shown(value)}; it must be a number")
         return value
+
+    def refuse_contradiction(self, one: str, first: Sequence[Any], other: str, second: Sequence[Any]) -> None:
+        """Raise where two keys describe a layer differently.
+
+        Args:
+            one: a key.
+            first: what it says of each layer.
+            other: another key.
+            second: what that says of each layer, in the same words.
+        """
+        for number, (mine, its) in enumerate(zip(first, second, strict=True), 1):
+            if mine != its:
+                raise self.refuse(
+                    f"'{self._path(one)}' and '{self._path(other)}' contradict each other: layer {number} of "
+                    f"{len(first)} is {shown(mine)} by the first and {shown(its)} by the second; correct or remove one"
+                )
 
     def refuse_latent_biases(self) -> None:
         """Raise where products of latent attention have biases."""
@@ -185,10 +204,14 @@ class HuggingFaceConfig:
             self.keys_read.add(key)
             return self.content.get(key)
         if key not in self.keys_read:
-            value = str(default).lower() if isinstance(default, bool) else f"{default:,}"
-            self.notes.append(f"{key} is not in the file; {value}, the default of its configuration class, is taken.")
+            self._note_assumed(key, str(default).lower() if isinstance(default, bool) else f"{default:,}", _OF_CLASS)
         self.keys_read.add(key)
         return default
+
+    def _note_assumed(self, key: str, value: str, reason: str) -> None:
+        published = PUBLISHED_OTHERWISE.get(self.model_type, {}).get(key)
+        contrast = "" if published is None else f" {published}."
+        self.notes.append(f"{key} is not in the file; {value} is assumed, {reason}.{contrast}")
 
     def rope_theta(self) -> float | None:
         """Base of the rotary embedding, wherever this version of the format keeps it."""
@@ -224,10 +247,13 @@ class HuggingFaceConfig:
             )
         return hidden // heads
 
-    def windows(self, layers: int, window: int | None, every: int | None = None) -> dict[str, Any]:
+    def windows(
+        self, layers: int, window: int | None, every: int | None = None, stated_by: str | None = None
+    ) -> dict[str, Any]:
         """The window, its kind and the full layers, from `layer_types` if there are any, else as the family has them.
 
         `every` is the family's own pattern: multiples of it, counted from 1, see everything; 0 for all layers.
+        `stated_by` is the key that may state `every`; it must not contradict `layer_types`.
         """
         kinds = self.items("layer_types")
         if kinds is None:
@@ -250,6 +276,11 @@ class HuggingFaceConfig:
             return {}
         if window is None:
             raise self.refuse(f"'{self._path('layer_types')}' has windowed layers, but there is no window to give them")
+        if stated_by is not None and self.content.get(stated_by) is not None:
+            by_rule = [
+                "full_attention" if every and number % every == 0 else windowed[0] for number in range(1, layers + 1)
+            ]
+            self.refuse_contradiction("layer_types", kinds, stated_by, by_rule)
         every = full[0] if full else None
         if len(windowed) > 1 or (every is not None and full != list(range(every, layers + 1, every))):
             raise self.refuse(

@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["CLASS_DEFAULTS"]
+__all__ = ["CLASS_DEFAULTS", "PUBLISHED_OTHERWISE"]
 
 CLASS_DEFAULTS: Final[Mapping[str, Mapping[str, int | bool]]] = {
     "bamba": {"num_key_value_heads": 8},
-    "deepseek_v2": {"q_lora_rank": 1536, "n_routed_experts": 64, "n_shared_experts": 2},
+    "deepseek_v2": {
+        "q_lora_rank": 1536,
+        "n_routed_experts": 64,
+        "n_shared_experts": 2,
+        "first_k_dense_replace": 0,
+    },
     "deepseek_v3": {
         "q_lora_rank": 1536,
         "n_routed_experts": 256,
@@ -32,7 +37,7 @@ CLASS_DEFAULTS: Final[Mapping[str, Mapping[str, int | bool]]] = {
         "index_topk": 2048,
     },
     "deepseek_v4": {"n_shared_experts": 1, "hc_mult": 4},
-    "dots1": {"num_key_value_heads": 32},
+    "dots1": {"num_key_value_heads": 32, "n_shared_experts": 0, "first_k_dense_replace": 0},
     "ernie4_5_moe": {"num_key_value_heads": 4, "moe_num_shared_experts": 2},
     "exaone4": {"num_key_value_heads": 32, "sliding_window_pattern": 4},
     "falcon_h1": {"num_key_value_heads": 8},
@@ -66,7 +71,7 @@ CLASS_DEFAULTS: Final[Mapping[str, Mapping[str, int | bool]]] = {
         "first_k_dense_replace": 1,
     },
     "jamba": {"num_key_value_heads": 8},
-    "kimi_linear": {"num_shared_experts": 1},
+    "kimi_linear": {"num_shared_experts": 1, "first_k_dense_replace": 0},
     "kimi_k2": {"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3},  # DeepSeek-V3's class
     "lfm2": {"num_key_value_heads": 8},
     "llama4_text": {"num_key_value_heads": 8, "head_dim": 128, "attention_chunk_size": 8192},
@@ -101,3 +106,11 @@ CLASS_DEFAULTS: Final[Mapping[str, Mapping[str, int | bool]]] = {
     "youtu": {"q_lora_rank": 1536, "tie_word_embeddings": True},
 }
 """By `model_type`: keys that this package would otherwise take from a rule of its own."""
+
+PUBLISHED_OTHERWISE: Final[Mapping[str, Mapping[str, str]]] = {
+    "deepseek_v2": {"first_k_dense_replace": "DeepSeek-V2 and V2-Lite have 1"},
+    "dots1": {"first_k_dense_replace": "dots.llm1 has 1", "n_shared_experts": "dots.llm1 has 2"},
+    "kimi_k2": {"first_k_dense_replace": "Kimi K2 has 1"},
+    "kimi_linear": {"first_k_dense_replace": "Kimi Linear 48B and K3 have 1"},
+}
+"""By `model_type`: published values that differ from the class default. Source: the models' own config.json."""

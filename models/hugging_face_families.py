@@ -45,7 +45,7 @@ def decoder(
         "ffn": config.whole("intermediate_size") if ffn is None else ffn,
         "layers": config.whole("num_hidden_layers"),
         "heads": heads,
-        "kv_heads": config.whole("num_key_value_heads", default=heads),
+        "kv_heads": config.assumed("num_key_value_heads", heads, "one per attention head"),
         "head_dim": config.head_dim(hidden, heads) if head_dim is None else head_dim,
         "vocab": vocab,
         "vocab_padded": vocab,
@@ -152,7 +152,7 @@ def read_gemma3(text: HuggingFaceConfig) -> Fields:
         "parallel_residual": False,
         "positions": "rotary",
         "rope_theta": text.rope_theta(),
-        **text.windows(layers, text.usual("sliding_window", 4096), every),
+        **text.windows(layers, text.usual("sliding_window", 4096), every, "sliding_window_pattern"),
     }
 
 
@@ -372,7 +372,8 @@ def read_cohere2(config: HuggingFaceConfig) -> Fields:
     if every == 0:
         raise config.refuse("'sliding_window_pattern' is 0; it must be at least 1, and every such layer is full")
     fixed = {"norm_shift": False, "parallel_residual": True, "norms_per_block": 1}
-    return {**fields, **fixed, **config.windows(fields["layers"], config.usual("sliding_window", 4096), every)}
+    seen = config.windows(fields["layers"], config.usual("sliding_window", 4096), every, "sliding_window_pattern")
+    return {**fields, **fixed, **seen}
 
 
 def read_exaone4(config: HuggingFaceConfig) -> Fields:
@@ -387,7 +388,8 @@ def read_exaone4(config: HuggingFaceConfig) -> Fields:
         every = len(pattern)
     elif pattern is not None:
         every = config.whole("sliding_window_pattern")
-    return {**fields, "qk_norm": True, **config.windows(fields["layers"], window(config), every)}
+    seen = config.windows(fields["layers"], window(config), every, "sliding_window_pattern")
+    return {**fields, "qk_norm": True, **seen}
 
 
 def read_granite(config: HuggingFaceConfig) -> Fields:

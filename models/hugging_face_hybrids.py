@@ -34,8 +34,10 @@ def read_qwen3_next(config: HuggingFaceConfig) -> LayerPattern:
     """Qwen3-Next and Qwen3.5: gated delta nets, and attention with a gated output in every fourth layer."""
     layers = count_layers(config)
     kinds = list_kinds(config, "layer_types", layers, ("linear_attention", "full_attention"))
-    if kinds is None:
-        kinds = list_every(config, layers, config.whole("full_attention_interval", default=4))
+    if kinds is None or config.has("full_attention_interval"):
+        by_rule = list_every(config, layers, config.whole("full_attention_interval", default=4))
+        kinds = by_rule if kinds is None else kinds
+        config.refuse_contradiction("layer_types", kinds, "full_attention_interval", by_rule)
     gate = "element" if config.flag("attn_output_gate", True) else "none"
     attention = read_attention(config, gate=gate, qk_norm="head")
     delta = GatedDeltaNetLayer(
@@ -68,12 +70,12 @@ def read_qwen3_next(config: HuggingFaceConfig) -> LayerPattern:
 
 
 def list_every(config: HuggingFaceConfig, layers: int, interval: int) -> list[str]:
-    """Return "full" for each `interval`-th layer, counted from 1, and "linear" for the others."""
+    """Return "full_attention" for each `interval`-th layer, counted from 1, and "linear_attention" for the others."""
     if interval < 1:
         raise config.refuse(
-            f"full attention in every {interval}-th layer makes no sense; the interval must be at least 1"
+            f"'full_attention_interval' is {interval}; it must be at least 1, and every such layer has full attention"
         )
-    return ["full" if number % interval == 0 else "linear" for number in range(1, layers + 1)]
+    return ["linear_attention" if number % interval else "full_attention" for number in range(1, layers + 1)]
 
 
 def read_nemotron_h(config: HuggingFaceConfig) -> LayerPattern:
@@ -81,11 +83,14 @@ def read_nemotron_h(config: HuggingFaceConfig) -> LayerPattern:
     pattern = config.content.get("hybrid_override_pattern")
     letters = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
     letters |= {"linear_attention": "M", "full_attention": "*"}  # version 5's words
-    if pattern is None and (named := config.items("layers_block_type")) is not None:
+    if (named := config.items("layers_block_type")) is not None:
         unknown = next((each for each in named if not isinstance(each, str) or each not in letters), None)
         if unknown is not None or None in named:
             raise config.refuse(f"'layers_block_type' has {shown(unknown)}; it may have {', '.join(letters)}")
-        pattern = "".join(letters[each] for each in named)
+        listed = "".join(letters[each] for each in named)
+        pattern = listed if pattern is None else pattern
+        if isinstance(pattern, str) and len(pattern) == len(listed):
+            config.refuse_contradiction("layers_block_type", listed, "hybrid_override_pattern", pattern)
     if not isinstance(pattern, str) or not pattern or set(pattern) - set("M*-E"):
         raise config.refuse(
             f"'hybrid_override_pattern' is {shown(pattern)}; it must be text of M, *, - and E, one per layer"
@@ -225,12 +230,16 @@ def read_mamba2(config: HuggingFaceConfig) -> LayerPattern:
 def read_minimax_m1(config: HuggingFaceConfig) -> LayerPattern:
     """MiniMax-01 and M1: lightning attention, and attention in every eighth layer; experts in all."""
     layers = count_layers(config)
-    kinds = list_kinds(config, "attn_type_list", layers, (0, 1))
-    if kinds is None:
-        named = list_kinds(config, "layer_types", layers, ("linear_attention", "full_attention"))
-        if named is None:
-            raise config.refuse("neither 'attn_type_list' nor 'layer_types' says which layers have lightning attention")
-        kinds = [int(each == "full_attention") for each in named]
+    words = ("linear_attention", "full_attention")
+    numbers, named = (
+        list_kinds(config, "attn_type_list", layers, (0, 1)),
+        list_kinds(config, "layer_types", layers, words),
+    )
+    if numbers is None and named is None:
+        raise config.refuse("neither 'attn_type_list' nor 'layer_types' says which layers have lightning attention")
+    kinds = numbers if numbers is not None else [words.index(each) for each in named or ()]
+    if named is not None:
+        config.refuse_contradiction("attn_type_list", [words[each] for each in kinds], "layer_types", named)
     if config.whole("shared_intermediate_size", default=0):
         raise config.refuse("'shared_intermediate_size' is not 0; shared experts are not covered for this family")
     attention = read_attention(config)
@@ -331,9 +340,10 @@ def read_lfm2(config: HuggingFaceConfig) -> LayerPattern:
         raise config.refuse(
             f"'full_attn_idxs' is {shown(listed)}; it must list layers with attention, from 0 to {layers - 1}"
         )
-    full = [
-        kinds[place] == "full_attention" if kinds is not None else place in (listed or ()) for place in range(layers)
-    ]
+    by_number = ["full_attention" if place in (listed or ()) else "conv" for place in range(layers)]
+    if kinds is not None and listed:
+        config.refuse_contradiction("layer_types", kinds, "full_attn_idxs", by_number)
+    full = [each == "full_attention" for each in (by_number if kinds is None else kinds)]
     width = config.whole("block_ff_dim", "intermediate_size")
     if config.flag("block_auto_adjust_ff_dim", True):
         # two thirds, times the multiplier, rounded up to a multiple
@@ -359,7 +369,7 @@ def read_recurrent_gemma(config: HuggingFaceConfig) -> LayerPattern:
     recurrence = GatedRecurrenceLayer(width=width, blocks=heads, kernel=config.whole("conv1d_width", default=4))
     attention = AttentionLayer(
         heads=heads,
-        kv_heads=config.whole("num_key_value_heads", default=heads),
+        kv_heads=config.assumed("num_key_value_heads", heads, "one per attention head"),
         head_dim=config.head_dim(hidden, heads),
         window=config.whole("attention_window_size"),
         qkv_bias=config.flag("attention_bias", False),

@@ -72,13 +72,15 @@ def _compression_ratios(config: HuggingFaceConfig, layers: int) -> list[int]:
     """Return the tokens per compressed key of each layer; 0 for a window alone."""
     rates = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
     kinds = list_kinds(config, "layer_types", layers, tuple(rates))
+    ratios = config.items("compress_ratios")
     if kinds is not None:  # as version 5 saves it
         stated = config.part("compress_rates")
         for kind in set(kinds) - {"sliding_attention"}:
             if stated.whole(kind, default=rates[kind]) != rates[kind]:
                 raise stated.refuse(f"'compress_rates.{kind}' is {stated.get(kind)}; only {rates[kind]} is covered")
-        return [rates[kind] for kind in kinds]
-    ratios = config.items("compress_ratios")
+        named = [rates[kind] for kind in kinds]
+        if ratios is None:
+            return named
     # one entry per layer, and one for each block of multi-token prediction
     extra = config.whole("num_nextn_predict_layers", default=0)
     if (
@@ -90,6 +92,8 @@ def _compression_ratios(config: HuggingFaceConfig, layers: int) -> list[int]:
             f"'compress_ratios' is {shown(ratios)}; it must have 0, 4 or 128 for each of {layers} layers "
             f"('num_hidden_layers') and {extra} prediction blocks ('num_nextn_predict_layers')"
         )
+    if kinds is not None:
+        config.refuse_contradiction("layer_types", named, "compress_ratios", ratios[:layers])
     return ratios[:layers]
 
 
@@ -238,12 +242,11 @@ def read_minimax_m3(config: HuggingFaceConfig) -> LayerPattern:
     layers, sparse = count_layers(config), config.part("sparse_attention_config")
     if not sparse.flag("use_sparse_attention", True):
         raise sparse.refuse("'sparse_attention_config.use_sparse_attention' is false; only true is covered")
-    is_sparse = _list_switches(config, "layer_types", "minimax_m3_sparse", "full_attention", layers)
-    if is_sparse is None:
-        is_sparse = list_kinds(sparse, "sparse_attention_freq", layers, (0, 1))
-    chosen = _list_switches(config, "mlp_layer_types", "sparse", "dense", layers)
-    if chosen is None:
-        chosen = list_kinds(config, "moe_layer_freq", layers, (0, 1))
+    frequency = "sparse_attention_config.sparse_attention_freq"
+    numbers = list_kinds(sparse, "sparse_attention_freq", layers, (0, 1))
+    is_sparse = _list_switches(config, ("layer_types", "full_attention", "minimax_m3_sparse"), frequency, numbers)
+    numbers = list_kinds(config, "moe_layer_freq", layers, (0, 1))
+    chosen = _list_switches(config, ("mlp_layer_types", "dense", "sparse"), "moe_layer_freq", numbers)
     if is_sparse is None or chosen is None:
         raise config.refuse(
             "'sparse_attention_config.sparse_attention_freq' and 'moe_layer_freq' must each list 0 or 1 for each layer"
@@ -277,10 +280,26 @@ def read_minimax_m3(config: HuggingFaceConfig) -> LayerPattern:
     return build_pattern(config, blocks, tied=False)
 
 
-def _list_switches(config: HuggingFaceConfig, key: str, on: str, off: str, layers: int) -> list[bool] | None:
-    """Return for each layer whether a list has the word `on`, not `off`; None where the file has no list."""
-    found = list_kinds(config, key, layers, (on, off))
-    return None if found is None else [each == on for each in found]
+def _list_switches(
+    config: HuggingFaceConfig, words: tuple[str, str, str], other: str, numbers: list[int] | None
+) -> list[int] | None:
+    """Return 0 or 1 for each layer, from the words that version 5 saves or from older numbers; None without either.
+
+    Args:
+        config: the file.
+        words: key of the list of words, the word for 0 and the word for 1.
+        other: key of the list of numbers.
+        numbers: that list, 0 or 1 for each layer; None where the file has none.
+
+    Raises `ModelFileError` where both lists are there and contradict each other.
+    """
+    key, *kinds = words
+    named = list_kinds(config, key, count_layers(config), kinds)
+    if named is None:
+        return numbers
+    if numbers is not None:
+        config.refuse_contradiction(key, named, other, [kinds[each] for each in numbers])
+    return [kinds.index(each) for each in named]
 
 
 def read_longcat(config: HuggingFaceConfig) -> LayerPattern:
@@ -370,8 +389,17 @@ def read_step3(config: HuggingFaceConfig) -> LayerPattern:
 def _sparse_layers(config: HuggingFaceConfig, layers: int, extra: int) -> list[bool]:
     """Return for each layer of a Step model whether it has experts."""
     kinds = list_kinds(config, "mlp_layer_types", layers, ("dense", "sparse"), extra=extra)
-    if kinds is not None:  # as version 5 saves it
+    is_stated = config.has("moe_layers_enum", "first_k_dense_replace")
+    if kinds is not None and not is_stated:  # as version 5 saves it
         return [each == "sparse" for each in kinds]
+    numbered = _numbered_sparse_layers(config, layers, extra)
+    if kinds is not None:
+        key = "moe_layers_enum" if config.has("moe_layers_enum") else "first_k_dense_replace"
+        config.refuse_contradiction("mlp_layer_types", kinds, key, ["sparse" if each else "dense" for each in numbered])
+    return numbered
+
+
+def _numbered_sparse_layers(config: HuggingFaceConfig, layers: int, extra: int) -> list[bool]:
     listed = config.get("moe_layers_enum")
     if listed is None:
         first = config.usual("first_k_dense_replace", 3)

@@ -78,7 +78,7 @@ def read_attention(config: HuggingFaceConfig, **more: Any) -> AttentionLayer:
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
     shape: dict[str, Any] = {
         "heads": heads,
-        "kv_heads": config.whole("num_key_value_heads", default=heads),
+        "kv_heads": config.assumed("num_key_value_heads", heads, "one per attention head"),
         "qkv_bias": config.flag("attention_bias", False),
         "output_bias": config.flag("attention_bias", False),
     }
@@ -90,6 +90,8 @@ def read_attention(config: HuggingFaceConfig, **more: Any) -> AttentionLayer:
 def read_latent_attention(config: HuggingFaceConfig, **more: Any) -> LatentAttentionLayer:
     """Return latent attention by DeepSeek's keys; `more` are the family's own choices."""
     config.refuse_latent_biases()
+    if "q_lora_rank" not in config.content and not config.has("q_lora_rank"):
+        config.notes.append("q_lora_rank is not in the file; queries without a low rank are assumed.")
     return LatentAttentionLayer(
         heads=config.whole("num_attention_heads"),
         q_rank=config.whole("q_lora_rank") if config.has("q_lora_rank") else None,

@@ -353,11 +353,12 @@ STATED: tuple[Stated, ...] = (
     Stated("Tau of {} means", lambda: [f"{errors().loc['published runs, dense', 'tau']:.2f}"]),
     Stated("torchtitan's is {}.", lambda: [f"{errors().loc['torchtitan benchmarks', 'tau']:.2f}"]),
     Stated(
-        "80 % intervals hold {} % of {} runs, between {} and {} % of each kind. Every source counted once it is {} %",
+        "80 % intervals hold {} % of {} runs, between {} and {} % of each kind. If every source counts once, it is "
+        "{} %",
         coverage,
     ),
     Stated(
-        "which has no part in them, they hold {} %",
+        "are not used for intervals; of these, {} % lie inside",
         lambda: [whole(validation.stored_coverage()["covered_80"].iloc[-1])],
     ),
     Stated(

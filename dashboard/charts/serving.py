@@ -259,7 +259,7 @@ def request_time(row: Mapping[Any, Any], mode: str = "light", narrow: bool = Fal
     bars: list[tuple[str, float, str | None, str]] = [
         ("First token", float(row["time_to_first_token"]), "forward", "Its own prefill."),
         ("Decode steps", steps, "forward", f"{later:,.0f} steps with the whole batch."),
-        ("Prefills of others", others, None, "Requests beside it that start meanwhile."),
+        ("Prefills of others", others, None, "Prompts of other requests that start meanwhile."),
     ]
     return _draw_time_parts("A request", float(row["request_latency"]), bars, mode, narrow)
 

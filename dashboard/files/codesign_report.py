@@ -298,15 +298,11 @@ def _assumption_section(found: Results, asked: DesignReportQuestion) -> str:
         f"Prices at their {asked.at} value; "
         + " ".join(f"{one.label}: {one.description}" for one in (asked.up, asked.across) if one is not None),
         *(
-            ["Designs that bounds prove to lose were not searched; no answer here misses one of them."]
+            ["Designs that bounds rule out were not searched; no answer depends on them."]
             if study.document.prune
             else []
         ),
-        *(
-            []
-            if found.complete
-            else [f"Answers are about the {counted(len(found.rows), 'point')} of {study.points:,} that were there."]
-        ),
+        *([] if found.complete else [f"Answers cover {counted(len(found.rows), 'point')} of {study.points:,}."]),
         f"Shardscape {version()}, report of {made}; study {study.key}.",
     ]
     return "".join(f"<li>{escape(line)}</li>" for line in lines)

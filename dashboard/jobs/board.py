@@ -307,10 +307,13 @@ class JobBoard:
         except ExplorationCancelled:
             state = "cancelled"
         except (ValueError, MemoryError, WorkerError) as fault:  # every refusal of the engine is a ValueError
-            state, problem = "failed", str(fault) or "The server has not enough memory for this."
+            state, problem = "failed", str(fault) or "The server does not have enough memory for this."
         except Exception:
             LOG.exception("%s %s failed", job.kind.name, job.key)
-            state, problem = "failed", f"{job.kind.doing} failed for a reason of our own; the server's log has it."
+            state, problem = (
+                "failed",
+                f"{job.kind.doing} failed because of an internal error; the server's log has the reason.",
+            )
         with self._changed:
             lane.current.remove(job)
             self._changed.notify_all()

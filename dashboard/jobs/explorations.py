@@ -81,7 +81,7 @@ class ExplorationJob(Job):
                 "Fix some choices to make the space smaller."
             ) from None
         except MemoryError:
-            raise MemoryError("The server has not enough memory for this space. Fix some choices.") from None
+            raise MemoryError("The server does not have enough memory for this space. Fix some choices.") from None
         return False
 
     def stops(self) -> bool:

@@ -27,7 +27,7 @@ __all__ = ["OUTDATED", "BestExecution", "Entry", "age", "best_of", "entries", "s
 
 OUTDATED: Final = (
     "Explored with an older version of the cost model, whose results are no longer shown. Open explores it again; "
-    "Delete gives the room back."
+    "Delete frees its space."
 )
 
 

@@ -44,7 +44,7 @@ class QuestionJob(Job):
     @property
     def account(self) -> str:
         """Reason for a missing answer."""
-        return self.problem or "The search was given up for what was asked since."
+        return self.problem or "A newer question replaced this search."
 
     def work(self) -> bool:
         """Searches."""

@@ -68,8 +68,8 @@ class EvaluationJob(Job):
     @property
     def note(self) -> str:
         """Reason for the long time."""
-        others = ", for every figure there is" if len(self.every) > len(self.names) else ""
-        return f"Not stored, so every execution is evaluated again, once{others}; the rest appears by itself."
+        others = ", for all figures" if len(self.every) > len(self.names) else ""
+        return f"Not stored: every execution is evaluated again, once{others}. The page updates by itself."
 
     @property
     def account(self) -> str:
@@ -78,7 +78,7 @@ class EvaluationJob(Job):
             return f"{self.figures()} cannot be shown. {self.problem}"
         return (
             f"Stopped before {self.figures(first=False)} of all executions were known; nothing was kept. Stored "
-            "figures are there at once."
+            "figures are available at once."
         )
 
     def work(self) -> bool:

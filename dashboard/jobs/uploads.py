@@ -115,7 +115,7 @@ class UploadReader:
             if time.monotonic() <= latest:
                 raise  # the server is being stopped
             return _refusal_of(
-                f"Reading this file was given up after {self._seconds:g} s, the limit here; bring a smaller one."
+                f"Reading this file took more than {self._seconds:g} s, the limit here; upload a smaller one."
             )
         except WorkerError:
             return _refusal_of("The process that was reading the file has ended, perhaps for lack of memory.")
@@ -134,7 +134,7 @@ def _run_reader(task: Task, function: Callable[..., Any], arguments: tuple[Any, 
                 check_numbers(each if isinstance(each, str) else each.decode("latin-1"), "The file", Refused)
         found = pickle.dumps(function(*arguments), pickle.HIGHEST_PROTOCOL)
     except UnicodeDecodeError:
-        return _refusal_of("The file is no text in UTF-8.")
+        return _refusal_of("The file is not UTF-8 text.")
     except RecursionError:
         return _refusal_of("The file is nested too deeply.")
     except ValueError as problem:

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from dashboard.jobs.worker import Task, Worker
-from dashboard.queries.tie_order import plainest_of
 from engine import Scenario, whatif
+from engine.executions.tie_order import plainest_of
 from engine.questions.changes import find_change
 from engine.questions.documents.changes import WhatIfQuestion
 from engine.whatif import Answer, PointSequence

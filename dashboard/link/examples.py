@@ -45,7 +45,7 @@ EXAMPLES: Final = (
         "experts",
         "Mixture of experts",
         "Mixtral 8x22B on 128 H100s",
-        "Expert parallelism beside tensor, pipeline and data parallelism.",
+        "Expert parallelism with tensor, pipeline and data parallelism.",
         "explore",
         _scenario_parameters("mixtral-8x22B", "h100_80g_sxm", 128, 1024, "bfloat16", _NO_OFFLOAD),
     ),
@@ -53,7 +53,7 @@ EXAMPLES: Final = (
         "codesign",
         "Co-design",
         "GPT-3 175B on Calculon's H100s",
-        "Calculon's own system and model, to the last digit; then move the hardware under What-if.",
+        "Calculon's own system and model. Change the hardware under What-if.",
         "explore",
         _scenario_parameters("gpt3-175B", "h100_80g_nvl8", 512, 512, "float16"),
     ),
@@ -61,7 +61,7 @@ EXAMPLES: Final = (
         "serving",
         "Serving",
         "Llama 3.1 70B on 8 H100s",
-        "Latency, throughput and cost of answering users.",
+        "Latency, throughput and cost of answers.",
         "serving",
         MappingProxyType(
             {

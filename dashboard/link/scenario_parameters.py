@@ -209,8 +209,8 @@ def carried(scenario: Scenario) -> Scenario:
     """Returns the scenario, if a link can carry it, in which every page has it. Raises `Refused`."""
     if read_scenario(parameters_of(scenario)).scenario != scenario:
         raise Refused(
-            f"{scenario.model.name[:_SHOWN]} on {scenario.system.name[:_SHOWN]} is more than an address carries, in "
-            f"which pages have their scenarios: {LONGEST:,} characters when packed, {LONGEST_LIMITS:,} of limits."
+            f"{scenario.model.name[:_SHOWN]} on {scenario.system.name[:_SHOWN]} is too long for the address of a "
+            f"page: at most {LONGEST:,} characters when packed, {LONGEST_LIMITS:,} of limits."
         )
     return scenario
 

@@ -58,7 +58,7 @@ def unfolded(text: str, noun: str, preset: bytes = b"") -> bytes:
     except (binascii.Error, zlib.error) as problem:
         raise Refused(damaged) from problem
     if unfolding.unconsumed_tail:
-        raise Refused(f"The link's {noun} unfolds to more than {MOST_BYTES:,} bytes and is not read.")
+        raise Refused(f"The link's {noun} expands to more than {MOST_BYTES:,} bytes and is not read.")
     if not unfolding.eof or unfolding.unused_data:
         raise Refused(damaged)
     return plain

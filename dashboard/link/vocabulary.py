@@ -92,11 +92,11 @@ def unknown(names: Collection[str]) -> dict[str, str]:
     """Returns a sentence per name of a parameter that no page reads."""
     strange = [name for name in names if name not in WORDS]
     told = {
-        name: f"The link's {name[:_SHOWN]!r} means nothing here and is ignored{_suggest_names(name)}."
+        name: f"The link's {name[:_SHOWN]!r} is unknown here and ignored{_suggest_names(name)}."
         for name in strange[:_MOST_TOLD]
     }
     if len(strange) > _MOST_TOLD:
-        told[strange[_MOST_TOLD]] = f"{len(strange) - _MOST_TOLD:,} further names in the link mean nothing here."
+        told[strange[_MOST_TOLD]] = f"{len(strange) - _MOST_TOLD:,} further names in the link are unknown here."
     return told
 
 

@@ -58,9 +58,8 @@ _MEMORY_OF: Final = {"proc_mem_tier1_cap_req": "HBM", "proc_mem_tier2_cap_req": 
 EXACT, FITTED, MODELLED = "exact", "calibrated", "modelled"
 EXPLAINED: Final = {
     FITTED: "Rates of this GPU's generation were fitted to measured training runs.",
-    MODELLED: "Nothing was measured on this GPU's generation: its datasheet with the efficiencies of others.",
-    EXACT: "What Calculon 0.1.0 computes, to the last digit; how far Calculon itself is from measured runs is on the "
-    "page Validation.",
+    MODELLED: "No run was measured on this GPU generation: datasheet peaks with the efficiencies of others.",
+    EXACT: "Equal to Calculon 0.1.0, to the last digit. The page Validation shows Calculon's own errors.",
 }
 """Explanation of each label."""
 
@@ -141,7 +140,7 @@ def basis(scenario: Scenario, execution: Mapping[Any, Any] | None, *, ranges: bo
     fitted = label_of(scenario, execution) == FITTED
     why = "times fitted to measured runs, memory modelled" if fitted else "times and memory modelled"
     if label_of(scenario) != FITTED:
-        why += ", as nothing was measured on this GPU's generation"
+        why += ", because no run was measured on this GPU generation"
     error = None if execution is None else error_of(scenario, execution)
     most = interval_of_kind(scenario) if ranges else None if error is None else error.most
     held = "" if most is None else f"; ranges hold {percent(SHARE, 0)} of {most.rests_on}"

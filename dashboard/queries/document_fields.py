@@ -119,7 +119,7 @@ def system_fields(system: System) -> Iterator[Field]:
         "choice",
         options=("roofline", "no_overlap"),
     )
-    yield from _memory_fields("mem1", "Memory, HBM", "HBM", "The memory beside each GPU.")
+    yield from _memory_fields("mem1", "Memory, HBM", "HBM", "Memory of each GPU.")
     yield from _memory_fields("mem2", "Memory, host", "Host memory", "The memory to offload to, per GPU; 0 for none.")
     for tier, name in enumerate(network_names(system)):
         yield from _network_fields(tier, f"Network: {name}" if name[:1].isupper() else name.capitalize())
@@ -151,7 +151,7 @@ def _compute_fields(system: System) -> Iterator[Field]:
             f"Vector peak, {told}",
             "Compute",
             "TFLOP/s",
-            "Peak rate of everything that is no matrix multiplication.",
+            "Peak rate of all other operations.",
         )
         yield Field(
             f"vector.{name}.gflops_efficiency",

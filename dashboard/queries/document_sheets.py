@@ -28,7 +28,7 @@ __all__ = [
 
 _WORDS: Final = {"assumed": "assumed", "unverified": "not verified", "changed": "edited"}
 MORE_THAN_CALCULON: Final = (
-    "More than Calculon's six numbers can tell; scenarios with it take the calibrated cost model."
+    "Calculon's six numbers cannot describe it; scenarios with it use the calibrated cost model."
 )
 _CHOICES: Final = {"roofline": "overlap; the longer counts", "no_overlap": "add up"}
 

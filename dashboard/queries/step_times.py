@@ -33,7 +33,7 @@ def losses(execution: Mapping[str, Any]) -> str:
     what = "forward and backward" if execution["training"] else "forward"
     told = f"**{percent(computes)}** of the step is {what}"
     if not largest:
-        return f"{told}, and nothing of the rest is worth naming."
+        return f"{told}. No other part is large."
     named = ", ".join(f"{_NAMES[kind]} {percent(lost[kind])}" for kind in largest)
     return f"{told}. Lost {'most ' if len(lost) > len(largest) else ''}to {named}."
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from dashboard.compat.caches import remembered
 from dashboard.queries.executions import evaluated
 from dashboard.queries.explorations import Where, in_cell
-from dashboard.queries.tie_order import CELL, COLUMNS, from_plain
 from engine import Exploration
+from engine.executions.tie_order import CELL, COLUMNS, from_plain
 from engine.store import StoreCondition
 
 __all__ = ["Tie", "best_of", "plainest", "plainest_of_cells", "ties_of_best"]

@@ -48,10 +48,10 @@ BEHIND: Final = 10
 POLL: Final = 0.2
 """Interval of checks for a disconnected client [s]."""
 HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_FAILED: Final = "The question failed for a reason of the server's own; its log says why."
+_FAILED: Final = "Internal error; the server's log has the reason."
 _REFUSALS: Final[Mapping[int, str]] = {
     400: "The question is not understood, or has no answer.",
-    401: "The server wants its token.",
+    401: "A token is required.",
     403: "The server does not answer here.",
     404: "There is no such verb.",
     408: "The question came too slowly.",
@@ -120,13 +120,11 @@ class JsonApi:
         if self._token:
             kind, _, given = request.headers.get("authorization", "").partition(" ")
             if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
-                raise ApiRefusal(401, "The API wants the header Authorization: Bearer with the token of this server.")
+                raise ApiRefusal(401, "Send the header Authorization: Bearer with the token of this server.")
         elif _asks_for_login():
             raise ApiRefusal(403, "This server asks for a login; the API needs a token, set by SHARDSCAPE_API_TOKEN.")
         elif not _is_called(request.url.hostname):
-            raise ApiRefusal(
-                403, "The API answers at addresses, and at names in server.allowedHosts; ask there, or with a token."
-            )
+            raise ApiRefusal(403, "Use an IP address or a name in server.allowedHosts, or send a token.")
         site = request.headers.get("sec-fetch-site", "none")
         if site not in ("none", "same-origin"):
             raise ApiRefusal(403, "The API does not answer pages of other sites.")
@@ -148,7 +146,7 @@ class JsonApi:
                 if len(content) > most:
                     raise too_large
         except ClientDisconnect:
-            raise ApiRefusal(400, "The question ended before it was whole.") from None
+            raise ApiRefusal(400, "The question is incomplete.") from None
         try:
             return parse_json(bytes(content), "The question", "question", DocumentError)
         except DocumentError as problem:

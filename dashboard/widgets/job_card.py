@@ -83,7 +83,7 @@ def job_card(job: Job, watcher: str = "", mark: str = "") -> None:
                 _draw_stop_button(button, job, watcher, name)
                 st.progress(_share_done(job), text=job_words(job))
                 vain = st.session_state.get(_OTHERS) == (job.kind.name, job.key)
-                st.caption("Somebody else waits for the same, so it goes on." if vain else job.note)
+                st.caption("Another session waits for the same result, so it continues." if vain else job.note)
         elif time.monotonic() - job.started >= SHOW:
             bar, button = st.columns([5, 1], vertical_alignment="center")
             bar.progress(_share_done(job), text=job_words(job))
@@ -102,7 +102,7 @@ def job_card(job: Job, watcher: str = "", mark: str = "") -> None:
             on_click=job.board.resume,
             args=(job, watcher),
             width="stretch",
-            help="Does the parts that are missing.",
+            help="Computes the missing parts.",
         )
     elif job.state == "cancelled":
         st.info(literal(job.account), icon=":material/cancel:")
@@ -113,7 +113,7 @@ def job_words(job: Job) -> str:
     """Returns how far a job is, in words."""
     ahead, progress = job.board.position(job), job.progress
     if ahead:
-        return f"Waiting for {counted(ahead, job.kind.name)} asked for before"
+        return f"Waiting for {counted(ahead, f'earlier {job.kind.name}')}"
     if progress is None:
         return "Starting"
     left = job.board.time_left(job)

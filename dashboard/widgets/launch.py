@@ -80,8 +80,10 @@ def _draw_configuration(scenario: Scenario, execution: Mapping[Any, Any], key: s
             icon=":material/download:",
         )
     with st.container(horizontal=not is_narrow(), gap="medium", key=f"{key}_lists"):
-        _draw_list("Not expressible there", made.not_expressible, "Everything that is modelled is said.")
-        _draw_list("Set there, not modelled here", made.not_modelled, "Nothing beyond the execution is set.")
+        _draw_list(
+            launch.LIST_TITLES["not_expressible"], made.not_expressible, "None: the framework supports every setting."
+        )
+        _draw_list(launch.LIST_TITLES["not_modelled"], made.not_modelled, "None.")
         _draw_list("Remarks", made.remarks, "")
     st.caption(f"For {framework.title}, {literal(made.version)}. The file has the same lists as comments.")
 

@@ -25,8 +25,8 @@ from engine.store import NotEvaluatedError, TooManyValuesError
 __all__ = ["ABOUT", "names_of", "offer", "there", "whole_or_waiting"]
 
 ABOUT: Final = (
-    "Those with a group behind their name are not stored for every execution: all are evaluated again, once, which "
-    "takes as long as stands behind."
+    "Figures with a group behind their name are not stored. The first use evaluates all executions again, in the time "
+    "given there."
 )
 """About the names of `names_of`."""
 
@@ -93,7 +93,7 @@ def offer(exploration: Exploration, name: str) -> bool:
             on_click=start,
             key=f"evaluate_{name}",
             icon=":material/calculate:",
-            help="Not stored: every execution that runs is evaluated again, after which it is as quick as any other.",
+            help="Not stored: the first use evaluates all feasible executions again. Later uses are quick.",
         )
     return False
 
@@ -127,8 +127,8 @@ def _too_many(problem: TooManyValuesError) -> None:
     figures = "This figure is" if problem.names == 1 else f"These {problem.names} figures are"
     more = "" if problem.names == 1 else ", choose fewer of them at once"
     st.info(
-        f"{figures} not stored, and of the {counted(problem.rows, 'execution')} that run up to "
-        f"{count(problem.most // problem.names)} can be evaluated again: limit the scenario{more}, or choose figures "
-        "that are stored.",
+        f"{figures} not stored, and at most {count(problem.most // problem.names)} of "
+        f"{counted(problem.rows, 'feasible execution')} can be evaluated again: limit the scenario{more}, or choose "
+        "stored figures.",
         icon=":material/filter_list:",
     )

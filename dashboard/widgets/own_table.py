@@ -21,7 +21,7 @@ __all__ = ["KEPT", "NO_TABLE", "PACKED", "OwnTable", "draw_own_table", "parse_ow
 R = TypeVar("R")
 
 PACKED: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{IN_LINKS}}}")
-KEPT: Final = "It travels in the link where it is short enough, and otherwise stays while this page is open."
+KEPT: Final = "A short file is part of the link; a longer one stays while this page is open."
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,16 +131,19 @@ def _make_sides(scenario: Scenario, found: Advice, selected: int | None) -> list
     own, fastest = found.execution, found.fastest
     assert fastest is not None
     if own is None:
-        note = "Nothing can be recommended: all that runs offloads, may not fit, or rests on what was never measured."
+        note = "Nothing to recommend: every feasible execution offloads, may not fit, or was never measured."
         return [_make_side(scenario, "Fastest", fastest, note, selected)]
+    error = percent(found.terms.error)
     if not found.difference:
-        alike = f"the simplest of {counted(found.close, 'execution')} too close to call"
+        alike = f"simplest of {counted(found.close, 'execution')} inside the error of {error}"
         return [_make_side(scenario, "Recommended, and fastest", own, alike, selected)]
-    behind = f"{percent(1.0 - 1.0 / (1.0 + found.difference))} behind the fastest"
+    behind = f"{percent(1.0 - 1.0 / (1.0 + found.difference))} slower on paper"
     within = found.difference <= found.terms.error
-    close = f", too close to call; simplest of {found.close:,} such" if within else f"; simplest of {found.close:,}"
+    close = (
+        f", inside the error of {error}; simplest of {found.close:,}" if within else f"; simplest of {found.close:,}"
+    )
     further = tuple(words for words in found.takes if "offload" not in words)
-    takes = f"; takes {_list_briefly(further)}" if further and "takes" not in found.why else ""
+    takes = f"; needs {_list_briefly(further)}" if further and "needs" not in found.why else ""
     return [
         _make_side(scenario, "Recommended", own, f"{behind}{close}", selected),
         _make_side(scenario, "Fastest", fastest, found.why + takes, selected),
@@ -178,16 +181,16 @@ def _draw_contenders(scenario: Scenario, found: Advice, key: str, asked: Recomme
             texts=(0, 3),
         )
     )
-    st.html(head("On these terms"))
-    basis = "stated, as no measured run tells"
+    st.html(head("Terms"))
+    basis = "assumed, because no measured run shows it"
     if terms.time is not None:
         basis = f"half the width of the interval of {terms.time.rests_on}"
-    st.markdown(literal(f"Too close to call: within {percent(terms.error)}, {basis}."))
+    st.markdown(literal(f"Error of a comparison: {percent(terms.error)}, {basis}."))
     if terms.memory is not None:
         st.markdown(
             literal(
-                f"Memory: {terms.memory.rests_on} took {terms.memory.low:.2f} to {terms.memory.high:.2f} times what is "
-                f"predicted ({percent(terms.memory.share, 0)} of them)."
+                f"Memory: {percent(terms.memory.share, 0)} of {terms.memory.rests_on} took {terms.memory.low:.2f} to "
+                f"{terms.memory.high:.2f} times the prediction."
             )
         )
     if found.waived:

@@ -56,9 +56,7 @@ def opener(scenario: Scenario) -> None:
         key = f"save_title_{scenario.key[:12]}"
         with st.form("save_form", border=False):  # so that Enter saves
             st.text_input("Title", name_of(scenario)[:LONGEST_TITLE], key=key, max_chars=LONGEST_TITLE)
-            st.caption(
-                "It appears on the Scenarios page, for everybody who uses this server, with the view you see now."
-            )
+            st.caption("It appears on the Scenarios page for all users of this server, with the current view.")
             st.form_submit_button(
                 "Save",
                 key="save_now",
@@ -102,15 +100,15 @@ def offer_link(
     of scenarios.
     """
     if len(text) <= LONGEST:
-        st.caption(f"Whoever opens this link on a Shardscape server sees what you see; it holds the whole {holds}.")
+        st.caption(f"The link opens this view on any Shardscape server. It contains the whole {holds}.")
         st.code(text, language=None, wrap_lines=True)
     else:
         file = f"the scenario file instead: the Scenarios page opens it.{_left_out(beside)}"
         if whole is not None:
-            held = f"it holds all {len(whole.scenarios)} scenarios"
+            held = f"it contains all {len(whole.scenarios)} scenarios"
             file = f"the comparison file instead: {held}, and the Scenarios page opens it."
         st.caption(
-            f"The link would have {len(text):,} characters; beyond {LONGEST:,} not every program passes it on. "
+            f"The link would have {len(text):,} characters; some programs cut links beyond {LONGEST:,}. "
             f"Send {instead or file}"
         )
 
@@ -120,7 +118,7 @@ def _left_out(beside: int) -> str:
     if not beside:
         return ""
     others = "the one scenario" if beside == 1 else f"the {beside} scenarios"
-    return f" It does not hold {others} beside it: the Scenarios page has a file of each that was explored."
+    return f" It does not contain {others} next to it: the Scenarios page has a file of each explored scenario."
 
 
 def current_link() -> str:

@@ -58,8 +58,8 @@ def popover(
             many = f"{'One' if others else 'No'} other execution{scope} lies" if others < 2 else several
             st.markdown(
                 f"**{many} within the error**: a throughput that differs by less than {percent(error.width)}, half "
-                "the width of the interval, is tied. Runs on one system err alike, so their order is better known than "
-                "their times."
+                "the width of the interval, is tied. Predictions for one system have similar errors, so their order "
+                "is more certain than their times."
             )
 
 

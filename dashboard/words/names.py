@@ -13,7 +13,7 @@ __all__ = ["CALLED_BY", "FIXED", "FIXED_MEANS", "cell_name", "in_sentence", "nam
 
 FIXED: Final = "fixed layout"
 """The execution that was best before a change, unchanged."""
-FIXED_MEANS: Final = "The execution that was best before the change, kept as it is."
+FIXED_MEANS: Final = "The best execution before the change, not re-optimised."
 
 CALLED_BY: Final = ("id", *DEGREES)
 """Fields that `name_or_id` reads."""

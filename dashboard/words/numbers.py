@@ -204,13 +204,17 @@ def signed_percent(fraction: Any) -> str:
 
 
 def signed_quantity(fraction: Any) -> Quantity:
-    """Return a signed share of 1 in percent, number and unit apart, as maps draw it: "+4.7"; "±0" has none."""
+    """Return a signed share of 1 in percent, number and unit apart, as maps draw it: "+4.7"; "±0" has none.
+
+    From 100 % on it has three significant digits: "+1,100".
+    """
     known = _as_float(fraction)
     if known is None:
         return Quantity(ABSENT)
     if math.isinf(known):
         return Quantity(_sign_of(known) + INFINITY)
-    text = f"{abs(known) * 100:,.1f}"
+    size = abs(known) * 100
+    text = f"{size:,.1f}" if size < 99.95 else f"{float(f'{size:.2e}'):,.0f}"
     return Quantity("±0") if float(text.replace(",", "")) == 0 else Quantity(f"{_sign_of(known)}{text}", "%")
 
 

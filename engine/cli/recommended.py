@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.output import format_quantity, text_table, unit_of, write_line
+from engine.columns.percentages import format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,12 +32,12 @@ def write_recommendation(found: Recommendation) -> None:
     write_line(f"Recommended: the simplest of {found.close:,} that are too close to call")
     write_line(_candidates_table(found, [own], [""]))
     write_line(f"It takes {', '.join(mechanisms_of(own).values()) or 'nothing beyond data parallelism'}.")
-    write_line(f"Too close to call: within {terms.error:.1%}{basis}.")
-    write_line(f"Memory kept free: {terms.headroom:.1%} of what is predicted{room}.")
+    write_line(f"Too close to call: within {format_percent(terms.error)}{basis}.")
+    write_line(f"Memory kept free: {format_percent(terms.headroom)} of what is predicted{room}.")
     if found.waived:
         write_line(f"Never measured, whatever the execution: {', '.join(found.waived)}.")
     if not found.is_fastest:
-        write_line(f"The fastest is {found.difference:.1%} faster: {found.why}.")
+        write_line(f"The fastest is {format_percent(found.difference)} faster: {found.why}.")
     if found.contenders:
         write_line()
         write_line("The best of different layouts, and why each is not recommended")

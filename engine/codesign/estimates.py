@@ -98,7 +98,7 @@ class Estimate:
         """Return the size of the study in words, without its time and without a full stop."""
         return (
             f"{counted(self.points, 'point')}: {counted(self.designs, 'design')} with {counted(self.models, 'model')} "
-            f"each, about {self.executions:,.0f} executions behind a point"
+            f"each, about {self.executions:,.0f} executions per point"
         )
 
     @property

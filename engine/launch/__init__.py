@@ -24,12 +24,14 @@ from engine.launch.conversion import complete, evaluable, network_of, read, read
 from engine.launch.flag_changes import FlagChange, flag_changes
 from engine.launch.origin_rows import assumed_sentence, origin_rows
 from engine.launch.registry import FRAMEWORKS, framework_of
+from engine.launch.report import LIST_TITLES
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
 from engine.launch.stage_options import megatron_options, stage_options
 from engine.launch.standing import ImprovementStep, Standing, StandingChange, standing
 
 __all__ = [
     "FRAMEWORKS",
+    "LIST_TITLES",
     "FlagChange",
     "Framework",
     "ImprovementStep",

@@ -15,9 +15,15 @@ from engine.launch.contract import LaunchError, LaunchInputs, LaunchReading, Ori
 from engine.launch.shapes import SHAPE_WORDS
 from models.documents import shown
 
-__all__ = ["OPEN", "OpenValue", "Report", "WatchedFields", "parse_flag", "parse_integer"]
+__all__ = ["LIST_TITLES", "OPEN", "OpenValue", "Report", "WatchedFields", "parse_flag", "parse_integer"]
 
 _ON, _OFF = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+LIST_TITLES: Final[Mapping[str, str]] = {
+    "not_expressible": "Not supported by this framework",
+    "not_modelled": "Set, but without effect on the prediction",
+    "remarks": "Remarks",
+}
+"""Headings of the lists of a written configuration, in files, commands and pages."""
 OPEN: Final = object()
 """Result of a rule if other sources have to give the value."""
 MODEL_SHAPE: Final = "the model's shape"

@@ -35,7 +35,7 @@ class ComparedScenario(ScenarioSummary):
     letter: str
     total: int = Field(description="Executions of the space.")
     feasible: int = Field(description="Executions that run.")
-    best: Row | None = Field(description="The fastest execution, of equal ones the first; null if nothing runs.")
+    best: Row | None = Field(description="The fastest execution, of equal ones the simplest; null if nothing runs.")
     figures: dict[str, float] | None = Field(
         description="Figures that follow from the best throughput: utilisation, and time, cost and energy of tokens."
     )
@@ -68,7 +68,7 @@ class ComparedBest:
     scenario: Scenario
     found: Optimum
     table: pd.DataFrame
-    """The fastest execution, evaluated [1 row]; empty if nothing runs."""
+    """The fastest execution, of equal ones the simplest, evaluated [1 row]; empty if nothing runs."""
     recommended: pd.DataFrame | None
     """The recommended execution, evaluated [1 row]; None unless asked for."""
 
@@ -102,7 +102,7 @@ def compare_scenarios(asked: CompareQuestion, context: Context | None = None) ->
         part = replace(context, tell=_part_of_progress(context, number, len(scenarios)))
         optimum = best_of(scenario, k=1, progress=part.progress, cancel=part.stops)
         advice = _recommended_table(scenario) if asked.recommend else None
-        found.append(ComparedBest(letter, scenario, optimum, best_table(optimum), advice))
+        found.append(ComparedBest(letter, scenario, optimum, _simplest_best(optimum), advice))
     return found
 
 
@@ -113,12 +113,25 @@ def _part_of_progress(context: Context, number: int, count: int) -> Any:
     return tell
 
 
+def _simplest_best(found: Optimum) -> pd.DataFrame:
+    """Return the fastest execution, of equal ones the simplest, as pages show it [1 row]; empty if nothing runs."""
+    if len(found.tied) < 2:
+        return best_table(found)
+    from engine.executions.tie_order import plainest_of  # pyarrow is loaded only where executions tie
+
+    fields = found.scenario.space.table(found.tied)
+    fields.insert(0, "id", found.tied)
+    return _evaluated_row(found.scenario, plainest_of(fields))
+
+
 def _recommended_table(scenario: Scenario) -> pd.DataFrame | None:
     own = recommend(scenario).execution
-    if own is None:
-        return None
-    table = scenario.evaluate(scenario.space.table([int(own["id"])]))
-    table.insert(0, "id", [int(own["id"])])
+    return None if own is None else _evaluated_row(scenario, int(own["id"]))
+
+
+def _evaluated_row(scenario: Scenario, execution: int) -> pd.DataFrame:
+    table = scenario.evaluate(scenario.space.table([execution]))
+    table.insert(0, "id", [execution])
     return table
 
 

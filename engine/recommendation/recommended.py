@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from engine.columns.percentages import format_percent
 from engine.executions.codes import OFFLOADS
 from engine.exploration.result import Exploration
 from engine.recommendation.contenders import LAYOUT, Contender, Explored, Searched, Sought, has_offloading
@@ -268,10 +269,10 @@ class _Judge:
                 )
         rate, own = float(row["sample_rate"]), float(chosen["sample_rate"])
         more = more_than(row, chosen)
-        apart = f"{100 * abs(rate / own - 1.0):.1f} %"
+        apart = format_percent(abs(rate / own - 1.0))
         if rate < own:
-            return f"{apart} slower" + (f", and takes {_join_listed(more)}" if more else "")
-        return f"{apart} faster is too close to call, and takes {_join_listed(more) if more else 'more'}"
+            return f"{apart} slower" + (f", and needs {_join_listed(more)}" if more else "")
+        return f"{apart} faster, within the error, but needs {_join_listed(more) if more else 'more features'}"
 
 
 def _join_listed(words: list[str] | tuple[str, ...]) -> str:

@@ -92,7 +92,7 @@ class Interval(NamedTuple):
     @property
     def rests_on(self) -> str:
         """The runs in words: "126 measured runs of dense models on Hopper, from 6 sources"."""
-        few = ", too few to speak for another" if self.is_weak else ""
+        few = ", too few to generalise" if self.is_weak else ""
         return f"{self.rows:,} measured runs of {self.described}, from {self.sources} sources{few}"
 
 

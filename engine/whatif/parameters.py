@@ -155,7 +155,7 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
                 "GB/s",
                 system.mem2.bandwidth_gb_per_s,
                 "system",
-                "Rate per direction of the link to the memory that may be offloaded to.",
+                "Rate per direction of the link to host memory.",
                 "mem2.bandwidth_gb_per_s",
             ),
             Parameter(

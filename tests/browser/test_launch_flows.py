@@ -37,7 +37,7 @@ def test_the_card_has_a_file_that_opens_as_the_execution_shown(page: Page, serve
     expect(card.get_by_test_id("stCode").first).to_contain_text("torchtitan.train")
     chosen(page, "Megatron-LM")
     expect(card.get_by_test_id("stCode")).to_contain_text(f"--tensor-model-parallel-size {best['tensor_par']}")
-    expect(card).to_contain_text("Set there, not modelled here")
+    expect(card).to_contain_text("Set, but without effect on the prediction")
     with page.expect_download() as download:
         card.get_by_role("button", name="Download", exact=False).click()
     file = tmp_path / download.value.suggested_filename

@@ -345,7 +345,9 @@ def test_gemma_3_leaves_defaults_out_of_its_language_part() -> None:
     for key in ("heads", "kv_heads", "head_dim", "windows", "qk_norm", "norms_per_block", "tied_embeddings"):
         assert getattr(model.architecture, key) == getattr(recorded, key)
     assert model.left_out == ("Only the language model is counted: what reads images or sound is left out.",)
-    assert "num_attention_heads is not in the file; 8, the default of its configuration class, is taken." in model.notes
+    assert (
+        "num_attention_heads is not in the file; 8 is assumed, the default of its configuration class." in model.notes
+    )
 
 
 def test_files_are_recognised_by_their_keys(tmp_path: Path) -> None:

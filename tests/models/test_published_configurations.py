@@ -370,3 +370,100 @@ def test_weights_that_differ_from_the_published_count_are_said(tmp_path: Path) -
     assert "Its norms have no weights: 332,800 weights too many are counted." in olmo.notes
     with pytest.raises(models.ModelFileError, match="'is_encoder_decoder' is true"):
         read({"config": {**shared, "model_type": "phi", "is_encoder_decoder": True}}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "first", "second"),
+    [
+        (
+            "qwen3-next-80B-A3B",
+            {"full_attention_interval": 4, "layer_types": ["linear_attention"] * 48},
+            "layer_types",
+            "full_attention_interval",
+        ),
+        (
+            "command-a-111B",
+            {"sliding_window_pattern": 4, "layer_types": (["sliding_attention"] * 7 + ["full_attention"]) * 8},
+            "layer_types",
+            "sliding_window_pattern",
+        ),
+        (
+            "exaone-4.0-32B",
+            {"sliding_window_pattern": "LLLG", "layer_types": ["sliding_attention", "full_attention"] * 32},
+            "layer_types",
+            "sliding_window_pattern",
+        ),
+        ("lfm2-1.2B", {"full_attn_idxs": [0], "layer_types": ["conv"] * 16}, "layer_types", "full_attn_idxs"),
+        (
+            "minimax-M1",
+            {"attn_type_list": [0] * 80, "layer_types": ["full_attention"] * 80},
+            "attn_type_list",
+            "layer_types",
+        ),
+        (
+            "minimax-M3",
+            {"mlp_layer_types": ["dense"] * 60, "moe_layer_freq": [1] * 60},
+            "mlp_layer_types",
+            "moe_layer_freq",
+        ),
+        (
+            "step-3.7-flash",
+            {"mlp_layer_types": ["dense"] * 45, "moe_layers_enum": "3,4"},
+            "mlp_layer_types",
+            "moe_layers_enum",
+        ),
+        (
+            "deepseek-v4-flash",
+            {"layer_types": ["sliding_attention"] * 43, "compress_ratios": [4] * 43},
+            "layer_types",
+            "compress_ratios",
+        ),
+        (
+            "nemotron-3-nano-30B-A3B",
+            {"layers_block_type": ["mlp"] * 52},
+            "layers_block_type",
+            "hybrid_override_pattern",
+        ),
+    ],
+)
+def test_keys_that_contradict_each_other_about_a_layer_are_one_sentence_naming_both(
+    name: str, keys: dict[str, Any], first: str, second: str, tmp_path: Path
+) -> None:
+    with pytest.raises(models.ModelFileError, match=f"'{first}' and '{second}' contradict each other: layer ") as found:
+        read(changed(name, **keys), tmp_path)
+    assert str(found.value).count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "model_type", "key", "published"),
+    [
+        ("deepseek-v3", "kimi_k2", "first_k_dense_replace", "Kimi K2 has 1."),
+        ("kimi-linear-48B-A3B", "kimi_linear", "first_k_dense_replace", "Kimi Linear 48B and K3 have 1."),
+        ("dots.llm1", "dots1", "first_k_dense_replace", "dots.llm1 has 1."),
+    ],
+)
+def test_an_assumed_value_that_is_not_the_published_one_names_both(
+    name: str, model_type: str, key: str, published: str, tmp_path: Path
+) -> None:
+    config = changed(name, **{key: ..., "model_type": model_type})["config"]
+    (note,) = [each for each in read({"config": config}, tmp_path).notes if each.startswith(key)]
+    assert " is assumed, the default of its configuration class. " in note
+    assert note.endswith(published)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row["name"] not in UNREAD], ids=lambda row: row["name"])
+def test_heads_and_layers_that_a_file_leaves_out_are_noted_or_refused(row: dict[str, Any]) -> None:
+    """Number of key-value heads, dense first layers, experts of every token: no default of them is silent."""
+    published = models.parameter_counts(models.from_hugging_face(row["config"]))
+    inner = row["config"].get("text_config", row["config"])
+    for key in ("num_key_value_heads", "first_k_dense_replace", "n_shared_experts", "q_lora_rank", "index_topk"):
+        if inner.get(key) is None:
+            continue
+        left = {each: value for each, value in inner.items() if each != key}
+        document = {**row["config"], "text_config": left} if "text_config" in row["config"] else left
+        if reason := refusal(document):
+            assert key in reason
+            continue
+        found = models.from_hugging_face(document)
+        is_noted = any(note.startswith(f"{key} is not in the file; ") for note in found.notes)
+        assert is_noted or models.parameter_counts(found) == published, key

@@ -187,7 +187,7 @@ def map_legend(num_procs: int, unit: str, *, fastest: bool = False, runs: bool =
     metric. runs: whether any cell has a feasible execution. numbered: whether cells print their values.
     """
     best = "the fastest" if fastest else "the best"
-    shown = f"<span>Each cell is {best} of every hidden choice{in_unit(unit)}.</span><span>★ best of all</span>"
+    shown = f"<span>Each cell: {best} setting with this TP and PP{in_unit(unit)}.</span><span>★ best of all</span>"
     return (
         f'<div class="ss-legend">{shown if runs else ""}'
         f"<span>{NOT_FITTING if numbered else NOT_NUMBERED}</span>"

@@ -107,7 +107,7 @@ def pareto(
     alt = _summarize_frontier(frontier, shown, x_column, y_column)
     if others:
         told = ", ".join(f"{one.letter} {one.name} with {count(len(one.frontier))}" for one in others)
-        alt += f" Beside it the frontiers of {told}."
+        alt += f" With the frontiers of {told}."
     return Chart(figure, alt)
 
 

@@ -187,9 +187,9 @@ def resource_curve(
     figure.update_layout(showlegend=True, legend=LEGEND_BELOW, margin={"t": 16, "b": 104})
     best = runs.sort_values("raw_best", kind="stable").iloc[-1]
     gains = curve["gain"].iloc[1:].dropna()
-    step = f" One more step brings at most {plain(float(gains.max()), 3)} samples/s." if len(gains) else ""
+    step = f" Largest gain of one step: {plain(float(gains.max()), 3)} samples/s." if len(gains) else ""
     most = plain(float(best["raw_best"]), 4) if math.isfinite(best["raw_best"]) else "none"
-    found = f"Most, predicted: {most} samples/s with {best['raw_plan']} ({label}: {best[over]:g})."
+    found = f"Best predicted: {most} samples/s with {best['raw_plan']} ({label}: {best[over]:g})."
     return Chart(figure, f"{found}{seen}{step}")
 
 
@@ -232,7 +232,7 @@ def model_phases_steps(phases: pd.DataFrame, mode: str = "light") -> Chart:
     figure.update_yaxes(title="throughput [samples/s]", rangemode="tozero", showgrid=True)
     figure.update_layout(margin={"t": 34}, shapes=shapes, annotations=notes)
     samples, still = float(phases["samples"].sum()), float(phases["paused_s"].sum())
-    told = f"{counted(round(samples), 'sample')} in {plain(end, 3)} h, {plain(still, 3)} s of it standing still"
+    told = f"{counted(round(samples), 'sample')} in {plain(end, 3)} h, {plain(still, 3)} s of it downtime"
     return Chart(figure, f"Throughput over {counted(len(phases), 'phase')}: {told}.")
 
 
@@ -253,7 +253,7 @@ def measured_and_predicted(rows: Mapping[str, pd.DataFrame], mode: str = "light"
         for value in each[name]
     ]
     if not every:
-        return empty(colours, HEIGHT, "Nothing that was measured can be predicted.")
+        return empty(colours, HEIGHT, "No measured run can be predicted.")
     figure = base(colours, HEIGHT)
     low, high = min(every) / 1.2, max(every) * 1.2
     figure.draw(

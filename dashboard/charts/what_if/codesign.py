@@ -252,7 +252,7 @@ def best_of_choice(
     if not len(best):
         return Chart(figure, f"{up.label} over {choice[1]}: no design meets all constraints.")
     top = best.sort_values(up.name, ascending=not higher, kind="stable").iloc[0]
-    left_out = f"; {counted(len(skipped), 'design')} skipped, which bounds prove to lose" if len(skipped) else ""
+    left_out = f"; {counted(len(skipped), 'design')} ruled out by bounds" if len(skipped) else ""
     return Chart(
         figure,
         f"{up.label} over {choice[1]} of {counted(len(allowed), 'design')}: the best has "

@@ -177,7 +177,7 @@ def choices_map(
     figure.update_xaxes(title=across[1], type="category", categoryorder="array", categoryarray=xs)
     figure.update_yaxes(title=up[1], type="category", categoryorder="array", categoryarray=ys)
     open_cells = int(np.isfinite(bounds).sum())
-    rest = f"; in {counted(open_cells, 'cell')} bounds leave skipped ones more" if open_cells else ""
+    rest = f"; in {counted(open_cells, 'cell')} skipped designs may be better" if open_cells else ""
     return Chart(
         figure,
         f"Best {shown.label.lower()} of every {across[1]} with every {up[1]}, of {counted(len(runs), 'design')}{rest}.",

@@ -126,7 +126,7 @@ def _draw_bars(
         "tickvals": list(range(len(slots))),
         "ticktext": [_short_count(procs) for procs in slots],
         "range": [-0.6, len(slots) - 0.4],
-        "title": {"text": "GPUs (best TP·PP at the foot)"},
+        "title": {"text": "GPUs (in each bar: TP·PP of the best)"},
     }
     return written(
         colours,

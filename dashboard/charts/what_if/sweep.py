@@ -15,6 +15,8 @@ RATE: Final = "sample_rate"
 _WIDTH: Final = 360.0
 """Width of the plot on the narrowest screen [px]."""
 _TOP: Final = 24
+_LINE: Final = 14
+"""Height of another line in the names of bands [px]."""
 _BELOW: Final = 46
 """Room for the horizontal axis [px]."""
 _RING: Final = 12
@@ -68,7 +70,8 @@ def sweep_line(
     # in vain for where to put the title of the axis.
     margin = 0.04 * (place(last) - place(first)) or 0.1
     across = place(first) - margin, place(last) + margin
-    room = Room(across, up, _WIDTH, HEIGHT - _TOP - _BELOW)
+    top = _TOP + _LINE * any("<br>" in note["text"] for note in notes)
+    room = Room(across, up, _WIDTH, HEIGHT - top - _BELOW)
     for which in ("best", "kept"):
         rated = [(stop.value, float(getattr(stop, which))) for stop in shown]
         room.line([(place(value), rate / scale.factor) for value, rate in rated if math.isfinite(rate)])
@@ -105,7 +108,7 @@ def sweep_line(
         HEIGHT,
         traces,
         {
-            "margin": {"t": _TOP},
+            "margin": {"t": top},
             "shapes": shapes,
             "annotations": notes,
             "xaxis": {

@@ -127,7 +127,7 @@ def draw_parameters(outcome: CalibrationOutcome) -> None:
         "after": ("After", 74, None),
         "change": ("Change", 70, None),
         "range": ("90 % range", 130, "Holds the value with 90 % probability, if errors are independent"),
-        "learned": ("From runs", 76, "Share of the uncertainty beforehand that the runs took away"),
+        "learned": ("From runs", 76, "Share of the prior uncertainty that the runs removed"),
         "meaning": ("Meaning", 300, None),
     }
     st.dataframe(

@@ -205,7 +205,7 @@ def _draw_strip(prepared: data.PreparedRuns, outcome: CalibrationOutcome | None)
     tiles = [markup.Tile("Runs used", used, f"{refused:,} refused" if refused else "none refused")]
     if outcome is not None:
         before, unseen, fitted = outcome.errors_before, outcome.errors_unseen, outcome.errors_after
-        seen = "the library has seen them" if outcome.known else "not fitted"
+        seen = "part of the library's fit" if outcome.known else "not fitted"
         tone = "" if outcome.helps is None else "better" if outcome.helps else "worse"
         tiles += [
             markup.Tile(

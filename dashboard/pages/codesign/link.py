@@ -31,6 +31,6 @@ class CodesignLink(Document):
     kept: Annotated[str, Asked("Filters of designs")] = ""
     worth: Annotated[bool, Asked("Search around this design")] = Field(
         default=False,
-        description="Every rate and capacity of the design ten per cent higher, or a tenth less of a latency, one "
-        "after the other, and searched again.",
+        description="Raises each rate and capacity of the design by ten per cent, or lowers a latency, one at a "
+        "time, and searches again.",
     )

@@ -378,9 +378,7 @@ def _draw_tables(view: CodesignView, asked: DesignAnswers, study: Study) -> None
         steps = found.best_per_budget(budget=across.name, objective=asked.up.name, of=asked.of, at=question.at)
         with st.container(border=True):
             st.html(
-                markup.head(
-                    "Best design per budget", f"every {across.label.lower()} from which on another design is best"
-                )
+                markup.head("Best design per budget", f"each {across.label.lower()} at which the best design changes")
             )
             _draw_designs(
                 _marginal_gains(steps, asked.up.name),

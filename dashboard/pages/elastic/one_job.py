@@ -36,7 +36,8 @@ from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_switch, draw_text
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import counted, percent, plain
+from dashboard.words.numbers import counted, plain
+from engine.columns.percentages import format_percent
 from engine.planners import elastic
 from engine.planners.contract import PlanError
 from engine.planners.elastic.placements import placements_filling
@@ -184,7 +185,7 @@ def draw_job(view: JobView) -> None:
         if view.wrong_rule:
             st.warning(literal(view.wrong_rule), icon=":material/error:")
     with right.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("Along one resource", "predicted; the plan that wins at every value"))
+        st.html(markup.head("Along one resource", "predicted; the best plan at each value"))
         draw_segments(fields["over"])
         _draw_curve(view, chosen, asked, found)
         _draw_other_cards(view, chosen, asked)
@@ -265,7 +266,7 @@ def _strategy_tiles(found: elastic.Timeline) -> list[markup.Tile]:
             context = f"mean; {counted(int(found.table['phase'].nunique()), 'phase')}"
         else:
             how = "more" if row["gain"] >= 0 else "less"
-            context = f"the planner {percent(abs(row['gain']), 1)} {how}" if row["mean"] else "runs nothing"
+            context = f"the planner {format_percent(abs(row['gain']))} {how}" if row["mean"] else "runs nothing"
         tiles.append(markup.Tile(str(row["strategy"]), f"{plain(row['mean'], 4)} samples/s", context))
     return tiles
 

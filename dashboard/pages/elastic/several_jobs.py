@@ -127,7 +127,7 @@ def draw_jobs(view: SeveralJobsView) -> None:
         shown = found.table[list(_TABLE)].assign(way=[WAYS[way] for way in found.table["way"]])
         worded(shown, _TABLE, "elastic_split_table", "Every way to split the GPUs with each job's GPUs and throughput.")
     with right.container(border=True, gap="xsmall", height="stretch"):
-        st.html(markup.head("Gain of one more GPU", "the curves on which the best split is made"))
+        st.html(markup.head("Gain of one more GPU", "the curves used for the best split"))
         names = {"all": "All jobs", **{str(number): name for number, name in enumerate(found.curves, 1)}}
         chosen = view.fields["curve"].among(names)
         draw_choice(chosen, width=230)

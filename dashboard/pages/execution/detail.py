@@ -93,10 +93,10 @@ def pipeline(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
     if facts["chunks"] > 1:
         notes.append("Fainter is a later chunk.")
     if row.get("overhead_time") is not None:
-        alike = "Stage times follow from their blocks and the ends of the model" if uneven else "Stages are alike"
+        alike = "Stage times include embedding and head" if uneven else "Stages are alike"
         notes.append(f"{alike}; the end of the step waits for stragglers and the host.")
     if (found.tasks["pair"] >= 0).any():
-        notes.append("A box split in two is a forward and a backward that overlap.")
+        notes.append("A split box is an overlapped forward and backward.")
     hidden = facts["stages"] - len(shown_stages(facts["stages"]))
     if hidden:
         notes.append(f"{hidden} stages between are not drawn.")
@@ -369,7 +369,7 @@ def made_of(found: Formula) -> None:
         height="content",
         row_height=28,
         key="execution_parts",
-        alt=f"Everything that {found.column.label} is made of",
+        alt=f"Inputs of {found.column.label} is made of",
         column_config={
             "name": st.column_config.TextColumn(width=200),
             "value": st.column_config.TextColumn(width=90),

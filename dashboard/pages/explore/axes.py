@@ -256,8 +256,7 @@ def _empty_cells(exploration: Exploration, cells: pd.DataFrame, axes: Axes, show
                 "rows": 0,
                 "id": -1,
                 "label": "" if row["feasible"] else shortfall(row["shortfall_bytes"]),
-                "why": f"None of the {count(row['feasible'])} executions that run with these degrees is among those "
-                "asked for."
+                "why": f"None of the {count(row['feasible'])} feasible executions with these degrees meets the filters."
                 if row["feasible"]
                 else str(row["reason_text"]),
                 **({} if axes.facet is None else {axes.facet: panel}),

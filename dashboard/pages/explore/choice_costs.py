@@ -52,7 +52,7 @@ def costs(exploration: Exploration, metric: Metric, where: explorations.Where = 
         show(chart, "explore_choices")
     if cheap:
         names = ", ".join(in_sentence(by_name(field).label) for field in cheap)
-        st.caption(f"These cost at most {percent(NEGLIGIBLE, 0)}, whichever option is chosen: {names}.")
+        st.caption(f"Choices that cost at most {percent(NEGLIGIBLE, 0)}: {names}.")
 
 
 def _best_value(exploration: Exploration, metric: Metric, where: explorations.Where) -> float:
@@ -122,7 +122,7 @@ def _describe_infeasible(exploration: Exploration) -> str:
     sentences = []
     if memory:
         share = "All" if memory == missing else percent(memory / missing, 0 if memory < 0.99 * missing else 1)
-        sentences.append(f"{share} of them need more memory than there is.")
+        sentences.append(f"{share} of them need more memory than available.")
     pairs = exploration.by_pair()
     short = pairs[pairs["shortfall_bytes"].notna()]
     if len(short):

@@ -37,7 +37,7 @@ def download(
         words = [one.words for one in filters] or ["every execution that runs"]
         name = "filtered" if filters else "executions"
         if cell is not None:
-            everything = "All that the filters leave" if filters else "All that run"
+            everything = "All filtered executions" if filters else "All that run"
             names = {"all": everything, "cell": f"TP {cell[0]} × PP {cell[1]} only"}
             draw_segments(replace(which, options=names), label="Which executions")
             if which.value == "cell":

@@ -156,8 +156,8 @@ def _draw_feasible(
     others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
     uncertainty.popover(scenario, execution, "explore_accuracy", others=others, scope=" here")
     if others:
-        are = "other here is" if others == 1 else "others here are"
-        st.markdown(f":small[{count(others)} {are} too close to call.]")
+        are = "other setting is" if others == 1 else "other settings are"
+        st.markdown(f":small[{count(others)} {are} as good within the error.]")
     first, second = tier_pieces(execution)
     capacity = scenario.system.mem1.capacity_gib * GIB
     bars = time_bar(time_pieces(execution)) + memory_bar(first, capacity)
@@ -176,7 +176,7 @@ def _draw_feasible(
     st.html(head("Settings", which) + chips(choices(execution, scenario.system)))
     if short:
         return
-    st.html(head("Executions by step time", "the line is the one above"))
+    st.html(head("Executions by step time", "line: the execution above"))
     spread = prefetch.spread(exploration, group)
     marked = float(execution["total_time"])
     inside = bool(spread.edges) and spread.edges[0] <= marked <= spread.edges[-1]

@@ -284,7 +284,7 @@ def _draw_toolbar(asked: ExploreView) -> None:
         st.space("stretch")
         if exploration.feasible:
             filter_bar(exploration, asked.filters)
-        with st.popover("Terms", type="tertiary", icon=":material/help:", help="What the words and figures mean."):
+        with st.popover("Terms", type="tertiary", icon=":material/help:", help="Definitions of words and figures."):
             if filled("terms"):
                 terms(known[key], exploration.scenario)
         tip = "Metric, axes, colours, table, cell by name."

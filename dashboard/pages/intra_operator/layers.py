@@ -117,7 +117,7 @@ def draw_layers(plan: IntraOperatorPlan, layer: LinkField, mode: str) -> None:
         st.caption(
             literal(
                 f"{chart.alt} Strategies of the blocks: {' and '.join(str(each) for each in spaces.values())}. "
-                f"{sum(map(math.prod, spaces.values())):,} vectors are valued in place of {joint}."
+                f"{sum(map(math.prod, spaces.values())):,} vectors are evaluated instead of {joint}."
                 + (f" As CFP prints it: {_segments_text(table)}." if len(names) <= 8 else "")
             )
         )
@@ -146,8 +146,8 @@ def draw_layers(plan: IntraOperatorPlan, layer: LinkField, mode: str) -> None:
             alt="The strategy of every contraction and gradient for each strategy of its block.",
         )
         right.caption(
-            "Plan tables: for each strategy of the block, the own strategy of every contraction and of its gradients, "
-            "and the dimension that it splits. Where that is summed over, an all-reduce follows."
+            "Plan tables: for each strategy of the block, the strategy of every contraction and gradient, and the "
+            "dimension that it splits. If that dimension is summed over, an all-reduce follows."
             + (
                 " On two axes every axis has a strategy of its own: 12 is 1 outside and 2 inside."
                 if len(plan.mesh.shape) > 1
@@ -172,7 +172,7 @@ def _draw_annotations(plan: IntraOperatorPlan) -> None:
         )
         st.caption(
             "P(…) is JAX’s PartitionSpec, with an entry for each dimension; placements are PyTorch’s for DTensor, one "
-            "for each mesh axis. The collective adds up what a contraction leaves in parts."
+            "for each mesh axis. The collective sums partial results of a contraction."
         )
         st.download_button(
             "Annotations (CSV)",

@@ -217,9 +217,9 @@ def draw_published() -> None:
             alt="Published and computed volumes of four vectors.",
         )
         st.caption(
-            "Volumes of GPT F, batch 16, two layers. They are **not reproduced** but for the third vector: the others "
-            "published are about 1.57 times what the state machine of Alpa’s edges counts, probably by conversions "
-            "inside GELU and norms. The order of the best two is the same. The last vector is inferred."
+            "Volumes of GPT F, batch 16, two layers. **Only the third is reproduced**; the other published ones are "
+            "about 1.57 times ours, probably because of conversions inside GELU and norms. The order of the best two "
+            "is the same. The last vector is inferred."
         )
     with right:
         runs = pd.DataFrame(_compute_published_runs())
@@ -232,11 +232,10 @@ def draw_published() -> None:
             alt="Published runs with their devices, and the step computed here.",
         )
         st.caption(
-            "Throughput is that of all devices together, as published: Alpa’s 158 TFLOP/s of eight devices are 19.7 of "
-            "each, CFP’s 203 of four are 50.8. Two steps predicted are no validation. "
-            "That expert parallelism comes out best here is because an all-to-all is taken to be as fast as a ring, "
-            "which it was not on these machines. CFP states up to 1.51 times Alpa’s "
-            "throughput for GPT, 1.31 for LLaMA, 3.43 for mixtures of experts."
+            "Throughput is of all devices together, as published: Alpa’s 158 TFLOP/s of eight devices are 19.7 of "
+            "each, CFP’s 203 of four are 50.8. Two predicted steps are no validation. Expert parallelism is best here "
+            "because the model assumes an all-to-all as fast as a ring; on these machines it was slower. CFP states "
+            "up to 1.51 times Alpa’s throughput for GPT, 1.31 for LLaMA, 3.43 for mixtures of experts."
         )
 
 

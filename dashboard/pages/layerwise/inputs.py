@@ -131,7 +131,7 @@ def draw_inputs(
                 return None
             profile, text = uploaded
             taken = fields["profile_batch"].with_default(float(int(profile.batch or 1)))
-            draw_decimal(taken, help="Samples it was measured at.", width=104)
+            draw_decimal(taken, help="Batch of the measured profile.", width=104)
             question = question.model_copy(
                 update={"profile": text, "profile_name": profile.name, "profile_batch": taken.value}
             )

@@ -34,7 +34,7 @@ from engine.questions.scenario_documents import found_model, found_system
 
 __all__ = ["LayerwiseView", "parse", "render"]
 
-_BASIS = "Modelled: what a step takes follows from the times of the profile's layers; no plan was run."
+_BASIS = "Modelled from the times of the profile's layers; no plan was run."
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def render(view: LayerwiseView) -> None:
         drawn = plan_timeline(plan, MOST_DRAWN)
         some = min(plan.microbatches, MOST_DRAWN)
         which = f"{some} of {plan.microbatches:,} microbatches" if some < plan.microbatches else "all microbatches"
-        st.html(markup.head("What every stage does when", f"{which}; early backward scheduling; then the all-reduce"))
+        st.html(markup.head("Timeline of the stages", f"{which}; early backward scheduling; then the all-reduce"))
         chart = stage_timeline(_list_passes(drawn), drawn.step_seconds, view.mode)
         show(chart, "layerwise_timeline")
         st.caption(literal(chart.alt))

@@ -44,7 +44,7 @@ def panel(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric],
         bars += markup.memory_bar(second, system.mem2.capacity_gib * GIB, "Host memory")
     st.html(bars)
     st.html(markup.chips(choices(row, system)))
-    st.html(markup.head("Next trade-off", "along the frontier: better in one"))
+    st.html(markup.head("Next trade-off", "the next executions along the frontier"))
     extents = {axis.key: float(np.nanmax(np.abs(found[axis.key].to_numpy(dtype=float)))) for axis in axes}
     moves = steps(found, chosen, [axis.column for axis in axes])
     for move in moves:
@@ -124,4 +124,4 @@ def _describe_prices(found: pd.DataFrame, axes: Sequence[Metric], extents: Mappi
         return f"{words} ({f'{ends[0]} to {ends[1]}' if ends[0] != ends[1] else f'near {ends[0]}'})"
 
     least, most = int(known[np.argmin(cost[known])]), int(known[np.argmax(cost[known])])
-    return f"Along the whole frontier the price runs from {told(least)} to {told(most)}; the table has every step."
+    return f"Along the frontier the trade-off ranges from {told(least)} to {told(most)}; the table has every step."

@@ -118,10 +118,9 @@ def _draw_page(exploration: Exploration, view: ParetoView) -> None:
         return
     if len({axis.statistic for axis in axes}) < len(axes):
         st.info(
-            "Choose different figures for the axes: a frontier weighs one against another, and these all follow from "
-            f"{in_sentence(axes[0].column.label)}."
+            f"Choose different figures for the axes: these all follow from {in_sentence(axes[0].column.label)}."
             if len({axis.key for axis in axes}) == len(axes)
-            else "Choose different figures for the axes: a frontier weighs one against another.",
+            else "Choose different figures for the axes.",
             icon=":material/info:",
         )
         return

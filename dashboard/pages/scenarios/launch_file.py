@@ -220,7 +220,7 @@ def _draw_reading_summary(reading: LaunchReading, file: str) -> None:
         st.warning(literal(f"The framework would not start it: {reading.refused}."), icon=":material/block:")
     for heading, sentences in (
         ("Not specified", [_describe_open_field(reading, each) for each in reading.left]),
-        ("Set, but without effect on the prediction", reading.not_modelled),
+        (launch.LIST_TITLES["not_modelled"], reading.not_modelled),
         ("Set, irrelevant to speed", [", ".join(reading.without_effect) or ""]),
         ("Not read", reading.unread),
         ("Remarks", reading.remarks),
@@ -258,7 +258,7 @@ def _draw_standing(stands: Standing, framework: str) -> None:
     if not stands.runs:
         st.markdown(f"**It does not run there.** {literal(str(row['reason_text']))}")
     elif best is not None:
-        place = "its place is counted on Explore, once all executions are evaluated there"
+        place = "Map counts its rank once all executions are evaluated"
         if stands.faster is not None and stands.feasible is not None:
             place = placed(stands.faster, stands.feasible)
         st.markdown(f"**{format_value('sample_rate', row['sample_rate'])}**, {place}.")

@@ -116,6 +116,8 @@ def _draw_part(found: Model | System, scenario: Scenario) -> None:
             f"{noun} of the scenario above; the Library keeps it."
         )
     )
+    if found.notes:
+        st.caption(literal(" ".join(found.notes)))
     _draw_open_button("explore", scenario_parameters.parameters_of(scenario_with(scenario, found)))
 
 

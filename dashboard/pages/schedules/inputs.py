@@ -209,7 +209,7 @@ def _draw_stages(asked: SchedulesInputs, times: ExecutionTimes) -> None:
     """Draw the choice of the model's or equal stages, and the layout of the model's."""
     draw_segments(asked.fields["cut"])
     if asked.link.cut == "equal":
-        st.caption("Every rank takes what the execution's slowest does; half of a backward is gradient of the weights.")
+        st.caption("Every rank takes the time of the slowest; half of a backward is the weight gradient.")
         return
     _draw_layout(asked.fields["stage_layout"], times.layout)
     if not asked.question.own:

@@ -80,7 +80,7 @@ def draw_schedule(
     st.caption(literal(_describe_critical_path(found)))
     if made.rule.frameworks:
         asked = "; ".join(f"{name}: {how}" for name, how in made.rule.frameworks.items() if how != "yes")
-        st.caption(literal(f"Asked for in {asked}."))
+        st.caption(literal(f"To select it in {asked}."))
     for remark in found.remarks if not made.too_much else (made.reason, *found.remarks):
         st.caption(literal(remark))
 
@@ -123,7 +123,7 @@ def _replay_facts(found: Replay) -> list[tuple[str, str]]:
     return [
         *waits,
         ("longest span", format_value(TIME, found.longest_span)),
-        ("held until b", f"{freed:.4g}"),
+        ("held until input gradient", f"{freed:.4g}"),
     ]
 
 

@@ -54,9 +54,9 @@ def draw_measured(name: str, question: ScheduleQuestion, chunks: int, placement:
     )
     if not files:
         st.caption(
-            "Traces of torch’s profiler or a table of a run’s forwards and backwards are drawn above the schedule, "
-            "which is replayed with the medians of the measured times; the rest of the time is not explained by the "
-            "schedule. An order in torch’s format is checked and replayed; a deadlock is reported with its place."
+            "A trace or table of a run is drawn above the schedule, which is replayed with the medians of the measured "
+            "times. The remaining difference has other causes. An order in torch’s format is checked and replayed; a "
+            "deadlock is reported with its place."
         )
         return
     try:

@@ -139,6 +139,6 @@ def _rank_work(rank: int, stages: Sequence[tuple[ModelStage, float]], mean: floa
     if abs(over) > ALIKE:
         name = max(apart, key=lambda each: apart[each] if over > 0 else -apart[each])
         number = parts.get(name, (0.0, 0.0))[0]
-        why = f"{'no' if number == 0 else f'{number:g}'} {name}: {100 * apart[name]:+.0f} % of the mean"
+        why = f"{'no' if number == 0 else f'{number:g}'} {name}: {100 * apart[name]:+.0f} % against the mean"
     holds = tuple((name, number, took) for name, (number, took) in parts.items())
     return RankWork(rank, holds, forward, whole - forward, over, why.replace("-", "\u2212"))

@@ -103,10 +103,10 @@ def draw_stages(
     cut = cut_for(question.own, chunks_of(question, made.rule))
     held, fullest = _bytes_held(question, made, times), fullest_rank(question, made, times)
     alike = longest.over <= ALIKE
-    scope = "ranks are alike" if alike else f"rank {longest.rank} has most to do: {longest.why}"
+    scope = "ranks are alike" if alike else f"rank {longest.rank} has the most work: {longest.why}"
     if fullest is not None:
         rank, most = fullest
-        scope += f"; rank {rank} holds most: {most / GIB:.1f} of {capacity:.1f} GiB"
+        scope += f"; rank {rank} holds the most: {most / GIB:.1f} of {capacity:.1f} GiB"
     st.html(markup.head(f"Stages with {made.rule.title}", scope))
     if fullest is not None and fullest[1] > capacity * GIB:
         told = f"{made.rule.title} does not fit: rank {rank} holds {most / GIB:.1f} GiB of {capacity:.1f} GiB."
@@ -127,10 +127,8 @@ def draw_stages(
             st.caption("Megatron’s options for these stages")
             st.code(options, language=None, wrap_lines=True)
     st.caption(
-        "A microbatch, forward and backward: blocks, embedding and head as the cost model has them for this execution, "
-        "cut by the stage layout; the dotted line is the mean. Memory counts what the replay holds until the gradient "
-        "of the weights. Other schedules cut the same model into stages of their "
-        "own."
+        "Forward and backward of one microbatch on each rank, by the cost model; the dotted line is the mean. Memory "
+        "is what the replay holds until the weight gradient. Other schedules cut the model into their own stages."
     )
 
 

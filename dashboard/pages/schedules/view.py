@@ -244,9 +244,9 @@ def _draw_lanes(asked: SchedulesInputs, one: ScheduleOutcome, other: ScheduleOut
         f"{counted(question.ranks, 'rank')}, {counted(question.microbatches, 'microbatch')} and the same model for both"
     )
     st.caption(
-        f"Equal devices and tokens: {same}. Numbers are microbatches; fainter is a later chunk or the other direction; "
-        "a box split in two is a forward and a backward that overlap, and where these hide work more than 100 % of a "
-        "step can be done in it. Drag over a stretch of time to enlarge it, double-click to see all."
+        f"Equal devices and tokens: {same}. Numbers are microbatches; fainter boxes are later chunks or the other "
+        "direction. A split box is an overlapped forward and backward, so the work of a step can exceed 100 % of its "
+        "time. Drag to zoom in, double-click to see all."
     )
 
 

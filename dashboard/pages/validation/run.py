@@ -96,7 +96,7 @@ def _describe_accuracy(row: pd.Series[Any]) -> str:
             format_value("total_time", factor * row["predicted_step_time_s"]) for factor in (around.low, around.high)
         )
         words.append(
-            f"{percent(around.share, 0)} of the errors of other sources put it between {low} and {high}: "
+            f"With the errors of other sources, {percent(around.share, 0)} of runs take {low} to {high}: "
             f"{literal(around.rests_on)}."
         )
     words.append(f"Missing software settings: as usual for {_describe_software(row['software_rule'])}.")

@@ -101,7 +101,7 @@ def render(view: ValidationView) -> None:
         st.caption(note)
     with right.container(border=True, gap="xsmall"):
         draw_run(checked, chosen, mode)
-    st.html(markup.head("Runs that are predicted worst", "largest error first; pick one to see its step"))
+    st.html(markup.head("Worst predictions", "largest error first; pick one to see its step"))
     draw_worst_runs(rows, checked.key, filters, _pick_worst)
     _draw_residuals(view, checked, filters, rows)
     draw_errors(checked, filters, view.fields)

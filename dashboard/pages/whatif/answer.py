@@ -125,7 +125,7 @@ def answer_tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
         markup.Tile(
             FIXED.capitalize(),
             format_value(RATE, found.kept[RATE]) if same and found.kept else ABSENT,
-            "" if unchanged else f"{signed_percent(found.kept_gain)} kept as it is" if same else "no longer runs",
+            "" if unchanged else f"{signed_percent(found.kept_gain)} not re-optimised" if same else "no longer runs",
             "" if tied and same else gain_tone(found.kept_gain) if same else "worse",
             formula=FIXED_MEANS,
             **(accuracy.founded(after, found.kept, "rate") if same and found.kept else {}),

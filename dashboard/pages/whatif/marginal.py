@@ -101,10 +101,8 @@ def draw(board: WhatIfBoard, swings: Sequence[Swing], factor: float) -> None:
             ""
             if error is None
             else (
-                f" {_WITHIN} marks a gain below {percent(error.width)}, half the width of the interval of "
-                f"measured runs: "
-                "below the error of one prediction; two predictions for the same GPUs have similar errors, so their "
-                "order is more certain."
+                f" {_WITHIN} marks a gain below {percent(error.width)}, the error of one prediction. Predictions for "
+                "the same GPUs have similar errors, so their order is more certain."
             )
         )
         st.markdown(f":small[Gain per unit assumes linear scaling.{told}{within}]")

@@ -94,9 +94,8 @@ def _draw_tornado(board: WhatIfBoard) -> None:
     if base > 0:
         together = " Compute grows with power, at the same energy per operation." if "compute" in board.every else ""
         st.caption(
-            "Best model FLOP per second when one parameter changes: for hardware that is throughput; another model "
-            "is not better for having less to compute. Bars: the whole space searched again. Lines: the layout "
-            f"fixed. Click a bar to sweep it.{together}"
+            "Change of the best model FLOP/s when one parameter changes; for hardware it is that of throughput. Bars: "
+            f"the whole space searched again. Lines: the layout fixed. Click a bar to sweep it.{together}"
         )
     elif board.tornado.state == "done":
         st.caption(_describe_remedies(board, told))

@@ -86,7 +86,7 @@ def slot(scenario: Scenario) -> None:
         on_change=_change_calibration,
         args=(key,),
         format_func=lambda name: literal(name) if name else f"{_library_calibration(scenario).name}, the library's",
-        help="Whose values the cost model uses. The page Calibrate fits one to your own runs.",
+        help="Parameters of the cost model. The page Calibrate fits them to your own runs.",
     )
     used = scenario.used_calibration
     st.caption(literal(f"{used.title or used.name}, of {used.date}. {_error_sentence(used)}"))

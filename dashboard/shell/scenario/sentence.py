@@ -58,11 +58,11 @@ def show(scenario: Scenario) -> Place:
         batch = f"{scenario.max_batch_size:,} × {model.seq_size:,} tokens"
         with _draw_slot("Batch", batch, by_name("batch_size").description):
             _draw_number("batch", "Sequences per step, at most", BATCHES, scenario.max_batch_size)
-            st.caption("Each data parallel degree uses its largest multiple that is not above this.")
+            st.caption("Each data parallel degree uses its largest multiple up to this.")
         _draw_word("·")
         limits_editor.opener(scenario, limits.describe(scenario.limits, system))
         _draw_word("·")
-        with _draw_slot("Cost model", scenarios.in_words(scenario), "What times and memory are computed with."):
+        with _draw_slot("Cost model", scenarios.in_words(scenario), "Computes times and memory."):
             cost_model.slot(scenario)
     with bar.container(
         horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content", wrap=False

@@ -67,11 +67,11 @@ def relaxations(
         if left:
             binding.append((left, one, _nearest_filter(exploration, exploration.key, one, others)))
     if not binding:
-        st.markdown("No execution meets these filters, and dropping a single one is not enough.")
+        st.markdown("No execution meets these filters, and removing a single one is not enough.")
     else:
-        names = " and ".join(literal(in_sentence(one.words)) for _, one, _ in binding)
+        names = " or ".join(literal(in_sentence(one.words)) for _, one, _ in binding)
         several = len(filters) > 1
-        st.markdown(f"No execution meets these filters{f'; what binds is {names}' if several else ''}.")
+        st.markdown(f"No execution meets these filters{f'; removing {names} would help' if several else ''}.")
     with st.container(horizontal=True, gap="small"):
         for left, one, nearest in sorted(binding, key=lambda found: -found[0]):
             if nearest is not None:

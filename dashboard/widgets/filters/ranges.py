@@ -53,8 +53,7 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], within: InForce)
         on_change=picked,
         format_func=lambda name: words[name],
         placeholder="Choose a field or result",
-        help="Any number of them, each from its lowest to its highest accepted value: results, what follows from one "
-        f"of them, and fields that are numbers. {ABOUT}",
+        help=f"Accepted ranges of results and of fields with numbers. {ABOUT}",
     )
     for name in shown:
         _draw_range(exploration, shown, inside.get(name, offered[name]), within)

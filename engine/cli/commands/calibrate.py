@@ -13,6 +13,7 @@ from engine.cli.output import ExitCode, as_json, text_table, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import asks
 from engine.cli.table_files import check_place, write_document
+from engine.columns.percentages import format_percent
 from engine.questions.documents.calibrations import CalibrationChoices
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _print_ranked(ranked: Reranked) -> None:
     write_line(text_table(head, rows, left=()))
     told = "The best stays the best."
     if ranked.changed:
-        told = f"Another execution is best now, {100 * ranked.gain:.1f} % faster than the old best."
+        told = f"Another execution is best now, {format_percent(ranked.gain)} faster than the old best."
     tau = _format_decimal(ranked.tau, 2)
     write_line(f"{told} Kendall's tau between the orders of {len(ranked.table):,} executions: {tau}.")
 

@@ -68,7 +68,7 @@ def export_execution(
     written (which execution it is, in words).
     """
     import models
-    from engine.launch import LaunchError
+    from engine.launch import LIST_TITLES, LaunchError
     from engine.launch.contract import RefusedExecutionError
     from engine.questions.executions import write_launch, written_document
     from engine.questions.plain import plain
@@ -97,11 +97,7 @@ def export_execution(
     _print_lists(
         made.title,
         made.version,
-        {
-            "Not expressible there": made.not_expressible,
-            "Set there, not modelled": made.not_modelled,
-            "Remarks": made.remarks,
-        },
+        {title: getattr(made, which) for which, title in LIST_TITLES.items()},
     )
 
 
@@ -217,6 +213,7 @@ def _print_model(file: Path, system: str | None, procs: int | None, json: bool) 
                     "model_name": named,
                     "model": shape,
                     "not_represented": left_out,
+                    "notes": list(model.notes),
                     "execution": {},
                 }
             )
@@ -230,6 +227,8 @@ def _print_model(file: Path, system: str | None, procs: int | None, json: bool) 
     )
     for sentence in left_out:
         write_line(f"Not represented: {sentence}")
+    for sentence in model.notes:
+        write_line(f"Note: {sentence}")
     write_line(
         "It says how a model is built, not how it is trained. Wherever a command asks for a model, give the file:"
     )
@@ -256,7 +255,7 @@ def _find_standing(
 
 
 def _print_reading(found: LaunchReading, named: str | None, file: str, left_out: Sequence[str]) -> None:
-    from engine.launch import FRAMEWORKS, origin_rows
+    from engine.launch import FRAMEWORKS, LIST_TITLES, origin_rows
     from engine.launch.shapes import SHAPE_WORDS
 
     framework = FRAMEWORKS[found.framework]
@@ -272,8 +271,8 @@ def _print_reading(found: LaunchReading, named: str | None, file: str, left_out:
         "The framework would not start it": [found.refused] if found.refused else [],
         "Left open, or to other sources": [_with_reason(found, each) for each in found.left],
         "Open in the model's shape": [", ".join(open_words)] if open_words and not named else [],
-        "Set there, not modelled here": found.not_modelled,
-        "Set there, without effect on a prediction": [", ".join(found.without_effect)] if found.without_effect else [],
+        LIST_TITLES["not_modelled"]: found.not_modelled,
+        "Set, irrelevant to speed": [", ".join(found.without_effect)] if found.without_effect else [],
         "Not read": found.unread,
         "Remarks": found.remarks,
         "Of the model not represented in figures": left_out,

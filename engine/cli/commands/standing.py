@@ -10,6 +10,7 @@ import typer
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, format_quantity, text_table, unit_of, write_line
 from engine.cli.question_options import UnfinishedQuestion, asks
+from engine.columns.percentages import format_percent
 from engine.questions.documents.executions import StandingQuestion
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def print_standing(stands: Standing, framework: str) -> None:
     if distance is not None and distance < 5e-4:
         write_line("Nothing is faster.")
         return
-    more = "" if distance is None else f", {distance:.1%} more"
+    more = "" if distance is None else f", {format_percent(distance)} more"
     write_line(f"The best reaches {float(best['sample_rate']):.4g} samples/s{more}. What leads there:")
     write_line()
     rows = []

@@ -205,11 +205,10 @@ class CalibratedAccount(ExecutionAccount):
         return ExecutionCommunication(
             groups,
             times,
-            "Ranks are placed innermost first: tensor, context, data, then pipeline, and no group over more networks "
-            "than it needs: what is left over of a network stays idle. A collective that spans tiers is split into an "
-            "exchange on each; which network carries what follows from the placement.",
-            "A whole bar would show if nothing overlapped, on the slowest stage. DP includes gathers of sharded "
-            "weights.",
+            "Ranks are placed innermost first: tensor, context, data, then pipeline. Each group uses as few networks "
+            "as possible; unused GPUs of a network stay idle. A collective that spans tiers is split into an exchange "
+            "on each.",
+            "A whole bar is the time without overlap, on the slowest stage. DP includes gathers of sharded weights.",
         )
 
     def block(self) -> BlockAccount:
@@ -222,13 +221,13 @@ class CalibratedAccount(ExecutionAccount):
             kinds={kind: BLOCKS.get(kind, kind) for kind in kinds},
             tables={kind: summarised(block_operations(self.case, self._parameters, kind), most) for kind in kinds},
             columns=OPERATION_COLUMNS,
-            note="Without what the backward pass computes again and without waiting for kernel launches. Communication "
-            "counts with what nothing hides of it. Formulas: `engine.cost_models.calibrated.physics`, in "
-            "gemm, attention, elementwise, experts and collectives.",
+            note="Without recomputation and without waiting for kernel launches; of communication, the exposed part. "
+            "Formulas: `engine.cost_models.calibrated.physics`, in gemm, attention, elementwise, experts and "
+            "collectives.",
             roofs=Roofs(most.peak, most.sustained, most.memory_peak, ("peak", "sustained")),
             roofs_scope="linear layers on one GPU",
-            roofs_note="The fused attention core keeps its scores on chip, so it has no bytes to be drawn at. All else "
-            "that is not in the plot is traffic of memory or network."
+            roofs_note="The fused attention core is not plotted: its scores stay on chip. Operations that only move "
+            "data are not plotted either."
             if fused
             else "",
         )

@@ -21,8 +21,7 @@ from models.unrepresented import unrepresented
 __all__ = ["WORDS"]
 
 _NOT_IN_OPERATIONS: Final = (
-    "Without what the backward pass computes again and without waiting for kernel launches; communication counts with "
-    "what nothing hides of it."
+    "Without recomputation and without waiting for kernel launches; of communication, the exposed part."
 )
 
 
@@ -54,8 +53,8 @@ def _list_neglected(thing: Model | System) -> tuple[str, ...]:
     if isinstance(thing, System):
         return (
             "Efficiencies and latencies of the description are not read; those of a calibration are.",
-            "Groups are placed evenly on the fewest networks that hold them: what is left over of a network stays "
-            "idle, so that whether one must be filled is not read.",
+            "Groups are placed evenly on the fewest networks that hold them; the rest of a network stays idle. "
+            "`must_be_filled` has no effect.",
             "Contention between collectives, network topology within a tier, storage and failures are not modelled.",
         )
     if thing.layers is not None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header
-from engine.launch.report import Report
+from engine.launch.report import LIST_TITLES, Report
 
 __all__ = ["TITLE", "VERSION", "write_configuration"]
 
@@ -50,11 +50,7 @@ def write_configuration(order: LaunchOrder) -> Written:
     if e["launch"] == "compiled":
         document["compile"] = {"deepcompile": True}
     _name_the_rest(e, report)
-    lists = {
-        "Not expressible": report.listed("not_expressible"),
-        "Set here, not modelled": report.listed("not_modelled"),
-        "Remarks": report.listed("remarks"),
-    }
+    lists = {title: report.listed(which) for which, title in LIST_TITLES.items()}
     command = (
         f"deepspeed --hostfile hostfile --num_nodes {order.nodes} --num_gpus {order.gpus_per_node} train.py \\\n"
         "  --deepspeed --deepspeed_config ds_config.json"

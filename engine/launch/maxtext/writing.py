@@ -15,7 +15,7 @@ from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header
 from engine.launch.maxtext.names import model_name, pipelined_layers
 from engine.launch.not_expressible import without_predictions
-from engine.launch.report import Report
+from engine.launch.report import LIST_TITLES, Report
 
 __all__ = ["TITLE", "VERSION", "write_command"]
 
@@ -44,11 +44,7 @@ def write_command(order: LaunchOrder) -> Written:
     flags |= _recompute_keys(e, report) | _software_keys(order, report)
     flags["dataset_type"] = "synthetic"
     _name_the_rest(order, report)
-    lists = {
-        "Not expressible": report.listed("not_expressible"),
-        "Set here, not modelled": report.listed("not_modelled"),
-        "Remarks": report.listed("remarks"),
-    }
+    lists = {title: report.listed(which) for which, title in LIST_TITLES.items()}
     words = " \\\n  ".join([_PROGRAM, *(f"{key}={_format_value(value)}" for key, value in flags.items())])
     environment = _ENVIRONMENT.format(nodes=order.nodes)
     text = f"#!/bin/bash\n{script_header(f'{TITLE} {VERSION}', order, lists)}\n\n{environment}\n{words}\n"

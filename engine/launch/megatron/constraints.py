@@ -176,7 +176,7 @@ def _expert_overlap(args: Arguments) -> str:
     if told and kind not in ("alltoall", "flex"):
         return f"{what} needs the token dispatcher alltoall or flex, not {kind}"
     if args.word("recompute_granularity") == "full":
-        return f"{what} does not go with full recomputation"
+        return f"{what} does not go with {_describe_full_recomputation(args)}"
     if args.word("recompute_granularity") == "selective" and "moe" in args.words("recompute_modules"):
         return f"{what} does not go with recomputing the module moe"
     if args.on("moe_shared_expert_overlap"):
@@ -213,7 +213,7 @@ def _count_chunks(args: Arguments) -> int:
 def _check_recompute(args: Arguments, gpus: int) -> str:
     kind, modules = args.word("recompute_granularity"), args.words("recompute_modules")
     if kind == "full" and args.word("cuda_graph_impl") not in ("", "none", "full_iteration"):
-        return "CUDA graphs with full recomputation have to be of full iterations"
+        return f"CUDA graphs with {_describe_full_recomputation(args)} have to be of full iterations"
     whole = args.dialect.assumes_model  # elsewhere a recipe may say it
     if kind == "selective":
         if args["recompute_method"] is not None:
@@ -225,6 +225,14 @@ def _check_recompute(args: Arguments, gpus: int) -> str:
         if args.word("fp8") and args.word("fp8_recipe") == "delayed" and {"moe_act", "layernorm"} & set(modules):
             return "FP8 with delayed scaling does not recompute moe_act or layernorm"
     return ""
+
+
+def _describe_full_recomputation(args: Arguments) -> str:
+    """Return the words for granularity full: of all layers, or of so many of every chunk."""
+    if args.word("recompute_method") != "block":
+        return "full recomputation"
+    layers = args.number("recompute_num_layers", 1)
+    return f"full recomputation of {layers} layer{'s' * (layers != 1)} of every chunk"
 
 
 def _check_memory(args: Arguments, gpus: int) -> str:

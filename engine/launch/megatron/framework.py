@@ -28,8 +28,8 @@ from engine.launch.megatron.parser import DEEPSPEED_FLAGS, OLD_FLAGS, flags_by_n
 from engine.launch.megatron.printed import said_by
 from engine.launch.megatron.reading import read_execution
 from engine.launch.megatron.terms import TERMS
-from engine.launch.megatron.writing import Groups, groups_of
-from engine.launch.report import Report
+from engine.launch.megatron.writing import Groups, describe_refusal, groups_of
+from engine.launch.report import LIST_TITLES, Report
 from engine.launch.settings import is_hidden
 from engine.launch.yaml_files import read_yaml
 
@@ -95,13 +95,9 @@ def write_script(order: LaunchOrder) -> Written:
     flags = command_line(groups)
     reason = check_arguments(_arguments_of(flags, Report()), order.nodes * order.gpus_per_node)
     if reason:
-        raise RefusedExecutionError(f"Megatron-LM refuses this execution: {reason}.")
+        raise RefusedExecutionError(describe_refusal(TITLE, reason, order))
     report.not_modelled(_TO_REPLACE)
-    lists = {
-        "Not expressible there": report.listed("not_expressible"),
-        "Set there, not modelled": report.listed("not_modelled"),
-        "Remarks": report.listed("remarks"),
-    }
+    lists = {title: report.listed(which) for which, title in LIST_TITLES.items()}
     lines = [
         "#!/usr/bin/env bash",
         script_header(f"{TITLE} ({VERSION})", order, lists),

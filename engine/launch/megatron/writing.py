@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.columns import called
+from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchOrder
 from engine.launch.megatron.layouts import cut_of
 from engine.launch.report import Report
 
-__all__ = ["Groups", "groups_of"]
+__all__ = ["Groups", "describe_refusal", "groups_of"]
 
 Groups = dict[str, dict[str, Any]]
 """Arguments by destination, in groups."""
@@ -57,6 +57,21 @@ def groups_of(order: LaunchOrder, report: Report) -> Groups:
     }
     groups["parallelism"] |= _network_flags(order, report)
     return groups
+
+
+def describe_refusal(title: str, reason: str, order: LaunchOrder) -> str:
+    """Return the sentence that refuses an execution, in the execution's own words.
+
+    Args:
+        title: name of the framework.
+        reason: why its checks refuse the arguments.
+        order: execution and model that were written.
+    """
+    e = order.execution
+    is_translated = "full recomputation" in reason and e["activation_recompute"] != "full"
+    selection = choice_label("selective_recompute", e["selective_recompute"])
+    written_as = f", which is how {title} would recompute {selection}" if is_translated else ""
+    return f"{title} refuses this execution: {reason}{written_as}."
 
 
 def model_arguments(order: LaunchOrder, report: Report) -> dict[str, Any]:

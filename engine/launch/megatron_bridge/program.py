@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
+from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, RefusedExecutionError, Written
 from engine.launch.launchers import script_header, torchrun_command
 from engine.launch.megatron.constraints import check_arguments
 from engine.launch.megatron.framework import environment_of
 from engine.launch.megatron.parser import flags_by_name
-from engine.launch.megatron.writing import Groups, groups_of
+from engine.launch.megatron.writing import Groups, describe_refusal, groups_of
 from engine.launch.megatron_bridge.arguments import arguments_of
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS
-from engine.launch.report import Report
+from engine.launch.report import LIST_TITLES, Report
 
 __all__ = ["NAME", "TITLE", "VERSION", "write_program"]
 
@@ -38,7 +38,7 @@ def write_program(order: LaunchOrder) -> Written:
     keys = _configuration_keys(groups, order)
     reason = check_arguments(arguments_of(keys, Report()), order.nodes * order.gpus_per_node)
     if reason:
-        raise LaunchError(f"Megatron-Bridge refuses this execution: {reason.replace('--', '')}.")
+        raise RefusedExecutionError(describe_refusal(TITLE, reason.replace("--", ""), order))
     lists = {
         which: tuple(map(_said_by_keys, report.listed(which)))
         for which in ("not_expressible", "not_modelled", "remarks")
@@ -127,11 +127,10 @@ _FUNCTIONS: Final = {True: "torch.nn.functional.silu", False: "torch.nn.function
 
 def _program_text(order: LaunchOrder, keys: Mapping[str, Any], lists: Mapping[str, Any]) -> str:
     """The program: a bare recipe, every key assigned, and the call that trains."""
-    headings = dict(zip(lists, ("Not expressible there", "Set there, not modelled", "Remarks"), strict=True))
     told = script_header(
         f"{TITLE} ({VERSION})",
         order,
-        {headings[which]: sentences for which, sentences in lists.items()},
+        {LIST_TITLES[which]: sentences for which, sentences in lists.items()},
     )
     latent = "model.multi_latent_attention" in keys
     precision = keys["mixed_precision"]

@@ -13,7 +13,7 @@ from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header, torchrun_command
 from engine.launch.not_expressible import without_predictions
-from engine.launch.report import Report
+from engine.launch.report import LIST_TITLES, Report
 from engine.launch.torchtitan.cuts import cut_keys
 from engine.launch.torchtitan.flavors import FlavorConfig, config_for
 
@@ -40,11 +40,7 @@ def write_command(order: LaunchOrder) -> Written:
     flags |= _degree_keys(e, report) | _pipeline_keys(order, report) | _batch_keys(order)
     flags |= _software_keys(e, config, report) | _recompute_keys(e, report)
     _name_the_rest(order, report)
-    lists = {
-        "Not expressible": report.listed("not_expressible"),
-        "Set here, not modelled": report.listed("not_modelled"),
-        "Remarks": report.listed("remarks"),
-    }
+    lists = {title: report.listed(which) for which, title in LIST_TITLES.items()}
     words = " \\\n  ".join([f"{torchrun_command(order)} -m torchtitan.train", *_flag_words(flags)])
     text = f"#!/bin/bash\n{script_header(f'{TITLE}, {VERSION}', order, lists)}\n\n{words}\n"
     return Written("torchtitan", TITLE, VERSION, (LaunchFile("train.sh", text),), flags, *lists.values())

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from engine.columns.percentages import format_percent
 from engine.planners.contract import (
     Alternative,
     Cancel,
@@ -215,19 +216,22 @@ def plans_table(
     order = np.lexsort((np.arange(len(plans)), np.where(feasible, -table["throughput"].to_numpy(), np.inf)))
     table = table.iloc[order].reset_index(drop=True)
     table.attrs["names"] = [plans.names[each] for each in order]
-    _tell_slower(table)
+    _explain_slower(table)
     return table
 
 
-def _tell_slower(table: pd.DataFrame) -> None:
-    """Returns for each feasible plan how much slower it is than the best."""
+def _explain_slower(table: pd.DataFrame) -> None:
+    """Write into `reason` how much longer each feasible plan takes than the best."""
     feasible = table["feasible"].to_numpy()
     if not feasible.any():
         return
     best = float(table["iteration_ms"].iloc[0])
     slower = table["iteration_ms"].to_numpy()[feasible] / best - 1
-    told = ["", *(f"{each:.3%} longer iteration" if each > 0 else "equal, and tried later" for each in slower[1:])]
-    table.loc[feasible, "reason"] = told
+    reasons = [
+        "",
+        *(f"{format_percent(each)} longer iteration" if each > 0 else "equal, and tried later" for each in slower[1:]),
+    ]
+    table.loc[feasible, "reason"] = reasons
 
 
 def _plan_of_table(problem: ElasticProblem, table: pd.DataFrame) -> ElasticPlan:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from engine.columns.percentages import format_percent
 from engine.planners.contract import (
     Alternative,
     Cancel,
@@ -131,5 +132,5 @@ def _list_alternatives(found: IntraOperatorPlan) -> tuple[Alternative, ...]:
             rows.append(Alternative(row["solution"], None, reason))
         elif row["solution"] != chosen.solution:
             slower = row["seconds"] / chosen.seconds - 1.0
-            rows.append(Alternative(row["solution"], row["seconds"], f"A step takes {slower:.1%} longer."))
+            rows.append(Alternative(row["solution"], row["seconds"], f"A step takes {format_percent(slower)} longer."))
     return tuple(rows)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from engine.columns.percentages import format_percent
 from engine.planners.contract import PlanError
 from engine.planners.intra_operator.frontier import MOST_POINTS, Thinned, frontier_of
 from engine.planners.intra_operator.layer_costs import Widths
@@ -57,7 +58,7 @@ class IntraOperatorPlan:
             return (
                 f"Thinned: from layer {self.thinned.layer} on up to {self.thinned.points:,} plans of a state were "
                 f"reduced to {MOST_POINTS:,}; under no limit is the plan more than {self.thinned.seconds:.2g} s "
-                f"({share:.2%}) slower than the best."
+                f"({format_percent(share)}) slower than the best."
             )
         if self.steps:
             return (

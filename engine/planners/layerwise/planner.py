@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from engine.columns.percentages import format_percent
 from engine.planners.contract import Cancel, Placement, PlanError, PlanFigure, Progress, never, unheard
 from engine.planners.layerwise.baselines import DataParallel, data_parallel, largest_batch
 from engine.planners.layerwise.cluster import MachineCluster, cluster_of
@@ -257,7 +258,9 @@ def _with_reason(candidate: Candidate, best: float) -> Candidate:
     if candidate.value is None:
         return candidate
     slower = best / candidate.value - 1
-    reason = "equal; more stages, or later cuts and devices" if slower < 1e-11 else f"{slower:.3%} longer step"
+    reason = (
+        "equal; more stages, or later cuts and devices" if slower < 1e-11 else f"{format_percent(slower)} longer step"
+    )
     return replace(candidate, reason=reason)
 
 

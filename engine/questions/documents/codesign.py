@@ -23,16 +23,16 @@ class DesignsQuestion(Document):
     )
     budgets: Annotated[
         list[Annotated[float, Number(0, 1e30)]] | None, Asked("Budgets", option="budget", repeats=True)
-    ] = Field(default=None, max_length=1_000, description="Best design for each; every budget that matters by default.")
+    ] = Field(default=None, max_length=1_000, description="Budgets; by default all at which the best design changes.")
     of: Annotated[str, Text(200, shortest=1), Asked("Of")] = Field(
-        default="mix", description="Whose answers: mix, or the name of a model of the study."
+        default="mix", description="Answers of the mix, or of a model of the study."
     )
     at: Annotated[
         Literal["low", "middle", "high"],
         Asked("Prices", words={"middle": "Middle prices", "low": "Low prices", "high": "High prices"}),
-    ] = Field(default="middle", description="End of the ranges of prices that counts.")
+    ] = Field(default="middle", description="Which end of price ranges to use.")
     sensitivity: Annotated[int, Whole(0, 10**15)] | None = Field(
-        default=None, description="Number of a design: also say where one more dollar goes from there."
+        default=None, description="Number of a design: also compute its gain per dollar from each part."
     )
 
 

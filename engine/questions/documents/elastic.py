@@ -247,7 +247,7 @@ class SplitQuestion(Document):
     gpus: Annotated[int, Whole(1, 256), Asked("GPUs", parameter="shared")] = Field(
         description="GPUs that the jobs share."
     )
-    system: SystemShared = Field(default=None, description="Whose GPUs they are, for models of the library.")
+    system: SystemShared = Field(default=None, description="System with the GPUs, for models of the library.")
     basis: Basis = None
     cpu_threads: Threads = Field(default=1, description="CPU threads of the host per GPU.")
     variant: Variant = "artifact"
@@ -298,7 +298,8 @@ class WorkloadReplayQuestion(Document):
         description="Cards with measurements that the workload names, besides the library's.",
     )
     system: SystemShared = Field(
-        default=None, description="Whose GPUs run models of the library in the workload, such as llama-3-8B*64."
+        default=None,
+        description="System with the GPUs for models of the library in the workload, such as llama-3-8B*64.",
     )
     models: Annotated[dict[str, Named], Accepts("an object with models by name")] = Field(
         default_factory=dict, max_length=32, description="Models that the workload names and the library lacks."

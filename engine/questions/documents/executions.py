@@ -82,13 +82,13 @@ class ReadingTermsQuestion(Document):
 
     framework: Annotated[
         str | None,
-        Asked("Framework", metavar=_FRAMEWORKS, option_help="Whose it is; recognised by default."),
+        Asked("Framework", metavar=_FRAMEWORKS, option_help="Framework of the text; recognised by default."),
     ] = Field(default=None, description=f"One of {', '.join(FRAMEWORK_NAMES)}; recognised by default.")
     num_procs: Annotated[Gpus | None, Asked("GPUs", option="procs")] = Field(
-        default=None, description="GPUs, where the text does not say or says otherwise."
+        default=None, description="GPUs; overrides the text."
     )
     model: Annotated[Named | None, Asked("Model")] = Field(
-        default=None, description="Its model; counts more than what the text describes, but for the sequence length."
+        default=None, description="Model; overrides the text, except for the sequence length."
     )
     recipe: Annotated[str | None, Asked("Recipe", metavar="NAME")] = Field(
         default=None, description="Which recipe of a Python file that has several."
@@ -114,7 +114,7 @@ class ImportQuestion(ReadingTermsQuestion):
         description="Command line, script, recipe or configuration file."
     )
     name: Annotated[str, Text(200, shortest=1)] = Field(
-        default="launch.sh", description="Name of its file; the ending tells what it is."
+        default="launch.sh", description="File name; its ending gives the format."
     )
 
 
@@ -124,10 +124,13 @@ class StandingQuestion(EvaluationSettingQuestion):
     execution: Execution
     limits: Limits = Field(
         default_factory=dict,
-        description="On the executions that it is compared with, as in a scenario.",
+        description="Limits on the executions to compare with, as in a scenario.",
         json_schema_extra=LIMITS_SCHEMA,
     )
     framework: Annotated[str, Asked("Framework", metavar=_FRAMEWORKS, option_help="Whose flags name the changes.")] = (
-        Field(default="megatron", description=f"Whose flags name the steps: one of {', '.join(FRAMEWORK_NAMES)}.")
+        Field(
+            default="megatron",
+            description=f"Framework whose flags name the steps: one of {', '.join(FRAMEWORK_NAMES)}.",
+        )
     )
     statistics: Statistics = None

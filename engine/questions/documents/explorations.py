@@ -41,7 +41,7 @@ class ExploreQuestion(ScenarioQuestion):
     )
     by: Annotated[str, Asked("Best by", metavar="METRIC")] = Field(
         default=PRIMARY,
-        description="Headline figure that they are best by, such as sample_rate or proc_mem_tier1_cap_req.",
+        description="Headline figure to rank them by, such as sample_rate or proc_mem_tier1_cap_req.",
     )
     statistics: Statistics = None
     cells: bool = Field(

@@ -61,7 +61,7 @@ class DeploymentsQuestion(Document):
     ] = Field(default=None, description="Price of a GPU and hour; the middle of the recorded prices by default.")
     top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best deployments to list.")
     by: Annotated[str, Asked("Order")] = Field(
-        default="tokens_per_s_per_processor", description="Figure of deployments that they are best by."
+        default="tokens_per_s_per_processor", description="Figure to rank deployments by."
     )
     frontier: bool = Field(
         default=False, description="List the frontier of output per processor and per user instead of the best."

@@ -177,8 +177,8 @@ def test_a_large_map_becomes_a_heatmap_that_still_reports_cells() -> None:
 
 
 def test_the_caption_of_a_map_names_the_unit_of_its_cells() -> None:
-    assert "hidden choice, in GiB." in markup.map_legend(512, "GiB")
-    assert "the fastest of every hidden choice." in markup.map_legend(512, "", fastest=True)
+    assert "the best setting with this TP and PP, in GiB." in markup.map_legend(512, "GiB")
+    assert "the fastest setting with this TP and PP." in markup.map_legend(512, "", fastest=True)
     nothing = markup.map_legend(512, "GiB", runs=False)
     assert "best" not in nothing
     assert "GiB the nearest lacks" in nothing

@@ -142,3 +142,12 @@ def test_the_map_of_two_holds_every_spot(count: int) -> None:
     assert sorted(points) == sorted([spot.x, spot.y] for spot in spots)
     assert f"{signed_percent(10 * count / 20 - 1)} at {count} GB/s" in chart.alt
     assert len(chart.figure.layout.shapes) == 2
+
+
+@pytest.mark.parametrize("degrees", ["TP 4 × PP 1", "TP 4 × PP 4 × DP 32"])
+def test_names_of_bands_lie_within_the_margin_above(degrees: str) -> None:
+    stops = [Stop(value, 100.0 + value, 100.0 + value, degrees) for value in (10.0, 20.0, 40.0, 80.0)]
+    layout = sweep_line(stops, "Bandwidth", "GB/s", at_base=20).figure.layout
+    (name,) = [note for note in layout.annotations if note.yref == "paper"]
+    lines = name.text.count("<br>") + 1
+    assert layout.margin.t >= name.yshift + lines * 1.25 * name.font.size

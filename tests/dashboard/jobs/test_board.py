@@ -106,9 +106,9 @@ def test_lanes_and_kinds_do_not_wait_for_each_other(board: JobBoard) -> None:
     ("fault", "said"),
     [
         (ValueError("No such plan."), "No such plan."),
-        (MemoryError(), "The server has not enough memory for this."),
+        (MemoryError(), "The server does not have enough memory for this."),
         (WorkerError("The process has ended."), "The process has ended."),
-        (KeyError("inside"), "Planning failed for a reason of our own; the server's log has it."),
+        (KeyError("inside"), "Planning failed because of an internal error; the server's log has the reason."),
     ],
 )
 def test_what_goes_wrong_is_one_sentence_and_ends_no_lane(board: JobBoard, fault: Exception, said: str) -> None:
@@ -225,7 +225,7 @@ def test_the_card_of_any_job_says_how_far_it_is_and_stops_it_and_what_follows(bo
     assert "Planning" in html(page)
     assert progress(page)[0] == "250,000 of 1.00 M · 500,000 per second · 1.5 s left"
     page.button(key="job_stop_plan").click().run()
-    assert page.caption[0].value == "Somebody else waits for the same, so it goes on."
+    assert page.caption[0].value == "Another session waits for the same result, so it continues."
     job.watched.pop("another")
     page.button(key="job_stop_plan").click().run()
     assert job.state == "cancelled"

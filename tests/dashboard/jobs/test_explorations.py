@@ -203,7 +203,7 @@ def test_failures_become_one_sentence_and_do_not_end_the_runner(
         assert jobs[-1].wait(10)
     assert [job.state for job in jobs] == ["failed"] * 3
     assert jobs[0].problem == "The space is odd."
-    assert "not enough memory" in jobs[1].problem
+    assert "not have enough memory" in jobs[1].problem
     assert "internal words" not in jobs[2].problem
     monkeypatch.setattr(under_test, "explore_scenario", explore_scenario)
     after = explorations.request(scenario(20))

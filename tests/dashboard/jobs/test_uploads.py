@@ -72,10 +72,10 @@ def test_a_file_is_read_in_another_process(reader: UploadReader) -> None:
     ("function", "content", "sentence"),
     [
         (takes_memory, b"", "Reading this file takes more than 1.5 GiB of memory, the limit here."),
-        (takes_time, b"", "Reading this file was given up after 4 s, the limit here; bring a smaller one."),
+        (takes_time, b"", "Reading this file took more than 4 s, the limit here; upload a smaller one."),
         (ends, b"", "The process that was reading the file has ended, perhaps for lack of memory."),
         (refuses, b"", "The table has no rows."),
-        (decodes, b"\xff", "The file is no text in UTF-8."),
+        (decodes, b"\xff", "The file is not UTF-8 text."),
         (decodes, b"1" * 5_000, "The file has a number of 5,000 digits; at most 1,000 are read."),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -233,7 +233,7 @@ def too_full() -> Scenario:
 
 def test_what_no_page_can_carry_is_refused_instead_of_replaced() -> None:
     whole = Comparison((first(), too_full()))
-    with pytest.raises(Refused, match="more than an address carries"):
+    with pytest.raises(Refused, match="too long for the address of a page"):
         compare_scenarios.parameters_of(read(whole.to_document()))
     assert scenario_parameters.carried(first()) == first()
 
@@ -289,7 +289,7 @@ def test_a_bad_file_leaves_the_page_as_it_is(place: Place, name: str) -> None:
 def test_a_scenario_that_no_page_can_carry_cannot_be_opened(place: Place, whole: bool) -> None:
     content = Comparison((first(), too_full())).to_document() if whole else too_full().to_document()
     app = opened(page(), content)
-    assert "more than an address carries" in app.error[0].value
+    assert "too long for the address of a page" in app.error[0].value
     assert not [button for button in app.button if button.key == "scenarios_open_file"]
 
 
@@ -329,7 +329,7 @@ def test_a_link_that_is_too_long_names_the_file_of_all() -> None:
     told = AppTest.from_function(script, default_timeout=30).run().caption[0].value
     assert "comparison file" in told
     assert "all 3 scenarios" in told
-    assert "does not hold" not in told
+    assert "does not contain" not in told
 
 
 def test_the_library_says_which_page_opens_it(place: Place) -> None:

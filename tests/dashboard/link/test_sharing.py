@@ -122,7 +122,9 @@ def test_a_link_that_is_too_long_says_so_and_offers_the_file() -> None:
     assert "file" in too_long.caption[0].value
 
 
-@pytest.mark.parametrize(("beside", "told"), [(0, None), (1, "the one scenario beside"), (3, "the 3 scenarios beside")])
+@pytest.mark.parametrize(
+    ("beside", "told"), [(0, None), (1, "the one scenario next to it"), (3, "the 3 scenarios next to it")]
+)
 def test_a_file_says_which_scenarios_of_a_long_link_it_does_not_hold(beside: int, told: str | None) -> None:
     def script(beside: int) -> None:
         from dashboard.widgets.share import offer_link
@@ -131,7 +133,7 @@ def test_a_file_says_which_scenarios_of_a_long_link_it_does_not_hold(beside: int
 
     page = AppTest.from_function(script, kwargs={"beside": beside}).run()
     assert not page.exception
-    assert ("does not hold" in page.caption[0].value) is (told is not None)
+    assert ("does not contain" in page.caption[0].value) is (told is not None)
     assert (told or "") in page.caption[0].value
 
 

@@ -142,7 +142,7 @@ def test_pages_show_labels_and_ties() -> None:
     assert "measured runs" in text
     assert "other executions lie within the error" in text
     assert "mixtures of experts on any generation" in text
-    assert "others here are too close to call" in shown("explore", dense)
+    assert "other settings are as good within the error" in shown("explore", dense)
     assert "to the last digit" in words(run("execution", exploration(), opened=["execution_accuracy"]))
 
 

@@ -227,7 +227,7 @@ def test_the_difference_says_who_is_better(mode: str, metric: str, sign: int) ->
     second = pd.DataFrame({**cells, "value": [2.0, 1.0, 3.0]})
     chart = difference_map(first, second, metric, mode)
     labels = [each.text for each in chart.figure.layout.annotations]
-    assert labels == (["+100.0", "−50.0", "only B"] if sign > 0 else ["−50.0", "+100.0", "only B"])
+    assert labels == (["+100", "−50.0", "only B"] if sign > 0 else ["−50.0", "+100", "only B"])
     assert "better in 1 cells, worse in 1" in chart.alt
 
 

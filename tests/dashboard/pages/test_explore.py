@@ -167,7 +167,7 @@ def test_every_cell_of_the_map_has_the_share_in_its_fastest_execution(metric: st
     assert shares.max() > 0
     for cell, share in shares.items():
         assert f" share {format_value(metric, share)}" in shown[cell]
-    assert "Each cell is the fastest" in html(app)
+    assert "Each cell: the fastest" in html(app)
     assert "best throughput with the choice fixed" in html(app)
 
 
@@ -350,7 +350,7 @@ def test_a_space_beyond_the_server_s_bound_is_refused_with_advice(monkeypatch: p
         ({"scenario": "!!!"}, "scenario"),
         ({"scenario": "garbage"}, "damaged"),
         ({"scenario": "2abc"}, "newer"),
-        ({"scenario": folded(b" " * 5_000_000)}, "unfolds"),
+        ({"scenario": folded(b" " * 5_000_000)}, "expands"),
         ({"scenario": folded(complete(limits=nested(400)))}, "nested"),
         ({"scenario": folded(complete(num_procs=10**30))}, "num_procs"),
         ({"procs": "1000000000000"}, "whole number"),

@@ -123,7 +123,7 @@ def test_filters_are_those_of_the_results_page() -> None:
 def test_filters_that_nothing_meets_name_what_binds_and_offer_the_nearest_relaxation() -> None:
     found = exploration()
     app = run("explore", found, {"results_where": "activation_recompute:none;sample_rate:1000000.0.."})
-    assert f"what binds is throughput ≥ {format_value('sample_rate', 1e6)}." in words(app)
+    assert f"removing throughput ≥ {format_value('sample_rate', 1e6)} would help." in words(app)
     app.button(key="explore_relax_sample_rate").click()
     again(app, found)
     best = found.rows.top(1, where=[StoreCondition("activation_recompute", "=", "none")])["sample_rate"][0].as_py()
@@ -134,7 +134,7 @@ def test_filters_that_nothing_meets_name_what_binds_and_offer_the_nearest_relaxa
 def test_filters_that_exclude_each_other_can_be_cleared() -> None:
     found = exploration()
     app = run("explore", found, {"results_where": "sample_rate:1e9..;total_time:..1e-9"})
-    assert "dropping a single one is not enough" in words(app)
+    assert "removing a single one is not enough" in words(app)
     app.button(key="explore_clear_all").click()
     again(app, found)
     assert figure(app, "explore_map")["data"]

@@ -108,7 +108,7 @@ def test_the_published_solution_of_gpt_is_what_the_page_says() -> None:
     told = said(app)
     assert "Data parallel" in told
     assert "294 ms" in told  # CFP measured 0.2920 to 0.2926 s
-    assert "not reproduced" in told
+    assert "Only the third is reproduced" in told
     assert "Data parallel. All layers: qkv, out, fc1, fc2 by sequences" in told
     rows = next(each.value for each in app.dataframe if "computed / published" in each.value)
     assert list(rows["published, GB"]) == [16.3084, 12.3822, 5.2349, 16.0068]
@@ -145,7 +145,7 @@ def test_experts_have_two_kinds_of_layers_and_the_published_spaces() -> None:
     app = run({"suite": "moe E", "shown": "named", "over": "memory"})
     told = said(app)
     assert "Data and expert parallel" in told
-    assert "[3, 3, 3, 4] and [3, 3, 3, 3]. 189 vectors are valued in place of 108² × 81²" in told
+    assert "[3, 3, 3, 4] and [3, 3, 3, 3]. 189 vectors are evaluated instead of 108² × 81²" in told
     assert "every second layer from 1 to 3: qkv, out by sequences, gate by groups, up by experts" in told.lower()
 
 
@@ -162,7 +162,7 @@ def test_a_mesh_of_two_networks_is_searched_off_the_page() -> None:
         app = run(link)
     told = said(app)
     assert "Fully sharded data parallel (FSDP). All layers: q, out, gate_proj, down_proj by sequences." in told
-    assert "6,561 vectors are valued in place of 6,561²" in told
+    assert "6,561 vectors are evaluated instead of 6,561²" in told
     assert figure(app, "intra_operator_segments")["data"][0]["text"] == ["11,11,11,11"] * 2
 
 

@@ -93,7 +93,7 @@ def test_cells_and_names_that_there_are_not_are_told_and_the_rest_is_kept() -> N
     said = box(app)
     assert "The link's number of GPUs is -1" in said
     assert "The link's cell TP 99 × PP 99 does not exist; TP goes up to" in said
-    assert "The link's 'axes' means nothing here and is ignored; did you mean map_x or map_y." in said
+    assert "The link's 'axes' is unknown here and ignored; did you mean map_x or map_y." in said
     assert "did you mean map_facet" in said
     assert "did you mean results_where" in said
     assert app.query_params["model"] == "gpt3-13B"

@@ -35,7 +35,7 @@ def test_the_recommended_stands_beside_the_fastest_one_click_away(page: str) -> 
     app = run(page, measured(), opened=[f"{page}_why"])
     told = plainly(html(app))
     assert f"{found.close:,}" in told
-    assert f"{100 - 100 / (1 + found.difference):.1f} % behind the fastest" in told
+    assert f"{100 - 100 / (1 + found.difference):.1f} % slower on paper" in told
     for row in (found.execution, found.fastest):
         assert row is not None
         assert f"TP {row['tensor_par']} × PP {row['pipeline_par']} × DP {row['data_par']}" in told

@@ -247,7 +247,7 @@ def test_the_schedules_page_replays_the_stages_of_an_execution() -> None:
     assert "head and loss" in told
     (table,) = [each.value for each in page.dataframe if "holds" in each.value]
     assert len(table) == 8
-    assert "rank 0 holds most" in told
+    assert "rank 0 holds the most" in told
     assert table["memory"].max() == pytest.approx(row["proc_mem_tier1_cap_req"] / 2**30, rel=1e-9)
     assert table["holds"].iloc[0] == "3 dense blocks, 5 blocks with experts, 1 embedding"
     assert table["why"].iloc[0].startswith("5 blocks with experts: \u2212")

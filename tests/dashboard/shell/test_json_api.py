@@ -72,7 +72,7 @@ def test_what_is_described_is_what_is_answered(client: TestClient) -> None:
         ("best", b" " * 1_000_001, {}, 413, "The question has more than 1,000,000 bytes"),
         ("guess", b"{}", {}, 404, "There is no verb 'guess'; there are list_models, "),
         ("list_models", b"{}", {"content-type": "text/plain"}, 415, "A question is sent with Content-Type"),
-        ("list_models", b"{}", {"host": "rebound.example"}, 403, "The API answers at addresses, and at names"),
+        ("list_models", b"{}", {"host": "rebound.example"}, 403, "Use an IP address or a name in server"),
         ("list_models", b"{}", {"sec-fetch-site": "cross-site"}, 403, "The API does not answer pages of other sites."),
     ],
 )

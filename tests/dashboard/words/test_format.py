@@ -140,7 +140,7 @@ def test_delta(column: str, change: float, expected: str) -> None:
         (1, 0, "–"),
         (math.nan, 1, "–"),
         (math.inf, 1, "–"),
-        (100, 1, "+9,900.0 %"),
+        (100, 1, "+9,900 %"),
     ],
 )
 def test_relative(new: float, base: float, expected: str) -> None:

@@ -53,7 +53,7 @@ def test_a_step_without_losses_says_so() -> None:
             "recompute_time": 0.0,
         }
     )
-    assert plainly(told) == "**100.0 %** of the step is forward, and nothing of the rest is worth naming."
+    assert plainly(told) == "**100.0 %** of the step is forward. No other part is large."
 
 
 def test_a_slower_execution_says_by_what() -> None:

@@ -323,7 +323,12 @@ def test_combined_1f1b_is_written_with_what_it_needs_or_refused() -> None:
         for changes, reason in (
             ({"expert_par": 1}, "expert_par above 1 only"),
             ({"pipeline_interleaving": 1}, "interleaving above 1 only"),
-            ({"activation_recompute": "full"}, "full recomputation"),
+            ({"activation_recompute": "full"}, "go with full recomputation.$"),
+            (
+                {"activation_recompute": "attn_only", "selective_recompute": "half"},
+                "go with full recomputation of 2 layers of every chunk, which is how Megatron-.* would recompute every "
+                "second block.$",
+            ),
             ({"batch_size": 80}, "groups of 4"),
         ):
             with pytest.raises(launch.LaunchError, match=reason):

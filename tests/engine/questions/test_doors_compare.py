@@ -80,6 +80,11 @@ def test_every_door_has_the_same_best_executions(shardscape: Run, tmp_path: Path
     (rate_column,) = [name for name in table if name.startswith("sample_rate")]
     (mfu_column,) = [name for name in table if name == "mfu [fraction]"]
     assert table[rate_column].tolist() == rates
+    assert len(engine.best_of(first).tied) > 1  # of equal ones every door has the simplest
+    fields = [name for name in found["scenarios"][0]["best"] if name in table and name != rate_column]
+    assert len(fields) >= 23
+    for name in fields:
+        assert table[name].tolist() == [each["best"][name] for each in found["scenarios"]], name
     assert table[mfu_column].tolist() == [each["figures"]["mfu"] for each in found["scenarios"]]
 
 

@@ -207,7 +207,7 @@ def test_the_command_tells_the_same() -> None:
     assert [one["reason"] for one in told["contenders"]] == [one.reason for one in found.contenders]
     command[command.index("16")] = "4"
     text = CliRunner().invoke(app, [*command, "--recommended", "--headroom", "0.3"]).stdout
-    assert "Memory kept free: 30.0% of what is predicted." in text
+    assert "Memory kept free: 30 % of what is predicted." in text
     assert "and why each is not recommended" in text
     refused = CliRunner().invoke(app, [*command, "--headroom", "0.3"])
     assert refused.exit_code == 2

@@ -64,7 +64,7 @@ def test_a_kind_that_too_few_sources_measured_has_none_or_says_so() -> None:
     assert sparse is not None
     assert sparse.is_weak
     assert "mixtures of experts" in sparse.rests_on
-    assert "too few to speak for another" in sparse.rests_on
+    assert "too few to generalise" in sparse.rests_on
     dense = interval(generation="hopper", experts=False)
     assert dense is not None
     assert not dense.is_weak

@@ -1,7 +1,8 @@
-"""The order from plain to involved, by which the plainest of several executions that tie is chosen.
+"""The order from simple to involved, by which the simplest of several executions that tie is chosen.
 
-Apart from `dashboard.queries.tie_breaking`, which looks in explorations, so that a process that only searches can do
-without pages.
+Many choices change nothing once something else hides their cost, so the best value is often reached by several
+executions to the last bit. The simplest has the fewest offloads, then nothing that relies on overlap, then no
+recomputation, no repeated gather, no sharding, the least interleaving, and the innermost networks.
 """
 
 from __future__ import annotations
