@@ -366,6 +366,8 @@ def test_serve_starts_streamlit_on_the_application(shardscape, monkeypatch, tmp_
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.delenv(serve.STORE_VARIABLE, raising=False)
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "")
+    monkeypatch.delenv("MALLOC_ARENA_MAX")
     store = tmp_path / "results.duckdb"
     code, _, _ = shardscape("serve", "--port", 8600, "--address", "127.0.0.1", "--store", store)
     assert code == 0
@@ -376,6 +378,10 @@ def test_serve_starts_streamlit_on_the_application(shardscape, monkeypatch, tmp_
     assert command[6:] == ["--server.port=8600", "--server.address=127.0.0.1"]
     assert os.environ.pop(serve.STORE_VARIABLE) == str(store.resolve())
     assert store.exists()
+    assert os.environ["MALLOC_ARENA_MAX"] == "2"
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "5")  # an operator's own number
+    assert shardscape("serve", "--no-browser")[0] == 0
+    assert os.environ["MALLOC_ARENA_MAX"] == "5"
 
 
 def test_serve_opens_a_browser_where_there_is_a_display(monkeypatch, tmp_path):
