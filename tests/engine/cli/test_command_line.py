@@ -10,11 +10,13 @@ from functools import cache
 
 import pandas as pd
 import pytest
+import typer
 
 import engine
+from engine.cli.command_table import COMMANDS
 from engine.cli.commands import serve
 from engine.cli.limits import parse_limits
-from engine.cli.main import EXIT_CODES
+from engine.cli.main import EXIT_CODES, app
 from engine.cli.output import ExitCode, as_json, format_quantity, text_table, write_line
 from engine.cli.progress import ExplorationLine
 from engine.columns import BESIDE_RATE, FIELDS, OUTCOME, STATISTICS, by_name
@@ -413,3 +415,12 @@ def test_a_saved_scenario_is_asked_like_its_words(shardscape, tmp_path):
         "Without SYSTEM, --max-batch, --datatype there is no scenario; give all of them, or a saved "
         "scenario with --scenario FILE.\n"
     )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_listed_with_the_line_of_its_own_help(name):
+    group = typer.main.get_command(app)
+    context = typer.Context(group)
+    listed, loaded = group.commands[name], group.get_command(context, name)
+    assert listed.get_short_help_str(200) == loaded.get_short_help_str(200)
+    assert group.list_commands(context) == list(COMMANDS)
