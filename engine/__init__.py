@@ -1,6 +1,6 @@
 """The engine: every execution of a model on a system, evaluated exactly.
 
-Names are loaded when they are first used, so that a program and a small command load what they need only.
+Names are loaded when they are first used, so that a program loads only the modules that it uses.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Notice that the server is told to stop, before it waits for the requests that are running.
+"""Notice a signal to stop before the server waits for its running requests.
 
 The server announces its stop only after they have ended, so long requests must ask, or Ctrl-C would wait for them.
 `tests/dashboard/shell/test_nothing_sent.py` stops a server in the midst of a question.
@@ -18,7 +18,7 @@ _STOPPING: Final = threading.Event()
 
 
 def is_stopping() -> bool:
-    """Return whether this process has been told to stop since `watch_stop_signals`."""
+    """Return whether this process has received a signal to stop since `watch_stop_signals`."""
     return _STOPPING.is_set()
 
 

@@ -115,7 +115,7 @@ def vertical_line(x: float, colour: str, width: float, *, dash: str | None = Non
 
 
 def vertical_band(start: float, end: float, colour: str) -> dict[str, Any]:
-    """Return the shape of a band over the whole height of a chart, below what is drawn.
+    """Return the shape of a band over the whole height of a chart, below its marks.
 
     Args:
         start: position on the horizontal axis.
