@@ -8,25 +8,19 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard.compat.session import runs_page
-
 ROOT = Path(__file__).parent
 
-if not runs_page():
+if __name__ != "__main__":  # Streamlit runs scripts under this name, and imports the server under another
     import os
 
     from starlette.middleware import Middleware
 
-    from dashboard.compat.addresses import ask_nobody
-    from dashboard.compat.memory_allocator import few_arenas
     from dashboard.compat.message_queue import keep_whole
     from dashboard.compat.session_values import listed_while_they_change
     from dashboard.files import downloads, plotly_library
     from dashboard.settings import settings_from
     from dashboard.shell import bodies, middleware, root_address
 
-    few_arenas()
-    ask_nobody()
     keep_whole()
     listed_while_they_change()
     settings, api = settings_from(os.environ), []

@@ -5,8 +5,8 @@ python -m dashboard run app.py --server.port=8501
 
 from __future__ import annotations
 
-from dashboard.compat.interrupts import run_streamlit
 from dashboard.shell.command import INTERRUPTED, end_at_once
+from dashboard.shell.interrupts import run_streamlit
 
 if __name__ == "__main__":
     end_at_once()

@@ -1,7 +1,7 @@
-"""State of Streamlit's runs: script context, runtime, and requests of the browser.
+"""Requests of the browser: navigation in its history, whether one draws the page, and runs of fragments.
 
-Checked with Streamlit 1.67.0. No public API gives the name of a session, whether it is open, or whether the browser
-went back; `tests/dashboard/compat/test_compat.py` fails where one of the names is gone.
+Checked with Streamlit 1.67.0. No public API says that the browser went back;
+`tests/dashboard/compat/test_compat.py` fails where the name is gone.
 """
 
 from __future__ import annotations
@@ -9,27 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import streamlit as st
-from streamlit import runtime
 from streamlit.errors import StreamlitAPIException
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-__all__ = ["identifier", "in_browser", "is_active", "run_again", "runs_page", "went_back"]
-
-
-def runs_page() -> bool:
-    """Return whether a page runs. The start of the server runs the same file."""
-    return get_script_run_ctx(suppress_warning=True) is not None
-
-
-def identifier() -> str | None:
-    """Return the identifier of the session; None without a server, as in a test."""
-    context = get_script_run_ctx(suppress_warning=True)
-    return context.session_id if context is not None and runtime.exists() else None
-
-
-def is_active(session: str) -> bool:
-    """Return whether a page of the session is open in a browser. session: its `identifier`."""
-    return not runtime.exists() or runtime.get_instance().is_active_session(session)
+__all__ = ["in_browser", "run_again", "went_back"]
 
 
 def went_back() -> bool:

@@ -21,8 +21,8 @@ from engine.questions.documents.elastic import (
     SplitQuestion,
     WorkloadReplayQuestion,
 )
-from engine.questions.elastic_cards import replay_policies, split_jobs
 from engine.questions.elastic_fits import FittedProfile, fit_profile
+from engine.questions.elastic_jobs import replay_policies, split_jobs
 from engine.questions.elastic_models import ElasticPlans, plan_elastic
 
 __all__ = ["Answer", "ElasticJob", "Question", "elastic_plans"]

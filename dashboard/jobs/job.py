@@ -7,14 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from dashboard.jobs.worker import Task, Worker
 
-if TYPE_CHECKING:
-    from dashboard.jobs.board import JobBoard
-
-__all__ = ["Job", "JobKind", "JobProgress", "State"]
+__all__ = ["Job", "JobControl", "JobKind", "JobProgress", "State"]
 
 R = TypeVar("R")
 
@@ -39,6 +36,28 @@ class JobProgress(Protocol):
     @property
     def seconds_left(self) -> float:
         """Time that the rest takes [s]; infinite as long as that is not known."""
+
+
+class JobControl(Protocol):
+    """Operations on a posted job, as a `dashboard.jobs.board.JobBoard` has them."""
+
+    def look(self, job: Job, watcher: str) -> None:
+        """Record that a session still waits for the job."""
+
+    def cancel(self, job: Job, watcher: str = "", here: Callable[[str], bool] = ...) -> bool:
+        """Take back a request. Returns True if that stopped the job."""
+
+    def resume(self, job: Job, watcher: str = "") -> None:
+        """Continue a stopped job with its missing parts."""
+
+    def forget(self, job: Job) -> None:
+        """Drop an ended job."""
+
+    def position(self, job: Job) -> int:
+        """Return the number of whole jobs ahead of a waiting one."""
+
+    def time_left(self, job: Job) -> float:
+        """Return the time until a job is done [s]; infinite if unknown."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -78,7 +97,7 @@ class JobKind:
 class Job:
     """Work on its way, or how it ended. Only its board and its own methods change it."""
 
-    board: JobBoard
+    board: JobControl
     """Board of the job; set when it is posted."""
 
     def __init__(self, kind: JobKind, key: str, title: str = "", about: str = "", *, lane: str = "", priority: int = 0):

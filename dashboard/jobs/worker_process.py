@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import engine.whatif  # noqa: F401 - loaded before it is asked for
-from dashboard.compat.memory_allocator import few_arenas, spared
 from dashboard.jobs import exploration_rows, whatif_answers  # noqa: F401 - as above
+from dashboard.jobs.garbage_collection import exempt_loaded_objects
 from dashboard.jobs.worker import Task
 from engine import ExplorationCancelled
 from engine.questions.process import bound_memory
@@ -49,8 +49,7 @@ def serve_functions(behind: int, memory_gib: float | None = None) -> None:
     the memory of this process [GiB], where the system can bound it; none where None."""
     if memory_gib is not None:
         bound_memory(memory_gib)
-    few_arenas()
-    spared()
+    exempt_loaded_objects()
     work = _Work()
     with _open_connection(behind) as (source, send):
         while True:

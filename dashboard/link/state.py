@@ -16,8 +16,9 @@ from typing import Final, Literal, NoReturn
 
 import streamlit as st
 
-from dashboard.compat.session import identifier, went_back
+from dashboard.compat.session import went_back
 from dashboard.link import scenario_parameters, vocabulary
+from dashboard.link.open_sessions import mark_open
 from engine import Scenario
 
 __all__ = [
@@ -315,7 +316,7 @@ def theme_mode() -> Literal["light", "dark"]:
 
 def watcher() -> str:
     """Returns a name for this session, so that one person's cancelling does not stop what another waits for."""
-    return identifier() or str(st.session_state.setdefault("_watcher", secrets.token_hex(8)))
+    return mark_open(str(st.session_state.setdefault("_watcher", secrets.token_hex(8))))
 
 
 def _read_link() -> scenario_parameters.LinkReading:

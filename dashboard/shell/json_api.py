@@ -23,9 +23,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dashboard.compat.server_stop import is_stopping
 from dashboard.settings import Settings
 from dashboard.shell.bodies import asker_of
+from dashboard.shell.server_stop import is_stopping
 from dashboard.shell.turns_of_askers import AskerTurns, TooManyQuestions
 from engine import ExplorationCancelled
 from engine.questions import VERBS, Answerer, Bounds, QuestionError

@@ -15,7 +15,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dashboard.compat import front_end
-from dashboard.compat.memory_allocator import spared
+from dashboard.jobs.garbage_collection import exempt_loaded_objects
+from dashboard.shell.server_stop import watch_stop_signals
 
 __all__ = ["HEADERS", "Framed", "greeting"]
 
@@ -48,9 +49,11 @@ class Framed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the application."""
-        if scope["type"] == "websocket" and not _may_open_session(Headers(scope=scope)):
-            await send({"type": "websocket.close", "code": 1008})  # a server answers 403 before it has accepted
-            return
+        if scope["type"] == "websocket":
+            if not _may_open_session(Headers(scope=scope)):
+                await send({"type": "websocket.close", "code": 1008})  # a server answers 403 before it has accepted
+                return
+            scope = _named_by_origin(scope)
         app = self._app
         if scope["type"] == "http" and not self._metrics and scope["path"].rstrip("/").endswith(_METRICS):
             app = PlainTextResponse("Not Found", 404)
@@ -85,6 +88,20 @@ def _may_open_session(headers: Headers) -> bool:
     return place in {_origin_parts(each if "://" in each else f"{place[0]}://{each}") for each in (own, *listed)}
 
 
+def _named_by_origin(scope: Scope) -> Scope:
+    """Return a request whose `Host` is the host of its origin, for a session that `_may_open_session` admits.
+
+    For an origin other than the host, Streamlit would ask the network, and an outside server, for the addresses of this
+    machine before it reads `server.corsAllowedOrigins`, and hold up all sessions meanwhile.
+    """
+    origin = Headers(scope=scope).get("origin")
+    if origin is None or not st.get_option("server.enableCORS"):  # neither is compared with anything
+        return scope
+    headers = MutableHeaders(raw=list(scope["headers"]))
+    headers["host"] = urlsplit(origin).netloc
+    return {**scope, "headers": headers.raw}
+
+
 def _origin_parts(origin: str) -> tuple[str, str, int] | None:
     """Return scheme, host and port of an origin; None if it has none."""
     try:
@@ -104,6 +121,7 @@ async def greeting(_: object) -> AsyncIterator[None]:
     Meanwhile the store is opened, workers start, and what a first visit opens on is explored, so that who comes first
     does not wait for them.
     """
+    watch_stop_signals()
     where = str(st.get_option("server.address") or "")
     scheme = "https" if st.get_option("server.sslCertFile") else "http"
     base = str(st.get_option("server.baseUrlPath")).strip("/")
@@ -129,4 +147,4 @@ def _prepare_server() -> None:
     from dashboard.pages.registry import PAGES
 
     PAGES[0].view()
-    spared()
+    exempt_loaded_objects()

@@ -9,8 +9,9 @@ from typing import Final, TypeVar
 import streamlit as st
 
 from dashboard.charts.elements.markup import head
-from dashboard.compat.session import is_active
+from dashboard.compat.types import Place
 from dashboard.jobs.job import Job
+from dashboard.link.open_sessions import is_open
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from dashboard.words.waiting import progress_words
@@ -125,9 +126,9 @@ def _share_done(job: Job) -> float:
     return min(1.0, progress.done / progress.total) if progress is not None and progress.total else 0.0
 
 
-def _draw_stop_button(place: st.delta_generator.DeltaGenerator, job: Job, watcher: str, name: str) -> None:
+def _draw_stop_button(place: Place, job: Job, watcher: str, name: str) -> None:
     def stop() -> None:
-        vain = not job.ended and not job.board.cancel(job, watcher, is_active)
+        vain = not job.ended and not job.board.cancel(job, watcher, is_open)
         st.session_state[_OTHERS] = (job.kind.name, job.key) if vain else ()
 
     place.button(

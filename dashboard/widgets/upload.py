@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import streamlit as st
 
+from dashboard.compat.types import UploadedFile
 from dashboard.jobs.server import server
 from dashboard.jobs.turns import turns
-
-if TYPE_CHECKING:
-    from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 __all__ = ["file_field", "files_field", "read_file"]
 

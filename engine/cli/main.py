@@ -1,6 +1,6 @@
 """The command `shardscape`.
 
-Modules that take long to load are imported by the command that needs them, so that help and lists come at once.
+A command is loaded when it is asked for, and imports what takes long to load when it runs: help and lists come at once.
 """
 
 from __future__ import annotations
@@ -10,35 +10,14 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from engine.cli import compat
-from engine.cli.commands.best import find_best
-from engine.cli.commands.calibrate import calibrate_model
-from engine.cli.commands.codesign import run_codesign
-from engine.cli.commands.compare import compare_files
-from engine.cli.commands.cost import estimate_cost
-from engine.cli.commands.evaluate import evaluate_executions
-from engine.cli.commands.explore import explore_space
-from engine.cli.commands.inference import find_serving
-from engine.cli.commands.launch import export_execution, import_configuration
-from engine.cli.commands.layers import show_layers
-from engine.cli.commands.library import models_app, systems_app
-from engine.cli.commands.mcp import serve_mcp
-from engine.cli.commands.measure import measure_machine
-from engine.cli.commands.papers import show_papers
-from engine.cli.commands.plan import plan_app
-from engine.cli.commands.recommend import recommend_execution
-from engine.cli.commands.serve import serve_dashboard
-from engine.cli.commands.simulate import simulate_app
-from engine.cli.commands.standing import rank_execution
-from engine.cli.commands.store import store_app
-from engine.cli.commands.validate import validate_model
-from engine.cli.commands.what_if import change_scenario
+from engine.cli.command_table import COMMANDS
 from engine.cli.output import ExitCode, write_line
 
 __all__ = ["app", "main"]
@@ -92,17 +71,28 @@ NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Error codes of writing to a full file or device."""
 
 
-class Reporting(compat.Group):
+class Reporting(compat.LazyGroup):
     """Group of all commands: an error in one becomes one sentence and an exit code."""
 
+    _handler: Any = None
+    """Handler of Ctrl-C before the command has begun."""
+
+    def load_command(self, name: str) -> Any:
+        """Import a command."""
+        return COMMANDS[name].load()
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Load the command; from then on Ctrl-C is an exception, so that a command can clean up."""
+        resolved = super().resolve_command(ctx, args)
+        self._handler = _set_interrupt(signal.default_int_handler)
+        return resolved
+
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; from here on Ctrl-C is an exception, so that a command can clean up."""
-        before: Any = None
+        """Run the command."""
         try:
-            before = _set_interrupt(signal.default_int_handler)
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            _set_interrupt(before)
+            _set_interrupt(self._handler)
             self._stop("Interrupted.", ExitCode.INTERRUPTED)
         except BrokenPipeError:
             raise  # `shardscape models list | head`: Typer ends quietly
@@ -112,7 +102,7 @@ class Reporting(compat.Group):
                 raise
             self._stop(*_describe_error(error))
         finally:
-            _set_interrupt(before)
+            _set_interrupt(self._handler)
 
     @staticmethod
     def _stop(sentence: str, code: ExitCode) -> NoReturn:
@@ -179,34 +169,8 @@ def _take_options(
     """Take the options that come before any command."""
 
 
-commands: Final[dict[str, Callable[..., None]]] = {
-    "serve": serve_dashboard,
-    "explore": explore_space,
-    "best": find_best,
-    "recommend": recommend_execution,
-    "compare": compare_files,
-    "what-if": change_scenario,
-    "evaluate": evaluate_executions,
-    "layers": show_layers,
-    "standing": rank_execution,
-    "export": export_execution,
-    "inference": find_serving,
-    "cost": estimate_cost,
-    "codesign": run_codesign,
-    "validate": validate_model,
-    "calibrate": calibrate_model,
-    "measure": measure_machine,
-    "mcp": serve_mcp,
-    "import": import_configuration,
-    "papers": show_papers,
-}
-for name, command in commands.items():
-    app.command(name)(command)
-app.add_typer(models_app, name="models")
-app.add_typer(systems_app, name="systems")
-app.add_typer(simulate_app, name="simulate")
-app.add_typer(store_app, name="store")
-app.add_typer(plan_app, name="plan")
+for _name, _entry in COMMANDS.items():
+    app.command(_name, help=_entry.summary)(compat.unloaded_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

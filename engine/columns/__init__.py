@@ -1,5 +1,8 @@
 """The register of every field and every result; labels, units, tables, exports and help derive from it."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from engine.columns.derived import BESIDE_RATE
 from engine.columns.fields import GROUPS
 from engine.columns.register import (
@@ -40,8 +43,10 @@ from engine.columns.register import (
     value_of,
 )
 from engine.columns.rules import EXPERTS, SECOND_TIER
-from engine.columns.schemas import arrow_type, ddl, duckdb_neutral, duckdb_type, headline_schema, schema_of
 from engine.columns.statistics import HEADLINE_NAMES, OF_LAYERS
+
+if TYPE_CHECKING:
+    from engine.columns.schemas import arrow_type, ddl, duckdb_neutral, duckdb_type, headline_schema, schema_of
 
 __all__ = [
     "ALL",
@@ -92,3 +97,15 @@ __all__ = [
     "undeclare",
     "value_of",
 ]
+
+_OF_SCHEMAS = ("arrow_type", "ddl", "duckdb_neutral", "duckdb_type", "headline_schema", "schema_of")
+"""Names that need Arrow, which takes long to load."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return a name of `schemas` when it is first used."""
+        if name not in _OF_SCHEMAS:
+            raise AttributeError(f"module 'engine.columns' has no attribute {name!r}")
+        globals()[name] = found = getattr(import_module("engine.columns.schemas"), name)
+        return found

@@ -5,11 +5,11 @@ exactly once.
 Names and order follow Calculon's execution files and statistics, so that its files can be read like ours.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from engine.columns.derived import DERIVED_ROWS
 from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, GROUPS, NETWORKS, SCENARIO, FieldRow
@@ -18,6 +18,9 @@ from engine.columns.rules import FieldCondition, holds
 from engine.columns.stage_layouts import LAYOUTS, canonical
 from engine.columns.statistics import EXTENSION_STATISTIC_ROWS, SHARE_ROWS, STATISTIC_ROWS, StatisticRow
 from models.documents import near_matches, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 UNITS: Final[frozenset[str]] = frozenset({"", "s", "bytes", "FLOP", "bytes/s", "samples/s", "fraction"})
 """Every unit a column may have: "" is a count, a flag or a text; "fraction" lies between 0 and 1 and is shown in %."""

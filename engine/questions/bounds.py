@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from engine.exploration.run import Progress
 from engine.questions.errors import QuestionError
-from engine.scenarios.scenario import Scenario
+
+if TYPE_CHECKING:
+    from engine.exploration.run import Progress
+    from engine.scenarios.scenario import Scenario
 
 __all__ = ["LARGEST_SPACE", "LONGEST_SECONDS", "Bounds", "Context"]
 

@@ -14,7 +14,7 @@ from engine.planners.elastic import after_failure, model_curve, model_phases
 from engine.planners.elastic.placements import gpus_on_nodes, placements_filling
 from engine.questions.bounds import Context
 from engine.questions.documents.elastic import ElasticQuestion
-from engine.questions.elastic_cards import share_progress
+from engine.questions.elastic_jobs import share_progress
 from engine.questions.plain import table_rows
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, Row, Verb

@@ -11,13 +11,14 @@ import models
 from engine.columns import ALL, ALL_FIELDS, Column, cost_models_with, defined_of, statistics_of
 from engine.cost_models.registry import COST_MODELS, named
 from engine.questions.bounds import Context
+from engine.questions.library_rows import model_row, system_row
 from engine.questions.plain import plain
 from engine.questions.verb import Document, QuestionError, Verb
 from hardware import System
 from models import Model
 from models.documents import Text, did_you_mean, shown
 
-__all__ = ["LIST_COLUMNS", "LIST_MODELS", "LIST_SYSTEMS", "model_row", "system_row"]
+__all__ = ["LIST_COLUMNS", "LIST_MODELS", "LIST_SYSTEMS"]
 
 
 class Listing(Document):
@@ -97,41 +98,6 @@ class ColumnRows(Document):
     """Columns of executions."""
 
     columns: list[ColumnRow]
-
-
-def model_row(model: Model) -> dict[str, Any]:
-    """Returns what a list says of a model.
-
-    Args:
-        model: of the library.
-    """
-    return {
-        "name": model.name,
-        "title": model.title,
-        "parameters": model.parameters,
-        "sequence": model.seq_size,
-        "blocks": None if model.block is None else model.block.num_blocks,
-        "hidden": None if model.block is None else model.block.hidden,
-        "explorable": model.block is not None,
-    }
-
-
-def system_row(system: System) -> dict[str, Any]:
-    """Returns what a list says of a system.
-
-    Args:
-        system: of the library.
-    """
-    return {
-        "name": system.name,
-        "title": system.title,
-        "datatypes": list(system.datatypes),
-        "mem1_gib": system.mem1.capacity_gib,
-        "mem1_gb_per_s": system.mem1.bandwidth_gb_per_s,
-        "mem2_gib": system.mem2.capacity_gib,
-        "network_sizes": [network.size for network in system.networks],
-        "assumed_values": len(system.assumed_values()),
-    }
 
 
 def _has_words(thing: Model | System, words: str) -> bool:

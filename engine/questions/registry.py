@@ -23,10 +23,9 @@ from engine.questions.elastic_cards import (
     CARD_PHASES,
     LIST_CARDS,
     PLAN_CARD,
-    REPLAY_WORKLOAD,
-    SPLIT_GPUS,
 )
 from engine.questions.elastic_fits import CARD_ACCURACY, COMPARE_LOSSES, FIT_CARD
+from engine.questions.elastic_jobs import REPLAY_WORKLOAD, SPLIT_GPUS
 from engine.questions.elastic_models import PLAN_ELASTIC
 from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH, OPERATIONS
 from engine.questions.explorations import BEST, EXPLORE

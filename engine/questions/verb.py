@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.questions.bounds import Context
 from engine.questions.errors import QuestionError
 from models.documents import Accepts
+
+if TYPE_CHECKING:
+    from engine.questions.bounds import Context
 
 __all__ = ["Document", "Execution", "Named", "QuestionError", "Row", "Verb"]
 

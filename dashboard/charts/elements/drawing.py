@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from dashboard.compat import plotly_figures
 
-__all__ = ["Drawing", "Part", "merged"]
+__all__ = ["Drawing", "Part", "merged", "vertical_band", "vertical_line"]
 
 Part = Mapping[str, Any]
 """A trace, an axis, a note, ..., by Plotly's names for its properties."""
@@ -99,3 +99,37 @@ def merged(base: Part, more: Part) -> dict[str, Any]:
         for name, value in more.items()
     }
     return {**base, **both}
+
+
+def vertical_line(x: float, colour: str, width: float, *, dash: str | None = None) -> dict[str, Any]:
+    """Return the shape of a line over the whole height of a chart.
+
+    Args:
+        x: position on the horizontal axis.
+        colour: of the line.
+        width: of the line [px].
+        dash: style of Plotly's, such as "dot"; None for a solid line.
+    """
+    line = {"color": colour, "width": width, **({} if dash is None else {"dash": dash})}
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+
+
+def vertical_band(start: float, end: float, colour: str) -> dict[str, Any]:
+    """Return the shape of a band over the whole height of a chart, below its marks.
+
+    Args:
+        start: position on the horizontal axis.
+        end: the other one.
+        colour: of the band.
+    """
+    return {
+        "type": "rect",
+        "x0": start,
+        "x1": end,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "fillcolor": colour,
+        "line": {"width": 0},
+        "layer": "below",
+    }

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from dashboard.charts.elements.drawing import vertical_line
 from dashboard.charts.elements.palette import palette
 from dashboard.charts.elements.template import Chart, empty, written
 from dashboard.words.names import in_sentence
@@ -51,17 +52,7 @@ def histogram(
     lines = []
     if marked is not None:
         place = marked / scale.factor
-        lines = [
-            {
-                "type": "line",
-                "x0": place,
-                "x1": place,
-                "y0": 0,
-                "y1": 1,
-                "yref": "paper",
-                "line": {"color": colours.text, "width": 1.6},
-            }
-        ]
+        lines = [vertical_line(place, colours.text, 1.6)]
     suffix = _tick_suffix(scale)
     title = "" if suffix or height < _ROOMY else scale.unit
     layout = {

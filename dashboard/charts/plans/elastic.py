@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from dashboard.charts.elements.drawing import vertical_band
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import LEGEND_BELOW, Chart, base, empty, log_ticks, noted
 from dashboard.words.numbers import counted, plain
@@ -74,19 +75,7 @@ def _phase_shapes(phases: list[dict[Any, Any]], end: float, colours: Palette) ->
     for place, phase in enumerate(phases):
         start, stop = phase["start_s"] / 60, phase["end_s"] / 60
         if place % 2:
-            shapes.append(
-                {
-                    "type": "rect",
-                    "x0": start,
-                    "x1": stop,
-                    "y0": 0,
-                    "y1": 1,
-                    "yref": "paper",
-                    "fillcolor": colours.panel,
-                    "line": {"width": 0},
-                    "layer": "below",
-                }
-            )
+            shapes.append(vertical_band(start, stop, colours.panel))
         if stop - start > 0.12 * end:
             notes.append(
                 noted(

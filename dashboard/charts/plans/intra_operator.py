@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dashboard.charts.elements.drawing import Drawing
+from dashboard.charts.elements.drawing import Drawing, vertical_line
 from dashboard.charts.elements.palette import SCENARIOS, TIME_KINDS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, noted, trace
 from dashboard.words.numbers import counted, percent, plain
@@ -101,17 +101,7 @@ def vector_points(
         )
     shapes: list[dict[str, Any]] = []
     if limit is not None:
-        shapes.append(
-            {
-                "type": "line",
-                "x0": limit / factor,
-                "x1": limit / factor,
-                "y0": 0,
-                "y1": 1,
-                "yref": "paper",
-                "line": {"color": colours.worse, "width": 1.6, "dash": "dot"},
-            }
-        )
+        shapes.append(vertical_line(limit / factor, colours.worse, 1.6, dash="dot"))
     _draw_measured_points(figure, shown, measured, (factor, scale), colours)
     if chosen:
         figure.draw(
@@ -375,17 +365,7 @@ def along_curves(
         showlegend=True,
         margin={"t": 42},
         legend=_legend_layout(colours),
-        shapes=[
-            {
-                "type": "line",
-                "x0": here,
-                "x1": here,
-                "y0": 0,
-                "y1": 1,
-                "yref": "paper",
-                "line": {"color": colours.text, "width": 1, "dash": "dot"},
-            }
-        ],
+        shapes=[vertical_line(here, colours.text, 1, dash="dot")],
     )
     return Chart(figure, _summarize_solutions(best, label))
 

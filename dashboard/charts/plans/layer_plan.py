@@ -7,6 +7,7 @@ from typing import Final
 
 import pandas as pd
 
+from dashboard.charts.elements.drawing import vertical_line
 from dashboard.charts.elements.palette import SCENARIOS, TIME_KINDS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, name_rows
 from dashboard.words.numbers import plain
@@ -230,17 +231,7 @@ def plan_curves(rows: pd.DataFrame, here: int, mode: str = "light") -> Chart:
         margin={"t": 30},
         xaxis={"title": {"text": title_of}},
         yaxis={"title": {"text": "Speedup over one device"}, "rangemode": "tozero"},
-        shapes=[
-            {
-                "type": "line",
-                "x0": here,
-                "x1": here,
-                "y0": 0,
-                "y1": 1,
-                "yref": "paper",
-                "line": {"color": colours.text, "width": 1, "dash": "dot"},
-            }
-        ],
+        shapes=[vertical_line(here, colours.text, 1, dash="dot")],
     )
     last = rows.iloc[-1]
     told = [f"{title} {plain(float(last[name]))}" for name, title, _ in CURVES if pd.notna(last[name])]

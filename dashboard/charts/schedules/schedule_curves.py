@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from dashboard.charts.elements.drawing import vertical_band, vertical_line
 from dashboard.charts.elements.palette import SCENARIOS, Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, noted
 from dashboard.words.numbers import percent, plain
@@ -99,17 +100,7 @@ def schedule_curves(
         )
     bands = best_bands(curves)
     shapes, notes = _band_shapes(bands, curves, titles, factor, colours, _ROOM[narrow])
-    shapes.append(
-        {
-            "type": "line",
-            "x0": here * factor,
-            "x1": here * factor,
-            "y0": 0,
-            "y1": 1,
-            "yref": "paper",
-            "line": {"color": colours.text, "width": 1, "dash": "dot"},
-        }
-    )
+    shapes.append(vertical_line(here * factor, colours.text, 1, dash="dot"))
     for letter, name in zip("AB", chosen, strict=True):
         own = curves[curves["name"] == name]
         if len(own) and (letter == "A" or chosen[0] != chosen[1]):
@@ -151,19 +142,7 @@ def _band_shapes(
     taken = [0.0, 0.0]
     for place, (start, end, name) in enumerate(bands):
         if place % 2 == 0:
-            shapes.append(
-                {
-                    "type": "rect",
-                    "x0": start * factor,
-                    "x1": end * factor,
-                    "y0": 0,
-                    "y1": 1,
-                    "yref": "paper",
-                    "fillcolor": colours.panel,
-                    "line": {"width": 0},
-                    "layer": "below",
-                }
-            )
+            shapes.append(vertical_band(start * factor, end * factor, colours.panel))
         middle = (start + end) / 2 * factor
         if len(bands) > 1 and end - start < 0.08 * (bands[-1][1] - bands[0][0]):
             continue

@@ -31,6 +31,7 @@ from dashboard.queries.nearest_fit import short_of
 from dashboard.widgets import launch
 from dashboard.widgets.chart import show
 from dashboard.widgets.compared_scenarios import explored, members, put, remove
+from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.hardware_changes import reset
 from dashboard.widgets.link_fields import draw_choice, draw_segments
 from dashboard.widgets.scenario_adder import opener, parse_whatif, suggestions
@@ -305,15 +306,12 @@ def _draw_best(view: CompareView, sides: list[Side]) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.html(markup.head("Best executions", "choices that are the same in all are left out"))
         st.space("stretch")
-        st.download_button(
+        draw_download(
             "Tables",
             lambda: comparison_tables.file(sides, view.metric_of(sides[0])),
             file_name(sides[0].scenario, "_compared.csv.zip"),
             "application/zip",
             key="compare_tables",
-            on_click="ignore",
-            type="tertiary",
-            icon=":material/download:",
             help="What differs, the best executions and the best of every cell: CSV files in a zip archive, with every "
             "scenario whole.",
         )

@@ -17,8 +17,9 @@ from engine.questions.documents.elastic import (
     PhasesQuestion,
     SplitQuestion,
 )
-from engine.questions.elastic_cards import list_plans, plan_curve, plan_timeline, split_jobs
+from engine.questions.elastic_cards import list_plans, plan_curve, plan_timeline
 from engine.questions.elastic_fits import compare_card
+from engine.questions.elastic_jobs import split_jobs
 
 __all__ = ["answer_later", "find_accuracy", "find_curve", "find_plans", "find_split", "find_timeline"]
 
@@ -77,7 +78,7 @@ def _accuracy(question: str) -> pd.DataFrame:
 
 
 def find_split(asked: SplitQuestion) -> Split:
-    """Return the split of GPUs among jobs of cards. Raises as `engine.questions.elastic_cards.split_jobs`."""
+    """Return the split of GPUs among jobs of cards. Raises as `engine.questions.elastic_jobs.split_jobs`."""
     return _split(asked.model_dump_json())
 
 

@@ -18,6 +18,7 @@ from dashboard.link.document_validation import Refused, parse
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.elastic.link import OWN, PAGE_NAME, ElasticLink
+from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.link_fields import draw_choice
 from dashboard.widgets.own_table import PACKED
 from dashboard.widgets.upload import file_field, read_file
@@ -407,37 +408,28 @@ def _value_at(document: Any, path: str) -> float:
 def _draw_downloads(found: ChosenCard) -> None:
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", found.card.name)
     measured = found.measured
-    st.download_button(
+    draw_download(
         "Card (JSON)",
         lambda: json.dumps(to_document(found.card), indent=1),
         f"{name}.json",
         "application/json",
         key="elastic_card_json",
-        on_click="ignore",
-        icon=":material/download:",
-        type="tertiary",
     )
     if measured is not None:
         text = measurements_text(measured)
-        st.download_button(
+        draw_download(
             "Measurements (CSV)",
             text,
             f"{name}_measured.csv",
             "text/csv",
             key="elastic_trace_csv",
-            on_click="ignore",
-            icon=":material/download:",
-            type="tertiary",
         )
-        st.download_button(
+        draw_download(
             "Both in one (JSON)",
             lambda: json.dumps(document_of(OwnCard(found.card, text)), indent=1),
             f"{name}_with_measurements.json",
             "application/json",
             key="elastic_both_json",
-            on_click="ignore",
-            icon=":material/download:",
-            type="tertiary",
         )
         for note in measured.notes:
             st.markdown(literal(note))

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements.template import Chart
+from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.tables import height_of
 from engine.planners.elastic.plan_names import PLAN_COLUMNS, plan_titles
 
@@ -57,27 +58,21 @@ def downloads(tables: Mapping[str, pd.DataFrame], name: str, charts: Mapping[str
     with st.popover("Download", icon=":material/download:", help="Tables of this page as CSV, charts as HTML."):
         for title, table in tables.items():
             file = f"{name}_{title.lower().replace(' ', '_')}.csv"
-            st.download_button(
+            draw_download(
                 f"{title} (CSV)",
                 partial(_table_csv, table),
                 file,
                 "text/csv",
                 key=f"elastic_{file}",
-                on_click="ignore",
-                icon=":material/download:",
-                type="tertiary",
             )
         for title, chart in (charts or {}).items():
             file = f"{name}_{title.lower().replace(' ', '_')}.html"
-            st.download_button(
+            draw_download(
                 f"{title} (picture, HTML)",
                 partial(_chart_html, chart),
                 file,
                 "text/html",
                 key=f"elastic_{file}",
-                on_click="ignore",
-                icon=":material/download:",
-                type="tertiary",
             )
 
 

@@ -14,6 +14,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.plans.layer_blocks import segment_map
 from dashboard.link.fields import LinkField
 from dashboard.widgets.chart import show
+from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.link_fields import draw_segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
@@ -174,15 +175,12 @@ def _draw_annotations(plan: IntraOperatorPlan) -> None:
             "P(…) is JAX’s PartitionSpec, with an entry for each dimension; placements are PyTorch’s for DTensor, one "
             "for each mesh axis. The collective sums partial results of a contraction."
         )
-        st.download_button(
+        draw_download(
             "Annotations (CSV)",
             lambda: table.to_csv(index=False),
             "annotations.csv",
             "text/csv",
             key="intra_operator_annotations.csv",
-            on_click="ignore",
-            icon=":material/download:",
-            type="tertiary",
         )
 
 

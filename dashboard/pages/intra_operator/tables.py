@@ -19,6 +19,7 @@ from dashboard.link import state
 from dashboard.link.fields import LinkField
 from dashboard.pages.intra_operator.link import LIKE
 from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.link_fields import draw_segments
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
@@ -125,15 +126,12 @@ def vectors_table(plan: IntraOperatorPlan, fields: Mapping[str, LinkField]) -> N
                     for form, words in FORMS.items()
                 ]
             for label, name, mime, content in files:
-                st.download_button(
+                draw_download(
                     label,
                     content,
                     name,
                     mime,
                     key=f"intra_operator_{name}",
-                    on_click="ignore",
-                    icon=":material/download:",
-                    type="tertiary",
                 )
             _draw_keep_button(plan)
     rows = table.sort_values(["fits", "seconds"], ascending=[False, True], kind="stable")

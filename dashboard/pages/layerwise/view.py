@@ -19,6 +19,7 @@ from dashboard.pages.layerwise.inputs import LayerwiseInputs, draw_inputs, parse
 from dashboard.pages.layerwise.link import LayerwiseLink
 from dashboard.pages.layerwise.own_plan import own_plan
 from dashboard.widgets.chart import show
+from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal
@@ -189,27 +190,21 @@ def _draw_exports(found: Planned) -> None:
             ("Candidates (CSV)", "candidates.csv", "text/csv", lambda: candidates_table(plan).to_csv(index=False)),
             ("Profile (CSV)", "profile.csv", "text/csv", lambda: csv_text(plan.problem.profile)),
         ):
-            st.download_button(
+            draw_download(
                 label,
                 content,
                 name,
                 mime,
                 key=f"layerwise_{name}",
-                on_click="ignore",
-                icon=":material/download:",
-                type="tertiary",
             )
         batches = found.batches
         if batches is not None:
-            st.download_button(
+            draw_download(
                 "All batches (CSV)",
                 lambda: batches.to_csv(index=False),
                 "batches.csv",
                 "text/csv",
                 key="layerwise_batches.csv",
-                on_click="ignore",
-                icon=":material/download:",
-                type="tertiary",
             )
 
 

@@ -15,6 +15,7 @@ from dashboard.jobs.server import server
 from dashboard.link import page_links, scenario_parameters, state
 from dashboard.pages import registry
 from dashboard.widgets.chart import show
+from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
 from dashboard.widgets.window import is_narrow
@@ -111,15 +112,12 @@ def _draw_figure(view: PapersView) -> None:
     st.caption(literal(chart.alt))
     with st.container(horizontal=True, gap="small"):
         _draw_settings_button(figure)
-        st.download_button(
+        draw_download(
             "Table as CSV",
             lambda: table.to_csv(index=False),
             f"{paper.name}-{figure.name}.csv",
             "text/csv",
             key="papers_csv",
-            on_click="ignore",
-            icon=":material/download:",
-            type="tertiary",
         )
     _draw_table(table, figure)
     if figure.note:

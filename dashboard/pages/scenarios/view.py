@@ -227,6 +227,17 @@ def _draw_tally(found: Sequence[Entry], shown: Sequence[Entry]) -> None:
     )
 
 
+def _draw_duplicate(entry: Entry) -> None:
+    st.button(
+        "Duplicate",
+        icon=":material/content_copy:",
+        key="scenarios_duplicate",
+        on_click=_toast_refusal,
+        args=(lambda: _duplicate_entry(entry),),
+        help="Saves a second entry to rename or change.",
+    )
+
+
 def _draw_entry(entry: Entry) -> None:
     """Draw the content of an entry, and its actions."""
     if entry.study is not None:
@@ -234,14 +245,7 @@ def _draw_entry(entry: Entry) -> None:
         with st.container(horizontal=True):
             studies.open_kept(entry.study)
             _draw_rename(entry)
-            st.button(
-                "Duplicate",
-                icon=":material/content_copy:",
-                key="scenarios_duplicate",
-                on_click=_toast_refusal,
-                args=(lambda: _duplicate_entry(entry),),
-                help="Saves a second entry to rename or change.",
-            )
+            _draw_duplicate(entry)
             _draw_delete(entry)
         return
     st.html(head(entry.title, "saved" if entry.saved is not None else "explored"))
@@ -313,14 +317,7 @@ def _draw_actions(entry: Entry) -> None:
         if compared is not None:
             share.comparison_file(compared, "scenarios_comparison_file")
     with st.container(horizontal=True):
-        st.button(
-            "Duplicate",
-            icon=":material/content_copy:",
-            key="scenarios_duplicate",
-            on_click=_toast_refusal,
-            args=(lambda: _duplicate_entry(entry),),
-            help="Saves a second entry to rename or change.",
-        )
+        _draw_duplicate(entry)
         found = explorations().request(scenario, state.watcher()).exploration if _is_explored(entry) else None
         if found is not None:
             address, exploration = share.link_to(scenario), seen_with(found, scenario)

@@ -19,6 +19,7 @@ from dashboard.charts.schedules.parallelism_grid import (
 from dashboard.pages.schedules.grid_inputs import SCENARIO, GridInputs
 from dashboard.queries.parallelism_grids import curves, grid_of
 from dashboard.widgets.chart import show
+from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_switch, draw_whole
 from dashboard.widgets.tables import height_of
 from dashboard.widgets.window import is_narrow
@@ -258,15 +259,12 @@ def _draw_step(best: pd.Series, asked: GridInputs, mode: str) -> None:
             ]
         )
     )
-    st.download_button(
+    draw_download(
         "Events for Chrome’s trace viewer",
         lambda: json.dumps(found.chrome_trace()),
         "distir.trace.json",
         "application/json",
         key="schedules_grid_trace",
-        on_click="ignore",
-        icon=":material/download:",
-        type="tertiary",
     )
 
 
@@ -277,15 +275,12 @@ def _draw_fastest(table: pd.DataFrame, runs: pd.DataFrame) -> None:
     with head:
         st.html(markup.head("The fastest", f"{len(shown)} of {len(runs):,} that run"))
     with file:
-        st.download_button(
+        draw_download(
             "All as CSV",
             lambda: table.to_csv(index=False),
             "grid.csv",
             "text/csv",
             key="schedules_grid_csv",
-            on_click="ignore",
-            icon=":material/download:",
-            type="tertiary",
             help="Every configuration, with the reason if it does not run.",
         )
     number = st.column_config.NumberColumn

@@ -33,6 +33,7 @@ from dashboard.pages.schedules.stages import draw_stages, fullest_rank, rank_wor
 from dashboard.pages.schedules.tables import draw_feasibility
 from dashboard.queries import accuracy
 from dashboard.widgets.chart import show
+from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.link_fields import draw_segments, draw_switch
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
@@ -304,13 +305,10 @@ def _draw_exports(one: ScheduleOutcome, other: ScheduleOutcome) -> None:
                     lambda found=found: found.tasks.to_csv(index=False),
                 ),
             ):
-                st.download_button(
+                draw_download(
                     label,
                     content,
                     name,
                     mime,
                     key=f"schedules_{letter}_{name}",
-                    on_click="ignore",
-                    icon=":material/download:",
-                    type="tertiary",
                 )

@@ -26,7 +26,7 @@ systems_app = typer.Typer(help="Systems: list the library, show one, check files
 def list_models(json: JsonOption = False) -> None:
     """Models of the library, with their size and whether the calculon cost model can represent them."""
     import models
-    from engine.questions.library import model_row
+    from engine.questions.library_rows import model_row
 
     rows = [model_row(models.load(name)) for name in models.names()]
     if json:
@@ -44,7 +44,7 @@ def list_models(json: JsonOption = False) -> None:
 def list_systems(json: JsonOption = False) -> None:
     """Systems of the library, with peak rates, memory and networks."""
     import hardware
-    from engine.questions.library import system_row
+    from engine.questions.library_rows import system_row
 
     rows = [system_row(hardware.load(name)) for name in hardware.names()]
     if json:

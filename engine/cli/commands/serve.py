@@ -27,6 +27,14 @@ STORE_VARIABLE: Final = "SHARDSCAPE_STORE"
 API_VARIABLE: Final = "SHARDSCAPE_API"
 """Environment variable that switches the dashboard's JSON API on."""
 
+ARENAS_VARIABLE: Final = "MALLOC_ARENA_MAX"
+"""Environment variable of the GNU C library: heap arenas that the threads of a process share."""
+
+ARENAS: Final = 2
+"""Arenas of the server and of its workers. By default there are eight per core, and none returns free memory between
+blocks in use. Every run of a page is a thread: after 300 scenarios 108 MiB were free but held, against 37 MiB with two
+arenas. Threads seldom wait for an arena, because they wait for the interpreter's lock."""
+
 WHEEL_FOLDER: Final = "shardscape"
 """Folder of an installed wheel with the files from the top of the source tree."""
 
@@ -97,6 +105,7 @@ def serve_dashboard(
             os.environ[STORE_VARIABLE] = str(opened.path.resolve())
     if api:
         os.environ[API_VARIABLE] = "on"
+    os.environ.setdefault(ARENAS_VARIABLE, str(ARENAS))
     sys.stdout.flush()
     # Ctrl-C waits until the new program can answer it, where the system can let it wait.
     mask = getattr(signal, "pthread_sigmask", lambda *_: None)

@@ -280,6 +280,7 @@ COMES_BACK = {
         "the_tables_of_a_comparison_come_back",
     ),
     "files/downloads key": (_HERE, "tables_of_executions_come_back"),
+    "widgets/file_download key": ("dashboard/pages/test_elastic", "files_of_a_plan_come_back"),
     "pages/elastic/cards 'elastic_card_json'": ("dashboard/pages/test_elastic", "files_of_a_plan_come_back"),
     "pages/elastic/cards 'elastic_both_json'": ("dashboard/pages/test_elastic", "cards_in_links_and_files_are_checked"),
     "pages/elastic/cards 'elastic_trace_csv'": ("dashboard/pages/test_elastic", "files_of_a_plan_come_back"),
@@ -337,11 +338,11 @@ def test_every_download_of_the_pages_is_read_again() -> None:
     root, found = Path(__file__).parents[3], set()
     for path in (root / "dashboard").rglob("*.py"):
         text = path.read_text("utf-8")
-        if "download_button" not in text and "downloads" not in text:
+        if "download" not in text:
             continue
         for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
             named = ast.unparse(call.func)
-            if named.endswith(".download_button") or named == "downloads.button":
+            if named.endswith(".download_button") or named in ("downloads.button", "draw_download"):
                 (key,) = (ast.unparse(one.value) for one in call.keywords if one.arg == "key")
                 found.add(f"{path.relative_to(root / 'dashboard').with_suffix('')} {key}")
     assert found == set(COMES_BACK)

@@ -218,15 +218,34 @@ def _card(job: object) -> None:
     job_card(job, "me")
 
 
+def _other_session(job: object) -> None:
+    import streamlit as st
+
+    from dashboard.jobs.job import Job
+    from dashboard.link import state
+
+    assert isinstance(job, Job)
+    job.board.look(job, state.watcher())
+    st.text(state.watcher())
+
+
+def _disconnect() -> None:
+    """Release the resources of a session, as Streamlit does when its browser disconnects."""
+    from dashboard.link.open_sessions import mark_open
+
+    mark_open.clear()  # type: ignore[attr-defined]
+
+
 def test_the_card_of_any_job_says_how_far_it_is_and_stops_it_and_what_follows(board: JobBoard) -> None:
     job = begun(board, Whole(JobKind(**WHOLE), "all of it"), "me")
-    board.look(job, "another")
+    other = AppTest.from_function(_other_session, kwargs={"job": job}).run().text[0].value
     page = AppTest.from_function(_card, kwargs={"job": job}).run()
     assert "Planning" in html(page)
     assert progress(page)[0] == "250,000 of 1.00 M · 500,000 per second · 1.5 s left"
     page.button(key="job_stop_plan").click().run()
     assert page.caption[0].value == "Another session waits for the same result, so it continues."
-    job.watched.pop("another")
+    assert other in job.watched
+    AppTest.from_function(_disconnect).run()
     page.button(key="job_stop_plan").click().run()
     assert job.state == "cancelled"
     assert len(page.info) == 1

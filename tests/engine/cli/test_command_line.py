@@ -10,11 +10,13 @@ from functools import cache
 
 import pandas as pd
 import pytest
+import typer
 
 import engine
+from engine.cli.command_table import COMMANDS
 from engine.cli.commands import serve
 from engine.cli.limits import parse_limits
-from engine.cli.main import EXIT_CODES
+from engine.cli.main import EXIT_CODES, app
 from engine.cli.output import ExitCode, as_json, format_quantity, text_table, write_line
 from engine.cli.progress import ExplorationLine
 from engine.columns import BESIDE_RATE, FIELDS, OUTCOME, STATISTICS, by_name
@@ -366,6 +368,8 @@ def test_serve_starts_streamlit_on_the_application(shardscape, monkeypatch, tmp_
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.delenv(serve.STORE_VARIABLE, raising=False)
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "")
+    monkeypatch.delenv("MALLOC_ARENA_MAX")
     store = tmp_path / "results.duckdb"
     code, _, _ = shardscape("serve", "--port", 8600, "--address", "127.0.0.1", "--store", store)
     assert code == 0
@@ -376,6 +380,10 @@ def test_serve_starts_streamlit_on_the_application(shardscape, monkeypatch, tmp_
     assert command[6:] == ["--server.port=8600", "--server.address=127.0.0.1"]
     assert os.environ.pop(serve.STORE_VARIABLE) == str(store.resolve())
     assert store.exists()
+    assert os.environ["MALLOC_ARENA_MAX"] == "2"
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "5")  # an operator's own number
+    assert shardscape("serve", "--no-browser")[0] == 0
+    assert os.environ["MALLOC_ARENA_MAX"] == "5"
 
 
 def test_serve_opens_a_browser_where_there_is_a_display(monkeypatch, tmp_path):
@@ -407,3 +415,12 @@ def test_a_saved_scenario_is_asked_like_its_words(shardscape, tmp_path):
         "Without SYSTEM, --max-batch, --datatype there is no scenario; give all of them, or a saved "
         "scenario with --scenario FILE.\n"
     )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_listed_with_the_line_of_its_own_help(name):
+    group = typer.main.get_command(app)
+    context = typer.Context(group)
+    listed, loaded = group.commands[name], group.get_command(context, name)
+    assert listed.get_short_help_str(200) == loaded.get_short_help_str(200)
+    assert group.list_commands(context) == list(COMMANDS)

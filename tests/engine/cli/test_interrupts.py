@@ -104,9 +104,7 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[int, str, str | None]:
 SERVE = ("serve", "--port", "1", "--no-browser")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "module"), [(BEST, 0), (SERVE, 100), (BEST, 300), (SERVE, 300), (SERVE, 600), (BEST, 900)]
-)
+@pytest.mark.parametrize(("arguments", "module"), [(BEST, 0), (SERVE, 100), (BEST, 300), (BEST, 600), (BEST, 900)])
 def test_an_interrupt_while_loading_is_quiet(arguments: tuple[str, ...], module: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, str(module), *arguments],

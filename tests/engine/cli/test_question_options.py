@@ -67,7 +67,7 @@ def command_words(path: str) -> set[str]:
     """Return options and names of arguments of a command."""
     command: Any = typer.main.get_command(app)
     for word in path.split():
-        command = command.commands[word]
+        command = command.get_command(typer.Context(command), word)
     options = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
     return options | {each.name for each in command.params}
 

@@ -161,7 +161,7 @@ def split_node(
       shardscape plan elastic split roberta t5_3B --gpus 4
       shardscape plan elastic split bert t5 vit --gpus 8 --guarantee t5=40
     """
-    from engine.questions.elastic_cards import split_jobs
+    from engine.questions.elastic_jobs import split_jobs
 
     found = split_jobs(_with_guarantees(asked, guarantee or []))
     write_plans(found.table, json=json, csv=csv)

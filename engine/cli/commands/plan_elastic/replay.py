@@ -50,7 +50,7 @@ def replay_workload(
     """
     from engine.planners.contract import PlanError
     from engine.planners.elastic.cluster import summaries
-    from engine.questions.elastic_cards import replay_policies
+    from engine.questions.elastic_jobs import replay_policies
 
     if table not in TABLES:
         raise PlanError(f"There is no table {table[:40]!r}; choose {', '.join(TABLES)}.")

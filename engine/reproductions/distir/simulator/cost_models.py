@@ -9,7 +9,7 @@ Source: microsoft/dist-ir (MIT), `dist_ir/executor/cost_model.py` and `simulator
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -155,21 +155,13 @@ _R1: Final = DistIRCostModel(
     outputs_gathered=True,
     optimizer=False,
 )
-_R2: Final = DistIRCostModel(
+_R2: Final = replace(
+    _R1,
     name="R2",
     commit="83d7fc3",
     what="units mended, 2021-04-05",
-    flops=1e14,
-    dram_bandwidth=1.2e12,
-    launch_overhead=0.0,
     bytes_per_gigabit=1.25e8,
     matmul_bytes_per_element=None,
-    streamed_elementwise=False,
-    transfer_factor=None,
-    split_time=1e-6,
-    placement_in_step=True,
-    outputs_gathered=True,
-    optimizer=False,
 )
 _R3: Final = DistIRCostModel(
     name="R3",
@@ -187,21 +179,12 @@ _R3: Final = DistIRCostModel(
     outputs_gathered=False,
     optimizer=True,
 )
-_PUBLISHED: Final = DistIRCostModel(
+_PUBLISHED: Final = replace(
+    _R1,
     name="EuroMLSys21",
     commit="before 3386edc",
     what="what made the published grid: no allgathers, and gradients reduced over groups of H where H and D exceed one",
-    flops=1e14,
-    dram_bandwidth=1.2e12,
-    launch_overhead=0.0,
-    bytes_per_gigabit=8e9,
-    matmul_bytes_per_element=2.0,
-    streamed_elementwise=False,
-    transfer_factor=None,
-    split_time=1e-6,
-    placement_in_step=True,
     outputs_gathered=False,
-    optimizer=False,
     gradient_group_is_horizontal=True,
 )
 

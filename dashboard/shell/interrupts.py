@@ -1,12 +1,13 @@
-"""End of Streamlit's command after Ctrl-C, without the message and exit code 1 that Click makes of it.
+"""End of Streamlit's command after Ctrl-C, without the message and exit code 1 that it has by itself.
 
-Checked with Streamlit 1.67.0; `tests/engine/cli/test_interrupts.py` interrupts a server.
+`tests/engine/cli/test_interrupts.py` interrupts a server.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import runpy
 import signal
 import sys
 import warnings
@@ -37,7 +38,6 @@ def run_streamlit(interrupted: int) -> None:
 
     # The first to be registered is the last to run: all that is put away has been by then.
     atexit.register(leave)
-    from streamlit.web import cli
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         ends.append(number)
@@ -49,4 +49,4 @@ def run_streamlit(interrupted: int) -> None:
 
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, end)
-    cli.main(prog_name="streamlit")
+    runpy.run_module("streamlit", run_name="__main__")  # as `python -m streamlit` does

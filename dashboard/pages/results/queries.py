@@ -1,0 +1,119 @@
+"""Rows of the Results page, as the store and the cost model answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from dashboard.compat.caches import remembered
+from dashboard.pages.results.columns import known_columns
+from dashboard.words.numbers import counted
+from engine import Exploration, economics
+from engine.columns import DERIVED, by_name, fields_of
+from engine.cost_models.words import told_not_measured
+from engine.store import StoreCondition
+
+__all__ = [
+    "DERIVED_NAMES",
+    "count_rows",
+    "describe_unmeasured",
+    "freeze_conditions",
+    "load_page",
+    "sorted_by",
+    "value_spread",
+]
+
+DERIVED_NAMES: Final = frozenset(column.name for column in DERIVED)
+"""Names of the figures that are derived from the throughput."""
+
+
+def freeze_conditions(where: list[StoreCondition]) -> tuple[Any, ...]:
+    """Return conditions as part of a key of caches."""
+    return tuple((c.column, c.operator, tuple(c.value) if isinstance(c.value, list) else c.value) for c in where)
+
+
+@remembered(256)
+def count_rows(_exploration: Exploration, key: str, where: tuple[Any, ...]) -> int:
+    """Return the number of rows that meet conditions."""
+    return _exploration.rows.count(list(where))
+
+
+@remembered(64)
+def load_page(
+    _exploration: Exploration,
+    key: str,
+    where: tuple[Any, ...],
+    by: str,
+    order: str,
+    page: int,
+    size: int,
+    names: tuple[str, ...],
+) -> pd.DataFrame:
+    """Return one page of the table; statistics that are not stored are computed for its rows."""
+    register = known_columns(_exploration)
+    kept = {column.name for column in register.stored}
+    derived = {column.name for column in register.derived}
+    stored = list(dict.fromkeys(name if name in kept else "sample_rate" for name in names if name in kept | derived))
+    found = _exploration.rows.page(
+        (page - 1) * size, size, order_by=(sorted_by(by, order),), where=list(where), names=["id", *stored]
+    ).to_pandas()
+    if not kept | derived >= set(names):
+        found = _exploration.evaluate_ids(found["id"].to_numpy())
+    if derived & set(names):
+        found = pd.concat([found, economics.derived_columns(_exploration.scenario, found)], axis=1)
+    result: pd.DataFrame = found[[*dict.fromkeys(("id", *names))]]
+    return result
+
+
+@remembered(64)
+def describe_unmeasured(_exploration: Exploration, key: str, ids: tuple[int, ...]) -> str:
+    """Return a sentence on the parts of these executions that no measured run has, with the number of rows; empty
+    without any.
+    """
+    scenario = _exploration.scenario
+    names = [column.name for column in fields_of(scenario.cost_model)]
+    found = scenario.not_measured_of_rows(_exploration.rows.fetch(list(ids), names).to_pandas())
+    numbers = Counter(things for row in found for things in row)
+    return told_not_measured(
+        [f"{words} ({number:,} of these {counted(len(ids), 'row')})" for words, number in numbers.most_common()]
+    )
+
+
+def _sort_direction(by: str, order: str) -> Any:
+    lower = by_name(by).better != "higher"
+    return "ascending" if lower == (order == "best") else "descending"
+
+
+def sorted_by(by: str, order: str) -> tuple[str, Any]:
+    """Return the sorted column and its direction; figures derived from the throughput are in its order."""
+    if by not in DERIVED_NAMES:
+        return by, _sort_direction(by, order)
+    return "sample_rate", _sort_direction("sample_rate", order)
+
+
+@remembered(128)
+def value_spread(
+    _exploration: Exploration, key: str, where: tuple[Any, ...], by: str
+) -> tuple[dict[str, float], list[int], list[float]] | None:
+    """Return quantiles, mean and extremes, and counts per bin with their edges; None without finite values."""
+    stored = "sample_rate" if by in DERIVED_NAMES else by
+    values = _exploration.rows.table([stored], where=list(where))[stored].to_numpy().astype(np.float64)
+    if by in DERIVED_NAMES:
+        values = economics.derived_of(_exploration.scenario)[by].of(values)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    counts, edges = np.histogram(values, bins=60)
+    few, middle, most = np.quantile(values, (0.05, 0.5, 0.95))
+    figures = {
+        "lowest": values.min(),
+        "5th percentile": few,
+        "median": middle,
+        "mean": values.mean(),
+        "95th percentile": most,
+        "highest": values.max(),
+    }
+    return {word: float(value) for word, value in figures.items()}, counts.tolist(), edges.tolist()
