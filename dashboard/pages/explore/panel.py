@@ -28,6 +28,7 @@ from dashboard.queries.step_times import losses, slower_than
 from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.chart import show
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.widgets.tables import width_of_words
 from dashboard.words.executions import choices, placed, recomputed
@@ -359,7 +360,7 @@ def _draw_links(execution: Mapping[str, Any] | None, members: Sequence[Filter] =
             continue
         if execution is None or (name == "results" and not members):
             st.page_link(page_links.target(name), label=label, icon=icon, width="content")
-        elif st.button(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
+        elif was_clicked(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
             if name == "results":
                 OF_LINK.add(members)
             else:
