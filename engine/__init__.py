@@ -7,6 +7,7 @@ from engine.cost_models.contract import CostModelError, LayerError
 from engine.cost_models.registry import COST_MODELS
 from engine.executions.limits import LimitError
 from engine.executions.table import ExecutionTableError
+from engine.executions.work_sizes import WorkSizes, set_work_sizes, working_in
 from engine.exploration.proven_optimum import Optimum, best, best_of
 from engine.exploration.result import Exploration
 from engine.exploration.run import ExplorationCancelled, ExplorationTooLarge, Progress, explore, explore_scenario
@@ -29,12 +30,15 @@ __all__ = [
     "ScenarioError",
     "Space",
     "SpaceError",
+    "WorkSizes",
     "best",
     "best_of",
     "evaluate",
     "explore",
     "explore_scenario",
     "operations",
+    "set_work_sizes",
+    "working_in",
 ]
 
 if not TYPE_CHECKING:
