@@ -1,7 +1,7 @@
 """Buttons whose click survives a run of the page that is interrupted before it reaches them.
 
 Streamlit returns True from a button in one run only. A timer, a finished job or another click may end that run above
-the button, and the click is lost. Callbacks run before the page does, so that what they note is still there.
+the button, and the click is lost. Callbacks run before the page, so that the note survives.
 """
 
 from __future__ import annotations

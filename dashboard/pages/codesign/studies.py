@@ -16,7 +16,7 @@ from dashboard.link.own_studies import KEPT, OWN, OWN_TEXT, document_of, packed_
 from dashboard.link.text_encoding import LONGEST
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.codesign.link import CodesignLink
-from dashboard.pages.codesign.phrases import changed, phrases
+from dashboard.queries.design_phrases import changed, phrases
 from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.controls import key_for, menu_key, shut
 from dashboard.widgets.link_fields import draw_choice

@@ -22,10 +22,10 @@ from dashboard.link.fields import LinkField
 from dashboard.pages.codesign import narrowing
 from dashboard.pages.codesign.downloads import downloads
 from dashboard.pages.codesign.inputs import NUMBER, CodesignView, DesignAnswers, parameter_title, parse
-from dashboard.pages.codesign.phrases import phrases
 from dashboard.pages.codesign.studies import draw_study, editor, keeper, sentence, share
 from dashboard.pages.codesign.worth import worth_of_more
 from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told, optimum
+from dashboard.queries.design_phrases import phrases
 from dashboard.widgets import uncertainty
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.clicks import was_clicked

@@ -17,8 +17,7 @@ from dashboard.charts.explored.histogram import histogram
 from dashboard.charts.explored.reasons import label_of
 from dashboard.link import page_links, state
 from dashboard.link.shared import SharedView
-from dashboard.pages.explore import prefetch
-from dashboard.queries import accuracy, explorations
+from dashboard.queries import accuracy, explorations, prefetch
 from dashboard.queries.economics import Metric, derived_quantity, told, utilisation
 from dashboard.queries.executions import evaluated, faster_than
 from dashboard.queries.filters import Filter
