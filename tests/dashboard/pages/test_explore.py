@@ -296,6 +296,7 @@ def test_what_goes_wrong_with_the_server_during_a_run_is_told_at_its_end(monkeyp
         server.explorations().warnings[:] = [said]
         return explored(scenario, watcher)
 
+    opened(**SMALL)  # explored: storing it would take the warning back
     monkeypatch.setattr(needed_exploration, "exploration_of", full)
     try:
         app = opened(**SMALL)
