@@ -1,1 +1,1 @@
-"""The browser interface: pages, charts, and what they share."""
+"""The browser interface: pages, charts, and shared parts."""

@@ -27,6 +27,8 @@ class Settings:
     """Executions of a space that are explored on request."""
     longest_seconds: float = 600.0
     """Time after which an exploration is stopped [s]."""
+    patience: float = 1.0
+    """Time that a page waits for a result before it shows progress [s]."""
     queue: int = 64
     """Explorations that may wait."""
     kept: int = 12
@@ -50,20 +52,20 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
 
     SHARDSCAPE_STORE: file of the store, or `off` to keep results in memory only; by default
     `.shardscape/results.duckdb` in `folder` (the working directory), or in the user's data directory where that cannot
-    be written. SHARDSCAPE_LARGEST_SPACE, SHARDSCAPE_LONGEST_SECONDS, SHARDSCAPE_QUEUE, SHARDSCAPE_KEPT: whole numbers,
-    see `Settings`. SHARDSCAPE_PROCESS: `off` to compute everything within the server's own process. SHARDSCAPE_AHEAD:
-    `off` to explore nothing before the first request. SHARDSCAPE_API: `on` for the JSON API, with SHARDSCAPE_API_TOKEN
-    to require a token. SHARDSCAPE_METRICS: `on` for Streamlit's metrics.
+    be written. SHARDSCAPE_LARGEST_SPACE, SHARDSCAPE_LONGEST_SECONDS, SHARDSCAPE_PATIENCE, SHARDSCAPE_QUEUE,
+    SHARDSCAPE_KEPT: whole numbers, see `Settings`. SHARDSCAPE_PROCESS: `off` to compute everything within the server's
+    own process. SHARDSCAPE_AHEAD: `off` to explore nothing before the first request. SHARDSCAPE_API: `on` for the JSON
+    API, with SHARDSCAPE_API_TOKEN to require a token. SHARDSCAPE_METRICS: `on` for Streamlit's metrics.
     """
     problems: list[str] = []
 
-    def number(name: str, default: int, most: int) -> int:
+    def number(name: str, default: int, most: int, least: int = 1) -> int:
         text = environment.get(name, "").strip()
         if not text:
             return default
-        if not text.isdecimal() or len(text) > 12 or not 1 <= int(text) <= most:
+        if not text.isdecimal() or len(text) > 12 or not least <= int(text) <= most:
             problems.append(
-                f"{name} is {text[:40]!r}; it must be a whole number from 1 to {most:,}. Using {default:,}."
+                f"{name} is {text[:40]!r}; it must be a whole number from {least} to {most:,}. Using {default:,}."
             )
             return default
         return int(text)
@@ -78,6 +80,7 @@ def settings_from(environment: Mapping[str, str], folder: Path | None = None) ->
         store=_store_path(environment, folder or Path.cwd()),
         largest_space=number("SHARDSCAPE_LARGEST_SPACE", 500_000_000, 2_000_000_000),
         longest_seconds=float(number("SHARDSCAPE_LONGEST_SECONDS", 600, 86_400)),
+        patience=float(number("SHARDSCAPE_PATIENCE", 1, 3_600, least=0)),
         queue=number("SHARDSCAPE_QUEUE", 64, 1_000),
         kept=number("SHARDSCAPE_KEPT", 12, 1_000),
         process=switch("SHARDSCAPE_PROCESS", "on"),

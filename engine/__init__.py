@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from engine.cost_models.registry import COST_MODELS
     from engine.executions.limits import LimitError
     from engine.executions.table import ExecutionTableError
+    from engine.executions.work_sizes import WorkSizes, set_work_sizes, working_in
     from engine.exploration.proven_optimum import Optimum, best, best_of
     from engine.exploration.result import Exploration
     from engine.exploration.run import ExplorationCancelled, ExplorationTooLarge, Progress, explore, explore_scenario
@@ -33,12 +34,15 @@ __all__ = [
     "ScenarioError",
     "Space",
     "SpaceError",
+    "WorkSizes",
     "best",
     "best_of",
     "evaluate",
     "explore",
     "explore_scenario",
     "operations",
+    "set_work_sizes",
+    "working_in",
 ]
 
 if not TYPE_CHECKING:
@@ -47,6 +51,7 @@ if not TYPE_CHECKING:
         "cost_models.registry": ("COST_MODELS",),
         "executions.limits": ("LimitError",),
         "executions.table": ("ExecutionTableError",),
+        "executions.work_sizes": ("WorkSizes", "set_work_sizes", "working_in"),
         "exploration.proven_optimum": ("Optimum", "best", "best_of"),
         "exploration.result": ("Exploration",),
         "exploration.run": ("ExplorationCancelled", "ExplorationTooLarge", "Progress", "explore", "explore_scenario"),

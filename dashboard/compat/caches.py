@@ -20,7 +20,11 @@ R = TypeVar("R")
 
 
 def remembered(
-    entries: int, *, spinner: str = "", hash_funcs: dict[str | type[Any], Callable[[Any], Any]] | None = None
+    entries: int,
+    *,
+    spinner: str = "",
+    hash_funcs: dict[str | type[Any], Callable[[Any], Any]] | None = None,
+    copied: bool = True,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator that caches what a function returns for its latest arguments.
 
@@ -31,12 +35,14 @@ def remembered(
         entries: different arguments that are kept at most.
         spinner: text that is shown while the function runs; nothing is shown where empty.
         hash_funcs: how to tell arguments of a type apart, as in `st.cache_data`.
+        copied: whether every caller gets a copy; others share one object, which nobody may change.
     """
+    cache_of = st.cache_data if copied else st.cache_resource
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @cache
         def cached() -> Callable[P, R]:
-            decorator: Any = st.cache_data(show_spinner=spinner or False, max_entries=entries, hash_funcs=hash_funcs)
+            decorator: Any = cache_of(show_spinner=spinner or False, max_entries=entries, hash_funcs=hash_funcs)
             return cast(Callable[P, R], decorator(function))
 
         @wraps(function)

@@ -30,6 +30,7 @@ from dashboard.queries.accuracy import label_of
 from engine import Exploration, Scenario
 from engine.columns import DERIVED, Column, by_name, stored_of
 from engine.economics import derived_columns
+from engine.executions.work_sizes import work_sizes
 from engine.store import StoreCondition
 
 __all__ = [
@@ -50,7 +51,6 @@ __all__ = [
     "version",
 ]
 
-_BATCH: Final = 32_768
 _WIDEST: Final = {
     "csv": {"float64": 26, "int64": 26, "bool": 26, "str": 26},
     "excel": {"float64": 64, "int64": 40, "bool": 24, "str": 96},
@@ -189,20 +189,22 @@ def of_rows(
     order_by: Sequence[tuple[str, Any]] = (),
     selection: Sequence[str] = (),
     tell: Callable[[float], None] | None = None,
+    large: bool | None = None,
 ) -> Callable[[IO[bytes]], None]:
     """Return a function that writes the feasible executions that meet all conditions.
 
     names: of any columns; unstored ones are computed again, batch by batch. The function needs no seeking, and begins
-    to write before all rows are sorted. tell: receives the written share of the rows after each batch.
+    to write before all rows are sorted. tell: receives the written share of the rows after each batch. large: whether
+    to write the zip archive in the form for more than 2 GiB; None: where the rows may need it.
     """
 
     def write(target: IO[bytes]) -> None:
         number = exploration.rows.count(where)
-        large = is_large(kind, number, names)
+        zip64 = is_large(kind, number, names) if large is None else large
         # Closed here: what broke off would keep its rows, on disk and open, until the garbage is collected.
         with contextlib.closing(_rows(exploration, names, where, order_by)) as rows:
             tables = _report_progress(rows, number, tell)
-            _write_tables(target, kind, tables, list(names), about(exploration, names, selection), large=large)
+            _write_tables(target, kind, tables, list(names), about(exploration, names, selection), large=zip64)
 
     return write
 
@@ -239,7 +241,7 @@ def _rows(
         path = folder / "rows.parquet"
         exploration.rows.export(path, names=asked if stored else ["id"], where=where, order_by=order_by)
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH, columns=asked if stored else ["id"]):
+            for batch in file.iter_batches(work_sizes().rows_with_statistics, columns=asked if stored else ["id"]):
                 if stored:
                     table = pa.Table.from_batches([batch])
                 else:

@@ -54,7 +54,9 @@ class _Lane:
 class JobBoard:
     """Waiting, running and ended jobs of a server, with their watchers."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = 1.0) -> None:
+        """patience: time that a page waits for a job before it shows progress [s]."""
+        self.patience = patience
         self._changed = threading.Condition(threading.RLock())
         self._jobs: OrderedDict[tuple[JobKind, str], Job] = OrderedDict()
         self._lanes: dict[tuple[JobKind, str], _Lane] = {}

@@ -19,14 +19,13 @@ import pyarrow as pa
 from dashboard.jobs.scratch_folders import scratch_folder
 from dashboard.jobs.worker import Task
 from engine import Exploration, ExplorationCancelled, Scenario
+from engine.executions.work_sizes import work_sizes
 from engine.exploration.run import explore_into, from_store, record_of
 from engine.store import Store, StoreError, Writer
-from engine.store.shards import ROWS_PER_GROUP, RowGroups, ShardFile
+from engine.store.shards import RowGroups, ShardFile
 
 __all__ = ["Run", "explore_into_store", "explore_to_files"]
 
-ROWS_PER_FILE: Final = 8 * ROWS_PER_GROUP
-"""Rows per transfer, about 100 MB in memory and 20 MB in the file."""
 FILES_AHEAD: Final = 4
 """Files that may wait to be stored; then the process waits, too."""
 
@@ -93,7 +92,7 @@ class _Relay:
     def __init__(self, task: Task, folder: Path) -> None:
         self._task = task
         self._folder = folder
-        self._groups = RowGroups(ROWS_PER_GROUP)
+        self._groups = RowGroups(work_sizes().rows_of_group)
         self._file: ShardFile | None = None
         self._steps: list[Future[Any]] = []
         """Pending steps on the current file: each appends a row group, and the last returns its checksum."""
@@ -133,7 +132,7 @@ class _Relay:
                 self._file = ShardFile(self._folder / f"{self._begun}.parquet")
                 self._begun += 1
             self._steps.append(self._writer.submit(self._file.append, group))
-            if len(self._steps) * ROWS_PER_GROUP >= ROWS_PER_FILE:
+            if len(self._steps) >= work_sizes().groups_of_transfer:
                 self._end_file()
 
     def _wait_for_room(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +43,7 @@ class ExplorationJob(Job):
         total = scenario.space.total
         size = f"{counted(scenario.num_procs, 'GPU')} · {counted(total, 'execution')}"
         about = f"{scenario.model.title or scenario.model.name} · {size}"
-        super().__init__(server.kind, scenario.key, "Evaluating", about, lane="large" if total >= LARGE else "")
+        super().__init__(server.kind, scenario.key, "Evaluating", about, lane="large" if total >= server.large else "")
         self.scenario = scenario
         self.exploration: Exploration | None = None
         self.in_memory = False
@@ -96,7 +97,7 @@ class ExplorationJob(Job):
             if store is not None and self.kind.workers[self.lane].apart:
                 found = explore_into_store(self.scenario, store, self.run)
             else:
-                found = explore_scenario(self.scenario, store=store, progress=self.tell, cancel=self.stops, workers=1)
+                found = server.explore(self.scenario, store=store, progress=self.tell, cancel=self.stops, workers=1)
             server.say_unstored()
             return found
         except StoreInterruptedError:
@@ -107,18 +108,27 @@ class ExplorationJob(Job):
             LOG.warning("exploration %s is not stored: %s", self.key, problem)
             server.say_unstored(_for_visitors(problem))
             self.in_memory = True
-            return explore_scenario(self.scenario, progress=self.tell, cancel=self.stops, workers=1)
+            return server.explore(self.scenario, progress=self.tell, cancel=self.stops, workers=1)
 
 
 class Explorations:
     """Explorations of one small and one large scenario at a time, with their results."""
 
-    def __init__(self, settings: Settings, board: JobBoard | None = None, workers: Workers | None = None) -> None:
-        """board, workers: board and workers of the jobs; by default a board of its own, and this process.
+    def __init__(
+        self,
+        settings: Settings,
+        board: JobBoard | None = None,
+        workers: Workers | None = None,
+        *,
+        explore: Callable[..., Exploration] = explore_scenario,
+        large: int = LARGE,
+    ) -> None:
+        """board, workers: board and workers of the jobs; by default a board of its own, and this process. explore:
+        function that explores in this process. large: executions from which on a space is a large one.
 
         Without a store, scenarios are always explored in this process, which keeps their rows.
         """
-        self.settings = settings
+        self.settings, self.explore, self.large = settings, explore, large
         self.warnings: list[str] = list(settings.problems)
         """Warnings about the server, for every page to show."""
         self.store: Store | None = self._open(settings.store)

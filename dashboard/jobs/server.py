@@ -37,7 +37,7 @@ class Server:
         """Start the workers in advance, so that the first visitor does not wait, unless switched off."""
         self.workers = Workers(apart=settings.process)
         self.workers.start()
-        self.board = JobBoard()
+        self.board = JobBoard(settings.patience)
         self.explorations = Explorations(settings, self.board, self.workers)
         self.unstored_statistics = UnstoredStatistics(self.board, self.workers.answers)
         self.questions = Questions(self.board, self.workers.answers)

@@ -114,10 +114,16 @@ class Studies:
     """
 
     def __init__(
-        self, board: JobBoard | None = None, worker: Worker | None = None, gives_way_to: JobKind | None = None
+        self,
+        board: JobBoard | None = None,
+        worker: Worker | None = None,
+        gives_way_to: JobKind | None = None,
+        *,
+        unwatched: float = UNWATCHED,
     ) -> None:
         """board, worker: where its jobs are and points are found; without, a board of its own, and this process.
-        gives_way_to: a kind of the board whose jobs come first."""
+        gives_way_to: a kind of the board whose jobs come first. unwatched: time without a look after which a study
+        waits for the next one [s]."""
         self.board = board or JobBoard()
         self._worker = worker or Worker(apart=False)
         self.kind = JobKind(
@@ -127,7 +133,7 @@ class Studies:
             in_parts=True,
             most_waiting=MOST_RUNNING,
             most_kept=MOST_KEPT,
-            unwatched=UNWATCHED,
+            unwatched=unwatched,
             gives_way_to=gives_way_to,
         )
 

@@ -23,8 +23,10 @@ LONGEST: Final = 10.0
 class Turns:
     """Counter of running pages, each in its own thread, that makes some wait until few run."""
 
-    def __init__(self, places: int) -> None:
-        """places: how many pages are at work when one that has explored no longer joins them."""
+    def __init__(self, places: int, longest: float = LONGEST) -> None:
+        """places: how many pages are at work when one that has explored no longer joins them. longest: time after
+        which a page is drawn in any case [s]."""
+        self._longest = longest
         self._changed = threading.Condition()
         self._places = places
         self._working = 0
@@ -69,7 +71,7 @@ class Turns:
         mine = threading.get_ident()
         with self._changed:
             self._line.append(mine)
-            self._changed.wait_for(lambda: self._working < self._places and self._line[0] == mine, LONGEST)
+            self._changed.wait_for(lambda: self._working < self._places and self._line[0] == mine, self._longest)
             self._line.remove(mine)
             self._count(1)  # before another that waits looks
 

@@ -7,7 +7,7 @@ other explorations displace them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -31,8 +31,6 @@ from engine.store.added_columns import AddedWriter
 
 __all__ = ["EvaluationJob", "UnstoredStatistics"]
 
-PATIENCE: Final = 1.0
-"""Time that a page waits before it shows progress [s]."""
 UNWATCHED: Final = 20.0
 """Time without a look after which an evaluation is given up [s]."""
 REMEMBERED: Final = 600.0
@@ -93,7 +91,7 @@ class EvaluationJob(Job):
         """Evaluate executions in a worker and read its files."""
         with scratch_folder() as folder:
             np.save(folder / IDS, ids)
-            self.run(evaluate, light(scenario), writer.names, folder)
+            self.run(self._server.evaluation, light(scenario), writer.names, folder)
             writer.take(folder)
 
     def release(self) -> None:
@@ -115,8 +113,18 @@ class EvaluationJob(Job):
 class UnstoredStatistics:
     """Evaluates statistics that are not stored, one question after the other."""
 
-    def __init__(self, board: JobBoard | None = None, worker: Worker | None = None) -> None:
-        """board, worker: where its jobs are and are done; without, a board of its own, and this process."""
+    def __init__(
+        self,
+        board: JobBoard | None = None,
+        worker: Worker | None = None,
+        *,
+        evaluation: Callable[..., None] = evaluate,
+        unwatched: float = UNWATCHED,
+    ) -> None:
+        """board, worker: where its jobs are and are done; without, a board of its own, and this process. evaluation:
+        function of a worker that evaluates. unwatched: time without a look after which an evaluation is given up [s].
+        """
+        self.evaluation = evaluation
         self.rates: dict[str, float] = {}
         """Executions that the latest evaluation by each cost model did per second."""
         self.board = board or JobBoard()
@@ -124,14 +132,14 @@ class UnstoredStatistics:
             name="evaluation",
             doing="Evaluating",
             remembered=REMEMBERED,
-            unwatched=UNWATCHED,
+            unwatched=unwatched,
             recent=RECENT,
             workers={"": worker or Worker(apart=False)},
         )
 
     def need(self, exploration: Exploration, names: Sequence[str], watcher: str) -> EvaluationJob | None:
         """Returns None once the rows of an exploration have all of the statistics; if that takes longer than
-        `PATIENCE`, the job, which may have been stopped or have failed.
+        the board's patience, the job, which may have been stopped or have failed.
 
         Raises:
             engine.store.TooManyValuesError: there is no room for the values.
@@ -141,7 +149,7 @@ class UnstoredStatistics:
         if job is None:
             return None
         with turns.aside():
-            job.wait(PATIENCE)
+            job.wait(self.board.patience)
         return None if job.state == "done" and not exploration.rows.missing(names) else job
 
     def request(self, exploration: Exploration, names: Sequence[str], watcher: str) -> EvaluationJob | None:

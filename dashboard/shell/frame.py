@@ -23,6 +23,7 @@ from dashboard.pages.registry import PAGES, sections
 from dashboard.shell import search
 from dashboard.shell.scenario import sentence
 from dashboard.widgets import needed_exploration, window
+from dashboard.widgets.clicks import forget_unanswered
 from dashboard.words.markdown import literal
 from engine import Scenario
 
@@ -96,6 +97,7 @@ def open_page(static: Path, page: Any) -> Above:
 
 def close_page(above: Above) -> None:
     """Draw the elements that depend on a finished page."""
+    forget_unanswered()
     if above.size is not None:
         sentence.tell_size(above.size, above.scenario)
     _show_problems(above.remarks, above.told)

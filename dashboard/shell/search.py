@@ -15,6 +15,7 @@ from dashboard.link.catalogue import model_of, system_of, systems, usable_models
 from dashboard.link.own_studies import kept_parameters
 from dashboard.link.user_files import user_files
 from dashboard.pages.registry import PAGES
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.window import is_narrow
 from dashboard.words import glossary
 from dashboard.words.scenarios import system_name
@@ -97,7 +98,7 @@ def opener(scenario: Scenario) -> None:
     """Draw the button that opens the search, as Ctrl-K does. scenario: of the page."""
     with st.container(key="search_link"):
         narrow = is_narrow()
-        if st.button(
+        if was_clicked(
             ":material/search:" if narrow else "Search",
             icon=None if narrow else ":material/search:",
             type="tertiary",

@@ -13,6 +13,7 @@ import streamlit as st
 from dashboard.charts.elements.advice import card_text
 from dashboard.link import page_links, scenario_parameters, state
 from dashboard.link.examples import EXAMPLES, Example
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.window import is_narrow
 from engine import Scenario
 
@@ -74,7 +75,7 @@ def _draw_card(example: Example, *, shown: bool) -> None:
             args=(example,),
             help=f"{example.kind}: {example.title}",
         )
-    elif page_links.exists(example.page) and st.button(
+    elif page_links.exists(example.page) and was_clicked(
         "Open",
         icon=":material/arrow_forward:",
         type="tertiary",

@@ -21,9 +21,6 @@ __all__ = ["found_soon", "job_card", "job_words", "watch"]
 Asked = TypeVar("Asked", bound=Job)
 Found = TypeVar("Found")
 
-PATIENCE: Final = 1.5
-"""Time that a page waits for a result before it shows the card of its job [s]."""
-
 POLL: Final = 0.5
 """Interval between looks at a job [s]; longer while others are ahead."""
 SLOWEST_POLL: Final = 3.0
@@ -44,7 +41,7 @@ def found_soon(job: Job, kind: type[Asked], watcher: str, found: Callable[[Asked
     """
     if not isinstance(job, kind):
         return None
-    if not job.wait(PATIENCE):
+    if not job.wait(job.board.patience):
         watch(job, watcher)
         return None
     answer = found(job)

@@ -20,12 +20,9 @@ from models import dimensions
 
 __all__ = ["exploration_of", "explorations_of", "require_exploration", "seen_with"]
 
-PATIENCE = 1.0
-"""Time that a page waits before it shows progress [s]."""
-
 
 def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
-    """Returns the exploration of a scenario; stops the page with the reason if there is none (yet)."""
+    """Return the exploration of a scenario; stop the page with the reason if it is missing or not ready."""
     server = explorations()
     try:
         job = server.request(scenario, watcher)
@@ -34,7 +31,7 @@ def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
         st.button("Try again", icon=":material/refresh:")
         st.stop()
     with turns.aside():
-        job.wait(PATIENCE)
+        job.wait(server.board.patience)
     if not job.ended:
         watch(job, watcher)
         st.stop()

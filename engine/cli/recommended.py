@@ -36,7 +36,7 @@ def write_recommendation(found: Recommendation) -> None:
     write_line(f"Memory kept free: {format_percent(terms.headroom)} of what is predicted{room}.")
     if found.waived:
         write_line(f"Never measured, whatever the execution: {', '.join(found.waived)}.")
-    if not found.is_fastest:
+    if not found.is_fastest and found.difference is not None:
         write_line(f"The fastest is {format_percent(found.difference)} faster: {found.why}.")
     if found.contenders:
         write_line()

@@ -13,9 +13,10 @@ from engine.codesign.design_space import Design
 from engine.codesign.errors import StudyCancelled
 from engine.codesign.study import Study
 from engine.executions.arrays import Floats, Ints
+from engine.executions.work_sizes import work_sizes
 from engine.exploration.proven_optimum import best_of
 from engine.exploration.result import Exploration
-from engine.exploration.run import LARGEST_IN_MEMORY, ExplorationTooLarge, explore_into
+from engine.exploration.run import ExplorationTooLarge, explore_into
 from engine.scenarios.scenario import Scenario
 from engine.store.query import Rows
 from engine.whatif.kept import Kept
@@ -177,10 +178,10 @@ class _Rates:
     def append(self, rows: pa.Table) -> None:
         """Add rows. Raises `ExplorationTooLarge` beyond the limit of explorations in memory."""
         self._count += len(rows)
-        if self._count > LARGEST_IN_MEMORY:
+        if self._count > work_sizes().largest_in_memory:
             raise ExplorationTooLarge(
-                f"More than {LARGEST_IN_MEMORY:,} executions run, too many for a whole exploration of a point; limit "
-                "some fields, or evaluate the optimum."
+                f"More than {work_sizes().largest_in_memory:,} executions run, too many for a whole exploration of a "
+                "point; limit some fields, or evaluate the optimum."
             )
         rates = rows["sample_rate"].to_numpy()
         offloads = [rows[name].to_numpy() for name in _OFFLOADS if name in rows.column_names]

@@ -20,6 +20,7 @@ from engine.codesign.reading import results, study_in
 from engine.codesign.study import Study
 from engine.codesign.tasks import Done, StudyTask, compute_task
 from engine.codesign.versions import version
+from engine.executions.work_sizes import work_sizes
 from engine.exploration.workers import cores
 from models.documents import shown
 
@@ -37,8 +38,6 @@ MOST_PLACES: Final = 100_000
 AHEAD: Final = 2
 """Tasks per worker that are under way or wait at it, so that no worker waits for the caller."""
 
-BETWEEN_REPORTS: Final = 0.2
-"""Seconds between two reports of progress."""
 
 ASKED_AGAIN: Final = 2.0
 """Seconds between two questions to a scheduler about its workers: it has more to do than to answer every turn."""
@@ -231,7 +230,9 @@ class _StudyRun:
                     running.add(self._executor.submit(compute_task, task))
                 if not running:
                     break
-                finished, running = wait(running, timeout=BETWEEN_REPORTS, return_when=FIRST_COMPLETED)
+                finished, running = wait(
+                    running, timeout=work_sizes().seconds_between_reports, return_when=FIRST_COMPLETED
+                )
                 for each in finished:
                     self._take(each.result())
                 self._tell(last=False)
@@ -278,7 +279,7 @@ class _StudyRun:
             listed = list(find_merges(self._place, len(self._study.models)))
             left = {self._executor.submit(merge_parts, task, self._study.key) for task in listed}
             while left:
-                finished, left = wait(left, timeout=BETWEEN_REPORTS, return_when=FIRST_COMPLETED)
+                finished, left = wait(left, timeout=work_sizes().seconds_between_reports, return_when=FIRST_COMPLETED)
                 for each in finished:
                     each.result()
                 self._room()  # which ends it where all workers are gone
@@ -319,7 +320,7 @@ class _StudyRun:
     def _tell(self, *, last: bool) -> None:
         seconds = time.perf_counter() - self._start
         self._at = replace(self._at, seconds=seconds)
-        if self._progress is not None and (last or seconds - self._reported > BETWEEN_REPORTS):
+        if self._progress is not None and (last or seconds - self._reported > work_sizes().seconds_between_reports):
             self._reported = seconds
             self._progress(self._at)
 

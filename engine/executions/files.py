@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from engine.columns import ALL_FIELDS, FIELDS, OUTCOME, Column, by_name, fields_of, statistics_of
 from engine.executions.field_values import distinct, flag, number_in, quoted, whole_number
+from engine.executions.work_sizes import work_sizes
 from models.documents import shown
 
 __all__ = ["READABLE", "WRITABLE", "ResultWriter", "TableFileError", "TableWriteError", "read_executions"]
@@ -34,8 +35,6 @@ __all__ = ["READABLE", "WRITABLE", "ResultWriter", "TableFileError", "TableWrite
 READABLE: Final = (".csv", ".parquet", ".json")
 WRITABLE: Final = (".csv", ".parquet")
 
-ROWS_PER_PIECE: Final = 100_000
-"""Rows read and evaluated together: some 200 MiB with all statistics."""
 
 LARGEST_JSON: Final = 200_000_000
 """Largest JSON file that is read [bytes]; it must fit in memory whole; about 300,000 executions."""
@@ -60,8 +59,8 @@ class TableWriteError(TableFileError, OSError):
 
 
 def read_executions(path: str | os.PathLike[str]) -> Iterator[pd.DataFrame]:
-    """Yields the executions of a file in order, in tables of up to `ROWS_PER_PIECE` rows with the 23 fields; at least
-    one.
+    """Yields the executions of a file in order, in tables of up to `WorkSizes.rows_of_file` rows with the 23 fields; at
+    least one.
 
     Fields of the calibrated cost model beyond the 23 come where the file has them; other columns are left out. A
     `.json` file holds one execution as an object, as Calculon's files do, or a list of them. Cells of a `.csv` file
@@ -139,7 +138,7 @@ def _join_batches(batches: Iterator[pa.RecordBatch], columns: Sequence[Column]) 
     for batch in batches:
         kept.append(batch)
         rows += batch.num_rows
-        if rows >= ROWS_PER_PIECE:
+        if rows >= work_sizes().rows_of_file:
             yield _convert_texts(pa.Table.from_batches(kept), columns)
             kept, rows, given = [], 0, True
     if rows:
@@ -199,11 +198,11 @@ def _read_parquet(file: Path) -> Iterator[pd.DataFrame]:
     if texts:
         # As a dictionary, a text that many rows have takes its memory once.
         with pq.ParquetFile(file, read_dictionary=texts) as looked_at:
-            for batch in looked_at.iter_batches(ROWS_PER_PIECE, columns=texts):
+            for batch in looked_at.iter_batches(work_sizes().rows_of_file, columns=texts):
                 _check_texts(file, batch)
     with pq.ParquetFile(file) as source:
         given = False
-        for batch in source.iter_batches(ROWS_PER_PIECE, columns=names):
+        for batch in source.iter_batches(work_sizes().rows_of_file, columns=names):
             yield _from_arrow(file, batch, names)
             given = True
         if not given:
@@ -286,8 +285,9 @@ def _read_json(file: Path) -> Iterator[pd.DataFrame]:
     if records:
         names = _field_names_among(name for record in records for name in record)
         _check_columns(file, names)
-    for start in range(0, max(len(records), 1), ROWS_PER_PIECE):
-        part = records[start : start + ROWS_PER_PIECE]
+    together = work_sizes().rows_of_file
+    for start in range(0, max(len(records), 1), together):
+        part = records[start : start + together]
         rows = np.arange(len(part))
         yield pd.DataFrame(
             {name: _build_series(by_name(name), [record.get(name) for record in part], rows) for name in names}

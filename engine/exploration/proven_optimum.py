@@ -20,36 +20,25 @@ import pandas as pd
 from engine.cost_models.contract import BoundSearch, Candidates, PreparedCells
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Floats, Ints
+from engine.executions.work_sizes import work_sizes
 from engine.exploration.run import Cancel, Progress, Watch, slabs
 from engine.scenarios.scenario import Scenario
-from engine.space.rows import ROWS_PER_CHUNK, RowGroup, fitting, pairs_by_point
+from engine.space.rows import RowGroup, fitting, pairs_by_point
 from engine.space.space import Space
 from hardware import Calibration, SystemLike
 from models import ModelLike
 from models.documents import shown
 
-__all__ = ["POINTS_OF_A_SEARCH", "Optimum", "Search", "best", "best_of", "executions_above"]
+__all__ = ["Optimum", "Search", "best", "best_of", "executions_above"]
 
 
 SAFETY = 1.0 - 1e-9
 """Bounds and evaluations add the same terms in different orders; this covers the difference in rounding."""
 
-FIRST_LOOK = 48
-"""Rows evaluated before bounds are compared with anything."""
-
-POINTS_OF_A_SEARCH = 65_536
-"""Schedule points of a space searched by bounds that are kept together for searches with other rates."""
-
-POINTS_SEARCHED_TOGETHER = 32_768
-"""Schedule points of a space searched by bounds that one search looks at together: half a second's work. What was found
-among them rules out most of the others, so that such a search takes about as long as one of everything at once."""
 
 SETTLED_TOGETHER = 1_024
 """Bounds that need no first look at the best of them once something is found: preparing anything at all takes longer
 than evaluating so few."""
-
-FOLLOWED_UP = 8_192
-"""Bounds followed up at a time, best first."""
 
 
 class Optimum(dict[str, Any]):
@@ -155,7 +144,7 @@ def best_of(
     by_bounds = cost_model.searches_by_bounds and not by_cell
     counted = progress is not None or not by_bounds
     watch.tell(0, 0)
-    for numbers in slabs(space, POINTS_SEARCHED_TOGETHER if by_bounds else None):
+    for numbers in slabs(space, work_sizes().points_searched if by_bounds else None):
         if by_bounds:
             search.look_over(cost_model.bound_search(space, numbers), space, counted=counted)
         else:
@@ -183,7 +172,7 @@ def best_of(
 def _count_feasible(scenario: Scenario) -> int:
     """Count the executions of a scenario that run, where the cost model searches by bounds."""
     space, cost_model = scenario.space, cost_model_of(scenario.space)
-    parts = slabs(space, POINTS_SEARCHED_TOGETHER)
+    parts = slabs(space, work_sizes().points_searched)
     return sum(cost_model.bound_search(space, numbers).feasible(space) for numbers in parts)
 
 
@@ -197,7 +186,7 @@ def executions_above(scenario: Scenario, least: float) -> pd.DataFrame:
     """
     space, search = scenario.space, _Above(scenario.space, least)
     cost_model = cost_model_of(space)
-    for numbers in slabs(space, POINTS_SEARCHED_TOGETHER if cost_model.searches_by_bounds else None):
+    for numbers in slabs(space, work_sizes().points_searched if cost_model.searches_by_bounds else None):
         if cost_model.searches_by_bounds:
             search.look_over(cost_model.bound_search(space, numbers), space, counted=False)
         else:
@@ -283,8 +272,9 @@ class Search:
         point, mode, rate = (np.concatenate(column) for column in zip(*left, strict=True))
         order = np.flatnonzero(rate >= self._floor * SAFETY)
         order = order[np.argsort(-rate[order], kind="stable")]
-        for start in range(0, len(order), FOLLOWED_UP):
-            chosen = order[start : start + FOLLOWED_UP]
+        together = work_sizes().bounds_followed
+        for start in range(0, len(order), together):
+            chosen = order[start : start + together]
             chosen = chosen[rate[chosen] >= self._floor * SAFETY]
             if not len(chosen):
                 break
@@ -292,7 +282,8 @@ class Search:
 
     @property
     def _first_look(self) -> int:
-        return FIRST_LOOK * max(1, self.k // FIRST_LOOK)
+        first = work_sizes().first_rows
+        return first * max(1, self.k // first)
 
     def _evaluate(self, prepared: PreparedCells, owner: Ints, place: Ints, time: Ints) -> None:
         cost_model = cost_model_of(self.space)
@@ -369,7 +360,7 @@ class _Above(Search):
 
     @property
     def _first_look(self) -> int:
-        return FIRST_LOOK
+        return work_sizes().first_rows
 
     def _take(self, ids: Ints, rates: Floats, cells: Ints) -> None:
         self.evaluated += len(ids)
@@ -392,8 +383,8 @@ def _select_rows(prepared: PreparedCells, group: RowGroup, place: Ints, time: In
     chosen[time, which] = True
     rows = fitting(prepared.points, prepared.modes, prepared.fits, group.point[wanted]) & chosen[prepared.modes.time]
     position, mode = pairs_by_point(rows)
-    at = wanted[position]
+    at, together = wanted[position], work_sizes().rows_evaluated
     return [
-        replace(group, place=at[start : start + ROWS_PER_CHUNK], mode=mode[start : start + ROWS_PER_CHUNK])
-        for start in range(0, len(at), ROWS_PER_CHUNK)
+        replace(group, place=at[start : start + together], mode=mode[start : start + together])
+        for start in range(0, len(at), together)
     ]

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from engine.cost_models.registry import cost_model_of
+from engine.executions.work_sizes import work_sizes
 from engine.exploration.reductions import Reductions
 from engine.exploration.result import ArrowRows, Exploration
 from engine.exploration.stored_rows import schema_for, to_arrow
@@ -40,19 +41,9 @@ __all__ = [
     "slabs",
 ]
 
-POINTS_PREPARED_TOGETHER = 4096
-"""(cell, interleaving, microbatch) combinations prepared at a time: bounds the memory of prepared rows to some tens of
-MiB."""
 
 LARGEST_EXPLORATION = 2_000_000_000
 """Executions beyond which exploring is refused: some minutes of work."""
-
-LARGEST_IN_MEMORY = 20_000_000
-"""Feasible executions that are kept in memory without a store: some 3 GiB."""
-
-
-BETWEEN_REPORTS = 0.1
-"""Seconds between two reports of progress."""
 
 
 class ExplorationCancelled(Exception):  # noqa: N818 - not an error of anyone's
@@ -97,11 +88,11 @@ class Watch:
         self._start, self._reported = time.perf_counter(), 0.0
 
     def tell(self, done: int, feasible: int, *, last: bool = False) -> None:
-        """Says so where `BETWEEN_REPORTS` has gone by. Raises `ExplorationCancelled` on request."""
+        """Says so where `WorkSizes.seconds_between_reports` has gone by. Raises `ExplorationCancelled` on request."""
         if self._stop is not None and self._stop():
             raise ExplorationCancelled("The exploration was stopped.")
         seconds = time.perf_counter() - self._start
-        if self._progress is not None and (last or seconds - self._reported > BETWEEN_REPORTS):
+        if self._progress is not None and (last or seconds - self._reported > work_sizes().seconds_between_reports):
             self._reported = seconds
             self._progress(Progress(done, self._total, feasible, seconds))
 
@@ -342,10 +333,10 @@ def _in_memory(
     clock = _Clock()
     reductions = _explore_space(scenario, progress, cancel, None, workers)
     seconds = clock.seconds()
-    if int(reductions.feasible.sum()) > LARGEST_IN_MEMORY:
+    if int(reductions.feasible.sum()) > work_sizes().largest_in_memory:
         raise ExplorationTooLarge(
-            f"{int(reductions.feasible.sum()):,} executions are feasible, more than the {LARGEST_IN_MEMORY:,} that are "
-            "kept in memory; give a store, or limit some fields."
+            f"{int(reductions.feasible.sum()):,} executions are feasible, more than the "
+            f"{work_sizes().largest_in_memory:,} that are kept in memory; give a store, or limit some fields."
         )
 
     def rows() -> ArrowRows:
@@ -415,7 +406,7 @@ def slabs(space: Space, most: int | None = None) -> Iterator[range]:
         space: the space.
         most: schedule points of a run of cells [count]; None for the number prepared together.
     """
-    most = POINTS_PREPARED_TOGETHER if most is None else most
+    most = work_sizes().points_explored if most is None else most
     start = points = 0
     for number, cell in enumerate(space.cells):
         here = len(cell.interleavings) * len(cell.microbatches)

@@ -7,16 +7,14 @@ from collections.abc import Callable, Sequence
 
 from engine.columns import by_name, statistics_of
 from engine.executions.arrays import Ints
+from engine.executions.work_sizes import work_sizes
 from engine.exploration.result import Exploration
 from engine.exploration.run import ExplorationCancelled, Progress
 from engine.scenarios.scenario import Scenario
 from engine.store.added_columns import AddedWriter
 from engine.store.conditions import STORED
 
-__all__ = ["CHUNK", "add_columns", "evaluate_into", "is_stored"]
-
-CHUNK = 32_768
-"""Rows evaluated at a time: some 50 MiB with all their statistics, most of which are dropped at once."""
+__all__ = ["add_columns", "evaluate_into", "is_stored"]
 
 
 def is_stored(name: str) -> bool:
@@ -47,7 +45,7 @@ def add_columns(
         names: statistics of the exploration's cost model; undefined ones are not a number.
         evaluate: does it in another way, such as in another process, and does without the two below; by default
             `evaluate_into`.
-        progress: called after every `CHUNK` rows.
+        progress: called after every `WorkSizes.rows_with_statistics` rows.
         cancel: asked as often whether to stop, which adds nothing.
 
     Raises:
@@ -93,11 +91,12 @@ def evaluate_into(
         cancel: asks to stop.
     """
     start = time.perf_counter()
-    for first in range(0, len(ids), CHUNK):
+    together = work_sizes().rows_with_statistics
+    for first in range(0, len(ids), together):
         if cancel is not None and cancel():
             raise ExplorationCancelled("The evaluation was stopped.")
         # An id is the fields of its execution; decoding it is quicker than reading them all.
-        found = scenario.evaluate(scenario.space.table(ids[first : first + CHUNK]))
+        found = scenario.evaluate(scenario.space.table(ids[first : first + together]))
         writer.append({name: found[name].to_numpy() for name in writer.names})
         if progress is not None:
             progress(Progress(writer.done, writer.rows, writer.done, time.perf_counter() - start))

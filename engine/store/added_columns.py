@@ -20,14 +20,10 @@ import pyarrow.parquet as pq
 
 from engine import columns
 from engine.executions.arrays import Floats
+from engine.executions.work_sizes import work_sizes
 from engine.store.errors import NotEvaluatedError, StoreAccessError, StoreError, TooManyValuesError, explain
 from engine.store.files import StoreFiles
 
-MOST_BYTES: Final = 5 << 29
-"""Largest size of the added columns of one store [bytes], and of columns added at once before compression: all 77 of
-`calculon` for 4.3 million rows. On disk those take 10 bytes per row."""
-MOST_IN_MEMORY: Final = 8
-"""Columns that are added to rows in memory, which hold some 25 as wide."""
 SUFFIX: Final = ".added"
 """Suffix after the key in the folder name of an exploration's added columns."""
 
@@ -85,13 +81,16 @@ def file_of(name: str) -> str:
 class Added(ABC):
     """The added columns of several explorations, by key and name. Any number of threads may use it at once."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        """Largest size of stored columns [bytes]."""
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[_Column, int] = OrderedDict()  # bytes of each, the least lately read first
         self._read: Counter[_Column] = Counter()  # queries that read it now
         self._removals: Counter[str] = Counter()
+
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """Return the largest size of stored columns [bytes]."""
 
     @property
     def bytes(self) -> int:
@@ -201,11 +200,16 @@ class Added(ABC):
 class AddedFiles(Added):
     """Columns added to the rows of a store: a Parquet file each, in folders `<key>.added` next to the shards."""
 
-    def __init__(self, files: StoreFiles, *, read_only: bool, most: int = MOST_BYTES) -> None:
-        super().__init__(most)
+    def __init__(self, files: StoreFiles, *, read_only: bool) -> None:
+        super().__init__()
         self._files, self._read_only = files, read_only
         self._names: dict[_Column, str] = {}
         self._replaced: list[str] = []  # files that a query may still read
+
+    @property
+    def most(self) -> int:
+        """Return the largest size of stored columns [bytes]."""
+        return work_sizes().bytes_of_added_columns
 
     def close(self) -> None:
         """Removes everything that was added."""
@@ -321,7 +325,8 @@ class AddedArrays(Added):
     """Columns added to the rows of an exploration in memory, given back with it."""
 
     def __init__(self, rows: int) -> None:
-        super().__init__(MOST_IN_MEMORY * VALUE * max(1, rows))
+        super().__init__()
+        self._rows = max(1, rows)
         self._arrays: dict[_Column, Floats] = {}
 
     def onto(self, table: pa.Table) -> pa.Table:
@@ -330,6 +335,11 @@ class AddedArrays(Added):
             for (_, name), values in self._arrays.items():
                 table = table.append_column(columns.schema_of([columns.by_name(name)]).field(0), pa.array(values))
         return table
+
+    @property
+    def most(self) -> int:
+        """Return the largest size of stored columns [bytes]."""
+        return work_sizes().columns_added_in_memory * VALUE * self._rows
 
     @contextlib.contextmanager
     def _writer(self, key: str, names: Sequence[str], rows: int) -> Iterator["_ArrayWriter"]:

@@ -17,6 +17,7 @@ from typing import Final
 
 import duckdb
 
+from engine.executions.work_sizes import work_sizes
 from engine.store.added_columns import AddedFiles
 from engine.store.compat import SPILLED
 from engine.store.contents import IDENTITY, Contents
@@ -47,13 +48,6 @@ from engine.store.lock import StoreLock
 from engine.store.names import KEY_PATTERN
 from engine.store.open_stores import open_databases, return_later
 from engine.store.remains import check_nothing_remains, foreign_database
-
-MEMORY: Final = 128
-"""Memory limit of DuckDB [MiB]: without one it takes most of the machine over time, for tables that it could read again
-at hardly any cost."""
-SORTING: Final = 384
-"""Additional memory while it sorts many rows [MiB]. Larger sorts spill to disk next to the file, but a sort of 3.7 M
-rows fails with 128 MiB."""
 
 _NO_EXTENSIONS: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
@@ -107,7 +101,7 @@ class Database:
         self._writers_changed = threading.Condition()
         self._writers: dict[str, int] = {}
         self._memory_lock = threading.Lock()
-        self._sorts, self._memory = 0, MEMORY
+        self._sorts, self._memory = 0, work_sizes().database_mib
         self._lock = StoreLock(path, read_only=read_only)
         try:
             if not read_only:
@@ -230,7 +224,7 @@ class Database:
 
     def _set_memory(self) -> None:
         """Set DuckDB's memory limit. A limit below the memory of other queries waits for the next time."""
-        wanted = MEMORY + SORTING * self._sorts
+        wanted = work_sizes().database_mib + work_sizes().sorting_mib * self._sorts
         if wanted == self._memory:
             return
         with contextlib.suppress(StoreMemoryError), self.cursor() as cursor:
@@ -360,7 +354,7 @@ class Database:
         """Restrict the connection to its database and shards, and limit its memory."""
         shards, spilled = (str(path).replace("'", "''") for path in (self.folder, self._spilled()))
         with self.cursor() as cursor:
-            cursor.execute(f"SET memory_limit = '{MEMORY}MiB'")
+            cursor.execute(f"SET memory_limit = '{work_sizes().database_mib}MiB'")
             cursor.execute(f"SET temp_directory = '{spilled}'")
             cursor.execute("SET allowed_configs = ['memory_limit']")
             cursor.execute(f"SET allowed_directories = ['{shards}/']")

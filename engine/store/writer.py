@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 
 from engine import columns
 from engine.columns import cost_model_in
+from engine.executions.work_sizes import work_sizes
 from engine.store import shards as store_shards
 from engine.store.catalogue import Record, records_of
 from engine.store.database import Database
 from engine.store.errors import StoreCorruptError, StoreError
-from engine.store.shards import ROWS_PER_GROUP, RowGroups, ShardWriter
+from engine.store.shards import RowGroups, ShardWriter
 
 
 class Writer:
@@ -40,7 +41,7 @@ class Writer:
         self._scenario = _dump_json("scenario", scenario)
         self._total = int(total)
         self._engine_version = engine_version
-        self._groups = RowGroups(ROWS_PER_GROUP)
+        self._groups = RowGroups(work_sizes().rows_of_group)
         self._rows = 0
         self._shards: ShardWriter | None = None
         self._committed = False
@@ -50,7 +51,7 @@ class Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._groups = RowGroups(ROWS_PER_GROUP)
+        self._groups = RowGroups(work_sizes().rows_of_group)
         if self._shards is not None and not self._committed:
             self._shards.discard()
 

@@ -17,7 +17,8 @@ import numpy as np
 from engine.cost_models.contract import BoundSearch, Candidates, PreparedCells
 from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Ints
-from engine.exploration.proven_optimum import POINTS_OF_A_SEARCH, Search
+from engine.executions.work_sizes import work_sizes
+from engine.exploration.proven_optimum import Search
 from engine.exploration.run import slabs
 from engine.scenarios.scenario import Scenario
 from engine.space.space import Space
@@ -234,7 +235,7 @@ def made_ready(space: Space, key: str) -> AnyReadySpace | None:
         return ReadySpace(space, key) if _count_pairs(space) <= LARGEST_KEPT else None
     if _count_points(space) > LARGEST_SEARCHED:
         return None
-    searches = [cost_model.bound_search(space, numbers) for numbers in slabs(space, POINTS_OF_A_SEARCH)]
+    searches = [cost_model.bound_search(space, numbers) for numbers in slabs(space, work_sizes().points_kept)]
     return SearchedSpace(space, key, searches)
 
 

@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 import pandas as pd
@@ -18,11 +17,7 @@ from streamlit.testing.v1 import local_script_runner
 from dashboard.charts.elements.drawing import Drawing, Part
 from dashboard.jobs import server
 from dashboard.pages import registry
-from dashboard.pages.intra_operator import queries, view
-from dashboard.pages.schedules import questions
-from dashboard.pages.serving import tables
 from dashboard.pages.whatif import inputs
-from dashboard.settings import Settings
 from dashboard.widgets import menus
 from tests.dashboard.page_runs import COARSE, wait_for_the_end
 
@@ -35,9 +30,14 @@ def _known_parameters() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_processes_unasked() -> Iterator[None]:
-    """Has pages of this process compute within it, as a server may be told to: tests of workers start their own."""
+    """Pages compute in this process, store nothing, and wait for results instead of showing progress.
+
+    All three are settings of a server; tests of workers, stores and progress set their own.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SHARDSCAPE_PROCESS", "off")
+        patch.setenv("SHARDSCAPE_PATIENCE", "55")
+        patch.setenv("SHARDSCAPE_STORE", "off")
         yield
 
 
@@ -49,28 +49,12 @@ def _main_module() -> Iterator[None]:
     sys.modules["__main__"] = before
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _servers() -> Iterator[WeakSet[server.Server]]:
-    """The servers of this process, as they are made."""
-    servers: WeakSet[server.Server] = WeakSet()
-
-    class Known(server.Server):
-        def __init__(self, settings: Settings) -> None:
-            super().__init__(settings)
-            servers.add(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server, "Server", Known)
-        yield servers
-
-
 @pytest.fixture(autouse=True)
-def _nobody_looks_any_more(_servers: WeakSet[server.Server]) -> Iterator[None]:
+def _nobody_looks_any_more() -> Iterator[None]:
     """Has what a page asked for wait when its test has ended: a server would go on for some time, in case of another
     visit."""
     yield
-    for each in _servers:
-        each.board.rest()
+    server.server().board.rest()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -153,32 +137,6 @@ def _studies_of_few_points() -> Iterator[None]:
     """Has What-if vary parameters over three values each: whoever draws the page starts its studies."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inputs, "COARSE", COARSE)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _few_values_of_sliders() -> Iterator[None]:
-    """Has the Schedules page compare at five values along a slider: it plans some schedules anew at each."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(questions, "VALUES", 5)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _few_deployments() -> Iterator[None]:
-    """Has the Serving page's table end after some rows: to write as many as a server does takes half of its time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "SHOWN", 60)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _few_searches_beside() -> Iterator[None]:
-    """Has the Intra-operator page compare with one other system and two batches: searches of all take longer than the
-    rest."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(view, "COMPARED", view.COMPARED[:1])
-        patch.setattr(queries, "BATCHES", queries.BATCHES[3:6:2])
         yield
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -18,10 +17,11 @@ from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 from streamlit.util import calc_hash
 
 import engine
+from dashboard.jobs import server
 from dashboard.link import page_links
 from dashboard.widgets import menus
 from dashboard.widgets.chart import NAME
-from engine import Exploration
+from engine import Exploration, Scenario
 
 ROOT = Path(__file__).parent.parent.parent
 SMALL: dict[str, Any] = {"num_procs": 16, "max_batch_size": 32, "datatype": "float16"}
@@ -87,11 +87,12 @@ def page_alone(name: str, timeout: float = 60) -> AppTest:
     )
 
 
-@contextmanager
-def patient() -> Iterator[None]:
-    """Has pages wait for what they ask for off the page, which they would look for again and again."""
-    with patch("dashboard.widgets.job_card.PATIENCE", 55.0):
-        yield
+def explored_by_server(scenario: Scenario) -> Exploration:
+    """Return the exploration that pages of this process show for a scenario."""
+    job = server.explorations().request(scenario, "test")
+    assert job.wait(60)
+    assert job.exploration is not None
+    return job.exploration
 
 
 def visit(app: AppTest, name: str) -> AppTest:

@@ -2,57 +2,41 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from types import ModuleType
-from unittest.mock import patch
 
-import dashboard
+import pytest
+
 from dashboard.jobs import server
-from dashboard.link.user_files import UserFiles, user_files
-from dashboard.settings import Settings
+from dashboard.link.user_files import user_files
 
 __all__ = ["Place", "own_server"]
 
 
 class Place:
-    """What the pages see: what a server's sessions share, in this process and with a store, and kept files."""
+    """Objects that the pages share: the server with its store, and the kept files."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self.server = server.Server(Settings(store=None if folder is None else folder / "results.duckdb"))
+    def __init__(self) -> None:
+        self.server = server.server()
         self.explorations = self.server.explorations
-        self.files = UserFiles(None if folder is None else folder / "results.user")
-
-
-@cache
-def _modules() -> list[ModuleType]:
-    """Every module of the dashboard but the one that runs when it is imported."""
-    return [
-        importlib.import_module(each.name)
-        for each in pkgutil.walk_packages(dashboard.__path__, "dashboard.")
-        if each.name.rpartition(".")[2] != "__main__"
-    ]
+        self.files = user_files()
 
 
 @contextmanager
-def own_server(folder: Path | None) -> Iterator[Place]:
-    """Results and kept files in a folder, in place of the server's; None for a server that keeps nothing."""
-    place = Place(folder)
-    patches = [
-        patch.object(module, "user_files", lambda: place.files)
-        for module in _modules()
-        if getattr(module, "user_files", None) is user_files
-    ]
-    patches.append(patch.object(server, "server", lambda: place.server))
-    for each in patches:
-        each.start()
-    try:
-        yield place
-    finally:
-        for each in patches:
-            each.stop()
-        place.server.close()
+def own_server(folder: Path | None, **settings: object) -> Iterator[Place]:
+    """Serve pages with a store and kept files in a folder, as after a start with these settings.
+
+    folder: None for a server that keeps nothing. settings: by the names of environment variables after SHARDSCAPE_.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHARDSCAPE_STORE", "off" if folder is None else str(folder / "results.duckdb"))
+        for name, value in settings.items():
+            patch.setenv(f"SHARDSCAPE_{name}", str(value))
+        server.server.clear()
+        user_files.clear()
+        try:
+            yield Place()
+        finally:
+            server.server.clear()
+            user_files.clear()

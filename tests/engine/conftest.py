@@ -4,22 +4,19 @@ from contextlib import nullcontext
 
 import pytest
 
-from engine.store import Store, shards, writer
+from engine import WorkSizes, working_in
+from engine.store import Store
 from tests.engine.store_rows import FEW, MANY, make_rows, put, rows_in_tables
 
-
-def small_limits(monkeypatch):
-    """Lets a few thousand rows be an exploration with several shards of several groups."""
-    monkeypatch.setattr(writer, "ROWS_PER_GROUP", 512)
-    monkeypatch.setattr(shards, "ROWS_PER_GROUP", 512)
-    monkeypatch.setattr(shards, "ROWS_PER_SHARD", 1024)
+SMALL_SHARDS = WorkSizes(rows_of_group=512, groups_of_shard=2)
+"""Sizes with which a few thousand rows are an exploration with several shards of several groups."""
 
 
 @pytest.fixture
-def store_path(tmp_path, monkeypatch):
+def store_path(tmp_path):
     """The path of a store where a few thousand rows are an exploration with several shards of several groups."""
-    small_limits(monkeypatch)
-    return tmp_path / "results.duckdb"
+    with working_in(SMALL_SHARDS):
+        yield tmp_path / "results.duckdb"
 
 
 @pytest.fixture
@@ -49,7 +46,6 @@ def stored(request, opened_store):
 def read_only(request, tmp_path_factory):
     """As `stored`, one for all tests of a module, which only read it."""
     with Store(tmp_path_factory.mktemp("stored") / "results.duckdb") as opened:
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            small_limits(monkeypatch)
+        with working_in(SMALL_SHARDS):
             found = filled(opened, request.param)
         yield found

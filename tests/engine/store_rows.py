@@ -7,8 +7,8 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from engine import columns
-from engine.store import Writer, writer
+from engine import WorkSizes, columns, working_in
+from engine.store import Writer
 from engine.store.database import rows_table
 
 FEW, MANY = 1000, 4000
@@ -81,7 +81,7 @@ def rows_in_tables():
             cursor.execute(f"INSERT INTO exploration ({', '.join(record)}) VALUES ({places})", record)
         self._database.contents.add(self._key, record["created_at"].isoformat(), json.loads(self._scenario))
 
-    with patch.object(Writer, "_store_all", store_all), patch.object(writer, "ROWS_PER_GROUP", 10**9):
+    with patch.object(Writer, "_store_all", store_all), working_in(WorkSizes(rows_of_group=10**9)):
         yield
 
 

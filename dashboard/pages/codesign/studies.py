@@ -16,7 +16,8 @@ from dashboard.link.own_studies import KEPT, OWN, OWN_TEXT, document_of, packed_
 from dashboard.link.text_encoding import LONGEST
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.codesign.link import CodesignLink
-from dashboard.pages.codesign.phrases import changed, phrases
+from dashboard.queries.design_phrases import changed, phrases
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.controls import key_for, menu_key, shut
 from dashboard.widgets.link_fields import draw_choice
 from dashboard.widgets.share import link_of, offer_link
@@ -162,7 +163,7 @@ def editor(study: Study) -> None:
             st.session_state[_DRAFT_OF] = st.session_state[_DRAFT] = written
         text = st.text_area("Study (JSON)", key=_DRAFT, height=320, max_chars=LARGEST)
         with st.container(horizontal=True, gap="small"):
-            if st.button("Use it", type="primary", key="codesign_use"):
+            if was_clicked("Use it", type="primary", key="codesign_use"):
                 try:
                     made = Study.from_json(text.encode(), "the study")
                 except ValueError as problem:

@@ -22,12 +22,13 @@ from dashboard.link.fields import LinkField
 from dashboard.pages.codesign import narrowing
 from dashboard.pages.codesign.downloads import downloads
 from dashboard.pages.codesign.inputs import NUMBER, CodesignView, DesignAnswers, parameter_title, parse
-from dashboard.pages.codesign.phrases import phrases
 from dashboard.pages.codesign.studies import draw_study, editor, keeper, sentence, share
 from dashboard.pages.codesign.worth import worth_of_more
 from dashboard.queries.design_accuracy import MOST_TOLD, basis_of, error_told, optimum
+from dashboard.queries.design_phrases import phrases
 from dashboard.widgets import uncertainty
 from dashboard.widgets.chart import clicked, show
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.job_card import watch
 from dashboard.widgets.link_fields import draw_choice, draw_segments
 from dashboard.widgets.tables import height_of
@@ -40,8 +41,6 @@ from engine.codesign.answers import in_words
 
 __all__ = ["CodesignView", "parse", "render"]
 
-_WANTED: Final = "codesign_wanted"
-"""Key of the study whose search was asked for in this session."""
 LOOK_AGAIN: Final = 2.0
 """Seconds between two checks for new points of a running search."""
 PATIENCE: Final = 0.5
@@ -187,13 +186,7 @@ def _draw_run(view: CodesignView, study: Study, expected: Estimate) -> None:
     word = "Search the designs"
     if there is not None:
         word = f"Continue: {len(there.rows):,} of {study.points:,} points are computed"
-
-    def ask() -> None:
-        # Noted, not only returned: a run that the time estimate interrupts would lose the click.
-        st.session_state[_WANTED] = study.key
-
-    st.button(word, type="primary", icon=":material/play_arrow:", key="codesign_run", on_click=ask)
-    if st.session_state.pop(_WANTED, None) == study.key:
+    if was_clicked(word, type="primary", icon=":material/play_arrow:", key="codesign_run"):
         if job is not None:
             shared.board.forget(job)
         about = study.document.name or counted(study.points, "point")
@@ -347,7 +340,7 @@ def _draw_design(asked: DesignAnswers) -> None:
     with st.container(horizontal=True, gap="small"):
         for page, word, icon in (("explore", "Explore it", "grid_view"), ("whatif", "Open in What-if", "tune")):
             told = f"With {study.models[which].title or names[which]}."
-            if page_links.exists(page) and st.button(
+            if page_links.exists(page) and was_clicked(
                 word, key=f"codesign_{page}", icon=f":material/{icon}:", help=told
             ):
                 parameters = state.before_switching(lambda: state.open_scenario(scenario))

@@ -18,6 +18,7 @@ from dashboard.link.document_validation import Refused, parse
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.elastic.link import OWN, PAGE_NAME, ElasticLink
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.link_fields import draw_choice
 from dashboard.widgets.own_table import PACKED
@@ -372,7 +373,7 @@ def _draw_editor(found: ChosenCard) -> None:
         times = pd.read_csv(io.StringIO(measurements_text(measured)), dtype=str, keep_default_na=False)
     taken = runs.data_editor(times, hide_index=True, num_rows="dynamic", key=f"elastic_times_{told}", height=300)
     runs.markdown("No time, or 0, marks a plan that does not run.")
-    if not st.button("Use as my card", icon=":material/check:", key="elastic_take"):
+    if not was_clicked("Use as my card", icon=":material/check:", key="elastic_take"):
         return
     changes: dict[str, Any] = {
         path: int(value) if path in _WHOLE and float(value).is_integer() else float(value)

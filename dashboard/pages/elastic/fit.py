@@ -15,6 +15,7 @@ from dashboard.pages.elastic.answers import answer_later
 from dashboard.pages.elastic.cards import keep_card
 from dashboard.pages.elastic.link import OWN, PAGE_NAME, FitLink
 from dashboard.pages.elastic.tables import downloads, worded
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.link_fields import draw_choice, draw_decimal
 from dashboard.widgets.own_table import KEPT, NO_TABLE, OwnTable, draw_own_table, parse_own_table
 from dashboard.words.markdown import literal
@@ -166,7 +167,7 @@ def _describe_parameter(name: str, at_bound: tuple[str, ...], unused: tuple[str,
 def _draw_use(found: FittedProfile, view: FitView, asked: ProfileFitQuestion) -> None:
     """Draw a button that puts the parameters on a card."""
     draw_choice(view.onto, width=210)
-    if not st.button("Use as my card", icon=":material/check:", key="elastic_use_fit"):
+    if not was_clicked("Use as my card", icon=":material/check:", key="elastic_use_fit"):
         return
     environment = find_environment(asked)
     changes = {"performance": found.fit.parameters.model_dump(), "environment": environment.model_dump()}

@@ -18,9 +18,9 @@ from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.execution.accounts import ROW_AS_TEXT, account_of
-from dashboard.pages.execution.economics_formulas import derived_formula, derived_metrics
 from dashboard.pages.execution.link import ExecutionLink
 from dashboard.queries.economics import Metric
+from dashboard.queries.economics_formulas import derived_formula, derived_metrics
 from dashboard.widgets.chart import show
 from dashboard.widgets.fragment_views import FragmentView
 from dashboard.widgets.link_fields import draw_choice

@@ -14,8 +14,9 @@ from dashboard.charts.elements import markup
 from dashboard.link import state
 from dashboard.queries.economics import MFU_FORMULA, token_flops, utilisation
 from dashboard.widgets.controls import given, key_for
+from dashboard.words.amounts import format_duration, format_large, format_usd_range
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import ABSENT, count, days, format_value, gibibytes, percent, plain, with_unit
+from dashboard.words.numbers import ABSENT, count, days, gibibytes, percent, plain, with_unit
 from engine import Scenario, economics
 from engine.economics import CONVENTIONS, HFU_FORMULA, INPUTS, OUTPUTS, DerivedError, RunInput, RunInputs, TrainingRun
 from engine.questions.cost import find_training_cost
@@ -105,7 +106,7 @@ def training_tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun)
         flops.hardware(row["activation_recompute"]), run.tokens_per_s, float(run.num_procs), peak
     )
     causal = percent(utilisation(scenario, rate, convention="causal"))
-    cost, each = _format_usd_range(run.usd), _format_usd_range(run.usd_per_billion)
+    cost, each = format_usd_range(run.usd), format_usd_range(run.usd_per_billion)
     energy = run.energy_kwh
     return [
         markup.Tile(
@@ -116,7 +117,7 @@ def training_tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun)
         ),
         markup.Tile(
             "GPU-hours",
-            _format_large(run.proc_hours),
+            format_large(run.proc_hours),
             f"{count(run.tokens_per_s)} tokens/s",
             formula=OUTPUTS["proc_hours"].formula,
         ),
@@ -125,7 +126,7 @@ def training_tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun)
         ),
         markup.Tile(
             "Energy",
-            ABSENT if energy is None else f"{_format_large(energy / 1e3)} MWh",
+            ABSENT if energy is None else f"{format_large(energy / 1e3)} MWh",
             "no power recorded"
             if run.kwh_per_billion is None
             else f"{plain(float(f'{run.kwh_per_billion:.3g}'))} kWh per bn tokens",
@@ -134,13 +135,13 @@ def training_tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun)
         markup.Tile(
             "Goodput",
             percent(run.goodput),
-            f"{_format_large(run.failures)} failures expected",
+            f"{format_large(run.failures)} failures expected",
             formula=OUTPUTS["goodput"].formula,
         ),
         markup.Tile(
             "Checkpoint every",
-            _format_duration(run.interval_s),
-            f"{_format_duration(run.checkpoint_s)}, {gibibytes(run.checkpoint_bytes)} per GPU",
+            format_duration(run.interval_s),
+            f"{format_duration(run.checkpoint_s)}, {gibibytes(run.checkpoint_bytes)} per GPU",
             formula=f"{OUTPUTS['daly_s'].formula} ({OUTPUTS['daly_s'].source})",
         ),
         markup.Tile(
@@ -284,36 +285,14 @@ def _draw_formulas(view: TrainingRunView, row: Mapping[str, Any], run: TrainingR
 def _format_output(name: str, unit: str, run: TrainingRun) -> str:
     """Return a figure as the table of formulas shows it."""
     if name == "usd":
-        return _format_usd_range(run.usd)
+        return format_usd_range(run.usd)
     value = getattr(run, name)
     if value is None:
         return ABSENT
     if unit == "s":
-        return days(value) if value >= 86_400 else _format_duration(value)
+        return days(value) if value >= 86_400 else format_duration(value)
     if unit == "bytes":
         return gibibytes(value)
     if unit == "fraction":
         return percent(value)
-    return with_unit(_format_large(value), unit)
-
-
-def _format_duration(seconds: float) -> str:
-    """Return a time from fractions of a second to hours, with its unit."""
-    if seconds < 120:
-        return format_value("total_time", seconds)
-    return with_unit(plain(seconds / 3600), "h") if seconds >= 7200 else with_unit(plain(seconds / 60), "min")
-
-
-def _format_large(value: float) -> str:
-    """Return a number with three digits: "30.9 M", "873,000", "17.2"."""
-    return count(value) if value >= 1e6 else plain(float(f"{value:.3g}"))
-
-
-def _format_usd_range(usd: tuple[float, float] | None) -> str:
-    """Return a range of dollars: "$0.960–2.62 M"."""
-    if usd is None:
-        return ABSENT
-    low, high = usd
-    size, letter = next((pair for pair in ((1e9, "bn"), (1e6, "M"), (1e3, "k")) if high >= pair[0]), (1.0, ""))
-    first, last = (plain(float(f"{value / size:.3g}")) for value in (low, high))
-    return f"${first if low == high else f'{first}–{last}'} {letter}".strip()
+    return with_unit(format_large(value), unit)

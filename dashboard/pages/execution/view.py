@@ -16,13 +16,13 @@ from dashboard.charts.elements.palette import TIME_KINDS
 from dashboard.charts.execution.memory_bars import memory_bars
 from dashboard.charts.execution.time_bar import time_pieces, waterfall
 from dashboard.compat.caches import remembered
+from dashboard.files.execution_files import execution_json, for_reference, reference_models
 from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.link.shared import SharedView, parse_shared
 from dashboard.pages.execution import training_run
 from dashboard.pages.execution.block import block
 from dashboard.pages.execution.detail import bandwidths, formula_panel, networks, parse_figure, pipeline
-from dashboard.pages.execution.files import execution_json, for_reference, reference_models
 from dashboard.pages.execution.link import ExecutionLink
 from dashboard.pages.execution.step_parts import parts_of_step
 from dashboard.queries import accuracy

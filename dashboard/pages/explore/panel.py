@@ -17,8 +17,7 @@ from dashboard.charts.explored.histogram import histogram
 from dashboard.charts.explored.reasons import label_of
 from dashboard.link import page_links, state
 from dashboard.link.shared import SharedView
-from dashboard.pages.explore import prefetch
-from dashboard.queries import accuracy, explorations
+from dashboard.queries import accuracy, explorations, prefetch
 from dashboard.queries.economics import Metric, derived_quantity, told, utilisation
 from dashboard.queries.executions import evaluated, faster_than
 from dashboard.queries.filters import Filter
@@ -28,6 +27,7 @@ from dashboard.queries.step_times import losses, slower_than
 from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.chart import show
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.filters.in_force import OF_LINK
 from dashboard.widgets.tables import width_of_words
 from dashboard.words.executions import choices, placed, recomputed
@@ -359,7 +359,7 @@ def _draw_links(execution: Mapping[str, Any] | None, members: Sequence[Filter] =
             continue
         if execution is None or (name == "results" and not members):
             st.page_link(page_links.target(name), label=label, icon=icon, width="content")
-        elif st.button(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
+        elif was_clicked(label, icon=icon, type="tertiary", key=f"explore_open_{name}"):
             if name == "results":
                 OF_LINK.add(members)
             else:

@@ -18,6 +18,7 @@ from dashboard.jobs.server import explorations
 from dashboard.link import state
 from dashboard.link.fields import LinkField
 from dashboard.pages.intra_operator.link import LIKE
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.link_fields import draw_segments
@@ -92,7 +93,7 @@ def _draw_keep_button(plan: IntraOperatorPlan) -> None:
     store = explorations().store
     if store is None:
         return
-    if st.button(
+    if was_clicked(
         "Keep in the store",
         icon=":material/database:",
         type="tertiary",

@@ -19,6 +19,7 @@ from dashboard.pages.layerwise.inputs import LayerwiseInputs, draw_inputs, parse
 from dashboard.pages.layerwise.link import LayerwiseLink
 from dashboard.pages.layerwise.own_plan import own_plan
 from dashboard.widgets.chart import show
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
@@ -215,7 +216,7 @@ def _as_execution(found: Planned, asked: LayerwiseInputs) -> None:
         return
     if not page_links.exists("execution"):
         return
-    if st.button(
+    if was_clicked(
         "Open as an execution",
         icon=":material/open_in_full:",
         key="layerwise_execution",

@@ -19,6 +19,7 @@ from dashboard.pages.library.curves import curves
 from dashboard.queries.document_fields import MIRRORED, Field, fields_of, value_at
 from dashboard.queries.document_sheets import shown_value
 from dashboard.queries.scenario_edits import scenario_with
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.controls import whole, whole_field
 from dashboard.words.markdown import literal
 from hardware import System
@@ -190,7 +191,7 @@ def _in_words(thing: Model | System, refusal: str) -> str:
 def _draw_buttons(copied: Model | System | None, changed: bool, done: Callable[[], None]) -> None:
     keeps = user_files().folder is not None
     with st.container(horizontal=True):
-        if st.button(
+        if was_clicked(
             "Use in the scenario",
             type="primary",
             key="library_use_copy",
@@ -206,7 +207,7 @@ def _draw_buttons(copied: Model | System | None, changed: bool, done: Callable[[
                 done()
                 st.switch_page(page_links.target("explore"))
         why_not = None if keeps else "This server keeps no files; use the copy in a scenario instead."
-        if st.button(
+        if was_clicked(
             "Keep in the library",
             key="library_keep_copy",
             icon=":material/save:",

@@ -14,6 +14,7 @@ from dashboard.link.document_validation import MOST_MEGABYTES, PROBLEMS, Refused
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.queries.document_sheets import MORE_THAN_CALCULON, key_facts, representation
 from dashboard.queries.scenario_edits import scenario_with
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.controls import whole, whole_field
 from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
@@ -112,7 +113,7 @@ def _draw_uses(found: Model | System, ident: str) -> None:
             disabled=user_files().folder is None,
             icon=":material/save:",
         )
-        if st.button("Use in the scenario", key="library_use_upload", icon=":material/play_arrow:"):
+        if was_clicked("Use in the scenario", key="library_use_upload", icon=":material/play_arrow:"):
             try:
                 state.change_scenario(lambda now: scenario_with(now, called()))
             except Refused as problem:

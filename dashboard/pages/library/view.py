@@ -34,6 +34,7 @@ from dashboard.queries.document_sheets import (
     sheet,
 )
 from dashboard.queries.scenario_edits import scenario_with
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.link_fields import draw_segments
 from dashboard.words.markdown import literal
 from engine import Scenario
@@ -154,7 +155,7 @@ def _draw_sheet(item: Item, kind: str) -> None:
 def _draw_actions(item: Item, kind: str) -> None:
     thing = item.thing
     with st.container(horizontal=True):
-        if st.button("Use in the scenario", type="primary", icon=":material/play_arrow:", key="library_use"):
+        if was_clicked("Use in the scenario", type="primary", icon=":material/play_arrow:", key="library_use"):
             try:
                 state.change_scenario(lambda now: scenario_with(now, thing))
             except Refused as problem:

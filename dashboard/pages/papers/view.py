@@ -15,6 +15,7 @@ from dashboard.jobs.server import server
 from dashboard.link import page_links, scenario_parameters, state
 from dashboard.pages import registry
 from dashboard.widgets.chart import show
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.job_card import found_soon
 from dashboard.widgets.tables import height_of
@@ -152,7 +153,7 @@ def _draw_settings_button(figure: PaperFigure) -> None:
     if not page_links.exists(link.page):
         return
     target = registry.page(link.page)
-    if st.button(
+    if was_clicked(
         f"Open in {target.title}",
         key="papers_settings",
         icon=":material/arrow_forward:",

@@ -10,10 +10,10 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.explored.pareto import Named
-from dashboard.pages.pareto.queries import axes_of, frontier
 from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.economics import Metric
 from dashboard.queries.filters import Filter, asked_of, derived_of, parse, text
+from dashboard.queries.pareto_fronts import axes_of, frontier
 from dashboard.widgets import compared_scenarios
 from dashboard.widgets.compared_scenarios import explored, remove
 from dashboard.widgets.filters.popover import where_of

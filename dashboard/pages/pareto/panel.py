@@ -13,8 +13,8 @@ from dashboard.charts.elements import markup
 from dashboard.charts.execution.memory_bars import tier_pieces
 from dashboard.charts.execution.time_bar import time_pieces
 from dashboard.link import state
-from dashboard.pages.pareto.queries import prices, rate_words, steps
 from dashboard.queries.economics import Metric
+from dashboard.queries.pareto_fronts import prices, rate_words, steps
 from dashboard.words.executions import choices, differences
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence

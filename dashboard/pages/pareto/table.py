@@ -13,9 +13,9 @@ from dashboard.charts.elements import markup
 from dashboard.files import exports
 from dashboard.link import state
 from dashboard.link.fields import LinkField
-from dashboard.pages.pareto.queries import prices, undirected
 from dashboard.queries.economics import Metric
 from dashboard.queries.filters import Filter
+from dashboard.queries.pareto_fronts import prices, undirected
 from dashboard.widgets.link_fields import draw_switch
 from dashboard.widgets.tables import ROW, arranged, fitting, height_of, signed, width_of_words
 from dashboard.words.executions import recomputed

@@ -18,13 +18,13 @@ from dashboard.link.shared import SharedView, parse_shared
 from dashboard.pages.pareto.link import ParetoLink
 from dashboard.pages.pareto.other_scenarios import SLOTS, chooser, frontiers, side_by_side
 from dashboard.pages.pareto.panel import panel
-from dashboard.pages.pareto.queries import axes_of, density, frontier, near, on_log_axis, undirected
 from dashboard.pages.pareto.table import table_of
 from dashboard.queries import accuracy
 from dashboard.queries.compared_scenarios import Member
 from dashboard.queries.economics import Metric
 from dashboard.queries.executions import evaluated
 from dashboard.queries.filters import Filter, asked_of
+from dashboard.queries.pareto_fronts import axes_of, density, frontier, near, on_log_axis, undirected
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.compared_scenarios import members
 from dashboard.widgets.filters import chips

@@ -12,6 +12,7 @@ from dashboard.jobs.server import server
 from dashboard.link import page_links, state
 from dashboard.link.own_studies import OWN, OWN_TEXT, SavedStudy, document_of, kept_parameters, packed_study
 from dashboard.widgets import share
+from dashboard.widgets.clicks import was_clicked
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from dashboard.words.scenarios import system_name
@@ -55,7 +56,7 @@ def open_kept(kept: SavedStudy) -> None:
     Args:
         kept: the study with its title.
     """
-    if st.button("Open", type="primary", icon=":material/open_in_full:", key="scenarios_open"):
+    if was_clicked("Open", type="primary", icon=":material/open_in_full:", key="scenarios_open"):
         _open_page(kept_parameters(kept.ident))
     with st.popover("Share", icon=":material/link:"):
         text = packed_study(kept.study)
@@ -85,7 +86,7 @@ def open_study(study: Study) -> None:
     """
     st.markdown(f"**{literal(study.document.name or 'Study')}**")
     st.caption(literal(told_of(study)))
-    if st.button("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
+    if was_clicked("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
         st.session_state[OWN_TEXT] = document_of(study)  # in case it is too long for a link
         _open_page({"codesign_study": OWN, "codesign_own": packed_study(study), "codesign_design": None})
 

@@ -16,6 +16,7 @@ from dashboard.queries import compared_scenarios
 from dashboard.queries.document_sheets import key_facts
 from dashboard.queries.scenario_edits import scenario_with
 from dashboard.widgets import compared_scenarios as compare_scenarios
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.upload import file_field, read_file
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
@@ -145,7 +146,7 @@ def _describe_scenario(scenario: Scenario) -> str:
 
 def _draw_open_button(page: str, parameters: Mapping[str, str]) -> None:
     """Draw the button that shows the opened scenario. parameters: of the link, one step of the history."""
-    if st.button("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
+    if was_clicked("Open it", type="primary", key="scenarios_open_file", icon=":material/open_in_full:"):
         if page == "compare":
             compare_scenarios.forget()
         st.switch_page(page_links.target(page), query_params=parameters)

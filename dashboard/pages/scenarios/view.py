@@ -28,6 +28,7 @@ from dashboard.pages.scenarios.upload import opener
 from dashboard.queries.document_sheets import changes_in_words
 from dashboard.queries.economics import utilisation
 from dashboard.widgets import compared_scenarios, share
+from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.controls import menu_key, shut
 from dashboard.widgets.link_fields import draw_segments
 from dashboard.widgets.needed_exploration import seen_with
@@ -297,7 +298,7 @@ def _draw_actions(entry: Entry) -> None:
     page = "" if saved is None else saved.page
     compared = share.compared(scenario, page, view)
     with st.container(horizontal=True):
-        if st.button("Open", type="primary", icon=":material/open_in_full:", key="scenarios_open"):
+        if was_clicked("Open", type="primary", icon=":material/open_in_full:", key="scenarios_open"):
             parameters = state.before_switching(lambda: state.open_scenario(scenario, view), view or ())
             there = page if page_links.exists(page) else "explore"
             st.switch_page(page_links.target(there), query_params=parameters)
@@ -348,7 +349,7 @@ def _draw_entries(picked: Sequence[Entry]) -> None:
     if (
         page_links.exists("compare")
         and len(usable) > 1
-        and st.button("Compare", type="primary", icon=":material/compare_arrows:", key="scenarios_compare")
+        and was_clicked("Compare", type="primary", icon=":material/compare_arrows:", key="scenarios_compare")
     ):
 
         def compare() -> None:

@@ -14,8 +14,8 @@ from dashboard.compat.types import Place
 from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.schedules.link import PAGE_NAME, SchedulesLink
-from dashboard.pages.schedules.questions import ScheduleQuestion, most_microbatches, titles
 from dashboard.pages.schedules.scenario_times import scenario_times
+from dashboard.queries.schedules import ScheduleQuestion, most_microbatches, titles
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_segments, draw_slider, draw_whole
 from engine import Scenario

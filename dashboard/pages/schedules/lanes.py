@@ -12,7 +12,7 @@ from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import TIME_KINDS, Kind
 from dashboard.charts.schedules.gantt import WEIGHTS, gantt, shown_stages
 from dashboard.charts.schedules.held_activations import held_activations
-from dashboard.pages.schedules.questions import ScheduleOutcome, ScheduleQuestion, drawn_replay
+from dashboard.queries.schedules import ScheduleOutcome, ScheduleQuestion, drawn_replay
 from dashboard.widgets.chart import show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal

@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard.charts.elements import markup
 from dashboard.charts.schedules.gantt import gantt
 from dashboard.link.document_validation import Refused
-from dashboard.pages.schedules.questions import ScheduleQuestion, titles
+from dashboard.queries.schedules import ScheduleQuestion, titles
 from dashboard.widgets.chart import show
 from dashboard.widgets.upload import files_field, read_file
 from dashboard.widgets.window import is_narrow

@@ -8,8 +8,8 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.schedules.stage_bars import stage_bars, stage_kinds
-from dashboard.pages.schedules.own_stages import ALIKE, Offloads, RankWork, bytes_of_ranks, ranks_of
-from dashboard.pages.schedules.questions import ScheduleOutcome, ScheduleQuestion, chunks_of
+from dashboard.queries.own_stages import ALIKE, Offloads, RankWork, bytes_of_ranks, ranks_of
+from dashboard.queries.schedules import ScheduleOutcome, ScheduleQuestion, chunks_of
 from dashboard.widgets.chart import show
 from dashboard.widgets.tables import height_of
 from dashboard.words.markdown import literal

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.pages.schedules.questions import ScheduleOutcome
+from dashboard.queries.schedules import ScheduleOutcome
 from dashboard.widgets.tables import height_of
 from dashboard.words.numbers import scale_for
 

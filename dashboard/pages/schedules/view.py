@@ -18,8 +18,11 @@ from dashboard.pages.schedules.inputs import SchedulesInputs, draw_inputs, draw_
 from dashboard.pages.schedules.lanes import WAITS, draw_schedule, idle_causes, lanes_legend
 from dashboard.pages.schedules.link import PAGE_NAME, SchedulesLink
 from dashboard.pages.schedules.measured import draw_measured
-from dashboard.pages.schedules.own_stages import ALIKE
-from dashboard.pages.schedules.questions import (
+from dashboard.pages.schedules.stages import draw_stages, fullest_rank, rank_work
+from dashboard.pages.schedules.tables import draw_feasibility
+from dashboard.queries import accuracy
+from dashboard.queries.own_stages import ALIKE
+from dashboard.queries.schedules import (
     ScheduleOutcome,
     ScheduleQuestion,
     chunks_of,
@@ -29,9 +32,6 @@ from dashboard.pages.schedules.questions import (
     plans_along,
     titles,
 )
-from dashboard.pages.schedules.stages import draw_stages, fullest_rank, rank_work
-from dashboard.pages.schedules.tables import draw_feasibility
-from dashboard.queries import accuracy
 from dashboard.widgets.chart import show
 from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.link_fields import draw_segments, draw_switch

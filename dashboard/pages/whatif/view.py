@@ -14,8 +14,8 @@ from dashboard.link import state
 from dashboard.pages.whatif import answer as whatif_answer
 from dashboard.pages.whatif import sliders as whatif_hardware
 from dashboard.pages.whatif import studies as whatif_cards
-from dashboard.pages.whatif import waiting_times
 from dashboard.pages.whatif.inputs import WhatIfView, parse
+from dashboard.queries import waiting_times
 from dashboard.widgets.fragment_views import FragmentView
 from dashboard.widgets.job_card import job_card
 from dashboard.words.markdown import literal

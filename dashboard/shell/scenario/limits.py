@@ -9,6 +9,7 @@ import streamlit as st
 
 from dashboard.link import state
 from dashboard.queries.scenario_edits import altered
+from dashboard.widgets.clicks import was_clicked
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted
 from engine import Scenario
@@ -29,7 +30,7 @@ _MOST_PILLS: Final = 16
 
 def opener(scenario: Scenario, words: str) -> None:
     """Draw the words of the sentence that open the dialog. scenario: of the sentence."""
-    if st.button(f":gray[Limits:] {words}", type="tertiary", key="sentence_limits", help="Restrict the search."):
+    if was_clicked(f":gray[Limits:] {words}", type="tertiary", key="sentence_limits", help="Restrict the search."):
         _dialog(scenario)
 
 
@@ -81,8 +82,8 @@ def _draw_dialog_foot(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
     except ValueError as error:
         problem = str(error)
     with st.container(horizontal=True, vertical_alignment="center"):
-        done = st.button("Apply", type="primary", disabled=bool(problem), key="limits_apply")
-        free = st.button("Free every choice", type="tertiary", disabled=not scenario.limits, key="limits_free")
+        done = was_clicked("Apply", type="primary", disabled=bool(problem), key="limits_apply")
+        free = was_clicked("Free every choice", type="tertiary", disabled=not scenario.limits, key="limits_free")
         st.markdown(literal(problem) if problem else counted(total, "execution"), width="content")
     if done:
         state.set_scenario(changed)

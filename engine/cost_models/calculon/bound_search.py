@@ -22,6 +22,7 @@ from engine.cost_models.calculon.rows.rejection import listed
 from engine.cost_models.calculon.space import CalculonSpace
 from engine.cost_models.point_order import most_promising_first
 from engine.executions.arrays import Flags, Floats, Ints
+from engine.executions.work_sizes import work_sizes
 from engine.space.rejection import executions_at
 from engine.space.schedule_points import mode_counts
 from hardware import System
@@ -34,8 +35,6 @@ FEW_POINTS = 256
 modes."""
 MASKS_KEPT = 64
 """Capacities of which it is remembered what fits of few schedule points; some 10 MiB."""
-FIRST_POINTS = 64
-"""Schedule points whose memory is computed first."""
 POINTS_TOGETHER = 1024
 """Schedule points whose memory is computed together: a few MiB."""
 NEEDS_KEPT = 64 * 2**20
@@ -114,7 +113,7 @@ class CalculonBoundSearch:
         if self.few:
             return np.arange(len(self.row_table.points.cell))
         hopes = self._hopes(self._rated(space))
-        return np.argsort(-hopes)[: min(FIRST_POINTS, np.count_nonzero(hopes > -np.inf))]
+        return np.argsort(-hopes)[: min(work_sizes().first_points, np.count_nonzero(hopes > -np.inf))]
 
     def bounds(
         self, space: CalculonSpace, least: Callable[[], float] = lambda: -np.inf, known: Ints | None = None
@@ -137,7 +136,7 @@ class CalculonBoundSearch:
         if known is not None:
             hopes[known] = -np.inf
         width = self.row_table.keyed.width
-        for here in most_promising_first(hopes, least, first=FIRST_POINTS, most=POINTS_TOGETHER):
+        for here in most_promising_first(hopes, least, first=work_sizes().first_points, most=POINTS_TOGETHER):
             part = self._part(rated, np.sort(here))
             if not len(part.rows.group):
                 continue

@@ -17,7 +17,7 @@ from engine.cost_models.calculon.physics.rates import SystemRates
 from engine.cost_models.calculon.physics.step_parts import StepBlock, pipeline_part
 from engine.cost_models.calculon.rows.prepared_rows import PreparedRows, RowTable
 from engine.executions.arrays import Flags, Floats, Ints, take
-from engine.space.rows import ROWS_PER_CHUNK
+from engine.executions.work_sizes import work_sizes
 from engine.space.schedule_points import SchedulePoints, StepModes
 
 __all__ = ["CalculonCandidates", "bounds", "candidates", "point_bounds"]
@@ -142,8 +142,9 @@ def bounds(prepared: PreparedRows, rows: CalculonCandidates) -> Floats:
         rows: candidates among them.
     """
     result = np.empty(len(rows.group))
-    for start in range(0, len(result), ROWS_PER_CHUNK):
-        here = slice(start, start + ROWS_PER_CHUNK)
+    together = work_sizes().rows_evaluated
+    for start in range(0, len(result), together):
+        here = slice(start, start + together)
         result[here] = _bounds_of(prepared, rows, here)
     return result
 

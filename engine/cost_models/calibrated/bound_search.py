@@ -41,6 +41,7 @@ from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, GRA
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.cost_models.point_order import most_promising_first
 from engine.executions.arrays import Flags, Ints, distinct
+from engine.executions.work_sizes import work_sizes
 from engine.space.schedule_points import executions_of, mode_counts, step_modes
 from engine.space.space import Modes
 
@@ -51,22 +52,12 @@ SEARCH_FIELDS = (*BLOCK_FIELDS, "fully_sharded")
 """Fields that distinguish search modes: block modes, with or without gathering weights block by block."""
 TOGETHER = ("pipeline_par", "pipeline_interleaving", "stage_layout")
 """Fields that order schedule points while their memory is computed."""
-POINTS_AT_ONCE = 1024
-"""Schedule points whose memory is computed together: a few MiB, which stay in cache."""
-BOUNDS_AT_ONCE = 262_144
-"""(schedule point, block mode) pairs whose bounds are computed together."""
-FIRST_BOUNDS = 64
-"""Schedule points whose modes' bounds are computed first."""
 LOOKED_THROUGH = 8
 """Times as many, the most promising by their pipelines alone, that those are chosen from."""
 FIRST_PIPELINES = 2048
 """Pipelines of the schedule points that are evaluated whole first."""
-POINTS_BOUNDED = 16_384
-"""Schedule points whose own bounds are computed together."""
 ROOM_KEPT = 32 * 2**20
 """Largest cached table of memory requirements [bytes]; larger ones are recomputed per capacity."""
-FITTING_KEPT = 32 * 2**20
-"""Largest size of cached fits, in addition to the latest capacities [bytes]."""
 
 
 @dataclass(slots=True)
@@ -186,13 +177,13 @@ class CalibratedBoundSearch:
             space: the space, of the same layout, at its system's rates and capacities.
         """
         sieve = self._sieve_of(space)
-        looked = _largest_positions(sieve.hopes, LOOKED_THROUGH * FIRST_BOUNDS)
+        looked = _largest_positions(sieve.hopes, LOOKED_THROUGH * work_sizes().first_points)
         looked = looked[sieve.hopes[looked] > -np.inf]
         finer = sieve.of_steps(looked)
         # What follows need not compute these again.
         sieve.hopes[looked] = np.minimum(sieve.hopes[looked], finer)
         most = FIRST_PIPELINES // len(self.point_table.modes.time_modes["launch"])
-        return looked[_largest_positions(finer, max(1, min(most, FIRST_BOUNDS)))]
+        return looked[_largest_positions(finer, max(1, min(most, work_sizes().first_points)))]
 
     def bounds(
         self, space: CalibratedSpace, least: Callable[[], float] = lambda: -np.inf, known: Ints | None = None
@@ -212,9 +203,10 @@ class CalibratedBoundSearch:
         hopes, fitting = sieve.hopes, self._fitting.get(_tier_capacities(space))
         if known is not None:
             hopes[known] = -np.inf
-        most = max(1, BOUNDS_AT_ONCE // max(1, len(self._modes.search["launch"])))
+        first = work_sizes().first_points
+        most = max(1, work_sizes().modes_bounded // max(1, len(self._modes.search["launch"])))
         for here in most_promising_first(
-            hopes, least, first=FIRST_BOUNDS, most=most, looked=LOOKED_THROUGH * FIRST_BOUNDS, finer_of=sieve.of_steps
+            hopes, least, first=first, most=most, looked=LOOKED_THROUGH * first, finer_of=sieve.of_steps
         ):
             groups = self._unpacked(self._bits(space, here) if fitting is None else fitting.bits[here])
             fits = groups.any(axis=0)
@@ -246,9 +238,10 @@ class CalibratedBoundSearch:
         )
 
         def by_points(bound: Callable[[dict[str, Ints], Ints], Floats], points: Ints) -> Floats:
+            together = work_sizes().points_bounded
             every = [
                 bound(self._points(here), alike[here])
-                for here in np.split(points, range(POINTS_BOUNDED, len(points), POINTS_BOUNDED))
+                for here in np.split(points, range(together, len(points), together))
             ]
             return np.concatenate(every)
 
@@ -314,7 +307,8 @@ class CalibratedBoundSearch:
         found = self._fitting.get(capacities)
         if found is None:
             found = self._fitting[capacities] = self._fit(space, capacities)
-            while len(self._fitting) > 1 and sum(each.bits.nbytes for each in self._fitting.values()) > FITTING_KEPT:
+            most = work_sizes().bytes_of_fits
+            while len(self._fitting) > 1 and sum(each.bits.nbytes for each in self._fitting.values()) > most:
                 self._fitting.popitem(last=False)
         return found
 
@@ -334,8 +328,9 @@ class CalibratedBoundSearch:
         """Groups of search modes that anything fits for with these schedule points, as bits [points, bytes]."""
         bits, modes, kinds = self._no_bits(points), self.point_table.modes, self.point_table.points.kind[points]
         order = np.lexsort([self.point_table.point[name][points] for name in TOGETHER])
-        for start in range(0, len(order), POINTS_AT_ONCE):
-            here = order[start : start + POINTS_AT_ONCE]
+        together = work_sizes().points_fitted
+        for start in range(0, len(order), together):
+            here = order[start : start + together]
             point = self._points(points[here])
             fits = ~np.logical_or.reduce(list(refused(space, modes, point).values()))
             for chosen, room in MemoryCheck.of(stages_of(space, point, modes)).fitting(modes, _tier_capacities(space)):
@@ -393,8 +388,9 @@ class CalibratedBoundSearch:
             every, listed = np.flatnonzero(kinds == kind), self._modes.count[kind] > 0
             # Points of one layout together: others then need not look at what unlike chunks keep.
             every = every[np.lexsort([self.point_table.point[name][points[every]] for name in TOGETHER])]
-            for start in range(0, len(every), POINTS_AT_ONCE):
-                here = every[start : start + POINTS_AT_ONCE]
+            together = work_sizes().points_fitted
+            for start in range(0, len(every), together):
+                here = every[start : start + together]
                 point = self._points(points[here])
                 broken = np.logical_or.reduce(list(refused(space, modes, point).values()))
                 room = MemoryCheck.of(stages_of(space, point, modes))

@@ -27,10 +27,11 @@ from engine.cost_models.calibrated.physics.step import (
     update_level,
     whole_step,
 )
-from engine.cost_models.calibrated.rows.prepared_rows import TABLE_CHUNK, blocks_at
+from engine.cost_models.calibrated.rows.prepared_rows import blocks_at
 from engine.cost_models.calibrated.rows.schedule_points import case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Flags, Ints, distinct
+from engine.executions.work_sizes import work_sizes
 
 __all__ = ["PointBounds", "blocks_together", "least_update", "rates_of"]
 
@@ -189,7 +190,7 @@ def blocks_together(space: CalibratedSpace, p: Parameters, shapes: Mapping[str, 
         modes: fields of the block modes by name, each [modes].
     """
     width, parts = len(modes["launch"]), []
-    step = max(1, TABLE_CHUNK // max(1, width))
+    step = max(1, work_sizes().rows_tabulated // max(1, width))
     for start in range(0, max(1, len(shapes["tensor_par"])), step):
         part = {name: array[start : start + step] for name, array in shapes.items()}
         parts.append(blocks_at(space, p, part, modes).together())

@@ -47,15 +47,13 @@ from engine.executions.codes import OFFLOADS
 from engine.executions.field_values import objects
 from engine.executions.outcome import given_words, outcome_table, running_row, words_array
 from engine.executions.sentences import excesses, network_subjects
+from engine.executions.work_sizes import work_sizes
 from hardware import GIB, System
 from models import Model
 from models.token_flops import token_flops
 
 __all__ = ["calibrated_row", "evaluate_calibrated", "link_rate", "perfect_seconds"]
 
-
-CHUNK = 16_384
-"""Rows at a time: bounds the memory for intermediate arrays."""
 
 GIGA, TERA = 1e9, 1e12
 """Units of system documents in base units: GB/s, TFLOP/s."""
@@ -140,8 +138,9 @@ def _evaluate_rows(
     values = np.empty((len(columns), len(reason)))
     needs = np.zeros((2, len(reason)))
     rows = np.flatnonzero(reason == reasons.FITS)
-    for start in range(0, len(rows), CHUNK):
-        here: Any = rows[start : start + CHUNK]
+    together = work_sizes().rows_tabulated
+    for start in range(0, len(rows), together):
+        here: Any = rows[start : start + together]
         if len(rows) == len(reason):  # a part of all rows is several times quicker to read and write than chosen ones
             here = slice(start, start + len(here))
         part = {name: array[here] for name, array in found.items()}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plotly.basedatatypes import BasePlotlyType
 
 from dashboard.charts.accuracy.residuals import _lines
-from dashboard.charts.elements import markup, template
+from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import DARK, LIGHT, MEMORY_KINDS, TIME_KINDS, common_kinds, contrast, kinds_of
 from dashboard.charts.elements.template import log_ticks, nice_steps, wrapped
 from dashboard.charts.execution.memory_bars import memory_bars, memory_rows, tier_pieces
@@ -347,7 +347,6 @@ def test_what_a_page_draws_of_what_does_not_change_is_drawn_once_for_all_session
     found = exploration()
     first = run(page, found)
     drawn: list[str] = []
-    monkeypatch.setattr(template, "_house_layout", lambda *_: drawn.append("a chart"))
     monkeypatch.setattr(BasePlotlyType, "update", lambda *_, **__: drawn.append("a trace"))
     second = run(page, found)
     assert drawn == []

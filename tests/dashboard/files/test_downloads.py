@@ -282,8 +282,8 @@ def test_only_some_files_are_made_at_once() -> None:
 def test_a_page_offers_a_link_only_where_the_server_answers_it() -> None:
     drawn: list[Any] = []
     with (
-        patch("dashboard.files.downloads.st.html", drawn.append),
-        patch("dashboard.files.downloads.st.download_button", lambda *given, **more: drawn.append((given, more))),
+        patch("streamlit.html", drawn.append),
+        patch("streamlit.download_button", lambda *given, **more: drawn.append((given, more))),
     ):
         downloads.button("<CSV>", of(b"1"), "x", key="a")
         assert drawn.pop()[0][:1] == ("<CSV>",)

@@ -23,8 +23,8 @@ import engine
 import hardware
 import models
 from dashboard.files import exports
+from dashboard.files.execution_files import execution_json, for_reference
 from dashboard.jobs.server import studies
-from dashboard.pages.execution.files import execution_json, for_reference
 from dashboard.pages.library.view import _draw_downloads
 from dashboard.pages.serving.tables import deployments_file
 from engine import Exploration, Scenario, serving, whatif
@@ -212,7 +212,7 @@ def _own_studies() -> Iterator[None]:
 @pytest.mark.usefixtures("_own_studies")
 def test_the_files_of_the_studies_come_back(cost_model: str) -> None:
     found = explored(cost_model)
-    with patch("dashboard.pages.whatif.studies.st.download_button") as button:
+    with patch("streamlit.download_button") as button:
         studied(found=found)
     with zipfile.ZipFile(io.BytesIO(button.call_args.kwargs["data"]())) as packed:
         about = json.loads(packed.read("about.json"))
@@ -245,7 +245,7 @@ def test_the_system_file_of_a_change_comes_back(cost_model: str) -> None:
     wanted = {name: to for name, to in doubled.items() if whatif.system_changes(found.scenario, {name: to})}
     assert len(wanted) > 5
     changes = ";".join(f"{name}:{value!r}" for name, value in wanted.items())
-    with patch("dashboard.pages.whatif.sliders.st.download_button") as button:
+    with patch("streamlit.download_button") as button:
         run("whatif", found, {"whatif_changes": changes})
     (made,) = (call.args[1] for call in button.call_args_list if call.kwargs["key"] == "whatif_download")
     system = hardware.load_document(json.loads(made()), "system.json")
@@ -353,9 +353,9 @@ def test_every_download_of_the_pages_is_read_again() -> None:
 def test_files_of_the_library_come_back() -> None:
     """Both files of every model and system that have one are the same to the cost models that read them."""
     for thing in (*map(models.load, models.names()), *map(hardware.load, hardware.names())):
-        with patch("dashboard.pages.library.view.st") as shown:
+        with patch("streamlit.download_button") as shown:
             _draw_downloads(thing)
-        files = {call.kwargs["key"]: json.loads(call.args[1]) for call in shown.download_button.call_args_list}
+        files = {call.kwargs["key"]: json.loads(call.args[1]) for call in shown.call_args_list}
         package: Any = models if isinstance(thing, models.Model) else hardware
         again = package.load_document(files["library_file"], thing.name)
         assert again == thing

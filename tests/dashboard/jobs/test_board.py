@@ -253,10 +253,10 @@ def test_the_card_of_any_job_says_how_far_it_is_and_stops_it_and_what_follows(bo
     assert board.find(job.kind, job.key) is None
 
 
-def test_the_card_of_work_in_parts_is_a_line_that_goes_on(board: JobBoard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_card, "SHOW", 0.0)
+def test_the_card_of_work_in_parts_is_a_line_that_goes_on(board: JobBoard) -> None:
     job = board.post(Parts(JobKind(name="sweep", doing="Sweeping", in_parts=True), "job"), "me")
     until(lambda: len(job.found) > 0)
+    until(lambda: time.monotonic() - job.started >= job_card.SHOW)
     page = AppTest.from_function(_card, kwargs={"job": job}).run()
     page.button(key="job_stop_sweep").click().run()
     page.button(key="job_on_sweep").click().run()

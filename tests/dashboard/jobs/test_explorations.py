@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-import dashboard.jobs.explorations as under_test
 from dashboard.jobs.board import BoardFull
 from dashboard.jobs.explorations import PER_SESSION, ExplorationJob, Explorations
 from dashboard.settings import Settings, settings_from
@@ -39,13 +38,12 @@ def explorations() -> Iterator[Explorations]:
 class Gate:
     """Stands in for exploring: waits until it is opened or the job is stopped."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.open = threading.Event()
         self.started = threading.Event()
         self.calls: list[str] = []
         self.hold: set[str] = set()
         """Keys of those for which it stays shut."""
-        monkeypatch.setattr(under_test, "explore_scenario", self)
 
     def __call__(self, scenario: Scenario, *, cancel: Any, **more: Any) -> Exploration:
         self.calls.append(scenario.key)
@@ -54,6 +52,18 @@ class Gate:
             if cancel():
                 raise ExplorationCancelled
         return explore_scenario(scenario, **more)
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def gated(gate: Gate) -> Iterator[Explorations]:
+    made = Explorations(Settings(store=None, queue=2, kept=3), explore=gate)
+    yield made
+    made.close()
 
 
 def test_the_result_is_the_engine_s(explorations: Explorations) -> None:
@@ -68,34 +78,31 @@ def test_the_result_is_the_engine_s(explorations: Explorations) -> None:
     assert job.progress.done == direct.total
 
 
-def test_equal_scenarios_share_one_job(explorations: Explorations, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = Gate(monkeypatch)
-    first = explorations.request(scenario(), "one")
-    second = explorations.request(scenario(), "two")
+def test_equal_scenarios_share_one_job(gated: Explorations, gate: Gate) -> None:
+    first = gated.request(scenario(), "one")
+    second = gated.request(scenario(), "two")
     gate.open.set()
     assert first is second
     assert first.wait(30)
-    assert explorations.request(scenario(), "three") is first
+    assert gated.request(scenario(), "three") is first
     assert gate.calls == [first.key]
 
 
-def test_the_queue_is_bounded(explorations: Explorations, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = Gate(monkeypatch)
-    explorations.request(scenario(8))
+def test_the_queue_is_bounded(gated: Explorations, gate: Gate) -> None:
+    gated.request(scenario(8))
     assert gate.started.wait(10)
-    waiting = [explorations.request(scenario(batch), str(batch)) for batch in (12, 16)]
-    assert [explorations.board.position(job) for job in waiting] == [1, 2]
+    waiting = [gated.request(scenario(batch), str(batch)) for batch in (12, 16)]
+    assert [gated.board.position(job) for job in waiting] == [1, 2]
     with pytest.raises(BoardFull, match="2 explorations are waiting already"):
-        explorations.request(scenario(20))
+        gated.request(scenario(20))
     gate.open.set()
     assert all(job.wait(30) and job.state == "done" for job in waiting)
 
 
-def test_nobody_waits_for_all_that_one_session_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_for_all_that_one_session_asks_for(gate: Gate) -> None:
     """What each session asked for last comes first; of very many the first are given up, and nobody else's."""
-    made = Explorations(Settings(store=None, queue=20))
+    made = Explorations(Settings(store=None, queue=20), explore=gate)
     try:
-        gate = Gate(monkeypatch)
         made.request(scenario(8), "somebody")
         assert gate.started.wait(10)
         shared = made.request(scenario(11), "greedy")
@@ -115,54 +122,49 @@ def test_nobody_waits_for_all_that_one_session_asks_for(monkeypatch: pytest.Monk
         made.close()
 
 
-def test_a_large_space_holds_up_no_small_one(explorations: Explorations, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_test, "LARGE", scenario(16).space.total)
-    gate = Gate(monkeypatch)
-    large = explorations.request(scenario(16))
+def test_a_large_space_holds_up_no_small_one(gate: Gate) -> None:
+    gated = Explorations(Settings(store=None, queue=2, kept=3), explore=gate, large=scenario(16).space.total)
+    large = gated.request(scenario(16))
     assert gate.started.wait(10)
-    another = explorations.request(scenario(24))
-    assert explorations.board.position(another) == 1
+    another = gated.request(scenario(24))
+    assert gated.board.position(another) == 1
     gate.hold = {large.key}
     gate.open.set()
-    small = explorations.request(scenario(8))
+    small = gated.request(scenario(8))
     assert small.wait(30)
     assert (small.state, large.state, another.state) == ("done", "running", "queued")
     gate.hold.clear()
     assert another.wait(30)
 
 
-def test_cancelling_stops_a_job_only_when_nobody_else_wants_it(
-    explorations: Explorations, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = Gate(monkeypatch)
-    job = explorations.request(scenario(), "one")
-    assert explorations.request(scenario(), "two") is job
+def test_cancelling_stops_a_job_only_when_nobody_else_wants_it(gated: Explorations, gate: Gate) -> None:
+    job = gated.request(scenario(), "one")
+    assert gated.request(scenario(), "two") is job
     assert gate.started.wait(10)
-    assert not explorations.board.cancel(job, "one")
+    assert not gated.board.cancel(job, "one")
     assert not job.wait(0.1)
-    assert explorations.board.cancel(job, "two")
+    assert gated.board.cancel(job, "two")
     assert job.wait(10)
     assert job.state == "cancelled"
-    assert explorations.request(scenario(), "one") is job
+    assert gated.request(scenario(), "one") is job
     gate.open.set()
-    explorations.forget(job.key)
-    again = explorations.request(scenario(), "one")
+    gated.forget(job.key)
+    again = gated.request(scenario(), "one")
     assert again is not job
     assert again.wait(30)
     assert again.state == "done"
 
 
-def test_who_has_gone_keeps_no_job_running(explorations: Explorations, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = Gate(monkeypatch)
-    job = explorations.request(scenario(), "before the page was loaded again")
-    assert explorations.request(scenario(), "now") is job
+def test_who_has_gone_keeps_no_job_running(gated: Explorations, gate: Gate) -> None:
+    job = gated.request(scenario(), "before the page was loaded again")
+    assert gated.request(scenario(), "now") is job
     assert gate.started.wait(10)
-    assert explorations.board.cancel(job, "now", here=lambda watcher: watcher == "now")
+    assert gated.board.cancel(job, "now", here=lambda watcher: watcher == "now")
     assert job.wait(20)
     assert job.state == "cancelled"
-    assert explorations.request(scenario(), "now") is job
+    assert gated.request(scenario(), "now") is job
     gate.open.set()
-    assert explorations.request(scenario(), "somebody else").wait(30)
+    assert gated.request(scenario(), "somebody else").wait(30)
 
 
 def test_that_a_result_could_not_be_stored_is_said_once_and_taken_back(tmp_path: Path) -> None:
@@ -178,25 +180,24 @@ def test_that_a_result_could_not_be_stored_is_said_once_and_taken_back(tmp_path:
         explorations.close()
 
 
-def test_a_waiting_job_can_be_cancelled(explorations: Explorations, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = Gate(monkeypatch)
-    explorations.request(scenario(8))
+def test_a_waiting_job_can_be_cancelled(gated: Explorations, gate: Gate) -> None:
+    gated.request(scenario(8))
     assert gate.started.wait(10)
-    waiting = explorations.request(scenario(12))
-    assert explorations.board.cancel(waiting)
+    waiting = gated.request(scenario(12))
+    assert gated.board.cancel(waiting)
     assert waiting.state == "cancelled"
     gate.open.set()
 
 
-def test_failures_become_one_sentence_and_do_not_end_the_runner(
-    explorations: Explorations, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_become_one_sentence_and_do_not_end_the_runner() -> None:
     failures: list[Exception] = [ValueError("The space is odd."), MemoryError(), RuntimeError("internal words")]
 
-    def fail(*_: object, **__: object) -> Exploration:
-        raise failures.pop(0)
+    def fail(scenario: Scenario, **more: Any) -> Exploration:
+        if failures:
+            raise failures.pop(0)
+        return explore_scenario(scenario, **more)
 
-    monkeypatch.setattr(under_test, "explore_scenario", fail)
+    explorations = Explorations(Settings(store=None), explore=fail)
     jobs: list[ExplorationJob] = []
     for batch in (8, 12, 16):
         jobs.append(explorations.request(scenario(batch)))
@@ -205,7 +206,6 @@ def test_failures_become_one_sentence_and_do_not_end_the_runner(
     assert jobs[0].problem == "The space is odd."
     assert "not have enough memory" in jobs[1].problem
     assert "internal words" not in jobs[2].problem
-    monkeypatch.setattr(under_test, "explore_scenario", explore_scenario)
     after = explorations.request(scenario(20))
     assert after.wait(30)
     assert after.state == "done"
@@ -221,9 +221,8 @@ def test_spaces_beyond_the_bound_are_refused_at_once() -> None:
         small.close()
 
 
-def test_exploring_ends_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    Gate(monkeypatch)
-    hasty = Explorations(Settings(store=None, longest_seconds=0.1))
+def test_exploring_ends_at_the_time_limit(gate: Gate) -> None:
+    hasty = Explorations(Settings(store=None, longest_seconds=0.1), explore=gate)
     try:
         job = hasty.request(scenario())
         assert job.wait(10)
@@ -243,14 +242,13 @@ def test_old_explorations_make_room(explorations: Explorations) -> None:
     assert explorations.find(scenario(24).key) is not None
 
 
-def test_results_come_back_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_come_back_from_the_store(tmp_path: Path, gate: Gate) -> None:
     path = tmp_path / "results.duckdb"
     first = Explorations(Settings(store=path))
     job = first.request(scenario())
     assert job.wait(30)
     first.close()
-    gate = Gate(monkeypatch)
-    second = Explorations(Settings(store=path))
+    second = Explorations(Settings(store=path), explore=gate)
     try:
         again = second.request(scenario())
         assert again.state == "done"
@@ -299,14 +297,13 @@ def test_a_store_that_another_process_holds_is_named_with_its_holder(tmp_path: P
         other.communicate()
 
 
-def test_a_full_disk_falls_back_to_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_falls_back_to_memory(tmp_path: Path) -> None:
     def explore(scenario: Scenario, *, store: Store | None = None, **more: Any) -> Exploration:
         if store is not None:
             raise explain(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), tmp_path / "secret" / "00000.parquet")
         return explore_scenario(scenario, **more)
 
-    monkeypatch.setattr(under_test, "explore_scenario", explore)
-    made = Explorations(Settings(store=tmp_path / "results.duckdb"))
+    made = Explorations(Settings(store=tmp_path / "results.duckdb"), explore=explore)
     try:
         job = made.request(scenario())
         assert job.wait(30)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from dashboard.jobs import turns as under_test
 from dashboard.jobs.turns import Turns
 
 
@@ -81,8 +80,7 @@ def test_a_page_that_waits_for_something_holds_up_nobody() -> None:
     assert turns._working == 0
 
 
-def test_a_page_that_does_not_end_holds_up_nobody_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_test, "LONGEST", 0.1)
-    turns = Turns(1)
+def test_a_page_that_does_not_end_holds_up_nobody_for_good() -> None:
+    turns = Turns(1, longest=0.1)
     with turns.turn(), pages(turns, True) as (explored,):
         assert explored.drawing.wait(20)

@@ -13,7 +13,7 @@ import pytest
 from dashboard.jobs.board import JobBoard
 from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.studies import Studies
-from dashboard.pages.whatif.waiting_times import searching
+from dashboard.queries.waiting_times import searching
 from dashboard.widgets.job_card import job_words
 from dashboard.words.waiting import span
 from engine import Scenario
@@ -111,9 +111,8 @@ def test_stopping_while_the_last_point_is_looked_for_leaves_a_finished_study() -
         made.close()
 
 
-def test_a_study_nobody_looks_at_waits_and_goes_on_when_somebody_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dashboard.jobs.studies.UNWATCHED", 0.1)
-    made = Studies()
+def test_a_study_nobody_looks_at_waits_and_goes_on_when_somebody_does() -> None:
+    made = Studies(unwatched=0.1)
     try:
         run = made.request("study", study(100, 0.01))
         assert run.wait(10)

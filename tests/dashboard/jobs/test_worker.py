@@ -20,14 +20,14 @@ import pytest
 
 import dashboard.jobs.exploration_rows as under_test
 from dashboard.jobs.board import JobBoard
-from dashboard.jobs.exploration_rows import ROWS_PER_FILE, _Relay, _Taker, explore_into_store
+from dashboard.jobs.exploration_rows import _Relay, _Taker, explore_into_store
 from dashboard.jobs.explorations import Explorations
 from dashboard.jobs.job import Job, JobKind
 from dashboard.jobs.server import Server
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
 from dashboard.jobs.worker import Task, Worker, Workers
 from dashboard.settings import Settings, settings_from
-from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore_scenario
+from engine import Exploration, ExplorationCancelled, Progress, Scenario, WorkSizes, explore_scenario, working_in
 from engine.exploration.workers import WorkerError
 from engine.store import Store, StoreWriteError
 from tests.dashboard.jobs.tasks import counted, ended
@@ -106,7 +106,7 @@ def test_the_result_is_that_of_this_process_row_by_row(store: Store, worker: Wor
     told: list[Progress] = []
     found = explored(worker, large(), store, told.append)
     direct = explore_scenario(large(), store=tmp_path / "direct.duckdb", workers=1)
-    assert found.feasible > ROWS_PER_FILE
+    assert found.feasible > WorkSizes().groups_of_transfer * WorkSizes().rows_of_group
     assert found.rows.table().equals(direct.rows.table())
     assert found.infeasible_by_reason == direct.infeasible_by_reason
     assert found.best == direct.best
@@ -259,13 +259,17 @@ def _alive(processes: Iterable[int]) -> list[int]:
     return alive
 
 
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """Hand rows over in files of two groups of five."""
+    with working_in(WorkSizes(rows_of_group=5, groups_of_transfer=2)):
+        yield
+
+
 @pytest.mark.parametrize("sizes", [[10, 10], [10, 3], [4, 4, 4], [5], [6], []])
-def test_every_row_is_passed_on_in_its_order(
-    sizes: list[int], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("small_files")
+def test_every_row_is_passed_on_in_its_order(sizes: list[int], store: Store, tmp_path: Path) -> None:
     """However rows fall into files: as many as one takes, some that are left, or none."""
-    monkeypatch.setattr(under_test, "ROWS_PER_FILE", 10)
-    monkeypatch.setattr(under_test, "ROWS_PER_GROUP", 5)
     rows, at = make_rows(sum(sizes)), 0
     record = {"key": "key", "scenario": {}, "total": sum(sizes), "engine_version": "1"}
     told: list[tuple[str, object]] = [("open", record)]
@@ -282,6 +286,7 @@ def test_every_row_is_passed_on_in_its_order(
     assert list(tmp_path.glob("*.parquet")) == []
 
 
+@pytest.mark.usefixtures("small_files")
 @pytest.mark.parametrize("step", ["append", "close"])
 def test_what_cannot_be_written_ends_the_exploration(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -291,8 +296,6 @@ def test_what_cannot_be_written_ends_the_exploration(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space left on the device")
 
-    monkeypatch.setattr(under_test, "ROWS_PER_FILE", 10)
-    monkeypatch.setattr(under_test, "ROWS_PER_GROUP", 5)
     monkeypatch.setattr(under_test.ShardFile, step, full)
     told: list[object] = []
 

@@ -265,7 +265,7 @@ def test_a_file_opens_the_page_with_what_it_holds_alone(place: Place) -> None:
     assert "**B** · A with HBM bandwidth" in told
     assert "\\<script\\>" in told
     assert "<script>alert" not in told
-    with patch("dashboard.pages.scenarios.upload.st.switch_page") as switched:
+    with patch("streamlit.switch_page") as switched:
         app.button(key="scenarios_open_file").click().run()
     assert not app.exception
     assert switched.call_args.args[0] == "the page Compare"

@@ -12,7 +12,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.link import state
-from tests.dashboard.page_runs import elements, exploration, patient
+from dashboard.link.scenario_parameters import parameters_of
+from tests.dashboard.page_runs import elements, exploration
 
 READERS = ("url_value", "current_scenario", "selected_cell", "selected_id", "own_id", "link_parameters")
 """Functions of `dashboard.link.state` that read the link."""
@@ -90,13 +91,12 @@ def test_a_page_is_drawn_from_its_view_alone(page: str) -> None:
     first = AppTest.from_function(
         _parse_and_draw, default_timeout=120, kwargs={"page": page, "needed": needed, "views": views}
     )
-    first.session_state["_url"] = dict(LINKS[page])
-    with patient(), patch.object(state, "current_scenario", lambda: found.scenario):
-        first.run()
+    first.session_state["_url"] = parameters_of(found.scenario) | LINKS[page]
+    first.run()
     drawings = []
     for _ in range(2):  # a session of its own each; what the page had to compute is there by now
         again = AppTest.from_function(_draw, default_timeout=120, kwargs={"page": page, "views": views})
-        with patient(), unreadable_link():
+        with unreadable_link():
             again.run()
         drawings.append(drawn(again))
     assert page in RUNNING or drawings[0] == drawings[1]

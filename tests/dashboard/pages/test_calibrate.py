@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from unittest.mock import patch
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,6 +24,7 @@ from dashboard.pages.calibrate import queries as calibrate_data
 from engine import Scenario, best_of, calibrate
 from engine.cost_models.calibrated import library_calibration, parameters
 from tests.dashboard.page_runs import SMALL, figure, html, page_alone, plainly
+from tests.dashboard.server import own_server
 from tests.engine.calibrate.runs import LAYOUTS, LLAMA, checked, plans, timed
 from tests.engine.calibrate.test_reading import megatron
 
@@ -38,39 +38,33 @@ def outcome() -> calibrate.CalibrationOutcome:
     return calibrate.calibrate(checked(timed(plans(), TRUTH)))
 
 
-class File:
-    """What Streamlit gives for an uploaded file."""
+class File(NamedTuple):
+    """A file to upload."""
 
-    def __init__(self, name: str, content: bytes) -> None:
-        self.name = name
-        self._content = content
-
-    def getvalue(self) -> bytes:
-        return self._content
+    name: str
+    content: bytes
 
 
 @pytest.fixture(autouse=True)
 def own_files(tmp_path: Path) -> Iterator[UserFiles]:
     """User files of their own for every test."""
-    kept = UserFiles(tmp_path / "user")
-    names = ("dashboard.pages.calibrate.queries.user_files", "dashboard.pages.calibrate.use.user_files")
-    with ExitStack() as stack:
-        for name in names:
-            stack.enter_context(patch(name, return_value=kept))
-        yield kept
+    with own_server(tmp_path) as place:
+        yield place.files
 
 
 def run(link: Mapping[str, str] | None = None, files: tuple[File, ...] = (), given: str = "") -> AppTest:
     app = page_alone("calibrate", 90)
     app.session_state["_url"] = dict(link or {})
-    return again(app, files, given)
+    again(app)
+    if files:
+        app.file_uploader[0].set_value([(file.name, file.content, "text/csv") for file in files])
+    if given:
+        app.text_input(key="calibrate_given").set_value(given)
+    return again(app) if files or given else app
 
 
-def again(app: AppTest, files: tuple[File, ...] = (), given: str = "") -> AppTest:
-    with (
-        patch("dashboard.pages.calibrate.view._draw_upload", return_value=(list(files), given)),
-    ):
-        app.run()
+def again(app: AppTest) -> AppTest:
+    app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app
 
@@ -152,9 +146,7 @@ def test_a_log_is_fitted_once_what_it_lacks_is_given() -> None:
     assert "gives no field of a run" in said(page)
 
 
-def test_examples_are_published_runs_and_say_that_the_library_knows_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    # the same file for each of the examples
-    monkeypatch.setattr(calibrate_data, "library_runs", functools.cache(calibrate_data.library_runs))
+def test_examples_are_published_runs_and_say_that_the_library_knows_them() -> None:
     examples = calibrate_data.examples()
     assert len(examples) > 10
     page = run()
@@ -196,11 +188,11 @@ def test_other_runs_begin_with_the_parameters_that_they_suggest() -> None:
 def test_a_fit_is_kept_used_and_given_up(own_files: UserFiles) -> None:
     files = (File("runs.csv", content(timed(plans(), TRUTH))),)
     page = run(SYSTEM, files)
-    name = page.text_input[0].value
-    page.text_input[0].set_value("our <b>cluster</b>")
-    page = again(page, files)
+    name = page.text_input[1].value
+    page.text_input[1].set_value("our <b>cluster</b>")
+    page = again(page)
     page.button(key="calibrate_keep").click()
-    page = again(page, files)
+    page = again(page)
     kept = own_files.calibrations()
     assert list(kept) == ["our <b>cluster</b>"]
     assert name.startswith("h100_80g_sxm-")
@@ -209,13 +201,13 @@ def test_a_fit_is_kept_used_and_given_up(own_files: UserFiles) -> None:
     assert found.parameters["sustained_hopper"].value == pytest.approx(outcome().after.sustained_hopper, rel=1e-4)
     assert page.button(key="calibrate_use").disabled is False  # the default scenario is on H100 too
     page.button(key="calibrate_use").click()
-    page = again(page, files)
+    page = again(page)
     assert "The scenario uses **our <b>cluster</b>**" in said(page)
     scenario = read_scenario(page.session_state["_url"]).scenario
     assert scenario.calibration == found
     assert scenario.cost_model == "calibrated"
     page.button(key="calibrate_drop").click()
-    page = again(page, files)
+    page = again(page)
     assert read_scenario(page.session_state["_url"]).scenario.calibration is None
     # A kept one may be started from.
     page = run({**SYSTEM, "calibrate_base": "our <b>cluster</b>"}, files)

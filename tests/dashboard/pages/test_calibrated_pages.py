@@ -17,7 +17,7 @@ from dashboard.charts.elements.palette import MEMORY_KINDS, TIME_KINDS, kinds_of
 from dashboard.charts.execution.memory_bars import tier_pieces
 from dashboard.charts.execution.networks import LOOK, partners
 from dashboard.charts.execution.time_bar import time_kinds, time_pieces
-from dashboard.pages.execution.files import execution_json
+from dashboard.files.execution_files import execution_json
 from dashboard.queries.memory_requirements import needs_of
 from dashboard.words.changes import text_of
 from dashboard.words.executions import choices, differences, networks_of

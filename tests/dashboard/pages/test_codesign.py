@@ -7,7 +7,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -25,17 +25,18 @@ from dashboard.files.codesign_report import DesignReportQuestion
 from dashboard.jobs import codesign_studies
 from dashboard.jobs.server import server
 from dashboard.link.text_encoding import folded
-from dashboard.link.user_files import UserFiles
-from dashboard.pages.codesign import inputs, view
+from dashboard.link.user_files import user_files
+from dashboard.pages.codesign import view
 from dashboard.pages.codesign import worth as view_of_worth
 from dashboard.pages.codesign.downloads import _designs_file, table_file
-from dashboard.pages.codesign.phrases import changed, phrases
 from dashboard.pages.codesign.studies import document_of
 from dashboard.queries import design_stretches
 from dashboard.queries.design_accuracy import error_told
+from dashboard.queries.design_phrases import changed, phrases
 from engine import codesign
 from tests.dashboard.files.test_round_trip import _sheet
 from tests.dashboard.page_runs import html, page_alone, plainly, plots
+from tests.dashboard.server import own_server
 from tests.engine.codesign.small_study import ONE_POINT
 
 SMALL = {
@@ -59,10 +60,10 @@ NAMES = ("study", "own", "up", "across", "of", "at", "picture", "x", "y", "desig
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test has its own folder of results."""
-    monkeypatch.setattr(inputs, "folder_of", lambda study, settings: str(tmp_path / study.key))
-    return tmp_path
+def place(tmp_path: Path) -> Iterator[Path]:
+    """Every test has its own folder of results, and its own kept files."""
+    with own_server(tmp_path):
+        yield tmp_path / "codesign"
 
 
 def run(link: Mapping[str, str], own: str | None = None) -> AppTest:
@@ -178,7 +179,7 @@ def test_what_is_kept_narrows_tables_files_and_choices_and_is_taken_back(place: 
 
 def test_the_front_grows_while_designs_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     again: list[int] = []
-    monkeypatch.setattr(view.st, "rerun", lambda: again.append(0))
+    monkeypatch.setattr("streamlit.rerun", lambda: again.append(0))
     for ended, done, shown, runs in (
         (False, 0, 0, 0),
         (False, 8, 0, 1),
@@ -435,9 +436,8 @@ ONE: dict[str, Any] = {
 }
 
 
-def test_a_study_is_kept_and_chosen_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = UserFiles(tmp_path / "kept")
-    monkeypatch.setattr("dashboard.pages.codesign.studies.user_files", lambda: kept)
+def test_a_study_is_kept_and_chosen_again() -> None:
+    kept = user_files()
     study = codesign.Study.from_document(SMALL)
     app = run({"codesign_study": "own"}, json.dumps(SMALL))
     app.button(key="codesign_keep_now").click().run()
@@ -454,11 +454,11 @@ def test_a_study_is_kept_and_chosen_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = codesign.Study.from_document({key: value for key, value in ONE.items() if key != "costs"})
-    codesign.run(study, tmp_path / study.key, workers=1, task_seconds=ONE_POINT)
-    found = codesign.results(tmp_path / study.key)
+    codesign.run(study, place / study.key, workers=1, task_seconds=ONE_POINT)
+    found = codesign.results(place / study.key)
     skipped = found.skipped()
     assert 0 < len(skipped) < len(found.designs())
     app = run({"codesign_study": "own"}, document_of(study))
@@ -491,8 +491,8 @@ def test_a_study_of_one_objective_draws_the_best_and_what_was_skipped_with_its_e
     )
     heat, left = mapped.figure["data"]
     every = codesign.Study.from_document({**json.loads(document_of(study)), "prune": False})
-    codesign.run(every, tmp_path / every.key, workers=1)
-    designs = codesign.results(tmp_path / every.key).designs().to_dict("records")
+    codesign.run(every, place / every.key, workers=1)
+    designs = codesign.results(place / every.key).designs().to_dict("records")
     true = {(f"{row['compute']:g}", f"{row['hbm_capacity']:g}"): row["tokens_per_s"] for row in designs}
     assert 0 < len(left["text"]) <= len(skipped)
     for x, y, words in zip(left["x"], left["y"], left["hovertext"], strict=True):

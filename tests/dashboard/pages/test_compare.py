@@ -4,45 +4,23 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
-from unittest.mock import patch
 from urllib.parse import parse_qsl, urlencode
 
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-import engine
 from dashboard.charts.explored.difference import aligned_steps, difference_map
-from dashboard.link import scenario_parameters, state
+from dashboard.link import scenario_parameters
 from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.scenario_differences import differences
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.executions import differences as choices_that_differ
 from dashboard.words.numbers import format_value, gibibytes, relative
 from engine import Exploration, Scenario, whatif
-from tests.dashboard.page_runs import again, exploration, figure, html, plainly, run
+from tests.dashboard.page_runs import again, exploration, explored_by_server, figure, html, plainly, run
 
 OTHER = "~hbm_bandwidth:6144;hbm_capacity:40"
-
-
-@pytest.fixture(autouse=True)
-def _in_memory() -> Iterator[None]:
-    """Explorations without the server's runner and store."""
-    with (
-        patch("dashboard.widgets.needed_exploration.exploration_of", side_effect=lambda each, _: explored(each)),
-        patch("dashboard.widgets.needed_exploration.explorations"),
-    ):
-        yield
-
-
-_EXPLORED: dict[str, Exploration] = {}
-
-
-def explored(scenario: Scenario) -> Exploration:
-    if scenario.key not in _EXPLORED:
-        _EXPLORED[scenario.key] = engine.explore_scenario(scenario)
-    return _EXPLORED[scenario.key]
 
 
 def page(link: dict[str, str]) -> AppTest:
@@ -56,7 +34,7 @@ def two() -> AppTest:
 
 
 def other() -> Exploration:
-    return explored(whatif.changed(exploration().scenario, {"hbm_bandwidth": 6144, "hbm_capacity": 40}))
+    return explored_by_server(whatif.changed(exploration().scenario, {"hbm_bandwidth": 6144, "hbm_capacity": 40}))
 
 
 def test_alone_it_says_how_to_add_another() -> None:
@@ -95,7 +73,7 @@ def test_two_scenarios_are_compared() -> None:
 def test_what_does_not_fit_is_compared_too_and_says_how_far_off_it_is() -> None:
     least = whatif.changed(exploration().scenario, {"hbm_capacity": 0.5})
     app = page({"compare_b": "~hbm_capacity:0.5"})
-    lacking = explored(least).by_cell().sort_values("shortfall_bytes").iloc[0]
+    lacking = explored_by_server(least).by_cell().sort_values("shortfall_bytes").iloc[0]
     assert lacking["shortfall_hbm_bytes"] > 0
     said = f"nothing fits: the nearest lacks {gibibytes(lacking['shortfall_hbm_bytes'])} of HBM"
     assert plainly(said) in plainly(html(app))
@@ -111,7 +89,7 @@ def test_equal_values_have_equal_colours() -> None:
 def test_a_whole_scenario_travels_in_the_link() -> None:
     scenario = Scenario.of("gpt3-13B", "a100_80g", num_procs=32, max_batch_size=32, datatype="float16")
     app = page({"compare_b": urlencode(scenario_parameters.parameters_of(scenario))})
-    best = explored(scenario).best
+    best = explored_by_server(scenario).best
     assert best is not None
     assert format_value("sample_rate", best["sample_rate"]).split()[0] in html(app)
     table = app.dataframe[0].value
@@ -128,8 +106,7 @@ def test_an_edited_system_travels_too() -> None:
 
 @pytest.mark.parametrize("text", ["~matrix:x", "~nothing:3", "~procs:1e12", "garbage", "scenario=AAAA", "~matrix:nan"])
 def test_a_damaged_link_says_so(text: str) -> None:
-    with patch(f"{__name__}.explored", return_value=exploration()):  # what stands in for it is large
-        app = page({"compare_b": text})
+    app = page({"compare_b": text})
     told = [element.value for element in (*app.warning, *app.info)]
     assert told
 
@@ -139,9 +116,7 @@ def test_removing_one_leaves_the_others() -> None:
     app.segmented_control(key="_compare_pair").select("BC")
     app = again(app, exploration())
     app.button(key="compare_remove_compare_b").click()
-    with patch("dashboard.link.state._write", wraps=state._write) as written:
-        app = again(app, exploration())
-    assert written.call_count == 1  # one step of the browser's Back takes it back
+    app = again(app, exploration())
     assert app.session_state["_url"]["compare_b"] == "~procs:8"
     assert "compare_c" not in app.session_state["_url"]
     assert len(figure(app, "compare_map_B")["data"]) > 0
@@ -152,7 +127,7 @@ def test_another_becomes_a_and_none_is_lost() -> None:
     base = exploration().scenario
     app = page({"compare_b": OTHER, "compare_c": "~procs:8"})
     app.button(key="compare_open_compare_b").click()
-    app = again(app, explored(other().scenario))
+    app = again(app, explored_by_server(other().scenario))
     held = [dict(parse_qsl(app.session_state["_url"][slot])) for slot in ("compare_b", "compare_c")]
     assert scenario_parameters.read_scenario(app.session_state["_url"]).scenario.key == other().scenario.key
     assert scenario_parameters.read_scenario(held[0]).scenario.key == base.key
@@ -198,7 +173,7 @@ def test_a_mixture_of_experts_is_compared_by_its_architecture() -> None:
 
 
 def test_the_page_compares_mixtures_of_experts() -> None:
-    base = explored(Scenario.of("qwen3-30B-A3B", **{**MOE, "num_procs": 8, "max_batch_size": 8}))
+    base = explored_by_server(Scenario.of("qwen3-30B-A3B", **{**MOE, "num_procs": 8, "max_batch_size": 8}))
     app = run("compare", base, {"compare_b": "~power:800"})
     shown = next(table.value for table in app.dataframe if "Field" in table.value)
     assert list(shown["Field"]) == ["Design power, W"]
@@ -269,7 +244,7 @@ def test_cost_models_are_compared_and_named() -> None:
     sent = scenario_parameters.read_scenario(dict(parse_qsl(app.session_state["_url"]["compare_b"]))).scenario
     assert sent.cost_model == "calibrated"
     assert ("Run", "Cost model", ["Calculon", "Calibrated"]) in differences([exploration().scenario, sent])
-    best = best_of(explored(sent))
+    best = best_of(explored_by_server(sent))
     assert best is not None
     assert format_value("sample_rate", best["sample_rate"]).split()[0] in html(app)
     assert set(figure(app, "compare_map_B")["layout"]["xaxis"]["ticktext"])

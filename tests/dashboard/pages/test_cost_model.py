@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -17,6 +17,7 @@ from engine import Scenario
 from engine.cost_models.calibrated import library_calibration
 from engine.cost_models.calibrated.space import COVERED
 from hardware import Calibration
+from tests.dashboard.server import own_server
 
 SIZES: dict[str, Any] = {"num_procs": 64, "max_batch_size": 128}
 
@@ -93,7 +94,7 @@ def test_what_goes_along_when_something_changes() -> None:
     wide = scenario(limits={"context_par": [2], "tensor_par": [4]})
     assert set(altered(wide, cost_model="calculon").limits) == {"tensor_par"}
     fitted = scenario(calibration=own())
-    assert altered(fitted, num_procs=32).calibration == own()
+    assert altered(fitted, num_procs=32).calibration == own().model_copy(update={"name": "mine"})
     assert altered(fitted, system=exact.system).calibration is None
     assert altered(fitted, cost_model="calculon").calibration is None
     assert altered(fitted, calibration=None).calibration is None
@@ -146,15 +147,18 @@ def test_the_sentence_takes_experts_and_says_that_the_cost_model_follows() -> No
     assert any("Cost model" in toast.value for toast in app.toast)
 
 
-def test_a_kept_calibration_can_be_set() -> None:
-    with patch("dashboard.shell.scenario.cost_model.user_files") as files:
-        files.return_value.calibrations.return_value = {"mine": own(), "elsewhere": own("a100_80g_sxm")}
+def test_a_kept_calibration_can_be_set(tmp_path: Path) -> None:
+    with own_server(tmp_path) as place:
+        for name, calibration in {"mine": own(), "elsewhere": own("a100_80g_sxm")}.items():
+            place.files.keep_calibration(calibration.model_copy(update={"name": name}))
         app = shown(scenario())
         box = app.selectbox(key="sentence_calibration")
         assert not any("elsewhere" in option for option in box.options)
         box.set_value("mine").run()
     assert not app.exception
-    assert scenario_parameters.read_scenario(app.session_state["_url"]).scenario.calibration == own()
+    assert scenario_parameters.read_scenario(app.session_state["_url"]).scenario.calibration == own().model_copy(
+        update={"name": "mine"}
+    )
 
 
 def test_the_example_of_the_reference_says_what_it_is_and_offers_the_other() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -32,9 +31,9 @@ from engine.planners.elastic.cards import card_names, changed_card, load_card_do
 from engine.planners.elastic.measured.library import measurement_names, measurements
 from engine.planners.elastic.measured.table import read_measurements
 from engine.planners.elastic.plan_names import DATA_PARALLEL, plan_title
-from engine.questions import elastic_fits
 from engine.reproductions.rubick.losses import losses
-from tests.dashboard.page_runs import html, page_alone, patient, plots
+from tests.dashboard.page_runs import html, page_alone, plots
+from tests.dashboard.server import own_server
 
 
 def run(link: Mapping[str, str], **kept: str) -> AppTest:
@@ -42,8 +41,7 @@ def run(link: Mapping[str, str], **kept: str) -> AppTest:
     app.session_state["_url"] = dict(link)
     for name, value in kept.items():
         app.session_state[name] = value
-    with patient():
-        app.run()
+    app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app
 
@@ -157,10 +155,9 @@ def test_both_variants_stand_beside_what_was_measured() -> None:
 
 
 @pytest.fixture
-def kept_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UserFiles:
-    found = UserFiles(tmp_path / "user")
-    monkeypatch.setattr("dashboard.pages.elastic.cards.user_files", lambda: found)
-    return found
+def kept_files(tmp_path: Path) -> Iterator[UserFiles]:
+    with own_server(tmp_path) as place:
+        yield place.files
 
 
 TRACE = "exec_plan,placement,iter_time\n244,8888,1.2\n441,4444,0\n"
@@ -271,8 +268,7 @@ def test_cards_in_links_and_files_are_checked(kept_files: UserFiles) -> None:
 
 
 def test_a_fit_says_what_speaks_against_it_and_becomes_a_card() -> None:
-    with patch.object(elastic_fits, "HELD_OUT_STARTS", 1):  # of each of the fits with a run left out
-        app = run({"elastic_show": "fit", "elastic_profile": "vit", "elastic_onto": "vit"})
+    app = run({"elastic_show": "fit", "elastic_profile": "vit", "elastic_onto": "vit"})
     assert "At a bound: k_opt" in said(app)
     assert "4.02 %" in said(app)  # table 2
     assert table(app, "parameter")["parameter"].tolist()[0] == "k_bwd"
@@ -377,14 +373,11 @@ SIGNS = 'a~b <c>, "d"*=1 é%7E'
 """A name with every sign that separates or escapes in a link or a list."""
 
 
-def test_any_name_that_something_is_kept_under_can_be_linked_and_listed(
-    kept_files: UserFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_name_that_something_is_kept_under_can_be_linked_and_listed(kept_files: UserFiles) -> None:
     for names in ([SIGNS], [SIGNS, "t5", "~", "%", '"', "a, b"]):
         assert NAMES.fullmatch(joined(names))
         assert separate(joined(names)) == names
         assert [unquoted(quoted(name)) for name in names] == names
-    monkeypatch.setattr("dashboard.link.catalogue.user_files", lambda: kept_files)
     kept_files.keep_card(SIGNS, document_of(own_card(SIGNS)), card_names())
     kept_files.keep_model(models.load("llama-3-8B").model_copy(update={"name": SIGNS, "title": SIGNS}))
     kept_files.keep_system(hardware.load("h100_80g_sxm").model_copy(update={"name": SIGNS, "title": SIGNS}))

@@ -13,7 +13,7 @@ import engine
 from dashboard.charts.execution.networks import partners, traffic
 from dashboard.charts.execution.roofline import STAGES, Roofs, points, roofline
 from dashboard.charts.schedules.gantt import MOST_BARS, gantt, joined, shown_stages, true_time
-from dashboard.pages.execution.files import execution_json
+from dashboard.files.execution_files import execution_json
 from dashboard.pages.execution.view import _main_finding
 from dashboard.queries.tie_breaking import best_of
 from dashboard.words.numbers import format_value

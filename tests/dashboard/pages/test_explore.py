@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,11 +19,12 @@ from dashboard.queries.economics import metrics, token_flops, utilisation
 from dashboard.widgets import needed_exploration
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, percent
-from engine import Exploration, ExplorationCancelled, Progress, Scenario, explore, explore_scenario
+from engine import Exploration, Scenario, explore, explore_scenario
 from engine.executions.codes import OFFLOADS
 from engine.store import StoreCondition
 from tests.dashboard.link.test_sharing import complete, folded, nested
 from tests.dashboard.page_runs import ROOT, figure, html, plainly, plots, progress
+from tests.dashboard.server import own_server
 
 SMALL = {"model": "gpt3-13B", "system": "h100_80g_nvl8", "procs": "16", "batch": "32", "type": "float16"}
 FEW = "weight_offload:off;activations_offload:off;optimizer_offload:off"
@@ -107,21 +106,13 @@ def test_the_default_page_shows_the_best_of_llama_on_512_h100s_below_examples_un
     assert not any(str(button.key).startswith("example") for button in away.button)
 
 
-def test_an_example_is_explored_with_a_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_is_explored_with_a_click() -> None:
     """It is only begun here: it is the largest of the examples."""
-    app = opened()
-
-    def begun(scenario: Scenario, *, progress: Any, cancel: Any, **_: Any) -> Exploration:
-        progress(Progress(done=0, total=scenario.space.total, feasible=0, seconds=0.0))
-        while not cancel():
-            time.sleep(0.01)
-        raise ExplorationCancelled
-
-    monkeypatch.setattr("dashboard.jobs.explorations.explore_scenario", begun)
-    app.button(key="example_codesign").click().run()
-    assert "gpt3-175B" in app.query_params["model"]
-    assert progress(app)[0].startswith("0 of 6.58 M")
-    app.button(key="job_stop_exploration").click().run()
+    with own_server(None, PATIENCE=0):
+        app = opened()
+        app.button(key="example_codesign").click().run()
+        assert "gpt3-175B" in app.query_params["model"]
+        app.button(key="job_stop_exploration").click().run()
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
@@ -280,33 +271,21 @@ def test_an_empty_space_names_the_sizes_that_leave_nothing(link: dict[str, str],
     assert any(words in info.value.replace("\\", "") for info in app.info), [info.value for info in app.info]
 
 
-def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stopped = threading.Event()
-
-    def endless(scenario: Scenario, *, progress: Any, cancel: Any, **_: Any) -> Exploration:
-        progress(Progress(done=250_000, total=1_000_000, feasible=10, seconds=0.5))
-        while not cancel():
-            time.sleep(0.01)
-        stopped.set()
-        raise ExplorationCancelled
-
-    monkeypatch.setattr("dashboard.jobs.explorations.explore_scenario", endless)
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-    for name, value in {**SMALL, "batch": "24"}.items():
-        app.query_params[name] = value
-    app.run()
-    assert progress(app)[0] == "250,000 of 1.00 M · 500,000 per second · 1.5 s left"
-    assert not plots(app)
-    app.button(key="job_stop_exploration").click().run()
-    assert stopped.wait(10)
-    settled(app)
-    assert "cancelled" in app.info[0].value
-    monkeypatch.setattr("dashboard.jobs.explorations.explore_scenario", explore_scenario)
-    app.button(key="job_again_exploration").click()
-    settled(app)
-    assert figure(app, "explore_map")["data"]
+def test_a_long_exploration_shows_progress_and_can_be_cancelled_and_asked_for_again() -> None:
+    asked = {"model": "gpt3-175B", "system": "h100_80g_nvl8", "procs": "512", "batch": "512", "datatype": "float8"}
+    with own_server(None, PATIENCE=0):
+        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+        for name, value in asked.items():
+            app.query_params[name] = value
+        app.run()
+        for _ in range(2):
+            assert progress(app)
+            assert not plots(app)
+            app.button(key="job_stop_exploration").click().run()
+            settled(app)
+            assert "cancelled" in app.info[0].value
+            app.button(key="job_again_exploration").click().run()
+        app.button(key="job_stop_exploration").click().run()
 
 
 def test_what_goes_wrong_with_the_server_during_a_run_is_told_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,6 +296,7 @@ def test_what_goes_wrong_with_the_server_during_a_run_is_told_at_its_end(monkeyp
         server.explorations().warnings[:] = [said]
         return explored(scenario, watcher)
 
+    opened(**SMALL)  # explored: storing it would take the warning back
     monkeypatch.setattr(needed_exploration, "exploration_of", full)
     try:
         app = opened(**SMALL)
@@ -329,9 +309,9 @@ def test_what_goes_wrong_with_the_server_during_a_run_is_told_at_its_end(monkeyp
         server.explorations().warnings.clear()
 
 
-def test_a_space_beyond_the_server_s_bound_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server.explorations().settings.__class__, "largest_space", 1000, raising=True)
-    app = opened(**{**SMALL, "batch": "31"})
+def test_a_space_beyond_the_server_s_bound_is_refused_with_advice() -> None:
+    with own_server(None, LARGEST_SPACE=1000):
+        app = opened(**{**SMALL, "batch": "31"})
     assert "this server explores up to 1,000" in app.error[0].value.replace("\\", "")
 
 

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
-from unittest.mock import patch
-
 import numpy as np
 import pytest
 
-from dashboard.pages.explore import prefetch
-from dashboard.queries import explorations
+from dashboard.queries import explorations, prefetch
 from dashboard.queries.tie_breaking import plainest
 from engine import Exploration, explore
-from engine.store import StoreCondition, StoreError
+from engine.store import StoreCondition
 from tests.dashboard.page_runs import FEW, exploration
 
 NAMES = ("total_time", "activation_recompute", "batch_size", "weight_offload", "context_par")
-
-
-@pytest.fixture(autouse=True)
-def _nothing_read() -> Iterator[None]:
-    with patch.object(prefetch, "_kept", OrderedDict()):
-        yield
 
 
 def read(found: Exploration, rank: str, names: tuple[str, ...]) -> None:
@@ -55,17 +44,14 @@ def group(found: Exploration, cell: tuple[int, int], *more: StoreCondition) -> e
 @pytest.mark.parametrize("rank", ["sample_rate", "proc_mem_tier1_cap_req", "bubble_time"])
 def test_every_panel_shows_what_it_shows_alone(found: Exploration, rank: str) -> None:
     rows = found.rows.table().to_pandas()
-    with patch.object(explorations, "top_of") as top, patch.object(explorations, "spread_of") as spread:
-        read(found, rank, (*NAMES, rank))
-        shown = {
-            cell: (
-                prefetch.top(found, group(found, cell), rank, (*NAMES, rank)),
-                prefetch.spread(found, group(found, cell)),
-            )
-            for cell in rows.groupby(["tensor_par", "pipeline_par"]).groups
-        }
-    assert not top.called
-    assert not spread.called
+    read(found, rank, (*NAMES, rank))
+    shown = {
+        cell: (
+            prefetch.top(found, group(found, cell), rank, (*NAMES, rank)),
+            prefetch.spread(found, group(found, cell)),
+        )
+        for cell in rows.groupby(["tensor_par", "pipeline_par"]).groups
+    }
     lower = rank != "sample_rate"
     for cell, here in rows.groupby(["tensor_par", "pipeline_par"]):
         best, spread_out = shown[cell]
@@ -87,9 +73,7 @@ def test_the_best_of_cells_have_the_figures_of_the_engine(found: Exploration) ->
     for cell in found.by_cell().dropna(subset="value").to_dict("records"):
         where = explorations.in_cell((cell["tensor_par"], cell["pipeline_par"]))
         chosen = plainest(found, found.key, int(cell["id"]), "sample_rate", where).id
-        with patch("dashboard.queries.executions.evaluated") as asked:
-            shown = prefetch.execution(found, chosen)
-        assert not asked.called
+        shown = prefetch.execution(found, chosen)
         alone = found.evaluate_ids([chosen]).iloc[0].to_dict()
         assert shown.keys() == alone.keys()
         np.testing.assert_equal(dict(shown), alone)
@@ -115,27 +99,5 @@ def test_other_questions_are_not_answered_by_it() -> None:
     assert [row["id"] for row in prefetch.top(other, group(other, cell), "sample_rate", NAMES)] == least
 
 
-def test_spaces_with_very_many_that_run_are_asked_about_cell_by_cell() -> None:
-    with patch.object(prefetch, "MOST", exploration().feasible - 1):
-        assert prefetch.read(exploration(), "sample_rate", NAMES) is None
+def test_spaces_in_which_nothing_runs_are_not_read_ahead() -> None:
     assert prefetch.read(exploration("hopeless"), "sample_rate", NAMES) is None
-
-
-def test_what_was_read_last_is_kept_and_what_fails_is_asked_about_alone() -> None:
-    found = exploration()
-    cell = tuple(found.rows.table(["tensor_par", "pipeline_par"]).to_pandas().iloc[0].tolist())
-    with patch.object(explorations, "columns_of", side_effect=StoreError("gone")):
-        reading = prefetch.read(found, "sample_rate", NAMES)
-        assert reading is not None
-        assert isinstance(reading.exception(), StoreError)
-    told = explorations.spread_of(found, found.key, explorations.in_cell(cell))
-    assert prefetch.spread(found, group(found, cell)) == told
-    read(found, "sample_rate", NAMES)  # is tried again
-    assert prefetch._finished_panels(found)
-    ranks = [f"statistic {number}" for number in range(prefetch.KEPT + 1)]
-    with patch.object(prefetch, "_read_or_log") as panels:
-        for rank in ranks:
-            read(found, rank, NAMES)
-        assert len(prefetch._kept) == prefetch.KEPT < len(ranks) == panels.call_count
-        read(found, ranks[-1], NAMES)
-        assert panels.call_count == len(ranks)

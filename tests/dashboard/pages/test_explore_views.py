@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from typing import Any
-from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -470,8 +469,7 @@ def test_a_map_per_datatype_shows_the_explorations_of_the_others_beside_it() -> 
         }
         drawn = {(row["tensor_par"], row["pipeline_par"]): row["value"] for row in here.to_dict("records")}
         assert drawn == pytest.approx(expected)
-    with patch("dashboard.pages.explore.axes.explorations_of", side_effect=lambda asked, _: [other] * len(asked)):
-        app = run("explore", found, {"map_facet": "datatype"})
+    app = run("explore", found, {"map_facet": "datatype"})
     titles = [note["text"] for note in figure(app, "explore_pairs")["layout"]["annotations"]]
     assert {"<b>Datatype FP8</b>", "<b>Datatype FP16</b>"} <= set(titles)
     # The panel is about the datatype of the scenario, also where another one is faster.

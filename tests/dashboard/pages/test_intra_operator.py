@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -17,7 +16,6 @@ from streamlit.testing.v1 import AppTest
 from dashboard.charts.plans.intra_operator import Measured, along_curves, rate_bars, time_bars, vector_points
 from dashboard.charts.plans.layer_blocks import segment_map
 from dashboard.link.text_encoding import folded
-from dashboard.pages.intra_operator import view
 from dashboard.pages.intra_operator.inputs import OWN, IntraOperatorInputs
 from dashboard.pages.intra_operator.layers import plans_frame, strategies_frame
 from dashboard.pages.intra_operator.measured import complete_points
@@ -37,8 +35,8 @@ from engine.planners.intra_operator import segment_map as segments_of
 from engine.planners.intra_operator.records import VectorRecords
 from engine.questions.documents.operators import OperatorsQuestion
 from engine.reproductions.cfp.text_forms import log_text
-from engine.store import Store
-from tests.dashboard.page_runs import figure, html, page_alone, patient, plainly, plots
+from tests.dashboard.page_runs import figure, html, page_alone, plainly, plots
+from tests.dashboard.server import own_server
 
 MESH = {"devices": 4, "matrix_rate": 83.8e12, "bandwidth": 20.65e9}
 LOG = Path(__file__).parents[2] / "reference" / "cfp" / "gpt_f_16_enumeration.log"
@@ -71,10 +69,6 @@ CHOICES = (
     "result",
     "recompute",
 )
-
-
-COMPARED = view.COMPARED
-"""All that are compared in a server; in other tests it is one."""
 
 
 def run(link: Mapping[str, str]) -> AppTest:
@@ -150,16 +144,14 @@ def test_experts_have_two_kinds_of_layers_and_the_published_spaces() -> None:
 
 
 def test_a_library_model_goes_on_its_system_and_on_others() -> None:
-    with patch.object(view, "COMPARED", COMPARED):
-        told = said(run({"from": "library", "model": "llama-3-8B", "system": "h200_141g_sxm", "batch": "16"}))
+    told = said(run({"from": "library", "model": "llama-3-8B", "system": "h200_141g_sxm", "batch": "16"}))
     assert "NVIDIA B200 180 GB SXM × 8 comes first" in told
     assert "Published and computed" not in told
 
 
 def test_a_mesh_of_two_networks_is_searched_off_the_page() -> None:
     link = {"from": "library", "devices": "16", "batch": "16", "layers": "2", "sharded": "fsdp", "over": "memory"}
-    with patient():
-        app = run(link)
+    app = run(link)
     told = said(app)
     assert "Fully sharded data parallel (FSDP). All layers: q, out, gate_proj, down_proj by sequences." in told
     assert "6,561 vectors are evaluated instead of 6,561²" in told
@@ -201,14 +193,14 @@ def test_files_of_a_plan_come_back() -> None:
 
 def test_a_log_of_ones_own_stands_beside_what_is_predicted_and_gives_rates() -> None:
     points = measured_points_of(LOG.read_text(encoding="utf-8"))
-    with patch("dashboard.pages.intra_operator.view.upload", return_value=points):
-        app = run({})
-        told = said(app)
-        assert "4 points of your file" in told
-        assert "Rates that fit the points best: matrix rate" in told
-        drawn = figure(app, "intra_operator_volume")["data"]
-        assert next(each["text"] for each in drawn if each.get("name") == "measured")[0] == "0,0,0,0"
-        app.button(key="intra_operator_fit").click().run()
+    app = run({})
+    app.file_uploader[0].set_value((LOG.name, LOG.read_bytes(), "text/csv")).run()
+    told = said(app)
+    assert "4 points of your file" in told
+    assert "Rates that fit the points best: matrix rate" in told
+    drawn = figure(app, "intra_operator_volume")["data"]
+    assert next(each["text"] for each in drawn if each.get("name") == "measured")[0] == "0,0,0,0"
+    app.button(key="intra_operator_fit").click().run()
     assert not app.exception
     assert "4 points of your file" in said(run({"log": folded(LOG.read_text(encoding="utf-8"))}))
     for wrong in ("1abc", folded("nothing of the kind")):
@@ -230,18 +222,17 @@ def test_a_file_that_names_a_path_as_its_model_is_refused() -> None:
 
 def test_vectors_are_kept_in_the_store_once(tmp_path: Path) -> None:
     plan = planned()
-    with Store(tmp_path / "kept.duckdb") as store:
+    with own_server(tmp_path) as place:
+        store = place.explorations.store
         records = VectorRecords(store)
         assert (records.add(plan), records.add(search("gpt F", MESH, batch=16, layers=2, memory_limit=7e9))) == (81, 0)
         assert records.add(search("gpt F", MESH, batch=24, layers=2)) == 81
         kept = records.find(plan)
         assert list(kept["seconds"]) == list(plan.vectors["seconds"])
         assert list(kept["vector"])[:2] == ["0,0,0,0", "0,0,0,1"]
-        with patch("dashboard.pages.intra_operator.tables.explorations") as server:
-            server.return_value.store = store
-            app = run({"batch": "32"})
-            app.button(key="intra_operator_keep").click().run()
-            assert "81 vectors kept." in said(app)
+        app = run({"batch": "32"})
+        app.button(key="intra_operator_keep").click().run()
+        assert "81 vectors kept." in said(app)
         assert len(records) == 3 * 81
 
 

@@ -25,14 +25,15 @@ from engine.planners.layerwise.profiles.tables import csv_text
 from engine.planners.layerwise.strategy import strategy, strategy_text, user_stages
 from engine.planners.layerwise.tabulated import candidates_table
 from engine.questions.documents.layers import LayersQuestion, SystemShare
-from tests.dashboard.page_runs import html, page_alone, patient
+from tests.dashboard.page_runs import html, page_alone
 
 
-def run(link: Mapping[str, str]) -> AppTest:
+def run(link: Mapping[str, str], **session: object) -> AppTest:
     app = page_alone("layerwise")
     app.session_state["_url"] = dict(link)
-    with patient():
-        app.run()
+    for name, value in session.items():
+        app.session_state[name] = value
+    app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app
 
@@ -128,12 +129,8 @@ def test_a_plan_of_a_library_model_opens_as_an_execution_with_its_stages() -> No
         "layerwise_tensor": "8",
         "layerwise_batch": "128",
     }
-    with (
-        patch("dashboard.pages.layerwise.view.page_links.exists", return_value=True),
-        patch("dashboard.pages.layerwise.view.page_links.target", return_value="execution"),
-        patch("dashboard.pages.layerwise.view.st.switch_page") as switched,
-    ):
-        app = run(link)
+    with patch("streamlit.switch_page") as switched:
+        app = run(link, _pages={"execution": "the page Execution"})
         app.button(key="layerwise_execution").click().run()
     assert not app.exception
     assert switched.called

@@ -14,8 +14,8 @@ import engine
 import hardware
 import models
 from dashboard.charts.execution.efficiency_curve import efficiency_curve
+from dashboard.files.execution_files import execution_json
 from dashboard.link.document_validation import Refused, read
-from dashboard.pages.execution.files import execution_json
 from dashboard.pages.library.editor import copy_of, table_from_text
 from dashboard.pages.library.listing import items, searched
 from dashboard.queries.document_fields import fields_of, marks_of, value_at

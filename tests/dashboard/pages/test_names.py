@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from functools import cache
 from html import unescape
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 import pytest
 from google.protobuf.message import Message
@@ -19,8 +17,8 @@ import engine
 import hardware
 import models
 from dashboard.files import comparison_report, report
-from dashboard.link import state
 from dashboard.link.vocabulary import WORDS
+from dashboard.pages import registry
 from dashboard.pages.calibrate import view as calibrate_view
 from dashboard.pages.library import upload as library_upload
 from dashboard.pages.scenarios import upload as scenarios_open
@@ -28,7 +26,6 @@ from dashboard.pages.validation import view as validation_view
 from engine import Exploration
 from tests.dashboard.files.test_report import without_library
 from tests.dashboard.page_runs import ROOT, elements, html, plainly, run
-from tests.dashboard.pages.test_compare import explored
 from tests.dashboard.pages.test_compare_files import compared
 from tests.dashboard.pages.test_library import Place, page, place, upload
 
@@ -91,40 +88,22 @@ def texts(app: AppTest) -> Iterator[str]:
 
 
 @cache
-def drawn(name: str) -> tuple[list[str], frozenset[str]]:
-    """What a page says as it opens, and the parameters of the link that it read or wrote."""
+def drawn(name: str) -> list[str]:
+    """Return the texts of a page as it opens."""
     link = {"compare_b": "~procs:32"} if name == "compare" else {}
-    parameters: set[str] = set()
-    read, written = state.url_value, state.set_url_value
-
-    def reading(name: str, *more: Any) -> str:
-        parameters.add(name)
-        return read(name, *more)
-
-    def writing(name: str, value: str | None) -> None:
-        parameters.add(name)
-        written(name, value)
-
-    with (
-        patch("dashboard.widgets.needed_exploration.exploration_of", side_effect=lambda each, _: explored(each)),
-        patch("dashboard.widgets.needed_exploration.explorations"),
-        patch.object(state, "url_value", reading),
-        patch.object(state, "set_url_value", writing),
-    ):
-        app = run(name, found(), link)
-    return list(texts(app)), frozenset(parameters)
+    return list(texts(run(name, found(), link)))
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_show_titles(name: str) -> None:
-    said = [text for text in drawn(name)[0] if not text.startswith("In commands: ")]
+    said = [text for text in drawn(name) if not text.startswith("In commands: ")]
     assert sum(map(len, said)) > 500
     shown = {match.group(1): text[:200] for text in said for match in names().finditer(text)}
     assert not shown
 
 
 def test_every_parameter_that_a_page_reads_has_words() -> None:
-    parameters = frozenset().union(*(drawn(name)[1] for name in PAGES))
+    parameters = {parameter for name in PAGES for parameter in registry.page(name).parameters}
     assert {"metric", "map_x", "results_where", "pareto_x", "serving_procs"} <= parameters
     assert parameters <= set(WORDS)
 

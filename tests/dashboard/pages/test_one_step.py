@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import engine
-from dashboard.pages.schedules.own_stages import Offloads, bytes_of_ranks
+from dashboard.queries.own_stages import Offloads, bytes_of_ranks
 from dashboard.words.numbers import format_value
 from engine.cli.main import app as commands
 from engine.cost_models.chunk_times import microbatches_of
@@ -165,12 +165,12 @@ def test_microbatches_that_are_not_replayed_count() -> None:
     row = dict(engine.best_of(scenario))
     compared = stage_replay(row, execution_times(scenario, row).account)
     assert compared is not None
-    from dashboard.pages.schedules import questions
+    from dashboard.queries import schedules
 
     times = execution_times(scenario, row)
     chunks = times.chunks
     cuts = cuts_of(times.account, times.ranks, chunks, times.layout)
-    whole = questions.ScheduleQuestion(
+    whole = schedules.ScheduleQuestion(
         ranks=times.ranks,
         microbatches=times.microbatches,
         chunks=chunks,
@@ -186,11 +186,11 @@ def test_microbatches_that_are_not_replayed_count() -> None:
         own=cuts,
         besides=times.besides_seconds,
     )
-    name = questions.rule(times.schedule).name
-    full = questions.find_outcome(whole, name)
-    fewer = questions.most_microbatches(times.ranks, chunks)
+    name = schedules.rule(times.schedule).name
+    full = schedules.find_outcome(whole, name)
+    fewer = schedules.most_microbatches(times.ranks, chunks)
     assert fewer < times.microbatches
-    short = questions.find_outcome(questions.replace(whole, microbatches=fewer, wanted=times.microbatches), name)
+    short = schedules.find_outcome(schedules.replace(whole, microbatches=fewer, wanted=times.microbatches), name)
     assert full.step == pytest.approx(compared.step, rel=1e-6)
     assert short.step == pytest.approx(full.step, rel=2e-3)
     assert short.idle == pytest.approx(full.idle, abs=2e-3)

@@ -4,7 +4,6 @@ import itertools
 import json
 import zipfile
 from io import BytesIO
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ import pytest
 from dashboard.charts.elements.palette import SCENARIOS, contrast, palette
 from dashboard.charts.explored.pareto import pareto
 from dashboard.pages.pareto.panel import _describe_prices
-from dashboard.pages.pareto.queries import BINS, axes_of, density, frontier, near, prices, rate_words, steps
+from dashboard.queries.pareto_fronts import BINS, axes_of, density, frontier, near, prices, rate_words, steps
 from dashboard.words.numbers import format_value, plain, relative
 from engine import explore_scenario, whatif
 from engine.columns import EXTENSIONS, FIELDS, HEADLINE, by_name
@@ -241,11 +240,7 @@ def test_a_third_figure_that_all_share_is_told_instead_of_coloured() -> None:
 def test_other_scenarios_share_the_plot_and_are_told_apart_without_colour() -> None:
     found = exploration()
     other = explore_scenario(whatif.changed(found.scenario, {"hbm_bandwidth": 6144}))
-    with (
-        patch("dashboard.widgets.needed_exploration.exploration_of", side_effect=lambda scenario, _: other),
-        patch("dashboard.widgets.needed_exploration.explorations"),
-    ):
-        page = run("pareto", found, {"pareto_b": "~hbm_bandwidth:6144", "pareto_d": "~hbm_bandwidth:6144"})
+    page = run("pareto", found, {"pareto_b": "~hbm_bandwidth:6144", "pareto_d": "~hbm_bandwidth:6144"})
     lines = [trace for trace in figure(page, "pareto_plot")["data"] if trace["type"] == "scatter"]
     assert len({trace["marker"].get("symbol", "circle") for trace in lines}) == 3
     assert len({trace["line"].get("dash", "solid") for trace in lines}) == 3
@@ -262,8 +257,7 @@ def test_other_scenarios_share_the_plot_and_are_told_apart_without_colour() -> N
 
 
 def test_a_damaged_other_scenario_is_left_out_and_said() -> None:
-    with patch("dashboard.widgets.needed_exploration.explorations"):
-        page = run("pareto", exploration(), {"pareto_b": "~nothing:3"})
+    page = run("pareto", exploration(), {"pareto_b": "~nothing:3"})
     assert "left out" in page.warning[0].value
     assert figure(page, "pareto_plot")["data"]
 

@@ -6,51 +6,27 @@ import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import engine
-from dashboard.jobs import unstored_statistics as module
+from dashboard.jobs.board import JobBoard
 from dashboard.jobs.statistics_rows import evaluate
 from dashboard.jobs.unstored_statistics import EvaluationJob, UnstoredStatistics
 from dashboard.jobs.worker import Task
-from dashboard.pages.pareto.queries import axes_of, density, frontier
+from dashboard.queries.pareto_fronts import axes_of, density, frontier
 from dashboard.words.numbers import format_value
-from engine import Exploration, ExplorationCancelled, Progress, explore_scenario, whatif
+from engine import Exploration, ExplorationCancelled, Progress, whatif
 from engine.columns import STATISTICS, by_name, statistics_of
 from engine.exploration.unstored_statistics import add_columns, is_stored
-from engine.store import StoreCondition, TooManyValuesError
-from tests.dashboard.page_runs import FEW, SMALL, TIGHT, again, exploration, figure, html, run
+from engine.store import StoreCondition
+from tests.dashboard.page_runs import FEW, SMALL, TIGHT, again, exploration, explored_by_server, figure, html, run
 
 LONG = 60.0
 ME, OTHER = "me", "somebody else"
 SOME = (StoreCondition("tensor_par", "=", 4), StoreCondition("microbatch_size", "=", 1))
 """Few executions, so that evaluating them in the tests takes little."""
-
-
-@pytest.fixture(autouse=True)
-def _patient() -> Iterator[None]:
-    """Waits for every evaluation, however busy the machine."""
-    with patch.object(module, "PATIENCE", LONG):
-        yield
-
-
-@pytest.fixture(name="server")
-def _server() -> Iterator[UnstoredStatistics]:
-    made = UnstoredStatistics()
-    with (
-        patch("dashboard.widgets.needed_statistics.unstored_statistics", return_value=made),
-    ):
-        yield made
-    made.close()
-
-
-def fresh(limits: str = "tight") -> Exploration:
-    """An exploration to which nothing was added by another test."""
-    chosen = TIGHT if limits == "tight" else {}
-    return engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=chosen)
 
 
 class Slow:
@@ -66,6 +42,25 @@ class Slow:
             if task.stops():
                 raise ExplorationCancelled("stopped")
         evaluate(task, *about)
+
+
+@pytest.fixture(name="slow")
+def _slow() -> Slow:
+    return Slow()
+
+
+@pytest.fixture(name="server")
+def _server(slow: Slow) -> Iterator[UnstoredStatistics]:
+    """Evaluates slowly, and makes nobody wait."""
+    made = UnstoredStatistics(JobBoard(patience=0.0), evaluation=slow)
+    yield made
+    made.close()
+
+
+def fresh(limits: str = "tight") -> Exploration:
+    """An exploration to which nothing was added by another test."""
+    chosen = TIGHT if limits == "tight" else {}
+    return engine.explore("gpt3-13B", "h100_80g_nvl8", **SMALL, limits=chosen)
 
 
 def every(found: Exploration, name: str, where: tuple[StoreCondition, ...] = ()) -> dict[int, float]:
@@ -204,13 +199,9 @@ def test_filters_of_other_pages_hold_here_too() -> None:
 
 def test_another_scenario_has_the_same_filters_and_figures() -> None:
     found = exploration()
-    other = explore_scenario(whatif.changed(found.scenario, {"hbm_bandwidth": 6144}))
+    other = explored_by_server(whatif.changed(found.scenario, {"hbm_bandwidth": 6144}))
     link = {"pareto_b": "~hbm_bandwidth:6144", "pareto_x": "act_space", "results_where": "tensor_par:1,2"}
-    with (
-        patch("dashboard.widgets.needed_exploration.exploration_of", side_effect=lambda scenario, _: other),
-        patch("dashboard.widgets.needed_exploration.explorations"),
-    ):
-        page = run("pareto", found, link)
+    page = run("pareto", found, link)
     line = next(trace for trace in figure(page, "pareto_plot")["data"] if trace.get("name", "").startswith("B"))
     where = (StoreCondition("tensor_par", "in", (1, 2)),)
     front = frontier(other, other.key, ("sample_rate", "act_space"), where)
@@ -219,74 +210,70 @@ def test_another_scenario_has_the_same_filters_and_figures() -> None:
 
 
 def test_an_axis_that_there_is_not_is_answered_as_any_other() -> None:
-    from dashboard.link import state
-
-    told: dict[str, str | None] = {}
-    with patch.object(state, "complain", lambda name, sentence: told.update({name: sentence})):
-        page = run("pareto", exploration(), {"pareto_x": "act_spac"})
-    assert "did you mean act_space" in str(told["pareto_x"])
+    page = run("pareto", exploration(), {"pareto_x": "act_spac"})
+    assert "did you mean act_space" in page.session_state["_url_problems"]["pareto_x"]
     assert figure(page, "pareto_plot")["data"]
 
 
 def waiting(server: UnstoredStatistics, found: Exploration, watcher: str, name: str = "act_space") -> EvaluationJob:
-    with patch.object(module, "PATIENCE", 0.0):
-        job = server.need(found, ["total_time", name], watcher)
+    job = server.need(found, ["total_time", name], watcher)
     assert job is not None
     return job
 
 
-def test_all_who_ask_share_one_evaluation_and_one_cannot_stop_it_for_others(server: UnstoredStatistics) -> None:
-    found, slow = fresh(), Slow()
-    with patch.object(module, "evaluate", slow):
-        mine, theirs = waiting(server, found, ME), waiting(server, found, OTHER)
-        assert mine is theirs
-        assert not server.board.cancel(mine, ME)
-        while mine.state != "running":
-            mine.wait(0.005)
-        later = waiting(server, found, ME, "weight_space")
-        assert server.board.position(later) == 1
-        slow.go.set()
-        assert mine.wait(LONG)
-        assert later.wait(LONG)
-        assert slow.calls == 2
+def test_all_who_ask_share_one_evaluation_and_one_cannot_stop_it_for_others(
+    server: UnstoredStatistics, slow: Slow
+) -> None:
+    found = fresh()
+    mine, theirs = waiting(server, found, ME), waiting(server, found, OTHER)
+    assert mine is theirs
+    assert not server.board.cancel(mine, ME)
+    while mine.state != "running":
+        mine.wait(0.005)
+    later = waiting(server, found, ME, "weight_space")
+    assert server.board.position(later) == 1
+    slow.go.set()
+    assert mine.wait(LONG)
+    assert later.wait(LONG)
+    assert slow.calls == 2
     assert not found.rows.missing(["act_space", "weight_space"])
     assert server.need(found, ["act_space", "weight_space"], ME) is None
 
 
-def test_it_can_be_stopped_and_started_again(server: UnstoredStatistics) -> None:
-    found, slow = fresh(), Slow()
-    with patch.object(module, "evaluate", slow):
-        job = waiting(server, found, ME)
-        assert server.board.cancel(job, ME)
-        assert waiting(server, found, ME) is job
-        assert job.state == "cancelled"
-        server.board.forget(job)
-        slow.go.set()
-        assert server.need(found, ["act_space"], ME) is None
+def test_it_can_be_stopped_and_started_again(server: UnstoredStatistics, slow: Slow) -> None:
+    found = fresh()
+    job = waiting(server, found, ME)
+    assert server.board.cancel(job, ME)
+    assert job.wait(LONG)
+    assert waiting(server, found, ME) is job
+    assert job.state == "cancelled"
+    server.board.forget(job)
+    slow.go.set()
+    assert waiting(server, found, ME).wait(LONG)
     assert not found.rows.missing(["act_space"])
 
 
-def test_what_was_stopped_is_told_only_to_who_asked_for_it(server: UnstoredStatistics) -> None:
-    found, slow = fresh(), Slow()
-    together = ("act_space", "weight_grad_space")
-    with patch.object(module, "evaluate", slow), patch.object(module, "_missing_statistics", lambda _: together):
-        job = waiting(server, found, ME)
-        assert waiting(server, found, OTHER, "weight_grad_space") is job  # evaluated on the way
-        job.watched.pop(OTHER)
-        assert server.board.cancel(job, ME)
-        assert server.find(found, "act_space") is job
-        assert server.find(found, "weight_grad_space") is None
-        assert waiting(server, found, ME, "weight_grad_space") is not job
-        slow.go.set()
+def test_what_was_stopped_is_told_only_to_who_asked_for_it(server: UnstoredStatistics, slow: Slow) -> None:
+    found = fresh()
+    job = EvaluationJob(server, found, ["act_space"], ["act_space", "weight_grad_space"])
+    server.board.post(job, ME)
+    assert waiting(server, found, OTHER, "weight_grad_space") is job  # evaluated on the way
+    job.watched.pop(OTHER)
+    assert server.board.cancel(job, ME)
+    assert job.wait(LONG)
+    assert server.find(found, "act_space") is job
+    assert server.find(found, "weight_grad_space") is None
+    assert waiting(server, found, ME, "weight_grad_space") is not job
+    slow.go.set()
 
 
-def test_what_nobody_looks_at_is_given_up(server: UnstoredStatistics) -> None:
-    found, slow = fresh(), Slow()
-    with patch.object(module, "evaluate", slow), patch.object(server.kind, "unwatched", 0.05):
-        job = waiting(server, found, ME)
-        assert job.wait(LONG)
-        assert job.state == "cancelled"
-        assert waiting(server, found, ME) is not job
+def test_what_nobody_looks_at_is_given_up(slow: Slow) -> None:
+    found, server = fresh(), UnstoredStatistics(JobBoard(patience=0.0), evaluation=slow, unwatched=0.05)
+    job = waiting(server, found, ME)
+    assert job.wait(LONG)
+    assert job.state == "cancelled"
+    assert waiting(server, found, ME) is not job
+    server.close()
     assert found.rows.missing(["act_space"])
 
 
@@ -294,60 +281,20 @@ def test_what_nobody_looks_at_is_given_up(server: UnstoredStatistics) -> None:
     ("problem", "said"),
     [(ValueError("No shard."), "No shard."), (MemoryError(), "enough memory"), (KeyError("x"), "internal error")],
 )
-def test_a_failure_is_told_and_can_be_tried_again(server: UnstoredStatistics, problem: Exception, said: str) -> None:
-    found = fresh()
-    with patch.object(module, "evaluate", side_effect=problem):
-        page = run("pareto", found, {"pareto_x": "block_fw_time"})
-    told = page.error[0].value.replace("\\", "")
-    assert f"{by_name('block_fw_time').label} cannot be shown" in told
-    assert said in told
-    assert not page.dataframe
-    page.button(key="job_again_evaluation").click()
-    page = again(page, found)
-    assert not page.error
-    front = frontier(found, found.key, ("sample_rate", "block_fw_time"))
-    assert page.dataframe[0].value["id"].tolist() == front["id"].tolist()
+def test_a_failure_is_told_and_can_be_tried_again(problem: Exception, said: str) -> None:
+    failures = [problem]
 
+    def fail_once(*arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        evaluate(*arguments)
 
-def test_the_page_tells_progress_and_stops(server: UnstoredStatistics) -> None:
-    found, slow = fresh(), Slow()
-    with patch.object(module, "evaluate", slow), patch.object(module, "PATIENCE", 0.2):
-        page = run("pareto", found, {"pareto_x": "block_dp_size"})
-        assert "Evaluating DP bytes of a block" in html(page)
-        assert not page.dataframe
-        page.button(key="job_stop_evaluation").click()
-        stopped = again(page, found)
-        assert "Stopped before DP bytes of a block" in stopped.info[0].value
-        slow.go.set()
-        with patch.object(module, "PATIENCE", LONG):
-            stopped.button(key="job_again_evaluation").click()
-            assert "Evaluating" not in html(again(stopped, found))
-
-
-def test_too_many_are_refused_with_what_would_do(server: UnstoredStatistics) -> None:
-    found = fresh()
-    link = {"pareto_x": "block_bw_pp_size", "pareto_z": "act_space"}
-    with patch.object(found.rows._added, "most", 8 * found.feasible):
-        with pytest.raises(TooManyValuesError):
-            server.need(found, ["block_bw_pp_size", "act_space"], ME)
-        page = run("pareto", found, link)
-        assert "These 2 figures are not stored" in page.info[0].value
-        assert "choose fewer of them at once" in page.info[0].value
-        assert not page.dataframe
-    page = again(page, found)
-    assert not page.info
-    assert figure(page, "pareto_plot")["data"]
-
-
-def test_what_gives_way_while_the_page_is_drawn_is_waited_for_again(server: UnstoredStatistics) -> None:
-    found, gone = fresh(), []
-
-    def first_without(*arguments: Any) -> Any:
-        if not gone:
-            gone.append(found.rows._added.forget("", ["act_space"]))
-        return density.__wrapped__(*arguments)
-
-    with patch("dashboard.pages.pareto.view.density", first_without):
-        page = run("pareto", found, {"pareto_x": "act_space"})
-    assert gone
-    assert figure(page, "pareto_plot")["data"]
+    found, server = fresh(), UnstoredStatistics(JobBoard(patience=LONG), evaluation=fail_once)
+    job = server.need(found, ["block_fw_time"], ME)
+    assert job is not None
+    assert f"{by_name('block_fw_time').label} cannot be shown" in job.account
+    assert said in job.account
+    server.board.forget(job)
+    assert server.need(found, ["block_fw_time"], ME) is None
+    assert not found.rows.missing(["block_fw_time"])
+    server.close()

@@ -13,7 +13,6 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
-from unittest.mock import patch
 from xml.etree import ElementTree
 
 import numpy as np
@@ -32,6 +31,7 @@ from dashboard.files.growing_file import Abandoned, GrowingFile
 from dashboard.queries.economics import Metric, utilisation
 from dashboard.queries.filters import FILTERABLE, Filter, conditions, parse, text
 from dashboard.words.numbers import count
+from engine import WorkSizes, working_in
 from engine.columns import FIELDS, STATISTICS, by_name, stored_of
 from engine.store import StoreCondition
 from tests.dashboard.page_runs import again, exploration, html, plainly, run
@@ -192,12 +192,12 @@ def expected_rows(names: list[str]) -> pd.DataFrame:
     return found.evaluate_ids(ids.to_numpy())[names].reset_index(drop=True)
 
 
-def build(kind: str, names: list[str]) -> Any:
+def build(kind: str, names: list[str], *, large: bool | None = None) -> Any:
     found = exploration("none")
     order = (("sample_rate", "descending"),)
     selection = ["TP 4", "no recompute"]
-    write = exports.of_rows(found, kind, names=names, where=WHERE, order_by=order, selection=selection)
-    with patch("dashboard.files.exports._BATCH", 4_000):  # several, as of many rows
+    write = exports.of_rows(found, kind, names=names, where=WHERE, order_by=order, selection=selection, large=large)
+    with working_in(WorkSizes(rows_with_statistics=4_000)):  # several, as of many rows
         return io.BytesIO(b"".join(GrowingFile(write).pieces()))
 
 
@@ -224,8 +224,7 @@ def test_parquet_holds_exactly_what_the_filter_selects(names: list[str]) -> None
 
 @pytest.mark.parametrize("large", [False, True])
 def test_csv_holds_exactly_what_the_filter_selects(large: bool) -> None:
-    with patch("dashboard.files.exports.is_large", return_value=large):
-        file = build("csv", NAMES)
+    file = build("csv", NAMES, large=large)
     with zipfile.ZipFile(file) as archive:
         assert archive.testzip() is None
         account = json.loads(archive.read("about.json"))
@@ -247,8 +246,7 @@ def test_json_holds_exactly_what_the_filter_selects() -> None:
 @pytest.mark.parametrize("large", [False, True])
 def test_excel_holds_exactly_what_the_filter_selects(large: bool) -> None:
     space = {"m": "http://schemas.openxmlformats.org/spreadsheetml/2006/main"}
-    with patch("dashboard.files.exports.is_large", return_value=large):
-        file = build("excel", NAMES)
+    file = build("excel", NAMES, large=large)
     with zipfile.ZipFile(file) as archive:
         assert archive.testzip() is None
         parts = {name: ElementTree.fromstring(archive.read(name)) for name in archive.namelist()}
@@ -285,7 +283,7 @@ def test_what_a_plain_archive_may_not_hold_is_known_before() -> None:
 def test_the_share_that_is_written_is_told() -> None:
     found = exploration("none")
     heard: list[float] = []
-    with patch("dashboard.files.exports._BATCH", 1000):
+    with working_in(WorkSizes(rows_with_statistics=1000)):
         exports.of_rows(found, "parquet", names=NAMES, where=WHERE, tell=heard.append)(io.BytesIO())
     number = found.rows.count(WHERE)
     assert len(heard) >= number / 1000 > 3
@@ -307,14 +305,14 @@ def test_a_file_given_up_leaves_nothing_behind(
 
     def write(target: IO[bytes]) -> None:
         try:
-            exports.of_rows(exploration("none"), kind, names=NAMES, where=WHERE, tell=told)(target)
+            exports.of_rows(exploration("none"), kind, names=NAMES, where=WHERE, tell=told, large=large)(target)
         except BaseException as problem:
             ended.append(problem)
             raise
 
     gc.disable()  # else it may happen to clear up what is left
     try:
-        with patch("dashboard.files.exports._BATCH", 500), patch("dashboard.files.exports.is_large", lambda *_: large):
+        with working_in(WorkSizes(rows_with_statistics=500)):
             file = GrowingFile(write)
             until = time.monotonic() + 20
             while not list(tmp_path.glob("*/rows.parquet")) and time.monotonic() < until:
@@ -328,15 +326,6 @@ def test_a_file_given_up_leaves_nothing_behind(
         assert isinstance(ended[0], Abandoned)
     finally:
         gc.enable()
-
-
-def test_a_format_that_cannot_hold_the_rows_says_why() -> None:
-    full = exports.FORMATS["excel"]._replace(most=100)
-    with patch.dict("dashboard.files.exports.FORMATS", {"excel": full}):
-        page = run("results", exploration("none"))
-    assert any("An Excel sheet holds at most 1,048,575 rows" in each.value for each in page.caption)
-    page = run("results", exploration("none"))
-    assert not any("An Excel sheet ends" in each.value for each in page.caption)
 
 
 def test_excel_texts_are_never_formulas(tmp_path: Any) -> None:

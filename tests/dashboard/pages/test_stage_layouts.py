@@ -13,10 +13,10 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.link import scenario_parameters
-from dashboard.pages.schedules.own_stages import bytes_of_ranks, ranks_of
-from dashboard.pages.schedules.questions import ScheduleQuestion, find_outcome
 from dashboard.queries.explorations import options_of
 from dashboard.queries.filters import parse
+from dashboard.queries.own_stages import bytes_of_ranks, ranks_of
+from dashboard.queries.schedules import ScheduleQuestion, find_outcome
 from dashboard.words.executions import choices
 from engine import Exploration, Scenario
 from engine.columns import fields_of

@@ -12,10 +12,10 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 import hardware
-from dashboard.pages.execution.training_run import _format_duration, _format_large, _format_usd_range
 from dashboard.queries import explorations
 from dashboard.queries.economics import common_metrics, flops_formula, metrics, token_flops, utilisation
 from dashboard.widgets.needed_exploration import seen_with
+from dashboard.words.amounts import format_duration, format_large, format_usd_range
 from dashboard.words.numbers import days, percent
 from engine import Exploration, Scenario, economics
 from engine.economics import BLOCK_FORMULA, INPUTS, OUTPUTS, PUBLISHED_FORMULA, RunInputs, TrainingRun
@@ -48,12 +48,12 @@ def test_the_panel_tells_the_engine_s_figures() -> None:
     page, figures = opened(), expected(found)
     text = told(page)
     assert f"Wall-clock time {days(figures.wall_s)}, {days(figures.compute_s)} without failures" in text
-    assert f"GPU-hours {_format_large(figures.proc_hours)}" in text
-    assert f"Cost {_format_usd_range(figures.usd)}, {_format_usd_range(figures.usd_per_billion)} per bn tokens" in text
+    assert f"GPU-hours {format_large(figures.proc_hours)}" in text
+    assert f"Cost {format_usd_range(figures.usd)}, {format_usd_range(figures.usd_per_billion)} per bn tokens" in text
     assert figures.energy_kwh is not None
-    assert f"Energy {_format_large(figures.energy_kwh / 1e3)} MWh" in text
-    assert f"Goodput {percent(figures.goodput)}, {_format_large(figures.failures)} failures expected" in text
-    assert f"Checkpoint every {_format_duration(figures.daly_s)}" in text
+    assert f"Energy {format_large(figures.energy_kwh / 1e3)} MWh" in text
+    assert f"Goodput {percent(figures.goodput)}, {format_large(figures.failures)} failures expected" in text
+    assert f"Checkpoint every {format_duration(figures.daly_s)}" in text
     best = found.best
     assert best is not None
     assert f"MFU causal {percent(utilisation(found.scenario, best['sample_rate'], convention='causal'))}" in text
@@ -143,7 +143,7 @@ def test_without_a_price_or_a_power_one_can_be_given() -> None:
     assert "Cost –, no price recorded" in text
     assert "Energy –, no power recorded" in text
     text = told(run("execution", found, {"execution_run_usd_low": "3"}))
-    assert f"Cost {_format_usd_range(expected(found, usd_low=3.0, usd_high=3.0).usd)}," in text
+    assert f"Cost {format_usd_range(expected(found, usd_low=3.0, usd_high=3.0).usd)}," in text
     assert {"usd", "energy"} & set(metrics(found.scenario)) == set()
     assert "usd" not in common_metrics([exploration().scenario, found.scenario])
     assert "usd" in common_metrics([exploration().scenario])
@@ -213,9 +213,9 @@ def test_an_exploration_is_shown_with_the_price_of_the_scenario_that_was_asked_f
 
 
 def test_amounts_are_written_shortly() -> None:
-    assert _format_usd_range((960_000.0, 2_618_000.0)) == "$0.960–2.62 M"
-    assert _format_usd_range((12.0, 12.0)) == "$12"
-    assert _format_usd_range(None) == "–"
-    assert [plainly(_format_duration(seconds)) for seconds in (34.1, 600.0, 13_920.0)] == ["34.1 s", "10 min", "3.87 h"]
-    assert _format_large(43_912.0) == "43,900"
-    assert plainly(_format_large(30_853_901.0)) == "30.9 M"
+    assert format_usd_range((960_000.0, 2_618_000.0)) == "$0.960–2.62 M"
+    assert format_usd_range((12.0, 12.0)) == "$12"
+    assert format_usd_range(None) == "–"
+    assert [plainly(format_duration(seconds)) for seconds in (34.1, 600.0, 13_920.0)] == ["34.1 s", "10 min", "3.87 h"]
+    assert format_large(43_912.0) == "43,900"
+    assert plainly(format_large(30_853_901.0)) == "30.9 M"

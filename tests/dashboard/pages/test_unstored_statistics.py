@@ -7,8 +7,6 @@ import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -17,16 +15,16 @@ from streamlit.testing.v1 import AppTest
 
 import engine
 from dashboard.files import exports
-from dashboard.jobs import unstored_statistics as module
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
 from dashboard.queries.economics import metrics, unstored_metrics
 from dashboard.queries.filters import conditions, derived_of, parse, text
 from dashboard.widgets.needed_statistics import names_of
 from dashboard.words.numbers import format_value, plain
-from engine import Exploration
+from engine import Exploration, Scenario, WorkSizes, working_in
 from engine.columns import by_name, defined_of
 from engine.exploration.unstored_statistics import add_columns, is_stored
-from tests.dashboard.page_runs import FEW, SMALL, again, figure, html, run
+from tests.dashboard.page_runs import FEW, SMALL, again, explored_by_server, figure, html, run
+from tests.dashboard.server import own_server
 
 LONG = 60.0
 SYSTEMS = {"calculon": "h100_80g_nvl8", "calibrated": "h100_80g_sxm"}
@@ -35,14 +33,9 @@ CELL = ["tensor_par", "pipeline_par"]
 
 @pytest.fixture(name="server", autouse=True)
 def _server() -> Iterator[UnstoredStatistics]:
-    """A server of the test's own, which waits for every evaluation, however busy the machine."""
-    made = UnstoredStatistics()
-    with (
-        patch("dashboard.widgets.needed_statistics.unstored_statistics", return_value=made),
-        patch.object(module, "PATIENCE", LONG),
-    ):
-        yield made
-    made.close()
+    """A server that has evaluated nothing yet."""
+    with own_server(None) as place:
+        yield place.server.unstored_statistics
 
 
 def fresh(cost_model: str = "calculon") -> Exploration:
@@ -156,29 +149,24 @@ def test_every_statistic_can_be_filtered_by_and_says_so_in_a_link() -> None:
     ],
 )
 def test_filters_that_cannot_be_are_left_out(cost_model: str, wrong: dict[str, str]) -> None:
-    told: list[Any] = []
-    found = fresh(cost_model)
-    with patch("dashboard.link.state.complain", lambda *problem: told.append(problem)):
-        page = run("explore", found, {"results_where": ";".join(wrong)})
-    sentences = " ".join(str(sentence) for _, sentence in told)
+    page = run("explore", fresh(cost_model), {"results_where": ";".join(wrong)})
+    sentences = " ".join(page.session_state["_url_problems"].values())
     assert [said for said in wrong.values() if said not in sentences] == []
     assert figure(page, "explore_map")["data"]
 
 
 def test_a_metric_that_is_none_is_answered_as_any_other() -> None:
-    told: list[Any] = []
-    with patch("dashboard.link.state.complain", lambda *problem: told.append(problem)):
-        page = run("explore", fresh(), {"metric": "logit_space"})
-    assert any(name == "metric" and sentence for name, sentence in told)
+    page = run("explore", fresh(), {"metric": "logit_space"})
+    assert page.session_state["_url_problems"]["metric"]
     assert figure(page, "explore_map")["data"]
 
 
-def test_a_page_that_asks_for_nothing_further_starts_nothing() -> None:
+def test_a_page_that_asks_for_nothing_further_starts_nothing(server: UnstoredStatistics) -> None:
     found = fresh()
-    with patch.object(UnstoredStatistics, "request", side_effect=AssertionError("asked")):
-        page = run("explore", found, {"metric": "total_time", "results_where": "tensor_par:1,2;mfu:0.1.."})
-        assert figure(page, "explore_pairs")["data"]
-        run("results", found, {"results_sort": "total_time"})
+    page = run("explore", found, {"metric": "total_time", "results_where": "tensor_par:1,2;mfu:0.1.."})
+    assert figure(page, "explore_pairs")["data"]
+    run("results", found, {"results_sort": "total_time"})
+    assert not server.board.jobs(server.kind)
 
 
 def test_choosers_say_the_group_and_what_asking_takes(server: UnstoredStatistics) -> None:
@@ -233,7 +221,7 @@ def test_a_range_can_be_had_before_it_is_in_force(server: UnstoredStatistics) ->
 def test_too_many_at_once_are_refused_on_every_page() -> None:
     found = fresh()
     where = ";".join(link_of(name, 0) for name in ("act_space", "weight_space"))
-    with patch.object(found.rows._added, "most", 8 * found.feasible):
+    with working_in(WorkSizes(columns_added_in_memory=1)):
         for page, more in (("explore", {}), ("results", {}), ("pareto", {})):
             told = run(page, found, {"results_where": where, **more}).info
             assert any("These 2 figures are not stored" in one.value for one in told), page
@@ -249,7 +237,7 @@ def test_asking_for_one_has_all_evaluated_where_there_is_room(server: UnstoredSt
     }
     found = engine.explore("gpt3-13B", SYSTEMS["calculon"], **SMALL, limits=limits, store=tmp_path / "results.duckdb")
     every = list(unstored_metrics(found.scenario))
-    with patch.object(found.rows._added, "most", 8 * found.feasible):
+    with working_in(WorkSizes(bytes_of_added_columns=8 * found.feasible)):
         assert server.need(found, ["act_space"], "me") is None
         assert found.rows.missing(every) == [name for name in every if name != "act_space"]
     assert server.need(found, ["weight_space"], "me") is None
@@ -263,11 +251,9 @@ def test_asking_for_one_has_all_evaluated_where_there_is_room(server: UnstoredSt
 
 def test_a_map_per_datatype_evaluates_each() -> None:
     found = fresh()
-    other = engine.explore(
-        "gpt3-13B", SYSTEMS["calculon"], **{**SMALL, "datatype": "float8"}, limits=found.scenario.limits
-    )
-    with patch("dashboard.pages.explore.axes.explorations_of", side_effect=lambda asked, _: [other] * len(asked)):
-        page = run("explore", found, {"map_facet": "datatype", "metric": "weight_space"})
+    asked = {**SMALL, "datatype": "float8"}
+    other = explored_by_server(Scenario.of("gpt3-13B", SYSTEMS["calculon"], **asked, limits=found.scenario.limits))
+    page = run("explore", found, {"map_facet": "datatype", "metric": "weight_space"})
     titles = [note["text"] for note in figure(page, "explore_pairs")["layout"]["annotations"]]
     assert {"<b>Datatype FP8</b>", "<b>Datatype FP16</b>"} <= set(titles)
     assert not other.rows.missing(["weight_space"])

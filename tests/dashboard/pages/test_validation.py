@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -216,8 +215,8 @@ def test_an_upload_is_predicted_as_the_engine_does_and_bad_rows_are_told_by_row(
     assert not checked.is_packaged
     errors = validation_data.error_rows(checked, checked.key, Filters(), True)
     assert errors["calculon_mean"].notna().any()
-    with patch("dashboard.pages.validation.view._choose_runs", return_value=checked):
-        page = run()
+    page = run()
+    page.file_uploader[0].set_value(("mine.csv", content(table), "text/csv")).run()
     assert "Row 3" in page.warning[0].value.replace("\\", "")
     assert "Runs counted 4," in html(page)
 

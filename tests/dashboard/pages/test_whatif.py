@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import patch
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
-from dashboard.jobs.server import explorations, studies
+from dashboard.jobs.server import studies
 from dashboard.jobs.studies import Studies, StudyJob
 from dashboard.jobs.whatif_answers import StudyName
+from dashboard.link import scenario_parameters
 from dashboard.pages.whatif.answer import _prefer_old_best, answer
 from dashboard.pages.whatif.board import WhatIfBoard
 from dashboard.queries.nearest_fit import enough_processors, remedies
@@ -30,6 +31,7 @@ from engine.exploration.memory_requirements import least_memory
 from engine.questions.changes import change_question
 from engine.whatif import PointSequence
 from tests.dashboard.page_runs import COARSE, again, exploration, figure, html, plainly, run
+from tests.dashboard.server import own_server
 
 HARDER = "hbm_bandwidth:6144;net1_bandwidth:100"
 
@@ -233,10 +235,9 @@ def test_lifting_the_limits_is_offered_where_they_stand_in_the_way() -> None:
         "gpt3-13B", "h100_80g_nvl8", num_procs=16, max_batch_size=32, datatype="float16", limits=limits
     )
     app = run("whatif", found)
-    with patch("dashboard.link.state.set_scenario", Mock()) as changed:
-        app.button(key="whatif_help_limits").click()
-        again(app, found)
-    (scenario,) = changed.call_args.args
+    app.button(key="whatif_help_limits").click()
+    again(app, found)
+    scenario = scenario_parameters.read_scenario(app.session_state["_url"]).scenario
     assert not scenario.limits
     assert whatif.reoptimise(scenario, {}).best is not None
 
@@ -321,22 +322,20 @@ def test_slider_values_hold_the_base_and_the_value() -> None:
     assert text_of({"a": 1.0, "b": 2.5}) == "a:1;b:2.5"
 
 
-def test_what_this_server_does_not_explore_it_does_not_search_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_this_server_does_not_explore_it_does_not_search_either() -> None:
     """A search cannot be stopped: one of a space that takes hours would keep a thread of the server busy for as "
     "long."""
     scenario = exploration().scenario
     larger = whatif.changed(scenario, {"batch": 48.0})
     assert scenario.space.total < larger.space.total
-    monkeypatch.setattr(explorations().settings.__class__, "largest_space", scenario.space.total, raising=True)
     # The study of either page is waited for: what a unit is worth stands there only once it is done.
-    with only("sensitivity"):
+    with own_server(None, LARGEST_SPACE=scenario.space.total), only("sensitivity"):
         found = studied({"whatif_changes": "batch:48;hbm_bandwidth:6144"})
         same = studied({"whatif_changes": "hbm_bandwidth:6144"})
     said = " ".join(each.value for each in found.warning).replace("\\", "")
     assert f"The space has {larger.space.total:,} executions" in said
     assert "It is left as it was" in said
     assert html(found) == html(same)
-    monkeypatch.setattr(explorations().settings.__class__, "largest_space", scenario.space.total - 1, raising=True)
-    with patch.object(whatif, "reoptimise", side_effect=AssertionError("searched")):
+    with own_server(None, LARGEST_SPACE=scenario.space.total - 1):
         refused = page()
     assert f"this server explores up to {scenario.space.total - 1:,}" in refused.error[0].value.replace("\\", "")

@@ -204,7 +204,7 @@ def test_what_the_studies_found_is_a_file_that_explains_itself() -> None:
         "whatif_around": "whatif",
         "whatif_one": "hbm_capacity",
     }
-    with patch.object(Studies, "made", MADE), patch("dashboard.pages.whatif.studies.st.download_button") as button:
+    with patch.object(Studies, "made", MADE), patch("streamlit.download_button") as button:
         page(**link)
     assert button.call_args.kwargs["file_name"].endswith("_studies.csv.zip")
     with zipfile.ZipFile(io.BytesIO(button.call_args.kwargs["data"]())) as packed:

@@ -26,7 +26,7 @@ def answer(path: str, query: str = "", base: str = "") -> Response | None:
         "scheme": "http",
         "root_path": "",
     }
-    with patch("dashboard.shell.root_address.st.get_option", return_value=base):
+    with patch("streamlit.get_option", return_value=base):
         found = root_address.routes()
     for route in found:
         if route.matches(scope)[0] is Match.FULL:

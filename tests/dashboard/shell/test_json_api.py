@@ -18,7 +18,6 @@ from starlette.testclient import TestClient
 
 import engine
 from dashboard.settings import Settings, settings_from
-from dashboard.shell import json_api
 from dashboard.shell.json_api import JsonApi, description, routes
 from engine.questions import VERBS
 
@@ -96,7 +95,7 @@ def test_a_space_is_no_larger_than_the_pages_explore(client: TestClient) -> None
 def test_names_of_the_server_are_those_that_it_was_told(client: TestClient) -> None:
     def status(host: str, allowed: list[str]) -> int:
         options: dict[str, Any] = {"server.allowedHosts": allowed, "server.address": "127.0.0.1"}
-        with patch.object(json_api.st, "get_option", options.__getitem__):
+        with patch("streamlit.get_option", options.__getitem__):
             return client.get("/api", headers={"host": host}).status_code
 
     assert [status(host, []) for host in ("localhost:1", "[::1]:1", "10.0.0.7", "ours.example")] == [200, 200, 200, 403]
@@ -114,7 +113,7 @@ def test_a_token_is_wanted_where_one_is_set_and_where_visitors_are_known() -> No
         assert client.get("/api", headers={"authorization": "Bearer secret"}).status_code == 200
     opened = JsonApi(Settings(store=None))
     with (
-        patch.object(json_api.st, "secrets", {"auth": {}}),
+        patch("streamlit.secrets", {"auth": {}}),
         TestClient(Starlette(routes=routes(opened)), base_url=OWN) as client,
     ):
         assert client.get("/api").json()["error"].startswith("This server asks for a login; the API needs a token")

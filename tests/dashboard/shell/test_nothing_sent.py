@@ -225,8 +225,8 @@ def test_a_server_says_where_it_is_and_opens_a_browser_where_it_is_to(
     known = {"server.port": 8600, "server.headless": False, "server.baseUrlPath": "", **options}
     opened, prepared = Queue[str](), Queue[str]()
     monkeypatch.setattr(middleware, "_prepare_server", lambda: prepared.put("ready"))
-    monkeypatch.setattr(middleware.st, "get_option", known.get)
-    monkeypatch.setattr(middleware.webbrowser, "open", opened.put)
+    monkeypatch.setattr("streamlit.get_option", known.get)
+    monkeypatch.setattr("webbrowser.open", opened.put)
 
     async def live() -> None:
         async with middleware.greeting(None):

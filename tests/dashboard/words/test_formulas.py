@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import engine
-from dashboard.pages.execution.economics_formulas import derived_formula, derived_metrics
+from dashboard.queries.economics_formulas import derived_formula, derived_metrics
 from dashboard.words.formulas import Formula
 from dashboard.words.formulas import formula as written_out
 from engine.columns import STATISTICS, by_name, value_of

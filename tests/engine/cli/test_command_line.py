@@ -215,14 +215,12 @@ def test_evaluate_without_a_row_that_runs(shardscape, tmp_path):
     assert err.startswith("0 executions")
 
 
-def test_results_in_pieces_are_the_results_in_one(shardscape, tmp_path, golden, monkeypatch):
-    from engine.executions import files as table_files
-
+def test_results_in_pieces_are_the_results_in_one(shardscape, tmp_path, golden):
     source = tmp_path / "in.parquet"
     golden.to_parquet(source)
     shardscape("evaluate", "gpt3-13B", "a100_80g", source, "--out", tmp_path / "one.parquet")
-    monkeypatch.setattr(table_files, "ROWS_PER_PIECE", 7)
-    shardscape("evaluate", "gpt3-13B", "a100_80g", source, "--out", tmp_path / "many.parquet")
+    with engine.working_in(engine.WorkSizes(rows_of_file=7)):
+        shardscape("evaluate", "gpt3-13B", "a100_80g", source, "--out", tmp_path / "many.parquet")
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "one.parquet"), pd.read_parquet(tmp_path / "many.parquet"))
 
 
@@ -364,7 +362,7 @@ def test_progress_is_drawn_on_a_terminal_only(monkeypatch):
 
 def test_serve_starts_streamlit_on_the_application(shardscape, monkeypatch, tmp_path):
     started = []
-    monkeypatch.setattr(serve.os, "execv", lambda program, command: started.append((program, command)))
+    monkeypatch.setattr("os.execv", lambda program, command: started.append((program, command)))
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.delenv(serve.STORE_VARIABLE, raising=False)

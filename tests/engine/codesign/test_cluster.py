@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from engine import codesign
+from engine import WorkSizes, codesign, working_in
 from engine.cli.commands.codesign import _Line
 from engine.codesign.executors import HereExecutor
 from tests.engine import forked
@@ -49,11 +49,12 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 
 
 @pytest.fixture(autouse=True)
-def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def told_at_once() -> Iterator[None]:
     """Progress is told after every task: what ends a process then ends it in the midst of a study, however quick that
     is. Tasks of the first pace are 8 points, and 4 of them are under way, so that 8 of 40 points are still to be given
     out when the first are done."""
-    monkeypatch.setattr("engine.codesign.running.BETWEEN_REPORTS", 0.001)
+    with working_in(WorkSizes(seconds_between_reports=0.001)):
+        yield
 
 
 class Cluster:

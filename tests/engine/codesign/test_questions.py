@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import engine
-from engine import codesign, whatif
+from engine import WorkSizes, codesign, whatif, working_in
 from engine.codesign.answers import Results
 from engine.codesign.points import rows_of
 from tests.engine.codesign.small_study import study
@@ -159,10 +159,10 @@ def test_a_whole_exploration_keeps_what_only_it_knows(tmp_path: Path) -> None:
     assert "executions" not in again
 
 
-def test_an_exploration_too_large_to_be_kept_is_a_problem_of_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.codesign.points.LARGEST_IN_MEMORY", 1_000)
+def test_an_exploration_too_large_to_be_kept_is_a_problem_of_its_point() -> None:
     asked = study(models=["megatron-126M"], edits=[], follow=[], sizes=[8], batches=[16], evaluate="exploration")
-    (row,) = rows_of(asked, np.arange(1)).to_pylist()
+    with working_in(WorkSizes(largest_in_memory=1_000)):
+        (row,) = rows_of(asked, np.arange(1)).to_pylist()
     assert row["status"] == "problem"
     assert row["problem"].startswith("More than 1,000 executions run, too many")
 

@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -22,9 +21,8 @@ from hypothesis import strategies as st
 import engine
 import engine.space.rows
 import models
-from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress
+from engine import Exploration, ExplorationCancelled, ExplorationTooLarge, Progress, WorkSizes, working_in
 from engine.columns import HEADLINE
-from engine.cost_models.registry import COST_MODELS
 from engine.executions import reasons
 from engine.exploration import run
 from engine.store import Store, StoreError
@@ -164,10 +162,7 @@ def test_an_exploration_says_what_evaluating_everything_says(random: Random) -> 
     drawn = draw(random, largest=1_200)
     # few at a time, so that results come together from many plans and chunks
     sites, rows = random.choice((1, 5, 4096)), random.choice((3, 100, 8192))
-    with (
-        mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", sites),
-        mock.patch.object(engine.space.rows, "ROWS_PER_CHUNK", rows),
-    ):
+    with working_in(WorkSizes(points_explored=sites, rows_evaluated=rows)):
         found = engine.explore_scenario(drawn.scenario)
         assert_counts(found, executions := evaluated(drawn))
         assert_rows(found, executions)
@@ -261,11 +256,6 @@ def assert_identical(one: Exploration, wanted: Everything) -> None:
     assert found[0] == wanted[0]
 
 
-def without_evaluating() -> Any:
-    """Makes any attempt to evaluate a space fail."""
-    return mock.patch.object(type(COST_MODELS["calculon"]), "prepare", side_effect=AssertionError("evaluated again"))
-
-
 def test_a_store_gives_back_the_identical_exploration(store_path: Path) -> None:
     scenarios = [draw(Random(seed), largest=2_000).scenario for seed in range(3)]
     scenarios += [engine.Scenario.of(model, "a100_80g", **NARROW) for model in ("megatron-126M", "megatron-1T")]
@@ -276,9 +266,10 @@ def test_a_store_gives_back_the_identical_exploration(store_path: Path) -> None:
     with Store(store_path) as store:
         for each, wanted in zip(scenarios, in_memory, strict=True):
             assert_identical(engine.explore_scenario(each, store=store), wanted)
-    with Store(store_path) as store, without_evaluating():
+    with Store(store_path) as store:
         for each, wanted in zip(scenarios, in_memory, strict=True):
-            assert_identical(engine.explore_scenario(each, store=store), wanted)
+            # Evaluating anything would stop at once.
+            assert_identical(engine.explore_scenario(each, store=store, cancel=lambda: True), wanted)
 
 
 def test_an_equal_scenario_is_not_evaluated_again(store_path: Path) -> None:
@@ -287,21 +278,25 @@ def test_an_equal_scenario_is_not_evaluated_again(store_path: Path) -> None:
     copy = models.load(model).model_copy(update={"name": "another", "title": "Another"})
     with Store(store_path) as store:
         runs = []
-        with mock.patch.object(EXPLORE, "_explore_space", side_effect=EXPLORE._explore_space) as run:
-            ask = lambda: runs.append(engine.explore(model, system, **NARROW, store=store))  # noqa: E731
+        told: list[list[Progress]] = []
+
+        def ask() -> None:
+            told.append(mine := [])
+            runs.append(engine.explore(model, system, **NARROW, store=store, progress=mine.append))
+
+        with working_in(WorkSizes(seconds_between_reports=0.0)):
             threads = [threading.Thread(target=ask) for _ in range(4)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            assert run.call_count == 1
+            assert sum(map(bool, told)) == 1  # only one evaluated
         assert len(runs) == 4
-        with without_evaluating():
-            limits = {"tensor_par": (2, 1), "data_par": {1, 2}, "tensor_par_overlap": ["none"], "training": None}
-            same = engine.explore(copy, system, **{**NARROW, "limits": limits}, store=store)
-            assert_identical(same, everything(runs[0]))
-            with pytest.raises(AssertionError, match="evaluated again"):
-                engine.explore(model, system, **{**NARROW, "max_batch_size": 4}, store=store)
+        limits = {"tensor_par": (2, 1), "data_par": {1, 2}, "tensor_par_overlap": ["none"], "training": None}
+        same = engine.explore(copy, system, **{**NARROW, "limits": limits}, store=store, cancel=lambda: True)
+        assert_identical(same, everything(runs[0]))
+        with pytest.raises(ExplorationCancelled):
+            engine.explore(model, system, **{**NARROW, "max_batch_size": 4}, store=store, cancel=lambda: True)
 
 
 @cache
@@ -317,10 +312,7 @@ def test_stopping_leaves_the_store_as_it_was(store_path: Path) -> None:
         files = sorted(path.relative_to(store_path.parent) for path in store_path.parent.rglob("*"))
         for checks in (0, 1, 3, 8):
             turn = count()
-            with (
-                mock.patch.object(engine.space.rows, "ROWS_PER_CHUNK", 1000),
-                pytest.raises(ExplorationCancelled),
-            ):
+            with working_in(WorkSizes(rows_evaluated=1000)), pytest.raises(ExplorationCancelled):
                 engine.explore(
                     "megatron-126M",
                     "a100_80g",
@@ -363,7 +355,7 @@ def test_an_event_stops_an_exploration_in_memory() -> None:
 @pytest.mark.parametrize("limits", [{}, {"tensor_par": 3}], ids=["some", "none"])
 def test_progress_rises_to_the_total(limits: dict[str, Any]) -> None:
     told: list[Progress] = []
-    with mock.patch.object(EXPLORE, "BETWEEN_REPORTS", 0.0):  # every chunk is reported
+    with working_in(WorkSizes(seconds_between_reports=0.0)):  # every chunk is reported
         found = engine.explore("megatron-126M", "a100_80g", **SMALL, limits=limits, progress=told.append)
     assert [each.done for each in told] == sorted(each.done for each in told)
     assert [each.feasible for each in told] == sorted(each.feasible for each in told)
@@ -423,7 +415,6 @@ def test_spaces_too_large_to_explore_are_refused_before_any_work() -> None:
     asked = {"num_procs": 4096, "max_batch_size": 4096, "datatype": "float16"}
     limits = {**both, "batch_size": {"min": 1024}}
     with (
-        without_evaluating(),
         pytest.raises(ExplorationTooLarge, match=r"^The space has [0-9,]{13,} executions; up to 2,000,.*\.$"),
     ):
         engine.explore("gpt3-175B", "h100_80g_nvl8", **asked, limits=limits)
@@ -431,7 +422,7 @@ def test_spaces_too_large_to_explore_are_refused_before_any_work() -> None:
 
 def test_more_rows_than_memory_holds_are_refused() -> None:
     with (
-        mock.patch.object(EXPLORE, "LARGEST_IN_MEMORY", 1000),
+        working_in(WorkSizes(largest_in_memory=1000)),
         pytest.raises(ExplorationTooLarge, match=r"^[0-9,]+ executions are feasible, more than the 1,000 .*\.$"),
     ):
         engine.explore("megatron-126M", "a100_80g", **NARROW)

@@ -34,16 +34,15 @@ def test_several_processes_of_a_script_without_a_guard_say_what_one_says(tmp_pat
     script = f"""
 import pickle
 import engine
-from engine.exploration import run
-run.POINTS_PREPARED_TOGETHER = 40
 told = []
-found = engine.explore("megatron-5B", "a100_80g", **{asked!r}, workers=2, progress=told.append)
+with engine.working_in(engine.WorkSizes(points_explored=40)):
+    found = engine.explore("megatron-5B", "a100_80g", **{asked!r}, workers=2, progress=told.append)
 cells = [found.by_cell(metric) for metric in {metrics!r}]
 with open({str(file)!r}, "wb") as file:
     pickle.dump((found.infeasible_by_reason, cells, found.reductions.step_times(), told[-1]), file)
 print(found.total, found.best["id"])
 """
-    with mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", 40):
+    with engine.working_in(engine.WorkSizes(points_explored=40)):
         one = engine.explore("megatron-5B", "a100_80g", **asked)
     assert one.best is not None
     ran = subprocess.run(
@@ -80,7 +79,7 @@ def test_several_processes_end_together(fault: str) -> None:
     expected = WorkerError if fault == "dies" else ExplorationCancelled
     with (
         mock.patch.object(subprocess, "Popen", start),
-        mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", 4),
+        engine.working_in(engine.WorkSizes(points_explored=4)),
         pytest.raises(expected, match=r"^[A-Z].*\.$"),
     ):
         engine.explore("megatron-126M", "a100_80g", **SMALL, workers=2, cancel=lambda: next(turn) >= 2)

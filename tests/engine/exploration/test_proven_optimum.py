@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from random import Random
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -14,14 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import engine
-from engine import Exploration, Optimum
-from engine.cost_models.calculon import bound_search
+from engine import Exploration, Optimum, WorkSizes, working_in
 from engine.cost_models.registry import cost_model_of
-from engine.exploration import proven_optimum, run
+from engine.exploration import proven_optimum
 from tests.engine.explored_with_rows import explored_with_rows
 from tests.engine.small_spaces import FIELDS, draw
 
-EXPLORE: Any = run
 SMALL: dict[str, Any] = {"num_procs": 8, "max_batch_size": 8, "datatype": "float16"}
 
 
@@ -42,11 +39,7 @@ def test_equals_exploring_everything(random: Random, by_cell: bool, k: int) -> N
     scenario = draw(random, largest=2_500).scenario
     found = explored_with_rows(scenario)
     sites, rows, look = random.choice((1, 4, 4096)), random.choice((2, 50, 8192)), random.choice((1, 3, 48))
-    with (
-        mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", sites),
-        mock.patch.object(proven_optimum, "ROWS_PER_CHUNK", rows),
-        mock.patch.object(proven_optimum, "FIRST_LOOK", look),
-    ):
+    with working_in(WorkSizes(points_explored=sites, rows_evaluated=rows, first_rows=look)):
         optimum = engine.best_of(scenario, k=k, by_cell=by_cell)
     assert (optimum.by_cell is not None) == by_cell
     assert_optimum(optimum, found, k)
@@ -60,7 +53,7 @@ def test_no_execution_exceeds_the_bound_of_its_schedule_point(random: Random) ->
     space, cost_model = scenario.space, cost_model_of(scenario.space)
     found = explored_with_rows(scenario).rows.table(["id", "sample_rate"]).to_pandas()
     by_bounds = cost_model.bound_search(space, range(len(space.cells)))
-    with mock.patch.object(bound_search, "FIRST_POINTS", random.choice((1, 3, 64))):
+    with working_in(WorkSizes(first_points=random.choice((1, 3, 64)))):
         promising = by_bounds.promising(space).tolist()
         parts = list(by_bounds.bounds(space))
     bounds: dict[int, float] = {}
@@ -80,17 +73,6 @@ def test_no_execution_exceeds_the_bound_of_its_schedule_point(random: Random) ->
     left = [point for points, _, _ in by_bounds.bounds(space, lambda: least, known) for point in points.tolist()]
     assert set(left) <= bounds.keys() - set(promising)
     assert {point for point, rate in bounds.items() if rate > least} - set(promising) <= set(left)
-
-
-@pytest.mark.parametrize("cost_model", engine.COST_MODELS)
-def test_how_many_run_is_counted_when_asked_for(cost_model: str) -> None:
-    scenario = engine.Scenario.of("megatron-126M", "a100_80g", **SMALL, cost_model=cost_model)
-    search: Any = type(cost_model_of(scenario.space).bound_search(scenario.space, range(1)))
-    with mock.patch.object(search, "feasible", autospec=True, side_effect=search.feasible) as counting:
-        optimum = engine.best_of(scenario)
-        assert not counting.called
-        assert optimum.feasible == optimum.feasible == engine.explore_scenario(scenario).feasible
-        assert counting.call_count == 1
 
 
 @pytest.mark.parametrize("cost_model", engine.COST_MODELS)
@@ -155,11 +137,7 @@ def test_impossible_numbers_of_results_are_refused(k: Any) -> None:
 def test_progress_is_told_to_the_end_and_a_caller_may_stop(function: Any, cost_model: str) -> None:
     asked: dict[str, Any] = {"num_procs": 16, "max_batch_size": 32, "datatype": "float16", "cost_model": cost_model}
     told: list[engine.Progress] = []
-    with (
-        mock.patch.object(EXPLORE, "POINTS_PREPARED_TOGETHER", 16),
-        mock.patch.object(proven_optimum, "POINTS_SEARCHED_TOGETHER", 16),
-        mock.patch.object(EXPLORE, "BETWEEN_REPORTS", 0.0),
-    ):
+    with working_in(WorkSizes(points_explored=16, points_searched=16, seconds_between_reports=0.0)):
         found = function("gpt3-13B", "a100_80g", **asked, progress=told.append)
         stop = threading.Event()
         seen: list[int] = []

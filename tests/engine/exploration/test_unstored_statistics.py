@@ -22,9 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import engine
-from engine import Exploration, ExplorationCancelled, Progress
+from engine import Exploration, ExplorationCancelled, Progress, WorkSizes, working_in
 from engine.columns import HEADLINE, STATISTICS, UnknownColumn, defined_of, fields_of, statistics_of
-from engine.exploration import unstored_statistics
 from engine.exploration.unstored_statistics import add_columns, is_stored
 from engine.store import (
     NotEvaluatedError,
@@ -33,10 +32,7 @@ from engine.store import (
     StoreCondition,
     StoreError,
     TooManyValuesError,
-    added_columns,
-    shards,
 )
-from engine.store import writer as store_writer
 from engine.store.added_columns import AddedWriter
 from tests.engine.forked import ended
 from tests.engine.small_spaces import draw
@@ -62,8 +58,7 @@ def explored(place: str, cost_model: str, folder: Path) -> Exploration:
         return engine.explore("gpt3-13B", SYSTEMS[cost_model], **SMALL)
     store = Store(folder / f"{cost_model}.duckdb")
     with (
-        patch.object(store_writer, "ROWS_PER_GROUP", 1_000),
-        patch.object(shards, "ROWS_PER_GROUP", 1_000),
+        working_in(WorkSizes(rows_of_group=1_000)),
         rows_in_tables() if place == "table" else nullcontext(),
     ):
         return engine.explore("gpt3-13B", SYSTEMS[cost_model], **SMALL, store=store)
@@ -111,7 +106,7 @@ def test_every_statistic_of_a_sample_is_what_evaluating_it_gives(random: Random)
     )
     names = random.sample([column.name for column in STATISTICS if not is_stored(column.name)], 8)
     few = max(7, found.feasible // 6)  # several chunks, the last of another size
-    with patch.object(unstored_statistics, "CHUNK", random.choice((few, 500, unstored_statistics.CHUNK))):
+    with working_in(WorkSizes(rows_with_statistics=random.choice((few, 500, 32_768)))):
         add_columns(found, names)
     assert_evaluated(found, names, where, sample=5)
 
@@ -193,7 +188,7 @@ def test_what_was_not_added_is_refused_by_name(found: Exploration) -> None:
 
 def test_progress_counts_the_rows(found: Exploration) -> None:
     told: list[Progress] = []
-    with patch.object(unstored_statistics, "CHUNK", 900):
+    with working_in(WorkSizes(rows_with_statistics=900)):
         add_columns(found, ["act_grad_space", "total_time"], progress=told.append)
     assert_evaluated(found, ["act_grad_space"], [])
     assert [one.done for one in told] == [*range(900, found.feasible, 900), found.feasible]
@@ -224,7 +219,7 @@ def test_the_frontier_of_statistics_that_are_not_stored_is_beaten_by_nothing(bet
 
 def test_it_stops_when_asked_to(found: Exploration) -> None:
     told: list[Progress] = []
-    with patch.object(unstored_statistics, "CHUNK", 100), pytest.raises(ExplorationCancelled):
+    with working_in(WorkSizes(rows_with_statistics=100)), pytest.raises(ExplorationCancelled):
         add_columns(found, ["weight_grad_space"], progress=told.append, cancel=lambda: len(told) == 3)
     assert told[-1].done == 300
     assert found.rows.missing(["weight_grad_space"]) == ["weight_grad_space"]
@@ -250,7 +245,7 @@ def test_those_read_longest_ago_give_way(tmp_path: Path) -> None:
         writer.finish()
         return dict.fromkeys(writer.names, each)
 
-    with patch.object(added, "most", 2 * each), patch.object(added, "_finish", finish):
+    with working_in(WorkSizes(bytes_of_added_columns=2 * each)), patch.object(added, "_finish", finish):
         add_columns(found, ["act_space", "weight_space"])
         with pytest.raises(TooManyValuesError, match="more than") as refused:
             rows.check_room(["act_space", "weight_space", "useful_flops", "total_time"], found.feasible)
@@ -272,7 +267,9 @@ def test_those_read_longest_ago_give_way(tmp_path: Path) -> None:
 
 def test_in_memory_a_few_columns_are_kept() -> None:
     found = explored("memory", "calculon", Path())
-    names = [column.name for column in STATISTICS if not is_stored(column.name)][: added_columns.MOST_IN_MEMORY + 1]
+    names = [column.name for column in STATISTICS if not is_stored(column.name)][
+        : WorkSizes().columns_added_in_memory + 1
+    ]
     with pytest.raises(TooManyValuesError):
         add_columns(found, names)
     add_columns(found, names[:-1])

@@ -117,7 +117,7 @@ def test_what_cannot_work_is_refused_before_measuring(
 def test_without_pytorch_one_sentence_says_how_to_install_it(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     code, out, err = command("--quick", "--out", tmp_path)
     assert (code, out) == (2, "")
     assert err == devices.INSTALL + "\n"

@@ -15,7 +15,7 @@ from dashboard.words.numbers import plain
 from engine import ExplorationCancelled, codesign
 from engine.questions import Bounds, Context, answer
 from models.documents import plain as json_of
-from tests.dashboard.page_runs import html, page_alone, patient
+from tests.dashboard.page_runs import html, page_alone
 from tests.engine.codesign.small_study import SMALL
 
 
@@ -53,8 +53,7 @@ def test_the_page_shows_the_same_best_design() -> None:
         "codesign_own": packed_study(study) or "",
         "codesign_up": "tokens_per_s",
     }
-    with patient():
-        app.run()
+    app.run()
     assert not app.exception
     assert f"{plain(float(best['tokens_per_s']), 4)}" in html(app)
     assert f"design {best['design']:,}" in html(app)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -18,28 +17,11 @@ from dashboard.files import comparison_tables
 from dashboard.files.comparison_tables import sides_of
 from dashboard.queries.economics import metrics
 from dashboard.words.numbers import format_value, percent, relative
-from engine import Exploration, ExplorationCancelled, Scenario, whatif
+from engine import ExplorationCancelled, whatif
 from engine.questions import VERBS, Bounds, Context, QuestionError, answer
-from tests.dashboard.page_runs import exploration, html, run
+from tests.dashboard.page_runs import exploration, explored_by_server, html, run
 
 Run = Callable[..., tuple[int, str, str]]
-EXPLORED: dict[str, Exploration] = {}
-
-
-def explored(scenario: Scenario) -> Exploration:
-    if scenario.key not in EXPLORED:
-        EXPLORED[scenario.key] = engine.explore_scenario(scenario)
-    return EXPLORED[scenario.key]
-
-
-@pytest.fixture(autouse=True)
-def _in_memory() -> Iterator[None]:
-    """Explorations without the server's runner and store."""
-    with (
-        patch("dashboard.widgets.needed_exploration.exploration_of", side_effect=lambda each, _: explored(each)),
-        patch("dashboard.widgets.needed_exploration.explorations"),
-    ):
-        yield
 
 
 def test_every_door_has_the_same_best_executions(shardscape: Run, tmp_path: Path) -> None:
@@ -74,7 +56,9 @@ def test_every_door_has_the_same_best_executions(shardscape: Run, tmp_path: Path
         assert f"{each['letter']} · best throughput {format_value('sample_rate', rate)}" in text
         assert f"{each['letter']} · MFU {percent(each['figures']['mfu'])}" in text
     assert f"{relative(rates[1], rates[0])} against A" in text
-    packed = comparison_tables.file(sides_of("AB", [explored(each) for each in scenarios]), metrics(first)["mfu"])
+    packed = comparison_tables.file(
+        sides_of("AB", [explored_by_server(each) for each in scenarios]), metrics(first)["mfu"]
+    )
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         table = pd.read_csv(archive.open("best.csv"))
     (rate_column,) = [name for name in table if name.startswith("sample_rate")]

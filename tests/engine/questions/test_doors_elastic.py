@@ -22,7 +22,7 @@ from engine.questions.documents.elastic import PhasesQuestion, WorkloadReplayQue
 from engine.questions.fields import question_field
 from engine.reproductions.rubick.losses import losses, parity
 from engine.reproductions.rubick.table_2 import table_2_models
-from tests.dashboard.page_runs import html, page_alone, patient
+from tests.dashboard.page_runs import html, page_alone
 
 
 def printed(*words: str) -> Any:
@@ -35,8 +35,7 @@ def printed(*words: str) -> Any:
 def page(link: Mapping[str, str]) -> AppTest:
     found = page_alone("elastic")
     found.session_state["_url"] = dict(link)
-    with patient():
-        found.run()
+    found.run()
     assert not found.exception
     return found
 

@@ -19,7 +19,7 @@ from engine.planners.layerwise.library_models import plan_model
 from engine.planners.layerwise.profiles.examples import example
 from engine.planners.layerwise.profiles.tables import csv_text
 from engine.questions import VERBS, Context, answer
-from tests.dashboard.page_runs import page_alone, patient
+from tests.dashboard.page_runs import page_alone
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -28,8 +28,7 @@ def shown_candidates(link: dict[str, str]) -> pd.DataFrame:
     """Return the table of candidates of the page."""
     page = page_alone("layerwise")
     page.session_state["_url"] = link
-    with patient():
-        page.run()
+    page.run()
     assert not page.exception
     assert not page.error, [each.value for each in page.error]
     (found,) = [table.value for table in page.dataframe if "found by" in table.value or "speedup" in table.value]

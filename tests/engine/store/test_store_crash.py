@@ -16,6 +16,7 @@ import warnings
 
 import pytest
 
+from engine import WorkSizes, set_work_sizes, working_in
 from engine.store import Store, StoreWriteError, shards, writer
 from engine.store import database as store_database
 from engine.store import files as store_files
@@ -28,8 +29,7 @@ FEW, MANY = 1000, 6000
 
 def use_small_limits():
     """Let thousands of rows be a large exploration, in this process."""
-    writer.ROWS_PER_GROUP = shards.ROWS_PER_GROUP = 1024
-    shards.ROWS_PER_SHARD = 2048
+    set_work_sizes(WorkSizes(rows_of_group=1024, groups_of_shard=2))
 
 
 def size_of(key):
@@ -58,14 +58,10 @@ def assert_sound(path, promised=(), gone=()):
 
 
 @pytest.fixture(autouse=True)
-def restored_limits(monkeypatch):
+def restored_limits():
     """Undo `use_small_limits` after each test."""
-    for module, name in (
-        (writer, "ROWS_PER_GROUP"),
-        (shards, "ROWS_PER_GROUP"),
-        (shards, "ROWS_PER_SHARD"),
-    ):
-        monkeypatch.setattr(module, name, getattr(module, name))
+    with working_in(WorkSizes()):
+        yield
 
 
 def write_and_delete(mouth, path, first):
@@ -233,7 +229,7 @@ def overfill(path):
     said = []
     with Store(path) as opened:
         put(opened, "key0", make_rows(FEW))
-        shards.ROWS_PER_SHARD = 10**9
+        set_work_sizes(WorkSizes(rows_of_group=1024, groups_of_shard=10**6))
         for way in (contextlib.nullcontext, rows_in_tables):
             try:
                 with way():

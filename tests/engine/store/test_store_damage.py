@@ -25,7 +25,7 @@ from engine.cli.main import main
 from engine.exploration.run import from_store
 from engine.exploration.store_check import check_store
 from engine.store import Store, StoreCorruptError, StoreError, StoreLossWarning, StoreVersionError, shards
-from tests.engine.conftest import small_limits
+from tests.engine.conftest import SMALL_SHARDS
 from tests.engine.forked import ended
 from tests.engine.store_rows import MANY, REDUCTIONS, decoded, folder_of, make_rows, put, rows_in_tables
 
@@ -35,7 +35,7 @@ KEYS = {"inside0": 700, "sharded0": 2300, "inside1": 900, "sharded1": 2500}
 
 def write_and_die(_: Connection, path: Path) -> None:
     """Store what `KEYS` says and something that is deleted again, and be killed."""
-    small_limits(pytest.MonkeyPatch())  # for good: it is a process of its own
+    engine.set_work_sizes(SMALL_SHARDS)  # for good: it is a process of its own
     store = Store(path)
     for key, rows in KEYS.items():
         with rows_in_tables() if key.startswith("inside") else nullcontext():

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from engine import set_work_sizes
 from engine.store import Store, StoreAccessError, StoreError
-from tests.engine.conftest import small_limits
+from tests.engine.conftest import SMALL_SHARDS
 from tests.engine.forked import ended
 from tests.engine.store_rows import MANY, make_rows, put
 
@@ -35,7 +36,7 @@ NAMES = (
 
 def die_while_writing(_: Connection, path: Path) -> None:
     """Be killed when some of an exploration's shards are written and some are not."""
-    small_limits(pytest.MonkeyPatch())  # for good: it is a process of its own
+    set_work_sizes(SMALL_SHARDS)  # for good: it is a process of its own
     rows = make_rows(4000)
     with Store(path) as store, store.writer("dead", {}, total=4000, engine_version="1") as writer:
         for start in range(0, 4000, 500):

@@ -1,5 +1,6 @@
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +10,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from engine import columns
+from engine import columns, working_in
 from engine.store import (
     Store,
     StoreAccessError,
     StoreCondition,
     StoreError,
     StoreMemoryError,
-    database,
 )
 from engine.store.errors import StoreWriteError
+from tests.engine.conftest import SMALL_SHARDS
 from tests.engine.store_rows import assert_same, folder_of, frame_of, make_rows, put
 
 ROOT = Path(__file__).parents[3]
@@ -249,25 +250,21 @@ def test_database_reaches_no_file_but_its_shards(read_only, tmp_path):
             cursor.execute(text).fetchall()
 
 
-def test_sorting_may_take_more_memory_for_as_long_as_it_lasts(store_path, monkeypatch, tmp_path):
-    monkeypatch.setattr(database, "MEMORY", 8)
+def test_sorting_may_take_more_memory_for_as_long_as_it_lasts(store_path, tmp_path):
     order = [("total_time", "ascending")]
-    with Store(store_path) as opened:
+    sizes = replace(SMALL_SHARDS, database_mib=8)
+    with working_in(sizes), Store(store_path) as opened:
         put(opened, "key", make_rows(30_000), piece=10_000)
         access = opened.rows("key")
         target = tmp_path / "out.parquet"
-        with monkeypatch.context() as without:
-            without.setattr(database, "SORTING", 0)
-            with pytest.raises(StoreMemoryError, match="more memory"):
-                access.export(target, order_by=order)
+        with working_in(replace(sizes, sorting_mib=0)), pytest.raises(StoreMemoryError, match="more memory"):
+            access.export(target, order_by=order)
         assert access.export(target, order_by=order) == 30_000
         times = pq.read_table(target)["total_time"].to_numpy()
         assert (times[:-1] <= times[1:]).all()
         groups = ["total_time", "tensor_par", "fw_time"]
-        with monkeypatch.context() as without:
-            without.setattr(database, "SORTING", 0)
-            with pytest.raises(StoreMemoryError, match="more memory"):
-                access.best_by(groups, "sample_rate")
+        with working_in(replace(sizes, sorting_mib=0)), pytest.raises(StoreMemoryError, match="more memory"):
+            access.best_by(groups, "sample_rate")
         assert pc.sum(access.best_by(groups, "sample_rate")["rows"]).as_py() == 30_000
         with opened._database().cursor() as cursor:
             assert cursor.execute("SELECT current_setting('memory_limit')").fetchall() == [("8.0 MiB",)]

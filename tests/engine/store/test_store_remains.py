@@ -7,9 +7,11 @@ from itertools import product
 import pytest
 
 import engine
+from engine import working_in
 from engine.cli.main import main
-from engine.store import Store, StoreCorruptError, StoreError, shards
+from engine.store import Store, StoreCorruptError, StoreError
 from engine.store.contents import Contents
+from tests.engine.conftest import SMALL_SHARDS
 from tests.engine.store.test_store_damage import make_old
 from tests.engine.store_rows import FEW, decoded, make_rows, put
 
@@ -121,8 +123,7 @@ def test_a_database_without_identity_keeps_the_list_or_is_refused(sources, tmp_p
 
 
 def make_old_database(store):
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(shards, "ROWS_PER_SHARD", 1024)
+    with working_in(SMALL_SHARDS):
         make_old(store)
 
 

@@ -35,15 +35,14 @@ from engine.cost_models.calibrated.step_figures import FlowPart, flow_part
 from engine.cost_models.calibrated.table_evaluation import link_rate, perfect_seconds
 from engine.executions import reasons
 from engine.executions.arrays import Flags, Ints, distinct, take
+from engine.executions.work_sizes import work_sizes
 from engine.space.rejection import MemoryRequirements, Rejected, executions_at
 from engine.space.rows import RowGroup, fitting, pairs_by_point
 from engine.space.schedule_points import CellColumns, SchedulePoints, StepModes, mode_counts
 
-__all__ = ["TABLE_CHUNK", "CalibratedRows", "block_shapes", "blocks_at", "prepare_calibrated", "prepare_row_table"]
+__all__ = ["CalibratedRows", "block_shapes", "blocks_at", "prepare_calibrated", "prepare_row_table"]
 
 
-TABLE_CHUNK = 16_384
-"""Rows of a table computed at a time: intermediate arrays stay in cache."""
 WAYS = 4
 """Ways to offload block by block: nothing, weights, activations, both."""
 
@@ -288,7 +287,8 @@ def _flow_case(
 
 def _table_slices(rows: int) -> list[slice]:
     """Return slices of a table's rows, each small enough for the cache."""
-    return [slice(start, start + TABLE_CHUNK) for start in range(0, rows, TABLE_CHUNK)]
+    together = work_sizes().rows_tabulated
+    return [slice(start, start + together) for start in range(0, rows, together)]
 
 
 def _flow_table(

@@ -449,11 +449,11 @@ def test_extensions_default_to_a_current_stack() -> None:
 
 
 @pytest.mark.parametrize(("name", "every"), [("experts", 151), ("schedules", 53)])
-def test_order_pieces_and_other_columns_do_not_matter(name: str, every: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_pieces_and_other_columns_do_not_matter(name: str, every: int) -> None:
     table = evaluated(name).iloc[::every]
     given = table[[column.name for column in ALL_FIELDS]]
-    monkeypatch.setattr("engine.cost_models.calibrated.table_evaluation.CHUNK", 17)
-    pd.testing.assert_frame_equal(named(name).evaluate(given), table, check_exact=True)
+    with engine.working_in(engine.WorkSizes(rows_tabulated=17)):
+        pd.testing.assert_frame_equal(named(name).evaluate(given), table, check_exact=True)
     shuffled = given.sample(frac=1, random_state=1)[given.columns[::-1]].assign(note="x")
     pd.testing.assert_frame_equal(named(name).evaluate(shuffled).loc[table.index], table, check_exact=True)
     before = given.copy(deep=True)

@@ -7,20 +7,17 @@ from collections.abc import Iterable
 from functools import cache
 from random import Random
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import engine
-from engine import Exploration, Scenario, whatif
-from engine.cost_models.calibrated import bound_search, point_bounds
+from engine import Exploration, Scenario, WorkSizes, whatif, working_in
 from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.rows.row_tables import calibrated_row_table
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Floats, Ints
-from engine.exploration import proven_optimum
 from engine.whatif.prepared_spaces import PreparedOptimum, made_ready
 from tests.engine.cost_models.calibrated.small import NAMES, explored, named
 from tests.engine.explored_with_rows import explored_with_rows
@@ -70,19 +67,20 @@ def test_searching_is_exploring_whatever_the_system(name: str) -> None:
     space = space_of(base)
     kept = random.randrange(space.total)
     k = random.choice((1, 3, 400))
-    with (
-        mock.patch.object(proven_optimum, "FIRST_LOOK", random.choice((1, 3, 48))),
-        mock.patch.object(proven_optimum, "FOLLOWED_UP", random.choice((25, 200, 8192))),
-        mock.patch.object(proven_optimum, "POINTS_OF_A_SEARCH", random.choice((40, 150, 65536))) as sites,
-        mock.patch("engine.whatif.prepared_spaces.POINTS_OF_A_SEARCH", sites),
-        mock.patch.object(proven_optimum, "POINTS_SEARCHED_TOGETHER", sites),
-        mock.patch.object(bound_search, "POINTS_AT_ONCE", random.choice((16, 50, 1024))),
-        mock.patch.object(bound_search, "BOUNDS_AT_ONCE", random.choice((300, 3_000, 262_144))),
-        mock.patch.object(bound_search, "FIRST_BOUNDS", random.choice((1, 7, 64))),
-        mock.patch.object(bound_search, "POINTS_BOUNDED", random.choice((20, 16_384))),
-        mock.patch.object(point_bounds, "TABLE_CHUNK", random.choice((500, 16_384))),
-        mock.patch.object(bound_search, "FITTING_KEPT", random.choice((0, MIB))),
-    ):
+    sites = random.choice((40, 150, 65536))
+    sizes = WorkSizes(
+        first_rows=random.choice((1, 3, 48)),
+        bounds_followed=random.choice((25, 200, 8192)),
+        points_kept=sites,
+        points_searched=sites,
+        points_fitted=random.choice((16, 50, 1024)),
+        modes_bounded=random.choice((300, 3_000, 262_144)),
+        first_points=random.choice((1, 7, 64)),
+        points_bounded=random.choice((20, 16_384)),
+        rows_tabulated=random.choice((500, 16_384)),
+        bytes_of_fits=random.choice((0, MIB)),
+    )
+    with working_in(sizes):
         ready = made_ready(space, "")
         for _ in range(2):
             changed = another(base, random)
@@ -141,7 +139,7 @@ def test_sites_are_left_out_only_where_none_of_their_bounds_is_high_enough(name:
     best = highest(every)
     for share in (0.5, 0.9, 1.0):
         least = float(np.quantile(list(every.values()), share))
-        with mock.patch.object(bound_search, "BOUNDS_AT_ONCE", 300), mock.patch.object(bound_search, "FIRST_BOUNDS", 3):
+        with working_in(WorkSizes(modes_bounded=300, first_points=3)):
             found = by_pair(whole.bounds(space, lambda: least))  # noqa: B023
         sites = {site for site, _ in found}
         assert found == {pair: rate for pair, rate in every.items() if pair[0] in sites}
@@ -195,13 +193,3 @@ def test_a_large_space_is_settled_by_little_work_and_little_memory(
         (kept_rate,) = found.evaluate_ids([first.id])["sample_rate"].tolist()
         assert_found(answer, found, kept_rate)
         assert answer.evaluated < answer.feasible / 5
-
-
-def test_capacities_are_remembered_and_rates_are_not_asked_about_memory() -> None:
-    base = named("experts")
-    ready = made_ready(space_of(base), "")
-    with mock.patch.object(CalibratedBoundSearch, "_fit", autospec=True, side_effect=CalibratedBoundSearch._fit) as fit:
-        for gib in (3.5, 3.0, 3.5, 3.0):
-            ready.best(whatif.changed(base, {"hbm_capacity": gib}).system)
-        ready.best(whatif.changed(base, {"net0_bandwidth": 500.0, "matrix": 3000.0}).system)
-    assert fit.call_count == 2

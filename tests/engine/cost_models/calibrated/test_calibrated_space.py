@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import product
@@ -14,7 +13,7 @@ import pandas as pd
 import pytest
 
 import engine
-from engine import best_of, explore_scenario
+from engine import WorkSizes, best_of, explore_scenario, working_in
 from engine.columns import ALL_FIELDS, by_name, headline_of
 from engine.cost_models.calibrated.fields import NOT_READ
 from engine.cost_models.calibrated.space import COVERED
@@ -158,15 +157,15 @@ def test_a_stored_exploration_is_the_one_in_memory(name: str, tmp_path: Path) ->
         assert record.engine_version == named(name).physics == f"{COST_MODELS['calibrated'].version}, global"
 
 
-def test_pieces_and_processes_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_and_processes_make_no_difference() -> None:
     expected = explored("dense")
-    monkeypatch.setattr(sys.modules["engine.exploration.run"], "POINTS_PREPARED_TOGETHER", 5)
-    here = explore_scenario(named("dense"), workers=1)
+    with working_in(WorkSizes(points_explored=5)):
+        here = explore_scenario(named("dense"), workers=1)
+        space = named("dense").space
+        elsewhere = Reductions.empty(space)
+        for part in reduce_slabs(named("dense"), list(slabs(space)), 1):
+            elsewhere.merge(part)
     assert_same_best(here, expected)
-    space = named("dense").space
-    elsewhere = Reductions.empty(space)
-    for part in reduce_slabs(named("dense"), list(slabs(space)), 1):
-        elsewhere.merge(part)
     for found in (here.reductions, elsewhere):
         np.testing.assert_array_equal(found.value, expected.reductions.value)
         np.testing.assert_array_equal(found.id, expected.reductions.id)

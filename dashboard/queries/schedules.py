@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-import streamlit as st
 
+from dashboard.compat.caches import remembered
 from engine.questions.documents.schedules import ScheduleReplayQuestion
 from engine.questions.schedules import find_schedule_replay
 from engine.simulate import Many, Replay, ScheduleError, replay_many
@@ -252,7 +252,7 @@ _AS_TEXT: Final[dict[Any, Any]] = {ScheduleQuestion: repr}
 """Hash questions by their text: Streamlit's hash of their parts took a fifth of a run of the page."""
 
 
-@st.cache_resource(show_spinner=False, max_entries=96, hash_funcs=_AS_TEXT)
+@remembered(96, hash_funcs=_AS_TEXT, copied=False)
 def find_outcome(question: ScheduleQuestion, name: str) -> ScheduleOutcome:
     """Returns the result of a schedule, cached."""
     return _compute_outcome(question, name)
@@ -294,14 +294,14 @@ def _remaining_time(question: ScheduleQuestion, name: str, found: Replay) -> tup
     return share * (found.makespan - before.makespan), share * float(np.mean(found.busy) - np.mean(before.busy))
 
 
-@st.cache_resource(show_spinner=False, max_entries=4, hash_funcs=_AS_TEXT)
+@remembered(4, hash_funcs=_AS_TEXT, copied=False)
 def find_outcomes(question: ScheduleQuestion) -> tuple[ScheduleOutcome, ...]:
     """Returns the result of every schedule, the fastest first, then unusable ones; cached."""
     found = [find_outcome(question, name) for name in OFFERED]
     return tuple(sorted(found, key=lambda each: (not each.runs, each.took if each.found else 0.0)))
 
 
-@st.cache_resource(show_spinner=False, max_entries=64, hash_funcs=_AS_TEXT)
+@remembered(64, hash_funcs=_AS_TEXT, copied=False)
 def drawn_replay(question: ScheduleQuestion, name: str) -> tuple[Replay, int]:
     """Returns a replay short enough to draw, and the number of microbatches that it leaves out.
 
@@ -330,7 +330,7 @@ def plans_along(question: ScheduleQuestion) -> bool:
     return question.ranks * question.microbatches <= PLANNED
 
 
-@st.cache_resource(show_spinner=False, max_entries=64, hash_funcs=_AS_TEXT)
+@remembered(64, hash_funcs=_AS_TEXT, copied=False)
 def compare_along(question: ScheduleQuestion, which: str) -> pd.DataFrame:
     """Returns the makespan, or longest span, of every schedule along a slider: `name`, `value`, `makespan` [s], `share`
     of work in it.
