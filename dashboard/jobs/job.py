@@ -41,6 +41,9 @@ class JobProgress(Protocol):
 class JobControl(Protocol):
     """Operations on a posted job, as a `dashboard.jobs.board.JobBoard` has them."""
 
+    patience: float
+    """Time that a page waits for a job before it shows progress [s]."""
+
     def look(self, job: Job, watcher: str) -> None:
         """Record that a session still waits for the job."""
 
