@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.calibrate.rows import CheckedRuns
+from engine.cost_models.calibrated import SIZES
 from engine.executions.arrays import Floats, Ints
 
 __all__ = ["HeldOut", "Kin", "held_out", "kin_of", "row_weights"]
@@ -82,7 +83,7 @@ def kin_of(checked: CheckedRuns) -> Kin:
     if named:
         group = _number_rows(given[:, None])
     else:
-        names = [field.name for field in fields(case.model) if field.name != "seq_size"]
+        names = [name for name in SIZES if name != "seq_size"]
         group = _number_rows(np.column_stack([np.broadcast_to(getattr(case.model, name), size) for name in names]))
     first = np.unique(same, return_index=True)[1]
     return Kin(same, _number_rows(group[first[same]][:, None]), named)

@@ -6,7 +6,7 @@ outside this package and the importers names a kind.
 
 from models.layers.contract import Activation, LayerKind, MixingWork, Product, Routing, SequenceState, SoftmaxShape
 from models.layers.counts import ParameterCounts, pattern_counts
-from models.layers.pattern import Block, LayerPattern, Run
+from models.layers.pattern import Block, LayerPattern, Run, block_titles
 
 __all__ = [
     "Activation",
@@ -20,5 +20,6 @@ __all__ = [
     "Run",
     "SequenceState",
     "SoftmaxShape",
+    "block_titles",
     "pattern_counts",
 ]

@@ -12,7 +12,7 @@ from models.documents import Whole
 from models.layers.contract import LayerEntity, LayerKind, Width
 from models.layers.registry import Addition, FeedForward, Mixer
 
-__all__ = ["Block", "LayerPattern", "Run", "runs_of"]
+__all__ = ["Block", "LayerPattern", "Run", "block_titles", "runs_of"]
 
 MOST_LAYERS = 100_000
 """Blocks of a model at most."""
@@ -126,6 +126,20 @@ class LayerPattern(LayerEntity):
         """Yield the different blocks with how often each occurs."""
         for place, block in enumerate(self.blocks):
             yield block, sum(run.count for run in self.runs if run.block == place)
+
+
+def block_titles(pattern: LayerPattern) -> tuple[str, ...]:
+    """Return a title for every different block, numbered where two have the same, such as "Mamba-2 #2".
+
+    Args:
+        pattern: of the blocks.
+    """
+    found: list[str] = []
+    for block in pattern.blocks:
+        title = block.title[:1].upper() + block.title[1:]
+        same = sum(known.partition(" #")[0] == title for known in found)
+        found.append(f"{title} #{same + 1}" if same else title)
+    return tuple(found)
 
 
 Alike = TypeVar("Alike", bound=Hashable)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import pandas as pd
 
@@ -29,7 +29,8 @@ from engine.planners.layerwise.result import LayerwisePlan
 from engine.planners.layerwise.strategy import BLOCK, EMBEDDING, HEAD, PREDICTION, megatron_layout
 from hardware import Calibration, System, system_of
 from hardware.loader import SystemLike
-from models import Architecture, Model, edited, model_of
+from models import LayerPattern, Model, dimensions, edited, model_of
+from models.layers import block_titles
 from models.loader import ModelLike
 from models.parameters import (
     embedding_weights,
@@ -101,29 +102,30 @@ def library_profile(
     if found["status"] != "ok":
         raise PlanError(f"{model.name} on {tensor_par} processors of {system.name}: {found['reason_text']}")
     operations = engine.operations(model, wide, execution, cost_model=COST_MODEL, calibration=calibration)
-    architecture = model.architecture_or_assumed()
+    shape = _shape_of(model)
     passes, local = _pass_seconds(operations), _pass_seconds(operations[operations["engine"] != "network"])
-    kinds = _block_kinds(architecture)
+    kinds = [name for name, _ in shape.blocks]
     # Bytes per parameter as the cost model counts them, over the tensor-parallel group.
-    bytes_each = float(found["weight_space"]) * tensor_par / _count_weights(architecture)
-    kept = float(found["act_space"]) * tensor_par / architecture.layers
+    bytes_each = float(found["weight_space"]) * tensor_par / shape.weights
+    kept = float(found["act_space"]) * tensor_par / len(kinds)
     # 16-bit activations of a microbatch.
-    boundary = 2.0 * architecture.hidden * model.seq_size * microbatch
+    boundary = 2.0 * shape.hidden * model.seq_size * microbatch
     # What the pass has beyond its blocks is the head's: logits, loss, and the lookup of the embedding.
     ahead = max(float(found["fw_time"]) - sum(local[kind][0] for kind in kinds), 0.0)
     back = max(float(found["bw_time"]) - sum(local[kind][1] for kind in kinds), 0.0)
-    table_weights = (embedding_weights(architecture) + position_weights(architecture)) * bytes_each
+    table_weights = (shape.embedding + shape.beside) * bytes_each
     # Each end holds one vocabulary matrix; tied ones are held twice in a pipeline.
-    half = architecture.hidden * architecture.vocab_padded * bytes_each
+    half = shape.matrix * bytes_each
     layers = [ProfileLayer(EMBEDDING, "Embedding", 0.0, 0.0, boundary, max(table_weights - half, half), 0.0)]
-    for number, kind in enumerate(kinds):
-        weights = layer_weights(architecture, experts=kind.startswith("experts")) * bytes_each
+    for number, (kind, held_there) in enumerate(shape.blocks):
+        weights = held_there * bytes_each
         name = f"Block {number} ({kind.replace('_', ', ')})"
         layers.append(ProfileLayer(f"{BLOCK} {number}", name, *passes[kind], boundary, weights, kept))
     logits = float(found["logit_space"]) * tensor_par
     if trained is not model:
         more = engine.evaluate(trained, wide, table, cost_model=COST_MODEL, calibration=calibration).iloc[0]
-        count = trained.architecture_or_assumed().trained_prediction_layers
+        architecture = trained.architecture_or_assumed()
+        count = architecture.trained_prediction_layers
         # A block like the last, with its communication, and what else the pass takes longer.
         forward, backward = (
             passes[kinds[-1]][at] - local[kinds[-1]][at] + (float(more[name]) - float(found[name])) / count
@@ -135,7 +137,7 @@ def library_profile(
             layers.append(
                 ProfileLayer(f"{PREDICTION} {number}", name, forward, backward, boundary, weights, kept + logits)
             )
-    held = half + norm_weights(architecture) * bytes_each
+    held = half + shape.norm * bytes_each
     layers.append(ProfileLayer(HEAD, "Head and loss", ahead, back, 4.0 * microbatch, held, logits))
     edges = [(a.id, b.id) for a, b in itertools.pairwise(layers)]
     states = ("weight_space", "weight_grad_space", "optimizer_space")
@@ -382,7 +384,7 @@ def _execution_fields(
         reach *= degree
         tiers[f"{name}_net"] = system.tier_spanning(reach)
     sharded = tensor_par > 1
-    mixture = model.architecture is not None and model.architecture.experts is not None
+    mixture = dimensions(model).experts > 0
     return {
         "num_procs": processors,
         **degrees,
@@ -416,15 +418,51 @@ def _pass_seconds(operations: pd.DataFrame) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _block_kinds(architecture: Architecture) -> list[str]:
-    """The kind of each block, as operations name them."""
-    return [
-        ("experts" if experts else "dense") + ("_windowed" if window is not None else "")
+class _Shape(NamedTuple):
+    """Weights of the parts of a model [elements]: kind, as operations name it, and weights of every block; embedding
+    and head as two matrices, or one if tied; one of them; other weights of the first stage; the final norm."""
+
+    hidden: int
+    blocks: tuple[tuple[str, int], ...]
+    embedding: int
+    matrix: int
+    beside: int
+    norm: int
+
+    @property
+    def weights(self) -> float:
+        """All weights [elements]."""
+        return float(sum(weights for _, weights in self.blocks) + self.embedding + self.beside + self.norm)
+
+
+def _shape_of(model: Model) -> _Shape:
+    """Return the weights of a model's parts."""
+    if model.layers is not None:
+        return _pattern_shape(model.layers)
+    architecture = model.architecture_or_assumed()
+    blocks = tuple(
+        (
+            ("experts" if experts else "dense") + ("_windowed" if window is not None else ""),
+            layer_weights(architecture, experts=experts),
+        )
         for experts, window in zip(architecture.expert_layers, architecture.windows, strict=True)
+    )
+    return _Shape(
+        architecture.hidden,
+        blocks,
+        embedding_weights(architecture),
+        architecture.hidden * architecture.vocab_padded,
+        position_weights(architecture),
+        norm_weights(architecture),
+    )
+
+
+def _pattern_shape(pattern: LayerPattern) -> _Shape:
+    norm, matrix = pattern.norm_width * pattern.hidden, pattern.vocab * pattern.hidden
+    each = [
+        (title, block.norms * norm + sum(layer.count_parameters(pattern.hidden) for layer in block.layers))
+        for title, block in zip(block_titles(pattern), pattern.blocks, strict=True)
     ]
-
-
-def _count_weights(architecture: Architecture) -> float:
-    """Parameters with embedding and head as two matrices, or one if tied."""
-    blocks = sum(layer_weights(architecture, experts=experts) for experts in architecture.expert_layers)
-    return float(blocks + embedding_weights(architecture) + position_weights(architecture) + norm_weights(architecture))
+    blocks = tuple(each[run.block] for run in pattern.runs for _ in range(run.count))
+    tied = 1 if pattern.tied_embeddings else 2
+    return _Shape(pattern.hidden, blocks, tied * matrix, matrix, pattern.other_parameters, norm)

@@ -244,7 +244,7 @@ def test_the_operations_of_a_block_are_those_of_the_cost_model(found: Any) -> No
     scenario, best = found().scenario, found().best
     case = account(found(), best).case
     block = block_level(case, parameters_of(scenario.used_calibration))
-    for (routed, _), times in block.kinds.items():
+    for routed, times in ((kind.experts, each) for kind, each in block.kinds.items()):
         kind = "experts" if routed else "dense"
         page = opened("execution", found, kind if found is experts else "")
         table = next(each.value for each in page.dataframe if "bound by" in each.value)

@@ -13,6 +13,7 @@ import hardware
 import models
 from engine.cost_models.calibrated import block_level, case_of, memory_use, parameters, step_times
 from engine.cost_models.calibrated.physics.layers.operations import STAGES, block_operations, blocks_of
+from engine.planners.layerwise.library_models import library_profile
 from models import Model
 from models.patterns import pattern_of
 from tests.engine.cost_models.calibrated.small import HYBRID, hybrid_model, scenario
@@ -170,3 +171,21 @@ def test_an_indexer_is_computed_by_every_tensor_parallel_rank() -> None:
         return float(np.ravel(step_times(case, parameters()).attention)[0])
 
     assert 0.5 < attention(8) / attention(4) < 0.95
+
+
+@pytest.mark.parametrize("name", ["llama-3-8B", "mixtral-8x7B"])
+def test_a_pattern_of_plain_blocks_is_planned_as_the_plain_model(name: str) -> None:
+    """Layer by layer: each block's seconds are the plain model's, and its weights have vectors besides."""
+    plain = models.load(name)
+    (one, _), (other, _) = (library_profile(model, SYSTEM, tensor_par=2) for model in (plain, as_pattern(plain)))
+    assert [each.id for each in other.layers] == [each.id for each in one.layers]
+    for mine, its in zip(other.layers, one.layers, strict=True):
+        assert (mine.forward, mine.backward) == pytest.approx((its.forward, its.backward), rel=1e-6, abs=1e-9)
+        assert mine.parameters == pytest.approx(its.parameters, rel=1e-3)
+
+
+def test_unlike_blocks_of_a_pattern_make_unlike_layers_of_a_plan() -> None:
+    profile, _ = library_profile(hybrid_model(), SYSTEM)
+    blocks = [each for each in profile.layers if each.id.startswith("block")]
+    assert len(blocks) == hybrid_model().layers.layers  # type: ignore[union-attr]
+    assert len({round(each.forward, 9) for each in blocks}) == 4

@@ -48,8 +48,7 @@ from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, s
 from engine.cost_models.calibrated.physics.layers.views import layer_cases
 from engine.cost_models.calibrated.physics.parameters import Parameters
 from engine.cost_models.calibrated.physics.pipeline.stages import PLAIN, blocks_by_kind
-from models import LayerPattern
-from models.layers import LayerKind
+from models.layers import LayerKind, block_titles
 
 __all__ = ["BLOCKS", "STAGES", "ProcessorLimits", "block_operations", "blocks_of", "bound", "limits", "summarised"]
 
@@ -144,25 +143,15 @@ def blocks_of(model: ModelShapes) -> tuple[str, ...]:
         model: shapes of one model.
     """
     if model.pattern is not None:
-        return tuple(_block_titles(model.pattern))
+        return block_titles(model.pattern)
     present = {kind for kind, number in zip(PLAIN, blocks_by_kind(model), strict=True) if _single_value(number) > 0}
     return tuple(name for name in BLOCKS if _KINDS[name] in present)
-
-
-def _block_titles(pattern: LayerPattern) -> dict[str, int]:
-    """Return the position of every kind of block by its title, numbered where two have the same."""
-    found: dict[str, int] = {}
-    for place, block in enumerate(pattern.blocks):
-        title = block.title[:1].upper() + block.title[1:]
-        same = sum(known.partition(" #")[0] == title for known in found)
-        found[f"{title} #{same + 1}" if same else title] = place
-    return found
 
 
 def _pattern_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
     """Return the operations of a block of a pattern, layer by layer."""
     assert case.model.pattern is not None
-    place = _block_titles(case.model.pattern)[kind]
+    place = block_titles(case.model.pattern).index(kind)
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
     unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
     sublayers = float(case.model.pattern.blocks[place].sublayers)
