@@ -174,7 +174,7 @@ def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         st.html(markup.head("Who talks to whom", f"partners of GPU 0; {bands}"))
         where = {group.name: networks_of(system, group.tiers) for group in found.groups}
         show(partners(found.groups, where, int(row["num_procs"]), domain, mode), "execution_partners")
-        tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
+        tiers = [network_name(system, tier).partition(", ") for tier in range(system.tiers)]
         st.html(markup.chips([(name, rest) for name, _, rest in tiers]))
         st.caption(found.placed)
     with right.container(border=True, gap="xsmall", height="stretch"):

@@ -65,10 +65,10 @@ def effective_rates(
         *(
             (name, "bytes/s", peak, sustained, (share,))
             for name, peak, sustained, share in zip(
-                _network_names(len(system.networks)),
+                _network_names(system.tiers),
                 facts.network_bandwidths,
                 rates.networks,
-                ("scale_up", *["scale_out"] * len(system.networks)),
+                ("scale_up", *["scale_out"] * system.tiers),
                 strict=False,
             )
         ),
