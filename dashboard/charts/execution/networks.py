@@ -17,7 +17,7 @@ LOOK: Final = {"TP": "tensor", "CP": "context", "EP": "expert", "PP": "pipeline"
 
 
 MOST_DOMAINS: Final = 128
-"""Networks side by side that can be told apart in the drawing. Source: stated by us."""
+"""Networks side by side that a reader can distinguish. Source: stated by us."""
 
 
 def partners(

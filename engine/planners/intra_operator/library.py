@@ -128,8 +128,8 @@ def system_mesh(
         system: name, path or system itself.
         devices: of the mesh.
         datatype: of the matrix arithmetic.
-        tiers: 1 for one axis inside the first network, 2 for a second one across such networks; where all devices are
-            inside the first network, 2 is one axis too.
+        tiers: 1 for one axis inside the first network, 2 for a second one across such networks, over as many networks
+            further out as it spans; where all devices are inside the first network, 2 is one axis too.
         calibrated: whether kernels and collectives take what the calibrated cost model says; otherwise products run at
             the matrix rate of large ones, and collectives at the bandwidths and latencies of the networks.
 
