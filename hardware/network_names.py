@@ -26,15 +26,19 @@ _NVIDIA: Final = ("volta", "ampere", "hopper", "blackwell", "ada")
 def network_names(system: System) -> tuple[str, ...]:
     """Returns the name of each network of a system, innermost first: "NVLink", "InfiniBand".
 
-    A network with a name of its own has that. Of the others the innermost is named after what the accelerator's maker
-    builds; the next one links nodes, and any network beyond is its "spine". Systems with an unknown accelerator have an
-    "inner network" and an "outer network", and in between "network 2" and so on, counted from the innermost.
+    A network with a name of its own has that, with its number where another one inside has the same. Of the others the
+    innermost is named after what the accelerator's maker builds; the next one links nodes; any network beyond is its
+    "spine". Systems with an unknown accelerator have an "inner network" and an "outer network", and in between
+    "network 2" and so on, counted from the innermost.
 
     Args:
         system: whose networks are meant.
     """
-    usual = _usual_names(system)
-    return tuple(network.name or name for network, name in zip(system.networks, usual, strict=True))
+    found: list[str] = []
+    for number, (network, usual) in enumerate(zip(system.networks, _usual_names(system), strict=True), start=1):
+        name = network.name or usual
+        found.append(f"{name} {number}" if name in found else name)
+    return tuple(found)
 
 
 def _usual_names(system: System) -> list[str]:

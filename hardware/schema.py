@@ -5,6 +5,7 @@ Validation aliases are Calculon's keys: one schema reads both formats, ours by n
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
@@ -141,6 +142,21 @@ def _is_unset(value: object) -> bool:
     return not value
 
 
+NETWORK_NAME = re.compile(r"(?!\d+$)[^\W_]([^\W_]|[ ./+()-])*")
+"""Names of networks stand in labels, where signs of Markdown and numbers alone would be read as something else."""
+
+
+def _check_name(name: str) -> str:
+    if name and NETWORK_NAME.fullmatch(name) is None:
+        raise PydanticCustomError(
+            "refused",
+            "is {name}; the name of a network begins with a letter or a digit, and has only these, spaces and "
+            ". / + ( ) -, not a number alone",
+            {"name": repr(name)},
+        )
+    return name
+
+
 class Network(_SystemEntity):
     """One tier of the interconnect, which links `size` processors at equal rates."""
 
@@ -159,7 +175,7 @@ class Network(_SystemEntity):
     """True if the parallelism placed here must divide `size`."""
     processor_usage: Annotated[float, Number(0, 1 - 1e-9)]
     """Share of the processor's compute that communication takes while it overlaps with computation."""
-    name: Annotated[str, Text(40)] = Field(default="", exclude_if=_is_unset)
+    name: Annotated[str, Text(40), AfterValidator(_check_name)] = Field(default="", exclude_if=_is_unset)
     """Common name, such as "PCIe"; empty for the usual name of a network in this place (`hardware.network_names`)."""
     within_node: bool = Field(default=False, exclude_if=_is_unset)
     """True if a node has this network inside. The innermost network always is inside, whether it says so or not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from dashboard.charts.execution.networks import partners
 from dashboard.words.executions import networks_of
 from engine import Scenario, best_of, codesign
 from engine.cost_models.registry import cost_model_of
+from engine.launch import FRAMEWORKS
 from engine.planners.contract import PlanError
 from engine.planners.layerwise.library_models import system_cluster
 from engine.questions import answer
@@ -245,6 +247,18 @@ def test_executions_on_three_networks_are_placed_and_drawn(name: str, gpus: int,
     assert set(", ".join(where.values()).replace(" and ", ", ").split(", ")) <= set(hardware.network_names(system))
     drawn = partners(account.groups, where, gpus, system.node_size, around=system.network_at(1).size)
     assert all(where[group.name] in drawn.alt for group in account.groups if group.degree > 1)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("name", WITHIN)
+def test_the_best_execution_is_exported_for_the_nodes_of_the_system(name: str, framework: str) -> None:
+    system = copied(name)
+    nodes = BEYOND // system.node_size
+    question = {"execution": best(system, BEYOND), "model": MODEL, "framework": framework, "nodes": nodes}
+    written = "\n".join(answer("export_launch", question)["files"].values())
+    assert str(nodes) in re.findall(r"\d+", written)
+    if framework == "megatron":
+        assert f"--nproc_per_node {system.node_size} --nnodes {nodes}" in written
 
 
 @pytest.mark.parametrize("name", WITHIN)

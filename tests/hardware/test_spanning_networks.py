@@ -78,6 +78,20 @@ def test_the_name_of_a_network_is_edited_and_kept() -> None:
     assert hardware.load_document(hardware.to_document(renamed)) == renamed
 
 
+def test_two_networks_of_one_name_are_told_apart() -> None:
+    twice = hardware.edited(PODS, {"networks.0.name": "InfiniBand", "networks.2.name": "InfiniBand"})
+    assert hardware.network_names(twice) == ("InfiniBand", "InfiniBand 2", "InfiniBand 3")
+
+
+@pytest.mark.parametrize(
+    "name", ["**bold**", "a_b", "<b>", "`x`", "$x$", "[a](b)", "- list", "2", "x" * 41, "a\nb", ":red[x]"]
+)
+def test_names_of_networks_are_plain_words(name: str) -> None:
+    with pytest.raises(hardware.SystemFileError) as refused:
+        hardware.edited(PODS, {"networks.2.name": name})
+    assert len(str(refused.value).splitlines()) == 1
+
+
 def test_networks_have_names_of_their_own() -> None:
     assert hardware.network_names(PODS) == ("NVLink", "InfiniBand", "spine")
     for tiers in range(1, 9):
