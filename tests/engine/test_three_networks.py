@@ -249,6 +249,14 @@ def test_executions_on_three_networks_are_placed_and_drawn(name: str, gpus: int,
     assert all(where[group.name] in drawn.alt for group in account.groups if group.degree > 1)
 
 
+@pytest.mark.parametrize("name", WITHIN)
+def test_elastic_plans_fill_nodes_of_the_system(name: str) -> None:
+    """Hosts of eight, though the innermost network of one system joins pairs."""
+    question = {"model": MODEL, "system": document(copied(name)), "global_batch": BATCH, "gpus": [BEYOND]}
+    (size,) = answer("plan_elastic", question)["sizes"]
+    assert size["placement"] == "8888"
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("name", WITHIN)
 def test_the_best_execution_is_exported_for_the_nodes_of_the_system(name: str, framework: str) -> None:
