@@ -128,7 +128,7 @@ def _find_plan(asked: LayerwiseInputs) -> Planned | None:
 def _stages_and_machines(plan: LayerwisePlan) -> tuple[list[tuple[int, ...]], list[tuple[str, int]]]:
     """Return the devices of each stage, and kind and number of devices of each machine, as `device_grid` takes them.
 
-    Where every machine is one device, those that the closest network joins are drawn as one.
+    Machines of one device are drawn together as far as the closest network joins them.
     """
     cluster = plan.problem.cluster
     machines = [("" if cluster.uniform else each.kind, each.devices) for each in cluster.machines]
