@@ -62,6 +62,8 @@ def _full_document(system: System) -> dict[str, Any]:
     document = system.model_dump(mode="json", by_alias=False)
     if system.accelerator is not None:
         document["accelerator"]["fused_attention"] = system.accelerator.fused_attention
+    for network, entry in zip(system.networks, document["networks"], strict=True):
+        entry |= {"name": network.name, "within_node": network.within_node}
     return document
 
 

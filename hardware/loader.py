@@ -73,6 +73,8 @@ def to_calculon(system: System) -> dict[str, Any]:
     document = system.model_dump(mode="json", by_alias=True, include=set(_CALCULON_KEYS))
     for network in document["networks"]:
         network["ops"] = {name: [each["scalar"], each["offset"]] for name, each in network["ops"].items()}
+        for ours in ("name", "within_node"):
+            network.pop(ours, None)
     return document
 
 

@@ -5,10 +5,14 @@ Validation aliases are Calculon's keys: one schema reads both formats, ours by n
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -134,6 +138,25 @@ def _all_operations(operations: Mapping[str, Operation]) -> Mapping[str, Operati
     return FrozenDict(operations)
 
 
+def _is_unset(value: object) -> bool:
+    return not value
+
+
+NETWORK_NAME = re.compile(r"(?!\d+$)[^\W_]([^\W_]|[ ./+()-])*")
+"""Names of networks stand in labels, where signs of Markdown and numbers alone would be read as something else."""
+
+
+def _check_name(name: str) -> str:
+    if name and NETWORK_NAME.fullmatch(name) is None:
+        raise PydanticCustomError(
+            "refused",
+            "is {name}; the name of a network begins with a letter or a digit, and has only these, spaces and "
+            ". / + ( ) -, not a number alone",
+            {"name": repr(name)},
+        )
+    return name
+
+
 class Network(_SystemEntity):
     """One tier of the interconnect, which links `size` processors at equal rates."""
 
@@ -152,6 +175,10 @@ class Network(_SystemEntity):
     """True if the parallelism placed here must divide `size`."""
     processor_usage: Annotated[float, Number(0, 1 - 1e-9)]
     """Share of the processor's compute that communication takes while it overlaps with computation."""
+    name: Annotated[str, Text(40), AfterValidator(_check_name)] = Field(default="", exclude_if=_is_unset)
+    """Common name, such as "PCIe"; empty for the usual name of a network in this place (`hardware.network_names`)."""
+    within_node: bool = Field(default=False, exclude_if=_is_unset)
+    """True if a node has this network inside. The innermost network always is inside, whether it says so or not."""
 
 
 def _check_datatypes(engines: Mapping[str, Processor]) -> Mapping[str, Processor]:
@@ -245,6 +272,14 @@ class System(_SystemEntity):
             )
         if self.mem1.capacity_gib == 0:
             raise PydanticCustomError("refused", "has a mem1 of 0 GiB; nothing could run, it must be above 0")
+        for tier, (inner, outer) in enumerate(pairwise(self.networks[1:]), start=2):
+            if outer.within_node and not inner.within_node:
+                raise PydanticCustomError(
+                    "refused",
+                    "has networks.{outer} within a node, but networks.{inner} is not; what is inside another network "
+                    "of a node must be within the node too",
+                    {"outer": tier, "inner": tier - 1},
+                )
         return self
 
     @property
@@ -254,8 +289,20 @@ class System(_SystemEntity):
 
     @property
     def node_size(self) -> int:
-        """Processors that the innermost network joins: a host, or a rack that is one NVLink domain."""
-        return self.networks[0].size
+        """Processors of a node: a host, or a rack that is one NVLink domain. The outermost network within it joins
+        them."""
+        return [network for tier, network in enumerate(self.networks) if tier == 0 or network.within_node][-1].size
+
+    @property
+    def tiers(self) -> int:
+        """Number of networks."""
+        return len(self.networks)
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """Processors that each network joins, innermost first. A network further out joins at least as many as those
+        inside it, also where it is listed as smaller."""
+        return tuple(accumulate((network.size for network in self.networks), max))
 
     @property
     def reach(self) -> int:
@@ -273,13 +320,21 @@ class System(_SystemEntity):
     def tier_spanning(self, processors: int) -> int:
         """Returns the position of the innermost network that joins a group of processors, 0 for the innermost of all.
 
-        A group larger than all networks gets the outermost: whether it can run at all is the caller's question.
+        A group larger than all networks gets the outermost: whether it can run at all is the caller's question, see
+        `reach`.
 
         Args:
             processors: of the group, as many as lie between its first and its last [processors].
         """
-        fits = (tier for tier, network in enumerate(self.networks) if network.size >= processors)
-        return next(fits, len(self.networks) - 1)
+        return min(bisect_left(self.reaches, processors), self.tiers - 1)
+
+    def tiers_spanning(self, processors: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Returns `tier_spanning` of many groups, but the number of networks for a group larger than all of them.
+
+        Args:
+            processors: of the groups, as for `tier_spanning` [any shape] [processors].
+        """
+        return np.searchsorted(self.reaches, processors).astype(np.int64)
 
     def network_spanning(self, processors: int) -> Network:
         """Returns the network that bounds the traffic of a group of processors, see `tier_spanning`.
@@ -289,8 +344,17 @@ class System(_SystemEntity):
         """
         return self.networks[self.tier_spanning(processors)]
 
+    def networks_below(self, processors: int) -> tuple[Network, ...]:
+        """Returns the networks inside the one that spans a group of processors, innermost first: each joins a part of
+        the group.
+
+        Args:
+            processors: of the group [processors].
+        """
+        return self.networks[: self.tier_spanning(processors)]
+
     def network_between_nodes(self, processors: int) -> Network:
-        """Returns the network between the nodes of a cluster; the innermost where the system has no other.
+        """Returns the network between the nodes of a cluster; the outermost where all networks are within a node.
 
         Args:
             processors: of the cluster, also where they are fewer than a node has [processors].

@@ -122,7 +122,7 @@ def system_fields(system: System) -> Iterator[Field]:
     yield from _memory_fields("mem1", "Memory, HBM", "HBM", "Memory of each GPU.")
     yield from _memory_fields("mem2", "Memory, host", "Host memory", "The memory to offload to, per GPU; 0 for none.")
     for tier, name in enumerate(network_names(system)):
-        yield from _network_fields(tier, f"Network: {name}" if name[:1].isupper() else name.capitalize())
+        yield from _network_fields(tier, f"Network: {name}" if name[:1].isupper() else name[:1].upper() + name[1:])
     yield from _fact_fields(system)
 
 
@@ -207,6 +207,16 @@ def _network_fields(tier: int, section: str) -> Iterator[Field]:
         "",
         "Share of the compute that communication takes while it overlaps with computation.",
     )
+    if tier > 0:
+        yield Field(
+            f"{path}.within_node",
+            "Inside a node",
+            section,
+            "",
+            "Whether a node has this network inside, as a PCIe host has pairs on NVLink bridges. The innermost always "
+            "is. Plans and launch scripts count nodes by it.",
+            "switch",
+        )
     for name, word in OPERATION_NAMES.items():
         at = f"{path}.operations.{name}"
         yield Field(f"{at}.scalar", f"{word}, factor", section, "", _VOLUME)

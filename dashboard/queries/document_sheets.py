@@ -138,12 +138,15 @@ def key_facts(thing: Model | System) -> list[tuple[str, str]]:
         first = next(iter(thing.matrix))
         name = "float16" if "float16" in thing.matrix else first
         host = capacity_words(thing.mem2.capacity_gib) if thing.mem2.capacity_gib else "none"
-        inner = thing.network_spanning(1)
+        names = network_names(thing)
         return [
             (f"matrix peak, {choice_label('datatype', name)}", f"{plain(thing.matrix[name].tflops)} TFLOP/s"),
             ("HBM", f"{capacity_words(thing.mem1.capacity_gib)} at {plain(thing.mem1.bandwidth_gb_per_s)} GB/s"),
             ("host memory", host),
-            (network_names(thing)[0], f"{inner.size:,} GPUs at {plain(inner.bandwidth_gb_per_s)} GB/s"),
+            *(
+                (name, f"{network.size:,} GPUs at {plain(network.bandwidth_gb_per_s)} GB/s")
+                for name, network in zip(names, thing.networks, strict=True)
+            ),
         ]
     found = [("parameters", "not recorded" if thing.parameters is None else count(thing.parameters))]
     if thing.active_parameters is not None and thing.active_parameters != thing.parameters:

@@ -160,7 +160,7 @@ def _per_processor(study: DesignSpace, numbers: Ints) -> dict[str, Floats]:
     networks.
     """
     at, said = study.positions(numbers), study.document
-    tiers = max(len(system.networks) for system in study.systems)
+    tiers = max(system.tiers for system in study.systems)
     own = {name: _unedited_values(study, name)[at["system"], at["datatype"]] for name in _priced_parameters(tiers)}
     value = dict(own)
     for number, edit in enumerate(said.edits):
@@ -226,7 +226,7 @@ def _unedited_values(study: DesignSpace, name: str) -> Floats:
             case "host_bandwidth":
                 return float(system.mem2.bandwidth_gb_per_s) if system.mem2.capacity_gib else 0.0
         number, _, what = name.removeprefix("net").partition("_")
-        if int(number) >= len(system.networks):
+        if int(number) >= system.tiers:
             return 0.0
         network = system.network_at(int(number))
         return float(network.bandwidth_gb_per_s if what == "bandwidth" else network.size)
@@ -313,9 +313,9 @@ def unpriced(study: DesignSpace, unit: Unit = "usd") -> list[str]:
     costs = study.document.costs
     items: CostItems = getattr(costs, unit)
     numbers = np.unique(np.linspace(0, study.designs - 1, min(study.designs, MOST_COMPARED)).astype(np.int64))
-    largest = max(study.systems, key=lambda system: len(system.networks))
+    largest = max(study.systems, key=lambda system: system.tiers)
     # The outermost network reaches all processors of any machine.
-    whole = f"network_size {len(largest.networks) - 1}"
+    whole = f"network_size {largest.tiers - 1}"
     free, paid = [], set()
     for column, amount in _per_processor(study, numbers).items():
         if column in ("tdp", whole):

@@ -187,7 +187,7 @@ def _build_from_library(samples: Samples, like: System, name: str) -> System:
 
 
 def _network_changes(samples: Samples, like: System, above: list[str], notes: list[str]) -> dict[str, Any]:
-    exchanges = [each for each in samples.exchanges if each.ranks <= like.node_size]
+    exchanges = [each for each in samples.exchanges if each.ranks <= like.network_spanning(1).size]
     if len(exchanges) < len(samples.exchanges):
         notes.append(f"Collectives over more processors than the inner network of {like.name} has say nothing of it.")
     fit = _exchange_fit(exchanges, like)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from hardware import System
+
 __all__ = [
     "Alternative",
     "Cancel",
@@ -23,6 +25,7 @@ __all__ = [
     "Problem",
     "Progress",
     "Stage",
+    "check_joined",
     "never",
     "unheard",
 ]
@@ -50,6 +53,17 @@ def unheard(share: float, doing: str) -> None:
         share: done share of the work, 0 to 1.
         doing: current step in words.
     """
+
+
+def check_joined(system: System, processors: int) -> None:
+    """Raise `PlanError` if no network of a system joins so many processors.
+
+    Args:
+        system: whose networks.
+        processors: of the plan.
+    """
+    if processors > system.reach:
+        raise PlanError(f"The networks of {system.name} join {system.reach:,} processors, not {processors:,}.")
 
 
 def never() -> bool:

@@ -158,7 +158,7 @@ class Space(ABC):
         if datatype not in system.matrix:
             raise SpaceError(f"{shown(system.name)} has no rates for {datatype}; it has {', '.join(system.matrix)}.")
         self.limits = normalise(limits, self.cost_model)
-        self.tiers = len(system.networks)
+        self.tiers = system.tiers
         self.modes = self._mode_lists()
         self.assignments = tuple(self._assignments(bool(kind & 4), bool(kind & 2), bool(kind & 1)) for kind in range(8))
         self.cells = self._cells()

@@ -212,12 +212,12 @@ def _map_networks(
     Fewer networks than another row has are as if the outermost were there more than once.
     """
     known = {name: system for name, system in systems.items() if system is not None}
-    most = max((len(system.networks) for system in known.values()), default=1)
+    most = max((system.tiers for system in known.values()), default=1)
     sizes, bandwidths = np.full((2, most + 1, len(names)), np.nan)
     links = np.full(len(names), np.nan)
     for name, system in known.items():
         rows = np.array([each == name for each in names], bool)
-        facts, missing = accelerator_of(system), most - len(system.networks)
+        facts, missing = accelerator_of(system), most - system.tiers
         (inner, *outer), (fast, *slow) = (facts[field] for field in NETWORKS)
         last = facts["network_bandwidths"][-1]
         # Between them is room for hosts of several domains, which only a row can state.

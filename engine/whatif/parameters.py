@@ -106,7 +106,7 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
     ]
     if "vector" in unread:
         found = [which for which in found if which.name != "vector"]
-    last, names, words = len(system.networks) - 1, hardware.network_names(system), hardware.network_words(system)
+    last, names, words = system.tiers - 1, hardware.network_names(system), hardware.network_words(system)
     for tier, network in enumerate(system.networks):
         named = names[tier][:1].upper() + names[tier][1:]
         reach = f"{words[tier]}, which links {network.size:,} GPUs"

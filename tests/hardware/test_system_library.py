@@ -41,7 +41,10 @@ def test_every_system_survives_calculons_format() -> None:
     physics = {"matrix", "vector", "mem1", "mem2", "processing_mode", "networks"}
     for system in map(hardware.load, hardware.names()):
         calculon = hardware.load_document(json.loads(json.dumps(hardware.to_calculon(system))))
-        assert calculon.model_dump(include=physics) == system.model_dump(include=physics), system.name
+        # Calculon's format has no names of networks, and no nodes.
+        bare = tuple(each.model_copy(update={"name": "", "within_node": False}) for each in system.networks)
+        expected = system.model_copy(update={"networks": bare})
+        assert calculon.model_dump(include=physics) == expected.model_dump(include=physics), system.name
 
 
 def test_every_assumed_value_of_ours_is_marked() -> None:
@@ -109,9 +112,41 @@ def test_datasheet_figures(
     assert (inner.bandwidth_gb_per_s, inner.size, outer.bandwidth_gb_per_s) == (scale_up, domain, scale_out)
 
 
+THREE_TIERS = {
+    # the system with the same accelerator; processors, GB/s per processor and name of each network; node
+    "gb200_186g_nvl72_rails": (
+        "gb200_186g_nvl72",
+        [(72, 900, "NVLink"), (576, 50, "InfiniBand rails"), (9_216, 25, "spine")],
+        72,
+    ),
+    "tpu_v5p_95g_cubes": (
+        "tpu_v5p_95g",
+        [(64, 600, "ICI cube"), (8_960, 600, "ICI pod"), (65_536, 6.25, "data-centre network")],
+        64,
+    ),
+    "h100_80g_pcie_pairs": (
+        "h100_80g_pcie",
+        [(2, 300, "NVLink bridge"), (8, 64, "PCIe"), (65_536, 25, "InfiniBand")],
+        8,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", THREE_TIERS)
+def test_systems_of_three_tiers_have_the_accelerator_of_another(name: str) -> None:
+    plain, networks, node = THREE_TIERS[name]
+    system = hardware.load(name)
+    facts = {"matrix", "vector", "mem1", "mem2", "processing_mode", "accelerator"}
+    assert system.model_dump(include=facts) == hardware.load(plain).model_dump(include=facts)
+    names = hardware.network_names(system)
+    found = [(each.size, each.bandwidth_gb_per_s, own) for each, own in zip(system.networks, names, strict=True)]
+    assert found == networks
+    assert system.node_size == node
+
+
 def test_all_recorded_accelerators_are_there() -> None:
     chips = {system.accelerator.name for name in OURS if (system := hardware.load(name)).accelerator}
-    clusters = {"h100_80g_sxm_pods"}  # the accelerator of another system, with other networks
+    clusters = {"h100_80g_sxm_pods", *THREE_TIERS}  # the accelerator of another system, with other networks
     assert len(set(OURS) - clusters) == len(chips) == 31
 
 

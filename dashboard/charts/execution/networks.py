@@ -16,29 +16,37 @@ _KINDS: Final = {kind.key: kind for kind in TIME_KINDS}
 LOOK: Final = {"TP": "tensor", "CP": "context", "EP": "expert", "PP": "pipeline", "DP": "data"}
 
 
+MOST_DOMAINS: Final = 128
+"""Networks side by side that a reader can distinguish. Source: stated by us."""
+
+
 def partners(
-    groups: Sequence[RankGroup], where: Mapping[str, str], num_procs: int, domain: int, mode: str = "light"
+    groups: Sequence[RankGroup],
+    where: Mapping[str, str],
+    num_procs: int,
+    domain: int,
+    mode: str = "light",
+    *,
+    around: int | None = None,
 ) -> Chart:
     """Draws which GPUs GPU 0 exchanges data with.
 
-    where: the networks of a group in words, by its name. domain: GPUs of the innermost network, drawn as bands.
+    where: the networks of a group in words, by its name. domain: GPUs of a network, drawn as bands; nothing is drawn
+    for more than `MOST_DOMAINS` of them. around: GPUs of a network around these, parted by lines.
     """
     colours = palette(mode)
     figure = base(colours, 66 + 34 * len(groups))
-    if num_procs / domain <= 128:
-        band = {
-            "type": "rect",
-            "y0": 0,
-            "y1": 1,
-            "yref": "paper",
-            "layer": "below",
-            "line": {"width": 0},
-            "fillcolor": colours.panel,
-        }
-        starts = range(0, num_procs, 2 * domain)
-        figure.update_layout(
-            shapes=[{**band, "x0": one - 0.5, "x1": min(one + domain, num_procs) - 0.5} for one in starts]
-        )
+    across = {"y0": 0, "y1": 1, "yref": "paper", "layer": "below"}
+    band = {**across, "type": "rect", "line": {"width": 0}, "fillcolor": colours.panel}
+    edge = {**across, "type": "line", "line": {"width": 1, "color": colours.muted, "dash": "dot"}}
+    starts = range(0, num_procs, 2 * domain) if num_procs / domain <= MOST_DOMAINS else ()
+    edges = range(around, num_procs, around) if around is not None else ()
+    figure.update_layout(
+        shapes=[
+            *({**band, "x0": one - 0.5, "x1": min(one + domain, num_procs) - 0.5} for one in starts),
+            *({**edge, "x0": one - 0.5, "x1": one - 0.5} for one in edges),
+        ]
+    )
     rows = list(range(len(groups) - 1, -1, -1))
     for group, row in zip(groups, rows, strict=True):
         shown = group.partners[:: max(1, -(-len(group.partners) // _MOST))]

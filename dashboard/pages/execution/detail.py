@@ -11,7 +11,7 @@ import streamlit as st
 
 from dashboard.charts.elements import markup
 from dashboard.charts.elements.palette import TIME_KINDS, Kind
-from dashboard.charts.execution.networks import partners, traffic
+from dashboard.charts.execution.networks import MOST_DOMAINS, partners, traffic
 from dashboard.charts.schedules.gantt import MOST_BARS, WEIGHTS, gantt, shown_stages, summary
 from dashboard.compat.caches import remembered
 from dashboard.compat.types import Place
@@ -36,7 +36,7 @@ from engine.cost_models.formulas import Untold
 from engine.launch import stage_options
 from engine.simulate.schedule import Schedule, schedule
 from engine.simulate.stage_replay import StageReplay, stage_replay
-from hardware import network_words
+from hardware import System, network_words
 
 __all__ = ["bandwidths", "formula_panel", "networks", "parse_figure", "pipeline"]
 
@@ -169,12 +169,15 @@ def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         return
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
-        domain = system.node_size
-        bands = f"bands are {domain:,} GPUs on {network_words(system)[0]}"
-        st.html(markup.head("Who talks to whom", f"partners of GPU 0; {bands}"))
+        procs = int(row["num_procs"])
+        drawn = _drawn_networks(system, procs)
+        kinds = zip(("bands are", "lines part"), drawn, strict=False)
+        words = [f"{kind} {size:,} GPUs on {name}" for kind, (size, name) in kinds]
+        st.html(markup.head("Who talks to whom", "; ".join(["partners of GPU 0", *words])))
         where = {group.name: networks_of(system, group.tiers) for group in found.groups}
-        show(partners(found.groups, where, int(row["num_procs"]), domain, mode), "execution_partners")
-        tiers = [network_name(system, tier).partition(", ") for tier in range(len(system.networks))]
+        domain, around = (*(size for size, _ in drawn), None, None)[:2]
+        show(partners(found.groups, where, procs, domain or procs, mode, around=around), "execution_partners")
+        tiers = [network_name(system, tier).partition(", ") for tier in range(system.tiers)]
         st.html(markup.chips([(name, rest) for name, _, rest in tiers]))
         st.caption(found.placed)
     with right.container(border=True, gap="xsmall", height="stretch"):
@@ -183,6 +186,14 @@ def networks(exploration: Exploration, row: dict[str, Any], mode: str) -> None:
         show(traffic(found.times, where, mode), "execution_traffic")
         if found.counted:
             st.caption(found.counted)
+
+
+def _drawn_networks(system: System, procs: int) -> list[tuple[int, str]]:
+    """Return size and name of the innermost network of which few enough lie side by side, and of the one around it
+    where the GPUs fill several."""
+    named = zip(system.networks, network_words(system), strict=True)
+    few = [(network.size, name) for network, name in named if procs / network.size <= MOST_DOMAINS]
+    return few[:1] + [each for each in few[1:2] if each[0] < procs]
 
 
 def bandwidths(exploration: Exploration, row: dict[str, Any]) -> None:

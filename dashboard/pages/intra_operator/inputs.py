@@ -182,10 +182,10 @@ def draw_inputs(fields: Mapping[str, LinkField], depth: int, place: Place) -> No
 
 
 def system_question(asked: IntraOperatorInputs, system: str) -> IntraOperatorInputs:
-    """Return the same question about another system, on at most as many devices as its first network joins.
+    """Return the same question about another system, on at most as many devices as a node has.
 
     Products keep their datatype; they are in BF16 if the system lacks it or if rates were entered. A question on more
-    devices than one network joins keeps its number of devices.
+    devices than a node has keeps its number of devices.
 
     Raises the errors of building the mesh.
     """

@@ -339,7 +339,7 @@ def _draw_comparison(view: IntraOperatorView, asked: IntraOperatorInputs, found:
 
 
 def _draw_systems(asked: IntraOperatorInputs, mode: str) -> None:
-    st.html(markup.head("On other systems", "as many devices, at most those of one network; products in 16 bit"))
+    st.html(markup.head("On other systems", "as many devices, at most those of a node; products in 16 bit"))
     known = set(system_names())
     names = tuple(each for each in dict.fromkeys((asked.system_id, *COMPARED)) if each in known)
     rows = systems_table(asked, names)

@@ -128,9 +128,15 @@ def _find_plan(asked: LayerwiseInputs) -> Planned | None:
 
 
 def _stages_and_machines(plan: LayerwisePlan) -> tuple[list[tuple[int, ...]], list[tuple[str, int]]]:
-    """Return the devices of each stage, and kind and number of devices of each machine, as `device_grid` takes them."""
+    """Return the devices of each stage, and kind and number of devices of each machine, as `device_grid` takes them.
+
+    Machines of one device are drawn together as far as the closest network joins them.
+    """
     cluster = plan.problem.cluster
     machines = [("" if cluster.uniform else each.kind, each.devices) for each in cluster.machines]
+    if cluster.levels and len(machines) == cluster.size:
+        wide, size = min(level.devices for level in cluster.levels), cluster.size
+        machines = [("", min(wide, size - first)) for first in range(0, size, wide)]
     return [stage.devices for stage in plan.stages], machines
 
 

@@ -177,7 +177,7 @@ def _field_options(scenario: Scenario, column: Column) -> list[Any]:
     if column.choices:
         return list(column.choices)
     if column.of_network:
-        return list(range(len(scenario.system.networks)))
+        return list(range(scenario.system.tiers))
     if column.numbers:
         return list(column.numbers)
     if name == "pipeline_interleaving":

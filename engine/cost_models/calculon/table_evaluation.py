@@ -220,7 +220,7 @@ def _reason_quantities(
         "feedforward": lambda: model.feedforward,
         "attn_heads": lambda: model.attn_heads,
         "accepted": lambda: ", ".join(system.matrix),
-        "last_tier": lambda: len(system.networks) - 1,
+        "last_tier": lambda: system.tiers - 1,
     }
     for column in FIELDS:
         field = table[column.name] if column.dtype == "str" else getattr(e, column.name)
@@ -231,7 +231,7 @@ def _reason_quantities(
         )
     found = {name: sources[name]() for name in reasons.placeholders(code) if name in sources}
     if code == "network_does_not_exist":
-        found |= _missing_network(e, len(system.networks))
+        found |= _missing_network(e, system.tiers)
     if code in ("network_too_small", "network_not_filled"):
         found |= _network_use(system, e, code)
     for tier, name in (("tier1", "mem1"), ("tier2", "mem2")):

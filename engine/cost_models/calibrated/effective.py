@@ -15,7 +15,7 @@ from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
 from engine.cost_models.calibrated.systems import accelerator_of, calibrated, fastest_attention, generation_of
 from engine.cost_models.contract import MODELLED, PROVENANCES, SustainedRate
-from hardware import Calibration, FitError, System
+from hardware import Calibration, FitError, System, network_names
 
 __all__ = ["accelerator_error", "effective_rates"]
 
@@ -65,10 +65,10 @@ def effective_rates(
         *(
             (name, "bytes/s", peak, sustained, (share,))
             for name, peak, sustained, share in zip(
-                _network_names(len(system.networks)),
+                network_names(system),
                 facts.network_bandwidths,
                 rates.networks,
-                ("scale_up", *["scale_out"] * len(system.networks)),
+                ("scale_up", *["scale_out"] * system.tiers),
                 strict=False,
             )
         ),
@@ -81,12 +81,6 @@ def effective_rates(
         basis = _describe_basis(system, chosen, used, provenance)
         found.append(SustainedRate(name, unit, float(peak), float(sustained), used, provenance, basis))
     return tuple(found)
-
-
-def _network_names(tiers: int) -> list[str]:
-    """Return the names of networks, innermost first; tiers between the first and the last are numbered."""
-    between = [f"tier {tier} network" for tier in range(2, tiers)]
-    return ["scale-up network", *between, "scale-out network"][:tiers]
 
 
 def accelerator_error(system: System, calibration: Calibration | None = None) -> FitError | None:

@@ -28,7 +28,7 @@ def networks_of(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
         system: whose networks.
         fields: as for `engine.cost_models.calibrated.physics.communication.networks.networks_used`.
     """
-    used, last = networks_used(system, fields), len(system.networks) - 1
+    used, last = networks_used(system, fields), system.tiers - 1
     return {
         f"{degree}_net": np.where(np.asarray(fields[degree]) > 1, np.minimum(used[group], last), 0)
         for degree, group in _GROUPS.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from itertools import accumulate
 from typing import Any
 
 import hardware
@@ -96,7 +95,6 @@ def accelerator_of(system: System) -> dict[str, Any]:
         "generation": float(GENERATIONS.index(generation_of(system))),
         "multiprocessors": float(facts.multiprocessors or 1) if facts is not None and known else 1.0,
         "clock": float(facts.clock_ghz or 1.0) * GIGA if facts is not None and known else math.inf,
-        # A network further out reaches at least what it connects.
-        "network_sizes": tuple(accumulate((float(network.size) for network in system.networks), max)),
+        "network_sizes": tuple(map(float, system.reaches)),
         "network_bandwidths": tuple(network.bandwidth_gb_per_s * GIGA for network in system.networks),
     }

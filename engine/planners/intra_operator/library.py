@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from engine.cost_models.contract import KernelTimes
-from engine.planners.contract import PlanError
+from engine.planners.contract import PlanError, check_joined
 from engine.planners.intra_operator.kernels import kernels_of
 from engine.planners.intra_operator.layer_graphs import (
     LayerGraph,
@@ -130,8 +130,8 @@ def system_mesh(
         system: name, path or system itself.
         devices: of the mesh.
         datatype: of the matrix arithmetic.
-        tiers: 1 for one axis inside the first network, 2 for a second one across such networks; where all devices are
-            inside the first network, 2 is one axis too.
+        tiers: 1 for one axis inside the first network, 2 for a second one across such networks, over as many networks
+            further out as it spans; where all devices are inside the first network, 2 is one axis too.
         calibrated: whether kernels and collectives take what the calibrated cost model says; otherwise products run at
             the matrix rate of large ones, and collectives at the bandwidths and latencies of the networks.
 
@@ -190,11 +190,10 @@ def any_mesh(mesh: Mesh | Mapping[str, Any]) -> Mesh:
 
 
 def _outer_axis(system: System, devices: int) -> dict[str, Any]:
-    near = system.node_size
+    near = system.network_spanning(1).size
     if devices % near:
         raise PlanError(f"{devices:,} processors of {system.name} are no whole networks of {near:,}.")
-    if devices > system.reach:
-        raise PlanError(f"The networks of {system.name} join {system.reach:,} processors, not {devices:,}.")
+    check_joined(system, devices)
     far = system.network_spanning(devices)
     bandwidth = far.bandwidth_gb_per_s * 1e9 * far.efficiency
     return {"devices": devices // near, "bandwidth": bandwidth, "alpha": far.latency_s}

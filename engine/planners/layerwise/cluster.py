@@ -20,6 +20,7 @@ __all__ = [
     "ClusterMachine",
     "MachineCluster",
     "MachineClusterError",
+    "MachineLevel",
     "cluster_of",
     "flat",
     "hierarchical",
@@ -43,13 +44,23 @@ class ClusterMachine:
     memory: float = 16e9
 
 
+@dataclass(frozen=True, slots=True)
+class MachineLevel:
+    """A network that joins several machines, but not the whole cluster: `devices` in a row share one, at `rate` each
+    [bytes/s]."""
+
+    devices: int
+    rate: float
+
+
 @dataclass(frozen=True)
 class MachineCluster:
     """Machines in order; devices are numbered through. Rates are [bytes/s].
 
     `inside` is one device's link within a machine, `all_reduce` and `transfer` are what a machine's network sustains of
     either. `switched` says that devices of a machine are joined by a switch; else, as in HPGO, an all-reduce inside a
-    machine goes over as many links as there are pairs of devices.
+    machine goes over as many links as there are pairs of devices. `levels` are networks between a machine and the
+    cluster, innermost first: a group that one of them joins exchanges at its rate.
     """
 
     machines: tuple[ClusterMachine, ...]
@@ -58,6 +69,7 @@ class MachineCluster:
     transfer: float = 1e9
     name: str = ""
     switched: bool = False
+    levels: tuple[MachineLevel, ...] = ()
 
     @cached_property
     def size(self) -> int:
@@ -79,6 +91,37 @@ class MachineCluster:
         """Returns where each machine's numbers end: `[8, 16]` are two machines with eight devices each."""
         return [first + machine.devices for first, machine in zip(self.first, self.machines, strict=True)]
 
+    @cached_property
+    def _areas(self) -> tuple[tuple[int, int, float], ...]:
+        """First device, end and rate [bytes/s] of every area that a home can be: machines, then each level's
+        networks."""
+        machines = zip(self.first, self.ends, strict=True)
+        return (
+            *((first, end, self.inside) for first, end in machines),
+            *(
+                (first, min(first + level.devices, self.size), level.rate)
+                for level in self.levels
+                for first in range(0, self.size, level.devices)
+            ),
+        )
+
+    @cached_property
+    def homes(self) -> range:
+        """Returns the homes of groups that one machine, or one network of a level, joins; see `home`."""
+        return range(len(self._areas))
+
+    def _area(self, group: Sequence[int]) -> int:
+        """Return the innermost area with a whole group; -1 without one."""
+        low, high = min(group), max(group)
+        if self.machine_of[low] == self.machine_of[high]:
+            return self.machine_of[low]
+        at = len(self.machines)
+        for level in self.levels:
+            if low // level.devices == high // level.devices:
+                return at + low // level.devices
+            at += -(-self.size // level.devices)
+        return -1
+
     def spans(self, group: Sequence[int]) -> bool:
         """Returns whether a group's lowest and highest device are in different machines."""
         return self.machine_of[min(group)] != self.machine_of[max(group)]
@@ -91,7 +134,8 @@ class MachineCluster:
         # HPGO 0.9.2: V = 2 S (n - 1)/n; V / 3 GB/s between machines, V / (25 GB/s floor(n/2)) inside one.
         moved = 2 * size * (count - 1) / count
         if self.spans(group):
-            return moved / self.all_reduce
+            home = self._area(group)
+            return moved / (self.all_reduce if home < 0 else self._areas[home][2])
         return moved / self.inside / (1 if self.switched else count // 2)
 
     def move_rate(self, senders: Sequence[int], receivers: Sequence[int]) -> float:
@@ -100,20 +144,36 @@ class MachineCluster:
         return self.move_rate_to(senders, self.home(receivers))
 
     def home(self, group: Sequence[int]) -> int:
-        """Returns the machine of a group, -1 where it spans several."""
-        return -1 if self.spans(group) else self.machine_of[group[0]]
+        """Returns the number of a group's machine; beyond the machines that of the innermost level's network that joins
+        it; -1 where only the whole cluster does."""
+        return self._area(group)
 
     def move_rate_to(self, senders: Sequence[int], home: int) -> float:
-        """Returns `move_rate` to a group in machine `home`, -1 for one that spans several [s/byte].
+        """Returns `move_rate` to a group at `home` [s/byte].
 
-        Receivers in several machines take at the rate of an all-reduce, others at that of a transfer what comes from
-        elsewhere; so the rule has it that spreading receivers is faster.
+        Receivers that only the whole cluster joins take at the rate of an all-reduce, others at that of a transfer what
+        comes from elsewhere; so the rule has it that spreading receivers is faster. What a level joins with all
+        receivers takes its rate.
         """
+        if self.levels and home >= 0:
+            return self._rate_over_levels(senders, home)
         if home < 0:
             # HPGO 0.9.2: S / 3 GB/s to several machines; else q of |F| senders elsewhere: S (q / |F|) / 1 GB/s.
             return 1 / self.all_reduce
         away = sum(self.machine_of[device] != home for device in senders)
         return away / len(senders) / self.transfer if away else 1 / self.inside
+
+    def _rate_over_levels(self, senders: Sequence[int], home: int) -> float:
+        """Return `move_rate_to` on a cluster with levels: what each network moves, one after the other [s/byte]."""
+        first, end, rate = self._areas[home]
+        moved: dict[float, int] = {}
+        for device in senders:
+            if home < len(self.machines) and first <= device < end:
+                continue
+            area = self._area((device, first, end - 1))
+            over = self.transfer if area < 0 else self._areas[area][2]
+            moved[over] = moved.get(over, 0) + 1
+        return sum(count / len(senders) / over for over, count in moved.items()) or 1 / rate
 
     def kinds(self, group: Sequence[int]) -> set[str]:
         """Returns the kinds of device in a group."""
@@ -137,7 +197,8 @@ class MachineCluster:
         """Returns everything that plans depend on, as JSON."""
         machines = [{"devices": each.devices, "kind": each.kind, "memory": each.memory} for each in self.machines]
         rates = {"inside": self.inside, "all_reduce": self.all_reduce, "transfer": self.transfer}
-        return {"machines": machines, **rates, "switched": self.switched}
+        levels = [{"devices": each.devices, "rate": each.rate} for each in self.levels]
+        return {"machines": machines, **rates, "switched": self.switched, **({"levels": levels} if levels else {})}
 
 
 def cluster_of(machines: MachineCluster | Sequence[int], memory: float = 16e9) -> MachineCluster:
@@ -167,6 +228,12 @@ def cluster_of(machines: MachineCluster | Sequence[int], memory: float = 16e9) -
         if not (math.isfinite(value) and value > 0):
             raise MachineClusterError(
                 f"The rate {field} is {value:g}; it must be a number of bytes per second above 0."
+            )
+    for number, level in enumerate(made.levels, start=1):
+        if level.devices < 1 or not (math.isfinite(level.rate) and level.rate > 0):
+            raise MachineClusterError(
+                f"Level {number} joins {level.devices} devices at {level.rate:g} bytes per second; "
+                "both must be above 0."
             )
     return made
 

@@ -19,15 +19,15 @@ from engine.columns import choice_label
 from engine.columns.stage_layouts import canonical
 from engine.executions.codes import OFFLOADS
 from engine.executions.execution_names import execution_name
-from engine.planners.contract import PlanError, Progress, unheard
-from engine.planners.layerwise.cluster import ClusterMachine, MachineCluster, cluster_of
+from engine.planners.contract import PlanError, Progress, check_joined, unheard
+from engine.planners.layerwise.cluster import ClusterMachine, MachineCluster, MachineLevel, cluster_of
 from engine.planners.layerwise.planner import planned
 from engine.planners.layerwise.problem import LayerwiseProblem, checked
 from engine.planners.layerwise.profiles.profile import LayerProfile, ProfileLayer, joined, profile_of
 from engine.planners.layerwise.profiles.states import states_of
 from engine.planners.layerwise.result import LayerwisePlan
 from engine.planners.layerwise.strategy import BLOCK, EMBEDDING, HEAD, PREDICTION, megatron_layout
-from hardware import Calibration, System, system_of
+from hardware import Calibration, Network, System, system_of
 from hardware.loader import SystemLike
 from models import LayerPattern, Model, dimensions, edited, model_of
 from models.layers import block_titles
@@ -157,33 +157,45 @@ def _without_predictions(model: Model) -> Model:
 def system_cluster(
     system: SystemLike, processors: int, *, tensor_par: int = 1, kind: str = "", reach: int = 0
 ) -> MachineCluster:
-    """Returns the groups of `tensor_par` processors of a system, in domains of its fastest network, at its networks'
-    rates.
+    """Returns the groups of `tensor_par` processors of a system, in domains of its fastest network, at the rates of all
+    networks that they use.
 
     Args:
         system: name, path or system itself.
         processors: of the whole cluster; a multiple of `tensor_par`.
         tensor_par: processors that share every layer, one device of the plan.
         kind: what devices are called in profiles of several kinds; empty where there is one kind only.
-        reach: processors of the larger cluster that this is a part of; `processors` where it is all of it. All that
-            leaves a machine counts at the rate of the network that spans them.
+        reach: processors of the larger cluster that this is a part of; `processors` where it is all of it. What no
+            network closer by joins counts at the rate of the network that spans them.
 
-    Raises `PlanError` where groups do not fill the processors.
+    Raises `PlanError` where groups do not fill the processors, and where no network joins them.
     """
     system = system_of(system)
     if tensor_par < 1 or processors < 1 or processors % tensor_par:
         raise PlanError(f"{processors} processors are not groups of {tensor_par}; the number must divide by it.")
-    near, far = system.network_spanning(1), system.network_between_nodes(max(processors, reach))
+    check_joined(system, processors)
+    near = system.network_spanning(1)
+    whole = max(processors, reach, near.size + 1)
+    far, between = system.network_spanning(whole), system.networks_below(whole)[1:]
     domain = max(near.size // tensor_par, 1) if near is not far else processors // tensor_par
     groups = processors // tensor_par
     sizes = [min(domain, groups - at) for at in range(0, groups, domain)]
     # A device of the plan is a tensor-parallel group: t times the memory and the links of a processor.
     memory = system.mem1.capacity_gib * 2**30 * tensor_par
-    rates = [each.bandwidth_gb_per_s * 1e9 * each.efficiency * tensor_par for each in (near, far)]
+    inside, outside = (_link_rate(each, tensor_par) for each in (near, far))
     machines = tuple(ClusterMachine(size, kind, memory) for size in sizes)
-    return cluster_of(
-        MachineCluster(machines, rates[0], rates[1], rates[1], f"{processors} x {system.name}", switched=True)
+    levels = tuple(
+        MachineLevel(each.size // tensor_par, _link_rate(each, tensor_par))
+        for each in between
+        if domain < each.size // tensor_par < groups
     )
+    name = f"{processors} x {system.name}"
+    return cluster_of(MachineCluster(machines, inside, outside, outside, name, switched=True, levels=levels))
+
+
+def _link_rate(network: Network, tensor_par: int) -> float:
+    """Return what the links of a tensor-parallel group sustain together [bytes/s]."""
+    return network.bandwidth_gb_per_s * 1e9 * network.efficiency * tensor_par
 
 
 def plan_model(
@@ -235,7 +247,10 @@ def plan_model(
     profile = joined(profiles[0][1], [(name, found) for name, found, _ in profiles])
     optimizer = max(factor for _, _, factor in profiles)
     slowest = {field: min(getattr(each, field) for each in clusters) for field in ("inside", "all_reduce", "transfer")}
-    cluster = replace(clusters[0], machines=tuple(m for each in clusters for m in each.machines), **slowest)
+    # Parts of several systems are joined by what spans them all.
+    levels = clusters[0].levels if len(clusters) == 1 else ()
+    machines = tuple(machine for each in clusters for machine in each.machines)
+    cluster = replace(clusters[0], machines=machines, levels=levels, **slowest)
     own, best = states_of(profile), None
     # Microbatches are doubled up to one sequence per device of the cluster.
     share, reasons = 1, list[str]()

@@ -245,7 +245,7 @@ class PaperSearch:
             found = _last_stage(ahead, back, reduce, count)
             behind = np.full(len(of), -1)
         else:
-            rates = np.array([self.cluster.move_rate_to(step.devices, home) for home in (-1, *self._homes)])
+            rates = np.array([self.cluster.move_rate_to(step.devices, home) for home in (-1, *self.cluster.homes)])
             moved = rates[rest.home[of] + 1] * self._entering[stop] / count
             four = (rest.latency[of], rest.passes[of], rest.threshold[of], rest.late[of])
             four = _in_front(four, moved, moved, np.zeros(len(of)), count)
@@ -304,10 +304,6 @@ class PaperSearch:
         kinds = sorted(self.cluster.kinds(step.devices))
         times = max((self._times[kind] for kind in kinds), key=lambda each: float(each[1][-1]))
         return times[0], times[1]
-
-    @cached_property
-    def _homes(self) -> range:
-        return range(len(self.cluster.machines))
 
     def _steps(self, taken: Taken) -> Iterator[_Step]:
         cluster, sizes = self.cluster, sizes_of(self.cluster)

@@ -32,6 +32,8 @@ APART = {
 }
 """What describes the description."""
 OF_COSTS = ("accelerator.usd_per_h", "accelerator.usd_source", "accelerator.name")
+OF_PLANNERS = (".name", ".within_node")
+"""What names a network, and says what a node has inside, which cost models do not ask."""
 SMALLER = ("efficiency", "processor_usage", "size", "capacity_gib")
 """Values that become an eighth; others are doubled."""
 SELDOM = {"calculon": {"networks.0.must_be_filled", "networks.1.must_be_filled", "networks.2.must_be_filled"}}
@@ -51,6 +53,7 @@ def leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def paths(datatype: str) -> list[tuple[str, Any]]:
     found = [each for each in leaves(SYSTEM, "") if each[0].split(".")[0] not in APART and each[0] not in OF_COSTS]
+    found = [each for each in found if not each[0].endswith(OF_PLANNERS)]
     return [each for each in found if each[0].split(".")[0] not in ("matrix", "vector") or f".{datatype}." in each[0]]
 
 

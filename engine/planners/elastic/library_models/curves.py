@@ -13,7 +13,7 @@ import pandas as pd
 
 from engine.executions.execution_names import execution_name
 from engine.exploration.proven_optimum import best
-from engine.planners.contract import Cancel, PlanCancelledError, PlanError, Progress, never, unheard
+from engine.planners.contract import Cancel, PlanCancelledError, PlanError, Progress, check_joined, never, unheard
 from engine.planners.elastic.library_models.movement import movement
 from engine.planners.elastic.limits import checked_bandwidth, checked_whole
 from engine.planners.elastic.placements import (
@@ -115,7 +115,9 @@ def model_point(
     """
     nodes = gpus_on_nodes(placement)
     samples = checked_whole(batch, "Samples of an iteration are", 1, 10**9)
-    placed = _limit_system(system_of(system), nodes, checked_bandwidth(bandwidth))
+    whole = system_of(system)
+    check_joined(whole, sum(nodes))
+    placed = _limit_system(whole, nodes, checked_bandwidth(bandwidth))
     found = best(
         model_of(model),
         placed,

@@ -92,9 +92,7 @@ def networks_used(system: System, fields: Mapping[str, Any]) -> dict[str, Ints]:
     Returns:
         For every kind an array [rows] of the fields' shape.
     """
-    # A network further out that is listed as smaller connects no fewer than the one inside it.
-    sizes = np.maximum.accumulate([network.size for network in system.networks])
-    return {name: np.searchsorted(sizes, reach).astype(np.int64) for name, reach in group_spans(fields).items()}
+    return {name: system.tiers_spanning(reach) for name, reach in group_spans(fields).items()}
 
 
 def farthest(system: System) -> int:
