@@ -43,7 +43,7 @@ def shape_reasons(subject: ServingSubject, d: Deployments) -> Ints:
             key_value_heads=None if model.latent > 0 else int(model.key_value_heads),
         )
     else:
-        undividable = layer_rules(model, t, 1.0)
+        undividable = layer_rules(model, t, 1.0, with_repeated=False)
     positive = np.min([getattr(d, column.name) for column in FIELDS if column.dtype == "int64"], axis=0) >= 1
     context = longest_context(subject.model)
     slices = np.maximum(t / e, 1.0)

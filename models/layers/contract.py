@@ -377,6 +377,10 @@ class LayerKind(LayerEntity):
         """Return the sizes that a tensor-parallel degree must divide, by the name that sentences give them."""
         return {}
 
+    def repeated_sizes(self) -> frozenset[str]:
+        """Return names among `tensor_divisors` of sizes that serving engines repeat where they are too few."""
+        return frozenset()
+
     def context_divisors(self) -> Mapping[str, int]:
         """Return the sizes that the product of tensor- and context-parallel degrees must divide, by name."""
         return {}

@@ -128,6 +128,10 @@ class Mamba2Layer(LayerKind):
         """Return heads and groups, which Megatron-LM divides among ranks."""
         return {"Mamba-2 heads": self.heads, "Mamba-2 groups": self.groups}
 
+    def repeated_sizes(self) -> frozenset[str]:
+        """Return the groups, of which vLLM gives each rank one at least (`MambaMixer2`)."""
+        return frozenset({"Mamba-2 groups"})
+
     def context_divisors(self) -> dict[str, int]:
         """Return heads; groups are repeated where there are fewer than ranks."""
         return {"Mamba-2 heads": self.heads}

@@ -260,7 +260,9 @@ def tensor_rules(shapes: ModelShapes, tensor_par: Any) -> dict[str, Any]:
     )
 
 
-def layer_rules(shapes: ModelShapes, tensor_par: Any, context_par: Any) -> dict[str, Any]:
+def layer_rules(
+    shapes: ModelShapes, tensor_par: Any, context_par: Any, *, with_repeated: bool = True
+) -> dict[str, Any]:
     """Return where a degree does not divide a size of a layer of a pattern, by reason code; nothing for other models.
 
     Heads of keys and values may also be fewer than tensor-parallel ranks, each of which then holds a copy of one.
@@ -268,10 +270,11 @@ def layer_rules(shapes: ModelShapes, tensor_par: Any, context_par: Any) -> dict[
     Args:
         shapes: shapes of the model.
         tensor_par, context_par: degrees, numbers or arrays [rows].
+        with_repeated: False leaves out sizes that serving engines repeat on ranks.
     """
     if shapes.pattern is None:
         return {}
-    split, spread = split_sizes(shapes.pattern)
+    split, spread = split_sizes(shapes.pattern, with_repeated=with_repeated)
     nowhere = np.zeros(np.shape(tensor_par), bool)
     both = np.asarray(tensor_par) * context_par
     alone = np.logical_or.reduce([nowhere, *(size % tensor_par != 0 for _, size in split)])

@@ -85,17 +85,22 @@ def modelled_layers(pattern: LayerPattern | None) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def split_sizes(pattern: LayerPattern) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
+def split_sizes(
+    pattern: LayerPattern, *, with_repeated: bool = True
+) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
     """Returns the sizes that a tensor-parallel degree must divide, and sizes that its product with the context-parallel
     degree must divide, each with its name.
 
     Args:
         pattern: of the blocks.
+        with_repeated: False leaves out sizes that serving engines repeat on ranks.
     """
     tensor: dict[tuple[str, int], None] = {}
     context: dict[tuple[str, int], None] = {}
     for layer in (each for block in pattern.blocks for each in block.layers):
-        tensor |= dict.fromkeys(layer.tensor_divisors().items())
+        sizes = layer.tensor_divisors().items()
+        free = frozenset() if with_repeated else layer.repeated_sizes()
+        tensor |= dict.fromkeys((name, size) for name, size in sizes if name not in free)
         context |= dict.fromkeys(layer.context_divisors().items())
     return tuple(tensor), tuple(context)
 
