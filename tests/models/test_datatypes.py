@@ -1,0 +1,74 @@
+"""The register of number formats: what each entry says, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+import hardware
+from models import datatypes
+
+
+@pytest.mark.parametrize(
+    ("name", "activation", "weight"),
+    # bits with scales, by hand: OCP MX v1.0; arXiv:2509.25149, section 2; arXiv:2412.19437, section 3.3.2
+    [
+        ("bfloat16", 16, 16),
+        ("float8", 8, 8),
+        ("float8_block", 8 + 32 / 128, 8 + 32 / 16384),
+        ("mxfp8", 8.25, 8.25),
+        ("mxfp4", 4.25, 4.25),
+        ("nvfp4", 4.5, 4.5),
+        ("int4", 4.125, 4.125),
+    ],
+)
+def test_bits_count_scales(name: str, activation: float, weight: float) -> None:
+    entry = datatypes.named(name)
+    assert (entry.stored_bits, entry.weight_bits) == (activation, weight)
+    assert entry.num_bytes == activation / 8
+
+
+def test_names_labels_and_words_are_of_one_datatype_each() -> None:
+    entries = datatypes.REGISTER
+    assert len({each.name for each in entries}) == len({each.label for each in entries}) == len(entries)
+    for program in datatypes.PROGRAMS:
+        said = [word.lower() for each in entries for word in each.words.get(program, ())]
+        assert sorted(set(said)) == sorted(said), program
+        for each in entries:
+            word = datatypes.word_for(program, each.name)
+            assert word is None or datatypes.spelled(program, word) is each
+    for each in entries:
+        assert each.source
+        assert set(each.words) <= set(datatypes.PROGRAMS)
+        partners = {*each.rates_of, *each.gradients, each.master, each.measured_as or each.name}
+        assert partners <= set(datatypes.names())
+        assert bool(each.rates_of) == bool(each.generations)
+
+
+def test_an_unknown_name_is_an_error_that_lists_what_there_is() -> None:
+    with pytest.raises(datatypes.UnknownDatatypeError, match=r"'posit16' is unknown; there are float4, .*nvfp4"):
+        datatypes.named("posit16")
+    assert datatypes.spelled("megatron", "custom") is None
+    with pytest.raises(ValueError, match=r"'fortran' is no program"):
+        datatypes.spelled("fortran", "real")
+    assert "stores weights only" in datatypes.explain_refusal("int4", ["bfloat16"], "It")
+
+
+def test_a_system_computes_at_its_own_peak_or_at_the_one_that_the_register_names() -> None:
+    blackwell, hopper, ampere = map(hardware.load, ("gb300_279g_nvl72", "h100_80g_sxm", "a100_80g_sxm"))
+    assert [blackwell.rate_name(each) for each in ("nvfp4", "mxfp4", "mxfp8")] == ["nvfp4", "float4", "float8"]
+    assert blackwell.peak_tflops("mxfp8") == blackwell.matrix["float8"].tflops
+    assert {"mxfp8", "mxfp4", "nvfp4", "float8_block"} <= set(blackwell.offered_datatypes)
+    assert hopper.rate_name("float8_block") == "float8"
+    assert [hopper.has_rate(each) for each in ("mxfp8", "nvfp4", "mxfp4", "posit16")] == [False] * 4
+    assert set(ampere.offered_datatypes) == set(ampere.datatypes)
+    assert (ampere.peak_tflops("tf32"), ampere.peak_tflops("float8")) == (156, 0)
+
+
+def test_a_document_without_a_generation_computes_in_what_it_states() -> None:
+    document = hardware.to_document(hardware.load("gb300_279g_nvl72"))
+    bare = hardware.load_document({key: value for key, value in document.items() if key != "accelerator"})
+    assert bare.offered_datatypes == bare.datatypes
+    for engine in ("matrix", "vector"):
+        document[engine].pop("nvfp4")
+    older = hardware.load_document(document)  # as documents were before NVFP4 had a peak of its own
+    assert older.rate_name("nvfp4") == "float4"
