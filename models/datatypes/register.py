@@ -58,7 +58,17 @@ REGISTER: Final[tuple[Datatype, ...]] = (
             "torchtitan": ("float8",),
             # The recipe fp8 keeps a history of maxima, which MaxText does not accumulate gradients with
             # (configs/types.py); the second does.
-            "maxtext": ("fp8", "te_fp8_currentscaling", "te_fp8_delayedscaling", "te_fp8", "nanoo_fp8"),
+            "maxtext": (
+                "fp8",
+                "te_fp8_currentscaling",
+                "te_fp8_delayedscaling",
+                "nanoo_fp8",
+                "fp8_nanoo",
+                "fp8_gpu",
+                "fp8_full",
+                "fp8_e4m3",
+                "fp8_e5m2",
+            ),
             "vllm": ("fp8", "modelopt"),
             "sglang": ("fp8", "modelopt", "w8a8_fp8"),
             "tensorrt_llm": ("FP8", "FP8_PER_CHANNEL_PER_TOKEN"),
@@ -149,7 +159,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
         rates_of=("float8",),
         # Transformer Engine: Hopper; on Blackwell it uses MXFP8 with powers of two as scales.
         generations=("hopper", "blackwell"),
-        encoding="e4m3",
+        encoding="hybrid",
         words={
             "megatron": ("blockwise",),
             "megatron_bridge": ("bf16_with_fp8_subchannel_scaling_mixed",),
@@ -232,7 +242,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
         bits=8,
         source="Jacob et al. 2018, arXiv:1712.05877: whole numbers with one scale per channel.",
         words={
-            "maxtext": ("int8", "intmp"),
+            "maxtext": ("int8",),
             "vllm": ("experts_int8", "int8"),
             "sglang": ("w8a8_int8",),
             "tensorrt_llm": ("INT8", "W8A8_SQ_PER_CHANNEL"),
