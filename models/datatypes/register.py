@@ -18,6 +18,7 @@ __all__ = ["PROGRAMS", "REGISTER"]
 
 PROGRAMS: Final = (
     "calculon",
+    "runs",
     "megatron",
     "megatron_bridge",
     "torchtitan",
@@ -29,10 +30,11 @@ PROGRAMS: Final = (
     "hugging_face",
     "torch",
 )
-"""Programs with words of their own. `megatron`: flags and values of --fp8-recipe and --fp4-recipe; `megatron_bridge`:
-names of mixed-precision recipes; `torchtitan`: parts of converters' names; `maxtext`: values of `quantization`, or of
-`dtype`; `vllm`, `sglang`, `tensorrt_llm`: quantization words; `hugging_face`: words of a `quantization_config`;
-`torch`: `torch_dtype` and `dtype`."""
+"""Programs and documents with words of their own. `runs`: tables of measured runs; `megatron`: flags and values of
+--fp8-recipe and --fp4-recipe; `megatron_bridge`: names of mixed-precision recipes, in the order of Megatron's words;
+`torchtitan`: parts of converters' names; `maxtext`: values of `quantization`, or of `dtype`; `vllm`, `sglang`,
+`tensorrt_llm`: quantization words; `hugging_face`: words of a `quantization_config`; `torch`: `torch_dtype` and
+`dtype`."""
 
 REGISTER: Final[tuple[Datatype, ...]] = (
     Datatype(
@@ -42,7 +44,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
         source="Element of 4 bits (E2M1) whose scales are not counted, as in a system's FP4 peak.",
         measured_as="float4",
         encoding="e2m1",
-        words={"maxtext": ("fp4",)},
+        words={"runs": ("fp4", "float4", "e2m1"), "maxtext": ("fp4",)},
     ),
     Datatype(
         "float8",
@@ -53,6 +55,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
         encoding="hybrid",
         words={
             "calculon": ("float8",),
+            "runs": ("fp8", "float8", "e4m3", "e5m2"),
             "megatron": ("tensorwise", "delayed"),
             "megatron_bridge": ("bf16_with_fp8_current_scaling_mixed", "bf16_with_fp8_delayed_scaling_mixed"),
             "torchtitan": ("float8",),
@@ -84,6 +87,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
         measured_as="float16",
         words={
             "calculon": ("float16",),
+            "runs": ("fp16", "float16", "half"),
             "megatron": ("fp16",),
             "megatron_bridge": ("fp16_mixed",),
             "torchtitan": ("float16",),
@@ -103,6 +107,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
         measured_as="bfloat16",
         words={
             "calculon": ("bfloat16",),
+            "runs": ("bf16", "bfloat16"),
             "megatron": ("bf16",),
             "megatron_bridge": ("bf16_mixed",),
             "torchtitan": ("bfloat16",),
@@ -181,6 +186,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
         measured_as="float8",
         encoding="e4m3",
         words={
+            "runs": ("mxfp8",),
             "megatron": ("mxfp8",),
             "megatron_bridge": ("bf16_with_mxfp8_mixed",),
             "torchtitan": ("mxfp8", "mx"),
@@ -202,6 +208,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
         generations=("blackwell", "cdna4", "trainium3"),
         encoding="e2m1",
         words={
+            "runs": ("mxfp4",),
             "vllm": ("mxfp4",),
             "sglang": ("mxfp4",),
             "tensorrt_llm": ("MXFP4", "W4A16_MXFP4"),
@@ -226,6 +233,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
         measured_as="float4",
         encoding="e2m1",
         words={
+            "runs": ("nvfp4",),
             "megatron": ("nvfp4",),
             "megatron_bridge": ("bf16_with_nvfp4_mixed",),
             "torchtitan": ("nvfp4",),
