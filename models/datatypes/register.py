@@ -170,7 +170,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
             "megatron_bridge": ("bf16_with_fp8_subchannel_scaling_mixed",),
             "tensorrt_llm": ("FP8_BLOCK_SCALES",),
             "vllm": ("fp8_per_block",),
-            "hugging_face": ("fp8 128x128",),
+            "hugging_face": ("fp8 128x128", "float-quantized 128x128"),
         },
     ),
     Datatype(
@@ -212,7 +212,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
             "vllm": ("mxfp4",),
             "sglang": ("mxfp4",),
             "tensorrt_llm": ("MXFP4", "W4A16_MXFP4"),
-            "hugging_face": ("mxfp4",),
+            "hugging_face": ("mxfp4", "mxfp4-pack-quantized"),
         },
     ),
     Datatype(
@@ -254,7 +254,7 @@ REGISTER: Final[tuple[Datatype, ...]] = (
             "vllm": ("experts_int8", "int8"),
             "sglang": ("w8a8_int8",),
             "tensorrt_llm": ("INT8", "W8A8_SQ_PER_CHANNEL"),
-            "hugging_face": ("int-quantized", "int8"),
+            "hugging_face": ("int-quantized", "gptq 8", "bitsandbytes 8"),
             "torch": ("int8",),
         },
     ),

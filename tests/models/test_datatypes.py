@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hardware
+import models
 from models import datatypes
 
 
@@ -72,3 +73,78 @@ def test_a_document_without_a_generation_computes_in_what_it_states() -> None:
         document[engine].pop("nvfp4")
     older = hardware.load_document(document)  # as documents were before NVFP4 had a peak of its own
     assert older.rate_name("nvfp4") == "float4"
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    # the shapes of quantization_config in published checkpoints
+    [
+        ({"torch_dtype": "bfloat16"}, "bfloat16"),
+        ({"dtype": "float16"}, "float16"),
+        ({}, None),
+        # DeepSeek-V3; a checkpoint with one scale per tensor; gpt-oss; Llama 4 Maverick
+        ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}, "float8_block"),
+        ({"quantization_config": {"quant_method": "fp8"}, "torch_dtype": "bfloat16"}, "float8"),
+        ({"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": []}}, "mxfp4"),
+        (
+            {
+                "quantization_config": {
+                    "quant_method": "compressed-tensors",
+                    "format": "float-quantized",
+                    "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}},
+                }
+            },
+            "float8",
+        ),
+        # Kimi K2 Thinking; TensorRT Model Optimizer; AutoAWQ; GPTQ in 8 bits
+        (
+            {
+                "quantization_config": {
+                    "quant_method": "compressed-tensors",
+                    "format": "pack-quantized",
+                    "config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 32, "type": "int"}}},
+                }
+            },
+            "int4",
+        ),
+        ({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, "nvfp4"),
+        ({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}, "int4"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 8}}, "int8"),
+    ],
+)
+def test_checkpoints_say_the_datatype_of_their_weights(config: dict[str, object], name: str | None) -> None:
+    found = datatypes.datatype_of_checkpoint(config)
+    assert (found and found.name) == name
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"quantization_config": {"quant_method": "hqq"}}, r"'hqq', which is unknown; known are .*awq"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 3}}, r"'gptq' with 3 bits, which is unknown"),
+        ({"dtype": "posit16"}, r"dtype says 'posit16', which is unknown; known are float8_e4m3fn"),
+    ],
+)
+def test_an_unknown_format_of_a_checkpoint_is_never_another_one(config: dict[str, object], said: str) -> None:
+    with pytest.raises(datatypes.UnknownDatatypeError, match=said):
+        datatypes.datatype_of_checkpoint(config)
+
+
+def test_an_imported_model_says_the_format_of_its_published_weights() -> None:
+    config = {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+        "max_position_embeddings": 8192,
+    }
+    for quantized, said in (
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "Published weights are FP8 block, 8.002 bits each"),
+        ({"quant_method": "hqq"}, "quantization_config says 'hqq', which is unknown"),
+    ):
+        found = models.from_hugging_face(config | {"quantization_config": quantized})
+        assert any(note.startswith(said) for note in found.notes)
+        assert found.parameters == models.from_hugging_face(config).parameters
