@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 import hardware
@@ -148,3 +151,24 @@ def test_an_imported_model_says_the_format_of_its_published_weights() -> None:
         found = models.from_hugging_face(config | {"quantization_config": quantized})
         assert any(note.startswith(said) for note in found.notes)
         assert found.parameters == models.from_hugging_face(config).parameters
+
+
+TABLES = {"engine/cost_models/calibrated/physics/formats.py", "engine/measure/samples.py"}
+"""Files that list datatypes: the plain formats of the fitted rates, and those that kernels are measured in."""
+
+
+def test_no_other_file_has_a_table_of_datatypes() -> None:
+    root = Path(__file__).parents[2]
+    narrow = {each.name for each in datatypes.REGISTER if each.bits < 16}
+    found = set()
+    for room in ("engine", "dashboard", "hardware", "models"):
+        for file in (root / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if not isinstance(node, ast.Dict | ast.Set | ast.List | ast.Tuple):
+                    continue
+                values = node.keys if isinstance(node, ast.Dict) else node.elts
+                listed = {each.value for each in values if isinstance(each, ast.Constant)} & set(datatypes.names())
+                if len(listed) > 1 and listed & narrow:
+                    found.add(file.relative_to(root).as_posix())
+    register = {name for name in found if name.startswith("models/datatypes/")}
+    assert found - register == TABLES

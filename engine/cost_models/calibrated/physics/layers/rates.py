@@ -15,7 +15,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.formats import SCALED
+from engine.cost_models.calibrated.physics.formats import PLAIN, SCALED
 from engine.cost_models.calibrated.physics.inputs import GENERATIONS, Accelerators, Floats, Layout
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
@@ -113,12 +113,12 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
     matrix8 = np.where(accelerator.flops8 > 0, accelerator.flops8 * fraction * eight, matrix16)
     # A second halving of the width loses the same share again.
     matrix4 = np.where(accelerator.flops4 > 0, accelerator.flops4 * fraction * eight**2, matrix8)
-    plain = {"float16": matrix16, "bfloat16": matrix16, "float8": matrix8, "float4": matrix4}
+    plain = {16.0: matrix16, 8.0: matrix8, 4.0: matrix4}
     scaled = []
     for each, peak in zip(SCALED, accelerator.scaled_peaks, strict=False):
         rate = peak * fraction * eight**each.halvings
         if each.sustained is not None:
-            rate = np.minimum(rate, each.sustained.ratio * plain[each.sustained.datatype])
+            rate = np.minimum(rate, each.sustained.ratio * plain[PLAIN[each.sustained.datatype]])
         # Where the accelerator does not compute in the format, rows are refused; the rate only has to be a number.
         scaled.append(np.where(peak > 0, rate, matrix16))
     return SustainedRates(
