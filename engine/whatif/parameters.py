@@ -72,6 +72,7 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
         scenario: the scenario before any change.
     """
     system, datatype = scenario.system, scenario.datatype
+    rate = system.rate_name(datatype) or datatype
     unread = cost_model_of(scenario).unread
     found = [
         *_compute_parameters(scenario),
@@ -79,10 +80,10 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
             "vector",
             "Vector peak",
             "TFLOP/s",
-            system.vector[datatype].tflops,
+            system.vector[rate].tflops,
             "system",
             f"Peak of everything that is not a matrix product in {datatype}, per GPU.",
-            f"vector.{datatype}.tflops",
+            f"vector.{rate}.tflops",
         ),
         Parameter(
             "hbm_bandwidth",

@@ -13,6 +13,7 @@ from dashboard.link import scenario_parameters
 from engine.columns import choice_label
 from engine.questions import answer
 from engine.store import Store
+from engine.whatif import changed, parameters
 from models import datatypes
 
 NAMES = [*datatypes.names(), "posit16", "NVFP4"]
@@ -56,6 +57,14 @@ def test_a_datatype_means_the_same_in_every_door_or_is_refused(system: str, name
     times = [each["total_time"] for each in (best, kept, found, row)]
     assert times == pytest.approx([times[0]] * 4, rel=1e-12)
     assert {each["datatype"] for each in (best, kept, found, row)} == {name}
+    what = next(each.name for each in parameters(scenario) if each.name in ("compute", "matrix"))
+    changes = {what: 2 * machine.peak_tflops(name)}
+    altered = answer("what_if", {"scenario": asked, "changes": changes})
+    assert name in str(altered)
+    faster = changed(scenario, changes)
+    assert faster.system.peak_tflops(name) == pytest.approx(changes[what])
+    assert engine.best_of(faster)["total_time"] < found["total_time"]
+    assert len(engine.operations(model, system, dict(row))) > 0
 
 
 def test_scales_and_rates_make_formats_differ() -> None:
