@@ -49,13 +49,14 @@ def machine_of(scenario: Scenario) -> dict[str, Any]:
     """
     system, datatype = scenario.system, scenario.datatype
     network = system.network_between_nodes(scenario.num_procs)
-    constants = {
+    constants: dict[str, Any] = {
         "flops": 1e12 * system.peak_tflops(datatype),
         "dram_bandwidth": 1e9 * system.mem1.bandwidth_gb_per_s,
         "bandwidth_gbps": 8.0 * network.bandwidth_gb_per_s,
-        "datatype_bytes": datatypes.named(datatype).num_bytes,
+        # DistIR counts whole bytes without scales; an element of 4 bits counts one.
+        "datatype_bytes": max(datatypes.named(datatype).bits // 8, 1),
     }
-    return {name: value for name, value in constants.items() if value is not None}
+    return constants
 
 
 @remembered(32, hash_funcs=_AS_TEXT)

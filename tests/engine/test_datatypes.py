@@ -10,6 +10,7 @@ import pytest
 import engine
 import hardware
 from dashboard.link import scenario_parameters
+from dashboard.queries.parallelism_grids import machine_of
 from engine.columns import choice_label
 from engine.questions import answer
 from engine.store import Store
@@ -58,6 +59,7 @@ def test_a_datatype_means_the_same_in_every_door_or_is_refused(system: str, name
     assert times == pytest.approx([times[0]] * 4, rel=1e-12)
     assert {each["datatype"] for each in (best, kept, found, row)} == {name}
     what = next(each.name for each in parameters(scenario) if each.name in ("compute", "matrix"))
+    assert machine_of(scenario)["datatype_bytes"] in (1, 2)
     changes = {what: 2 * machine.peak_tflops(name)}
     altered = answer("what_if", {"scenario": asked, "changes": changes})
     assert name in str(altered)
