@@ -40,12 +40,19 @@ def names() -> tuple[str, ...]:
 
 
 def is_known(name: object) -> bool:
-    """Return whether the register has a datatype of this name."""
+    """Return whether the register has a datatype of this name.
+
+    Args:
+        name: a name, or anything else.
+    """
     return isinstance(name, str) and name in _by_name()
 
 
 def named(name: str) -> Datatype:
     """Return the datatype of a name.
+
+    Args:
+        name: as executions and systems have it.
 
     Raises:
         UnknownDatatypeError: the register does not have it.
@@ -57,7 +64,11 @@ def named(name: str) -> Datatype:
 
 
 def label_of(name: str) -> str:
-    """Return the text of a datatype on screen; the name itself where the register does not have it."""
+    """Return the text of a datatype on screen; the name itself where the register does not have it.
+
+    Args:
+        name: any name.
+    """
     found = _by_name().get(name)
     return name if found is None else found.label
 
