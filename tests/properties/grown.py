@@ -25,6 +25,7 @@ from dashboard.queries.filters import Filter, derived_of, parse, text
 from dashboard.queries.scenario_edits import altered, datatypes_of
 from dashboard.widgets.tables import arranged
 from dashboard.words.executions import choices, differences
+from engine import launch
 from engine.columns import applies, by_name, called, choice_label, choices_of, headline_of
 from engine.exploration.proven_optimum import best_of
 from engine.questions import answer
@@ -72,6 +73,10 @@ def check_datatype(wide: engine.Scenario) -> None:
         _ = altered(scenario, system=hardware.load("b200_180g_sxm")).space
     asked = {"model": "llama-3-8B", "system": "grown_80g", "num_procs": 8, "max_batch_size": 8, "datatype": "float6"}
     assert "float6" in str(answer("best", {"scenario": asked}))
+    execution = dict(found.best)
+    assert "te_mxfp6" in launch.write(execution, "llama-3-8B", framework="maxtext").text
+    with pytest.raises(launch.LaunchError, match=r"Megatron does not train in float6; it has .*float8_block"):
+        launch.write(execution, "llama-3-8B", framework="megatron")
 
 
 def main(copy: Path) -> None:
