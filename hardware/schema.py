@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from models import datatypes
 from models.documents import Accepts, Change, Number, Text, Whole
 
 Value = TypeVar("Value")
@@ -236,7 +237,8 @@ class System(_SystemEntity):
     source: Line = ""
     """Source of the numbers."""
     matrix: Engines
-    """Engine for matrix multiplications, by datatype."""
+    """Engine for matrix multiplications, by datatype. `rate_name` adds datatypes of `models.datatypes` that run at one
+    of these rates. A rate under another name is kept with the document, and no cost model computes in it."""
     vector: Engines
     """Engine for everything else, by datatype; the same datatypes as `matrix`."""
     mem1: Memory
@@ -284,8 +286,61 @@ class System(_SystemEntity):
 
     @property
     def datatypes(self) -> tuple[str, ...]:
-        """The datatypes this system computes in, in the order of its document."""
+        """The datatypes whose rates the document states, in its order."""
         return tuple(self.matrix)
+
+    @property
+    def offered_datatypes(self) -> tuple[str, ...]:
+        """The datatypes this system computes in: stated ones first, then others in the order of the register."""
+        derived = (each.name for each in datatypes.for_products() if each.name not in self.matrix)
+        return (*self.matrix, *(name for name in derived if self.rate_name(name)))
+
+    def rate_name(self, datatype: str) -> str | None:
+        """Return the datatype under which `matrix` states the rate of products in a datatype.
+
+        That is the datatype itself where the document states it. Otherwise the register says at whose rate a chip of
+        this generation computes in it. None where the system does not compute in it.
+
+        Args:
+            datatype: any name.
+        """
+        if datatype in self.matrix:
+            return datatype
+        if self.accelerator is None or not datatypes.is_known(datatype):
+            return None
+        entry = datatypes.named(datatype)
+        if self.accelerator.generation not in entry.generations:
+            return None
+        return next((name for name in entry.rates_of if name in self.matrix), None)
+
+    def has_rate(self, datatype: str) -> bool:
+        """Return whether the system computes in a datatype.
+
+        Args:
+            datatype: any name.
+        """
+        return self.rate_name(datatype) is not None
+
+    def matrix_rate(self, datatype: str) -> Processor:
+        """Return the engine for matrix multiplications in a datatype.
+
+        Args:
+            datatype: one of `offered_datatypes`.
+
+        Raises:
+            KeyError: the system does not compute in it.
+        """
+        return self.matrix[self.rate_name(datatype) or datatype]
+
+    def peak_tflops(self, datatype: str) -> float:
+        """Return the dense peak of matrix products in a datatype [1e12 FLOP/s]; 0 if the system does not compute in it.
+
+        Args:
+            datatype: any name.
+        """
+        if datatype == "tf32" and datatype not in self.matrix and self.accelerator is not None:
+            return self.accelerator.tfloat32_tflops or 0.0
+        return self.matrix_rate(datatype).tflops if self.has_rate(datatype) else 0.0
 
     @property
     def node_size(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from models import hugging_face_experts as experts
 from models import hugging_face_families as families
 from models.architecture import Architecture
+from models.datatypes import UnknownDatatypeError, datatype_of_checkpoint
 from models.documents import name_from_stem, sentence, shown
 from models.hugging_face_config import HuggingFaceConfig, KeyedNumber
 from models.hugging_face_families import Fields
@@ -132,6 +133,7 @@ def from_hugging_face(
             architecture = Architecture.model_validate(read(config))
             shape, longest, count = {"architecture": architecture}, architecture.max_seq, parameters(architecture)
         config.refuse_unread_biases()
+        config.notes.extend(_describe_weights(document))
         seq, basis = _seq_size(longest, seq_size)
         called = name or _own_name(document) or _describe_model(family, count)
         return Model(
@@ -167,6 +169,19 @@ def _describe_fault(problem: ValidationError, where: str, model_type: str) -> st
         hint = "; it is computed from keys of the file" + hint
     schemas: dict[str, type[BaseModel]] = {"Model": Model, "Architecture": Architecture}
     return sentence(problem, schemas.get(problem.title, LayerPattern), where, hint=hint)
+
+
+def _describe_weights(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a note on the datatype of the published weights where they are quantised."""
+    if not document.get("quantization_config"):
+        return
+    try:
+        found = datatype_of_checkpoint(document)
+    except UnknownDatatypeError as problem:
+        yield f"{problem} Counts of parameters do not depend on it."
+        return
+    if found is not None:
+        yield f"Published weights are {found.label}, {found.weight_bits:.4g} bits each with scales."
 
 
 def _own_name(document: Mapping[str, Any]) -> str:

@@ -135,8 +135,8 @@ def _read_parameters(given: tuple[tuple[str, str], ...]) -> LinkReading:
             cost_model=cost_model,
             calibration=calibration,
         )
-        if scenario.datatype not in scenario.system.matrix:
-            known = list(scenario.system.matrix)
+        if not scenario.system.has_rate(scenario.datatype):
+            known = list(scenario.system.offered_datatypes)
             first = DEFAULT["type"] if DEFAULT["type"] in known else known[0]
             if "type" in parameters:
                 accepted = " and ".join(f"{choice_label('datatype', name)} ({name})" for name in known)

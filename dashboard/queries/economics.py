@@ -166,7 +166,7 @@ def utilisation(
     scenario: Scenario, sample_rate: float, training: bool = True, convention: Convention = "full"
 ) -> float:
     """Returns model FLOP utilisation, a share of 1, of a throughput [samples/s]."""
-    peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
+    peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
     work = token_flops(scenario).model(convention, training)
     return economics.utilisation(work, sample_rate * scenario.model.seq_size, float(scenario.num_procs), peak)
 

@@ -58,7 +58,7 @@ def _formula_symbols(scenario: Scenario) -> dict[str, Symbol]:
         "tokens": Symbol(TRILLION, "tokens that are paid for"),
         "token_flops": Symbol(flops.model("full"), "model FLOP of a token, attention in full"),
         "token_flops_causal": Symbol(flops.model("causal"), "model FLOP of a token without what the mask discards"),
-        "matrix_peak": Symbol(scenario.system.matrix[scenario.datatype].tflops * 1e12, "peak of a GPU [FLOP/s]"),
+        "matrix_peak": Symbol(scenario.system.peak_tflops(scenario.datatype) * 1e12, "peak of a GPU [FLOP/s]"),
         "hour": Symbol(HOUR, "seconds of an hour"),
         "kilowatt_hour": Symbol(JOULES_PER_KWH, "joules of a kilowatt-hour"),
     }

@@ -17,6 +17,7 @@ from engine.questions.distir import (
 )
 from engine.questions.documents.distir import DistIRQuestion
 from engine.reproductions.distir.simulator import over_devices, with_speedup
+from models import datatypes
 from models.parameters import active_parameters, embedding_weights
 
 __all__ = ["curves", "grid_of", "machine_of", "stack_of"]
@@ -52,15 +53,15 @@ def machine_of(scenario: Scenario) -> dict[str, Any]:
         scenario: scenario with the system, its number of processors, and the datatype of products.
     """
     system, datatype = scenario.system, scenario.datatype
-    sizes = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
     network = system.network_between_nodes(scenario.num_procs)
-    constants = {
-        "flops": 1e12 * system.matrix[datatype].tflops,
+    constants: dict[str, Any] = {
+        "flops": 1e12 * system.peak_tflops(datatype),
         "dram_bandwidth": 1e9 * system.mem1.bandwidth_gb_per_s,
         "bandwidth_gbps": 8.0 * network.bandwidth_gb_per_s,
-        "datatype_bytes": sizes.get(datatype),
+        # DistIR counts whole bytes without scales; an element of 4 bits counts one.
+        "datatype_bytes": max(datatypes.named(datatype).bits // 8, 1),
     }
-    return {name: value for name, value in constants.items() if value is not None}
+    return constants
 
 
 @remembered(32, hash_funcs=_AS_TEXT)

@@ -72,7 +72,7 @@ def on_same_accelerator(one: System, other: System) -> bool:
 def datatypes_of(scenario: Scenario) -> list[str]:
     """Returns the datatypes that the system has rates for and the cost model takes."""
     accepted = cost_model_of(scenario).datatypes
-    return [name for name in scenario.system.matrix if name in accepted]
+    return [name for name in scenario.system.offered_datatypes if name in accepted]
 
 
 def switch_cost_model(scenario: Scenario, cost_model: str) -> Scenario:
@@ -96,7 +96,7 @@ def scenario_with(now: Scenario, thing: Model | System) -> Scenario:
     else:
         system = thing
         limits = {field: limit for field, limit in limits.items() if not field.endswith("_net")}
-        if datatype not in system.matrix:
+        if not system.has_rate(datatype):
             datatype = next(iter(system.matrix))
     try:
         return checked(altered(now, model=model, system=system, datatype=datatype, limits=limits))

@@ -12,7 +12,7 @@ from dashboard.jobs.server import explorations
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models
 from dashboard.link.user_files import user_files
 from dashboard.queries.nearest_fit import fits, remedies, runs
-from dashboard.queries.scenario_edits import altered
+from dashboard.queries.scenario_edits import altered, datatypes_of
 from dashboard.widgets.compared_scenarios import SLOTS, Slots, add, add_changes
 from dashboard.widgets.controls import menu_key, shut, whole, whole_field
 from dashboard.widgets.hardware_changes import parse_changes
@@ -152,7 +152,7 @@ def _draw_variant(first: Scenario, slots: Slots) -> None:
     elif what == "datatype":
         st.selectbox(
             "Datatype",
-            [name for name in first.system.matrix if name != first.datatype],
+            [name for name in datatypes_of(first) if name != first.datatype],
             key=f"{key}_datatype",
             format_func=lambda name: choice_label("datatype", name),
             label_visibility="collapsed",
@@ -216,7 +216,7 @@ def _add_variant(first: Scenario, what: str, key: str, slots: Slots, given: str 
 def _scenario_on(first: Scenario, system: System) -> Scenario:
     """The scenario on another system, without limits on networks it may not have."""
     limits = {name: limit for name, limit in first.limits.items() if not name.endswith("_net")}
-    datatype = first.datatype if first.datatype in system.matrix else next(iter(system.matrix))
+    datatype = first.datatype if system.has_rate(first.datatype) else next(iter(system.matrix))
     return altered(first, system=system, datatype=datatype, limits=limits)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.launch.megatron import read_printed
+from models import datatypes
 
 __all__ = ["ARGUMENTS", "fields_of"]
 
@@ -206,9 +207,10 @@ def _modules_word(known: Mapping[str, str]) -> str:
 def _software_fields(known: Mapping[str, str], execution: Mapping[str, Any], said: frozenset[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     precision = known.get("precision", "").lower()
-    narrow = {"float4": "nvfp4", "float8": "fp8", "bfloat16": "bf16", "float16": "fp16"}
-    if said & {"fp4", "fp8", "bf16", "fp16"} and execution.get("datatype") in narrow:
-        found["dtype"] = narrow[execution["datatype"]]
+    named = execution.get("datatype")
+    word = datatypes.word_for("runs", named) if named is not None and datatypes.is_known(named) else None
+    if said & {"fp4", "fp8", "bf16", "fp16"} and word is not None:
+        found["dtype"] = word
     elif "bf16" in precision:
         found["dtype"] = "bf16"
     elif precision in ("16", "16-mixed", "fp16"):

@@ -21,6 +21,7 @@ from engine.space.space import SpaceError
 from engine.whatif.parameters import ChangeError, changed, parameters
 from hardware import SystemFileError
 from models import ModelFileError
+from models.datatypes import explain_refusal
 from models.documents import did_you_mean, shown
 
 __all__ = ["check_study"]
@@ -82,11 +83,10 @@ def _check_datatypes(study: DesignSpace) -> None:
     for number, system in enumerate(study.systems):
         cost_model = named(study.cost_model(number))
         for name in study.document.datatypes:
-            if name not in system.matrix:
-                raise StudyError(f"{system.name} does not compute in {name!r}; it has {', '.join(system.datatypes)}.")
+            if not system.has_rate(name):
+                raise StudyError(explain_refusal(name, system.offered_datatypes, system.name))
             if name not in cost_model.datatypes:
-                there = ", ".join(cost_model.datatypes)
-                raise StudyError(f"The cost model {cost_model.name} does not know {name!r}; it has {there}.")
+                raise StudyError(explain_refusal(name, cost_model.datatypes, f"The cost model {cost_model.name}"))
         for model in study.models:
             if problem := cost_model.unsupported(model):
                 raise StudyError(" ".join(problem))

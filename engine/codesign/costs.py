@@ -205,7 +205,7 @@ def _priced_parameters(tiers: int) -> tuple[str, ...]:
 def _sixteen_bit(system: System, datatype: str) -> float:
     """Matrix peak in 16 bit [TFLOP/s]; in another datatype for a system that has none of these."""
     name = next((each for each in ("bfloat16", "float16") if each in system.matrix), datatype)
-    return float(system.matrix[name].tflops) if name in system.matrix else NAN
+    return system.peak_tflops(name) or NAN
 
 
 def _unedited_values(study: DesignSpace, name: str) -> Floats:
@@ -214,7 +214,7 @@ def _unedited_values(study: DesignSpace, name: str) -> Floats:
     def of(system: Any, datatype: str) -> float:
         match name:
             case "compute" | "matrix":
-                return float(system.matrix[datatype].tflops) if datatype in system.matrix else NAN
+                return system.peak_tflops(datatype) or NAN
             case "power":
                 return float(system.accelerator.tdp_w or NAN) if system.accelerator is not None else NAN
             case "hbm_capacity":

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple, cast
 
 from engine.columns.rules import FieldCondition, among, more_than
 from engine.columns.tables import read_table
+from models import datatypes
 
 
 class FieldRow(NamedTuple):
@@ -84,14 +85,7 @@ EXTENSION_ROWS: Final = _read_fields(extensions=True)
 """Fields of the calibrated cost model beyond the 23."""
 
 CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
-    "datatype": {
-        "float4": "FP4",
-        "float8": "FP8",
-        "float16": "FP16",
-        "bfloat16": "BF16",
-        "float32": "FP32",
-        "float64": "FP64",
-    },
+    "datatype": {each.name: each.label for each in datatypes.REGISTER},
     "attention_type": {"multihead": "multi-head", "multiquery": "multi-query"},
     "activation_recompute": {"full": "full", "attn_only": "selective", "none": "none"},
     "tensor_par_comm_type": {"ar": "AR", "p2p_rs_ag": "p2p RS+AG", "rs_ag": "RS+AG"},
@@ -127,7 +121,10 @@ CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
         "native": "native",
     },
     "launch": {"eager": "eager", "fused": "fused kernels", "compiled": "compiled", "graphs": "CUDA graphs"},
-    "gradient_datatype": {"float32": "FP32", "bfloat16": "BF16"},
-    "optimizer_datatype": {"float32": "FP32", "bfloat16": "BF16"},
+    **{
+        row.name: {word: datatypes.named(word).label for word in row.choices}
+        for row in EXTENSION_ROWS
+        if row.name.endswith("_datatype")
+    },
 }
 """Text shown on screen for a stored choice: field name -> stored value -> text."""

@@ -209,6 +209,15 @@ class CostModel(ABC):
         """
         raise NotImplementedError
 
+    def datatype_depends_on(self, system: System, datatype: str) -> dict[str, Any]:
+        """Return what results in a datatype depend on that `depends_on` leaves out, as plain data; nothing by default.
+
+        Args:
+            system: the system that runs it.
+            datatype: of the matrix arithmetic, one of `datatypes`.
+        """
+        return {}
+
     def layout_depends_on(
         self, model: Model, system: System, calibration: Calibration | None, limits: Mapping[str, Any]
     ) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def derived_of(scenario: Scenario) -> dict[str, Derived]:
         scenario: whose model, system and number of processors make the factors.
     """
     tokens, procs = float(scenario.model.seq_size), float(scenario.num_procs)
-    peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
+    peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
     work = flops_of(scenario)
 
     def used(convention: Convention) -> float:

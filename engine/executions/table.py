@@ -29,6 +29,7 @@ from engine.executions.field_values import (
     to_word,
 )
 from engine.executions.rules import mode_rules
+from models import datatypes
 
 __all__ = [
     "DATATYPES",
@@ -47,7 +48,7 @@ __all__ = [
 
 FIELD_NAMES: tuple[str, ...] = tuple(column.name for column in FIELDS)
 
-DATATYPES: Mapping[str, int] = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
+DATATYPES: Mapping[str, int] = {each.name: each.bits // 8 for each in datatypes.for_products(program="calculon")}
 """Datatypes of the reference, with their width [bytes]."""
 
 LARGEST = 2**31 - 1

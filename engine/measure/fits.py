@@ -34,6 +34,7 @@ from engine.cost_models.calibrated import (
 )
 from engine.executions.arrays import Floats
 from engine.measure.samples import Attention, ExchangeSample, Product
+from models import datatypes
 
 __all__ = [
     "ExchangeFit",
@@ -50,8 +51,8 @@ __all__ = [
     "weighted_median",
 ]
 
-BYTES: Final = {"float8": (1.0, 2.0), "bfloat16": (2.0, 2.0), "float16": (2.0, 2.0), "float32": (4.0, 4.0)}
-"""Bytes per element of the factors and of the result."""
+NARROWEST_RESULT: Final = 2.0
+"""Bytes of an element of a result, at least. Source: torch._scaled_mm writes products of FP8 in 16 bits."""
 OVERHEAD: Final = 3.0
 """Products that take less than this many launches are left out: their time is the host's. Source: stated by us."""
 FOR_SHAPE: Final = 6
@@ -136,7 +137,8 @@ def product_seconds(products: Sequence[Product], rate: float, memory: float, sms
         p: parameters of the cost model.
     """
     m, n, k = (np.array([getattr(each, name) for each in products], np.float64) for name in ("m", "n", "k"))
-    into, out = np.array([BYTES[each.datatype] for each in products]).T
+    into = np.array([datatypes.named(each.datatype).num_bytes for each in products])
+    out = np.maximum(into, NARROWEST_RESULT)
     unit = MatrixUnit(np.asarray(rate), np.asarray(memory), np.asarray(sms), p)
     return gemm(m, n, k, unit, in_bytes=into, out_bytes=out)
 

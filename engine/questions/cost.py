@@ -119,7 +119,7 @@ def find_training_cost(asked: CostQuestion, model: Model | None = None, system: 
         parameters=float(parameter_count(model)),
     )
     datatype = _choose_datatype(system, asked.datatype or speed.datatype)
-    peak = system.matrix[datatype].tflops * 1e12
+    peak = system.peak_tflops(datatype) * 1e12
     recompute: Any = asked.recompute or speed.recompute
     rate, count = speed.tokens_per_s, float(speed.num_procs)
     used = {
@@ -186,8 +186,8 @@ def _evaluate_execution(execution: dict[str, Any], procs: int | None, model: Mod
 def _choose_datatype(system: System, wanted: str | None) -> str:
     if not wanted:
         return next((name for name in ("bfloat16", "float16") if name in system.matrix), system.datatypes[0])
-    if wanted not in system.matrix:
-        raise QuestionError(f"`datatype` is {shown(wanted)}; {system.name} has {', '.join(system.datatypes)}.")
+    if not system.has_rate(wanted):
+        raise QuestionError(f"`datatype` is {shown(wanted)}; {system.name} has {', '.join(system.offered_datatypes)}.")
     return wanted
 
 

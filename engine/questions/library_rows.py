@@ -37,7 +37,7 @@ def system_row(system: System) -> dict[str, Any]:
     return {
         "name": system.name,
         "title": system.title,
-        "datatypes": list(system.datatypes),
+        "datatypes": list(system.offered_datatypes),
         "mem1_gib": system.mem1.capacity_gib,
         "mem1_gb_per_s": system.mem1.bandwidth_gb_per_s,
         "mem2_gib": system.mem2.capacity_gib,

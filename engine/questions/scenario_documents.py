@@ -17,7 +17,7 @@ from engine.questions.fields import Asked, FieldKind
 from engine.questions.verb import Document, Named
 from engine.scenarios.scenario import FORMAT, Scenario, load_entity
 from hardware import Calibration, System
-from models import Model
+from models import Model, datatypes
 from models.documents import Accepts, Whole
 
 __all__ = [
@@ -56,6 +56,7 @@ LIMITS_SCHEMA: dict[str, Any] = {
 }
 
 
+_DATATYPES: Final = [each.name for each in datatypes.for_products() if each.bits <= 16 or "calculon" in each.words]
 _CALIBRATED_FIELDS: Final = [row[0] for row in EXTENSION_ROWS]
 """Fields that only the cost model calibrated has."""
 
@@ -109,7 +110,8 @@ class ScenarioDocument(Document):
         description="Largest global batch [samples]; each data parallel degree uses its largest multiple."
     )
     datatype: Annotated[str, Accepts("a text such as bfloat16"), Asked("Datatype")] = Field(
-        description="Datatype of the matrix arithmetic, such as bfloat16, float16 or float8."
+        description="Datatype of the matrix arithmetic; the system must compute in it, and the cost model take it: "
+        f"{', '.join(_DATATYPES)}."
     )
     limits: Limits = Field(
         default_factory=dict,

@@ -63,10 +63,11 @@ def scenario_fields(scenario: Scenario, *, is_block_enough: bool) -> Iterator[tu
             if path not in _SILENT:
                 yield f"model.architecture.{path}", value
     document = hardware.to_document(system)
+    rate = system.rate_name(scenario.datatype)
     for path, value in _document_leaves({key: document[key] for key in _PHYSICS}):
         part, _, rest = path.partition(".")
         # Rates of other datatypes than the scenario's have no effect.
-        if part not in ("matrix", "vector") or rest.partition(".")[0] == scenario.datatype:
+        if part not in ("matrix", "vector") or rest.partition(".")[0] == rate:
             yield f"system.{path}", value
     if not is_block_enough and system.accelerator is not None and system.accelerator.tdp_w:
         yield "system.accelerator.tdp_w", system.accelerator.tdp_w

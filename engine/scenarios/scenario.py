@@ -175,6 +175,7 @@ class Scenario:
         content = {
             "physics": self._cost_model.version,
             **self._cost_model.depends_on(self.model, self.system, self.calibration),
+            **self._cost_model.datatype_depends_on(self.system, self.datatype),
             "num_procs": self.num_procs,
             "max_batch_size": self.max_batch_size,
             "datatype": self.datatype,

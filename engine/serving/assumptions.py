@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from engine.cost_models.calibrated import Parameters
 from hardware import GIB
+from models import datatypes
 
 __all__ = ["Assumptions"]
 
@@ -32,8 +33,8 @@ class Assumptions:
     stated by us, looking at recalled single-user output of Llama 3.1 405B."""
     step_host: float = 0.5e-3
     """Scheduling and sampling per step that no framework hides [s]. Source: stated by us."""
-    four_bits: float = 4.25
-    """Bits per weight of 4-bit formats with a 16-bit scale for every 64 weights or an 8-bit one for every 32 [bits].
+    four_bits: float = datatypes.named("mxfp4").weight_bits
+    """Bits per weight of 4-bit formats with an 8-bit scale for every 32 weights, or a 16-bit one for every 64 [bits].
     Source: count of bits."""
     prefill_chunk: int = 8192
     """Most prompt tokens in one pass [tokens]. Source: vLLM's default (max_num_batched_tokens)."""

@@ -138,7 +138,7 @@ def block_times(
         weight_bytes: of an element of a linear layer [bytes] [rows].
     """
     model = case.model
-    unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
+    unit = MatrixUnit(rates.linear_of(case.layout), rates.memory, case.accelerator.multiprocessors, p)
     wide = unit._replace(rate=rates.matrix16)
     reduce = tensor_exchange(case, rates, p)
     ends = (

@@ -147,7 +147,7 @@ class Space(ABC):
         self.model, self.system = model, system
         self.num_procs = checked_size("num_procs", num_procs)
         self.max_batch_size = checked_size("max_batch_size", max_batch_size)
-        if not any(name in self.datatypes for name in system.matrix):
+        if not any(map(system.has_rate, self.datatypes)):
             raise SpaceError(
                 f"{shown(system.name)} has rates for {', '.join(system.matrix)}, but the cost model {self.cost_model} "
                 f"computes in {', '.join(self.datatypes)}; choose another cost model, or a system with such rates."
@@ -155,8 +155,9 @@ class Space(ABC):
         if not isinstance(datatype, str) or datatype not in self.datatypes:
             raise SpaceError(f"The datatype is {shown(datatype)}; it must be one of {', '.join(self.datatypes)}.")
         self.datatype = datatype
-        if datatype not in system.matrix:
-            raise SpaceError(f"{shown(system.name)} has no rates for {datatype}; it has {', '.join(system.matrix)}.")
+        if not system.has_rate(datatype):
+            there = ", ".join(system.offered_datatypes)
+            raise SpaceError(f"{shown(system.name)} has no rates for {datatype}; it has {there}.")
         self.limits = normalise(limits, self.cost_model)
         self.tiers = system.tiers
         self.modes = self._mode_lists()

@@ -179,7 +179,7 @@ def _map_hardware(
         if (each := taken[name]) and each[1]:
             found.assumed[row].append(each[1])
     facts = {name: accelerator_of(system) for name, system in systems.items() if system is not None}
-    plain = [field.name for field in fields(Accelerators) if field.name not in NETWORKS]
+    plain = [field.name for field in fields(Accelerators) if field.name not in (*NETWORKS, "scaled_peaks")]
     values = {
         field: np.array([facts[name][field] if name in facts else np.nan for name in names], np.float64)
         for field in plain

@@ -11,13 +11,15 @@ from functools import cache
 import hardware
 from engine.cost_models.calibrated import RECOMPUTES, system_named
 from hardware import System
+from models import datatypes
 
 __all__ = ["PRECISIONS", "accelerator_named", "bits_of", "recompute_of"]
 
 PRECISIONS = {
-    4.0: r"(?:nv|mx)?fp4|float4|e2m1",
-    8.0: r"(?:mx)?fp8|float8|e4m3|e5m2",
-    16.0: r"bf16|bfloat16|fp16|float16|half",
+    float(bits): "|".join(
+        word for each in datatypes.for_products(16) if each.bits == bits for word in each.words.get("runs", ())
+    )
+    for bits in (4, 8, 16)
 }
 """Words for the precision of the linear layers by bits; the narrowest that is named counts ("bf16 + fp8" is 8 bits)."""
 SAME_POLICY = {

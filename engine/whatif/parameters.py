@@ -72,6 +72,7 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
         scenario: the scenario before any change.
     """
     system, datatype = scenario.system, scenario.datatype
+    rate = system.rate_name(datatype) or datatype
     unread = cost_model_of(scenario).unread
     found = [
         *_compute_parameters(scenario),
@@ -79,10 +80,10 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
             "vector",
             "Vector peak",
             "TFLOP/s",
-            system.vector[datatype].tflops,
+            system.vector[rate].tflops,
             "system",
             f"Peak of everything that is not a matrix product in {datatype}, per GPU.",
-            f"vector.{datatype}.tflops",
+            f"vector.{rate}.tflops",
         ),
         Parameter(
             "hbm_bandwidth",
@@ -240,8 +241,9 @@ def parameters(scenario: Scenario) -> tuple[Parameter, ...]:
 def _compute_parameters(scenario: Scenario) -> list[Parameter]:
     """Matrix peak and design power, together and each alone where the cost model reads both and power is known."""
     system, datatype = scenario.system, scenario.datatype
-    peak = system.matrix[datatype].tflops
-    text, path = f"Dense peak of matrix products in {datatype}, per GPU.", f"matrix.{datatype}.tflops"
+    rate = system.rate_name(datatype) or datatype
+    peak = system.peak_tflops(datatype)
+    text, path = f"Dense peak of matrix products in {datatype}, per GPU.", f"matrix.{rate}.tflops"
     power = system.accelerator.tdp_w if system.accelerator is not None else None
     if "power" in cost_model_of(scenario).unread or not power:
         return [Parameter("matrix", "Matrix peak", "TFLOP/s", peak, "system", text, path)]

@@ -1,6 +1,6 @@
 """What a copy of the tree that has grown shows of it; run by itself, with the copy before everything else on the path.
 
-The copy has a statistic, a field, an accelerator, a page and a cost model more, see
+The copy has a statistic, a field, an accelerator, a datatype, a page and a cost model more, see
 `tests.properties.test_touch_counts`.
 """
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from streamlit.testing.v1 import AppTest
 
 import engine
@@ -21,10 +22,13 @@ from dashboard.pages.contract import NavigationGroup
 from dashboard.pages.registry import page, sections
 from dashboard.queries.explorations import choice_costs
 from dashboard.queries.filters import Filter, derived_of, parse, text
+from dashboard.queries.scenario_edits import altered, datatypes_of
 from dashboard.widgets.tables import arranged
 from dashboard.words.executions import choices, differences
-from engine.columns import applies, by_name, called, choices_of, headline_of
+from engine import launch
+from engine.columns import applies, by_name, called, choice_label, choices_of, headline_of
 from engine.exploration.proven_optimum import best_of
+from engine.questions import answer
 from engine.store import Store, StoreCondition
 
 LIMITS: dict[str, Any] = {
@@ -47,6 +51,34 @@ def editor() -> None:
     limits._dialog(parse_shared().scenario)
 
 
+def check_datatype(wide: engine.Scenario) -> None:
+    """Looks at the datatype in every door: scenario, table, link, slot of the page, JSON, store and launch."""
+    scenario = altered(wide, datatype="float6")
+    assert "float6" in datatypes_of(wide)
+    assert choice_label("datatype", "float6") == "FP6"
+    assert scenario_parameters.read_scenario(scenario_parameters.parameters_of(scenario)).scenario == scenario
+    assert engine.Scenario.from_document(scenario.to_document()) == scenario
+    narrow = altered(wide, datatype="float8")
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "results.duckdb") as store:
+        found, beside = (engine.explore_scenario(each, store=store) for each in (scenario, narrow))
+        assert found.best is not None
+        assert beside.best is not None
+        assert found.best["datatype"] == "float6"
+        # The rate of FP8 with the traffic of 6.5 bits.
+        assert found.best["total_time"] != beside.best["total_time"]
+        assert len({scenario.key, narrow.key}) == 2
+    single = scenario.evaluate(scenario.space.table([found.best["id"]])).iloc[0]
+    assert abs(single["total_time"] / found.best["total_time"] - 1) < 1e-9
+    with pytest.raises(engine.SpaceError, match=r"has no rates for float6; it has float4"):
+        _ = altered(scenario, system=hardware.load("b200_180g_sxm")).space
+    asked = {"model": "llama-3-8B", "system": "grown_80g", "num_procs": 8, "max_batch_size": 8, "datatype": "float6"}
+    assert "float6" in str(answer("best", {"scenario": asked}))
+    execution = dict(found.best)
+    assert "te_mxfp6" in launch.write(execution, "llama-3-8B", framework="maxtext").text
+    with pytest.raises(launch.LaunchError, match=r"Megatron does not train in float6; it has .*float8_block"):
+        launch.write(execution, "llama-3-8B", framework="megatron")
+
+
 def main(copy: Path) -> None:
     """Looks at everything that has grown; an assertion says what does not show."""
     for module in (engine, exports):
@@ -56,6 +88,8 @@ def main(copy: Path) -> None:
     assert "grown_80g" in hardware.names()
     scenario = engine.Scenario.of("llama-3-8B", "grown_80g", limits=LIMITS, **MACHINE)
     assert scenario.system.matrix["bfloat16"].tflops == 1234
+
+    check_datatype(scenario)
 
     # Exploration and store: the field is enumerated and decides figures, the statistic is stored.
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "results.duckdb") as store:

@@ -47,6 +47,26 @@ def accelerator(_: str) -> str:
     return json.dumps(known)
 
 
+DATATYPE: Mapping[str, Edit] = {
+    "models/datatypes/register.py": behind(
+        "REGISTER: Final[tuple[Datatype, ...]] = (\n",
+        """    Datatype(
+        "float6",
+        "FP6",
+        bits=6,
+        source="Made up.",
+        scale_bits=8,
+        block=16,
+        rates_of=("float8",),
+        generations=("hopper",),
+        words={"maxtext": ("te_mxfp6",)},
+    ),
+""",
+    ),
+}
+"""A datatype: its entry."""
+
+
 STATISTIC: Mapping[str, Edit] = {
     "engine/columns/statistics.csv": behind(
         "name,label,short,unit,group,better,extension,headline,of_layers,description\n",
@@ -111,7 +131,8 @@ COST_MODEL: Mapping[str, Edit] = {
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the packages to which a statistic, a field, an accelerator, a page and a cost model are added."""
+    """A copy of the packages to which a statistic, a field, an accelerator, a datatype, a page and a cost model are
+    added."""
     target = tmp_path_factory.mktemp("grown")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, target / name)  # with what is compiled, which holds for what stays as it is
@@ -128,14 +149,14 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ),
             encoding="utf-8",
         )
-    for path, edit in (STATISTIC | FIELD | ACCELERATOR | COST_MODEL).items():
+    for path, edit in (STATISTIC | FIELD | ACCELERATOR | DATATYPE | COST_MODEL).items():
         file = target / path
         file.write_text(edit(file.read_text(encoding="utf-8") if file.exists() else ""), encoding="utf-8")
     return target
 
 
 def test_what_one_touches_to_add_a_thing_and_that_it_shows(copy: Path) -> None:
-    assert (len(STATISTIC), len(FIELD), len(ACCELERATOR), len(COST_MODEL)) == (2, 3, 1, 1)
+    assert (len(STATISTIC), len(FIELD), len(ACCELERATOR), len(DATATYPE), len(COST_MODEL)) == (2, 3, 1, 1, 1)
     assert len({Path(path).parent for path in PAGE}) == 1
     before, after = ((root / REGISTRY).read_text(encoding="utf-8").splitlines() for root in (ROOT, copy))
     assert len(after) - len(before) == 1

@@ -101,7 +101,7 @@ def panel(row: Mapping[str, Any]) -> None:
 def training_tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun) -> list[markup.Tile]:
     """Returns the headline figures of a training run."""
     flops, rate = token_flops(scenario), float(row["sample_rate"])
-    peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
+    peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
     done = economics.utilisation(
         flops.hardware(row["activation_recompute"]), run.tokens_per_s, float(run.num_procs), peak
     )

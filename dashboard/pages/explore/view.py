@@ -84,7 +84,7 @@ def draw_headline(
     """
     scenario = exploration.scenario
     rate, training = float(best["sample_rate"]), bool(best["training"])
-    peak = scenario.system.matrix[scenario.datatype].tflops * 1e12
+    peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
     capacity = scenario.system.mem1.capacity_gib * GIB
     memory = float(best["proc_mem_tier1_cap_req"])
     exact = bool(cost_model_of(scenario).reference)

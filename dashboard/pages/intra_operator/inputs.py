@@ -19,7 +19,7 @@ from engine.planners.intra_operator import IntraOperatorPlan, Mesh, search
 from engine.questions.documents.operators import OperatorsQuestion, OuterAxis
 from engine.questions.plans import planned_sizes, question_mesh, question_model
 from engine.reproductions.alpa.suite_models import GPT, LLAMA, MOE, suite_depth
-from models import Model
+from models import Model, datatypes
 from models import names as model_names
 
 __all__ = [
@@ -40,7 +40,6 @@ CASES: Final = {"gpt": (16, 2), "moe": (64, 4), "llama": (32, 4)}
 """CFP's batch and number of layers, by family."""
 GONE: Final = ("intra_operator_layers", "intra_operator_limit", "intra_operator_layer")
 """Parameters that are reset when another model is chosen."""
-TYPES: Final = {"bfloat16": "BF16", "float16": "FP16", "float8": "FP8", "float4": "FP4", "float32": "FP32"}
 
 
 @dataclass(frozen=True)
@@ -112,9 +111,9 @@ def parse_inputs() -> tuple[IntraOperatorInputs, IntraOperatorLink, Mapping[str,
     asked.read("layers", default=min(layers, depth), most=depth)
     outer = _parse_rates(asked, page) if system == OWN else None
     if system != OWN:
-        matrix = system_of(system).matrix
-        there = [each for each in TYPES if each in matrix] or list(matrix)
-        asked.read("datatype", default=_first_datatype(there), options={each: TYPES.get(each, each) for each in there})
+        there = system_of(system).offered_datatypes
+        labels = {each: datatypes.label_of(each) for each in there}
+        asked.read("datatype", default=_first_datatype(there), options=labels)
     asked.read("element_bytes", default=4.0 if is_published else 2.0, options=WIDTHS)
     asked.read("state_bytes")
     asked.read("sequence_parallel", default=not is_published)
@@ -192,13 +191,13 @@ def system_question(asked: IntraOperatorInputs, system: str) -> IntraOperatorInp
     found = system_of(system)
     wanted, near = asked.mesh.devices, found.node_size
     devices = wanted if asked.mesh.outer is not None or wanted <= near else near
-    datatype = _first_datatype(list(found.matrix), "" if asked.system_id == OWN else asked.question.datatype)
+    datatype = _first_datatype(found.offered_datatypes, "" if asked.system_id == OWN else asked.question.datatype)
     other = {"system": named_system(system), "tiers": 2, "devices": devices, "datatype": datatype, "outer": None}
     question = asked.question.model_copy(update=other)
     return IntraOperatorInputs(question, asked.title, system, system_name(found), asked.depth)
 
 
-def _first_datatype(there: list[str], wanted: str = "") -> str:
+def _first_datatype(there: tuple[str, ...], wanted: str = "") -> str:
     order = [wanted, "bfloat16", "float16", *there]
     return next(each for each in order if each in there)
 

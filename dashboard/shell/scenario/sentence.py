@@ -182,7 +182,7 @@ def _with_slot(now: Scenario, name: str, value: Any) -> Scenario:
     elif name == "system":
         system = changes["system"] = system_of(value)
         changes["limits"] = {field: limit for field, limit in now.limits.items() if not field.endswith("_net")}
-        if now.datatype not in system.matrix:
+        if not system.has_rate(now.datatype):
             changes["datatype"] = next(iter(system.matrix))
     else:
         key = {"type": "datatype", "procs": "num_procs"}.get(name, "max_batch_size")

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from engine.columns import EXTENSIONS, by_name
 from engine.columns.stage_layouts import EVEN, canonical
+from engine.cost_models.calibrated.physics.formats import DATATYPES, LINEAR_BITS, LINEAR_FORMATS
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
     DISPATCHERS,
@@ -37,8 +38,6 @@ from models.patterns import pattern_of as architecture_pattern
 
 __all__ = ["NEUTRAL", "SOFTWARE_DEFAULTS", "case_of", "model_shapes", "shaped_case"]
 
-BITS = {"float4": 4.0, "float8": 8.0}
-"""Bits of the linear layers by datatype; all others count as 16."""
 RECOMPUTE_OF = {"full": "full", "attn_only": "selective", "none": "none"}
 
 NEUTRAL: dict[str, Any] = {
@@ -189,7 +188,7 @@ def _build_layout(e: Mapping[str, Any]) -> Layout:
         "stage_layout": _layout_positions(e),
         "sequence_par": number("sequence_par", _is_word(e, "tensor_par_comm_type", "rs_ag", 1.0)),
         "fully_sharded": number("fully_sharded", 0.0),
-        "linear_bits": number("linear_bits", _datatype_bits(e)),
+        **_linear_formats(e),
         "recompute": _word_positions(e, "recompute", RECOMPUTES, _recompute_words(e)),
     }
     sharded = np.asarray(e["optimizer_sharding"], np.float64) if "optimizer_sharding" in e else 1.0
@@ -233,9 +232,13 @@ def _is_word(e: Mapping[str, Any], name: str, word: str, default: float) -> npt.
     return np.asarray(np.asarray(e[name]) == word, np.float64) if name in e else np.asarray(default)
 
 
-def _datatype_bits(e: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    words = np.asarray(e.get("datatype", "float16"))
-    return np.select([words == word for word in BITS], list(BITS.values()), 16.0)
+def _linear_formats(e: Mapping[str, Any]) -> dict[str, Any]:
+    """Return width and format of the linear layers, from both fields or from the datatype."""
+    if "linear_bits" in e:
+        number = _number_reader(e)
+        return {name: number(name, 0.0) for name in ("linear_bits", "linear_format")}
+    positions = _word_positions(e, "datatype", DATATYPES, "bfloat16").astype(np.intp)
+    return {"linear_bits": LINEAR_BITS[positions], "linear_format": LINEAR_FORMATS[positions]}
 
 
 def _recompute_words(e: Mapping[str, Any]) -> Any:

@@ -15,10 +15,11 @@ from engine.cost_models.calibrated.bound_search import CalibratedBoundSearch
 from engine.cost_models.calibrated.bounds import calibrated_bounds, calibrated_candidates
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.effective import effective_rates
-from engine.cost_models.calibrated.fields import DATATYPES, IMPLIED, NOT_READ
+from engine.cost_models.calibrated.fields import IMPLIED, NOT_READ
 from engine.cost_models.calibrated.kernel_times import CalibratedKernelTimes
 from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_table_of
+from engine.cost_models.calibrated.physics.formats import DATATYPES, SCALED_NAMES
 from engine.cost_models.calibrated.physics.inputs import SIZES
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
 from engine.cost_models.calibrated.physics.pipeline.layouts import cut_of
@@ -36,7 +37,7 @@ from engine.executions.layer_splits import StageCut
 from engine.space.rows import RowChunk, RowGroup
 from engine.space.space import Space
 from hardware import Calibration, System, calibration_document
-from models import Model
+from models import Model, datatypes
 from models.token_flops import token_flops
 
 __all__ = ["CALIBRATED"]
@@ -131,13 +132,21 @@ class Calibrated(CostModel):
             **({} if shapes.pattern is None else {"layers": shapes.pattern.model_dump(mode="json")}),
             "flops": token_flops(model).model(),
             # As text, because some are infinite or not known.
-            "system": {name: repr(value) for name, value in accelerator_of(system).items()},
-            "matrix": {name: engine.tflops for name, engine in system.matrix.items()},
+            "system": {name: repr(value) for name, value in accelerator_of(system).items() if name != "scaled_peaks"},
+            "matrix": {name: engine.tflops for name, engine in system.matrix.items() if name not in SCALED_NAMES},
             "memory": [[tier.capacity_gib, tier.bandwidth_gb_per_s] for tier in memory],
             # Rows kept before a field was added cannot answer for it.
             "columns": [column.name for column in self.columns.stored],
             "calibration": parameters_of(self.calibration(calibration)).model_dump(),
         }
+
+    def datatype_depends_on(self, system: System, datatype: str) -> dict[str, Any]:
+        """See `CostModel.datatype_depends_on`: peak, width and bound of a format with scales; else nothing."""
+        if datatype not in SCALED_NAMES:
+            return {}
+        entry = datatypes.named(datatype)
+        ratio = None if entry.sustained is None else [entry.sustained.datatype, entry.sustained.ratio]
+        return {"linear": [system.peak_tflops(datatype), entry.bits, entry.stored_bits, ratio]}
 
     def bound_search(self, space: CalibratedSpace, numbers: range) -> CalibratedBoundSearch:
         """See `CostModel.bound_search`."""
@@ -150,7 +159,7 @@ class Calibrated(CostModel):
         found: dict[str, Any] = {
             "model": models.to_document(model),
             "generation": generation_of(system),
-            "datatypes": list(system.matrix),
+            "datatypes": list(system.offered_datatypes),
             "calibration": calibration_document(self.calibration(calibration)),
         }
         # Which executions there are depends on the networks only where a limit names the network of a group.

@@ -6,16 +6,20 @@ explains them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from engine.cost_models.calibrated.measured import measured_kinds, precision_words
+from engine.cost_models.calibrated.physics.formats import SCALED
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, Accelerators
 from engine.cost_models.calibrated.physics.layers.attention import fused_rate
-from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
+from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, sustained_rates
 from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
 from engine.cost_models.calibrated.systems import accelerator_of, calibrated, fastest_attention, generation_of
 from engine.cost_models.contract import MODELLED, PROVENANCES, SustainedRate
 from hardware import Calibration, FitError, System, network_names
+from models import datatypes
 
 __all__ = ["accelerator_error", "effective_rates"]
 
@@ -80,7 +84,29 @@ def effective_rates(
         provenance = _rate_provenance(system, chosen, used, BITS.get(name))
         basis = _describe_basis(system, chosen, used, provenance)
         found.append(SustainedRate(name, unit, float(peak), float(sustained), used, provenance, basis))
-    return tuple(found)
+    narrow = [place for place, each in enumerate(found) if each.name.startswith("matrix, ")]
+    scaled = _scaled_rates(system, chosen, facts, rates, eight)
+    return (*found[: narrow[-1] + 1], *scaled, *found[narrow[-1] + 1 :])
+
+
+def _scaled_rates(
+    system: System, calibration: Calibration, facts: Accelerators, rates: SustainedRates, used: tuple[str, ...]
+) -> Iterator[SustainedRate]:
+    """Yield the sustained rates of the formats with scales that the system computes in."""
+    values = ", ".join(f"{name} {calibration.parameters[name].value:g}" for name in used)
+    for each, peak, rate in zip(SCALED, facts.scaled_peaks, rates.scaled, strict=True):
+        if peak <= 0:
+            continue
+        if each.measured_as:
+            bits = datatypes.named(each.measured_as).bits
+            provenance = _rate_provenance(system, calibration, used, bits)
+            basis = _describe_basis(system, calibration, used, provenance)
+        else:
+            provenance, basis = MODELLED, f"{values}; no run in {each.label} was measured"
+        if each.sustained is not None:
+            other = datatypes.named(each.sustained.datatype).label
+            basis = f"{values}; at most {each.sustained.ratio:g} times {other}: {each.sustained.source}"
+        yield SustainedRate(f"matrix, {each.label}", "FLOP/s", float(peak), float(rate), used, provenance, basis)
 
 
 def accelerator_error(system: System, calibration: Calibration | None = None) -> FitError | None:

@@ -18,8 +18,9 @@ import pandas as pd
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
 from engine.columns.stage_layouts import EVEN
-from engine.cost_models.calibrated.case_building import BITS, NEUTRAL, case_of, model_shapes
+from engine.cost_models.calibrated.case_building import NEUTRAL, case_of, model_shapes
 from engine.cost_models.calibrated.physics.communication.networks import farthest
+from engine.cost_models.calibrated.physics.formats import DATATYPES, LINEAR_BITS, LINEAR_FORMATS
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
     RECOMPUTES,
@@ -44,7 +45,7 @@ from engine.executions.reasons import FITS
 from engine.executions.rules import offloads, tokens_undivided, too_few_to_offload, undivided
 from engine.executions.table import Executions, Parsed, check_fields, mark, parse_columns
 from hardware import System
-from models import Model
+from models import Model, datatypes
 
 __all__ = [
     "DATATYPES",
@@ -65,9 +66,6 @@ __all__ = [
 
 Fields = dict[str, npt.NDArray[Any]]
 """Every field of many executions by name, arrays [rows] or plain values; words are positions in their choices."""
-
-DATATYPES: tuple[str, ...] = ("float4", "float8", "float16", "bfloat16")
-"""Datatypes of the linear layers; attention, head, optimizer and communication stay in 16 or 32 bits."""
 
 NOT_READ: frozenset[str] = frozenset(
     {"tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation", "seq_par_ag_redo"}
@@ -179,7 +177,7 @@ def check(model: Model, system: System, fields: Fields, reason: ReasonNumbers) -
     schedules = schedule_rules(f)
     placed = np.where(np.logical_or.reduce(list(schedules.values())), 0, np.maximum(f["schedule"], 0))
     fewest = fewest_held(shapes, pipeline, stages // pipeline, placed, divided)
-    present = np.array([name in system.matrix for name in DATATYPES], bool)
+    present = np.array([system.has_rate(name) for name in DATATYPES], bool)
     stages_of_zero = zero_rules(f, single_replica=data * context == 1, pipelined=pipeline > 1)
     degrees = [f[name] for name in ("context_par", "expert_par", "expert_tensor_par")]
     words = [f[column.name] < 0 for column in EXTENSIONS if column.choices]
@@ -356,7 +354,6 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         system: the system that it runs on.
         fields: fields by name, arrays of any one shape [rows], or plain values.
     """
-    bits = np.array([BITS.get(name, 16.0) for name in DATATYPES])
     kinds = ["selective", *by_name("selective_recompute").choices[1:]]
     selective = np.array([RECOMPUTES.index(kind) for kind in kinds])
     plain = {FULL: RECOMPUTES.index("full"), NONE: RECOMPUTES.index("none")}
@@ -373,7 +370,8 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         "sequence_par": comm == RS_AG,
         "split_messages": comm != 0,
         "fully_sharded": zero == FULLY_SHARDED,
-        "linear_bits": bits[fields["datatype"]],
+        "linear_bits": LINEAR_BITS[fields["datatype"]],
+        "linear_format": LINEAR_FORMATS[fields["datatype"]],
         "recompute": kind,
         "overlap_tensor": np.asarray(fields["tensor_par_overlap"]) != 0,
         "unfused_elementwise": np.asarray(fields["launch"]) == EAGER,
@@ -381,8 +379,14 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         "overlap_expert": fields["expert_overlap"],
         "overlap_pipeline": fields["pipeline_overlap"],
         "schedule": interleaved_where(fields["schedule"], fields["pipeline_interleaving"]),
-        "gradient_bytes": np.where(np.asarray(fields["gradient_datatype"]) == 0, 4.0, 2.0),
-        "moment_bytes": np.where(np.asarray(fields["optimizer_datatype"]) == 0, 4.0, 2.0),
-        "shard_gradient_bytes": np.where(np.asarray(fields["gradient_datatype"]) == 0, 4.0, 2.0),
+        "gradient_bytes": _element_bytes("gradient_datatype", fields),
+        "moment_bytes": _element_bytes("optimizer_datatype", fields),
+        "shard_gradient_bytes": _element_bytes("gradient_datatype", fields),
     }
     return case_of(model, system, values).remembering()
+
+
+def _element_bytes(name: str, fields: Mapping[str, Any]) -> Any:
+    """Return the bytes of an element in the datatype that a field names [bytes]."""
+    sizes = np.array([datatypes.named(word).num_bytes for word in by_name(name).choices])
+    return sizes[np.asarray(fields[name])]

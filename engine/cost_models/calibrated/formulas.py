@@ -142,7 +142,7 @@ def _build_symbol(
     if name in _MEANING:
         return Symbol(parts[name], _MEANING[name], _SECONDS)
     if name == "matrix_peak":
-        return Symbol(system.matrix[str(row["datatype"])].tflops * 1e12, "peak of the matrix unit [FLOP/s]")
+        return Symbol(system.peak_tflops(str(row["datatype"])) * 1e12, "peak of the matrix unit [FLOP/s]")
     if name == "token_flops":
         return Symbol(token_flops(model).model(), "model FLOP per token, attention in full")
     if name == "sequence":

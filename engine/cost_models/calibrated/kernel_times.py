@@ -30,16 +30,13 @@ from hardware import System
 
 __all__ = ["CalibratedKernelTimes"]
 
-BITS = {"float8": 8.0, "float4": 4.0}
-"""Bits of the factors of products by datatype; all others count as 16."""
-
 
 class CalibratedKernelTimes:
     """Times of kernels and collectives of one system by a calibration; see `engine.cost_models.contract.KernelTimes`.
 
     Args:
         system: the system.
-        datatype: datatype of the matrix arithmetic, such as "bfloat16".
+        datatype: datatype of the matrix arithmetic, one of `formats.DATATYPES`.
         p: parameters of a calibration.
     """
 
@@ -51,10 +48,11 @@ class CalibratedKernelTimes:
         self.system = system
         nothing = ModelShapes.of(dict.fromkeys(SIZES, 0.0))
         one = dict.fromkeys(("tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size"), 1.0)
-        self.accelerator = shaped_case(nothing, system, one).accelerator
+        case = shaped_case(nothing, system, {**one, "datatype": datatype})
+        self.accelerator = case.accelerator
         self.rates = sustained_rates(self.accelerator, np.asarray(np.inf), p)
-        self.bits = BITS.get(datatype, 16.0)
-        rate = self.rates.linear(np.asarray(self.bits))
+        self.bits = float(case.layout.linear_bits)
+        rate = self.rates.linear_of(case.layout)
         self.unit = MatrixUnit(rate, self.rates.memory, self.accelerator.multiprocessors, p)
 
     def product(

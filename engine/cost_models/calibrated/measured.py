@@ -19,12 +19,14 @@ import pandas as pd
 
 from engine.columns import ALL_FIELDS, choice_label
 from engine.cost_models.calibrated.fields import case_of_fields, read
+from engine.cost_models.calibrated.physics.formats import SCALED
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, LAUNCHES, RECOMPUTES, Case
 from engine.cost_models.calibrated.physics.layers.views import modelled_layers
 from engine.cost_models.calibrated.physics.pipeline.schedules import SCHEDULES
 from engine.cost_models.calibrated.systems import calibrated
 from hardware import System
-from models import Model
+from models import Model, datatypes
+from models.datatypes import Datatype
 
 __all__ = [
     "MEASURED_FILE",
@@ -98,7 +100,9 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
     """
     layout, software, model = case.layout, case.software, case.model
     generation = _choice_words(case.accelerator.generation, [generation_words(name) for name in GENERATIONS], rows)
-    bits = np.char.mod("%.0f" + PRODUCTS, _broadcast_rows(layout.linear_bits, rows))
+    plain = np.char.mod("%.0f" + PRODUCTS, _broadcast_rows(layout.linear_bits, rows))
+    scaled = _choice_words(layout.linear_format, ["", *map(_product_words, SCALED)], rows)
+    bits = np.where(_broadcast_rows(layout.linear_format, rows) > 0, scaled, plain)
     experts = np.where(_broadcast_rows(model.experts, rows) > 0, kind_words(True), kind_words(False))
     schedules = _choice_words(np.maximum(layout.schedule, 0), [schedule_words(name) for name in SCHEDULES], rows)
     switches = {
@@ -164,6 +168,13 @@ def not_measured(model: Model, system: System, executions: pd.DataFrame) -> list
         if set(words) - known - {NOTHING}:
             named.append([NOTHING if one in known else one for one in words])
     return [(*first, *filter(None, words)) for words in zip(*named, strict=True)] or [first] * len(executions)
+
+
+def _product_words(datatype: Datatype) -> str:
+    """Return matrix products in a datatype as measured runs have them; in its own name if no run had it."""
+    if datatype.measured_as:
+        return f"{datatypes.named(datatype.measured_as).bits}{PRODUCTS}"
+    return f"{datatype.label}{PRODUCTS.removeprefix('-bit')}"
 
 
 def _broadcast_rows(values: Any, rows: int) -> npt.NDArray[np.float64]:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import hardware
+from engine.cost_models.calibrated.physics.formats import SCALED
 from engine.cost_models.calibrated.physics.inputs import GENERATIONS
 from hardware import System
 
@@ -89,6 +90,7 @@ def accelerator_of(system: System) -> dict[str, Any]:
         "flops16": wide,
         "flops8": peak.get("float8", 0.0),
         "flops4": peak.get("float4", 0.0),
+        "scaled_peaks": tuple(system.peak_tflops(each.name) * TERA for each in SCALED),
         "memory_bandwidth": system.mem1.bandwidth_gb_per_s * GIGA,
         "capacity": system.mem1.capacity_gib * GIB,
         "power": facts.tdp_w if facts is not None and facts.tdp_w is not None else math.nan,

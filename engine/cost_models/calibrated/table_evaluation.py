@@ -73,7 +73,7 @@ def perfect_seconds(model: Model, system: System, datatype: str) -> float:
         system: the system that it runs on.
         datatype: name of a datatype that the system has a matrix rate of.
     """
-    return token_flops(model).model() * model.seq_size / (system.matrix[datatype].tflops * TERA)
+    return token_flops(model).model() * model.seq_size / (system.peak_tflops(datatype) * TERA)
 
 
 def link_rate(system: System, p: Parameters) -> float:
@@ -213,7 +213,7 @@ def _row_statistics(model: Model, system: System, part: Fields, case: Case, p: P
         )
     batch = part["batch_size"].astype(np.float64)
     datatype = part["datatype"]
-    each = np.array([perfect_seconds(model, system, name) if name in system.matrix else np.nan for name in DATATYPES])
+    each = np.array([perfect_seconds(model, system, name) if system.has_rate(name) else np.nan for name in DATATYPES])
     perfect = each[datatype] * batch / part["num_procs"]
     part_of_flow = flow_part(pipeline_level(case, level, p, flow))
     step = step_part(part_of_flow, once, moved, case.layout.pipeline_interleaving, perfect)
@@ -286,7 +286,7 @@ def _reason_quantities(
         "blocks_per_proc": _fewest_blocks(shapes, f, code),
         "batch_seq": f["microbatch_size"] * model.seq_size,
         "microbatches": f["batch_size"] // np.maximum(f["data_par"] * f["microbatch_size"], 1),
-        "accepted": ", ".join(name for name in DATATYPES if name in system.matrix),
+        "accepted": ", ".join(name for name in DATATYPES if system.has_rate(name)),
         "seq_size": model.seq_size,
         **{name: int(getattr(shapes, name)) for name in ("hidden", "feedforward", "attn_heads", "key_value_heads")},
         **{name: int(getattr(shapes, name)) for name in ("num_blocks", "experts")},

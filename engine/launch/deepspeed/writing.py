@@ -13,6 +13,7 @@ from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header
 from engine.launch.report import LIST_TITLES, Report
+from models import datatypes
 
 __all__ = ["TITLE", "VERSION", "write_configuration"]
 
@@ -25,7 +26,6 @@ _EXPERT_PRESETS: Final = {
     "deepseek-v3": "deepseek_v3",
 }
 """Presets of expert parallelism by the beginning of a model's name."""
-_GENERIC: Final = {"float4", "float8"}
 
 
 def write_configuration(order: LaunchOrder) -> Written:
@@ -127,7 +127,7 @@ def _batch_keys(e: dict[str, Any], order: LaunchOrder) -> dict[str, Any]:
 def _precision_keys(e: dict[str, Any], report: Report) -> dict[str, Any]:
     found: dict[str, Any] = {}
     datatype = str(e["datatype"])
-    if datatype in _GENERIC:
+    if datatypes.word_for("deepspeed", datatype) is None:
         report.not_expressible(f"{called('datatype')} {choice_label('datatype', datatype)}: BF16 stands for it.")
         datatype = "bfloat16"
     if datatype == "bfloat16":

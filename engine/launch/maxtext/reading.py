@@ -24,6 +24,7 @@ from engine.launch.maxtext.names import (
     pipelined_layers,
 )
 from engine.launch.named_models import library_shape
+from engine.launch.precision import read_word
 from engine.launch.report import OPEN, OpenValue, Report
 from engine.launch.settings import LaunchSettings
 from models.documents import shown
@@ -42,8 +43,6 @@ _NUMBERS: Final = {
 """Numbers of a model that has no name: key and default."""
 _NODE: Final = 8
 _NOT_MODELLED: Final = ("enable_diloco", "use_ring_of_experts", "te_moe_block", "pipeline_fsdp_ag_once")
-_FLOAT8: Final = ("fp8", "nanoo_fp8", "te_fp8", "te_mxfp8")
-_FLOAT4: Final = ("fp4", "te_nvfp4")
 
 
 def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
@@ -383,14 +382,10 @@ def _read_recompute(settings: LaunchSettings, report: Report) -> None:
 def _read_software(settings: LaunchSettings, report: Report) -> None:
     e, say = report.execution, report.say
 
-    def datatype() -> str:
+    def datatype() -> Any:
         found, quantization = settings.word("dtype", "bfloat16"), settings.word("quantization").lower()
-        if quantization.startswith(_FLOAT4):
-            return "float4"
-        if quantization.startswith(_FLOAT8):
-            return "float8"
         if quantization and quantization != "te_no_quant":
-            report.not_modelled(f"quantization {quantization}")
+            return read_word(report, "maxtext", "quantization", quantization)
         return found
 
     def kernel() -> Any:

@@ -15,6 +15,7 @@ from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header
 from engine.launch.maxtext.names import model_name, pipelined_layers
 from engine.launch.not_expressible import without_predictions
+from engine.launch.precision import datatype_for
 from engine.launch.report import LIST_TITLES, Report
 
 __all__ = ["TITLE", "VERSION", "write_command"]
@@ -211,11 +212,12 @@ def _recompute_keys(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
 def _software_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e = order.execution
     datatype = str(e["datatype"])
-    flags: dict[str, Any] = {"dtype": datatype if datatype in ("float16", "float32") else "bfloat16"}
-    if datatype in ("float8", "float4"):
+    entry = datatype_for("maxtext", "MaxText", datatype)
+    flags: dict[str, Any] = {"dtype": datatype if entry.bits >= 16 else "bfloat16"}
+    if entry.bits < 16:
+        word, *others = entry.words["maxtext"]
         # The recipe fp8 keeps a history of maxima, which MaxText does not accumulate gradients with (configs/types.py).
-        eight = "te_fp8_currentscaling" if _accumulation_steps(order) > 1 else "fp8"
-        flags["quantization"] = eight if datatype == "float8" else "te_nvfp4"
+        flags["quantization"] = others[0] if word == "fp8" and _accumulation_steps(order) > 1 else word
     flags |= {
         "grad_dtype": e["gradient_datatype"],
         "optimizer_memory_host_offload": bool(e["optimizer_offload"]),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
 from engine.launch.megatron.layouts import ACCOUNTS, ENDS, layout_of, list_of
 from engine.launch.megatron.memory_reading import read_memory, read_recompute
+from engine.launch.precision import read_word
 from engine.launch.report import OPEN, Report, parse_integer
 
 __all__ = ["read_execution"]
@@ -230,16 +231,21 @@ def _read_precision(args: Arguments, report: Report) -> None:
     report.say("optimizer_datatype", partial(_read_moments, args, report))
 
 
-def _read_datatype(args: Arguments, report: Report) -> str:
-    eight, four = args.word("fp8"), args.word("fp4")
-    if four:
-        report.not_modelled(f"{args.name('fp4_recipe')} {args.word('fp4_recipe') or 'nvfp4 (default)'}")
-        return "float4"
-    if eight:
-        recipe = args.word("fp8_recipe")
-        default = "" if args.given("fp8_recipe") else " (default)"
-        report.not_modelled(f"{args.name('fp8_recipe')} {recipe or 'delayed'}{default}: FP8 recipe")
-        return "float8"
+_DEFAULT_RECIPES: Final = {"fp4": "nvfp4", "fp8": "delayed"}
+"""Recipes that Megatron takes where none is given, by the flag that turns them on; the first that is on counts."""
+
+
+def _read_datatype(args: Arguments, report: Report) -> Any:
+    # Both are asked for: each may be a value that is not known.
+    on = {name: args.word(name) for name in reversed(_DEFAULT_RECIPES)}
+    for name, usual in _DEFAULT_RECIPES.items():
+        if on[name]:
+            recipe = args.word(f"{name}_recipe") or usual
+            found = read_word(report, "megatron", args.name(f"{name}_recipe"), recipe)
+            if found == "float8":
+                default = "" if args.given("fp8_recipe") else " (default)"
+                report.not_modelled(f"{args.name('fp8_recipe')} {recipe}{default}: how FP8 values are scaled")
+            return found
     if args.on("bf16"):
         return "bfloat16"
     if args.given("fp32_precision"):

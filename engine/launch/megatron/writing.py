@@ -10,6 +10,7 @@ from typing import Any, Final
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchOrder
 from engine.launch.megatron.layouts import cut_of
+from engine.launch.precision import datatype_for
 from engine.launch.report import Report
 
 __all__ = ["Groups", "describe_refusal", "groups_of"]
@@ -29,7 +30,7 @@ _DEEPSEEK_V3: Final = {
     "moe_aux_loss_coeff": [1e-4],
 }
 """Routing of DeepSeek-V3 (arXiv:2412.19437, sections 2.1.2 and 4.2; its config.json), without effect on time."""
-_BLACKWELL_AND_HOPPER: Final = "float8 is written for Hopper (tensorwise); on Blackwell --fp8-recipe mxfp8 is usual."
+_BLACKWELL_AND_HOPPER: Final = "float8 is one scale per tensor (tensorwise); on Blackwell the datatype mxfp8 is usual."
 
 
 def groups_of(order: LaunchOrder, report: Report) -> Groups:
@@ -301,19 +302,15 @@ def _precision_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     e = order.execution
     found: dict[str, Any] = {}
     kind = e["datatype"]
-    if kind in ("bfloat16", "float8", "float4"):
-        found["bf16"] = True
-    elif kind == "float16":
-        found["fp16"] = True
+    datatype = datatype_for("megatron", "Megatron", kind)
+    word = datatype.words["megatron"][0]
+    if datatype.bits < 16:
+        found |= {"bf16": True, f"fp{datatype.bits}": datatype.encoding, f"fp{datatype.bits}_recipe": word}
     elif kind != "float32":
-        raise LaunchError(f"Megatron does not train in {kind}; it has float32, float16, bfloat16, float8 and float4.")
+        found[word] = True
     if kind == "float8":
-        found |= {"fp8": "hybrid", "fp8_recipe": "tensorwise"}
         report.not_modelled("--fp8-recipe tensorwise: how FP8 values are scaled")
         report.remark(_BLACKWELL_AND_HOPPER)
-    if kind == "float4":
-        found |= {"fp4": "e2m1", "fp4_recipe": "nvfp4"}
-        report.not_modelled("--fp4-recipe nvfp4: how FP4 values are scaled")
     if e["gradient_datatype"] == "bfloat16":
         if kind != "float16":
             found["grad_reduce_in_bf16"] = True

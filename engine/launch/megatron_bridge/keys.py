@@ -6,10 +6,11 @@ of `model` are the fields of Megatron-Core's TransformerConfig, most of which ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from engine.launch.key_lists import read_key_lists
+from models import datatypes
 
 __all__ = ["KEYS", "PRECISIONS", "SHORT", "TERMS"]
 
@@ -29,17 +30,21 @@ SHORT: Final[Mapping[str, str]] = {
 }
 """Short forms of the program that runs recipes; a key written out counts more."""
 
-PRECISIONS: Final[Mapping[str, Mapping[str, object]]] = {
-    "bf16_mixed": {"bf16": True},
-    "fp16_mixed": {"fp16": True},
-    "bf16_with_fp8_delayed_scaling_mixed": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "delayed"},
-    "bf16_with_fp8_current_scaling_mixed": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "tensorwise"},
-    "bf16_with_fp8_subchannel_scaling_mixed": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "blockwise"},
-    "bf16_with_mxfp8_mixed": {"bf16": True, "fp8": "e4m3", "fp8_recipe": "mxfp8"},
-    "bf16_with_nvfp4_mixed": {"bf16": True, "fp4": "e2m1", "fp4_recipe": "nvfp4"},
-    "fp16_with_fp8_delayed_scaling_mixed": {"fp16": True, "fp8": "hybrid", "fp8_recipe": "delayed"},
-    "fp16_with_fp8_current_scaling_mixed": {"fp16": True, "fp8": "hybrid", "fp8_recipe": "tensorwise"},
-}
+
+def _list_precisions() -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield recipes of mixed precision by name, as Megatron's arguments."""
+    for each in datatypes.for_products(program="megatron_bridge"):
+        for name, word in zip(each.words["megatron_bridge"], each.words["megatron"], strict=True):
+            if each.bits == 16:
+                yield name, {word: True}
+                continue
+            narrow = {f"fp{each.bits}": each.encoding, f"fp{each.bits}_recipe": word}
+            yield name, {"bf16": True, **narrow}
+            if each.name == "float8":  # the only one that there is around FP16, too
+                yield name.replace("bf16", "fp16", 1), {"fp16": True, **narrow}
+
+
+PRECISIONS: Final[Mapping[str, Mapping[str, object]]] = dict(_list_precisions())
 """Recipes of mixed precision by name, as arguments."""
 
 TERMS: Final[Mapping[str, str]] = {

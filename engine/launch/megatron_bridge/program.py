@@ -15,6 +15,7 @@ from engine.launch.megatron.writing import Groups, describe_refusal, groups_of
 from engine.launch.megatron_bridge.arguments import arguments_of
 from engine.launch.megatron_bridge.keys import KEYS, PRECISIONS
 from engine.launch.report import LIST_TITLES, Report
+from models import datatypes
 
 __all__ = ["NAME", "TITLE", "VERSION", "write_program"]
 
@@ -108,7 +109,8 @@ def _precision_name(a: Mapping[str, Any]) -> str:
     for name, precision in PRECISIONS.items():
         if precision == wanted:
             return name
-    raise LaunchError("Megatron-Bridge trains in bfloat16, float16, float8 or float4.")
+    there = ", ".join(each.name for each in datatypes.for_products(program="megatron_bridge"))
+    raise LaunchError(f"Megatron-Bridge trains in {there}; choose one of these datatypes.")
 
 
 def _said_by_keys(sentence: str) -> str:

@@ -56,7 +56,7 @@ class FlavorConfig(NamedTuple):
 
 CONFIGS: Final[tuple[FlavorConfig, ...]] = (
     FlavorConfig("llama3", "llama3_8b", "llama-3.1-8B"),
-    FlavorConfig("llama3", "llama3_8b_mxfp8", "llama-3.1-8B", "float8"),
+    FlavorConfig("llama3", "llama3_8b_mxfp8", "llama-3.1-8B", "mxfp8"),
     FlavorConfig("llama3", "llama3_70b", "llama-3.1-70B"),
     FlavorConfig("llama3", "llama3_405b", "llama-3.1-405B", "float8"),
     FlavorConfig("deepseek_v3", "deepseek_v3_16b", "deepseek-v2-lite"),

@@ -22,6 +22,8 @@ from engine.launch.report import OPEN, OpenValue, Report
 from engine.launch.settings import LaunchSettings
 from engine.launch.torchtitan.cuts import read_cut
 from engine.launch.torchtitan.flavors import CONFIGS, library_model
+from models import datatypes
+from models.datatypes import Datatype
 
 __all__ = ["read_configuration"]
 
@@ -63,7 +65,6 @@ _READ_WHERE_IT_COUNTS: Final = frozenset(
 """Keys that count only together with others, such as the keys of a pipeline."""
 _SINGLE: Final = frozenset({"1f1b", "gpipe", "pipelineschedulesingle"})
 _V_SHAPED: Final = {"zbvzerobubble": "zb_v", "dualpipev": "dualpipev"}
-_FLOAT8: Final = ("float8", "mxfp8", "mx")
 
 
 def dialect_of(settings: LaunchSettings) -> str:
@@ -372,15 +373,16 @@ def _read_software(settings: LaunchSettings, report: Report, dialect: str) -> No
     def datatype() -> str:
         function = settings.word("config")
         kinds = [each.lower() for each in settings.words("model.converters")]
-        strange = [each for each in kinds if not any(kind in each for kind in ("nvfp4", *_FLOAT8))]
+        found = [_narrow_datatype(each) for each in kinds]
+        strange = [kind for kind, each in zip(kinds, found, strict=True) if each is None]
         if strange:
             report.not_modelled(f"model.converters {', '.join(strange)}"[:200])
-        if any("nvfp4" in each for each in kinds) or "nvfp4" in function:
-            return "float4"
-        if any(kind in each for each in kinds for kind in _FLOAT8):
-            return "float8"
+        named = [each for each in (*found, _narrow_datatype(function)) if each is not None]
+        if kinds and named:
+            return min(named, key=lambda each: each.bits).name
         if function:
-            return next((each.datatype for each in CONFIGS if each.function == function), "bfloat16")
+            usual = named[0].name if named else "bfloat16"
+            return next((each.datatype for each in CONFIGS if each.function == function), usual)
         return settings.word("training.mixed_precision_param", "bfloat16")
 
     def launch() -> str:
@@ -469,3 +471,10 @@ def _keys_of(dialect: str) -> frozenset[str]:
         frozenset(row[0] for row in rows if row[-1] in others)
         - frozenset(row[0] for row in rows if row[-1] not in others)
     )
+
+
+def _narrow_datatype(text: str) -> Datatype | None:
+    """Return the datatype below 16 bits by the longest word in a converter's or function's name; None without one."""
+    words = sorted(datatypes.words_of_program("torchtitan"), key=len, reverse=True)
+    found = (datatypes.spelled("torchtitan", word) for word in words if word in text.lower())
+    return next((each for each in found if each is not None and each.bits < 16), None)

@@ -7,6 +7,7 @@ from engine.cost_models.registry import COST_MODELS
 from engine.planners.contract import PlanError
 from hardware import system_of
 from hardware.loader import SystemLike
+from models.datatypes import explain_refusal
 
 __all__ = ["kernels_of"]
 
@@ -23,8 +24,8 @@ def kernels_of(system: SystemLike, datatype: str) -> KernelTimes:
         hardware.SystemFileError: unknown or invalid system.
     """
     machine = system_of(system)
-    if datatype not in machine.matrix:
-        raise PlanError(f"{machine.name} has no rate for {datatype[:40]!r}; there are {', '.join(machine.matrix)}.")
+    if not machine.has_rate(datatype):
+        raise PlanError(explain_refusal(datatype, machine.offered_datatypes, machine.name))
     for each in COST_MODELS.values():
         told = each.kernel_times(machine, datatype) if datatype in each.datatypes else None
         if told is not None:

@@ -22,6 +22,7 @@ from engine.planners.intra_operator.mesh import Mesh, given_system, mesh_of
 from hardware import System, system_of
 from hardware.loader import SystemLike
 from models import Architecture, model_of, unrepresented
+from models.datatypes import explain_refusal
 from models.loader import ModelLike
 from models.parameters import embedding_weights, norm_weights, position_weights
 
@@ -140,11 +141,11 @@ def system_mesh(
         hardware.SystemFileError: unknown or invalid system.
     """
     found = system_of(system)
-    if not isinstance(datatype, str) or datatype not in found.matrix:
-        raise PlanError(f"{found.name} has no rate for {str(datatype)[:40]!r}; there are {', '.join(found.matrix)}.")
+    if not isinstance(datatype, str) or not found.has_rate(datatype):
+        raise PlanError(explain_refusal(datatype, found.offered_datatypes, found.name))
     if tiers not in (1, 2):
         raise PlanError(f"tiers {str(tiers)[:40]!r} is neither 1 nor 2.")
-    engine = found.matrix[datatype]
+    engine = found.matrix_rate(datatype)
     near = found.network_spanning(1)
     document: dict[str, Any] = {
         "devices": devices,

@@ -220,8 +220,8 @@ def test_no_link_breaks_anything(parameters: dict[str, str]) -> None:
         (
             {"type": "fp8"},
             "The link's datatype is fp8, but NVIDIA H100 80 GB SXM, 8 per NVLink domain has rates for "
-            "FP8 (float8) and FP16 (float16) and BF16 (bfloat16) and FP32 (float32). Showing BF16 "
-            "instead.",
+            "FP8 (float8) and FP16 (float16) and BF16 (bfloat16) and FP32 (float32) and FP8 block (float8_block). "
+            "Showing BF16 instead.",
         ),
         (
             {"model": "gpt3-175b"},

@@ -119,7 +119,7 @@ def test_choice_labels_cover_every_choice() -> None:
     assert columns.choice_label("activation_recompute", "attn_only") == "selective"
     assert (columns.choice_label("training", True), columns.choice_label("training", False)) == ("on", "off")
     assert columns.choice_label("tensor_par", 8) == "8"
-    assert columns.choice_label("datatype", "int4") == "int4"
+    assert columns.choice_label("datatype", "posit16") == "posit16"
 
 
 def test_unknown_names_are_refused_with_a_hint() -> None:

@@ -16,7 +16,10 @@ from engine.cost_models.registry import named
 from engine.launch.conversion import complete
 from engine.launch.megatron.parser import flags_by_name
 from engine.launch.megatron_bridge.keys import KEYS
+from models import datatypes
 
+NARROW = [each.name for each in datatypes.for_products(8, program="megatron")]
+"""Datatypes below 16 bits that Megatron has a recipe for."""
 NOT_STATED = {"tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation"}
 """Fields that no framework has a word for."""
 LAYOUTS_OF = {
@@ -63,7 +66,7 @@ def executions(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         "expert_tensor_par": split,
         "batch_size": data * microbatch * pipeline * draw(st.sampled_from([1, 2, 8])),
         "microbatch_size": microbatch,
-        "datatype": draw(st.sampled_from(["bfloat16", "float8", "float4"])),
+        "datatype": draw(st.sampled_from(["bfloat16", "float4", *NARROW])),
         "attention_type": "multiquery" if heads == 1 else "multihead",
         "activation_recompute": kind,
         "selective_recompute": selected,
@@ -125,6 +128,53 @@ def test_what_is_written_reads_back(framework: str, chosen: tuple[str, dict[str,
     assert by_flags.execution == found.execution
     assert found.model == by_flags.model
     assert launch.model_of_shape(found.model).seq_size == models.load(model).seq_size
+
+
+DATATYPES_OF: dict[str, tuple[str, ...]] = {
+    "megatron": ("float8", "float16", "bfloat16", "float32", "float8_block", "mxfp8", "nvfp4"),
+    "megatron-bridge": ("float8", "float16", "bfloat16", "float8_block", "mxfp8", "nvfp4"),
+    "maxtext": ("float4", "float8", "float16", "bfloat16", "float32", "mxfp8", "nvfp4", "int8"),
+    "deepspeed": ("float16", "bfloat16", "float32"),
+}
+"""Datatypes that each framework trains in: its own parser's words. Those of torchtitan depend on the function."""
+
+
+@pytest.mark.parametrize("framework", DATATYPES_OF)
+@pytest.mark.parametrize("datatype", [each.name for each in datatypes.for_products()])
+def test_a_datatype_is_written_and_read_back_or_refused(framework: str, datatype: str) -> None:
+    asked = {
+        "num_procs": 64,
+        "tensor_par": 8,
+        "pipeline_par": 1,
+        "data_par": 8,
+        "batch_size": 64,
+        "microbatch_size": 1,
+        "datatype": datatype,
+    }
+    try:
+        written = launch.write(asked, "llama-3-8B", framework=framework)
+    except launch.LaunchError as refused:
+        assert datatype not in DATATYPES_OF[framework]
+        assert all(name in str(refused) for name in DATATYPES_OF[framework])  # noqa: PT017
+        return
+    if datatype not in DATATYPES_OF[framework]:
+        assert any(datatypes.label_of(datatype) in each for each in written.not_expressible)
+        return
+    found = launch.read_text(written.text, written.files[0].name)
+    assert (found.execution["datatype"], found.framework) == (datatype, framework)
+
+
+@pytest.mark.parametrize(
+    ("framework", "flags", "words"),
+    [
+        ("megatron", {"--bf16": True, "--fp8-format": "e4m3", "--fp8-recipe": "custom"}, "--fp8-recipe custom"),
+        ("maxtext", {"quantization": "intmp"}, "quantization intmp"),
+    ],
+)
+def test_an_unknown_datatype_is_left_open_and_said(framework: str, flags: dict[str, Any], words: str) -> None:
+    found = launch.read_flags(framework, flags, gpus=8)
+    assert "datatype" not in found.execution
+    assert any(each.startswith(f"{words} is no datatype known here") for each in found.remarks)
 
 
 UNSAID: dict[str, dict[str, Any]] = {

@@ -181,8 +181,9 @@ SIZES: tuple[str, ...] = tuple(name for name in ModelShapes.__dataclass_fields__
 class Accelerators(_Arrays):
     """The accelerator and its networks, datasheet values.
 
-    `flops16`, `flops8`, `flops4`: dense matrix peaks [FLOP/s]; `memory_bandwidth` [bytes/s]; `capacity` [bytes];
-    `power` [W]; `generation` a position in `GENERATIONS`; `multiprocessors` and their `clock` [Hz]; `network_sizes`
+    `flops16`, `flops8`, `flops4`: dense matrix peaks [FLOP/s]; `scaled_peaks` likewise for `formats.SCALED`, 0 for a
+    format that the accelerator does not compute in; `memory_bandwidth` [bytes/s]; `capacity` [bytes]; `power` [W];
+    `generation` a position in `GENERATIONS`; `multiprocessors` and their `clock` [Hz]; `network_sizes`
     processors that one network of each tier connects, innermost first and none smaller than the one before, and
     `network_bandwidths` their rates per processor and direction [bytes/s].
     """
@@ -198,6 +199,11 @@ class Accelerators(_Arrays):
     clock: Floats
     network_sizes: tuple[Floats, ...]
     network_bandwidths: tuple[Floats, ...]
+    scaled_peaks: tuple[Floats, ...] = ()
+
+    @classmethod
+    def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"scaled_peaks": (), **values}
 
     @property
     def domain(self) -> Floats:
@@ -211,7 +217,9 @@ class Layout(_Arrays):
 
     `data_par` counts replicas; `context_par` is not part of it. `expert_par` divides data x context (x tensor)
     processors; `expert_tensor_par` splits each expert. `zero_stage` 0-3; `fully_sharded` is 1 where weights are
-    gathered layer by layer. `linear_bits` 16, 8 or 4. `recompute` a position in `RECOMPUTES`, `schedule` one in
+    gathered layer by layer. `linear_bits` is the width of a factor of the linear layers with its part of the scale
+    [bits], `linear_format` 0 for the plain datatype of 16, 8 or 4 bits, else 1 + a position in `formats.SCALED`.
+    `recompute` a position in `RECOMPUTES`, `schedule` one in
     `engine.cost_models.calibrated.physics.pipeline.schedules.SCHEDULES`, `stage_layout` one among the words of that
     field.
     """
@@ -231,12 +239,14 @@ class Layout(_Arrays):
     zero_stage: Floats
     fully_sharded: Floats
     linear_bits: Floats
+    linear_format: Floats
     recompute: Floats
     recompute_share: Floats
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"schedule": plain_schedule(values["pipeline_interleaving"]), "stage_layout": EVEN, **values}
+        derived = {"schedule": plain_schedule(values["pipeline_interleaving"]), "stage_layout": EVEN}
+        return {**derived, "linear_format": 0.0, **values}
 
     @property
     def groups(self) -> tuple[Floats, Floats, Floats]:

@@ -79,7 +79,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         "unknown_word",
         DENSE,
         {"datatype": "float32"},
-        "datatype is float32; it must be one of float4, float8, float16, bfloat16.",
+        f"datatype is float32; it must be one of {', '.join(engine.COST_MODELS['calibrated'].datatypes)}.",
     ),
     (
         "training_only",
@@ -279,7 +279,7 @@ SHARED: list[tuple[str, str, dict[str, Any], str]] = [
         "datatype_not_on_system",
         DENSE,
         {"datatype": "float4"},
-        "This system has no rates for float4; it has float8, float16, bfloat16.",
+        "This system has no rates for float4; it has float8, float16, bfloat16, float8_block.",
     ),
     ("missing_value", DENSE, {"batch_size": None}, "batch_size has no value; every one of the 23 fields needs one."),
     ("not_an_integer", DENSE, {"context_par": 1.5}, "context_par is 1.5; it must be a whole number."),

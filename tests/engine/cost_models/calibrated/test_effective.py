@@ -6,12 +6,14 @@ from unittest import mock
 
 import pytest
 
+import engine
 import hardware
 from engine.cost_models.calibrated import accelerator_error, effective_rates, library_calibration
 from engine.cost_models.calibrated.effective import BITS, MODELLED, PROVENANCES
 from engine.cost_models.calibrated.measured import measured_kinds, precision_words
 from engine.cost_models.calibrated.systems import generation_of
 from engine.cost_models.contract import SustainedRate
+from engine.cost_models.registry import COST_MODELS
 
 
 def rates(name: str, **more: object) -> dict[str, SustainedRate]:
@@ -119,3 +121,22 @@ def test_a_calibration_made_on_a_machine_covers_it() -> None:
     assert found["memory"].provenance == "measured"
     assert found["Infinity Fabric"].provenance == "stated"
     assert rates("tpu_v5e_16g", calibration=ours)["matrix, 16 bits"].provenance == MODELLED
+
+
+def test_a_format_that_no_run_had_is_modelled() -> None:
+    chip = "gb300_279g_nvl72"
+    found = {rate.name: rate for rate in effective_rates(hardware.load(chip))}
+    assert found["matrix, MXFP4"].provenance == MODELLED
+    assert found["matrix, NVFP4"].provenance != MODELLED
+    # Its own peak is three times that of FP8; runs sustain 1.75 times.
+    assert found["matrix, NVFP4"].sustained == pytest.approx(1.75 * found["matrix, 8 bits"].sustained)
+    assert found["matrix, MXFP8"].sustained == found["matrix, 8 bits"].sustained
+    sizes = {"num_procs": 64, "max_batch_size": 64}
+    said = {}
+    for name in ("float4", "mxfp4", "nvfp4", "mxfp8"):
+        scenario = engine.Scenario.of("llama-3-70B", chip, datatype=name, **sizes)
+        executions = scenario.space.table([0])
+        said[name] = COST_MODELS["calibrated"].not_measured(scenario.model, scenario.system, executions)
+    assert any("MXFP4 matrix products" in words for words in said["mxfp4"][0])
+    assert said["nvfp4"] == said["float4"]
+    assert not any("matrix products" in words for words in said["mxfp8"][0])

@@ -241,7 +241,7 @@ def common(case: Case, rates: SustainedRates, p: Parameters, *, windowed: bool =
     """
     core = attention_core(case, rates, p, windowed=windowed)
     exposed = np.where(case.software.overlap_tensor > 0, 1.0 - p.overlap_tensor, 1.0)
-    unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
+    unit = MatrixUnit(rates.linear_of(case.layout), rates.memory, case.accelerator.multiprocessors, p)
     return Common(
         unit,
         attention_projections(case, unit),

@@ -36,8 +36,11 @@ ACTIVATION_FORWARD = (4.0, 6.0)
 ACTIVATION_BACKWARD = (6.0, 10.0)
 """The same backward [bytes]. Source: as for `NORM_FORWARD`."""
 CAST = 4.0
-"""Bytes per element cast to 8 bits [bytes]: 2 read, 1 written, 1 for the transposed copy. Source: count of reads and
-writes, taken from the calibration study on 1,147 measured rows."""
+"""Bytes per element cast to a plain datatype [bytes]: 2 read, 1 written, 1 for the transposed copy. Source: count of
+reads and writes, taken from the calibration study on 1,147 measured rows."""
+CAST_READ, CAST_COPIES = 2.0, 2.0
+"""Bytes read and copies written per element cast to a format with scales [bytes, dimensionless]. Source: same count;
+scales along rows and along columns differ, so the transposed copy is quantised on its own."""
 
 
 class Traffic(NamedTuple):
@@ -172,7 +175,8 @@ def cast(case: Case, width: Floats) -> ElementBytes:
         * case.tokens
         / layout.tensor_par
     )
-    return ElementBytes(np.where(low, CAST * inputs, 0.0), np.where(low, CAST * gradients, 0.0))
+    moved = _cast_bytes(case)
+    return ElementBytes(np.where(low, moved * inputs, 0.0), np.where(low, moved * gradients, 0.0))
 
 
 def cast_products(case: Case, sublayers: float, inputs: Floats, outputs: Floats) -> ElementBytes:
@@ -185,11 +189,14 @@ def cast_products(case: Case, sublayers: float, inputs: Floats, outputs: Floats)
             token] [rows].
     """
     residual = sublayers * case.model.hidden * case.split_tokens
-    low = case.layout.linear_bits < 16
-    return ElementBytes(
-        np.where(low, CAST * (residual + inputs * case.tokens), 0.0),
-        np.where(low, CAST * (residual + outputs * case.tokens), 0.0),
-    )
+    each = np.where(case.layout.linear_bits < 16, _cast_bytes(case), 0.0)
+    return ElementBytes(each * (residual + inputs * case.tokens), each * (residual + outputs * case.tokens))
+
+
+def _cast_bytes(case: Case) -> Floats:
+    """Return the bytes that a cast moves per element [rows] [bytes]."""
+    scaled = CAST_READ + CAST_COPIES * case.layout.linear_bits / 8.0
+    return np.where(case.layout.linear_format > 0, scaled, CAST)
 
 
 def framework_factor(case: Case, p: Parameters) -> Floats:

@@ -45,7 +45,7 @@ def expert_layer(case: Case, rates: SustainedRates, p: Parameters) -> ExpertTime
         p: parameters of a calibration.
     """
     model, layout = case.model, case.layout
-    unit = MatrixUnit(rates.linear(layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
+    unit = MatrixUnit(rates.linear_of(layout), rates.memory, case.accelerator.multiprocessors, p)
     found = {name: layer.time(unit) for name, layer in expert_layers(case).items()}
     products = found["experts_up"].and_then(found["experts_down"])
     if "shared_up" in found:

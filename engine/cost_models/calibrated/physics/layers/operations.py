@@ -90,8 +90,10 @@ def limits(case: Case, p: Parameters) -> ProcessorLimits:
     rates = sustained_rates(accelerator, case.software.age_years, p)
     # A precision without a peak runs at the rate of the next wider one.
     wider = [accelerator.flops16, accelerator.flops8, accelerator.flops4][: {16.0: 1, 8.0: 2}.get(bits, 3)]
+    if (place := int(np.ravel(case.layout.linear_format)[0])) > 0:
+        wider = [accelerator.flops16, accelerator.scaled_peaks[place - 1]]
     peak = next(_single_value(rate) for rate in reversed(wider) if _single_value(rate) > 0)
-    sustained = _single_value(rates.linear(case.layout.linear_bits))
+    sustained = _single_value(rates.linear_of(case.layout))
     return ProcessorLimits(peak, sustained, _single_value(accelerator.memory_bandwidth), _single_value(rates.memory))
 
 
@@ -153,7 +155,7 @@ def _pattern_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
     assert case.model.pattern is not None
     place = block_titles(case.model.pattern).index(kind)
     rates = sustained_rates(case.accelerator, case.software.age_years, p)
-    unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
+    unit = MatrixUnit(rates.linear_of(case.layout), rates.memory, case.accelerator.multiprocessors, p)
     sublayers = float(case.model.pattern.blocks[place].sublayers)
     layers = layer_cases(case)[place]
     attentions = [view for layer, view in layers if layer.softmax() is not None]

@@ -80,7 +80,7 @@ def pattern_blocks(
         p: parameters of a calibration.
         kinds: kinds to compute, of `kinds_of`.
     """
-    unit = MatrixUnit(rates.linear(case.layout.linear_bits), rates.memory, case.accelerator.multiprocessors, p)
+    unit = MatrixUnit(rates.linear_of(case.layout), rates.memory, case.accelerator.multiprocessors, p)
     exchanged = tensor_exchange(case, rates, p) * exposed_share(case, p)
     times: dict[LayerKind, LayerTimes] = {}
     found = {}

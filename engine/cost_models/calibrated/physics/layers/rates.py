@@ -15,7 +15,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from engine.cost_models.calibrated.physics.inputs import GENERATIONS, Accelerators, Floats
+from engine.cost_models.calibrated.physics.formats import PLAIN, SCALED
+from engine.cost_models.calibrated.physics.inputs import GENERATIONS, Accelerators, Floats, Layout
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["SustainedRates", "maturity", "power_factor", "sustained_rates"]
@@ -27,22 +28,35 @@ power ends here. Source: stated by us, looking at cuBLAS on chips whose matrix u
 
 @dataclass(frozen=True, slots=True)
 class SustainedRates:
-    """Sustained rates, arrays [rows]: matrix [FLOP/s] in 16, 8 and 4 bits; memory [bytes/s]; networks [bytes/s], the
-    innermost first and none slower than one further out."""
+    """Sustained rates, arrays [rows]: matrix [FLOP/s] in 16, 8 and 4 bits and in each format of `formats.SCALED`;
+    memory [bytes/s]; networks [bytes/s], the innermost first and none slower than one further out."""
 
     matrix16: Floats
     matrix8: Floats
     matrix4: Floats
     memory: Floats
     networks: tuple[Floats, ...]
+    scaled: tuple[Floats, ...] = ()
 
     def linear(self, bits: Floats) -> Floats:
-        """Returns the matrix rate of the linear layers [rows] [FLOP/s].
+        """Returns the matrix rate of linear layers in a plain datatype [rows] [FLOP/s].
 
         Args:
             bits: width of their factors: 16, 8 or 4 [rows] [bits].
         """
         return np.where(bits == 16, self.matrix16, np.where(bits == 8, self.matrix8, self.matrix4))
+
+    def linear_of(self, layout: Layout) -> Floats:
+        """Returns the matrix rate of the linear layers in their format [rows] [FLOP/s].
+
+        Args:
+            layout: formats of the linear layers [rows].
+        """
+        found = self.linear(layout.linear_bits)
+        if np.any(layout.linear_format > 0):
+            for place, rate in enumerate(self.scaled, start=1):
+                found = np.where(layout.linear_format == place, rate, found)
+        return found
 
 
 def power_factor(accelerator: Accelerators, p: Parameters) -> Floats:
@@ -99,12 +113,21 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
     matrix8 = np.where(accelerator.flops8 > 0, accelerator.flops8 * fraction * eight, matrix16)
     # A second halving of the width loses the same share again.
     matrix4 = np.where(accelerator.flops4 > 0, accelerator.flops4 * fraction * eight**2, matrix8)
+    plain = {16.0: matrix16, 8.0: matrix8, 4.0: matrix4}
+    scaled = []
+    for each, peak in zip(SCALED, accelerator.scaled_peaks, strict=False):
+        rate = peak * fraction * eight**each.halvings
+        if each.sustained is not None:
+            rate = np.minimum(rate, each.sustained.ratio * plain[PLAIN[each.sustained.datatype]])
+        # Where the accelerator does not compute in the format, rows are refused; the rate only has to be a number.
+        scaled.append(np.where(peak > 0, rate, matrix16))
     return SustainedRates(
         matrix16,
         matrix8,
         matrix4,
         accelerator.memory_bandwidth * p.memory,
         _network_rates(accelerator, p),
+        tuple(scaled),
     )
 
 

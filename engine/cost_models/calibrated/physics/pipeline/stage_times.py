@@ -69,6 +69,7 @@ BLOCK_FIELDS = (
     "microbatch_size",
     "sequence_par",
     "linear_bits",
+    "linear_format",
     "recompute",
     "recompute_share",
 )
