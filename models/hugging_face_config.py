@@ -24,7 +24,7 @@ one model under different ones."""
 
 _ALIASES_OF = {key: (key, *(each for each in group if each != key)) for group in ALIASES for key in group}
 
-BIASES_WITHOUT_WEIGHTS = frozenset({"use_routing_bias"})
+BIASES_WITHOUT_WEIGHTS = frozenset({"use_moe_router_bias", "use_routing_bias"})
 """Switches of biases that are adjusted, not trained."""
 
 LARGEST = 2**30

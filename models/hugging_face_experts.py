@@ -173,8 +173,9 @@ def read_minimax_m2(config: HuggingFaceConfig) -> Fields:
     kinds = config.items("attn_type_list")
     if kinds is not None and any(kind != 1 for kind in kinds):
         raise config.refuse("'attn_type_list' has layers of linear attention, which cannot be represented")
-    if modules := config.whole("num_mtp_modules", default=0):
-        config.left_out.append(f"Its {modules} modules for multi-token prediction are left out.")
+    fields["prediction_layers"] = config.whole("num_mtp_modules", default=0) * config.whole(
+        "mtp_transformer_layers", default=1
+    )
     experts = {
         "routed": config.whole("num_local_experts"),
         "top_k": config.whole("num_experts_per_tok"),

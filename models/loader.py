@@ -178,6 +178,11 @@ def names() -> list[str]:
     return _LIBRARY.names()
 
 
+def timed_names() -> list[str]:
+    """Return the names of the library's models that cost models time, in alphabetical order."""
+    return [name for name in names() if load(name).is_timed]
+
+
 def load(name_or_path: str | os.PathLike[str]) -> Model:
     """Returns the model of a library name, or of a JSON file in our own format, Calculon's, or Hugging Face's
     config.json.

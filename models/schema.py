@@ -124,6 +124,11 @@ class Model(BaseModel):
             return None
         return BlockShape(**block_shape(self.architecture), seq_size=self.seq_size)
 
+    @property
+    def is_timed(self) -> bool:
+        """True if cost models time the model; of a pattern of layers, only weights and caches are counted."""
+        return self.layers is None
+
     def require_block(self) -> BlockShape:
         """Returns the six numbers of Calculon's block recipe. Raises `ModelFileError` where the architecture has
         none."""

@@ -11,7 +11,7 @@ from dashboard.link.user_files import user_files
 from hardware import System
 from models import Model
 
-__all__ = ["called", "model_of", "named_model", "named_system", "system_of", "systems", "usable_models"]
+__all__ = ["called", "known_models", "model_of", "named_model", "named_system", "system_of", "systems", "usable_models"]
 
 
 @lru_cache(maxsize=1)
@@ -20,14 +20,18 @@ def _library_models() -> list[str]:
     return [model.name for model in sorted(found, key=lambda model: (model.family.lower(), model.title.lower()))]
 
 
-def usable_models() -> list[str]:
-    """Returns names of the models that a scenario can have: own ones first, then by family and size.
+def known_models() -> list[str]:
+    """Returns names of all models: own ones first, then by family and title."""
+    return [*sorted(user_files().models(), key=str.lower), *_library_models()]
 
-    Models that Calculon's six numbers cannot represent use the calibrated cost model. Patterns of layers are left out,
-    which no cost model times.
+
+def usable_models() -> list[str]:
+    """Returns names of the models that a scenario can have, in the order of `known_models`.
+
+    Models that Calculon's six numbers cannot represent use the calibrated cost model. Patterns of layers are left out
+    as long as no cost model times them.
     """
-    own = [name for name, model in user_files().models().items() if model.layers is None]
-    return [*sorted(own, key=str.lower), *_library_models()]
+    return [name for name in known_models() if model_of(name).is_timed]
 
 
 def systems() -> list[str]:

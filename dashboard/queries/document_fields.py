@@ -320,6 +320,11 @@ _PART_FIELDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "latent_attention.v_head_dim": ("Head width of values", "elements", "Width of a value head."),
     "sparse_attention.heads": ("Heads of the indexer", "", "They score which tokens a query attends to."),
     "sparse_attention.head_dim": ("Head width of the indexer", "elements", "Width of one of its heads."),
+    "sparse_attention.layers": (
+        "Layers with an indexer",
+        "",
+        "The other layers attend to the tokens that the layer before them picked.",
+    ),
     "sparse_attention.top_k": ("Tokens attended to", "tokens", "How many tokens the indexer picks per query."),
 }
 _PARTS: Final = {

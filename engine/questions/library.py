@@ -37,7 +37,8 @@ class ModelRow(Document):
     sequence: int = Field(description="Length of a sample [tokens].")
     blocks: int | None
     hidden: int | None
-    explorable: bool = Field(description="Whether the cost model calculon can represent it; calibrated takes all.")
+    explorable: bool = Field(description="Whether the cost model calculon can represent it.")
+    timed: bool = Field(description="Whether the cost model calibrated takes it; false for layers of several kinds.")
 
 
 class Models(Document):
@@ -113,6 +114,7 @@ def model_row(model: Model) -> dict[str, Any]:
         "blocks": None if model.block is None else model.block.num_blocks,
         "hidden": None if model.block is None else model.block.hidden,
         "explorable": model.block is not None,
+        "timed": model.is_timed,
     }
 
 

@@ -20,7 +20,7 @@ from engine.planners.intra_operator.suites import GPT, LLAMA, MOE, suite_depth
 from engine.questions.documents.operators import OperatorsQuestion, OuterAxis
 from engine.questions.plans import planned_sizes, question_mesh, question_model
 from models import Model
-from models import names as model_names
+from models import timed_names as model_names
 
 __all__ = [
     "OWN",

@@ -82,7 +82,7 @@ def _draw_uses(found: Model | System, ident: str) -> None:
     for title, words, sentences in representation(found):
         lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
         st.html(f'{head(title, words)}<ul class="ss-list">{lines}</ul>')
-    if isinstance(found, Model) and found.block is None:
+    if isinstance(found, Model) and found.block is None and found.is_timed:
         st.caption(MORE_THAN_CALCULON)
 
     def called() -> Model | System:

@@ -153,8 +153,16 @@ def _draw_sheet(item: Item, kind: str) -> None:
 
 def _draw_actions(item: Item, kind: str) -> None:
     thing = item.thing
+    untimed = isinstance(thing, Model) and not thing.is_timed
     with st.container(horizontal=True):
-        if st.button("Use in the scenario", type="primary", icon=":material/play_arrow:", key="library_use"):
+        if st.button(
+            "Use in the scenario",
+            type="primary",
+            icon=":material/play_arrow:",
+            key="library_use",
+            disabled=untimed,
+            help="No cost model times this model; its weights and caches are counted." if untimed else None,
+        ):
             try:
                 state.change_scenario(lambda now: scenario_with(now, thing))
             except Refused as problem:
@@ -176,7 +184,7 @@ def _draw_actions(item: Item, kind: str) -> None:
                 st.button(
                     "Delete it", key="library_delete", on_click=_toast_refusal, args=(lambda: _delete_item(thing),)
                 )
-    if isinstance(thing, Model) and thing.block is None:
+    if isinstance(thing, Model) and thing.block is None and thing.is_timed:
         st.caption(MORE_THAN_CALCULON)
 
 

@@ -38,6 +38,11 @@ def list_models(json: JsonOption = False) -> None:
         write_line(
             "\nModels without a number of blocks (experts, latent attention) are not for the calculon cost model."
         )
+    if patterns := sum(not row["timed"] for row in rows):
+        write_line(
+            f"Of {patterns} models with layers of several kinds, weights and caches are counted; no cost model times "
+            "them yet."
+        )
 
 
 @systems_app.command("list")
