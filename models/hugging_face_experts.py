@@ -7,7 +7,6 @@ from models.hugging_face_config import HuggingFaceConfig
 from models.hugging_face_families import (
     Fields,
     decoder,
-    note_norms,
     read_hunyuan,
     read_phi3,
     read_qwen2,
@@ -233,7 +232,6 @@ def read_dbrx(config: HuggingFaceConfig) -> Fields:
     attention, mlp = config.part("attn_config"), config.part("ffn_config")
     hidden, heads, vocab = config.whole("d_model"), config.whole("n_heads"), config.whole("vocab_size")
     ffn = mlp.whole("ffn_hidden_size")
-    note_norms(config, hidden, config.whole("n_layers"), "no shift", 1)
     return {
         "hidden": hidden,
         "ffn": ffn,
@@ -249,6 +247,7 @@ def read_dbrx(config: HuggingFaceConfig) -> Fields:
         "tied_embeddings": config.flag("tie_word_embeddings", False),
         "qkv_bias": False,
         "norm": "LayerNorm",
+        "norm_shift": False,
         "parallel_residual": False,
         "positions": "rotary",
         "rope_theta": attention.number("rope_theta", config.rope_theta()),

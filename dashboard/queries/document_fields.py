@@ -266,6 +266,7 @@ _ARCHITECTURE: Final = {
     "qk_norm_weighted": ("Those norms weighted", "", "False if they have no weights."),
     "attention_sinks": ("Attention sinks", "", "Whether each head has a trained logit in its softmax."),
     "norm_shift": ("Norm with shift", "", "Whether a LayerNorm has a shift besides its scale."),
+    "norm_scale": ("Norm with weights", "", "Whether norms have weights at all."),
     "activation_weights": ("Weights of the activation", "", "Trained numbers in the activation of one MLP."),
     "positions": ("Positions", "", ""),
     "rope_theta": ("Rotary base", "", ""),
@@ -334,7 +335,14 @@ _PARTS: Final = {
 }
 
 
-_SILENT_DEFAULTS: Final = ("qk_norm_over", "qk_norm_weighted", "attention_sinks", "norm_shift", "activation_weights")
+_SILENT_DEFAULTS: Final = (
+    "qk_norm_over",
+    "qk_norm_weighted",
+    "attention_sinks",
+    "norm_shift",
+    "norm_scale",
+    "activation_weights",
+)
 """Fields of few models, shown where a model has them."""
 
 

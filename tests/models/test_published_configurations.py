@@ -385,6 +385,11 @@ def test_weights_that_differ_from_the_published_count_are_said(tmp_path: Path) -
     assert models.parameter_counts(phi).total == 2_779_683_840 - 51_200  # microsoft/phi-2
     assert "The bias of its LM head, 51,200 weights, is not counted." in phi.left_out
     olmo = read({"config": {**shared, "model_type": "olmo"}}, tmp_path)
-    assert "Its norms have no weights: 332,800 weights too many are counted." in olmo.notes
+    assert models.parameter_counts(olmo).total == 3_617_587_200
+    blocks = {"d_model": 7168, "n_heads": 64, "n_layers": 48, "vocab_size": 50432, "max_seq_len": 8192}
+    mpt = read({"config": {**blocks, "model_type": "mpt"}}, tmp_path)  # mosaicml/mpt-30b: norms without shift
+    assert models.parameter_counts(mpt).total == 29_957_200_896 == models.load("mpt-30B-released").parameters
+    # databricks/dbrx-base, released weights: norms without shift
+    assert models.parameter_counts("dbrx-132B").total == 131_596_523_520
     with pytest.raises(models.ModelFileError, match="'is_encoder_decoder' is true"):
         read({"config": {**shared, "model_type": "phi", "is_encoder_decoder": True}}, tmp_path)
