@@ -16,6 +16,7 @@ from models.hugging_face_config import HuggingFaceConfig, KeyedNumber
 from models.hugging_face_families import Fields
 from models.hugging_face_hybrids import HYBRID_FAMILIES
 from models.hugging_face_mixed import MIXED_FAMILIES
+from models.hugging_face_towers import read_tower
 from models.layers import LayerPattern, pattern_counts
 from models.parameters import parameters
 from models.schema import Model, ModelFileError
@@ -116,7 +117,7 @@ def from_hugging_face(
     """
     if not isinstance(document, Mapping):
         raise ModelFileError(f"{where} is {shown(document)}; a config.json must be an object with named keys.")
-    config = _language_model(document, where)
+    config, tower = _language_model(document, where)
     for key in ("is_encoder_decoder", "add_cross_attention"):
         if config.flag(key, False):
             raise config.refuse(f"'{key}' is true; only models with a decoder alone are covered")
@@ -143,6 +144,7 @@ def from_hugging_face(
             seq_size_basis=basis,
             notes=tuple(config.notes),
             left_out=tuple(config.left_out),
+            tower=tower,
             **shape,
         )
     except ValidationError as problem:
@@ -191,21 +193,34 @@ def _seq_size(longest: int | None, wanted: int | None) -> tuple[int, str]:
     return 4096, f"Assumed; its configuration states only the longest context, {longest:,} tokens."
 
 
-def _language_model(document: Mapping[str, Any], where: str) -> HuggingFaceConfig:
-    """Returns the keys of the language model: the whole file, or `text_config` where it is one part of several."""
+def _language_model(document: Mapping[str, Any], where: str) -> tuple[HuggingFaceConfig, LayerPattern | None]:
+    """Return the keys of the language model, and the tower that reads images.
+
+    The keys are the whole file, or `text_config` where it is one part of several. The tower is None without one, and
+    where it is left out; then the language model's configuration says so.
+    """
     inner = document.get("text_config")
+    whole = HuggingFaceConfig(document, where, str(document.get("model_type")))
     if inner is None:
         config = HuggingFaceConfig(document, where, _model_type(document, where))
     else:
-        whole = HuggingFaceConfig(document, where, str(document.get("model_type")))
         content = dict(whole.part("text_config").content)
         if document.get("tie_word_embeddings") is not None:  # the head belongs to the whole model, which has the say
             content["tie_word_embeddings"] = document["tie_word_embeddings"]
         named = {key: content[key] for key in ("model_type",) if content.get(key) is not None} or document
         config = HuggingFaceConfig(content, where, _model_type(named, where), "text_config")
-    if inner is not None or any(document.get(key) is not None for key in ("vision_config", "audio_config")):
-        config.left_out.append("Only the language model is counted: what reads images or sound is left out.")
-    return config
+    tower, problem = read_tower(whole, config)
+    if tower is not None:
+        counted = pattern_counts(tower).total
+        config.left_out.append(
+            f"Its tower for images, {tower.layers} layers of {counted:,} weights with their projection, is counted "
+            "apart, and in no time or memory."
+        )
+        if document.get("audio_config") is not None:
+            config.left_out.append("What reads sound is left out.")
+    elif inner is not None or any(document.get(key) is not None for key in ("vision_config", "audio_config")):
+        config.left_out.append(f"Only the language model is counted: what reads images or sound is left out{problem}.")
+    return config, tower
 
 
 def _model_type(document: Mapping[str, Any], where: str) -> str:

@@ -41,6 +41,7 @@ class _Described(BaseModel):
     source: Line = ""
     seq_size: Tokens
     seq_size_basis: Line = ""
+    tower: LayerPattern | None = None
     unverified_fields: Lines = ()
     notes: Lines = ()
     left_out: Lines = ()

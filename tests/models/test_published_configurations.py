@@ -42,6 +42,64 @@ def test_counts_are_those_of_the_published_modules(row: dict[str, Any], tmp_path
     assert {name: getattr(found, name) for name in expected} == expected
 
 
+WITH_TOWERS = [row for row in ROWS if "tower" in row and "vision_config" in row["config"]]
+
+
+@pytest.mark.parametrize("row", WITH_TOWERS, ids=lambda row: row["name"])
+def test_a_tower_for_images_is_counted_apart(row: dict[str, Any], tmp_path: Path) -> None:
+    found = read(row, tmp_path)
+    assert found.tower is not None
+    assert models.parameter_counts(found).tower == row["tower"]
+    assert f"{row['tower']:,} weights" in found.left_out[0]
+    without = {key: value for key, value in row["config"].items() if key != "vision_config"}
+    assert models.parameter_counts(read({"config": without}, tmp_path)).total == models.parameter_counts(found).total
+
+
+@pytest.mark.parametrize(
+    ("name", "outer", "vision", "weights"),
+    [  # counted by their modules, of the shapes of Llama 4 and Mistral Small 3.2
+        (
+            "llama-4-scout",
+            {},
+            {
+                "hidden_size": 1408,
+                "intermediate_size": 5632,
+                "num_hidden_layers": 34,
+                "num_attention_heads": 16,
+                "image_size": 336,
+                "patch_size": 14,
+                "vision_output_dim": 4096,
+                "projector_input_dim": 4096,
+                "projector_output_dim": 4096,
+            },
+            871_932_416,
+        ),
+        (
+            "mistral-small-3.2-24B",
+            {"model_type": "mistral3", "spatial_merge_size": 2},
+            {
+                "hidden_size": 1024,
+                "intermediate_size": 4096,
+                "num_hidden_layers": 24,
+                "num_attention_heads": 16,
+                "patch_size": 14,
+            },
+            438_958_080,
+        ),
+    ],
+)
+def test_towers_of_other_families(
+    name: str, outer: dict[str, Any], vision: dict[str, Any], weights: int, tmp_path: Path
+) -> None:
+    config = changed(name)["config"]
+    whole = {**config, **outer, "text_config": config.get("text_config", config), "vision_config": vision}
+    assert models.parameter_counts(read({"config": whole}, tmp_path)).tower == weights
+    for key in vision:  # a tower that lacks a number is left out, and its key is said
+        cut = read({"config": {**whole, "vision_config": {**vision, key: None}}}, tmp_path)
+        assert cut.tower is None
+        assert f"'vision_config.{key}' is missing" in cut.left_out[0]
+
+
 def test_a_pattern_survives_as_a_document(tmp_path: Path) -> None:
     found = [read(row, tmp_path) for row in ROWS if row["name"] not in UNREAD]
     assert [models.load_document(json.loads(json.dumps(models.to_document(each)))) for each in found] == found

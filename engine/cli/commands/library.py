@@ -84,10 +84,14 @@ def show_model(name: Name, json: JsonOption = False) -> None:
     document = models.to_document(model)
     if model.layers is not None:
         document["layers"] = model.layers.describe()
+    if model.tower is not None:
+        document["tower"] = model.tower.describe()
     _print_document(document)
     counts = model.counts
     if counts is not None:
         write_line(f"parameters: {counts.total:,}; {counts.active:,} of them pass a token")
+        if counts.tower:
+            write_line(f"parameters of the tower for images: {counts.tower:,}")
         write_line(
             f"kept of a sequence in bfloat16: {counts.cache_bytes_per_token:,.0f} bytes per token, "
             f"{counts.window_bytes_per_sequence:,.0f} bytes inside full windows, "
