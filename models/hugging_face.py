@@ -24,6 +24,8 @@ from models.schema import Model, ModelFileError
 FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
     "apertus": ("Apertus", families.read_apertus),
     "arcee": ("AFM", families.read_arcee),
+    "bailing_moe": ("Ling", experts.read_sarvam_moe),
+    "bailing_moe_v2": ("Ling", experts.read_sarvam_moe),
     "bloom": ("BLOOM", families.read_bloom),
     "cohere2": ("Command", families.read_cohere2),
     "dbrx": ("DBRX", experts.read_dbrx),
@@ -31,16 +33,21 @@ FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
     "deepseek_v3": ("DeepSeek", experts.read_deepseek),
     "deepseek_v32": ("DeepSeek", experts.read_deepseek),
     "dots1": ("dots", experts.read_dots1),
+    "ernie4_5": ("ERNIE", families.read_ernie_dense),
     "ernie4_5_moe": ("ERNIE", experts.read_ernie),
     "exaone4": ("EXAONE", families.read_exaone4),
+    "exaone_moe": ("EXAONE", experts.read_exaone_moe),
     "falcon": ("Falcon", families.read_falcon),
     "flex_olmo": ("OLMo", experts.read_olmoe),
     "gemma": ("Gemma", families.read_gemma),
     "gemma2": ("Gemma", families.read_gemma2),
     "gemma3": ("Gemma", families.read_gemma3),
     "gemma3_text": ("Gemma", families.read_gemma3),
+    "glm4": ("GLM", families.read_glm4),
     "glm4_moe": ("GLM", experts.read_glm4_moe),
     "glm4_moe_lite": ("GLM", experts.read_deepseek),
+    "glm4v_moe": ("GLM", experts.read_glm4_moe),
+    "glm4v_moe_text": ("GLM", experts.read_glm4_moe),
     "glm_moe_dsa": ("GLM", experts.read_deepseek),
     "gpt2": ("GPT-2", families.read_gpt2),
     "gpt_bigcode": ("StarCoder", families.read_gpt_bigcode),
@@ -55,6 +62,7 @@ FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
     "llama": ("Llama", families.read_llama),
     "llama4": ("Llama 4", experts.read_llama4),
     "llama4_text": ("Llama 4", experts.read_llama4),
+    "mellum": ("Mellum", experts.read_mellum),
     "mimo": ("MiMo", families.read_mimo),
     "minimax_m2": ("MiniMax", experts.read_minimax_m2),
     "ministral3": ("Mistral", families.read_mistral),
@@ -77,6 +85,8 @@ FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
     "qwen3_moe": ("Qwen3", experts.read_qwen3_moe),
     "qwen3_vl_moe_text": ("Qwen3-VL", experts.read_qwen3_moe),
     "qwen3_vl_text": ("Qwen3-VL", families.read_qwen3),
+    "sarvam_mla": ("Sarvam", experts.read_deepseek),
+    "sarvam_moe": ("Sarvam", experts.read_sarvam_moe),
     "seed_oss": ("Seed", families.read_seed_oss),
     "smollm3": ("SmolLM", families.read_smollm3),
     "solar_open": ("Solar", experts.read_solar_open),
@@ -232,19 +242,21 @@ def _model_type(document: Mapping[str, Any], where: str) -> str:
         stem = re.sub(r"(ForCausalLM|ForConditionalGeneration|LMHeadModel|Model)$", "", first).lower()
         given = next((each for each in hugging_face_types() if each.replace("_", "") == stem), first)
     if not isinstance(given, str):
-        raise ModelFileError(
-            f"{where}: 'model_type' is {shown(given)}; it must be one of {', '.join(hugging_face_types())}."
-        )
+        raise ModelFileError(f"{where}: 'model_type' is {shown(given)}; it must be one of {_family_words()}.")
     if given in FAMILIES or given in PATTERN_FAMILIES:
         return given
     # Families differ by a letter or digit, so that only another way to write the same name is a hint.
     same = [each for each in hugging_face_types() if _normalise_letters(each) == _normalise_letters(given)]
     reason = "is not among the families that can be read" + (f"; did you mean {same[0]!r}" if same else "")
     raise ModelFileError(
-        f"{where}: a Hugging Face config of model_type {shown(given)} {reason}; "
-        f"supported are {', '.join(hugging_face_types())}."
+        f"{where}: a Hugging Face config of model_type {shown(given)} {reason}; supported are {_family_words()}."
     )
 
 
 def _normalise_letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name[:100].lower())
+
+
+def _family_words() -> str:
+    """Return the families that can be read; a language model inside another file by the name of the whole."""
+    return ", ".join(sorted({each.removesuffix("_text") for each in hugging_face_types()}))

@@ -7,6 +7,7 @@ from models.hugging_face_config import HuggingFaceConfig
 from models.hugging_face_families import (
     Fields,
     decoder,
+    read_exaone4,
     read_hunyuan,
     read_phi3,
     read_qwen2,
@@ -323,3 +324,26 @@ def read_hunyuan_moe(config: HuggingFaceConfig) -> Fields:
         "shared": config.same_in_all("num_shared_expert", layers) if config.has("num_shared_expert") else 0,
     }
     return {**fields, "experts": experts}
+
+
+def read_exaone_moe(config: HuggingFaceConfig) -> Fields:
+    """K-EXAONE: as EXAONE 4 with norms before attention and MLP, and DeepSeek's experts."""
+    fields = read_exaone4(config)
+    fields["prediction_layers"] = config.whole("num_nextn_predict_layers", default=0)
+    return {**fields, "experts": _grouped_experts(config, fields["layers"])}
+
+
+def read_sarvam_moe(config: HuggingFaceConfig) -> Fields:
+    """Sarvam: norms of queries and keys, DeepSeek's experts."""
+    fields = decoder(config, tied=False, biased_output=False)
+    fields["qkv_bias"] = config.flag("use_qkv_bias", bool(fields["qkv_bias"]))
+    fields["qk_norm"] = config.flag("use_qk_norm", True)
+    fields["prediction_layers"] = config.whole("num_nextn_predict_layers", default=0)
+    return {**fields, "experts": _grouped_experts(config, fields["layers"])}
+
+
+def read_mellum(config: HuggingFaceConfig) -> Fields:
+    """Mellum 2: norms of queries and keys, windows in the listed layers, experts but for first dense layers."""
+    fields = {**decoder(config, tied=False), "qk_norm": True}
+    fields |= config.windows(fields["layers"], window(config), 0)
+    return {**fields, "experts": _grouped_experts(config, fields["layers"])}

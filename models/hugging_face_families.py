@@ -396,3 +396,16 @@ def read_apertus(config: HuggingFaceConfig) -> Fields:
     """Apertus: norms of queries and keys, two matrices around xIELU with its two trained numbers (arXiv:2411.13010)."""
     fields = read_llama(config)
     return {**fields, "qk_norm": True, "gated_mlp": False, "activation_weights": 2}
+
+
+def read_glm4(config: HuggingFaceConfig) -> Fields:
+    """GLM-4 of 2025: norms before and after attention and MLP, biases of queries, keys and values."""
+    fields = decoder(config, tied=False, biased_output=False)
+    return {**fields, "qkv_bias": config.flag("attention_bias", True), "norms_per_block": 4}
+
+
+def read_ernie_dense(config: HuggingFaceConfig) -> Fields:
+    """ERNIE 4.5 without experts: as LLaMA, with tied embeddings."""
+    if config.flag("use_bias", False):
+        raise config.refuse("'use_bias' is true, which is not covered for this family")
+    return decoder(config, tied=True)
