@@ -118,7 +118,10 @@ def test_a_configuration_that_is_imported_says_them(tmp_path: Path) -> None:
         },
     }
     file.write_text(json.dumps(config), "utf-8")
-    sentence = "Only the language model is counted: what reads images or sound is left out"
+    sentence = (
+        "Only the language model is counted: what reads images or sound is left out "
+        "(key 'vision_config.num_attention_heads' is missing)."
+    )
     assert sentence in run("import", str(file)).stdout
     assert json.loads(run("import", str(file), "--json").stdout)["not_represented"] == [sentence]
 
