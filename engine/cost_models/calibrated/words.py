@@ -58,7 +58,7 @@ def _list_neglected(thing: Model | System) -> tuple[str, ...]:
             "Contention between collectives, network topology within a tier, storage and failures are not modelled.",
         )
     if thing.layers is not None:
-        return tuple(thing.not_represented)
+        return (*thing.not_represented, *unrepresented(thing))
     found = thing.architecture
     if found is None:
         return ("The model is known by six numbers only: plain attention, no gate in its MLP, no vocabulary.",)
