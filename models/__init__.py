@@ -18,6 +18,7 @@ from models.loader import (
     model_of,
     names,
     parameter_counts,
+    plain_names,
     to_calculon,
     to_document,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "model_of",
     "names",
     "parameter_counts",
+    "plain_names",
     "to_calculon",
     "to_document",
     "unrepresented",

@@ -168,7 +168,9 @@ class Architecture(_ArchitectureEntity):
     norms_per_block: Annotated[int, Whole(0, 8)] = 2
     """Norms in a block, except the norms of queries and keys."""
     norm_shift: bool = True
-    """False if a LayerNorm has a scale only (Cohere)."""
+    """False if a LayerNorm has a scale only (Cohere, DBRX, MPT)."""
+    norm_scale: bool = True
+    """False if norms have no weights at all (OLMo 1)."""
     activation_weights: Annotated[int, Whole(0, 16)] = 0
     """Trained numbers in the activation of one MLP: 2 of xIELU (Apertus)."""
     vocab: Annotated[int, Whole(1, 2**26)]

@@ -17,6 +17,7 @@ from models.hugging_face_config import HuggingFaceConfig, KeyedNumber
 from models.hugging_face_families import Fields
 from models.hugging_face_hybrids import HYBRID_FAMILIES
 from models.hugging_face_mixed import MIXED_FAMILIES
+from models.hugging_face_towers import read_tower
 from models.layers import LayerPattern, pattern_counts
 from models.parameters import parameters
 from models.schema import Model, ModelFileError
@@ -24,6 +25,8 @@ from models.schema import Model, ModelFileError
 FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
     "apertus": ("Apertus", families.read_apertus),
     "arcee": ("AFM", families.read_arcee),
+    "bailing_moe": ("Ling", experts.read_sarvam_moe),
+    "bailing_moe_v2": ("Ling", experts.read_sarvam_moe),
     "bloom": ("BLOOM", families.read_bloom),
     "cohere2": ("Command", families.read_cohere2),
     "dbrx": ("DBRX", experts.read_dbrx),
@@ -31,16 +34,21 @@ FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
     "deepseek_v3": ("DeepSeek", experts.read_deepseek),
     "deepseek_v32": ("DeepSeek", experts.read_deepseek),
     "dots1": ("dots", experts.read_dots1),
+    "ernie4_5": ("ERNIE", families.read_ernie_dense),
     "ernie4_5_moe": ("ERNIE", experts.read_ernie),
     "exaone4": ("EXAONE", families.read_exaone4),
+    "exaone_moe": ("EXAONE", experts.read_exaone_moe),
     "falcon": ("Falcon", families.read_falcon),
     "flex_olmo": ("OLMo", experts.read_olmoe),
     "gemma": ("Gemma", families.read_gemma),
     "gemma2": ("Gemma", families.read_gemma2),
     "gemma3": ("Gemma", families.read_gemma3),
     "gemma3_text": ("Gemma", families.read_gemma3),
+    "glm4": ("GLM", families.read_glm4),
     "glm4_moe": ("GLM", experts.read_glm4_moe),
     "glm4_moe_lite": ("GLM", experts.read_deepseek),
+    "glm4v_moe": ("GLM", experts.read_glm4_moe),
+    "glm4v_moe_text": ("GLM", experts.read_glm4_moe),
     "glm_moe_dsa": ("GLM", experts.read_deepseek),
     "gpt2": ("GPT-2", families.read_gpt2),
     "gpt_bigcode": ("StarCoder", families.read_gpt_bigcode),
@@ -55,6 +63,7 @@ FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
     "llama": ("Llama", families.read_llama),
     "llama4": ("Llama 4", experts.read_llama4),
     "llama4_text": ("Llama 4", experts.read_llama4),
+    "mellum": ("Mellum", experts.read_mellum),
     "mimo": ("MiMo", families.read_mimo),
     "minimax_m2": ("MiniMax", experts.read_minimax_m2),
     "ministral3": ("Mistral", families.read_mistral),
@@ -77,6 +86,8 @@ FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], Fields]]] = {
     "qwen3_moe": ("Qwen3", experts.read_qwen3_moe),
     "qwen3_vl_moe_text": ("Qwen3-VL", experts.read_qwen3_moe),
     "qwen3_vl_text": ("Qwen3-VL", families.read_qwen3),
+    "sarvam_mla": ("Sarvam", experts.read_deepseek),
+    "sarvam_moe": ("Sarvam", experts.read_sarvam_moe),
     "seed_oss": ("Seed", families.read_seed_oss),
     "smollm3": ("SmolLM", families.read_smollm3),
     "solar_open": ("Solar", experts.read_solar_open),
@@ -117,7 +128,7 @@ def from_hugging_face(
     """
     if not isinstance(document, Mapping):
         raise ModelFileError(f"{where} is {shown(document)}; a config.json must be an object with named keys.")
-    config = _language_model(document, where)
+    config, tower = _language_model(document, where)
     for key in ("is_encoder_decoder", "add_cross_attention"):
         if config.flag(key, False):
             raise config.refuse(f"'{key}' is true; only models with a decoder alone are covered")
@@ -145,6 +156,7 @@ def from_hugging_face(
             seq_size_basis=basis,
             notes=tuple(config.notes),
             left_out=tuple(config.left_out),
+            tower=tower,
             **shape,
         )
     except ValidationError as problem:
@@ -206,21 +218,34 @@ def _seq_size(longest: int | None, wanted: int | None) -> tuple[int, str]:
     return 4096, f"Assumed; its configuration states only the longest context, {longest:,} tokens."
 
 
-def _language_model(document: Mapping[str, Any], where: str) -> HuggingFaceConfig:
-    """Returns the keys of the language model: the whole file, or `text_config` where it is one part of several."""
+def _language_model(document: Mapping[str, Any], where: str) -> tuple[HuggingFaceConfig, LayerPattern | None]:
+    """Return the keys of the language model, and the tower that reads images.
+
+    The keys are the whole file, or `text_config` where it is one part of several. The tower is None without one, and
+    where it is left out; then the language model's configuration says so.
+    """
     inner = document.get("text_config")
+    whole = HuggingFaceConfig(document, where, str(document.get("model_type")))
     if inner is None:
         config = HuggingFaceConfig(document, where, _model_type(document, where))
     else:
-        whole = HuggingFaceConfig(document, where, str(document.get("model_type")))
         content = dict(whole.part("text_config").content)
         if document.get("tie_word_embeddings") is not None:  # the head belongs to the whole model, which has the say
             content["tie_word_embeddings"] = document["tie_word_embeddings"]
         named = {key: content[key] for key in ("model_type",) if content.get(key) is not None} or document
         config = HuggingFaceConfig(content, where, _model_type(named, where), "text_config")
-    if inner is not None or any(document.get(key) is not None for key in ("vision_config", "audio_config")):
-        config.left_out.append("Only the language model is counted: what reads images or sound is left out.")
-    return config
+    tower, problem = read_tower(whole, config)
+    if tower is not None:
+        counted = pattern_counts(tower).total
+        config.left_out.append(
+            f"Its tower for images, {tower.layers} layers of {counted:,} weights with their projection, is counted "
+            "apart, and in no time or memory."
+        )
+        if document.get("audio_config") is not None:
+            config.left_out.append("What reads sound is left out.")
+    elif inner is not None or any(document.get(key) is not None for key in ("vision_config", "audio_config")):
+        config.left_out.append(f"Only the language model is counted: what reads images or sound is left out{problem}.")
+    return config, tower
 
 
 def _model_type(document: Mapping[str, Any], where: str) -> str:
@@ -232,19 +257,21 @@ def _model_type(document: Mapping[str, Any], where: str) -> str:
         stem = re.sub(r"(ForCausalLM|ForConditionalGeneration|LMHeadModel|Model)$", "", first).lower()
         given = next((each for each in hugging_face_types() if each.replace("_", "") == stem), first)
     if not isinstance(given, str):
-        raise ModelFileError(
-            f"{where}: 'model_type' is {shown(given)}; it must be one of {', '.join(hugging_face_types())}."
-        )
+        raise ModelFileError(f"{where}: 'model_type' is {shown(given)}; it must be one of {_family_words()}.")
     if given in FAMILIES or given in PATTERN_FAMILIES:
         return given
     # Families differ by a letter or digit, so that only another way to write the same name is a hint.
     same = [each for each in hugging_face_types() if _normalise_letters(each) == _normalise_letters(given)]
     reason = "is not among the families that can be read" + (f"; did you mean {same[0]!r}" if same else "")
     raise ModelFileError(
-        f"{where}: a Hugging Face config of model_type {shown(given)} {reason}; "
-        f"supported are {', '.join(hugging_face_types())}."
+        f"{where}: a Hugging Face config of model_type {shown(given)} {reason}; supported are {_family_words()}."
     )
 
 
 def _normalise_letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name[:100].lower())
+
+
+def _family_words() -> str:
+    """Return the families that can be read; a language model inside another file by the name of the whole."""
+    return ", ".join(sorted({each.removesuffix("_text") for each in hugging_face_types()}))

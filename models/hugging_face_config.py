@@ -13,6 +13,8 @@ from models.schema import ModelFileError
 ALIASES = (
     ("num_experts", "num_local_experts", "n_routed_experts"),
     ("num_experts_per_tok", "num_experts_per_token", "experts_per_token"),
+    ("n_shared_experts", "num_shared_experts"),
+    ("num_nextn_predict_layers", "num_mtp_layers"),
     ("hidden_size", "n_embd", "d_model", "n_embed"),
     ("num_hidden_layers", "n_layer", "n_layers"),
     ("num_attention_heads", "n_head", "n_heads"),
@@ -24,7 +26,7 @@ one model under different ones."""
 
 _ALIASES_OF = {key: (key, *(each for each in group if each != key)) for group in ALIASES for key in group}
 
-BIASES_WITHOUT_WEIGHTS = frozenset({"use_routing_bias"})
+BIASES_WITHOUT_WEIGHTS = frozenset({"use_expert_bias", "use_moe_router_bias", "use_routing_bias"})
 """Switches of biases that are adjusted, not trained."""
 
 LARGEST = 2**30
@@ -195,7 +197,9 @@ class HuggingFaceConfig:
         """Return the default of the family's configuration class; None where the file has the key or an alias."""
         if self.inside not in ("", "text_config") or any(each in self.content for each in _ALIASES_OF.get(key, (key,))):
             return None
-        return CLASS_DEFAULTS.get(self.model_type, {}).get(key)
+        # a language model inside another file may be named by the whole
+        named = self.model_type if self.model_type in CLASS_DEFAULTS else f"{self.model_type}_text"
+        return CLASS_DEFAULTS.get(named, {}).get(key)
 
     def _read(self, key: str) -> Any:
         """Return the value of a key; where the file leaves it out, the family's default, which is noted."""

@@ -12,6 +12,14 @@ from typing import Final
 __all__ = ["CLASS_DEFAULTS", "PUBLISHED_OTHERWISE"]
 
 CLASS_DEFAULTS: Final[Mapping[str, Mapping[str, int | bool]]] = {
+    "axk1": {"q_lora_rank": 1536, "n_routed_experts": 192, "n_shared_experts": 1, "first_k_dense_replace": 1},
+    "bailing_hybrid": {
+        "num_experts": 512,
+        "num_experts_per_tok": 8,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 2,
+        "num_nextn_predict_layers": 1,
+    },
     "bamba": {"num_key_value_heads": 8},
     "deepseek_v2": {
         "q_lora_rank": 1536,
@@ -38,19 +46,35 @@ CLASS_DEFAULTS: Final[Mapping[str, Mapping[str, int | bool]]] = {
     },
     "deepseek_v4": {"n_shared_experts": 1, "hc_mult": 4},
     "dots1": {"num_key_value_heads": 32, "n_shared_experts": 0, "first_k_dense_replace": 0},
+    "ernie4_5": {"num_key_value_heads": 2, "head_dim": 128},
     "ernie4_5_moe": {"num_key_value_heads": 4, "moe_num_shared_experts": 2},
     "exaone4": {"num_key_value_heads": 32, "sliding_window_pattern": 4},
+    "exaone_moe": {
+        "num_key_value_heads": 32,
+        "num_experts": 64,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "sliding_window_pattern": 4,
+        "sliding_window": 4096,
+    },
     "falcon_h1": {"num_key_value_heads": 8},
     "gemma": {"num_key_value_heads": 16, "head_dim": 256},
     "gemma2": {"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096},
     "gemma3n_text": {"num_key_value_heads": 2, "head_dim": 256, "num_kv_shared_layers": 15},
     "gemma4_text": {"num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512},
+    "glm4": {"num_key_value_heads": 2, "head_dim": 128},
     "glm4_moe": {"num_key_value_heads": 8, "n_shared_experts": 1, "first_k_dense_replace": 1},
     "glm4_moe_lite": {
         "q_lora_rank": 768,
         "n_routed_experts": 64,
         "n_shared_experts": 1,
         "first_k_dense_replace": 1,
+    },
+    "glm4v_moe_text": {
+        "num_key_value_heads": 8,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "attention_bias": True,
     },
     "glm_moe_dsa": {
         "q_lora_rank": 2048,
@@ -74,6 +98,13 @@ CLASS_DEFAULTS: Final[Mapping[str, Mapping[str, int | bool]]] = {
     "kimi_linear": {"num_shared_experts": 1, "first_k_dense_replace": 0},
     "kimi_k2": {"q_lora_rank": 1536, "n_shared_experts": 1, "first_k_dense_replace": 3},  # DeepSeek-V3's class
     "lfm2": {"num_key_value_heads": 8},
+    "lfm2_moe": {
+        "num_key_value_heads": 8,
+        "num_dense_layers": 2,
+        "conv_L_cache": 3,
+        "num_experts": 32,
+        "num_experts_per_tok": 4,
+    },
     "llama4_text": {"num_key_value_heads": 8, "head_dim": 128, "attention_chunk_size": 8192},
     "longcat_flash": {"q_lora_rank": 1536, "zero_expert_num": 256},
     "mimo_v2_flash": {"num_key_value_heads": 4, "head_dim": 192},
@@ -98,6 +129,14 @@ CLASS_DEFAULTS: Final[Mapping[str, Mapping[str, int | bool]]] = {
     "qwen3_next": {"num_key_value_heads": 2, "head_dim": 256, "num_experts": 512},
     "qwen3_vl_moe_text": {"num_key_value_heads": 16},
     "qwen3_vl_text": {"num_key_value_heads": 32, "head_dim": 128},
+    "sarvam_mla": {"n_routed_experts": 128, "n_shared_experts": 1, "first_k_dense_replace": 1},
+    "sarvam_moe": {
+        "num_key_value_heads": 4,
+        "n_routed_experts": 128,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "head_dim": 64,
+    },
     "seed_oss": {"num_key_value_heads": 8, "head_dim": 128},
     "smollm3": {"num_key_value_heads": 4},
     "solar_open": {"num_key_value_heads": 8, "n_shared_experts": 1, "head_dim": 128},

@@ -7,7 +7,7 @@ from models.hugging_face_config import HuggingFaceConfig
 from models.hugging_face_families import (
     Fields,
     decoder,
-    note_norms,
+    read_exaone4,
     read_hunyuan,
     read_phi3,
     read_qwen2,
@@ -173,8 +173,9 @@ def read_minimax_m2(config: HuggingFaceConfig) -> Fields:
     kinds = config.items("attn_type_list")
     if kinds is not None and any(kind != 1 for kind in kinds):
         raise config.refuse("'attn_type_list' has layers of linear attention, which cannot be represented")
-    if modules := config.whole("num_mtp_modules", default=0):
-        config.left_out.append(f"Its {modules} modules for multi-token prediction are left out.")
+    fields["prediction_layers"] = config.whole("num_mtp_modules", default=0) * config.whole(
+        "mtp_transformer_layers", default=1
+    )
     experts = {
         "routed": config.whole("num_local_experts"),
         "top_k": config.whole("num_experts_per_tok"),
@@ -232,7 +233,6 @@ def read_dbrx(config: HuggingFaceConfig) -> Fields:
     attention, mlp = config.part("attn_config"), config.part("ffn_config")
     hidden, heads, vocab = config.whole("d_model"), config.whole("n_heads"), config.whole("vocab_size")
     ffn = mlp.whole("ffn_hidden_size")
-    note_norms(config, hidden, config.whole("n_layers"), "no shift", 1)
     return {
         "hidden": hidden,
         "ffn": ffn,
@@ -248,6 +248,7 @@ def read_dbrx(config: HuggingFaceConfig) -> Fields:
         "tied_embeddings": config.flag("tie_word_embeddings", False),
         "qkv_bias": False,
         "norm": "LayerNorm",
+        "norm_shift": False,
         "parallel_residual": False,
         "positions": "rotary",
         "rope_theta": attention.number("rope_theta", config.rope_theta()),
@@ -323,3 +324,26 @@ def read_hunyuan_moe(config: HuggingFaceConfig) -> Fields:
         "shared": config.same_in_all("num_shared_expert", layers) if config.has("num_shared_expert") else 0,
     }
     return {**fields, "experts": experts}
+
+
+def read_exaone_moe(config: HuggingFaceConfig) -> Fields:
+    """K-EXAONE: as EXAONE 4 with norms before attention and MLP, and DeepSeek's experts."""
+    fields = read_exaone4(config)
+    fields["prediction_layers"] = config.whole("num_nextn_predict_layers", default=0)
+    return {**fields, "experts": _grouped_experts(config, fields["layers"])}
+
+
+def read_sarvam_moe(config: HuggingFaceConfig) -> Fields:
+    """Sarvam: norms of queries and keys, DeepSeek's experts."""
+    fields = decoder(config, tied=False, biased_output=False)
+    fields["qkv_bias"] = config.flag("use_qkv_bias", bool(fields["qkv_bias"]))
+    fields["qk_norm"] = config.flag("use_qk_norm", True)
+    fields["prediction_layers"] = config.whole("num_nextn_predict_layers", default=0)
+    return {**fields, "experts": _grouped_experts(config, fields["layers"])}
+
+
+def read_mellum(config: HuggingFaceConfig) -> Fields:
+    """Mellum 2: norms of queries and keys, windows in the listed layers, experts but for first dense layers."""
+    fields = {**decoder(config, tied=False), "qk_norm": True}
+    fields |= config.windows(fields["layers"], window(config), 0)
+    return {**fields, "experts": _grouped_experts(config, fields["layers"])}

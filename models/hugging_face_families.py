@@ -65,12 +65,6 @@ def window(config: HuggingFaceConfig) -> int | None:
     return config.whole("sliding_window") if config.has("sliding_window") else None
 
 
-def note_norms(config: HuggingFaceConfig, hidden: int, layers: int, trait: str, per_element: int) -> None:
-    """Note how many weights of norms are counted that the model has not: `per_element` of each element of a norm."""
-    surplus = per_element * hidden * (2 * layers + 1)
-    config.notes.append(f"Its norms have {trait}: {surplus:,} weights too many are counted.")
-
-
 def read_llama(config: HuggingFaceConfig) -> Fields:
     """LLaMA and models of the same form: SmolLM2, TinyLlama, Falcon 3, CodeLlama."""
     return decoder(config, tied=False)
@@ -300,7 +294,6 @@ def read_mpt(config: HuggingFaceConfig) -> Fields:
     hidden, heads = config.whole("d_model"), config.whole("n_heads")
     attention = config.part("attn_config")
     bias = not config.flag("no_bias", True)
-    note_norms(config, hidden, config.whole("n_layers"), "no shift", 1)
     return _gpt2_like(
         config,
         hidden=hidden,
@@ -313,6 +306,7 @@ def read_mpt(config: HuggingFaceConfig) -> Fields:
         positions="alibi" if attention.flag("alibi", True) else "learned",
         qkv_bias=bias,
         linear_bias=bias,
+        norm_shift=bias,
         qk_norm=attention.flag("qk_ln", False),
     )
 
@@ -333,9 +327,7 @@ def read_nemotron(config: HuggingFaceConfig) -> Fields:
 
 def read_olmo(config: HuggingFaceConfig) -> Fields:
     """OLMo 1; its norms have no weights."""
-    fields = decoder(config, tied=False, norm="LayerNorm")
-    note_norms(config, fields["hidden"], fields["layers"], "no weights", 2)
-    return fields
+    return {**decoder(config, tied=False, norm="LayerNorm"), "norm_scale": False}
 
 
 def read_olmo2(config: HuggingFaceConfig) -> Fields:
@@ -406,3 +398,16 @@ def read_apertus(config: HuggingFaceConfig) -> Fields:
     """Apertus: norms of queries and keys, two matrices around xIELU with its two trained numbers (arXiv:2411.13010)."""
     fields = read_llama(config)
     return {**fields, "qk_norm": True, "gated_mlp": False, "activation_weights": 2}
+
+
+def read_glm4(config: HuggingFaceConfig) -> Fields:
+    """GLM-4 of 2025: norms before and after attention and MLP, biases of queries, keys and values."""
+    fields = decoder(config, tied=False, biased_output=False)
+    return {**fields, "qkv_bias": config.flag("attention_bias", True), "norms_per_block": 4}
+
+
+def read_ernie_dense(config: HuggingFaceConfig) -> Fields:
+    """ERNIE 4.5 without experts: as LLaMA, with tied embeddings."""
+    if config.flag("use_bias", False):
+        raise config.refuse("'use_bias' is true, which is not covered for this family")
+    return decoder(config, tied=True)

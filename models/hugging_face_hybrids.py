@@ -385,17 +385,100 @@ def read_recurrent_gemma(config: HuggingFaceConfig) -> LayerPattern:
     return build_pattern(config, blocks, tied=True)
 
 
+def read_olmo_hybrid(config: HuggingFaceConfig) -> LayerPattern:
+    """OLMo Hybrid: gated delta nets, and in every fourth layer attention with norms after it and after the MLP."""
+    layers, heads = count_layers(config), config.whole("num_attention_heads")
+    kinds = list_kinds(config, "layer_types", layers, ("linear_attention", "full_attention"))
+    if kinds is None:
+        kinds = list_every(config, layers, 4)
+    key_heads = config.whole("linear_num_key_heads", default=heads)
+    usual = 3 * config.whole("hidden_size") // (4 * max(key_heads, 1))
+    key_dim = config.whole("linear_key_head_dim", default=usual)
+    delta = GatedDeltaNetLayer(
+        key_heads=key_heads,
+        value_heads=config.whole("linear_num_value_heads", default=heads),
+        key_head_dim=key_dim,
+        value_head_dim=config.whole("linear_value_head_dim", default=2 * key_dim),
+        kernel=config.whole("linear_conv_kernel_dim", default=4),
+    )
+    attention = read_attention(config, qk_norm="heads")
+    dense = FeedForwardLayer(width=config.whole("intermediate_size"))
+    blocks = [Block(mixers=(attention if kind.startswith("full") else delta,), feedforwards=(dense,)) for kind in kinds]
+    return build_pattern(config, blocks, tied=False)
+
+
+def read_bailing_hybrid(config: HuggingFaceConfig) -> LayerPattern:
+    """Ling 3: Kimi delta attention with full-rank decay and gate, and gated latent attention in every sixth layer."""
+    layers = count_layers(config)
+    kinds = list_kinds(config, "layer_types", layers, ("linear_attention", "full_attention"))
+    if kinds is None:
+        kinds = list_every(config, layers, config.whole("layer_group_size", default=6))
+    delta = KimiDeltaLayer(
+        heads=config.whole("linear_num_heads", "num_attention_heads"),
+        head_dim=config.whole("linear_head_dim", "head_dim", default=128),
+        kernel=config.whole("linear_conv_kernel_dim", "short_conv_kernel_size", default=4),
+        full_rank_gate=True,
+        full_rank_decay=True,
+    )
+    latent = read_latent_attention(config, gated=True, gate_per_head=True)
+    first = config.leading("mlp_layer_types", "dense", "sparse", layers)
+    if first is None:
+        first = config.whole("first_k_dense_replace")
+    experts = ExpertsLayer(
+        routed=config.whole("num_local_experts"),
+        top_k=config.whole("num_experts_per_tok"),
+        width=config.whole("moe_intermediate_size"),
+        shared_width=config.whole("n_shared_experts") * config.whole("moe_intermediate_size"),
+    )
+    dense = FeedForwardLayer(width=config.whole("intermediate_size"))
+    note_prediction(config, "num_nextn_predict_layers")
+    blocks = [
+        Block(
+            mixers=(latent if kind.startswith("full") else delta,), feedforwards=(dense if place < first else experts,)
+        )
+        for place, kind in enumerate(kinds)
+    ]
+    return build_pattern(config, blocks, tied=False)
+
+
+def read_lfm2_moe(config: HuggingFaceConfig) -> LayerPattern:
+    """LFM2 with experts: short convolutions, attention in the listed layers, first dense layers."""
+    layers = count_layers(config)
+    kinds = list_kinds(config, "layer_types", layers, ("conv", "full_attention"))
+    if kinds is None:
+        raise config.refuse("'layer_types' is missing; it must list conv or full_attention for each layer")
+    attention = read_attention(config, qk_norm="head", qkv_bias=False, output_bias=False)
+    convolution = ShortConvolutionLayer(kernel=config.whole("conv_L_cache"), bias=config.flag("conv_bias", False))
+    experts = ExpertsLayer(
+        routed=config.whole("num_experts"),
+        top_k=config.whole("num_experts_per_tok"),
+        width=config.whole("moe_intermediate_size"),
+    )
+    first, dense = config.whole("num_dense_layers"), FeedForwardLayer(width=config.whole("intermediate_size"))
+    blocks = [
+        Block(
+            mixers=(attention if kind == "full_attention" else convolution,),
+            feedforwards=(dense if place < first else experts,),
+        )
+        for place, kind in enumerate(kinds)
+    ]
+    return build_pattern(config, blocks, tied=config.flag("tie_embedding", True))
+
+
 HYBRID_FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], LayerPattern]]] = {
+    "bailing_hybrid": ("Ling", read_bailing_hybrid),
     "bamba": ("Bamba", read_bamba),
     "falcon_h1": ("Falcon-H1", read_falcon_h1),
     "granitemoehybrid": ("Granite", read_granite_hybrid),
     "jamba": ("Jamba", read_jamba),
     "kimi_linear": ("Kimi", read_kimi_linear),
     "lfm2": ("LFM2", read_lfm2),
+    "lfm2_moe": ("LFM2", read_lfm2_moe),
     "mamba2": ("Mamba-2", read_mamba2),
     "minimax": ("MiniMax", read_minimax_m1),
     "minimax_m1": ("MiniMax", read_minimax_m1),
     "nemotron_h": ("Nemotron", read_nemotron_h),
+    "olmo_hybrid": ("OLMo", read_olmo_hybrid),
     "qwen3_5": ("Qwen3.5", read_qwen3_next),
     "qwen3_5_moe": ("Qwen3.5", read_qwen3_next),
     "qwen3_5_moe_text": ("Qwen3.5", read_qwen3_next),

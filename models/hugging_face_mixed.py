@@ -22,6 +22,8 @@ from models.layers.attention import AttentionLayer, BlockIndexer
 from models.layers.compressed_attention import CompressedAttentionLayer
 from models.layers.experts import ExpertsLayer
 from models.layers.feedforward import FeedForwardLayer
+from models.layers.latent_attention import TokenIndexer
+from models.layers.linear_attention import KimiDeltaLayer
 from models.layers.pattern import Block, LayerPattern
 from models.layers.residual import AlternatingUpdates, HyperConnections
 
@@ -339,6 +341,106 @@ def read_arctic(config: HuggingFaceConfig) -> LayerPattern:
     return build_pattern(config, [block] * count_layers(config), tied=False)
 
 
+def read_axk1(config: HuggingFaceConfig) -> LayerPattern:
+    """A.X-K1: latent attention, DeepSeek's experts with a norm after them, first dense layers."""
+    layers = count_layers(config)
+    if config.whole("moe_layer_freq", default=1) != 1:
+        raise config.refuse("'moe_layer_freq' is not 1, which is all that is covered for this family")
+    latent = read_latent_attention(config)
+    dense, experts, first = _deepseek_feedforwards(config, layers)
+    note_prediction(config, "num_nextn_predict_layers")
+    blocks = [
+        Block(mixers=(latent,), feedforwards=(dense if place < first else experts,), norms=2 if place < first else 3)
+        for place in range(layers)
+    ]
+    return build_pattern(config, blocks, tied=False)
+
+
+def read_mistral_large4(config: HuggingFaceConfig) -> LayerPattern:
+    """Mistral Large 4: sparse latent attention, without rotation in every fourth layer; first dense layers."""
+    layers = count_layers(config)
+    _refuse_shared_indexers(config, layers)
+    rotated = list_kinds(config, "no_rope_layers", layers, (0, 1))
+    if rotated is None:
+        raise config.refuse("'no_rope_layers' is missing; it must list 1 for each layer with rotation, else 0")
+    sources = config.items("kv_source_layers")
+    if sources is not None and sources != list(range(layers)):
+        raise config.refuse("'kv_source_layers' lets layers share keys and values, which is not covered")
+    rope, nope = config.whole("qk_rope_head_dim"), config.whole("qk_nope_head_dim")
+    shape: dict[str, Any] = {"scaled_scores": True, "indexer": _token_indexer(config)}
+    attentions = (
+        read_latent_attention(config, nope_head_dim=nope + rope, rope_head_dim=0, **shape),
+        read_latent_attention(config, **shape),
+    )
+    dense, experts, first = _deepseek_feedforwards(config, layers)
+    blocks = [
+        Block(mixers=(attentions[each],), feedforwards=(dense if place < first else experts,))
+        for place, each in enumerate(rotated)
+    ]
+    # a scale of each pair of rotated elements, shared by all layers
+    return build_pattern(config, blocks, tied=False, other_parameters=rope // 2)
+
+
+def read_glm5_next(config: HuggingFaceConfig) -> LayerPattern:
+    """GLM-5.3: Kimi delta attention, and latent attention with pooled indexers, between several residual streams."""
+    layers = count_layers(config)
+    _refuse_shared_indexers(config, layers)
+    kinds = list_kinds(config, "layer_types", layers, ("linear_attention", "indexed_attention"))
+    if kinds is None:
+        raise config.refuse(
+            "'layer_types' is missing; it must list linear_attention or indexed_attention for each layer"
+        )
+    delta = KimiDeltaLayer(
+        heads=config.whole("linear_num_heads"),
+        head_dim=config.whole("linear_head_dim"),
+        kernel=config.whole("linear_conv_kernel_dim"),
+    )
+    latent = read_latent_attention(
+        config, indexer=_token_indexer(config, pooled=config.whole("index_kpool", default=1))
+    )
+    dense, experts, first = _deepseek_feedforwards(config, layers)
+    additions = (HyperConnections(streams=config.whole("hc_mult")),)
+    note_prediction(config, "num_nextn_predict_layers")
+    blocks = [
+        Block(
+            mixers=(delta if kind == "linear_attention" else latent,),
+            feedforwards=(dense if place < first else experts,),
+            additions=additions,
+        )
+        for place, kind in enumerate(kinds)
+    ]
+    return build_pattern(config, blocks, tied=False)
+
+
+def _token_indexer(config: HuggingFaceConfig, **more: Any) -> TokenIndexer:
+    return TokenIndexer(
+        heads=config.whole("index_n_heads"),
+        head_dim=config.whole("index_head_dim"),
+        top_k=config.whole("index_topk"),
+        **more,
+    )
+
+
+def _refuse_shared_indexers(config: HuggingFaceConfig, layers: int) -> None:
+    kinds = list_kinds(config, "indexer_types", layers, ("full", "shared"))
+    if kinds is not None and "shared" in kinds:
+        raise config.refuse("'indexer_types' has shared; only full is covered for this family")
+
+
+def _deepseek_feedforwards(config: HuggingFaceConfig, layers: int) -> tuple[FeedForwardLayer, ExpertsLayer, int]:
+    """Return (the MLP, the mixture with shared experts, the number of first layers with the MLP)."""
+    first = config.leading("mlp_layer_types", "dense", "sparse", layers)
+    width = config.whole("moe_intermediate_size")
+    experts = ExpertsLayer(
+        routed=config.whole("n_routed_experts"),
+        top_k=config.whole("num_experts_per_tok"),
+        width=width,
+        shared_width=config.whole("n_shared_experts") * width,
+    )
+    dense = FeedForwardLayer(width=config.whole("intermediate_size"))
+    return dense, experts, config.whole("first_k_dense_replace") if first is None else first
+
+
 def read_step3(config: HuggingFaceConfig) -> LayerPattern:
     """Step-3.5 and 3.7: windowed layers with other heads, gates per head, first dense layers."""
     layers = count_layers(config)
@@ -418,16 +520,21 @@ def _numbered_sparse_layers(config: HuggingFaceConfig, layers: int, extra: int) 
 
 MIXED_FAMILIES: dict[str, tuple[str, Callable[[HuggingFaceConfig], LayerPattern]]] = {
     "arctic": ("Arctic", read_arctic),
+    "axk1": ("A.X", read_axk1),
     "deepseek_v4": ("DeepSeek", read_deepseek_v4),
     "gemma3n": ("Gemma", read_gemma3n),
     "gemma3n_text": ("Gemma", read_gemma3n),
     "gemma4": ("Gemma", read_gemma4),
     "gemma4_text": ("Gemma", read_gemma4),
+    "glm5_next": ("GLM", read_glm5_next),
+    "glm5_next_text": ("GLM", read_glm5_next),
     "longcat_flash": ("LongCat", read_longcat),
     "mimo_v2_flash": ("MiMo", read_mimo_v2),
     "minimax_m3": ("MiniMax", read_minimax_m3),
     "minimax_m3_vl": ("MiniMax", read_minimax_m3),
     "minimax_m3_vl_text": ("MiniMax", read_minimax_m3),
+    "mistral_large4": ("Mistral", read_mistral_large4),
+    "mistral_large4_text": ("Mistral", read_mistral_large4),
     "step3p5": ("Step", read_step3),
     "step3p7": ("Step", read_step3),
 }

@@ -90,17 +90,17 @@ def read_attention(config: HuggingFaceConfig, **more: Any) -> AttentionLayer:
 def read_latent_attention(config: HuggingFaceConfig, **more: Any) -> LatentAttentionLayer:
     """Return latent attention by DeepSeek's keys; `more` are the family's own choices."""
     config.refuse_latent_biases()
-    if "q_lora_rank" not in config.content and not config.has("q_lora_rank"):
+    if "q_rank" not in more and "q_lora_rank" not in config.content and not config.has("q_lora_rank"):
         config.notes.append("q_lora_rank is not in the file; queries without a low rank are assumed.")
-    return LatentAttentionLayer(
-        heads=config.whole("num_attention_heads"),
-        q_rank=config.whole("q_lora_rank") if config.has("q_lora_rank") else None,
-        kv_rank=config.whole("kv_lora_rank"),
-        nope_head_dim=config.whole("qk_nope_head_dim"),
-        rope_head_dim=config.whole("qk_rope_head_dim"),
-        v_head_dim=config.whole("v_head_dim"),
-        **more,
-    )
+    shape: dict[str, Any] = {
+        "heads": config.whole("num_attention_heads"),
+        "q_rank": config.whole("q_lora_rank") if config.has("q_lora_rank") else None,
+        "kv_rank": config.whole("kv_lora_rank"),
+        "nope_head_dim": config.whole("qk_nope_head_dim"),
+        "rope_head_dim": config.whole("qk_rope_head_dim"),
+        "v_head_dim": config.whole("v_head_dim"),
+    }
+    return LatentAttentionLayer(**{**shape, **more})
 
 
 def note_prediction(config: HuggingFaceConfig, *keys: str) -> None:

@@ -41,6 +41,7 @@ class _Described(BaseModel):
     source: Line = ""
     seq_size: Tokens
     seq_size_basis: Line = ""
+    tower: LayerPattern | None = None
     unverified_fields: Lines = ()
     notes: Lines = ()
     left_out: Lines = ()
@@ -176,6 +177,11 @@ _LIBRARY: Library[Model] = Library("models", "model", ModelFileError, load_docum
 def names() -> list[str]:
     """Returns the names of the models in the library, in alphabetical order."""
     return _LIBRARY.names()
+
+
+def plain_names() -> list[str]:
+    """Return the names of the library's models without a pattern of layers, in alphabetical order."""
+    return [name for name in names() if load(name).layers is None]
 
 
 def load(name_or_path: str | os.PathLike[str]) -> Model:

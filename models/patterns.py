@@ -81,6 +81,13 @@ def feedforward_layer(architecture: Architecture, *, experts: bool) -> FeedForwa
     )
 
 
+def _norm_width(architecture: Architecture) -> int:
+    """Return the weights of a norm per element."""
+    if not architecture.norm_scale:
+        return 0
+    return 1 if architecture.norm == "RMSNorm" or not architecture.norm_shift else 2
+
+
 def pattern_of(architecture: Architecture) -> LayerPattern:
     """Return the pattern of blocks of an architecture.
 
@@ -110,7 +117,7 @@ def pattern_of(architecture: Architecture) -> LayerPattern:
         runs=runs,
         vocab=architecture.vocab_padded,
         tied_embeddings=architecture.tied_embeddings,
-        norm_width=1 if architecture.norm == "RMSNorm" or not architecture.norm_shift else 2,
+        norm_width=_norm_width(architecture),
         other_parameters=positions,
         max_seq=architecture.max_seq,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Annotated, Self
 
@@ -74,6 +75,9 @@ class Model(BaseModel):
     layers: LayerPattern | None = None
     """The pattern of blocks of a model that no `architecture` describes, such as one with state spaces in some
     layers."""
+    tower: LayerPattern | None = None
+    """The part that reads images, with the projection of its tokens; its attention is not causal. It is counted apart
+    and in no time or memory."""
     unverified_fields: Lines = ()
     """Values that were recalled rather than read in the cited source: paths, each with an optional ": remark"."""
     notes: Lines = ()
@@ -87,6 +91,8 @@ class Model(BaseModel):
     @model_validator(mode="after")
     def _one_shape(self) -> Self:
         given, architecture = self.calculon, self.architecture
+        if self.layers is not None and not self.layers.vocab:
+            raise PydanticCustomError("refused", "has layers with vocab 0, which only a tower has; give its tokens")
         if self.layers is not None and (given is not None or architecture is not None):
             raise PydanticCustomError("refused", "has layers beside another shape; give one of them")
         if self.layers is not None:
@@ -177,9 +183,11 @@ class Model(BaseModel):
     @functools.cached_property
     def counts(self) -> ParameterCounts | None:
         """Weights in all and by kind, and bytes that a sequence keeps; `None` where only six numbers are recorded."""
-        if self.layers is not None:
-            return pattern_counts(self.layers)
-        return None if self.architecture is None else pattern_counts(pattern_of(self.architecture))
+        pattern = pattern_of(self.architecture) if self.architecture is not None else self.layers
+        if pattern is None:
+            return None
+        tower = 0 if self.tower is None else pattern_counts(self.tower).total
+        return dataclasses.replace(pattern_counts(pattern), tower=tower)
 
     @property
     def parameters(self) -> int | None:

@@ -11,7 +11,7 @@ from dashboard.link.user_files import user_files
 from hardware import System
 from models import Model
 
-__all__ = ["called", "model_of", "named_model", "named_system", "system_of", "systems", "usable_models"]
+__all__ = ["called", "known_models", "model_of", "named_model", "named_system", "system_of", "systems", "usable_models"]
 
 
 @lru_cache(maxsize=1)
@@ -20,12 +20,17 @@ def _library_models() -> list[str]:
     return [model.name for model in sorted(found, key=lambda model: (model.family.lower(), model.title.lower()))]
 
 
+def known_models() -> list[str]:
+    """Returns names of all models: own ones first, then by family and title."""
+    return [*sorted(user_files().models(), key=str.lower), *_library_models()]
+
+
 def usable_models() -> list[str]:
-    """Returns names of the models that a scenario can have: own ones first, then by family and size.
+    """Returns names of the models that a scenario can have, in the order of `known_models`.
 
     Models that Calculon's six numbers cannot represent use the calibrated cost model.
     """
-    return [*sorted(user_files().models(), key=str.lower), *_library_models()]
+    return known_models()
 
 
 def systems() -> list[str]:

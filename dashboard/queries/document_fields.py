@@ -276,6 +276,7 @@ _ARCHITECTURE: Final = {
     "qk_norm_weighted": ("Those norms weighted", "", "False if they have no weights."),
     "attention_sinks": ("Attention sinks", "", "Whether each head has a trained logit in its softmax."),
     "norm_shift": ("Norm with shift", "", "Whether a LayerNorm has a shift besides its scale."),
+    "norm_scale": ("Norm with weights", "", "Whether norms have weights at all."),
     "activation_weights": ("Weights of the activation", "", "Trained numbers in the activation of one MLP."),
     "positions": ("Positions", "", ""),
     "rope_theta": ("Rotary base", "", ""),
@@ -330,6 +331,11 @@ _PART_FIELDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "latent_attention.v_head_dim": ("Head width of values", "elements", "Width of a value head."),
     "sparse_attention.heads": ("Heads of the indexer", "", "They score which tokens a query attends to."),
     "sparse_attention.head_dim": ("Head width of the indexer", "elements", "Width of one of its heads."),
+    "sparse_attention.layers": (
+        "Layers with an indexer",
+        "",
+        "The other layers attend to the tokens that the layer before them picked.",
+    ),
     "sparse_attention.top_k": ("Tokens attended to", "tokens", "How many tokens the indexer picks per query."),
 }
 _PARTS: Final = {
@@ -339,7 +345,14 @@ _PARTS: Final = {
 }
 
 
-_SILENT_DEFAULTS: Final = ("qk_norm_over", "qk_norm_weighted", "attention_sinks", "norm_shift", "activation_weights")
+_SILENT_DEFAULTS: Final = (
+    "qk_norm_over",
+    "qk_norm_weighted",
+    "attention_sinks",
+    "norm_shift",
+    "norm_scale",
+    "activation_weights",
+)
 """Fields of few models, shown where a model has them."""
 
 

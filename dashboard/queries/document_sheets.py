@@ -151,6 +151,8 @@ def key_facts(thing: Model | System) -> list[tuple[str, str]]:
     found = [("parameters", "not recorded" if thing.parameters is None else count(thing.parameters))]
     if thing.active_parameters is not None and thing.active_parameters != thing.parameters:
         found.append(("used by a token", count(thing.active_parameters)))
+    if thing.tower is not None and thing.counts is not None:
+        found.append(("tower for images", count(thing.counts.tower)))
     if thing.block is not None:
         block = thing.block
         found += [

@@ -11,7 +11,7 @@ import streamlit as st
 
 from dashboard.guide import CHAPTERS, chapter
 from dashboard.link import page_links, state
-from dashboard.link.catalogue import model_of, system_of, systems, usable_models
+from dashboard.link.catalogue import known_models, model_of, system_of, systems
 from dashboard.link.own_studies import kept_parameters
 from dashboard.link.user_files import user_files
 from dashboard.pages.registry import PAGES
@@ -65,7 +65,7 @@ def everything(scenario: Scenario) -> list[SearchTarget]:
     ]
     for word, short, _ in glossary.words(scenario):
         found.append(SearchTarget("term", f"{word} ({short})" if short else word, "guide", {"chapter": "glossary"}))
-    for name in usable_models():
+    for name in known_models():
         model = model_of(name)
         family = "" if model.title.startswith(model.family) else f", {model.family}"
         found.append(

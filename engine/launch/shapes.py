@@ -279,4 +279,4 @@ def _has_mlps(shape: Mapping[str, Any]) -> bool:
 
 @lru_cache(maxsize=1)
 def _library_shapes() -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    return tuple((name, shape_of(models.load(name))) for name in models.names())
+    return tuple((name, shape_of(models.load(name))) for name in models.plain_names())

@@ -35,6 +35,8 @@ class ParameterCounts:
     """Cache inside full windows [bytes]."""
     state_bytes_per_sequence: int
     """States of a fixed size [bytes]."""
+    tower: int = 0
+    """Weights of the tower that reads images, in none of the other counts."""
 
 
 def pattern_counts(pattern: LayerPattern) -> ParameterCounts:
@@ -46,7 +48,8 @@ def pattern_counts(pattern: LayerPattern) -> ParameterCounts:
     hidden = pattern.hidden
     embedding = pattern.vocab * hidden
     head = 0 if pattern.tied_embeddings else embedding
-    outside = embedding + head + pattern.norm_width * hidden + pattern.other_parameters
+    outside = embedding + head + pattern.final_norms * pattern.norm_width * hidden + pattern.other_parameters
+    outside += sum(each.parameters for each in pattern.edges)
     total = active = outside
     products, state = 0, 0
     cache = window = 0.0

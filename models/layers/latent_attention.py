@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from models.documents import Whole
 from models.layers.contract import (
     ContextExchange,
     Count,
@@ -31,6 +32,8 @@ class TokenIndexer(LayerEntity):
     """Tokens that a query attends to."""
     is_shared: bool = False
     """True if the layer uses the tokens that an earlier layer chose, and has no weights of an indexer (GLM-5.2)."""
+    pooled: Count = 1
+    """Tokens that share an index key, pooled by a gate (GLM-5.3)."""
 
     def products(self, hidden: int, source: int) -> tuple[Product, ...]:
         """Return the products with weights: index queries, one index key, and a weight per index head.
@@ -44,11 +47,12 @@ class TokenIndexer(LayerEntity):
         return (
             Product("index_query", self.heads * self.head_dim, source, split="none"),
             Product("index_key", self.head_dim + self.heads, hidden, split="none"),
+            *((Product("index_pool", self.head_dim, hidden, split="none"),) if self.pooled > 1 else ()),
         )
 
     def count_vectors(self) -> int:
-        """Return the weights of the LayerNorm of index keys."""
-        return 0 if self.is_shared else 2 * self.head_dim
+        """Return the weights of the LayerNorm of index keys, and of positions inside a pool."""
+        return 0 if self.is_shared else (2 + (self.pooled if self.pooled > 1 else 0)) * self.head_dim
 
     def mixing(self, tokens: float, *, causal: bool) -> MixingWork:
         """Return the scores of all tokens, which every tensor-parallel rank computes; nothing where they are shared.
@@ -81,10 +85,16 @@ class LatentAttentionLayer(LayerKind):
     """Width of the compressed query [elements]; queries are projected directly where None."""
     kv_rank: Width
     nope_head_dim: Count
-    rope_head_dim: Count
+    rope_head_dim: Annotated[int, Whole(0, 2**16)]
+    """Width r [elements]; 0 without rotation."""
     v_head_dim: Count
     gated: bool = False
-    """True if the output is gated element by element by the input (Kimi K3)."""
+    """True if the output is gated by the input, element by element (Kimi K3)."""
+    gate_per_head: bool = False
+    """True if a gate has one number per head (Ling 3)."""
+    scaled_scores: bool = False
+    """True if scores of heads and of index heads have a scale and a shift each, and index queries come from a
+    LayerNorm of the input (Mistral Large 4)."""
     indexer: TokenIndexer | None = None
 
     @property
@@ -115,7 +125,7 @@ class LatentAttentionLayer(LayerKind):
             Product("attention_output", hidden, self.heads * self.v_head_dim, split="inputs"),
         ]
         if self.gated:
-            found.append(Product("gate", self.heads * self.v_head_dim, hidden))
+            found.append(Product("gate", self.heads * (1 if self.gate_per_head else self.v_head_dim), hidden))
         if self.indexer is not None:
             found += self.indexer.products(hidden, hidden if self.q_rank is None else self.q_rank)
         return tuple(found)
@@ -130,13 +140,16 @@ class LatentAttentionLayer(LayerKind):
 
     def count_vectors(self, hidden: int) -> int:
         """Return the weights of the norms of both latents, and of the LayerNorm of index keys."""
-        return (self.q_rank or 0) + self.kv_rank + (0 if self.indexer is None else self.indexer.count_vectors())
+        found = (self.q_rank or 0) + self.kv_rank + (0 if self.indexer is None else self.indexer.count_vectors())
+        if self.scaled_scores:
+            found += 2 * self.heads + (0 if self.indexer is None else 2 * hidden + 2 * self.indexer.heads)
+        return found
 
     def sequence_state(self, hidden: int) -> SequenceState:
         """Return the cached latent with its rotated key, and index keys."""
         kept: dict[str, float] = {"latent": self.kv_rank + self.rope_head_dim}
         if self.indexer is not None and not self.indexer.is_shared:
-            kept["indexer"] = self.indexer.head_dim
+            kept["indexer"] = self.indexer.head_dim / self.indexer.pooled
         return SequenceState(kept)
 
     @property

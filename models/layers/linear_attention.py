@@ -144,6 +144,8 @@ class KimiDeltaLayer(LayerKind):
     """Taps of the convolutions over queries, keys and values."""
     full_rank_gate: bool = False
     """True if the output gate is one matrix; else it goes through d elements."""
+    full_rank_decay: bool = False
+    """True if the decay is one matrix (Ling 3); else it goes through d elements."""
 
     @property
     def is_scan(self) -> bool:
@@ -168,10 +170,14 @@ class KimiDeltaLayer(LayerKind):
             if self.full_rank_gate
             else [Product("gate_down", dim, hidden, split="none"), Product("gate_up", width, dim)]
         )
+        decay = (
+            [Product("decay", width, hidden)]
+            if self.full_rank_decay
+            else [Product("decay_down", dim, hidden, split="none"), Product("decay_up", width, dim)]
+        )
         return (
             Product("input", 3 * width + self.heads, hidden),
-            Product("decay_down", dim, hidden, split="none"),
-            Product("decay_up", width, dim),
+            *decay,
             *gate,
             Product("output", hidden, width, split="inputs"),
         )

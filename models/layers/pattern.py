@@ -12,7 +12,7 @@ from models.documents import Whole
 from models.layers.contract import LayerEntity, LayerKind, Width
 from models.layers.registry import Addition, FeedForward, Mixer
 
-__all__ = ["Block", "LayerPattern", "Run", "block_titles", "runs_of"]
+__all__ = ["Block", "EdgeProduct", "LayerPattern", "Run", "block_titles", "runs_of"]
 
 MOST_LAYERS = 100_000
 """Blocks of a model at most."""
@@ -64,6 +64,23 @@ class Run(LayerEntity):
     count: Annotated[int, Whole(1, MOST_LAYERS)]
 
 
+class EdgeProduct(LayerEntity):
+    """A product before or after the blocks: of patches of an image, or of a tower's tokens for the language model."""
+
+    outputs: Width
+    inputs: Width
+    bias: bool = False
+    count: Annotated[int, Whole(1, 1_000)] = 1
+    """Equal products."""
+    merged: Annotated[int, Whole(1, 2**16)] = 1
+    """Tokens of the pattern in one row of the product."""
+
+    @property
+    def parameters(self) -> int:
+        """Weights in memory, with biases."""
+        return self.count * self.outputs * (self.inputs + self.bias)
+
+
 class LayerPattern(LayerEntity):
     """A model: its different blocks and the order in which they follow each other."""
 
@@ -73,12 +90,16 @@ class LayerPattern(LayerEntity):
     """The different blocks."""
     runs: Annotated[tuple[Run, ...], Field(strict=False, min_length=1, max_length=MOST_LAYERS)]
     """Their order."""
-    vocab: Annotated[int, Whole(1, 2**26)]
-    """Rows of the embedding matrix as stored [tokens]."""
+    vocab: Annotated[int, Whole(0, 2**26)]
+    """Rows of the embedding matrix as stored [tokens]; 0 of a tower, which has neither embedding nor head."""
     tied_embeddings: bool
     """True if the head is the embedding matrix."""
     norm_width: Annotated[int, Whole(0, 2)] = 1
     """Weights of a norm per element: 1 of a scale, 2 with a shift."""
+    final_norms: Annotated[int, Whole(0, 8)] = 1
+    """Norms of the residual stream outside blocks."""
+    edges: Annotated[tuple[EdgeProduct, ...], Field(strict=False, max_length=100)] = ()
+    """Products of a tower before and after its blocks."""
     other_parameters: Annotated[int, Whole(0, 2**50)] = 0
     """Weights outside blocks, embedding, head and final norm, such as tables of inputs per layer."""
     max_seq: Annotated[int, Whole(1, 2**30)] | None = None

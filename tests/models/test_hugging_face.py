@@ -392,6 +392,7 @@ def test_every_type_is_tested() -> None:
     also |= {"glm4_moe", "minimax_m2", "qwen3_vl_moe_text", "qwen3_vl_text"}  # see test_saved_configurations
     also |= {kind for row in ROWS for kind in _types(row["config"])}  # see test_published_configurations
     also |= {"minimax_m3_vl_text"}
+    also |= {"bailing_moe_v2", "glm4v_moe", "glm5_next", "mistral_large4"}  # there, too
     also |= {config["model_type"] for config, _, _ in CLASS_SHAPES}
     also |= {
         "minimax",

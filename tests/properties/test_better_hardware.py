@@ -147,7 +147,7 @@ def drawn(draw: np.random.Generator) -> tuple[Scenario, Optimum]:
         procs = int(draw.choice([2, 8, 12, 24, 64, 96]))
         try:
             found = Scenario.of(
-                models.load(str(draw.choice(models.names()))),
+                models.load(str(draw.choice(models.plain_names()))),
                 system,
                 num_procs=procs,
                 max_batch_size=procs * int(draw.choice([1, 2, 3])),

@@ -29,7 +29,7 @@ from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUN
 
 LAYOUTS = 6
 """Random layouts for each pair of a model and an accelerator."""
-MODELS = models.names()
+MODELS = models.plain_names()
 SYSTEMS = [name for name in hardware.names() if hardware.load(name).accelerator is not None]
 
 

@@ -20,7 +20,7 @@ from engine.questions.documents.operators import OperatorsQuestion, OuterAxis
 from engine.questions.plans import planned_sizes, question_mesh, question_model
 from engine.reproductions.alpa.suite_models import GPT, LLAMA, MOE, suite_depth
 from models import Model, datatypes
-from models import names as model_names
+from models import plain_names as model_names
 
 __all__ = [
     "OWN",

@@ -22,7 +22,7 @@ from engine.planners.layerwise.profiles.profile import LayerProfile
 from engine.planners.layerwise.profiles.reading import profile_text
 from engine.questions.documents.layers import LayersQuestion, SystemShare
 from engine.questions.layer_plans import layers_problem
-from models import names as model_names
+from models import plain_names as model_names
 
 __all__ = ["LayerwiseInputs", "draw_inputs", "parse_inputs"]
 

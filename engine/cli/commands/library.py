@@ -36,7 +36,8 @@ def list_models(json: JsonOption = False) -> None:
     write_line(text_table(headers, [[_format_cell(row[name]) for name in headers] for row in rows], left=(0, 1)))
     if not all(row["explorable"] for row in rows):
         write_line(
-            "\nModels without a number of blocks (experts, latent attention) are not for the calculon cost model."
+            "\nModels without a number of blocks (experts, latent attention, layers in a pattern) are not for the calculon "
+            "cost model."
         )
 
 
@@ -79,10 +80,14 @@ def show_model(name: Name, json: JsonOption = False) -> None:
     document = models.to_document(model)
     if model.layers is not None:
         document["layers"] = model.layers.describe()
+    if model.tower is not None:
+        document["tower"] = model.tower.describe()
     _print_document(document)
     counts = model.counts
     if counts is not None:
         write_line(f"parameters: {counts.total:,}; {counts.active:,} of them pass a token")
+        if counts.tower:
+            write_line(f"parameters of the tower for images: {counts.tower:,}")
         write_line(
             f"kept of a sequence in bfloat16: {counts.cache_bytes_per_token:,.0f} bytes per token, "
             f"{counts.window_bytes_per_sequence:,.0f} bytes inside full windows, "

@@ -90,7 +90,7 @@ def _neglected_of_pattern(model: Model) -> tuple[str, ...]:
         )
     if any(block.additions for block in model.layers.blocks):
         remarks.append("Work on the residual stream besides norms and additions is counted by its products only.")
-    return (*remarks, *model.left_out)
+    return (*remarks, *unrepresented(model))
 
 
 WORDS: Final = CostModelWords(

@@ -31,8 +31,8 @@ def test_which_models_have_such_parts() -> None:
         for name in models.names()
         if (a := models.load(name).architecture) is not None and a.sparse_attention is not None
     }
-    assert sparse == {"deepseek-v3.2", "glm-5"}
-    assert {*sparse, "deepseek-v3", "llama-4-scout", "gemma-3-27B"} <= names
+    assert {"deepseek-v3.2", "glm-5", "glm-5.2"} <= sparse
+    assert {*sparse, "deepseek-v3", "llama-4-scout", "gemma-3-27B", "qwen3-vl-8B"} <= names
     assert not names & {"llama-3-70B", "gpt3-175B", "mixtral-8x7B", "kimi-k2", "qwen3-235B-A22B"}
 
 
@@ -118,7 +118,10 @@ def test_a_configuration_that_is_imported_says_them(tmp_path: Path) -> None:
         },
     }
     file.write_text(json.dumps(config), "utf-8")
-    sentence = "Only the language model is counted: what reads images or sound is left out."
+    sentence = (
+        "Only the language model is counted: what reads images or sound is left out "
+        "(key 'vision_config.num_attention_heads' is missing)."
+    )
     assert sentence in run("import", str(file)).stdout
     assert json.loads(run("import", str(file), "--json").stdout)["not_represented"] == [sentence]
 

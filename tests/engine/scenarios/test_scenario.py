@@ -40,7 +40,7 @@ def test_documents_bring_back_the_scenario(random: Random) -> None:
 
 @pytest.mark.parametrize("system", ["a100_80g", *[name for name in hardware.names() if "nvl72" in name.lower()][:1]])
 def test_library_entries_stay_whole_in_documents(system: str) -> None:
-    for name in models.names()[::4]:
+    for name in models.plain_names()[::4]:
         one = scenario(model=name, system=system)
         again = Scenario.from_document(json.loads(json.dumps(one.to_document())))
         assert again.model == models.load(name)
@@ -223,7 +223,7 @@ def test_hostile_documents_raise_what_is_documented(data: st.DataObject) -> None
 
 
 def test_a_model_without_block_numbers_is_refused_by_name() -> None:
-    name = next(name for name in models.names() if models.load(name).block is None)
+    name = next(name for name in models.plain_names() if models.load(name).block is None)
     one = scenario(model=name)
     for ask in (lambda: one.key, lambda: one.space):
         with pytest.raises(models.ModelFileError):

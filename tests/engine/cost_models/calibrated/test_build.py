@@ -64,7 +64,7 @@ def test_own_fields_have_precedence_and_words_are_checked() -> None:
 
 
 def test_every_library_model_with_a_decoder_shape_has_its_parameters() -> None:
-    for name in models.names():
+    for name in models.plain_names():
         architecture = models.load(name).architecture
         assert architecture is not None
         if architecture.positions == "relative":  # has projections of positions, which the cost model leaves out
@@ -99,7 +99,7 @@ def test_accelerators_are_found_by_published_and_library_name() -> None:
 
 def test_what_the_shapes_cannot_say_is_told() -> None:
     """Compared with what the published architectures have; every model has biases or norms."""
-    for name in models.names():
+    for name in models.plain_names():
         found, told = models.load(name).architecture, WORDS.neglected(models.load(name))
         if found is None:
             assert len(told) == 1

@@ -94,7 +94,7 @@ def case(model: models.Model, **changes: Any) -> Case:
 
 
 def test_nothing_is_trained_unless_it_is_said_and_results_keep_their_names() -> None:
-    for name in models.names():
+    for name in models.plain_names():
         assert model_shapes(models.load(name)).prediction_layers == 0
     depends = named("calibrated").depends_on
     assert "prediction_layers" not in depends(PLAIN, SYSTEM, None)["model"]

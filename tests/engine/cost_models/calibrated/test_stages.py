@@ -125,7 +125,7 @@ def test_the_slowest_and_the_fullest_stage_are_among_those_looked_at(
 
 
 def test_the_order_of_every_library_model_is_followed() -> None:
-    for name in models.names():
+    for name in models.plain_names():
         architecture = models.load(name).architecture
         assert architecture is not None
         shapes = model_shapes(models.load(name))
