@@ -101,6 +101,8 @@ def _grouped_experts(config: HuggingFaceConfig, layers: int) -> Fields:
     dense = config.leading("mlp_layer_types", "dense", "sparse", layers)  # version 5 has both it and the number
     is_listed = dense is not None and "first_k_dense_replace" not in config.content
     stated = dense if dense is not None and is_listed else config.whole("first_k_dense_replace", default=0)
+    if dense is None and not config.has("first_k_dense_replace"):
+        config.notes.append("first_k_dense_replace is not in the file; experts in every layer are assumed.")
     if dense not in (None, min(stated, layers)):
         raise config.refuse(
             f"'first_k_dense_replace' is {stated} but 'mlp_layer_types' begins with {dense} dense "

@@ -94,7 +94,7 @@ def test_a_file_from_elsewhere_becomes_a_model(page: Page, server: str, tmp_path
 
 def test_a_hostile_link_ends_in_a_sentence(page: Page, server: str) -> None:
     open_at(page, f"{server}/?scenario={folded(b' ' * 5_000_000)}")
-    expect(page.locator("[data-testid=stAlert]").first).to_contain_text("unfolds")
+    expect(page.locator("[data-testid=stAlert]").first).to_contain_text("expands")
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
 
 

@@ -529,7 +529,7 @@ def test_an_assumed_value_that_is_not_the_published_one_names_both(
     assert note.endswith(published)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS], ids=lambda row: row["name"])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
 def test_heads_and_layers_that_a_file_leaves_out_are_noted_or_refused(row: dict[str, Any]) -> None:
     """Number of key-value heads, dense first layers, experts of every token: no default of them is silent."""
     published = models.parameter_counts(models.from_hugging_face(row["config"]))

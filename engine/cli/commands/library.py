@@ -36,8 +36,8 @@ def list_models(json: JsonOption = False) -> None:
     write_line(text_table(headers, [[_format_cell(row[name]) for name in headers] for row in rows], left=(0, 1)))
     if not all(row["explorable"] for row in rows):
         write_line(
-            "\nModels without a number of blocks (experts, latent attention, layers in a pattern) are not for the calculon "
-            "cost model."
+            "\nModels without a number of blocks (experts, latent attention, layers in a pattern) are not for the "
+            "calculon cost model."
         )
 
 
