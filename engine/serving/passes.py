@@ -49,6 +49,7 @@ from engine.cost_models.calibrated import (
     mixing_time,
     network_tiers,
     norms,
+    scan_bandwidth,
     tensor_exchange,
 )
 from engine.executions.arrays import Floats
@@ -215,10 +216,10 @@ def _mixing_seconds(
     layer: LayerKind, case: Case, d: Deployments, work: Pass, rates: SustainedRates, p: Parameters
 ) -> tuple[Floats, Floats]:
     """Return the seconds between the products of a layer that states its work itself [s], and its kernels."""
-    hidden, cached = int(np.ravel(case.model.hidden)[0]), np.zeros(())
+    hidden, cached, share = int(np.ravel(case.model.hidden)[0]), np.zeros(()), 1.0
     if work.prompt is not None:
         each = layer.mixing(hidden, work.prompt, causal=True)  # type: ignore[arg-type]  # formulas broadcast
-        tokens = work.requests * work.prompt / work.chunks
+        tokens, share = work.requests * work.prompt / work.chunks, scan_bandwidth(layer)
     else:
         assert work.context is not None
         each = layer.decoding(hidden, work.context)  # type: ignore[arg-type]
@@ -226,7 +227,7 @@ def _mixing_seconds(
         # Caches that grow are read besides; compressed and shared ones are whole on every rank.
         read = layer.count_cache_reads(hidden, work.context) * d.kv_bits / 8.0  # type: ignore[arg-type]
         cached = tokens * read / rates.memory
-    return mixing_time(each, tokens, case, rates, p) + cached, np.asarray(float(each.kernels))
+    return mixing_time(each, tokens, case, rates, p, share) + cached, np.asarray(float(each.kernels))
 
 
 def _projection_seconds(case: Case, unit: MatrixUnit, weight_bytes: Floats) -> Floats:

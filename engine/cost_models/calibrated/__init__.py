@@ -42,7 +42,12 @@ from engine.cost_models.calibrated.physics.layers.experts import PERMUTE_BYTES, 
 from engine.cost_models.calibrated.physics.layers.gemm import TILE, LinearLayer, MatrixUnit, computing, gemm
 from engine.cost_models.calibrated.physics.layers.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
 from engine.cost_models.calibrated.physics.layers.launch import block_launches, expert_launches, launch_time
-from engine.cost_models.calibrated.physics.layers.pattern_blocks import inner_sum, local_products, mixing_time
+from engine.cost_models.calibrated.physics.layers.pattern_blocks import (
+    inner_sum,
+    local_products,
+    mixing_time,
+    scan_bandwidth,
+)
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, power_factor, sustained_rates
 from engine.cost_models.calibrated.physics.layers.views import layer_cases, modelled_layers, split_sizes
 from engine.cost_models.calibrated.physics.memory import ProcessorMemory, memory_use
@@ -156,6 +161,7 @@ __all__ = [
     "plain_schedule",
     "power_factor",
     "router_weights",
+    "scan_bandwidth",
     "shared_weights",
     "split_sizes",
     "step_times",

@@ -189,3 +189,63 @@ def test_unlike_blocks_of_a_pattern_make_unlike_layers_of_a_plan() -> None:
     blocks = [each for each in profile.layers if each.id.startswith("block")]
     assert len(blocks) == hybrid_model().layers.layers  # type: ignore[union-attr]
     assert len({round(each.forward, 9) for each in blocks}) == 4
+
+
+PUBLISHED = {
+    "dgxc 25.05": ("nemotron-h-56B", "h100_80g_sxm", "float8", 8, 4, 1, 1, 96, "fused", 15.119, 0.1),
+    "Bridge 26.06.01, GB300": (
+        "nemotron-3-nano-30B-A3B",
+        "gb300_279g_nvl72",
+        "mxfp8",
+        1,
+        8,
+        8,
+        4,
+        512,
+        "partial_graphs",
+        12.8,
+        0.15,
+    ),
+    "Bridge 26.06.01, GB200": (
+        "nemotron-3-nano-30B-A3B",
+        "gb200_186g_nvl72",
+        "mxfp8",
+        1,
+        8,
+        8,
+        2,
+        512,
+        "partial_graphs",
+        15.059,
+        0.15,
+    ),
+    "Bridge 26.06, B300": (
+        "nemotron-3-nano-30B-A3B",
+        "b300_270g_sxm",
+        "mxfp8",
+        1,
+        8,
+        8,
+        4,
+        512,
+        "partial_graphs",
+        14.05,
+        0.15,
+    ),
+}
+"""Runs of models with state spaces at 8,192 tokens: model, system, datatype, TP, DP, EP, microbatch, batch, launch, seconds
+of a step, and how far the prediction may be off. Sources: NVIDIA/dgxc-benchmarking v25.05, nemotronh/README.md, on which
+the bandwidth of scans was chosen; NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md, which nothing is
+fitted to."""
+
+
+@pytest.mark.parametrize("run", PUBLISHED.values(), ids=list(PUBLISHED))
+def test_published_runs_of_state_spaces_take_about_as_long_as_predicted(run: tuple[Any, ...]) -> None:
+    name, system, datatype, tensor, data, experts, micro, batch, launch, seconds, off = run
+    model = models.edited(models.load(name), {"seq_size": 8192})
+    table = {"tensor_par": tensor, "pipeline_par": 1, "data_par": data, "expert_par": experts, "expert_tensor_par": 1}
+    table |= {"microbatch_size": micro, "batch_size": batch, "datatype": datatype, "launch": launch}
+    software = {"overlap_data": 1.0, "overlap_tensor": float(tensor > 1), "sequence_par": float(tensor > 1)}
+    software |= {"token_dispatcher": "deepep" if experts > 1 else "alltoall", "age_years": 1.5 if experts > 1 else 3.0}
+    case = case_of(model, hardware.load(system), {**table, **software})
+    assert float(np.ravel(step_times(case, parameters()).step)[0]) == pytest.approx(seconds, rel=off)

@@ -42,6 +42,7 @@ from engine.cost_models.calibrated.physics.layers.pattern_blocks import (
     exposed_share,
     local_products,
     mixing_works,
+    sent_case,
     time_layer,
 )
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, sustained_rates
@@ -202,8 +203,9 @@ def _layer_rows(
     moved = activated(view, width, view.tokens, p)
     rows = [*first, _traffic_row("activation", moved, activation(view, width, view.tokens, rates, p)), last]
     if layer.routing() is not None:
-        moving = permuted(view) / rates.memory
-        rows.append(_traffic_row("permutation", ElementBytes(permuted(view), permuted(view)), Traffic(moving, moving)))
+        there = permuted(sent_case(layer, view))
+        moving = there / rates.memory
+        rows.append(_traffic_row("permutation", ElementBytes(there, there), Traffic(moving, moving)))
         rows.append(_network_row("expert_exchange", times.exchange, times.exchange))
     return rows
 

@@ -10,7 +10,7 @@ Source: the formulas of `block`, kind by kind; the roofline of scans and of chos
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,12 +52,18 @@ __all__ = [
     "mixing_time",
     "mixing_works",
     "pattern_blocks",
+    "scan_bandwidth",
+    "sent_case",
     "time_layer",
 ]
 
 MIXING_SHARE = 0.5
 """Matrix rate of scans and of attention to chosen tokens, relative to fused attention [dimensionless]: short products
 of one chunk, between which states or choices wait. Source: stated by us; modelled, no measured run has such layers."""
+SCAN_BANDWIDTH = 0.175
+"""Share of the sustained memory bandwidth that the kernels of a scan over a sequence reach [dimensionless]: they are
+bound by latency between the chunks of a sequence. Source: chosen on the seven published runs of Nemotron-H 56B on 32 to
+2,048 H100 (NVIDIA DGX Cloud benchmarking 25.05), in steps of 0.025, with no other constant changed."""
 MIXING_TRAFFIC_BACKWARD = 2.0
 """Memory traffic of the backward pass relative to the forward pass [dimensionless]. Source: each tensor is read again
 and its gradient written; stated by us, modelled."""
@@ -168,15 +174,29 @@ def time_layer(layer: LayerKind, view: Case, rates: SustainedRates, p: Parameter
         traffic = activation(view, activated.width / view.layout.tensor_par, view.tokens, rates, p)
         if layer.routing() is not None:
             # Tokens are permuted into groups of one expert and back, once per pass.
-            moving = permuted(view) / rates.memory
+            there = sent_case(layer, view)
+            moving = permuted(there) / rates.memory
             traffic = Traffic(traffic.forward + moving, traffic.backward + moving)
-            sent, launches = 2.0 * exchange(view, rates, p), expert_launches(view)
+            sent, launches = 2.0 * exchange(there, rates, p), expert_launches(view)
     else:
         core, launches = mixing_core(layer, view, rates, p)
         again = _redone_scans(view) * core.forward
         context = _context_exchange(layer, view, rates, p)
         reduced = inner_sum(layer, view, rates, p)
     return LayerTimes(products, core, again, context, traffic, sent, reduced, launches)
+
+
+def sent_case(layer: LayerKind, view: Case) -> Case:
+    """Returns the case whose model is as wide as the messages of a layer: experts on a latent receive the latent only.
+
+    Args:
+        layer: one with a routing.
+        view: the case whose model has the sizes of this layer, of `layer_cases`.
+    """
+    routing = layer.routing()
+    if routing is None or not routing.message_width:
+        return view
+    return replace(view, model=replace(view.model, hidden=np.asarray(float(routing.message_width))))
 
 
 def mixing_core(
@@ -196,15 +216,26 @@ def mixing_core(
     hidden, tokens = int(np.ravel(case.model.hidden)[0]), float(np.ravel(case.model.seq_size)[0])
     work = layer.mixing(hidden, tokens, causal=True)
     start = work.kernels * p.kernel_start
-    matrix, lanes, moved = _mixing_parts(work, case.tokens, case, rates, p)
-    forward = mixing_time(work, case.tokens, case, rates, p)
+    matrix, lanes, moved = _mixing_parts(work, case.tokens, case, rates, p, scan_bandwidth(layer))
+    forward = np.maximum(np.maximum(matrix, lanes), moved) + start
     # Products of the backward pass as in fused attention, which computes its scores again.
     slow = np.maximum(BACKWARD_PRODUCTS * matrix, VECTOR_BACKWARD * lanes)
     backward = np.maximum(slow, MIXING_TRAFFIC_BACKWARD * moved) + BACKWARD * start
     return Core(forward, backward), (np.asarray(float(work.kernels)), np.asarray(BACKWARD * work.kernels))
 
 
-def mixing_time(work: MixingWork, tokens: Floats, case: Case, rates: SustainedRates, p: Parameters) -> Floats:
+def scan_bandwidth(layer: LayerKind) -> float:
+    """Returns the share of the memory bandwidth that a layer's kernels reach over a whole sequence [dimensionless].
+
+    Args:
+        layer: one that states its work itself.
+    """
+    return SCAN_BANDWIDTH if layer.is_scan else 1.0
+
+
+def mixing_time(
+    work: MixingWork, tokens: Floats, case: Case, rates: SustainedRates, p: Parameters, bandwidth: float = 1.0
+) -> Floats:
     """Returns the seconds of the work between the products of a layer, forward [rows] [s].
 
     Args:
@@ -213,13 +244,15 @@ def mixing_time(work: MixingWork, tokens: Floats, case: Case, rates: SustainedRa
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         rates: sustained rates of the accelerators [FLOP/s, bytes/s] [rows].
         p: parameters of a calibration.
+        bandwidth: share of the memory bandwidth that its kernels reach, of `scan_bandwidth` [dimensionless]; 1 for the
+            steps of generation, which stream states.
     """
-    matrix, lanes, moved = _mixing_parts(work, tokens, case, rates, p)
+    matrix, lanes, moved = _mixing_parts(work, tokens, case, rates, p, bandwidth)
     return np.maximum(np.maximum(matrix, lanes), moved) + work.kernels * p.kernel_start
 
 
 def _mixing_parts(
-    work: MixingWork, tokens: Floats, case: Case, rates: SustainedRates, p: Parameters
+    work: MixingWork, tokens: Floats, case: Case, rates: SustainedRates, p: Parameters, bandwidth: float
 ) -> tuple[Floats, Floats, Floats]:
     """Return the seconds of matrix operations, of vector operations and of memory traffic [rows] [s]."""
     vector = 2.0 * VECTOR_LANES * case.accelerator.multiprocessors * case.accelerator.clock
@@ -227,7 +260,7 @@ def _mixing_parts(
     return (
         tokens * work.local_matrix(t) / (MIXING_SHARE * kernel_rate(case, p)),
         tokens * work.vector / t / vector,
-        tokens * work.local_moved(t) / rates.memory,
+        tokens * work.local_moved(t) / (bandwidth * rates.memory),
     )
 
 
