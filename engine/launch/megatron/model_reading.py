@@ -21,6 +21,8 @@ from models.layers import Block, runs_of
 
 __all__ = ["read_model"]
 
+_USUAL_SPEC: Final = "hybrid_stack_spec"
+"""Modules of patterns of layers as Megatron-LM has them (hybrid_layer_specs.py)."""
 _POSITIONS: Final = {
     "learned_absolute": "learned",
     "rope": "rotary",
@@ -114,6 +116,9 @@ def _remark_pattern(args: Arguments, report: Report) -> None:
         report.remark(f"{args.name('num_layers')} {named} has no effect: the pattern has {letters} layers.")
     if found.depths:
         report.not_modelled(f"{found.depths} x {found.predictions} after / of the pattern: prediction layers")
+    spec = args["spec"]
+    if spec is not None and not str(spec).rstrip("'\"] ").endswith(_USUAL_SPEC):
+        report.not_modelled(f"{args.name('spec')}: modules of its own in place of Megatron-LM's")
     if len(found.segments) == 1 and args.number("pipeline_model_parallel_size", 1) > 1:
         report.remark("The pattern has no | between stages; its layers are divided evenly.")
 

@@ -165,6 +165,7 @@ def test_a_pattern_that_megatron_runs_reads_back(model: Model, pipeline: int, ch
     assert pattern.count("|") == (pipeline * interleaving - 1 if pipeline > 1 else 0)
     found = launch.read_text(written.text, "launch.sh")
     assert (found.unread, found.refused, found.left) == ((), "", ())
+    assert not [each for each in found.not_modelled if "pattern" in each or "--spec" in each]
     back = launch.model_of_shape(found.model)
     counts = ("total", "active", "products", "cache_bytes_per_token", "state_bytes_per_sequence")
     assert [getattr(back.counts, each) for each in counts] == [getattr(model.counts, each) for each in counts]
