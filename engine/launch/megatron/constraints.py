@@ -126,7 +126,8 @@ def _check_pipeline(args: Arguments, gpus: int) -> str:
 
 def _check_pattern_stages(args: Arguments, pipeline: int, others: list[str]) -> str:
     """Return why the stages of a pattern of layers are refused (arguments.py, "Hybrid layer pattern")."""
-    if all(name in args and args[name] is not None for name in PATTERNS):
+    stated = {str(args[name]) for name in PATTERNS if name in args}  # a log prints both, equal
+    if len(stated) > 1:
         return f"{args.name(PATTERNS[1])} excludes {args.name(PATTERNS[0])}"
     found = stated_pattern(args)
     stages, layers = len(found.segments), sum(map(len, found.segments))

@@ -5,14 +5,17 @@ Sources: megatron/core/models/hybrid/ and pretrain_hybrid.py, core 0.19 and 0.20
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from engine.launch.contract import LaunchError, LaunchOrder
 from engine.launch.layer_words import words_of_layers
 from engine.launch.report import Report
+from models import Model
 from models.layers import Block, LaunchWords
 
-__all__ = ["count_letters", "pattern_arguments"]
+__all__ = ["count_letters", "pattern_arguments", "write_pattern"]
 
 _SPEC: Final = ["megatron.core.models.hybrid.hybrid_layer_specs", "hybrid_stack_spec"]
 
@@ -30,7 +33,6 @@ def pattern_arguments(order: LaunchOrder, report: Report) -> dict[str, Any]:
     assert pattern is not None
     name = model.title or model.name
     found = words_of_layers(model, "megatron", "Megatron-LM")
-    letters = [_letters_of_block(name, block, words) for block, words in found]
     if pattern.other_parameters:
         raise LaunchError(
             f"Megatron-LM has no place for the {pattern.other_parameters:,} weights of {name} outside its blocks "
@@ -39,7 +41,6 @@ def pattern_arguments(order: LaunchOrder, report: Report) -> dict[str, Any]:
     if not pattern.norm_width:
         raise LaunchError(f"Megatron-LM has no norms without weights, as {name} has (norm_width 0).")
     arguments = _merge(name, found)
-    _refuse_mixed_attention(name, "".join(letters))
     heads = {} if "num_attention_heads" in arguments else {"num_attention_heads": order.execution["tensor_par"]}
     if heads:
         report.remark("No layer has attention; --num-attention-heads is written as the parser needs it.")
@@ -53,7 +54,7 @@ def pattern_arguments(order: LaunchOrder, report: Report) -> dict[str, Any]:
     if "swiglu" in arguments and not arguments["swiglu"]:
         report.remark("The activation is not recorded: GELU is written; choose --squared-relu for ReLU squared.")
     return {
-        "hybrid_layer_pattern": _pattern_text(order, letters),
+        "hybrid_layer_pattern": write_pattern(model, order.cut.blocks if order.execution["pipeline_par"] > 1 else ()),
         "spec": _SPEC,
         "hidden_size": pattern.hidden,
         **heads,
@@ -68,6 +69,27 @@ def pattern_arguments(order: LaunchOrder, report: Report) -> dict[str, Any]:
         "hidden_dropout": 0.0,
         "vocab_size": pattern.vocab,
     }
+
+
+def write_pattern(model: Model, stages: Sequence[int]) -> str:
+    """Return the letters of all layers of a model, with | between stages.
+
+    Args:
+        model: one with a pattern of layers.
+        stages: blocks of every stage of the model; empty without a pipeline.
+
+    Raises `LaunchError` naming the layer that Megatron-LM cannot run.
+    """
+    assert model.layers is not None
+    name = model.title or model.name
+    found = words_of_layers(model, "megatron", "Megatron-LM")
+    letters = [_letters_of_block(name, block, words) for block, words in found]
+    _refuse_mixed_attention(name, "".join(letters))
+    layers = [letters[run.block] for run in model.layers.runs for _ in range(run.count)]
+    if not stages:
+        return "".join(layers)
+    ends = [0, *accumulate(stages)]
+    return "|".join("".join(layers[start:end]) for start, end in pairwise(ends))
 
 
 def count_letters(order: LaunchOrder) -> int:
@@ -114,16 +136,3 @@ def _merge(name: str, found: list[tuple[Block, tuple[LaunchWords, ...]]]) -> dic
 def _refuse_mixed_attention(name: str, letters: str) -> None:
     if "*" in letters and ("D" in letters or "+" in letters):
         raise LaunchError(f"Megatron-LM runs ordinary or latent attention in a model, not both; {name} has both.")
-
-
-def _pattern_text(order: LaunchOrder, letters: list[str]) -> str:
-    """Return the letters of all layers, with | between stages of the model."""
-    assert order.model.layers is not None
-    layers = [letters[run.block] for run in order.model.layers.runs for _ in range(run.count)]
-    if order.execution["pipeline_par"] == 1:
-        return "".join(layers)
-    start, stages = 0, []
-    for size in order.cut.blocks:
-        stages.append("".join(layers[start : start + size]))
-        start += size
-    return "|".join(stages)

@@ -349,3 +349,10 @@ def test_scans_are_not_split_by_deepspeed() -> None:
 def test_a_short_pattern_is_not_mistaken_for_another_model() -> None:
     model = model_of([pair(DELTA, DENSE), pair(ATTENTION, DENSE)], [0, 0, 0, 1] * 2)
     assert launch.named_shape(launch.shape_of(model)) is None
+
+
+def test_options_of_stages_are_the_pattern() -> None:
+    execution = {"pipeline_par": 2, "pipeline_interleaving": 1, "stage_layout": "even"}
+    model = model_of([pair(DELTA, DENSE), pair(ATTENTION, DENSE)], [0, 0, 0, 1] * 2)
+    assert launch.stage_options(model, execution) == "--hybrid-layer-pattern='G-G-G-*-|G-G-G-*-'"
+    assert launch.stage_options(published("jamba-v0.1"), execution) == ""
