@@ -20,7 +20,8 @@ VARIANT: Final = "experimental_attention_variant"
 DELTA_NETS: Final = ("gated_delta_net", "gdn")
 """Values of it for gated delta nets; the second is newer."""
 _LETTERS: Final = frozenset("MG*D+-E")
-MOST_LAYERS: Final = 100_000
+MOST_LAYERS: Final = 20_000
+"""Layers at most, as in lists of layers by stage (`engine.columns.stage_layouts`)."""
 
 
 class HybridPattern(NamedTuple):
@@ -58,7 +59,10 @@ def parse_hybrid_pattern(text: Any, name: str) -> HybridPattern:
     if not 1 <= len(main.replace("|", "")) <= MOST_LAYERS:
         raise LaunchError(f"{name} has {len(main.replace('|', '')):,} layers; it must have from 1 to {MOST_LAYERS:,}.")
     if len(set(depths)) > 1:
-        raise LaunchError(f"{name} has unlike prediction layers, {' and '.join(depths[:2])}; they must be the same.")
+        other = next(each for each in depths if each != depths[0])
+        raise LaunchError(
+            f"{name} has unlike prediction layers, {shown(depths[0])} and {shown(other)}; they must be the same."
+        )
     return HybridPattern(tuple(main.split("|")), depths[0] if depths else "", len(depths))
 
 

@@ -208,8 +208,9 @@ def _block(name: str, words: Mapping[str, Any], letter: str, hidden: int) -> Blo
     except _MissingFlagError as problem:
         raise LaunchError(f"{name} has {letter}, which needs {problem}.") from None
     except ValidationError as problem:
-        told = str(problem.errors()[0]["msg"])
-        raise LaunchError(f"{name} has {letter}, and its layer {told}.") from None
+        first = problem.errors()[0]
+        what = f"{first['loc'][-1]} is {shown(first['input'])}; it must be " if first["type"] != "refused" else "layer "
+        raise LaunchError(f"{name} has {letter}, and its {what}{first['msg']}.") from None
     if found is None:
         raise LaunchError(f"{name} has {letter}, which is not read here.")
     return found

@@ -51,3 +51,8 @@ def test_an_execution_lists_the_operations_of_its_layers_and_what_is_never_measu
     text = html(run("execution", explored(), BRIEF))
     assert "Gated delta net with experts" in text
     assert "never measured" in text
+
+
+def test_an_execution_shows_its_launch_script() -> None:
+    app = run("execution", explored(), BRIEF)
+    assert any("--hybrid-layer-pattern" in str(each.value) for each in app.get("code"))

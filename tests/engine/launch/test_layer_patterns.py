@@ -295,6 +295,8 @@ FLAGS = {
         ({"--hybrid-layer-pattern": "MMEM"}, "has E, which needs --num-experts"),
         ({"--hybrid-layer-pattern": "M*/M/*"}, "unlike prediction layers"),
         ({"--hybrid-layer-pattern": "MM", "--mamba-num-heads": 12}, "8 groups for 12 Mamba-2 heads"),
+        ({"--hybrid-layer-pattern": "MM", "--mamba-state-dim": 10**6}, "states is 1000000; it must be a whole number"),
+        ({"--hybrid-layer-pattern": "ME" * 10_001, "--num-experts": 8}, "has 20,002 layers"),
         (
             {
                 "--experimental-attention-variant": "gated_delta_net",
