@@ -143,7 +143,8 @@ def _check_pattern_stages(args: Arguments, pipeline: int, others: list[str]) -> 
 
 
 def _check_pattern(args: Arguments, gpus: int) -> str:
-    """Return why layers of a pattern are refused: mamba_mixer.py, and transformer_config.py for gated delta nets."""
+    """Return why layers of a pattern are refused (mamba_mixer.py, mamba_context_parallel.py, dsa.py; for gated delta
+    nets transformer_config.py)."""
     if not has_pattern(args):
         return ""
     letters = "".join(stated_pattern(args).segments) if has_hybrid_pattern(args) else "G"
@@ -158,6 +159,10 @@ def _check_pattern(args: Arguments, gpus: int) -> str:
     for name, ranks in limits:
         if args.number(name) % ranks:
             return f"{args.name(name)} {args.number(name)} is no multiple of {ranks} tensor and context ranks"
+    if "M" in letters and (groups := args.number("mamba_num_groups") // tensor) % context and context % groups:
+        return f"{groups} groups of Mamba-2 on a tensor rank and context parallel {context} do not divide each other"
+    if "D" in letters and context > 1 and args.words("cp_comm_type") != ["allgather"]:
+        return f"layers D need {args.name('cp_comm_type')} allgather"
     if "M" in letters and args.word("fp8") and args["mamba_num_heads"] is not None:
         heads, states = args.number("mamba_num_heads"), args.number("mamba_num_groups") * args.number("mamba_state_dim")
         if (2 * heads * args.number("mamba_head_dim") + 2 * states + heads) % 16:

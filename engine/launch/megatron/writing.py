@@ -57,6 +57,8 @@ def groups_of(order: LaunchOrder, report: Report) -> Groups:
         "software": _software_flags(order, report),
     }
     groups["parallelism"] |= _network_flags(order, report)
+    if "dsa_indexer_topk" in groups["model"] and order.execution["context_par"] > 1:
+        groups["parallelism"]["cp_comm_type"] = ["allgather"]  # dsa.py takes no other
     return groups
 
 

@@ -269,6 +269,16 @@ def test_values_that_megatron_cannot_say_are_named(
     assert told in str(problem.value)
 
 
+def test_an_indexer_gathers_keys_between_context_ranks() -> None:
+    sparse = {**LATENT, "indexer": {"heads": 8, "head_dim": 64, "top_k": 512}}
+    execution = {**ONE_STAGE, "context_par": 2, "data_par": 2}
+    written = launch.write(execution, model_of([pair(sparse, DENSE)], [0] * 4), framework="megatron")
+    assert written.flags["--cp-comm-type"] == ["allgather"]
+    assert written.flags["--hybrid-layer-pattern"] == "D-D-D-D-"
+    with pytest.raises(launch.LaunchError, match="3 groups of Mamba-2 on a tensor rank and context parallel 2"):
+        launch.write(execution, model_of([alone({**MAMBA, "heads": 24, "groups": 3})], [0]), framework="megatron")
+
+
 def test_groups_and_heads_limit_tensor_ranks() -> None:
     limits = [(MAMBA | {"groups": 2}, "--mamba-num-groups 2"), (DELTA | {"key_heads": 2}, "--linear-num-key-heads 2")]
     for layer, told in limits:
