@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from engine.launch.contract import LaunchError
 from models.documents import shown
 
-__all__ = ["DELTA_NETS", "PATTERNS", "VARIANT", "HybridPattern", "parse_hybrid_pattern", "split_into_stages"]
+__all__ = ["DELTA_NETS", "PATTERNS", "SPARSE", "VARIANT", "HybridPattern", "parse_hybrid_pattern", "split_into_stages"]
 
 PATTERNS: Final = ("hybrid_layer_pattern", "hybrid_override_pattern")
 """Arguments that state a pattern; the second is deprecated."""
@@ -19,6 +19,8 @@ VARIANT: Final = "experimental_attention_variant"
 """Argument that replaces attention in some layers of a GPT model."""
 DELTA_NETS: Final = ("gated_delta_net", "gdn")
 """Values of it for gated delta nets; the second is newer."""
+SPARSE: Final = "dsa"
+"""Value of it for latent attention with an indexer in all layers."""
 _LETTERS: Final = frozenset("MG*D+-E")
 MOST_LAYERS: Final = 20_000
 """Layers at most, as in lists of layers by stage (`engine.columns.stage_layouts`)."""

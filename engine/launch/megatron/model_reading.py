@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from engine.launch.megatron.arguments import Arguments
+from engine.launch.megatron.hybrid_patterns import SPARSE, VARIANT
 from engine.launch.megatron.pattern_reading import (
     delta_net_blocks,
     has_hybrid_pattern,
@@ -15,7 +16,7 @@ from engine.launch.megatron.pattern_reading import (
     stages_of_pattern,
     stated_pattern,
 )
-from engine.launch.report import Report
+from engine.launch.report import OpenValue, Report
 from engine.launch.shapes import pattern_word, words_of_blocks
 from models.layers import Block, runs_of
 
@@ -183,6 +184,26 @@ def _read_attention(args: Arguments, report: Report) -> None:
         ("v_head_dim", "v_head_dim", 128),
     ):
         describe(word, partial(_read_latent, args, destination, usual))
+    _read_indexer(args, report)
+
+
+def _read_indexer(args: Arguments, report: Report) -> None:
+    """Write the indexer of sparse latent attention into the report, if it is stated whole and each layer has one."""
+    words = {
+        "index_heads": "dsa_indexer_n_heads",
+        "index_head_dim": "dsa_indexer_head_dim",
+        "index_top_k": "dsa_indexer_topk",
+    }
+    if any(destination not in args for destination in words.values()):
+        return
+    try:
+        is_sparse = args.word(VARIANT) == SPARSE and args.on("multi_latent_attention")
+        if not is_sparse or args["dsa_indexer_topk_freq"] not in (None, 1):
+            return
+    except OpenValue:
+        return
+    for word, destination in words.items():
+        report.describe(word, partial(args.number, destination))
 
 
 def _read_latent(args: Arguments, destination: str, usual: int) -> int | None:

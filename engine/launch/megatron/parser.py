@@ -203,7 +203,7 @@ def name_effects(
     for destination, value in said.items():
         effect, flag = effect_of(destination), flags_of().get(destination)
         is_read = effect.effect == "read" or (effect.effect == "read in patterns" and destination in asked)
-        is_read = is_read or (destination == VARIANT and value in DELTA_NETS)
+        is_read = is_read or (destination == VARIANT and (value in DELTA_NETS or "dsa_indexer_topk" in asked))
         if is_read or (flag is not None and _is_same(value, flag.default)):
             continue
         name = names.get(destination) or (flag.name if flag is not None else "--" + destination.replace("_", "-"))

@@ -368,3 +368,15 @@ def test_options_of_stages_are_the_pattern() -> None:
     model = model_of([pair(DELTA, DENSE), pair(ATTENTION, DENSE)], [0, 0, 0, 1] * 2)
     assert launch.stage_options(model, execution) == "--hybrid-layer-pattern='G-G-G-*-|G-G-G-*-'"
     assert launch.stage_options(published("jamba-v0.1"), execution) == ""
+
+
+def test_an_indexer_of_all_layers_is_read() -> None:
+    sparse = {"--dsa-indexer-n-heads": 64, "--dsa-indexer-head-dim": 128, "--dsa-indexer-topk": 2_048}
+    written = launch.write(ONE_STAGE, "deepseek-v3.2", framework="megatron")
+    flags = {**written.flags, "--experimental-attention-variant": "dsa", **sparse}
+    found = launch.read_flags("megatron", flags, gpus=4)
+    assert launch.model_of_shape(found.model).name == "deepseek-v3.2"
+    assert not [each for each in found.not_modelled if "dsa" in each]
+    shared = launch.read_flags("megatron", {**flags, "--dsa-indexer-topk-freq": 4}, gpus=4)
+    assert "index_top_k" not in shared.model
+    assert [each for each in shared.not_modelled if "--experimental-attention-variant dsa" in each]
