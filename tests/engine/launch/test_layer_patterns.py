@@ -380,3 +380,10 @@ def test_an_indexer_of_all_layers_is_read() -> None:
     shared = launch.read_flags("megatron", {**flags, "--dsa-indexer-topk-freq": 4}, gpus=4)
     assert "index_top_k" not in shared.model
     assert [each for each in shared.not_modelled if "--experimental-attention-variant dsa" in each]
+
+
+def test_named_models_keep_the_limits_of_their_framework() -> None:
+    with pytest.raises(launch.LaunchError, match="no context parallelism for qwen3_5; choose context_par 1"):
+        launch.write({**ONE_STAGE, "context_par": 2, "data_par": 2}, published("qwen3.5-27B"), framework="torchtitan")
+    with pytest.raises(launch.LaunchError, match="Choose pipeline_par 1"):
+        launch.write(EXECUTION, published("qwen3-next-80B-A3B"), framework="maxtext")
