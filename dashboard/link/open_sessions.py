@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 import streamlit as st
+from streamlit.errors import StreamlitAPIException
 
 __all__ = ["is_open", "mark_open"]
 
 _OPEN: Final[set[str]] = set()
 
 
-@st.cache_resource(show_spinner=False, scope="session", on_release=_OPEN.discard)
 def mark_open(name: str) -> str:
-    """Count the current session as open until its browser disconnects, when Streamlit releases its resources.
+    """Count the current session as open until its browser disconnects; outside of a page's run there is none.
 
     Returns the name.
     """
+    with suppress(StreamlitAPIException):  # only the thread of a page's run belongs to a session
+        _keep_open(name)
+    return name
+
+
+@st.cache_resource(show_spinner=False, scope="session", on_release=_OPEN.discard)
+def _keep_open(name: str) -> str:
+    """Hold the name among the resources of the session, which Streamlit releases when its browser disconnects."""
     _OPEN.add(name)
     return name
 

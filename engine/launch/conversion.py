@@ -71,7 +71,6 @@ def write(
     `models.ModelFileError` for an unknown model.
     """
     chosen, network = framework_of(framework), model_of(model)
-    _refuse_pattern(network, chosen)
     fields = complete(execution)
     gpus = fields["num_procs"]
     if nodes is None:
@@ -84,16 +83,6 @@ def write(
     )
     left_out = tuple(f"Not represented in figures of {network.name}: {each}" for each in unrepresented(network))
     return replace(made, remarks=(*made.remarks, *left_out))
-
-
-def _refuse_pattern(model: Model, framework: Framework) -> None:
-    """Refuse a model whose layers no writer here states. Raises `LaunchError`."""
-    if model.layers is not None:
-        raise LaunchError(
-            f"{model.title or model.name} has its layers in a pattern, {model.layers.describe()}; this export does not "
-            f"write such a model for {framework.title}. Take the degrees from the execution and the model from "
-            f"{framework.title}'s own recipe."
-        )
 
 
 def _cut_stages(model: Model, fields: Mapping[str, Any]) -> StageCut:

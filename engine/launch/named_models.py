@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import models
 from engine.launch.shapes import shape_of
+from models import Model
 
-__all__ = ["library_shape", "same_blocks"]
+__all__ = ["PatternSize", "library_shape", "named_pattern", "same_blocks"]
 
 _TOLD: Final = (
     "layers",
@@ -32,6 +33,29 @@ _TOLD: Final = (
     "rope_head_dim",
     "v_head_dim",
 )
+
+
+class PatternSize(NamedTuple):
+    """Size of a model with a pattern of layers, by which it is recognised."""
+
+    hidden: int
+    layers: int
+    parameters: int
+    """All weights of the language model, to the last one."""
+
+
+def named_pattern(model: Model, names: Mapping[str, PatternSize]) -> str | None:
+    """Return the framework's name of a model with a pattern of layers; None without one.
+
+    Args:
+        model: to look for.
+        names: sizes by the framework's name.
+    """
+    assert model.layers is not None
+    size = PatternSize(model.layers.hidden, model.layers.layers, model.parameters or 0)
+    return next((name for name, each in names.items() if each == size), None)
+
+
 _VOCABULARY: Final = 1_024
 """Vocabularies that differ by less count as one: some are counted without special tokens, others padded."""
 

@@ -15,6 +15,8 @@ def without_predictions(order: LaunchOrder, report: Report) -> None:
         order: what shall be written.
         report: where what cannot be said is noted.
     """
+    if order.model.layers is not None:
+        return  # a pattern records no such layers
     trained = order.model.architecture_or_assumed().trained_prediction_layers
     if trained:
         layers = "The layer" if trained == 1 else f"The {trained} layers"

@@ -7,6 +7,9 @@ attention. Also: `seq` and `vocab`, as stored [tokens], `experts` of a layer, `t
 `expert_ffn` and `shared_ffn`, their widths, `moe_layer_freq`, 1 where all layers have experts or a list with a 1 for
 each that has, and `mtp_layers`, the trained layers for multi-token prediction.
 
+A model with a pattern of layers has `pattern`, its `blocks` and `runs` as in its document; its first attention and
+mixture then give heads and experts.
+
 With latent attention `head_dim` is the value of its flag, if any, not the width of a query.
 """
 
@@ -19,8 +22,9 @@ from typing import Any, Final
 import models
 from engine.launch.contract import LaunchError
 from models import Model
+from models.layers import Block, LayerPattern, Run
 
-__all__ = ["SHAPE_WORDS", "model_of_shape", "named_shape", "shape_of"]
+__all__ = ["SHAPE_WORDS", "model_of_shape", "named_shape", "pattern_word", "shape_of", "words_of_blocks"]
 
 SHAPE_WORDS: Final[Mapping[str, str]] = {
     "layers": "blocks",
@@ -53,6 +57,7 @@ SHAPE_WORDS: Final[Mapping[str, str]] = {
     "index_top_k": "tokens that a query attends to",
     "index_layers": "layers with an indexer of their own",
     "mtp_layers": "layers for multi-token prediction",
+    "pattern": "blocks of unlike layers and their order",
 }
 """Words of a shape, with their meaning."""
 
@@ -83,6 +88,8 @@ def shape_of(model: Model) -> dict[str, Any]:
     Args:
         model: any.
     """
+    if model.layers is not None:
+        return _pattern_shape(model.layers, model.seq_size)
     a = model.architecture_or_assumed()
     shape: dict[str, Any] = {
         "layers": a.layers,
@@ -130,6 +137,54 @@ def shape_of(model: Model) -> dict[str, Any]:
     return {word: value for word, value in shape.items() if value is not None}
 
 
+def _pattern_shape(pattern: LayerPattern, sequence: int) -> dict[str, Any]:
+    return {
+        "hidden": pattern.hidden,
+        "seq": sequence,
+        "vocab": pattern.vocab,
+        "tied_embeddings": pattern.tied_embeddings,
+        "norm": "RMSNorm" if pattern.norm_width == 1 else "LayerNorm",
+        "pattern": pattern_word(pattern.blocks, pattern.runs),
+        **words_of_blocks(pattern.blocks),
+        "layers": pattern.layers,
+    }
+
+
+def pattern_word(blocks: Sequence[Block], runs: Sequence[Run]) -> dict[str, Any]:
+    """Return the word `pattern` of a shape.
+
+    Args:
+        blocks: the different blocks.
+        runs: their order.
+    """
+    return {
+        "blocks": [each.model_dump(mode="json", exclude_defaults=True) for each in blocks],
+        "runs": [each.model_dump(mode="json") for each in runs],
+    }
+
+
+def words_of_blocks(blocks: Sequence[Block]) -> dict[str, Any]:
+    """Return the words for heads and experts, of the first attention and the first mixture of these blocks.
+
+    Args:
+        blocks: the different blocks of a pattern.
+    """
+    found: dict[str, Any] = {}
+    layers = [layer for block in blocks for layer in block.layers]
+    attention = next((shape for layer in layers if (shape := layer.softmax()) is not None), None)
+    if attention is not None:
+        found |= {"heads": attention.heads, "kv_heads": attention.kv_heads, "head_dim": attention.key_width}
+    routing = next((choice for layer in layers if (choice := layer.routing()) is not None), None)
+    if routing is not None:
+        found |= {
+            "experts": routing.routed,
+            "top_k": routing.top_k,
+            "expert_ffn": routing.width,
+            "shared_ffn": routing.shared_width,
+        }
+    return found
+
+
 def model_of_shape(shape: Mapping[str, Any], name: str = "imported") -> Model:
     """Returns the model that a shape is of: that of the library where it has just this shape, else one made of it.
 
@@ -139,7 +194,8 @@ def model_of_shape(shape: Mapping[str, Any], name: str = "imported") -> Model:
 
     Raises `LaunchError` where the shape says too little; `models.ModelFileError` where no model can be such.
     """
-    missing = [word for word in _NEEDED if word not in shape]
+    needed = ("hidden", "seq") if "pattern" in shape else _NEEDED
+    missing = [word for word in needed if word not in shape]
     if missing:
         told = ", ".join(f"{SHAPE_WORDS[word]} ({word})" for word in missing)
         raise LaunchError(f"The configuration does not say the model's {told}; name the model beside it.")
@@ -152,8 +208,26 @@ def model_of_shape(shape: Mapping[str, Any], name: str = "imported") -> Model:
             changes |= {"architecture.trained_prediction_layers": predictions}
             changes |= {"architecture.prediction_layers": predictions} if predictions > published else {}
         return models.edited(model, changes) if changes else model
-    heads = int(shape["heads"])
     vocab = int(shape.get("vocab", 51_200))
+    notes = [] if "vocab" in shape else ["The vocabulary was not stated; 51,200 tokens are assumed."]
+    described = {
+        "format": "shardscape-model/1",
+        "name": name,
+        "title": name,
+        "source": "a launch configuration",
+        "seq_size": shape["seq"],
+        "notes": notes,
+    }
+    if "pattern" in shape:
+        layers = {
+            **shape["pattern"],
+            "hidden": shape["hidden"],
+            "vocab": vocab,
+            "tied_embeddings": shape.get("tied_embeddings", False),
+            "norm_width": 2 if shape.get("norm") == "LayerNorm" else 1,
+        }
+        return models.load_document({**described, "layers": layers}, where=name)
+    heads = int(shape["heads"])
     document: dict[str, Any] = {
         "hidden": shape["hidden"],
         "ffn": shape["ffn"],
@@ -197,19 +271,7 @@ def model_of_shape(shape: Mapping[str, Any], name: str = "imported") -> Model:
         }
     if "experts" in shape:
         document["experts"] = _expert_fields(shape)
-    notes = [] if "vocab" in shape else ["The vocabulary was not stated; 51,200 tokens are assumed."]
-    return models.load_document(
-        {
-            "format": "shardscape-model/1",
-            "name": name,
-            "title": name,
-            "source": "a launch configuration",
-            "seq_size": shape["seq"],
-            "architecture": document,
-            "notes": notes,
-        },
-        where=name,
-    )
+    return models.load_document({**described, "architecture": document}, where=name)
 
 
 def _expert_fields(shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,6 +312,14 @@ def named_shape(shape: Mapping[str, Any]) -> str | None:
     Args:
         shape: values by the words of this module.
     """
+    if "pattern" in shape:
+        same = ("pattern", "hidden", "tied_embeddings")
+        alike = [
+            (abs(int(known["vocab"]) - int(shape.get("vocab", known["vocab"]))), name)
+            for name, known in _library_shapes()
+            if all(known.get(word) == shape.get(word) for word in same)
+        ]
+        return min(alike)[1] if alike and min(alike)[0] <= 1_024 else None
     if any(word not in shape for word in ("layers", "hidden", "ffn", "heads")):
         return None
     matches = [
@@ -260,7 +330,8 @@ def named_shape(shape: Mapping[str, Any]) -> str | None:
             name,
         )
         for name, known in _library_shapes()
-        if all(
+        if "pattern" not in known
+        and all(
             known.get(word, 0) == shape[word] for word in _TOLD if word in shape and (word != "ffn" or _has_mlps(known))
         )
         and ("experts" in known) == ("experts" in shape)

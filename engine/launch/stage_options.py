@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.cost_models.registry import cost_model_with
+from engine.launch.contract import LaunchError
 from engine.launch.megatron.layouts import options_of
+from engine.launch.megatron.pattern_writing import write_pattern
 from models import Model
 
 __all__ = ["megatron_options", "stage_options"]
@@ -33,7 +36,8 @@ def stage_options(model: Model, execution: Mapping[Any, Any]) -> str:
 
 
 def megatron_options(model: Model, ranks: int, chunks: int, layout: str) -> str:
-    """Returns the options with which Megatron-LM cuts a model into stages; empty where it does so by itself.
+    """Returns the options with which Megatron-LM cuts a model into stages; empty where it does so by itself, or lacks
+    some of the model's layers.
 
     Args:
         model: what runs.
@@ -45,4 +49,10 @@ def megatron_options(model: Model, ranks: int, chunks: int, layout: str) -> str:
     """
     if ranks == 1:
         return ""
+    if model.layers is not None:
+        cut = cost_model_with("stage_layout").stage_cut(model, ranks, chunks, layout)
+        try:
+            return f"--hybrid-layer-pattern={shlex.quote(write_pattern(model, cut.blocks))}"
+        except LaunchError:  # Megatron-LM has not all of the layers
+            return ""
     return options_of(cost_model_with("stage_layout").stage_cut(model, ranks, chunks, layout), ranks, layout)

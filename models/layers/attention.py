@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
@@ -11,6 +12,7 @@ from models.layers.contract import (
     ContextExchange,
     Count,
     KeptBytes,
+    LaunchWords,
     LayerEntity,
     LayerKind,
     MixingWork,
@@ -188,3 +190,57 @@ class AttentionLayer(LayerKind):
     def tensor_divisors(self) -> dict[str, int]:
         """Return the query heads; key and value heads are repeated where there are fewer than ranks."""
         return {"attention heads": self.heads}
+
+    def launch_words(self, framework: str, hidden: int) -> LaunchWords:
+        """Return "*" of Megatron-LM's patterns, with one shape for all layers of a model."""
+        if framework != "megatron":
+            return LaunchWords()  # shapes are the framework's to check
+        missing = {
+            "attention to chosen blocks of keys": self.indexer is not None,
+            "windows in a pattern of layers": self.window is not None,
+            f"values of {self.value_width} elements beside keys of {self.head_dim}": self.value_width != self.head_dim,
+            "keys that serve as values": not self.has_values,
+            "keys and values of an earlier layer": not self.has_keys,
+            "relative positions of Transformer-XL in a pattern of layers": self.relative_positions,
+            "gate for each head": self.gate == "head",
+            "common norm of all heads of queries and keys": self.qk_norm == "heads",
+            "bias of the output without biases of queries, keys and values": self.output_bias and not self.qkv_bias,
+        }
+        if found := [words for words, is_met in missing.items() if is_met]:
+            return LaunchWords(refusal=f"it has no {' and no '.join(found)}")
+        return LaunchWords(
+            "*",
+            {
+                "num_attention_heads": self.heads,
+                "group_query_attention": True,
+                "num_query_groups": self.kv_heads,
+                "kv_channels": self.head_dim,
+                "qk_layernorm": self.qk_norm == "head",
+                "qk_l2_norm": self.qk_norm == "weightless",
+                "attention_output_gate": self.gate == "element",
+                "softmax_type": "learnable" if self.sinks else "vanilla",
+                "add_bias_linear": self.output_bias,
+                # Part of all linear biases where there are these.
+                "add_qkv_bias": self.qkv_bias and not self.output_bias,
+            },
+        )
+
+    @classmethod
+    def from_launch_words(cls, framework: str, letter: str, arguments: Mapping[str, Any], hidden: int) -> Self | None:
+        """Return the layer of "*" of Megatron-LM's patterns."""
+        if letter != "*":
+            return None
+        heads = arguments["num_attention_heads"]
+        kv_heads = arguments["num_query_groups"] if arguments["group_query_attention"] else heads
+        linear_bias = bool(arguments["add_bias_linear"])
+        normed: Literal["none", "head", "weightless"] = "head" if arguments["qk_layernorm"] else "none"
+        return cls(
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=arguments.get("kv_channels") or hidden // heads,
+            qkv_bias=linear_bias or bool(arguments["add_qkv_bias"]),
+            output_bias=linear_bias,
+            qk_norm="weightless" if arguments["qk_l2_norm"] else normed,
+            sinks=arguments["softmax_type"] == "learnable",
+            gate="element" if arguments["attention_output_gate"] else "none",
+        )

@@ -8,6 +8,7 @@ from models.layers.contract import (
     ContextExchange,
     Count,
     KeptBytes,
+    LaunchWords,
     LayerKind,
     MixingWork,
     Product,
@@ -153,6 +154,11 @@ class CompressedAttentionLayer(LayerKind):
         compressed = 0.0 if self.ratio == 1 else self.head_dim / self.ratio
         compressed += self.index_head_dim / self.ratio if self.ratio == 4 else 0.0
         return ContextExchange(per_token_whole=BF16 * compressed, per_sequence_whole=BF16 * self.head_dim * self.window)
+
+    def launch_words(self, framework: str, hidden: int) -> LaunchWords:
+        """Return no words of its own: MaxText has the layer in models of its own, others have none."""
+        missing = "attention to compressed sequences (DeepSeek-V4)"
+        return LaunchWords() if framework == "maxtext" else LaunchWords(refusal=f"it has no {missing}")
 
     def tensor_divisors(self) -> dict[str, int]:
         """Return heads and groups of the output; the key is on every rank."""

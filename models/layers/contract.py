@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
@@ -20,6 +20,7 @@ __all__ = [
     "ContextExchange",
     "Count",
     "KeptBytes",
+    "LaunchWords",
     "LayerEntity",
     "LayerKind",
     "MixingWork",
@@ -233,6 +234,20 @@ class Activation:
     gated: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchWords:
+    """Words with which a training framework runs a layer, or the reason why it cannot."""
+
+    letter: str = ""
+    """Letter of the layer in a pattern of layers; empty where the framework has none."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Values by the framework's argument, which counts for all layers of a model; None for one that is not set."""
+    differences: tuple[str, ...] = ()
+    """Differences of the framework's layer, a sentence each without a full stop."""
+    refusal: str = ""
+    """Reason why the framework cannot run the layer, a clause after "because"; empty where it can."""
+
+
 class LayerKind(LayerEntity):
     """A layer of some kind, with its shape."""
 
@@ -384,6 +399,28 @@ class LayerKind(LayerEntity):
     def context_divisors(self) -> Mapping[str, int]:
         """Return the sizes that the product of tensor- and context-parallel degrees must divide, by name."""
         return {}
+
+    def launch_words(self, framework: str, hidden: int) -> LaunchWords:
+        """Return the words with which a training framework runs the layer; by default it cannot.
+
+        Args:
+            framework: name of it, as in `engine.launch.FRAMEWORKS`.
+            hidden: width of the residual stream [elements].
+        """
+        return LaunchWords(refusal=f"it has no {self.title}")
+
+    @classmethod
+    def from_launch_words(cls, framework: str, letter: str, arguments: Mapping[str, Any], hidden: int) -> Self | None:
+        """Return the layer that a letter and arguments of a framework mean; None where they mean another kind.
+
+        Args:
+            framework: name of it, as in `engine.launch.FRAMEWORKS`.
+            letter: of the layer in a pattern of layers.
+            arguments: values by the framework's argument, with its defaults; `get` returns None for one that is not
+                set, and indexing raises an error that names it.
+            hidden: width of the residual stream [elements].
+        """
+        return None
 
     def count_parameters(self, hidden: int) -> int:
         """Return all weights of the layer.

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from models.documents import Whole
-from models.layers.contract import Activation, Count, KeptBytes, LayerKind, MixingWork, Product, Routing, Width
+from models.layers.contract import (
+    Activation,
+    Count,
+    KeptBytes,
+    LaunchWords,
+    LayerKind,
+    MixingWork,
+    Product,
+    Routing,
+    Width,
+)
 from models.layers.mixing_terms import BF16, FP32
 
 __all__ = ["ExpertsLayer"]
@@ -135,3 +146,53 @@ class ExpertsLayer(LayerKind):
     def tensor_divisors(self) -> dict[str, int]:
         """Return the width of shared experts; routed ones are divided by a degree of their own."""
         return {"shared experts' width": self.shared_width} if self.shared_width else {}
+
+    def launch_words(self, framework: str, hidden: int) -> LaunchWords:
+        """Return "E" of Megatron-LM's patterns."""
+        if framework != "megatron":
+            return LaunchWords()
+        missing = {
+            "experts that return their input": bool(self.zero_experts),
+            "router with scales": self.router_scales,
+            "norm of the latent width of experts": self.latent_norm,
+            "biases of the router without biases of experts, nor these without those": self.router_bias != self.bias,
+            "biases of shared experts": self.bias and bool(self.shared_width),
+        }
+        if found := [words for words, is_met in missing.items() if is_met]:
+            return LaunchWords(refusal=f"it has no {' and no '.join(found)}")
+        has_groups = self.groups > 1
+        return LaunchWords(
+            "E",
+            {
+                "num_experts": self.routed,
+                "moe_router_topk": self.top_k,
+                "moe_ffn_hidden_size": self.width,
+                "swiglu": self.gated,
+                "add_bias_linear": self.bias,
+                "moe_shared_expert_intermediate_size": self.shared_width or None,
+                "moe_shared_expert_gate": self.shared_gate,
+                "moe_latent_size": self.latent,
+                "moe_router_num_groups": self.groups if has_groups else None,
+                "moe_router_group_topk": self.groups_per_token if has_groups else None,
+            },
+        )
+
+    @classmethod
+    def from_launch_words(cls, framework: str, letter: str, arguments: Mapping[str, Any], hidden: int) -> Self | None:
+        """Return the layer of "E" of Megatron-LM's patterns."""
+        if letter != "E":
+            return None
+        bias, shared = bool(arguments["add_bias_linear"]), arguments.get("moe_shared_expert_intermediate_size") or 0
+        return cls(
+            routed=arguments["num_experts"],
+            top_k=arguments["moe_router_topk"],
+            width=arguments.get("moe_ffn_hidden_size") or arguments["ffn_hidden_size"],
+            gated=bool(arguments["swiglu"]),
+            bias=bias,
+            router_bias=bias,
+            shared_width=shared,
+            shared_gate=bool(shared and arguments["moe_shared_expert_gate"]),
+            latent=arguments.get("moe_latent_size"),
+            groups=arguments.get("moe_router_num_groups") or 1,
+            groups_per_token=arguments.get("moe_router_group_topk") or 1,
+        )

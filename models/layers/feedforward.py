@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from models.documents import Whole
-from models.layers.contract import Activation, KeptBytes, LayerKind, MixingWork, Product, Width
+from models.layers.contract import Activation, KeptBytes, LaunchWords, LayerKind, MixingWork, Product, Width
 from models.layers.mixing_terms import BF16
 
 __all__ = ["FeedForwardLayer"]
@@ -59,3 +60,20 @@ class FeedForwardLayer(LayerKind):
     def tensor_divisors(self) -> dict[str, int]:
         """Return the width."""
         return {"MLP width": self.width}
+
+    def launch_words(self, framework: str, hidden: int) -> LaunchWords:
+        """Return "-" of Megatron-LM's patterns."""
+        if framework != "megatron":
+            return LaunchWords()
+        if self.activation_weights:
+            return LaunchWords(refusal="it has no activation with trained numbers")
+        told = {"ffn_hidden_size": self.width, "swiglu": self.gated, "add_bias_linear": self.bias}
+        return LaunchWords("-", told)
+
+    @classmethod
+    def from_launch_words(cls, framework: str, letter: str, arguments: Mapping[str, Any], hidden: int) -> Self | None:
+        """Return the layer of "-" of Megatron-LM's patterns."""
+        if letter != "-":
+            return None
+        gated, bias = bool(arguments["swiglu"]), bool(arguments["add_bias_linear"])
+        return cls(width=arguments["ffn_hidden_size"], gated=gated, bias=bias)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
 
 from models.documents import Whole
 from models.layers.contract import (
     ContextExchange,
     Count,
     KeptBytes,
+    LaunchWords,
     LayerEntity,
     LayerKind,
     MixingWork,
@@ -20,6 +22,21 @@ from models.layers.contract import (
 from models.layers.mixing_terms import BF16, FP32, attended_tokens, merge_work
 
 __all__ = ["LatentAttentionLayer", "TokenIndexer"]
+
+_LATENT_ARGUMENTS: Final = {
+    "heads": "num_attention_heads",
+    "q_rank": "q_lora_rank",
+    "kv_rank": "kv_lora_rank",
+    "nope_head_dim": "qk_head_dim",
+    "rope_head_dim": "qk_pos_emb_head_dim",
+    "v_head_dim": "v_head_dim",
+}
+_INDEXER_ARGUMENTS: Final = {
+    "heads": "dsa_indexer_n_heads",
+    "head_dim": "dsa_indexer_head_dim",
+    "top_k": "dsa_indexer_topk",
+}
+"""Megatron-LM's arguments by field. Source: transformer_config.py, `MLATransformerConfig`, d98e8a64."""
 
 
 class TokenIndexer(LayerEntity):
@@ -225,3 +242,35 @@ class LatentAttentionLayer(LayerKind):
     def tensor_divisors(self) -> dict[str, int]:
         """Return the heads; compressed queries, latents and an indexer are computed by every rank."""
         return {"attention heads": self.heads}
+
+    def launch_words(self, framework: str, hidden: int) -> LaunchWords:
+        """Return "+" of Megatron-LM's patterns, "D" with an indexer; torchtitan has no indexer."""
+        if framework != "megatron":
+            return (
+                super().launch_words(framework, hidden) if self.indexer and framework == "torchtitan" else LaunchWords()
+            )
+        if self.gated:
+            return LaunchWords(refusal="it has no gate of latent attention")
+        shape: dict[str, Any] = {words: getattr(self, name) for name, words in _LATENT_ARGUMENTS.items()}
+        shape |= {"multi_latent_attention": True, "add_bias_linear": False}
+        told = ("Latents are not normalised in a pattern of layers",)  # hybrid_layer_specs.py, `mla_layer`
+        if self.indexer is None:
+            return LaunchWords("+", shape, told)
+        if self.indexer.is_shared:
+            return LaunchWords(refusal="it shares no indexer between layers of a pattern")
+        if self.q_rank is None:
+            return LaunchWords(refusal="its indexer needs a compressed query (q_rank)")
+        chosen = {words: getattr(self.indexer, name) for name, words in _INDEXER_ARGUMENTS.items()}
+        return LaunchWords("D", shape | chosen, told)
+
+    @classmethod
+    def from_launch_words(cls, framework: str, letter: str, arguments: Mapping[str, Any], hidden: int) -> Self | None:
+        """Return the layer of "+" or "D" of Megatron-LM's patterns."""
+        if letter not in ("+", "D"):
+            return None
+        shape = {name: arguments[words] for name, words in _LATENT_ARGUMENTS.items() if name != "q_rank"}
+        shape["q_rank"] = arguments.get("q_lora_rank")
+        if letter == "+":
+            return cls(**shape)
+        chosen = {name: arguments[words] for name, words in _INDEXER_ARGUMENTS.items()}
+        return cls(**shape, indexer=TokenIndexer(**chosen))

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Self
 
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from models.layers.contract import ContextExchange, Count, KeptBytes, LayerKind, MixingWork, Product, SequenceState
+from models.layers.contract import (
+    ContextExchange,
+    Count,
+    KeptBytes,
+    LaunchWords,
+    LayerKind,
+    MixingWork,
+    Product,
+    SequenceState,
+)
 from models.layers.mixing_terms import BF16, DELTA_CHUNK, FP32, convolution_bytes, decode_state
 
 __all__ = ["GatedDeltaNetLayer", "KimiDeltaLayer", "LightningLayer"]
 
 LIGHTNING_CHUNK = 256
 """Tokens C of a chunk of lightning attention. Source: block size of MiniMax-01's published module."""
+
+_DELTA_ARGUMENTS: Final = {
+    "key_heads": "linear_num_key_heads",
+    "value_heads": "linear_num_value_heads",
+    "key_head_dim": "linear_key_head_dim",
+    "value_head_dim": "linear_value_head_dim",
+    "kernel": "linear_conv_kernel_dim",
+}
+"""Megatron-LM's arguments by field. Source: transformer_config.py, d98e8a64."""
 
 
 def _delta_flops(heads: int, key_dim: int, value_dim: int) -> float:
@@ -132,6 +151,17 @@ class GatedDeltaNetLayer(LayerKind):
     def context_divisors(self) -> dict[str, int]:
         """Return key and value heads, which an all-to-all divides among ranks."""
         return self.tensor_divisors()
+
+    def launch_words(self, framework: str, hidden: int) -> LaunchWords:
+        """Return "G" of Megatron-LM's patterns; torchtitan and MaxText have the layer in models of theirs."""
+        if framework == "megatron":
+            return LaunchWords("G", {words: getattr(self, name) for name, words in _DELTA_ARGUMENTS.items()})
+        return LaunchWords()
+
+    @classmethod
+    def from_launch_words(cls, framework: str, letter: str, arguments: Mapping[str, Any], hidden: int) -> Self | None:
+        """Return the layer of "G" of Megatron-LM's patterns."""
+        return cls(**{name: arguments[words] for name, words in _DELTA_ARGUMENTS.items()}) if letter == "G" else None
 
 
 class KimiDeltaLayer(LayerKind):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Annotated, Self, TypeVar
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -12,7 +12,7 @@ from models.documents import Whole
 from models.layers.contract import LayerEntity, LayerKind, Width
 from models.layers.registry import Addition, FeedForward, Mixer
 
-__all__ = ["Block", "EdgeProduct", "LayerPattern", "Run", "block_titles", "runs_of"]
+__all__ = ["Block", "EdgeProduct", "LayerPattern", "Run", "block_of_letter", "block_titles", "runs_of"]
 
 MOST_LAYERS = 100_000
 """Blocks of a model at most."""
@@ -54,6 +54,24 @@ class Block(LayerEntity):
         """Word for the block in patterns, such as "gated_deltanet|experts"."""
         sides = (self.mixers, self.feedforwards)
         return "|".join("+".join(each.word for each in side) or "none" for side in sides)
+
+
+def block_of_letter(framework: str, letter: str, arguments: Mapping[str, Any], hidden: int) -> Block | None:
+    """Return the block of one layer with one norm that a letter of a framework's patterns means; None for an unknown
+    letter.
+
+    Args:
+        framework: name of it, as in `engine.launch.FRAMEWORKS`.
+        letter: of the layer.
+        arguments: values by the framework's argument, as in `LayerKind.from_launch_words`.
+        hidden: width of the residual stream [elements].
+    """
+    for side, kinds in (("mixers", Mixer), ("feedforwards", FeedForward)):
+        for kind in get_args(get_args(kinds)[0]):
+            layer = kind.from_launch_words(framework, letter, arguments, hidden)
+            if layer is not None:
+                return Block(norms=1, **{side: (layer,)})
+    return None
 
 
 class Run(LayerEntity):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Self
 
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
@@ -11,6 +12,7 @@ from models.layers.contract import (
     ContextExchange,
     Count,
     KeptBytes,
+    LaunchWords,
     LayerKind,
     MixingWork,
     Product,
@@ -23,6 +25,10 @@ __all__ = ["Mamba1Layer", "Mamba2Layer"]
 
 SAVED_EVERY = 2_048
 """Tokens between saved states of Mamba-1's scan. Source: `selective_scan.cpp` of mamba-ssm 2.3.2."""
+
+MEGATRON_KERNEL: Final = 4
+MEGATRON_CHUNK: Final = 128
+"""Taps and tokens of a chunk, which Megatron-LM has no argument for. Source: mamba_mixer.py, d98e8a64."""
 
 
 class Mamba2Layer(LayerKind):
@@ -135,6 +141,43 @@ class Mamba2Layer(LayerKind):
     def context_divisors(self) -> dict[str, int]:
         """Return heads; groups are repeated where there are fewer than ranks."""
         return {"Mamba-2 heads": self.heads}
+
+    def launch_words(self, framework: str, hidden: int) -> LaunchWords:
+        """Return "M" of Megatron-LM's patterns."""
+        if framework != "megatron":
+            return super().launch_words(framework, hidden)
+        if self.kernel != MEGATRON_KERNEL:
+            return LaunchWords(
+                refusal=f"its Mamba-2 has a convolution of {MEGATRON_KERNEL} taps; the model has kernel {self.kernel}"
+            )
+        if not self.normed:
+            return LaunchWords(refusal="its Mamba-2 has a norm before the output; the model has normed false")
+        told = f"Mamba-2 scans in chunks of {MEGATRON_CHUNK} tokens there, not {self.chunk}"
+        return LaunchWords(
+            "M",
+            {
+                "mamba_num_heads": self.heads,
+                "mamba_head_dim": self.head_dim,
+                "mamba_state_dim": self.states,
+                "mamba_num_groups": self.groups,
+            },
+            (told,) if self.chunk != MEGATRON_CHUNK else (),
+        )
+
+    @classmethod
+    def from_launch_words(cls, framework: str, letter: str, arguments: Mapping[str, Any], hidden: int) -> Self | None:
+        """Return the layer of "M" of Megatron-LM's patterns; twice the hidden width without a number of heads."""
+        if letter != "M":
+            return None
+        head_dim = arguments["mamba_head_dim"]
+        return cls(
+            heads=arguments.get("mamba_num_heads") or 2 * hidden // head_dim,
+            head_dim=head_dim,
+            states=arguments["mamba_state_dim"],
+            groups=arguments["mamba_num_groups"],
+            kernel=MEGATRON_KERNEL,
+            chunk=MEGATRON_CHUNK,
+        )
 
 
 class Mamba1Layer(LayerKind):

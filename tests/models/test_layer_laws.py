@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from models.layers.contract import LayerKind
 from models.layers.latent_attention import LatentAttentionLayer, TokenIndexer
+from models.layers.pattern import block_of_letter
 from models.layers.registry import Addition, FeedForward, Mixer
 
 KINDS: list[type[LayerKind]] = [
@@ -193,3 +194,31 @@ def test_sparse_latent_attention_by_hand() -> None:
     kept = layer.kept(7168)
     assert kept.split == 128 * (2 * 192 + 2 * 128 + 4 + 2 * (512 + 64) + 2 * 512)
     assert kept.whole == 2 * 1536 + 6 * 512 + 2 * 64 + 2 * (64 * 128 + 128 + 64) + 4 * 2048
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_a_layer_is_read_back_from_its_words_or_refused_with_a_reason(
+    kind: type[LayerKind], data: st.DataObject
+) -> None:
+    layer = kind.model_validate(data.draw(SHAPES[kind.model_fields["kind"].default]))
+    for framework in ("megatron", "megatron-bridge", "torchtitan", "maxtext", "deepspeed", "a new one"):
+        words = layer.launch_words(framework, HIDDEN)
+        if words.refusal:
+            assert not words.letter
+            assert words.refusal[0].islower()
+            assert not words.refusal.endswith(".")
+    words = layer.launch_words("megatron", HIDDEN)
+    assert bool(words.letter) != bool(words.refusal)  # one or the other, always
+    if words.refusal:
+        return
+    block = block_of_letter("megatron", words.letter, words.arguments, HIDDEN)
+    assert block is not None
+    back = block.layers[0]
+    assert isinstance(back, kind)
+    assert back.products(HIDDEN) == layer.products(HIDDEN)
+    assert back.count_parameters(HIDDEN) == layer.count_parameters(HIDDEN)
+    assert (back.kept(HIDDEN), back.sequence_state(HIDDEN)) == (layer.kept(HIDDEN), layer.sequence_state(HIDDEN))
+    if not words.differences:
+        assert back.mixing(HIDDEN, 4096.0, causal=True) == layer.mixing(HIDDEN, 4096.0, causal=True)

@@ -26,6 +26,8 @@ _EXPERT_PRESETS: Final = {
     "deepseek-v3": "deepseek_v3",
 }
 """Presets of expert parallelism by the beginning of a model's name."""
+_PATTERN_PRESETS: Final = {"qwen3.5": "qwen3_5_moe"}
+"""The same for models with a pattern of layers."""
 
 
 def write_configuration(order: LaunchOrder) -> Written:
@@ -102,7 +104,15 @@ def _refuse_unsupported(order: LaunchOrder, e: dict[str, Any]) -> None:
             f"DeepSpeed's JSON has no pipeline, and {e['data_par']} replicas cannot share a batch of "
             f"{e['batch_size']} in microbatches of {e['microbatch_size']}; choose a batch that they can."
         )
-    if shape["heads"] % (context * tensor):
+    pattern = order.model.layers
+    scans = [each.title for block in pattern.blocks for each in block.mixers if each.is_scan] if pattern else []
+    if scans and tensor * context > 1:
+        field = "tensor_par" if tensor > 1 else "context_par"
+        raise LaunchError(
+            f"DeepSpeed splits heads of attention, and {order.model.title or order.model.name} has {scans[0]} layers; "
+            f"choose {field} 1."
+        )
+    if shape.get("heads", 0) % (context * tensor):
         raise LaunchError(
             f"DeepSpeed gives every rank whole heads; {context * tensor} does not divide {shape['heads']}."
         )
@@ -176,7 +186,8 @@ def _degree_keys(e: dict[str, Any], order: LaunchOrder) -> dict[str, Any]:
         found["tensor_parallel"] = section
     if e["expert_par"] > 1:
         section = {"enabled": True, "autoep_size": e["expert_par"]}
-        preset = next((word for start, word in _EXPERT_PRESETS.items() if name.startswith(start)), None)
+        presets = _EXPERT_PRESETS if order.model.layers is None else _PATTERN_PRESETS
+        preset = next((word for start, word in presets.items() if name.startswith(start)), None)
         if preset is not None:
             section["preset_model"] = preset
         found["expert_parallel"] = section

@@ -9,12 +9,13 @@ from importlib import resources
 from typing import Any, Final
 
 from engine.launch.key_lists import read_key_lists
-from engine.launch.named_models import same_blocks
+from engine.launch.named_models import PatternSize, same_blocks
 
 __all__ = [
     "AXES",
     "DATA_AXES",
     "MODELS",
+    "PATTERN_MODELS",
     "POLICIES",
     "WITHOUT_EFFECT",
     "default_of",
@@ -67,6 +68,14 @@ MODELS: Final[Mapping[str, str]] = {
     "olmo3-32b": "olmo-3-32B",
 }
 """Model of the library by `model_name`; shapes of both were compared."""
+PATTERN_MODELS: Final[Mapping[str, PatternSize]] = {
+    "deepseek4-284b": PatternSize(4_096, 43, 284_332_230_231),
+    "qwen3-next-80b-a3b": PatternSize(2_048, 48, 79_674_391_296),
+    "qwen3.5-35b-a3b": PatternSize(2_048, 40, 34_660_610_688),
+    "qwen3.5-397b-a17b": PatternSize(4_096, 60, 396_346_350_336),
+}
+"""Models with a pattern of layers by `model_name`; sizes of the text model were compared with its widths (commit
+e591f30c)."""
 DATA_AXES: Final = ("data", "fsdp", "fsdp_transpose", "expert")
 """Axes over which the batch is spread."""
 AXES: Final = (

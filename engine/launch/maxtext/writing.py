@@ -13,7 +13,9 @@ from typing import Any, Final
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header
-from engine.launch.maxtext.names import model_name, pipelined_layers
+from engine.launch.layer_words import words_of_layers
+from engine.launch.maxtext.names import PATTERN_MODELS, model_name, pipelined_layers
+from engine.launch.named_models import named_pattern
 from engine.launch.not_expressible import without_predictions
 from engine.launch.precision import datatype_for
 from engine.launch.report import LIST_TITLES, Report
@@ -62,6 +64,8 @@ def _format_value(value: Any) -> str:
 
 def _model_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:
     shape = order.shape
+    if order.model.layers is not None:
+        return _pattern_keys(order)
     named = model_name(shape, order.model.name)
     if named is not None:
         return {"model_name": named, "max_target_length": shape["seq"]}
@@ -97,6 +101,23 @@ def _model_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:
             flags["shared_experts"] = shape["shared_ffn"] // shape["expert_ffn"]
     report.remark("MaxText has no name for the model; its decoder_block is the nearest one, with these numbers.")
     return flags
+
+
+def _pattern_keys(order: LaunchOrder) -> dict[str, Any]:
+    """Return the keys of a model with a pattern of layers, which MaxText takes by name only.
+
+    Raises LaunchError naming the layer that MaxText cannot run, or the names of its models with unlike layers.
+    """
+    named = named_pattern(order.model, PATTERN_MODELS)
+    if named is None:
+        words_of_layers(order.model, "maxtext", TITLE)
+        raise LaunchError(
+            f"{TITLE} has models with unlike layers by name only, such as {', '.join(PATTERN_MODELS)}; none has the "
+            f"shape of {order.model.title or order.model.name}."
+        )
+    if order.execution["pipeline_par"] > 1:
+        raise LaunchError(f"{TITLE} pipelines equal layers only; those of {named} differ. Choose pipeline_par 1.")
+    return {"model_name": named, "max_target_length": order.shape["seq"]}
 
 
 def _degree_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:

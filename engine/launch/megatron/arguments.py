@@ -120,6 +120,16 @@ class Arguments(Mapping[str, Any]):
         self._hidden = {} if takes_defaults else dict(hidden or {})
         self.asked: set[str] = set()
 
+    @property
+    def stated(self) -> Mapping[str, Any]:
+        """Values by destination, without defaults; looking at them does not count as reading them."""
+        return self._said
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Names of arguments in the source, by destination."""
+        return self._names
+
     def __getitem__(self, destination: str) -> Any:
         value = self.given(destination)
         if value is not None or destination in self._said:

@@ -6,13 +6,23 @@ parallel_state.py `initialize_model_parallel`; core 0.19 and 0.20.
 
 from __future__ import annotations
 
+from typing import Final
+
 from engine.columns.stage_layouts import layout_of_word
 from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
+from engine.launch.megatron.hybrid_patterns import PATTERNS
 from engine.launch.megatron.layouts import ACCOUNTS, ENDS, list_of
+from engine.launch.megatron.pattern_reading import has_hybrid_pattern, has_pattern, stated_pattern
 from engine.launch.report import OpenValue
 
 __all__ = ["check_arguments"]
+
+_CHUNK_WORDS: Final = (
+    "num_layers_per_virtual_pipeline_stage",
+    "num_virtual_stages_per_pipeline_rank",
+    "pipeline_model_parallel_layout",
+)
 
 
 def check_arguments(args: Arguments, gpus: int) -> str:
@@ -26,6 +36,7 @@ def check_arguments(args: Arguments, gpus: int) -> str:
         _check_degrees,
         _check_batch,
         _check_pipeline,
+        _check_pattern,
         _check_overlap,
         _check_recompute,
         _check_memory,
@@ -94,6 +105,8 @@ def _check_pipeline(args: Arguments, gpus: int) -> str:
         return "interleaving needs a pipeline"
     counted = [name for name in ACCOUNTS if args.on(name)]
     ends = [name for name in ENDS if args[name] is not None]
+    if has_hybrid_pattern(args):
+        return _check_pattern_stages(args, pipeline, [*counted, *ends])
     if args["pipeline_model_parallel_layout"]:
         return _check_layer_list(args, pipeline, [*counted, *ends])
     if args["num_layers"] is None:
@@ -108,6 +121,52 @@ def _check_pipeline(args: Arguments, gpus: int) -> str:
     if (layers + len(counted)) % (pipeline * chunks):
         with_ends = "" if not counted else f" with {len(counted)} for embedding and loss"
         return f"{layers} layers{with_ends} are no multiple of {pipeline} stages of {chunks} chunks"
+    return ""
+
+
+def _check_pattern_stages(args: Arguments, pipeline: int, others: list[str]) -> str:
+    """Return why the stages of a pattern of layers are refused (arguments.py, "Hybrid layer pattern")."""
+    stated = {str(args[name]) for name in PATTERNS if name in args}  # a log prints both, equal
+    if len(stated) > 1:
+        return f"{args.name(PATTERNS[1])} excludes {args.name(PATTERNS[0])}"
+    found = stated_pattern(args)
+    stages, layers = len(found.segments), sum(map(len, found.segments))
+    others = [name for name in others if name not in ENDS or stages > 1]
+    others += [name for name in _CHUNK_WORDS if args[name] is not None]
+    if others:
+        return f"{args.name(others[0])} excludes a pattern of layers, whose | are the stages"
+    if stages > 1 and stages % pipeline:
+        return f"the pattern has {stages} stages, no multiple of {pipeline} pipeline ranks"
+    if stages == 1 and pipeline > 1 and layers % pipeline and not any(args[name] is not None for name in ENDS):
+        return f"{layers} layers of the pattern are no multiple of {pipeline} stages"
+    return ""
+
+
+def _check_pattern(args: Arguments, gpus: int) -> str:
+    """Return why layers of a pattern are refused (mamba_mixer.py, mamba_context_parallel.py, dsa.py; for gated delta
+    nets transformer_config.py)."""
+    if not has_pattern(args):
+        return ""
+    letters = "".join(stated_pattern(args).segments) if has_hybrid_pattern(args) else "G"
+    tensor, context = args.number("tensor_model_parallel_size", 1), args.number("context_parallel_size", 1)
+    limits: list[tuple[str, int]] = []
+    if "G" in letters:
+        limits += [(name, tensor * context) for name in ("linear_num_key_heads", "linear_num_value_heads")]
+    if "M" in letters:
+        limits += [("mamba_num_groups", tensor)]
+        if args["mamba_num_heads"] is not None:
+            limits += [("mamba_num_heads", tensor * context)]
+    for name, ranks in limits:
+        if args.number(name) % ranks:
+            return f"{args.name(name)} {args.number(name)} is no multiple of {ranks} tensor and context ranks"
+    if "M" in letters and (groups := args.number("mamba_num_groups") // tensor) % context and context % groups:
+        return f"{groups} groups of Mamba-2 on a tensor rank and context parallel {context} do not divide each other"
+    if "D" in letters and context > 1 and args.words("cp_comm_type") != ["allgather"]:
+        return f"layers D need {args.name('cp_comm_type')} allgather"
+    if "M" in letters and args.word("fp8") and args["mamba_num_heads"] is not None:
+        heads, states = args.number("mamba_num_heads"), args.number("mamba_num_groups") * args.number("mamba_state_dim")
+        if (2 * heads * args.number("mamba_head_dim") + 2 * states + heads) % 16:
+            return "FP8 needs a first product of Mamba-2 whose width is a multiple of 16"
     return ""
 
 
@@ -194,6 +253,8 @@ def _expert_overlap(args: Arguments) -> str:
 def _count_chunks(args: Arguments) -> int:
     """Chunks of each rank, from whichever argument says it."""
     pipeline = args.number("pipeline_model_parallel_size", 1)
+    if has_hybrid_pattern(args):
+        return max(len(stated_pattern(args).segments) // pipeline, 1)
     if args["num_virtual_stages_per_pipeline_rank"] is not None:
         return args.number("num_virtual_stages_per_pipeline_rank")
     if args["virtual_pipeline_model_parallel_size"] is not None:

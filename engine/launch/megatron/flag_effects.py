@@ -1,4 +1,7 @@
-"""Effect of each argument of Megatron-Core on a prediction (read, not modelled, without effect), as data."""
+"""Effect of each argument of Megatron-Core on a prediction (read, not modelled, without effect), as data.
+
+"read in patterns" are arguments of layers that are read for models with a pattern of layers only.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ MODEL: Final = "model"
 class FlagEffect:
     """Effect of an argument on a prediction, its area ("model", "execution" or empty), and its subject."""
 
-    effect: Literal["read", "not modelled", "none"]
+    effect: Literal["read", "read in patterns", "not modelled", "none"]
     area: str = ""
     about: str = ""
 

@@ -1,4 +1,4 @@
-"""Megatron-LM as a framework: flags of `pretrain_gpt.py`, in scripts, YAML files and printed arguments."""
+"""Megatron-LM as a framework: flags of its training programs in scripts, YAML files and printed arguments."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def write_script(order: LaunchOrder) -> Written:
         "set -euo pipefail",
     ]
     lines += [f"export {name}={value}" for name, value in environment_of(order).items()]
-    lines += ["", f"{torchrun_command(order)} pretrain_gpt.py \\"]
+    program = "pretrain_gpt.py" if order.model.layers is None else "pretrain_hybrid.py"
+    lines += ["", f"{torchrun_command(order)} {program} \\"]
     shown = [_shown_group(groups[name]) for name in groups]
     lines.append(" \\\n".join(f"    {line}" for group in shown for line in group))
     text = "\n".join(lines) + "\n"
@@ -152,6 +153,8 @@ def read_arguments(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReadi
             "name the model beside it."
         )
     read_model(args, report)
+    if _AS_PRINTED not in flags:
+        name_effects(args.stated, args.names, report, frozenset(args.asked))
     read_execution(args, report)
     if (gpus := report.execution.known("num_procs")) and (reason := check_arguments(args, gpus)):
         report.refuse(reason)
@@ -180,7 +183,6 @@ def _arguments_of(flags: Mapping[str, Any], report: Report) -> Arguments:
             report.refuse(f"{names[old]} is no longer valid; use {flags_of()[new].name}")
             if new not in said:
                 said[new], names[new] = said[old], names[old]
-    name_effects(said, names, report)
     if said.get("use_checkpoint_args") not in (None, False):
         hidden.setdefault(MODEL, UnknownValue("--use-checkpoint-args"))
     if said.get("use_mp_args_from_checkpoint_args") not in (None, False):
@@ -212,7 +214,9 @@ def _shown_group(group: Mapping[str, Any]) -> list[str]:
     words = []
     for flag, value in command_line({"": dict(group)}).items():
         items = value if isinstance(value, list) else [] if value is True else [value]
-        words.append(" ".join([flag, *map(_quote_value, items)]))
+        # argparse takes a separate word such as "-M*" for a flag.
+        joint = "=" if items and str(items[0]).startswith("-") else " "
+        words.append(flag + (joint if items else "") + " ".join(map(_quote_value, items)))
     lines: list[str] = []
     for word in words:
         if lines and len(lines[-1]) + len(word) < 108:
@@ -276,4 +280,5 @@ MEGATRON: Final = Framework(
     find=find_flags,
     read_flags=read_arguments,
 )
-"""Megatron-LM, with the flags of the released package `megatron-core` and its `pretrain_gpt.py`."""
+"""Megatron-LM, with the flags of the released package `megatron-core`; `pretrain_hybrid.py` runs patterns of layers,
+`pretrain_gpt.py` other models."""

@@ -41,7 +41,6 @@ def read_memory(args: Arguments, report: Report) -> None:
         "tensor_parallel_num_weight_shards",
         "distribute_saved_activations",
         "defer_embedding_wgrad_compute",
-        "hybrid_layer_pattern",
     ):
         report.note(partial(args.note_if_given, report, name))
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
-from engine.launch.report import Report
-from models.documents import shown
+from engine.launch.megatron.hybrid_patterns import SPARSE, VARIANT
+from engine.launch.megatron.pattern_reading import (
+    delta_net_blocks,
+    has_hybrid_pattern,
+    has_pattern,
+    layer_list,
+    stages_of_pattern,
+    stated_pattern,
+)
+from engine.launch.report import OpenValue, Report
+from engine.launch.shapes import pattern_word, words_of_blocks
+from models.layers import Block, runs_of
 
-__all__ = ["layer_pattern", "read_model"]
+__all__ = ["read_model"]
 
+_USUAL_SPEC: Final = "hybrid_stack_spec"
+"""Modules of patterns of layers as Megatron-LM has them (hybrid_layer_specs.py)."""
 _POSITIONS: Final = {
     "learned_absolute": "learned",
     "rope": "rotary",
@@ -23,31 +33,6 @@ _POSITIONS: Final = {
     "none": "none",
     "": "learned",
 }
-_TERM: Final = re.compile(r"\(?\[([01](?:,[01])*)\]\)?(?:\*(\d{1,5}))?")
-
-
-def layer_pattern(value: Any, name: str) -> int | list[int]:
-    """Returns which layers have experts: 1 or n for every n-th, or a list with a 1 for each that has.
-
-    Args:
-        value: a number, a list, or sums and products of lists as text, such as "([0]*3+[1]*58)".
-        name: of the flag, for the message.
-
-    Raises `LaunchError` for anything else.
-    """
-    if isinstance(value, list | tuple) and all(each in (0, 1) for each in value) and 0 < len(value) <= 100_000:
-        return [int(each) for each in value]
-    text = re.sub(r"\s", "", str(value))[:10_000]
-    if text.isdecimal() and 0 < int(text[:9]) <= 100_000:
-        return int(text[:9])
-    inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
-    found: list[int] = []
-    for term in inner.split("+"):
-        match = _TERM.fullmatch(term)
-        if match is None or len(found) > 100_000:
-            raise LaunchError(f"{name} is {shown(value)}; it must be a number or a list such as ([0]*3+[1]*58).")
-        found += [int(each) for each in match[1].split(",")] * min(int(match[2] or 1), 100_000)
-    return found
 
 
 def read_model(args: Arguments, report: Report) -> None:
@@ -65,8 +50,12 @@ def read_model(args: Arguments, report: Report) -> None:
         ("seq", ("seq_length", "encoder_seq_length")),
         ("vocab", ("vocab_size", "padded_vocab_size")),
     ):
-        describe(word, partial(_first_number, args, destinations))
+        if word != "layers" or not has_hybrid_pattern(args):  # a pattern overrides --num-layers
+            describe(word, partial(_first_number, args, destinations))
     if not args.dialect.assumes_model and not {"layers", "hidden"} & {*model.origins}:
+        return
+    if has_pattern(args):
+        _read_pattern(args, report)
         return
     describe("gated_mlp", lambda: args.on("swiglu") or args.on("quick_geglu") or args.on("gated_linear_unit"))
     describe("ffn", partial(_read_feedforward, args, model))
@@ -86,6 +75,55 @@ def read_model(args: Arguments, report: Report) -> None:
         report.not_modelled(f"{args.name('mtp_num_layers')} {number}: by the calibrated cost model only")
 
 
+def _read_pattern(args: Arguments, report: Report) -> None:
+    """Write a model with a pattern of layers into the report."""
+    model, describe = report.model, report.describe
+    describe("tied_embeddings", lambda: not args.on("untie_embeddings_and_output_weights"))
+    describe("norm", lambda: "RMSNorm" if args.word("normalization") == "rmsnorm" else "LayerNorm")
+    blocks: list[Block] = []
+
+    def pattern() -> dict[str, Any]:
+        hidden = int(model["hidden"])
+        gated = args.on("swiglu") or args.on("quick_geglu") or args.on("gated_linear_unit")
+        feedforward = _feedforward_width(args, hidden, gated)
+        if has_hybrid_pattern(args):
+            blocks.extend(block for stage in stages_of_pattern(args, hidden, feedforward) for block in stage)
+        else:
+            blocks.extend(delta_net_blocks(args, hidden, feedforward, model["layers"]))
+        return pattern_word(*runs_of(blocks))
+
+    describe("pattern", pattern)
+    if "pattern" not in model.origins:
+        return  # the caller names another model
+    words = words_of_blocks(blocks) | {"layers": len(blocks)}
+    for word in words if blocks else ("layers",):
+        describe(word, partial(_follow_pattern, model, words[word]))
+    if has_hybrid_pattern(args) and blocks:
+        report.note(partial(_remark_pattern, args, report))
+
+
+def _follow_pattern(model: Mapping[str, Any], value: Any) -> Any:
+    """Return a value that follows from the pattern of layers, with the pattern's origin."""
+    model["pattern"]
+    return value
+
+
+def _remark_pattern(args: Arguments, report: Report) -> None:
+    """Name silent changes of the parser to a pattern of letters, and its parts that are not modelled."""
+    found = stated_pattern(args)
+    letters = sum(map(len, found.segments))
+    named = args["num_layers"]
+    if named is not None and args.number("num_layers") != letters:
+        report.remark(f"{args.name('num_layers')} {named} has no effect: the pattern has {letters} layers.")
+    if found.depths:
+        report.not_modelled(f"{found.depths} x {found.predictions} after / of the pattern: prediction layers")
+    spec = args["spec"]
+    if spec is not None and not str(spec).rstrip("'\"] ").endswith(_USUAL_SPEC):
+        report.not_modelled(f"{args.name('spec')}: modules of its own in place of Megatron-LM's")
+    if len(found.segments) == 1 and args.number("pipeline_model_parallel_size", 1) > 1:
+        report.remark("The pattern has no | between stages; its layers are divided evenly.")
+
+
 def _first_number(args: Arguments, destinations: Sequence[str]) -> int | None:
     return next((args.number(each) for each in destinations if args[each] is not None), None)
 
@@ -95,9 +133,15 @@ def _read_feedforward(args: Arguments, model: Mapping[str, Any]) -> int | None:
         return args.number("ffn_hidden_size")
     if "hidden" not in model:
         return None
+    return _feedforward_width(args, int(model["hidden"]), model["gated_mlp"])
+
+
+def _feedforward_width(args: Arguments, hidden: int, gated: bool) -> int:
+    """Return the width of an ordinary MLP [elements]."""
+    if args["ffn_hidden_size"] is not None:
+        return args.number("ffn_hidden_size")
     # arguments.py, validate_args: 8/3 of the width in multiples of 64 with a gate, else 4 times the width.
-    hidden = int(model["hidden"])
-    return 8 * hidden // 3 // 64 * 64 if model["gated_mlp"] else 4 * hidden
+    return 8 * hidden // 3 // 64 * 64 if gated else 4 * hidden
 
 
 def _read_positions(args: Arguments) -> str:
@@ -140,6 +184,26 @@ def _read_attention(args: Arguments, report: Report) -> None:
         ("v_head_dim", "v_head_dim", 128),
     ):
         describe(word, partial(_read_latent, args, destination, usual))
+    _read_indexer(args, report)
+
+
+def _read_indexer(args: Arguments, report: Report) -> None:
+    """Write the indexer of sparse latent attention into the report, if it is stated whole and each layer has one."""
+    words = {
+        "index_heads": "dsa_indexer_n_heads",
+        "index_head_dim": "dsa_indexer_head_dim",
+        "index_top_k": "dsa_indexer_topk",
+    }
+    if any(destination not in args for destination in words.values()):
+        return
+    try:
+        is_sparse = args.word(VARIANT) == SPARSE and args.on("multi_latent_attention")
+        if not is_sparse or args["dsa_indexer_topk_freq"] not in (None, 1):
+            return
+    except OpenValue:
+        return
+    for word, destination in words.items():
+        report.describe(word, partial(args.number, destination))
 
 
 def _read_latent(args: Arguments, destination: str, usual: int) -> int | None:
@@ -203,6 +267,6 @@ def _read_experts(args: Arguments, report: Report) -> None:
         if interval > 1:
             return args.number("expert_interval", interval)
         given = args["moe_layer_freq"]
-        return 1 if given is None else layer_pattern(given, args.name("moe_layer_freq"))
+        return 1 if given is None else layer_list(given, args.name("moe_layer_freq"))
 
     describe("moe_layer_freq", if_any(pattern))

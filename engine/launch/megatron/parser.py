@@ -7,7 +7,7 @@ default. Flags of earlier versions are in `OLD_FLAGS`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from engine.launch.contract import LaunchError, UnknownValue
 from engine.launch.megatron.flag_effects import effect_of
+from engine.launch.megatron.hybrid_patterns import DELTA_NETS, VARIANT
 from engine.launch.report import Report, parse_flag
 from models.documents import near_matches, shown
 
@@ -187,7 +188,9 @@ def parse_flags(
     return found
 
 
-def name_effects(said: Mapping[str, Any], names: Mapping[str, str], report: Report) -> None:
+def name_effects(
+    said: Mapping[str, Any], names: Mapping[str, str], report: Report, asked: Collection[str] = ()
+) -> None:
     """Names the flags that are not modelled and those without effect on a prediction, where they are not at their
     default.
 
@@ -195,10 +198,13 @@ def name_effects(said: Mapping[str, Any], names: Mapping[str, str], report: Repo
         said: values by destination.
         names: flags by destination.
         report: where they go.
+        asked: destinations that a reader of layers has asked for.
     """
     for destination, value in said.items():
         effect, flag = effect_of(destination), flags_of().get(destination)
-        if effect.effect == "read" or (flag is not None and _is_same(value, flag.default)):
+        is_read = effect.effect == "read" or (effect.effect == "read in patterns" and destination in asked)
+        is_read = is_read or (destination == VARIANT and (value in DELTA_NETS or "dsa_indexer_topk" in asked))
+        if is_read or (flag is not None and _is_same(value, flag.default)):
             continue
         name = names.get(destination) or (flag.name if flag is not None else "--" + destination.replace("_", "-"))
         if effect.effect == "none":

@@ -14,6 +14,7 @@ from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
 from engine.launch.megatron.layouts import ACCOUNTS, ENDS, layout_of, list_of
 from engine.launch.megatron.memory_reading import read_memory, read_recompute
+from engine.launch.megatron.pattern_reading import has_hybrid_pattern, hybrid_layout, stated_pattern
 from engine.launch.precision import read_word
 from engine.launch.report import OPEN, Report, parse_integer
 
@@ -173,6 +174,12 @@ def _read_chunks(args: Arguments, report: Report, listed: list[Any]) -> Any:
         None,
     )
     chunks = 1
+    if has_hybrid_pattern(args):
+        stages = len(stated_pattern(args).segments)
+        if stages > 1 and stages % pipeline:
+            report.refuse(f"the pattern has {stages} stages, no multiple of {pipeline} pipeline ranks")
+            return OPEN
+        return max(stages // pipeline, 1)
     if layout:
         name = args.name("pipeline_model_parallel_layout")
         try:
@@ -205,6 +212,10 @@ def _read_chunks(args: Arguments, report: Report, listed: list[Any]) -> Any:
 def _read_layout(args: Arguments, report: Report, listed: list[Any]) -> str | None:
     """Return the stage layout, None if layers divide evenly."""
     e, layers = report.execution, report.model.known("layers")
+    if has_hybrid_pattern(args):
+        found = hybrid_layout(args, layers) if e["pipeline_par"] > 1 else None
+        listed_there = {"pipeline_model_parallel_layout": found} if found else {}
+        return layout_of(listed_there, layers, e["pipeline_par"], e["pipeline_interleaving"])
     set_there: dict[str, Any] = {name: True for name in ACCOUNTS if args.on(name)}
     set_there |= {name: args.number(name) for name in ENDS if args[name] is not None}
     args["pipeline_model_parallel_layout"]  # asked for: what states the layout

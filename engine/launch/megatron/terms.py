@@ -20,7 +20,7 @@ TERMS: Final[Mapping[str, str]] = {
     "pipeline_interleaving": "--num-virtual-stages-per-pipeline-rank",
     "schedule": "--num-virtual-stages-per-pipeline-rank, --overlap-moe-expert-parallel-comm",
     "stage_layout": "--pipeline-model-parallel-layout, --decoder-first-pipeline-num-layers, "
-    "--account-for-embedding-in-pipeline-split",
+    "--account-for-embedding-in-pipeline-split, --hybrid-layer-pattern",
     "datatype": "--bf16, --fp16, --fp8-format, --fp4-format",
     "attention_type": "--group-query-attention --num-query-groups",
     "activation_recompute": "--recompute-granularity",

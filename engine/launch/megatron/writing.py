@@ -10,6 +10,7 @@ from typing import Any, Final
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchOrder
 from engine.launch.megatron.layouts import cut_of
+from engine.launch.megatron.pattern_writing import count_letters, pattern_arguments
 from engine.launch.precision import datatype_for
 from engine.launch.report import Report
 
@@ -45,7 +46,7 @@ def groups_of(order: LaunchOrder, report: Report) -> Groups:
     if not order.execution["training"]:
         raise LaunchError("The execution is a forward pass only (training is false); training frameworks train.")
     groups: Groups = {
-        "model": model_arguments(order, report),
+        "model": _model_arguments(order, report),
         "parallelism": _parallel_flags(order, report),
         "batch": {
             "micro_batch_size": order.execution["microbatch_size"],
@@ -57,6 +58,8 @@ def groups_of(order: LaunchOrder, report: Report) -> Groups:
         "software": _software_flags(order, report),
     }
     groups["parallelism"] |= _network_flags(order, report)
+    if "dsa_indexer_topk" in groups["model"] and order.execution["context_par"] > 1:
+        groups["parallelism"]["cp_comm_type"] = ["allgather"]  # dsa.py takes no other
     return groups
 
 
@@ -75,13 +78,16 @@ def describe_refusal(title: str, reason: str, order: LaunchOrder) -> str:
     return f"{title} refuses this execution: {reason}{written_as}."
 
 
-def model_arguments(order: LaunchOrder, report: Report) -> dict[str, Any]:
+def _model_arguments(order: LaunchOrder, report: Report) -> dict[str, Any]:
     """Returns the arguments that state the model's shape.
 
     Args:
         order: what shall be written.
         report: where what cannot be said is noted.
     """
+    if order.model.layers is not None:
+        stated = pattern_arguments(order, report)
+        return stated | (_dispatch_flags(report) if "num_experts" in stated else {})
     a, shape = order.model.architecture_or_assumed(), order.shape
     found: dict[str, Any] = {
         "num_layers": a.layers,
@@ -154,23 +160,30 @@ def _expert_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
         "moe_ffn_hidden_size": experts.ffn,
         "moe_router_topk": experts.top_k,
         "moe_layer_freq": _layer_pattern(order.shape["moe_layer_freq"]),
+        **_dispatch_flags(report),
+    }
+    if experts.shared_width:
+        found["moe_shared_expert_intermediate_size"] = experts.shared_width
+    if "deepseek-v3" in (order.model.name, order.model.derived_from):
+        return found | _DEEPSEEK_V3
+    if order.model.family.startswith("DeepSeek") or order.model.name.startswith("kimi"):
+        report.remark("The router of this family (scores by sigmoid, groups, bias) is not written: --moe-router-*.")
+    return found
+
+
+def _dispatch_flags(report: Report) -> dict[str, Any]:
+    """Return the arguments of routing and sending tokens that say nothing of the model's shape."""
+    report.not_modelled(
+        "--moe-token-dispatcher-type alltoall, --moe-grouped-gemm, --moe-permute-fusion, --moe-router-*, "
+        "--moe-aux-loss-coeff: how tokens are routed and sent"
+    )
+    return {
         "moe_grouped_gemm": True,
         "moe_permute_fusion": True,
         "moe_token_dispatcher_type": "alltoall",
         "moe_router_load_balancing_type": ["aux_loss"],
         "moe_aux_loss_coeff": [0.01],
     }
-    if experts.shared_width:
-        found["moe_shared_expert_intermediate_size"] = experts.shared_width
-    report.not_modelled(
-        "--moe-token-dispatcher-type alltoall, --moe-grouped-gemm, --moe-permute-fusion, --moe-router-*, "
-        "--moe-aux-loss-coeff: how tokens are routed and sent"
-    )
-    if "deepseek-v3" in (order.model.name, order.model.derived_from):
-        return found | _DEEPSEEK_V3
-    if order.model.family.startswith("DeepSeek") or order.model.name.startswith("kimi"):
-        report.remark("The router of this family (scores by sigmoid, groups, bias) is not written: --moe-router-*.")
-    return found
 
 
 def _layer_pattern(value: Any) -> str:
@@ -201,7 +214,8 @@ def _parallel_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
             "expert_model_parallel_size": e["expert_par"],
             "expert_tensor_parallel_size": e["expert_tensor_par"],
         }
-    found |= cut_of(order.cut, pipeline, e["stage_layout"])
+    if order.model.layers is None:  # a pattern marks its stages
+        found |= cut_of(order.cut, pipeline, e["stage_layout"])
     if pipeline > 1 and "m" in e["stage_layout"].partition("|")[2] and not any(order.cut.predictions):
         report.remark(
             "The stage layout lists layers for multi-token prediction, m, which the model does not train: they are "
@@ -214,6 +228,11 @@ def _parallel_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
             f"{called('schedule')} {schedule}: Megatron-Core has 1F1B, interleaved and combined 1F1B; "
             + ("interleaved" if v > 1 else "1F1B")
             + " is written"
+        )
+    if order.model.layers is not None and (schedule == "combined_1f1b" or e["expert_overlap"]):
+        raise LaunchError(
+            "Megatron-LM hides the exchange of tokens (combined_1f1b, expert_overlap) in models without a pattern of "
+            "layers only."
         )
     if schedule == "combined_1f1b" and v == 1 and pipeline > 1:
         raise LaunchError("Megatron runs combined_1f1b in a pipeline with pipeline_interleaving above 1 only.")
@@ -258,7 +277,9 @@ def _memory_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
         if not e["zero_stage"]:
             found["use_distributed_optimizer"] = True
             report.remark("Offloading the optimizer needs the distributed optimizer, which is switched on.")
-    if e["activations_offload"]:
+    if e["activations_offload"] and order.model.layers is not None:
+        report.not_expressible(f"{called('activations_offload')}: not for a model with a pattern of layers")
+    elif e["activations_offload"]:
         if e["pipeline_par"] == 1 and e["activation_recompute"] == "none":
             found["cpu_offloading_num_layers"] = layers - 1
         else:
@@ -276,7 +297,9 @@ def _recompute_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     kind = e["activation_recompute"]
     if kind == "none":
         return {}
-    uniform = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+    # Each letter of a pattern is a layer there: the layers of a block are recomputed together, as they are here.
+    together = 1 if order.model.layers is None else count_letters(order)
+    uniform = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": together}
     if kind == "full":
         return uniform
     selected = e["selective_recompute"]
@@ -289,7 +312,7 @@ def _recompute_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
         if "kv_rank" in order.shape:
             modules.append("mla_up_proj")
         return {"recompute_granularity": "selective", "recompute_modules": modules}
-    if selected == "half":
+    if selected == "half" and order.model.layers is None:
         chunk = -(-layers // (e["pipeline_par"] * e["pipeline_interleaving"]))
         report.remark("The first half of every chunk's layers is recomputed instead of every second layer.")
         if chunk > 1:

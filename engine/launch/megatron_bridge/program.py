@@ -35,6 +35,12 @@ def write_program(order: LaunchOrder) -> Written:
         order: what shall be written.
     """
     report = Report()
+    if order.model.layers is not None:
+        raise LaunchError(
+            f"{TITLE} builds models with unlike layers, as {order.model.title or order.model.name} has "
+            f"({order.model.layers.describe()}), from recipes of their own: take the model from its recipe and the "
+            "degrees from here, or export to Megatron-LM."
+        )
     groups = groups_of(order, report)
     keys = _configuration_keys(groups, order)
     reason = check_arguments(arguments_of(keys, Report()), order.nodes * order.gpus_per_node)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from engine.launch.named_models import same_blocks
+from engine.launch.named_models import PatternSize, same_blocks
 
-__all__ = ["CONFIGS", "FLAVORS", "FlavorConfig", "config_for", "library_model"]
+__all__ = ["CONFIGS", "FLAVORS", "PATTERN_CONFIGS", "PATTERN_MODULE", "FlavorConfig", "config_for", "library_model"]
 
 _FLAVORS_OF: Final[Mapping[str, Mapping[str, str]]] = {
     "llama3": {
@@ -71,6 +71,16 @@ CONFIGS: Final[tuple[FlavorConfig, ...]] = (
     FlavorConfig("gpt_oss", "gpt_oss_120b", "gpt-oss-120B"),
 )
 """Functions of `torchtitan/models/*/config_registry.py` that train a model of the library."""
+
+
+PATTERN_CONFIGS: Final[Mapping[str, PatternSize]] = {
+    "qwen35_27b": PatternSize(5_120, 64, 26_895_998_464),
+    "qwen35_35b_a3b": PatternSize(2_048, 40, 34_660_610_688),
+    "qwen35_122b_a10b": PatternSize(3_072, 48, 122_111_526_912),
+    "qwen35_397b_a17b": PatternSize(4_096, 60, 396_346_350_336),
+}
+"""Functions of `torchtitan/models/qwen3_5/config_registry.py`; sizes of the text model are of its widths."""
+PATTERN_MODULE: Final = "qwen3_5"
 
 
 def library_model(family: str, flavor: str) -> str | None:

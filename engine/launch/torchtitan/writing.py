@@ -12,10 +12,12 @@ from typing import Any, Final
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header, torchrun_command
+from engine.launch.layer_words import words_of_layers
+from engine.launch.named_models import named_pattern
 from engine.launch.not_expressible import without_predictions
 from engine.launch.report import LIST_TITLES, Report
 from engine.launch.torchtitan.cuts import cut_keys
-from engine.launch.torchtitan.flavors import FlavorConfig, config_for
+from engine.launch.torchtitan.flavors import PATTERN_CONFIGS, PATTERN_MODULE, FlavorConfig, config_for
 
 __all__ = ["TITLE", "VERSION", "write_command"]
 
@@ -34,8 +36,10 @@ def write_command(order: LaunchOrder) -> Written:
     Raises LaunchError where torchtitan would refuse it.
     """
     report, e = Report(), order.execution
+    config = config_for(order.shape, str(e["datatype"])) if order.model.layers is None else _pattern_config(order)
     _refuse_unsupported(order)
-    config = config_for(order.shape, str(e["datatype"]))
+    if order.model.layers is not None:
+        report.remark("The function trains the vision tower of the model, too, which is not in these figures.")
     flags: dict[str, Any] = _start_keys(order, config, report)
     flags |= _degree_keys(e, report) | _pipeline_keys(order, report) | _batch_keys(order)
     flags |= _software_keys(e, config, report) | _recompute_keys(e, report)
@@ -44,6 +48,23 @@ def write_command(order: LaunchOrder) -> Written:
     words = " \\\n  ".join([f"{torchrun_command(order)} -m torchtitan.train", *_flag_words(flags)])
     text = f"#!/bin/bash\n{script_header(f'{TITLE}, {VERSION}', order, lists)}\n\n{words}\n"
     return Written("torchtitan", TITLE, VERSION, (LaunchFile("train.sh", text),), flags, *lists.values())
+
+
+def _pattern_config(order: LaunchOrder) -> FlavorConfig:
+    """Return the function that trains a model with a pattern of layers.
+
+    Raises LaunchError naming the layer that torchtitan cannot run, or its flavors with unlike layers.
+    """
+    found = named_pattern(order.model, PATTERN_CONFIGS)
+    if found is None:
+        words_of_layers(order.model, "torchtitan", TITLE)
+        raise LaunchError(
+            f"{TITLE} takes shapes from flavors in its code and has none of {_model_title(order)}; those with unlike "
+            f"layers are {', '.join(PATTERN_CONFIGS)} of the module {PATTERN_MODULE}."
+        )
+    if order.execution["context_par"] > 1:
+        raise LaunchError(f"{TITLE} has no context parallelism for {PATTERN_MODULE}; choose context_par 1.")
+    return FlavorConfig(PATTERN_MODULE, found, "")
 
 
 def _flag_words(flags: Mapping[str, Any]) -> list[str]:

@@ -50,3 +50,8 @@ def test_links_and_reports_hold_it() -> None:
 def test_what_is_modelled_is_named_beside_the_figures() -> None:
     text = html(run("execution", explored(), BRIEF))
     assert "never measured: gated delta net" in text
+
+
+def test_an_execution_shows_its_launch_script() -> None:
+    app = run("execution", explored(), BRIEF)
+    assert any("--hybrid-layer-pattern" in str(each.value) for each in app.get("code"))

@@ -16,9 +16,12 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from engine import launch
 from engine.launch.launchers import launch_of
+from models import Model
+from tests.engine.launch.test_layer_patterns import patterns
 from tests.engine.launch.test_round_trip import executions
 
 HAS_PARSER = all(importlib.util.find_spec(name) for name in ("torch", "megatron")) and importlib.util.find_spec(
@@ -59,6 +62,17 @@ def test_the_parser_takes_what_is_written() -> None:
         assert started is not None
         cases.append((execution["num_procs"], [each.text for each in started.words], dict(started.environment)))
 
+    @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(patterns(), st.sampled_from([1, 2]), st.sampled_from(["none", "full", "attn_only"]))
+    def collect_patterns(model: Model, pipeline: int, recompute: str) -> None:
+        execution = {"tensor_par": 1, "pipeline_par": pipeline, "data_par": 4, "batch_size": 32, "microbatch_size": 1}
+        chosen = {**execution, "activation_recompute": recompute}
+        written = launch.write(chosen, model, framework="megatron")
+        started = launch_of(written.text, ("--hidden-size",))
+        assert started is not None
+        cases.append((4 * pipeline, [each.text for each in started.words], dict(started.environment)))
+
     collect()
+    collect_patterns()
     random.shuffle(cases)
     assert [each for each in asked("try", cases) if each] == []

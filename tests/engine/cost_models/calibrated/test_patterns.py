@@ -234,9 +234,9 @@ PUBLISHED = {
     ),
 }
 """Runs of models with state spaces at 8,192 tokens: model, system, datatype, TP, DP, EP, microbatch, batch, launch,
-seconds of a step, and how far the prediction may be off. Sources: NVIDIA/dgxc-benchmarking v25.05, nemotronh/README.md, by
-which the bandwidth of scans was chosen; NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md, which nothing
-is fitted to."""
+seconds of a step, and how far the prediction may be off. Sources: NVIDIA/dgxc-benchmarking v25.05, nemotronh/README.md,
+by which the bandwidth of scans was chosen; NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md, which
+nothing is fitted to."""
 
 
 @pytest.mark.parametrize("run", PUBLISHED.values(), ids=list(PUBLISHED))
