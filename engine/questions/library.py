@@ -38,8 +38,7 @@ class ModelRow(Document):
     sequence: int = Field(description="Length of a sample [tokens].")
     blocks: int | None
     hidden: int | None
-    explorable: bool = Field(description="Whether the cost model calculon can represent it.")
-    timed: bool = Field(description="Whether the cost model calibrated takes it; false for layers of several kinds.")
+    explorable: bool = Field(description="Whether the cost model calculon can represent it; calibrated takes all.")
 
 
 class Models(Document):

@@ -28,6 +28,8 @@ CALIBRATED_ONLY: frozenset[str] = frozenset(
         "expert_par_not_dividing_experts",
         "expert_par_not_dividing_ranks",
         "key_value_heads_not_divisible",
+        "layer_not_divisible",
+        "layer_not_divisible_by_context",
         "stages_not_even",
         "pipeline_exceeds_blocks",
         "schedule_needs_pipeline",

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pandas as pd
 
 from engine.cost_models.account import Shown
+from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.operation_columns import OPERATION_COLUMNS
 from engine.cost_models.calibrated.physics.layers.operations import BLOCKS
 from engine.cost_models.calibrated.physics.layers.views import modelled_layers
@@ -22,6 +23,12 @@ __all__ = ["WORDS"]
 
 _NOT_IN_OPERATIONS: Final = (
     "Without recomputation and without waiting for kernel launches; of communication, the exposed part."
+)
+
+
+_MODELLED_LAYERS: Final = (
+    "Layers of {}: time and memory are modelled from operations, bytes and launches; no run of the validation has such "
+    "layers."
 )
 
 
@@ -73,6 +80,8 @@ def _list_neglected(thing: Model | System) -> tuple[str, ...]:
         remarks.append(f"The embedding of {found.max_seq:,} positions is not counted.")
     if found.positions == "relative":
         remarks.append("Relative positions, with a projection of their own in every block, are not counted.")
+    if modelled := modelled_layers(model_shapes(thing).pattern):
+        remarks.append(_MODELLED_LAYERS.format(" and ".join(modelled)))
     if found.experts is not None:
         remarks.append("Experts are visited evenly: neither an uneven load nor dropped tokens are modelled.")
     return (*remarks, *unrepresented(thing))
@@ -81,13 +90,9 @@ def _list_neglected(thing: Model | System) -> tuple[str, ...]:
 def _neglected_of_pattern(model: Model) -> tuple[str, ...]:
     """Return sentences on what the cost model leaves out of a model with a pattern of layers."""
     assert model.layers is not None
-    modelled = modelled_layers(model.layers)
     remarks = ["Biases and the weights of norms are not counted."]
-    if modelled:
-        remarks.append(
-            f"Layers of {' and '.join(modelled)}: time and memory are modelled from operations, bytes and launches; no "
-            "measured run has such layers."
-        )
+    if modelled := modelled_layers(model.layers):
+        remarks.append(_MODELLED_LAYERS.format(" and ".join(modelled)))
     if any(block.additions for block in model.layers.blocks):
         remarks.append("Work on the residual stream besides norms and additions is counted by its products only.")
     return (*remarks, *unrepresented(model))

@@ -231,9 +231,9 @@ def _other_session(job: object) -> None:
 
 def _disconnect() -> None:
     """Release the resources of a session, as Streamlit does when its browser disconnects."""
-    from dashboard.link.open_sessions import mark_open
+    from dashboard.link import open_sessions
 
-    mark_open.clear()  # type: ignore[attr-defined]
+    open_sessions._keep_open.clear()  # type: ignore[attr-defined]
 
 
 def test_the_card_of_any_job_says_how_far_it_is_and_stops_it_and_what_follows(board: JobBoard) -> None:

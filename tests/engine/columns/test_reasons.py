@@ -253,7 +253,7 @@ def test_reasons_are_told_apart() -> None:
     known |= {"field", "value", "accepted", "product", "last_tier", "network", "size", "used", "blocks_per_proc"}
     known |= {"local_batch", "batch_seq", "hidden", "feedforward", "attn_heads", "need", "have", "short"}
     known |= {"key_value_heads", "seq_size", "experts", "expert_ranks", "num_blocks", "microbatches"}
-    known |= {"layout_problem"}
+    known |= {"layout_problem", "undivided_sizes", "tensor_context"}
     for number, reason in enumerate(reasons.REASONS, start=1):
         assert reasons.number_of(reason.code) == number
         assert reasons.code_of(number) == reason.code

@@ -57,6 +57,7 @@ FIELDS = [column.name for column in ALL_FIELDS]
 # One replica, so that there is nobody to share with.
 ALONE = {"num_procs": 16, "data_par": 1, "data_par_overlap": False}
 DENSE, EXPERTS, SMALL = "llama-3-8B", "mixtral-8x7B", "small"
+STATES, LINEAR = "mamba-codestral-7B", "qwen3-next-80B-A3B"
 
 # reason, model, what to change in an execution that runs on 80 GB H100s, and the sentence
 CASES: list[tuple[str, str, dict[str, Any], str]] = [
@@ -158,6 +159,19 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         SMALL,
         {"tensor_par": 4},
         "The model has 6 heads of keys and values; TP 4 must divide them or be a multiple of them.",
+    ),
+    (
+        "layer_not_divisible",
+        STATES,
+        {"tensor_par": 16, "num_procs": 256},
+        "TP 16 does not divide the 8 Mamba-2 groups of the model's layers.",
+    ),
+    (
+        "layer_not_divisible_by_context",
+        LINEAR,
+        {"tensor_par": 8, "context_par": 4, "num_procs": 512},
+        "TP × CP is 32, which does not divide the 16 delta-net key heads of the model's layers; context-parallel ranks "
+        "of them exchange tokens for heads.",
     ),
     (
         "stages_not_even",

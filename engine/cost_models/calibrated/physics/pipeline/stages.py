@@ -147,7 +147,7 @@ def blocks_by_kind(model: ModelShapes) -> tuple[Floats, ...]:
         counted(each, np.array([each.blocks]))[:, 0] + (each.predictions * last_kind(each) if each.predictions else 0)
         for each in patterns
     ]
-    table = np.array(found, np.float64)
+    table = np.array(found, np.float64).reshape(len(found), -1 if found else PLAIN_KINDS)
     return tuple(table[:, kind].take(which.astype(np.intp)) for kind in range(table.shape[1]))
 
 
