@@ -56,7 +56,8 @@ LIMITS_SCHEMA: dict[str, Any] = {
 }
 
 
-_DATATYPES: Final = [each.name for each in datatypes.for_products() if each.bits <= 16 or "calculon" in each.words]
+_TAKEN: Final = {name for each in COST_MODELS.values() for name in each.datatypes}
+_DATATYPES: Final = [each.name for each in datatypes.for_products() if each.name in _TAKEN]
 _CALIBRATED_FIELDS: Final = [row[0] for row in EXTENSION_ROWS]
 """Fields that only the cost model calibrated has."""
 
