@@ -7,8 +7,10 @@ Names and order follow Calculon's execution files and statistics, so that its fi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from engine.columns.derived import DERIVED_ROWS
@@ -265,6 +267,15 @@ class ColumnSet:
 
 _SETS: Final[dict[str, ColumnSet]] = {}
 """Declared columns of each cost model, by its name."""
+_DECLARED_BY: Final = "engine.cost_models.registry"
+"""Module whose import declares the sets. It is loaded by name: a store that is opened alone needs them, too."""
+
+
+def _declared_sets() -> Mapping[str, ColumnSet]:
+    """Return the sets of columns by the name of their cost model."""
+    if _DECLARED_BY not in sys.modules:
+        import_module(_DECLARED_BY)
+    return _SETS
 
 
 def declare(cost_model: str, columns: ColumnSet) -> None:
@@ -294,7 +305,7 @@ def cost_model_in(document: Any) -> str:
     Args:
         document: of a scenario, parsed; anything that is no mapping counts as one without a name.
     """
-    unnamed = next(name for name, columns in _SETS.items() if columns.unnamed)
+    unnamed = next(name for name, columns in _declared_sets().items() if columns.unnamed)
     return str(document.get("cost_model", unnamed)) if isinstance(document, Mapping) else unnamed
 
 
@@ -304,13 +315,13 @@ def cost_models_with(name: str) -> list[str]:
     Args:
         name: of a field of executions.
     """
-    return [each for each, columns in _SETS.items() if name in (column.name for column in columns.fields)]
+    return [each for each, columns in _declared_sets().items() if name in (column.name for column in columns.fields)]
 
 
 def _set_of(cost_model: str) -> ColumnSet:
-    found = _SETS.get(cost_model)
+    found = _declared_sets().get(cost_model)
     if found is None:
-        known = ", ".join(_SETS)
+        known = ", ".join(_declared_sets())
         raise UnknownColumn(f"There is no cost model {shown(cost_model)} that has columns: there are {known}.")
     return found
 
