@@ -143,9 +143,9 @@ class HuggingFaceConfig:
 
         Args:
             one: a key.
-            first: what it says of each layer.
+            first: its word for each layer.
             other: another key.
-            second: what that says of each layer, in the same words.
+            second: the word of `other` for each layer, from the same list as `first`.
         """
         for number, (mine, its) in enumerate(zip(first, second, strict=True), 1):
             if mine != its:

@@ -14,7 +14,7 @@ _OPEN: Final[set[str]] = set()
 
 
 def mark_open(name: str) -> str:
-    """Count the current session as open until its browser disconnects; outside of a page's run there is none.
+    """Count the current session as open until its browser disconnects; a call outside a page counts nothing.
 
     Returns the name.
     """

@@ -37,10 +37,10 @@ COLUMNS: Final = ("id", *CELL, *OFFLOADS, *_ORDER)
 
 
 def plainest_of(executions: pd.DataFrame) -> int:
-    """Returns the id of the plainest of executions that tie, among those in the cell of the first; see
-    `engine.whatif.Choice`.
+    """Return the id of the plainest of executions that tie, among those in the cell of the first.
 
-    executions: columns `id` and the fields, in order of id.
+    Args:
+        executions: columns `id` and the fields, in order of id.
     """
     here = executions[(executions[list(CELL)] == executions[list(CELL)].iloc[0]).all(axis=1)]
     table = pa.table(
@@ -53,7 +53,12 @@ def plainest_of(executions: pd.DataFrame) -> int:
 
 
 def from_plain(table: pa.Table, groups: Iterable[npt.NDArray[Any]] = ()) -> npt.NDArray[np.intp]:
-    """Positions that sort executions from plain to involved, within groups if there are any."""
+    """Return the positions that sort executions from plain to involved, within groups if there are any.
+
+    Args:
+        table: columns `id` and the fields, one row per execution.
+        groups: keys that sort before the fields, the first one first, each with one value per row.
+    """
     ranks = [
         np.sum([table[name].to_numpy() for name in OFFLOADS], axis=0),
         *(_rank_values(table, name) for name in _ORDER),

@@ -95,13 +95,21 @@ def work_sizes() -> WorkSizes:
 
 
 def set_work_sizes(sizes: WorkSizes) -> None:
-    """Work in pieces of other sizes from now on: to the end of the process, or of a surrounding `working_in`."""
+    """Work in pieces of other sizes from now on: to the end of the process, or of a surrounding `working_in`.
+
+    Args:
+        sizes: the sizes that replace those in force.
+    """
     _CURRENT[-1] = sizes
 
 
 @contextmanager
 def working_in(sizes: WorkSizes) -> Iterator[None]:
-    """Work in pieces of other sizes for as long as the block lasts, in all threads of the process."""
+    """Work in pieces of other sizes for as long as the block lasts, in all threads of the process.
+
+    Args:
+        sizes: the sizes inside the block; those before hold again after it.
+    """
     _CURRENT.append(sizes)
     try:
         yield

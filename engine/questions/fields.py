@@ -87,7 +87,7 @@ class QuestionField:
     unit: str
     help: str
     default: Any
-    """`REQUIRED` where there is none."""
+    """`REQUIRED` where the person must give one."""
     can_be_none: bool
     is_list: bool
     least: float | None

@@ -11,6 +11,7 @@ import pytest
 import hardware
 import models
 from engine.cost_models.calibrated import (
+    SIZES,
     Accelerators,
     Case,
     Layout,
@@ -29,7 +30,7 @@ from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUN
 
 LAYOUTS = 6
 """Random layouts for each pair of a model and an accelerator."""
-MODELS = models.plain_names()
+MODELS = [name for name in models.plain_names() if model_shapes(models.load(name)).pattern is None]
 SYSTEMS = [name for name in hardware.names() if hardware.load(name).accelerator is not None]
 
 
@@ -43,10 +44,7 @@ def everywhere(seed: int) -> Case:
         for index in np.meshgrid(np.arange(len(shapes)), np.repeat(np.arange(len(systems)), LAYOUTS), indexing="ij")
     )
     rows = len(of_model)
-    model = {
-        field.name: np.array([float(getattr(shape, field.name)) for shape in shapes])[of_model]
-        for field in fields(ModelShapes)
-    }
+    model = {name: np.array([float(getattr(shape, name)) for shape in shapes])[of_model] for name in SIZES}
 
     def of_each(values: list[Any]) -> Any:
         if isinstance(values[0], tuple):  # a system of one network as if it had two that are alike
