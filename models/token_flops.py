@@ -4,8 +4,11 @@ Two conventions count attention, and published figures use both:
 
 - "full": every token is multiplied with every token that the layer's window holds, 12 L h s FLOP per token in training
   (L layers, h = heads * head size, s tokens). Narayanan et al. (SC21, arXiv:2104.04473, section 5.1), PaLM
-  (arXiv:2204.02311, appendix B). This is the one that all figures use unless they say otherwise.
-- "causal": masked products are left out, 6 L h s: half of it where the layer sees everything.
+  (arXiv:2204.02311, appendix B).
+- "causal": masked products are left out, 6 L h s: half of it where the layer sees everything. Megatron's log counts so
+  (`num_floating_point_operations` in megatron/training/training.py halves the core attention).
+
+A scenario says which one its figures use; see `engine.scenarios.scenario.Scenario.flop_convention`.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from models.patterns import pattern_of
 
 __all__ = [
     "BLOCK_FORMULA",
+    "CAUSAL_TERM",
     "CONVENTIONS",
     "PUBLISHED_FORMULA",
     "Convention",
@@ -57,6 +61,10 @@ PUBLISHED_FORMULA: Final = (
 )
 """Explanation of `architecture_flops` of one sample for people: only the experts that a token visits, with the LM
 head."""
+
+
+CAUSAL_TERM: Final = "attention counts only pairs of tokens that the mask lets through, about half of them"
+"""Difference of the causal convention from `BLOCK_FORMULA` and `PUBLISHED_FORMULA`, for people."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dashboard.words.executions import field_in_words
 from dashboard.words.numbers import ABSENT, column_of, count, format_value
 from dashboard.words.scenarios import name_of
 from engine import Exploration, Scenario
-from engine.columns import ALL_FIELDS, BESIDE_RATE, DERIVED, by_name, fields_of, headline_of
+from engine.columns import ALL_FIELDS, DERIVED, by_name, fields_of, headline_of, rates_beside
 from engine.economics import derived_of
 
 __all__ = ["Side", "best_table", "differing", "file", "sides_of"]
@@ -30,9 +30,6 @@ _STATISTICS: Final = (
     "proc_mem_tier1_cap_req",
     "proc_mem_tier2_cap_req",
 )
-
-_RATES: Final = (*BESIDE_RATE, "tokens_per_usd")
-"""Metrics derived from the throughput, shown next to it."""
 
 
 class Side(NamedTuple):
@@ -70,7 +67,8 @@ def best_table(sides: Sequence[Side]) -> pd.DataFrame:
                 for side in sides
             ),
         ]
-        for name in _RATES
+        # All in A's convention, so that they can be compared.
+        for name in (*rates_beside(sides[0].scenario.flop_convention), "tokens_per_usd")
     ]
     rows.append(["Executions that run", *(count(side.exploration.feasible) for side in sides)])
     for column in ALL_FIELDS:

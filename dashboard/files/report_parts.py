@@ -20,7 +20,7 @@ from dashboard.charts.explored.pareto import pareto
 from dashboard.charts.explored.reasons import reasons
 from dashboard.compat.caches import computed
 from dashboard.queries import accuracy, explorations
-from dashboard.queries.economics import MFU_FORMULA, days_for, flops_formula, metrics, utilisation
+from dashboard.queries.economics import MFU_FORMULA, days_for, flops_formula, metrics, mfu_label, utilisation
 from dashboard.words.executions import choices, recomputed
 from dashboard.words.numbers import (
     count,
@@ -82,7 +82,7 @@ def key_figures(exploration: Exploration, best: dict[str, Any] | None) -> list[T
     memory = float(best["proc_mem_tier1_cap_req"])
     tiles = [
         Tile("Best throughput", format_value("sample_rate", rate), execution_name(best)),
-        Tile("MFU", percent(utilisation(scenario, rate, bool(best["training"]))), "of the matrix peak"),
+        Tile(mfu_label(scenario), percent(utilisation(scenario, rate, bool(best["training"]))), "of the matrix peak"),
         Tile("Step time", format_value("total_time", best["total_time"]), counted(int(best["batch_size"]), "sequence")),
         Tile("1 T tokens take", days(days_for(scenario, rate)), "at this rate, no failures"),
         Tile("HBM per GPU", format_value("proc_mem_tier1_cap_req", memory), share_of(memory, capacity)),
@@ -222,7 +222,7 @@ def _column_cells(name: str, values: pd.Series[Any]) -> tuple[str, str, list[str
 def formulas(scenario: Scenario) -> Sequence[tuple[str, str]]:
     """Returns how the derived figures are computed."""
     return (
-        ("MFU", f"{MFU_FORMULA}, where model FLOP per sample = {flops_formula(scenario)}"),
+        (mfu_label(scenario), f"{MFU_FORMULA}, where model FLOP per sample = {flops_formula(scenario)}"),
         ("Throughput", "batch ÷ step time"),
         ("1 T tokens take", "10¹² ÷ (throughput · sequence length)"),
     )

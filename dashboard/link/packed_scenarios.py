@@ -82,6 +82,8 @@ def packed(scenario: Scenario) -> str:
         document["cost_model"] = scenario.cost_model
     if scenario.calibration is not None:
         document["calibration"] = _short_calibration(scenario.calibration)
+    if scenario.attention is not None:
+        document["attention"] = scenario.attention
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return folded(text, _PRESET)
 

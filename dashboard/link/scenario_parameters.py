@@ -25,6 +25,7 @@ from engine.cost_models.registry import COST_MODELS, able, chosen_cost_model, co
 from engine.executions.limits import OPTIONS, normalise
 from engine.executions.table import LARGEST
 from models.documents import did_you_mean
+from models.token_flops import CONVENTIONS, Convention
 
 __all__ = [
     "DEFAULT",
@@ -43,9 +44,10 @@ DEFAULT: Final[Mapping[str, str]] = {
     "limits": "",  # a link that says anything says what is limited
     "cost": "",
     "calibration": "",
+    "attention": "",
 }
 """Values of missing parameters; a link without any parameter of a scenario shows the first example. Without `cost` it
-is the system's cost model."""
+is the system's cost model, and without `attention` figures of utilisation count as the cost model does."""
 
 NAMES: Final = (*DEFAULT, "scenario")
 """Every parameter that distinguishes scenarios."""
@@ -59,6 +61,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "limits": "every choice",
     "cost": "the cost model of the system",
     "calibration": "the library's calibration",
+    "attention": "figures as the cost model counts them",
 }
 """Replacements of unreadable parts, in words; a model and a system by their titles."""
 _MOST_TOLD: Final = 3
@@ -134,6 +137,7 @@ def _read_parameters(given: tuple[tuple[str, str], ...]) -> LinkReading:
             limits=part("limits", lambda text: _sound_limits(text, cost_model, problems)),
             cost_model=cost_model,
             calibration=calibration,
+            attention=part("attention", _read_attention),
         )
         if not scenario.system.has_rate(scenario.datatype):
             known = list(scenario.system.offered_datatypes)
@@ -154,6 +158,7 @@ def _read_parameters(given: tuple[tuple[str, str], ...]) -> LinkReading:
                 limits=scenario.limits,
                 cost_model=cost_model,
                 calibration=calibration,
+                attention=scenario.attention,
             )
         return LinkReading(checked(scenario), tuple(problems))
     except (
@@ -202,6 +207,8 @@ def parameters_of(scenario: Scenario) -> dict[str, str]:
         result["cost"] = scenario.cost_model
     if calibration is not None:
         result["calibration"] = calibration.name
+    if scenario.attention is not None:
+        result["attention"] = scenario.attention
     return result
 
 
@@ -296,6 +303,15 @@ def _cost_model(text: str) -> str:
     if text and text not in COST_MODELS:
         raise LinkError(f"The link's cost model is {_shorten_text(text)}; it must be {' or '.join(COST_MODELS)}.")
     return text
+
+
+def _read_attention(text: str) -> Convention | None:
+    if not text:
+        return None
+    known = next((each for each in CONVENTIONS if each == text), None)
+    if known is None:
+        raise LinkError(f"The link's attention is {_shorten_text(text)}; it must be {' or '.join(CONVENTIONS)}.")
+    return known
 
 
 def _load_calibration(text: str) -> hardware.Calibration | None:

@@ -16,7 +16,7 @@ from dashboard.queries.explorations import Where, near_best
 from dashboard.words.numbers import SPACE, percent, signed_percent
 from dashboard.words.scenarios import in_words
 from engine import Exploration, Scenario
-from engine.columns import by_name
+from engine.columns import MFU_OF, by_name
 from engine.cost_models.registry import cost_model_of
 from engine.recommendation import fit_of
 from engine.validation.uncertainty import (
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 _TIMES: Final = ("Step time", "1 T tokens take")
-_RATES: Final = ("Best throughput", "Throughput", "MFU")
+_RATES: Final = ("Best throughput", "Throughput", *(by_name(name).short for name in MFU_OF.values()))
 _MEMORY: Final = ("HBM", "HBM per GPU", "HBM needed", "Host memory")
 _MEMORY_OF: Final = {"proc_mem_tier1_cap_req": "HBM", "proc_mem_tier2_cap_req": "Host memory"}
 EXACT, FITTED, MODELLED = "exact", "calibrated", "modelled"

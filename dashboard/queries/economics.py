@@ -16,33 +16,33 @@ import pandas as pd
 
 from dashboard.words.numbers import ABSENT, Quantity, quantity
 from engine import Scenario, economics
-from engine.columns import HEADLINE, SHARES, Column, by_name, defined_of
+from engine.columns import HEADLINE, MFU_OF, SHARES, TFLOPS_OF, Column, by_name, defined_of
 from engine.cost_models.registry import cost_model_of
-from engine.economics import BLOCK_FORMULA, CONVENTIONS, MFU_FORMULA, PUBLISHED_FORMULA, TokenFlops
+from engine.economics import BLOCK_FORMULA, CAUSAL_TERM, CONVENTIONS, MFU_FORMULA, PUBLISHED_FORMULA, TokenFlops
 from engine.exploration.unstored_statistics import is_stored
 from models.token_flops import Convention
 
 __all__ = [
     "MFU_FORMULA",
-    "QUICK",
     "Metric",
     "common_metrics",
     "days_for",
     "derived_quantity",
     "flops_formula",
+    "flops_told",
     "metrics",
+    "mfu_formula",
+    "mfu_label",
+    "quick_metrics",
     "token_flops",
     "told",
     "unstored_metrics",
     "utilisation",
 ]
 
-QUICK: Final = ("sample_rate", "mfu", "total_time", "proc_mem_tier1_cap_req")
-"""Metrics that are offered first."""
-
 SHORT: Final = {
     "sample_rate": "Throughput",
-    "mfu": "MFU",
+    **{name: by_name(name).short for name in MFU_OF.values()},
     "total_time": "Step time",
     "proc_mem_tier1_cap_req": "HBM",
     "comm_exposed_share": "Exposed comm.",
@@ -103,7 +103,7 @@ def metrics(scenario: Scenario) -> dict[str, Metric]:
         *derived,
         *(Metric(column.name, column, column.name) for column in (*SHARES, *HEADLINE) if column.name != "sample_rate"),
     ]
-    return {metric.key: metric for metric in order_metrics(found)}
+    return {metric.key: metric for metric in order_metrics(found, scenario)}
 
 
 def told(scenario: Scenario, name: str, sample_rate: float) -> str:
@@ -136,9 +136,15 @@ def _unstored_of(cost_model: str) -> dict[str, Metric]:
     }
 
 
-def order_metrics(found: Iterable[Metric]) -> list[Metric]:
+def quick_metrics(scenario: Scenario) -> tuple[str, ...]:
+    """Return the names of the metrics that are offered first; of utilisation, the one in the scenario's convention."""
+    return "sample_rate", MFU_OF[scenario.flop_convention], "total_time", "proc_mem_tier1_cap_req"
+
+
+def order_metrics(found: Iterable[Metric], scenario: Scenario) -> list[Metric]:
     """Returns the metrics offered first, then the others."""
-    return sorted(found, key=lambda metric: QUICK.index(metric.key) if metric.key in QUICK else len(QUICK))
+    quick = quick_metrics(scenario)
+    return sorted(found, key=lambda metric: quick.index(metric.key) if metric.key in quick else len(quick))
 
 
 def common_metrics(scenarios: Iterable[Scenario]) -> dict[str, Metric]:
@@ -154,20 +160,39 @@ def token_flops(scenario: Scenario) -> TokenFlops:
 
 
 def flops_formula(scenario: Scenario) -> str:
-    """Returns formula of the model FLOP of one sample, for people."""
-    return f"{BLOCK_FORMULA if _by_blocks(scenario) else PUBLISHED_FORMULA}, {CONVENTIONS['full']}"
+    """Returns formula of the model FLOP of one sample, for people, with the scenario's convention of attention."""
+    formula = BLOCK_FORMULA if _by_blocks(scenario) else PUBLISHED_FORMULA
+    if scenario.flop_convention == "causal":
+        return f"{formula}, where {CAUSAL_TERM}"
+    return f"{formula}, {CONVENTIONS['full']}"
 
 
 def _by_blocks(scenario: Scenario) -> bool:
     return cost_model_of(scenario).flop_recipe == "block" and scenario.model.block is not None
 
 
+def mfu_label(scenario: Scenario) -> str:
+    """Return the label of a tile of utilisation, which names the convention: "MFU, causal"."""
+    return by_name(MFU_OF[scenario.flop_convention]).short
+
+
+def mfu_formula(scenario: Scenario) -> str:
+    """Return the formula of utilisation with the scenario's convention, and where to change the convention."""
+    return f"{MFU_FORMULA}; {CONVENTIONS[scenario.flop_convention]}. Cost model, above, has the switch."
+
+
+def flops_told(scenario: Scenario, sample_rate: float) -> str:
+    """Return the model FLOP/s per GPU of a throughput [samples/s], with its unit, in the scenario's convention."""
+    return told(scenario, TFLOPS_OF[scenario.flop_convention], sample_rate)
+
+
 def utilisation(
-    scenario: Scenario, sample_rate: float, training: bool = True, convention: Convention = "full"
+    scenario: Scenario, sample_rate: float, training: bool = True, convention: Convention | None = None
 ) -> float:
-    """Returns model FLOP utilisation, a share of 1, of a throughput [samples/s]."""
+    """Returns model FLOP utilisation, a share of 1, of a throughput [samples/s]; in the scenario's convention by
+    default."""
     peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
-    work = token_flops(scenario).model(convention, training)
+    work = token_flops(scenario).model(convention or scenario.flop_convention, training)
     return economics.utilisation(work, sample_rate * scenario.model.seq_size, float(scenario.num_procs), peak)
 
 

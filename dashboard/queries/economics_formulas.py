@@ -22,6 +22,7 @@ _EXPRESSIONS: Final[Mapping[str, tuple[str, str]]] = {
     "tokens": (_TOKENS, "run"),
     "tokens_per_gpu": (f"{_TOKENS} / num_procs", "run"),
     "tflops_per_gpu": (f"{_TOKENS} * token_flops / num_procs", "derived"),
+    "tflops_per_gpu_causal": (f"{_TOKENS} * token_flops_causal / num_procs", "derived"),
     "tokens_per_usd": (f"{_TOKENS} * hour / num_procs / price", "derived"),
     "mfu": (f"{_TOKENS} * token_flops / num_procs / matrix_peak", "quantities.utilisation"),
     "mfu_causal": (f"{_TOKENS} * token_flops_causal / num_procs / matrix_peak", "quantities.utilisation"),

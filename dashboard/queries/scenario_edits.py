@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from dashboard.link.document_validation import PROBLEMS, Refused, checked, sentence
 from engine import Scenario
@@ -12,10 +12,11 @@ from engine.cost_models.registry import able, chosen_cost_model, cost_model_of, 
 from engine.executions.limits import OPTIONS
 from hardware import Calibration, System
 from models import Model
+from models.token_flops import Convention
 
 __all__ = ["altered", "datatypes_of", "on_same_accelerator", "scenario_with", "switch_cost_model"]
 
-_KEPT: Final = "kept"
+_KEPT: Final[Literal["kept"]] = "kept"
 
 
 def altered(
@@ -29,6 +30,7 @@ def altered(
     limits: Mapping[str, Any] | None = None,
     cost_model: str | None = None,
     calibration: Calibration | str | None = _KEPT,
+    attention: Convention | Literal["kept"] | None = _KEPT,
 ) -> Scenario:
     """Returns the scenario with the given changes.
 
@@ -59,6 +61,7 @@ def altered(
         limits={name: limit for name, limit in held.items() if name in names},
         cost_model=cost_model,
         calibration=found,
+        attention=scenario.attention if attention == _KEPT else attention,
     )
 
 

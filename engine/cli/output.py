@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from engine.columns import Column
     from hardware import System
+    from models.token_flops import Convention
 
 __all__ = [
     "ExitCode",
@@ -133,17 +134,18 @@ def text_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: I
     return "\n".join(lines)
 
 
-def executions_table(table: pd.DataFrame, figures: pd.DataFrame, system: System) -> str:
+def executions_table(table: pd.DataFrame, figures: pd.DataFrame, system: System, convention: Convention) -> str:
     """Return a table of executions with their distinguishing fields and figures; common fields are printed once below.
 
     figures: figures derived from throughputs, in rows of the same index (`engine.economics.derived_columns`).
     system: to name networks by.
+    convention: of attention in figures of utilisation.
     """
-    from engine.columns import ALL_FIELDS, BESIDE_RATE, by_name, choice_label
+    from engine.columns import ALL_FIELDS, by_name, choice_label, rates_beside
     from hardware import network_names
 
     networks = network_names(system)
-    beside = [name for name in BESIDE_RATE if name in figures]
+    beside = [name for name in rates_beside(convention) if name in figures]
     table = table.join(figures[beside])
     several = len(table) > 1
     fields = [column for column in ALL_FIELDS if column.name in table]

@@ -49,7 +49,7 @@ def _candidates_table(found: Recommendation, rows: list[Mapping[str, Any]], reas
     """Return executions as text: layout, speed, memory, and a reason each."""
     import pandas as pd
 
-    from engine.columns import BESIDE_RATE, by_name
+    from engine.columns import by_name, rates_beside
     from engine.economics import derived_columns
 
     beside = derived_columns(found.scenario, pd.DataFrame({"sample_rate": [row["sample_rate"] for row in rows]}))
@@ -67,7 +67,7 @@ def _candidates_table(found: Recommendation, rows: list[Mapping[str, Any]], reas
         "microbatch_size",
         "pipeline_interleaving",
         "sample_rate",
-        *BESIDE_RATE[:2],
+        *rates_beside(found.scenario.flop_convention)[:2],
         "total_time",
         "proc_mem_tier1_cap_req",
     ]

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from engine.columns.derived import BESIDE_RATE
+from engine.columns.derived import MFU_OF, TFLOPS_OF, rates_beside
 from engine.columns.fields import GROUPS
 from engine.columns.register import (
     ALL,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL",
     "ALL_FIELDS",
-    "BESIDE_RATE",
     "DERIVED",
     "EXPERTS",
     "EXTENSIONS",
@@ -62,6 +61,7 @@ __all__ = [
     "HEADLINE_NAMES",
     "HEADLINE_OF_ANY",
     "ID",
+    "MFU_OF",
     "NEUTRAL_EXTENSIONS",
     "OF_LAYERS",
     "OUTCOME",
@@ -69,6 +69,7 @@ __all__ = [
     "SHARES",
     "STATISTICS",
     "STORED_OF_ANY",
+    "TFLOPS_OF",
     "UNITS",
     "Column",
     "ColumnSet",
@@ -91,6 +92,7 @@ __all__ = [
     "headline_schema",
     "in_order",
     "parts_of",
+    "rates_beside",
     "schema_of",
     "statistics_of",
     "stored_of",

@@ -32,7 +32,7 @@ from engine.space.rows import RowChunk, RowGroup
 from engine.space.space import Space
 from hardware import Calibration, System
 from models import Model, dimensions
-from models.token_flops import Recipe
+from models.token_flops import Convention, Recipe
 
 __all__ = [
     "MODELLED",
@@ -89,6 +89,8 @@ class CostModel(ABC):
     """Datatypes that one matrix unit computes, so that their peaks change together."""
     flop_recipe: ClassVar[Recipe] = "published"
     """Recipe of the FLOP per token for figures of utilisation; see `models.token_flops.token_flops`."""
+    flop_convention: ClassVar[Convention] = "full"
+    """Convention of attention in figures of utilisation unless a scenario says otherwise; see `models.token_flops`."""
     rows_per_second: ClassVar[float] = 300_000.0
     """Executions that `evaluate` settles per second [1/s] on one core, as measured; estimates of time start from it."""
 

@@ -19,6 +19,7 @@ from engine.economics.quantities import (
 from engine.economics.run import OUTPUTS, Output, TrainingRun, training_run
 from models.token_flops import (
     BLOCK_FORMULA,
+    CAUSAL_TERM,
     CONVENTIONS,
     PUBLISHED_FORMULA,
     TokenFlops,
@@ -30,6 +31,7 @@ from models.token_flops import (
 
 __all__ = [
     "BLOCK_FORMULA",
+    "CAUSAL_TERM",
     "CONVENTIONS",
     "HFU_FORMULA",
     "INPUTS",

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from engine.columns import Column, by_name
+from engine.columns import MFU_OF, TFLOPS_OF, Column, by_name
 from engine.cost_models.registry import cost_model_of
 from engine.economics.inputs import RunInputs
 from engine.economics.quantities import MFU_FORMULA, energy_kwh, processor_hours, utilisation
@@ -65,22 +65,33 @@ def derived_of(scenario: Scenario) -> dict[str, Derived]:
     peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
     work = flops_of(scenario)
 
-    def used(convention: Convention) -> float:
-        return utilisation(work.model(convention), tokens, procs, peak)
+    def flop_figures(convention: Convention) -> tuple[Derived, Derived]:
+        counted = CONVENTIONS[convention]
+        return (
+            Derived(
+                by_name(TFLOPS_OF[convention]),
+                work.model(convention) * tokens / procs,
+                f"throughput · model FLOP per sample ÷ GPUs; {counted}",
+            ),
+            Derived(
+                by_name(MFU_OF[convention]),
+                utilisation(work.model(convention), tokens, procs, peak),
+                f"{MFU_FORMULA}; {counted}",
+            ),
+        )
 
     found = [
         Derived(by_name("tokens"), tokens, "throughput · sequence length"),
         Derived(by_name("tokens_per_gpu"), tokens / procs, "throughput · sequence length ÷ GPUs"),
-        Derived(
-            by_name("tflops_per_gpu"),
-            work.model("full") * tokens / procs,
-            f"throughput · model FLOP per sample ÷ GPUs; {CONVENTIONS['full']}",
-        ),
-        Derived(by_name("mfu"), used("full"), f"{MFU_FORMULA}; {CONVENTIONS['full']}"),
-        Derived(by_name("mfu_causal"), used("causal"), f"{MFU_FORMULA}; {CONVENTIONS['causal']}"),
+        *(each for convention in _in_order(scenario) for each in flop_figures(convention)),
         *_of_tokens(scenario),
     ]
     return {one.column.name: one for one in found}
+
+
+def _in_order(scenario: Scenario) -> list[Convention]:
+    """Return both conventions, the one that the scenario's figures use first."""
+    return sorted(CONVENTIONS, key=lambda each: each != scenario.flop_convention)
 
 
 def _of_tokens(scenario: Scenario) -> list[Derived]:

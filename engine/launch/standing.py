@@ -23,6 +23,7 @@ from engine.scenarios.scenario import Scenario
 from engine.space.rows import chunks_of
 from hardware import Calibration, SystemLike
 from models import ModelLike
+from models.token_flops import Convention
 
 __all__ = ["ImprovementStep", "Standing", "StandingChange", "standing"]
 
@@ -169,6 +170,7 @@ def standing(
     limits: Mapping[str, Any] | None = None,
     cost_model: str | None = None,
     calibration: Calibration | None = None,
+    attention: Convention | None = None,
 ) -> Standing:
     """Return the rank of an execution among all of its model, system, GPUs, batch and datatype.
 
@@ -182,6 +184,7 @@ def standing(
         limits: on the space that it is compared with, as for `engine.explore`.
         cost_model: name of the cost model, as for `engine.explore`.
         calibration: of the cost model, where it takes one.
+        attention: how figures of utilisation count attention; None as the cost model does.
 
     Raises what `evaluable` and `engine.Scenario.of` raise, and `engine.SpaceError` where there is no such space.
     """
@@ -210,6 +213,7 @@ def standing(
         limits={**same, **(limits or {})},
         cost_model=probe.cost_model,
         calibration=calibration,
+        attention=attention,
     )
     names = [name for name in known if name in fields]
     table = pd.DataFrame([{name: fields[name] for name in names}])

@@ -9,6 +9,7 @@ import pandas as pd
 from pydantic import Field
 
 import engine
+from engine.cost_models.registry import chosen_cost_model
 from engine.economics import (
     CONVENTIONS,
     INPUTS,
@@ -111,7 +112,8 @@ def find_training_cost(asked: CostQuestion, model: Model | None = None, system: 
     model = found_model(asked.model) if model is None else model
     system = found_system(asked.system) if system is None else system
     flops = token_flops(model)
-    speed = _training_speed(asked, model, system, flops.model(asked.attention))
+    convention = asked.attention or chosen_cost_model(None, system).flop_convention
+    speed = _training_speed(asked, model, system, flops.model(convention))
     run = training_run(
         _run_inputs(asked, system),
         tokens_per_s=speed.tokens_per_s,
@@ -123,15 +125,15 @@ def find_training_cost(asked: CostQuestion, model: Model | None = None, system: 
     recompute: Any = asked.recompute or speed.recompute
     rate, count = speed.tokens_per_s, float(speed.num_procs)
     used = {
-        "mfu": utilisation(flops.model(asked.attention), rate, count, peak),
-        "hfu": utilisation(flops.hardware(recompute, asked.attention), rate, count, peak),
-        "attention": asked.attention,
+        "mfu": utilisation(flops.model(convention), rate, count, peak),
+        "hfu": utilisation(flops.hardware(recompute, convention), rate, count, peak),
+        "attention": convention,
         "recompute": recompute,
         "datatype": datatype,
         "peak_flops_per_s": peak,
-        "model_flops_per_token": flops.model(asked.attention),
+        "model_flops_per_token": flops.model(convention),
     }
-    return TrainingCost(run, used, CONVENTIONS[asked.attention])
+    return TrainingCost(run, used, CONVENTIONS[convention])
 
 
 def _run_inputs(asked: CostQuestion, system: System) -> RunInputs:
@@ -159,6 +161,11 @@ def _training_speed(asked: CostQuestion, model: Model, system: System, flops: fl
             raise QuestionError("`step_time_s` needs `batch`, the sequences of a step.")
         return _Speed(asked.num_procs, tokens_per_second(float(asked.batch * model.seq_size), asked.step_time_s))
     if asked.tflops is not None:
+        if asked.attention is None:
+            raise QuestionError(
+                "`tflops` needs `attention`: causal if your program counts without masked products, as Megatron does, "
+                "or full."
+            )
         rate = tokens_per_second_at(flops, float(asked.num_procs), asked.tflops * 1e12)
         return _Speed(asked.num_procs, rate)
     assert asked.tokens_per_s is not None

@@ -22,6 +22,7 @@ from models.documents import Accepts, Whole
 
 __all__ = [
     "LIMITS_SCHEMA",
+    "AttentionName",
     "CalibrationName",
     "CostModelName",
     "Limits",
@@ -92,6 +93,16 @@ CalibrationName = Annotated[
 ]
 """Calibration; None for the library's."""
 
+AttentionName = Annotated[
+    Literal["causal", "full"] | None,
+    Asked("Attention in FLOP", option="attention", words={"causal": "without masked products", "full": "in full"}),
+    Field(
+        description="How MFU and TFLOP/s count attention: causal, without masked products, as Megatron does, or full, "
+        "as PaLM does. Null: causal with the cost model calibrated, full with calculon. No other figure depends on it."
+    ),
+]
+"""Convention of figures in FLOP."""
+
 ModelName = Annotated[Named, Asked("Model", option_help="Library name or JSON file of the model.")]
 SystemName = Annotated[Named, Asked("System", option_help="Library name or JSON file of the system.")]
 
@@ -129,6 +140,7 @@ class ScenarioDocument(Document):
     calibration: CalibrationName = Field(
         default=None, description="Values for the cost model calibrated: a name or a document; null for the library's."
     )
+    attention: AttentionName = None
 
 
 class ScenarioSummary(Document):
@@ -145,6 +157,9 @@ class ScenarioSummary(Document):
     not_represented: list[str] = Field(description="What of the model the figures leave out or approximate.")
     model_document: dict[str, Any] | None = Field(
         default=None, description="The model as a document; null where the library has it under its name."
+    )
+    attention: Literal["causal", "full"] = Field(
+        description="How figures named in no convention count attention: without masked products, or in full."
     )
 
 
@@ -178,6 +193,7 @@ def summary_of(scenario: Scenario) -> dict[str, Any]:
         "limits": dict(scenario.limits),
         "cost_model": scenario.cost_model,
         "calibration": scenario.calibration_name,
+        "attention": scenario.flop_convention,
         "not_represented": list(models.unrepresented(scenario.model)),
         "model_document": own_model_document(scenario.model),
     }

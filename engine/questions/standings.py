@@ -138,6 +138,7 @@ def find_standing(asked: StandingQuestion, context: Context | None = None) -> St
         "limits": asked.limits,
         "cost_model": setting.cost_model.name,
         "calibration": setting.calibration,
+        "attention": asked.attention,
     }
     if context is not None:
         sizes = {"num_procs": fields["num_procs"], "max_batch_size": fields["batch_size"]}

@@ -22,6 +22,7 @@ from engine.space.space import Space, SpaceError, checked_size
 from hardware import Calibration, System, SystemLike, system_of
 from models import Model, ModelLike, dimensions, model_of
 from models.documents import OR_A_FILE, DocumentError, check_format, shown
+from models.token_flops import CONVENTIONS, Convention
 
 __all__ = ["FORMAT", "Scenario", "ScenarioError", "load_entity"]
 
@@ -29,7 +30,7 @@ Entity = TypeVar("Entity", Model, System, Calibration)
 FORMAT = "shardscape-scenario/1"
 
 _KEYS = ("format", "model", "system", "num_procs", "max_batch_size", "datatype", "limits")
-_OPTIONAL = ("cost_model", "calibration")
+_OPTIONAL = ("cost_model", "calibration", "attention")
 _MOST_KNOWN = 256
 """Executions of which a scenario remembers what was not measured."""
 _FIELD_NAMES = frozenset(column.name for column in ALL_FIELDS)
@@ -43,7 +44,8 @@ class ScenarioError(DocumentError):
 class Scenario:
     """Subject of an exploration, with its cost model. `limits` are normalised (see `engine.executions.limits`).
 
-    `calibration` None is the library's, where the cost model takes one.
+    `calibration` None is the library's, where the cost model takes one. `attention` is how MFU and TFLOP/s count
+    it, None as the cost model does; no result depends on it.
     """
 
     model: Model
@@ -54,6 +56,7 @@ class Scenario:
     limits: Mapping[str, Any] = field(default_factory=dict, hash=False)
     cost_model: str = field(default_factory=lambda: cost_model_in({}))
     calibration: Calibration | None = None
+    attention: Convention | None = None
 
     @classmethod
     def of(
@@ -67,6 +70,7 @@ class Scenario:
         limits: Mapping[str, Any] | None = None,
         cost_model: str | None = None,
         calibration: Calibration | None = None,
+        attention: Convention | None = None,
     ) -> Scenario:
         """Returns a scenario from a model and system by name, path or object; the cost model as for `engine.explore`.
 
@@ -76,6 +80,8 @@ class Scenario:
         """
         if not isinstance(datatype, str):
             raise SpaceError(f"The datatype is {shown(datatype)}; it must be a text such as float16.")
+        if attention is not None and attention not in CONVENTIONS:
+            raise SpaceError(f"attention is {shown(attention)}; it must be {' or '.join(CONVENTIONS)}.")
         found = system_of(system)
         name = chosen_cost_model(cost_model, found, calibration).name
         return cls(
@@ -87,6 +93,7 @@ class Scenario:
             normalise(limits, name),
             name,
             calibration,
+            attention,
         )
 
     @cached_property
@@ -126,6 +133,11 @@ class Scenario:
     def calibration_name(self) -> str | None:
         """The name of the calibration whose values the cost model uses; None where it takes none."""
         return self.used_calibration.name if self._cost_model.takes_calibration else None
+
+    @property
+    def flop_convention(self) -> Convention:
+        """Convention of attention in figures of utilisation: the scenario's, or else that of its cost model."""
+        return self.attention or self._cost_model.flop_convention
 
     @property
     def _cost_model(self) -> CostModel:
@@ -189,6 +201,8 @@ class Scenario:
         further: dict[str, Any] = {} if self.cost_model == cost_model_in({}) else {"cost_model": self.cost_model}
         if self.calibration is not None:
             further["calibration"] = hardware.calibration_document(self.calibration)
+        if self.attention is not None:
+            further["attention"] = self.attention
         return further | {
             "format": FORMAT,
             "model": models.to_document(self.model),
@@ -228,7 +242,12 @@ class Scenario:
         name = cost_model_in(document) if "cost_model" not in document else document["cost_model"]
         try:
             return cls.of(
-                model, system, **{key: document[key] for key in _KEYS[3:]}, cost_model=name, calibration=calibration
+                model,
+                system,
+                **{key: document[key] for key in _KEYS[3:]},
+                cost_model=name,
+                calibration=calibration,
+                attention=document.get("attention"),
             )
         except (CostModelError, LimitError, SpaceError) as problem:
             raise ScenarioError(f"{where}: {problem}") from None

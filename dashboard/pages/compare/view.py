@@ -24,7 +24,7 @@ from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.compare.link import PAGE_NAME, CompareLink
 from dashboard.queries import accuracy
 from dashboard.queries.compared_scenarios import Member, told
-from dashboard.queries.economics import Metric, common_metrics, days_for, metrics, utilisation
+from dashboard.queries.economics import Metric, common_metrics, days_for, metrics, mfu_label, utilisation
 from dashboard.queries.economics import told as economics_told
 from dashboard.queries.explorations import cells_of
 from dashboard.queries.nearest_fit import short_of
@@ -187,8 +187,9 @@ def _headline_tiles(sides: list[Side]) -> list[markup.Tile]:
         )
         tiles.append(
             markup.Tile(
-                f"{side.letter} · MFU",
-                percent(utilisation(side.scenario, rate)),
+                f"{side.letter} · {mfu_label(sides[0].scenario)}",
+                # All in A's convention, so that they can be compared.
+                percent(utilisation(side.scenario, rate, convention=sides[0].scenario.flop_convention)),
                 f"1 T tokens in {days(days_for(side.scenario, rate))}",
                 **founded,
             )

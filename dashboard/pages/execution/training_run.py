@@ -18,10 +18,12 @@ from dashboard.words.amounts import format_duration, format_large, format_usd_ra
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import ABSENT, count, days, gibibytes, percent, plain, with_unit
 from engine import Scenario, economics
+from engine.columns import MFU_OF, by_name
 from engine.economics import CONVENTIONS, HFU_FORMULA, INPUTS, OUTPUTS, DerivedError, RunInput, RunInputs, TrainingRun
 from engine.questions.cost import find_training_cost
 from engine.questions.documents.cost import CostQuestion
 from hardware import System
+from models.token_flops import Convention
 
 __all__ = ["panel"]
 
@@ -102,10 +104,12 @@ def training_tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun)
     """Returns the headline figures of a training run."""
     flops, rate = token_flops(scenario), float(row["sample_rate"])
     peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
+    counted = scenario.flop_convention
     done = economics.utilisation(
-        flops.hardware(row["activation_recompute"]), run.tokens_per_s, float(run.num_procs), peak
+        flops.hardware(row["activation_recompute"], counted), run.tokens_per_s, float(run.num_procs), peak
     )
-    causal = percent(utilisation(scenario, rate, convention="causal"))
+    other: Convention = "full" if counted == "causal" else "causal"
+    used = percent(utilisation(scenario, rate, convention=other))
     cost, each = format_usd_range(run.usd), format_usd_range(run.usd_per_billion)
     energy = run.energy_kwh
     return [
@@ -145,10 +149,10 @@ def training_tiles(scenario: Scenario, row: Mapping[str, Any], run: TrainingRun)
             formula=f"{OUTPUTS['daly_s'].formula} ({OUTPUTS['daly_s'].source})",
         ),
         markup.Tile(
-            "HFU",
+            f"HFU, {counted}",
             percent(done),
-            f"MFU causal {causal}",
-            formula=f"{HFU_FORMULA}; {CONVENTIONS['full']}. MFU = {MFU_FORMULA}; causal: {CONVENTIONS['causal']}",
+            f"{by_name(MFU_OF[other]).short} {used}",
+            formula=f"{HFU_FORMULA}; {CONVENTIONS[counted]}. MFU = {MFU_FORMULA}",
         ),
     ]
 
@@ -275,8 +279,9 @@ def _draw_formulas(view: TrainingRunView, row: Mapping[str, Any], run: TrainingR
     rate = float(row["sample_rate"])
     st.caption(
         literal(
-            f"MFU = {MFU_FORMULA}: {percent(utilisation(scenario, rate))} with {CONVENTIONS['full']}, "
-            f"{percent(utilisation(scenario, rate, convention='causal'))} with {CONVENTIONS['causal']}. "
+            f"MFU = {MFU_FORMULA}: {percent(utilisation(scenario, rate, convention='causal'))} with "
+            f"{CONVENTIONS['causal']}, {percent(utilisation(scenario, rate, convention='full'))} with "
+            f"{CONVENTIONS['full']}. "
             f"HFU: {HFU_FORMULA}."
         )
     )

@@ -26,7 +26,7 @@ from dashboard.pages.execution.detail import bandwidths, formula_panel, networks
 from dashboard.pages.execution.link import ExecutionLink
 from dashboard.pages.execution.step_parts import parts_of_step
 from dashboard.queries import accuracy
-from dashboard.queries.economics import days_for, told, utilisation
+from dashboard.queries.economics import days_for, flops_told, mfu_formula, mfu_label, told, utilisation
 from dashboard.queries.executions import evaluated
 from dashboard.widgets import launch, recommended, uncertainty
 from dashboard.widgets.chart import show
@@ -289,9 +289,12 @@ def _headline_tiles(exploration: Exploration, row: dict[str, Any], other: dict[s
         text, tone = (context, "") if other is None else _compare_figure(name, row, other)
         return markup.Tile(label, format_value(name, row[name]), text, tone, by_name(name).description)
 
-    def beside(label: str, value: Callable[[dict[str, Any]], str], context: str, tone: str = "") -> markup.Tile:
+    def beside(
+        label: str, value: Callable[[dict[str, Any]], str], context: str, tone: str = "", formula: str = ""
+    ) -> markup.Tile:
         """Return a tile of a figure next to B's value."""
-        return markup.Tile(label, value(row), context if other is None else f"B {value(other)}", "" if other else tone)
+        context, tone = (context, tone) if other is None else (f"B {value(other)}", "")
+        return markup.Tile(label, value(row), context, tone, formula)
 
     def used(execution: dict[str, Any]) -> str:
         return percent(utilisation(scenario, float(execution["sample_rate"]), bool(execution["training"])))
@@ -305,7 +308,7 @@ def _headline_tiles(exploration: Exploration, row: dict[str, Any], other: dict[s
     return [
         compared("Step time", "total_time", counted(int(row["batch_size"]), "sequence")),
         compared("Throughput", "sample_rate", f"{told(scenario, 'tokens_per_gpu', rate)} per GPU"),
-        beside("MFU", used, f"{told(scenario, 'tflops_per_gpu', rate)} per GPU"),
+        beside(mfu_label(scenario), used, f"{flops_told(scenario, rate)} per GPU", formula=mfu_formula(scenario)),
         beside("Bubble", share("bubble_time"), "of the step"),
         beside("Comm. exposed", share(*_EXPOSED), on_links),
         beside("HBM", lambda one: gibibytes(one[_HBM]), share_of(need, capacity), "worse" if need > capacity else ""),

@@ -17,7 +17,7 @@ from dashboard.link.fields import LinkReader
 from dashboard.link.shared import SharedView
 from dashboard.pages.explore.link import MapLink
 from dashboard.queries import explorations as data
-from dashboard.queries.economics import QUICK, Metric, metrics, unstored_metrics
+from dashboard.queries.economics import Metric, metrics, unstored_metrics
 from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, conditions, parse, text
 from dashboard.queries.scenario_edits import altered, datatypes_of
 from dashboard.queries.tie_breaking import plainest
@@ -242,7 +242,7 @@ def _best_facets(cells: pd.DataFrame, axes: Axes, metric: Metric) -> tuple[list[
 
 def _empty_cells(exploration: Exploration, cells: pd.DataFrame, axes: Axes, shown: Sequence[Any]) -> list[pd.DataFrame]:
     """Return the cells of the space that have no matching execution, with the known reasons, once per panel."""
-    known = data.cells_of(exploration, metrics(exploration.scenario)[QUICK[0]])  # any metric will do
+    known = data.cells_of(exploration, metrics(exploration.scenario)["sample_rate"])  # any metric will do
     pairs = ["tensor_par", "pipeline_par"]
     parts = []
     for panel in shown or [None]:

@@ -18,7 +18,7 @@ from dashboard.charts.explored.reasons import label_of
 from dashboard.link import page_links, state
 from dashboard.link.shared import SharedView
 from dashboard.queries import accuracy, explorations, prefetch
-from dashboard.queries.economics import Metric, derived_quantity, told, utilisation
+from dashboard.queries.economics import Metric, derived_quantity, mfu_label, told, utilisation
 from dashboard.queries.executions import evaluated, faster_than
 from dashboard.queries.filters import Filter
 from dashboard.queries.memory_requirements import REMEDIES
@@ -35,7 +35,7 @@ from dashboard.words.markdown import literal
 from dashboard.words.names import cell_name, in_sentence
 from dashboard.words.numbers import Quantity, count, decimals_for, format_value, percent, quantity, scale_for
 from engine import Exploration
-from engine.columns import by_name, choice_label, value_of
+from engine.columns import TFLOPS_OF, by_name, choice_label, value_of
 from engine.executions.execution_names import execution_name
 from hardware import GIB, network_names
 
@@ -127,7 +127,7 @@ def _draw_feasible(
     value = metric.of(float(value_of(metric.statistic, execution)))
     pairs = [
         rate_fact(quantity("sample_rate", rate), "samples/s"),
-        ("MFU", percent(utilisation(scenario, rate, bool(execution["training"])))),
+        (mfu_label(scenario), percent(utilisation(scenario, rate, bool(execution["training"])))),
         ("step", format_value("total_time", execution["total_time"])),
         (
             "of filtered best" if filtered else "of best",
@@ -136,7 +136,11 @@ def _draw_feasible(
     ]
     rates = [
         rate_fact(derived_quantity(scenario, "tokens_per_gpu", rate), "tokens/s", " per GPU"),
-        rate_fact(derived_quantity(scenario, "tflops_per_gpu", rate), "TFLOP/s", " per GPU"),
+        rate_fact(
+            derived_quantity(scenario, TFLOPS_OF[scenario.flop_convention], rate),
+            "TFLOP/s",
+            f" per GPU, {scenario.flop_convention}",
+        ),
         ("cost of 1 T tokens", told(scenario, "usd", rate)),
         ("energy of 1 T tokens", told(scenario, "energy", rate)),
     ]

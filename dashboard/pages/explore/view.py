@@ -32,11 +32,13 @@ from dashboard.pages.explore.sentence import sentence
 from dashboard.pages.explore.terms import terms
 from dashboard.queries import accuracy
 from dashboard.queries.economics import (
-    MFU_FORMULA,
-    QUICK,
     Metric,
     days_for,
     flops_formula,
+    flops_told,
+    mfu_formula,
+    mfu_label,
+    quick_metrics,
     told,
     utilisation,
 )
@@ -103,10 +105,10 @@ def draw_headline(
             "then the least overlap, recompute, sharding and interleaving.",
         ),
         Tile(
-            "MFU",
+            mfu_label(scenario),
             percent(utilisation(scenario, rate, training)),
-            f"{told(scenario, 'tflops_per_gpu', rate)} per GPU",
-            formula=f"{MFU_FORMULA}; peak {format_value('useful_flops', peak)}/s; "
+            f"{flops_told(scenario, rate)} per GPU",
+            formula=f"{mfu_formula(scenario)} Peak {format_value('useful_flops', peak)}/s; "
             f"model FLOP per sample = {flops_formula(scenario)}. "
             f"Total efficiency: {total_efficiency.description}",
         ),
@@ -275,10 +277,10 @@ def _open_scenario(scenario: Scenario) -> None:
 def _draw_toolbar(asked: ExploreView) -> None:
     """Draws the row above the map: metric, filter, help, view."""
     exploration, fields = asked.exploration, asked.fields
-    known, key = known_metrics(exploration), asked.metric.key
-    offered = {name: known[name].short for name in (*QUICK, *([] if key in QUICK else [key]))}
+    known, key, quick = known_metrics(exploration), asked.metric.key, quick_metrics(exploration.scenario)
+    offered = {name: known[name].short for name in (*quick, *([] if key in quick else [key]))}
     # A button that vanishes once another is chosen needs the whole row redrawn.
-    alone = key in QUICK and is_alone(asked)
+    alone = key in quick and is_alone(asked)
     with st.container(horizontal=True, vertical_alignment="center", key="explore_toolbar"):
         draw_segments(replace(fields["metric"], options=offered), then=another_metric if alone else None)
         st.space("stretch")

@@ -11,7 +11,7 @@ from dashboard.queries.economics import unstored_metrics
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.needed_statistics import names_of
 from engine import Exploration, economics
-from engine.columns import Column, applies, by_name, fields_of, statistics_of, stored_of
+from engine.columns import MFU_OF, Column, applies, by_name, fields_of, statistics_of, stored_of
 from engine.cost_models.registry import cost_model_of
 
 __all__ = [
@@ -36,7 +36,7 @@ _DEFAULT: Final = (
     "data_par",
     "sample_rate",
     "tokens_per_gpu",
-    "mfu",
+    *MFU_OF.values(),
     "total_time",
     "total_efficiency",
     "proc_mem_tier1_cap_req",
@@ -113,7 +113,8 @@ def columns_in_link(wanted: tuple[str, ...], register: KnownColumns, first: tupl
 def default_columns(exploration: Exploration) -> tuple[str, ...]:
     """Return the default columns."""
     scenario, every = exploration.scenario, list(_DEFAULT)
-    there = {"id", "tokens_per_gpu", "mfu", *(column.name for column in statistics_of(scenario.cost_model))}
+    mfu = MFU_OF[scenario.flop_convention]
+    there = {"id", "tokens_per_gpu", mfu, *(column.name for column in statistics_of(scenario.cost_model))}
     for column in fields_of(scenario.cost_model):
         if column.after in every:
             every.insert(every.index(column.after) + 1, column.name)

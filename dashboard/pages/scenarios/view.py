@@ -26,7 +26,7 @@ from dashboard.pages.scenarios import studies
 from dashboard.pages.scenarios.link import ScenariosLink
 from dashboard.pages.scenarios.upload import opener
 from dashboard.queries.document_sheets import changes_in_words
-from dashboard.queries.economics import utilisation
+from dashboard.queries.economics import mfu_label, utilisation
 from dashboard.widgets import compared_scenarios, share
 from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.controls import menu_key, shut
@@ -263,7 +263,7 @@ def _draw_entry(entry: Entry) -> None:
             facts(
                 [
                     ("best", format_value("sample_rate", best.rate)),
-                    ("MFU", mfu),
+                    (mfu_label(scenario), mfu),
                     ("feasible", percent(best.feasible / best.total if best.total else 0)),
                 ]
             )

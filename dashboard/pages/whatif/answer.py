@@ -15,7 +15,7 @@ from dashboard.jobs.server import questions
 from dashboard.link import page_links, state
 from dashboard.pages.whatif.inputs import WhatIfView
 from dashboard.queries import accuracy
-from dashboard.queries.economics import MFU_FORMULA, days_for, utilisation
+from dashboard.queries.economics import days_for, mfu_formula, mfu_label, utilisation
 from dashboard.queries.nearest_fit import least_hbm, remedies, ways
 from dashboard.queries.scenario_edits import altered
 from dashboard.queries.step_times import differences_in_time
@@ -100,7 +100,7 @@ def answer_tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
     if base is None:
         return [
             markup.Tile("Best throughput", format_value(RATE, rate), "nothing ran before", "better"),
-            markup.Tile("MFU", percent(mfu), formula=MFU_FORMULA),
+            markup.Tile(mfu_label(after), percent(mfu), formula=mfu_formula(after)),
             markup.Tile("1 T tokens take", days(long), formula=formula),
             markup.Tile("Best execution", _cell_label(best), degrees_in_cell(best)),
             markup.Tile("Feasible", count(found.feasible), f"of {count(found.total)}"),
@@ -130,7 +130,12 @@ def answer_tiles(scenario: Scenario, found: Answer) -> list[markup.Tile]:
             formula=FIXED_MEANS,
             **(accuracy.founded(after, found.kept, "rate") if same and found.kept else {}),
         ),
-        markup.Tile("MFU", percent(mfu), "" if unchanged else _format_points(mfu - old_mfu), formula=MFU_FORMULA),
+        markup.Tile(
+            mfu_label(after),
+            percent(mfu),
+            "" if unchanged else _format_points(mfu - old_mfu),
+            formula=mfu_formula(after),
+        ),
         markup.Tile(
             "1 T tokens take",
             days(long),

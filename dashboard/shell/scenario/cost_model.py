@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -20,12 +20,16 @@ from dashboard.widgets.controls import given, key_for
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import percent
 from engine import Scenario
+from engine.columns import MFU_OF, TFLOPS_OF
 from engine.cost_models.registry import COST_MODELS, cost_model_of
 from hardware import Calibration, SystemFileError
+from models.token_flops import Convention
 
 __all__ = ["notice", "slot"]
 
 _LIBRARY: Final = ""
+_COUNTED: Final[Mapping[Convention, str]] = {"causal": "Causal", "full": "Full"}
+"""Conventions of attention on screen."""
 _ACCELERATOR: Final = "h100_80g_sxm"
 """Accelerator of the example system from Calculon."""
 
@@ -69,6 +73,7 @@ def slot(scenario: Scenario) -> None:
         format_func=lambda name: f"{name}: {COST_MODELS[name].words.summary}",
         help="\n\n".join(each.words.description for each in COST_MODELS.values() if each.words.description),
     )
+    _draw_attention(scenario)
     cost_model = cost_model_of(scenario)
     if not cost_model.takes_calibration:
         if scenario.system.cost_model == cost_model.name and cost_model.reference:
@@ -90,6 +95,34 @@ def slot(scenario: Scenario) -> None:
     )
     used = scenario.used_calibration
     st.caption(literal(f"{used.title or used.name}, of {used.date}. {_error_sentence(used)}"))
+
+
+def _draw_attention(scenario: Scenario) -> None:
+    """Draw the switch between the conventions in which MFU and TFLOP/s count attention."""
+    key = key_for("sentence_attention", scenario.flop_convention)
+    st.segmented_control(
+        "MFU and TFLOP/s count attention",
+        list(_COUNTED),
+        default=scenario.flop_convention,
+        key=key,
+        on_change=_change_attention,
+        args=(key, scenario.flop_convention, cost_model_of(scenario).flop_convention),
+        required=True,
+        format_func=_COUNTED.__getitem__,
+        help="Causal leaves out products that the mask discards, as Megatron does. Full counts them, as PaLM does. "
+        "Step times do not depend on it.",
+    )
+
+
+def _change_attention(widget: str, now: Convention, plain: Convention) -> None:
+    """Write the chosen convention to the link. plain: that of the cost model, which links do not name."""
+    chosen = given(widget)
+    if chosen not in _COUNTED or chosen == now:
+        return
+    shown = state.link_parameters().get("metric", "")
+    siblings = next((each for each in (MFU_OF, TFLOPS_OF) if shown in each.values()), None)
+    metric = {} if siblings is None else {"metric": siblings[chosen]}  # the map follows
+    state.set_url_values({"attention": None if chosen == plain else chosen, **metric})
 
 
 def _library_calibration(scenario: Scenario) -> Calibration:

@@ -17,14 +17,12 @@ from dashboard.widgets.needed_statistics import ABOUT, names_of, offer
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import plain, scale_for
 from engine import Exploration
-from engine.columns import SHARES, headline_of
+from engine.columns import MFU_OF, SHARES, headline_of
 
 __all__ = ["ranges"]
 
 _OPEN: Final = "_explore_ranges_open"
 """Names of the rows that are shown, in order."""
-_FIRST: Final = ("proc_mem_tier1_cap_req", "mfu")
-"""Rows that are shown before any was chosen."""
 
 
 def ranges(exploration: Exploration, filters: Sequence[Filter], within: InForce) -> None:
@@ -34,7 +32,9 @@ def ranges(exploration: Exploration, filters: Sequence[Filter], within: InForce)
     """
     offered = _offered_ranges(exploration)
     inside = {one.column.name: one for one in filters if not one.values and one.column.name in offered}
-    opened = [name for name in st.session_state.get(_OPEN, () if inside else _FIRST) if name in offered]
+    # Rows that are shown before any was chosen.
+    first = ("proc_mem_tier1_cap_req", MFU_OF[exploration.scenario.flop_convention])
+    opened = [name for name in st.session_state.get(_OPEN, () if inside else first) if name in offered]
     shown = list(dict.fromkeys([*opened, *inside]))
     key = key_for("_explore_ranges", shown)
 

@@ -88,7 +88,9 @@ def find_best(
         if len(table):
             write_line()
             write_line("Best by throughput, proven" if len(table) > 1 else "Best throughput, proven")
-            write_line(executions_table(table, derived_columns(scenario, table), scenario.system))
+            write_line(
+                executions_table(table, derived_columns(scenario, table), scenario.system, scenario.flop_convention)
+            )
             write_stages(scenario, table.iloc[0].to_dict())
             write_error(scenario, table.iloc[0].to_dict())
             if advice is not None:

@@ -60,11 +60,13 @@ def compare_files(asked: CompareQuestion, json: JsonOption = False) -> None:
 
 
 def _print_comparison(found: Sequence[ComparedBest], document: dict[str, Any]) -> None:
-    from engine.columns import by_name
+    from engine.columns import MFU_OF, by_name
     from engine.executions.execution_names import execution_name
 
     letters = [each.letter for each in found]
     rate, memory = by_name("sample_rate"), by_name("proc_mem_tier1_cap_req")
+    # All in one convention, so that they can be compared: that of A.
+    convention = found[0].scenario.flop_convention
     rows = []
     for each, told in zip(found, document["scenarios"], strict=True):
         scenario, best = each.scenario, each.best
@@ -73,10 +75,18 @@ def _print_comparison(found: Sequence[ComparedBest], document: dict[str, Any]) -
             rows.append([each.letter, name, "-", "-", "-", "-", "nothing runs"])
             continue
         gain = "-" if told["gain"] is None else f"{told['gain']:+.1%}"
-        mfu = f"{told['figures']['mfu']:.1%}"
+        mfu = f"{told['figures'][MFU_OF[convention]]:.1%}"
         figures = [format_quantity(rate, best["sample_rate"]), gain, mfu, format_quantity(memory, best[memory.name])]
         rows.append([each.letter, name, *figures, execution_name(best)])
-    headers = ["", "scenario", f"{rate.short} [{rate.unit}]", "against A", "MFU", f"HBM [{unit_of(memory)}]", "best"]
+    headers = [
+        "",
+        "scenario",
+        f"{rate.short} [{rate.unit}]",
+        "against A",
+        by_name(MFU_OF[convention]).short,
+        f"HBM [{unit_of(memory)}]",
+        "best",
+    ]
     write_line(text_table(headers, rows, left=(0, 1, 6)))
     for title, differences in (("differs", document["differences"]), ("choice of the best", document["choices"])):
         if differences:

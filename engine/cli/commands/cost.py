@@ -42,8 +42,8 @@ def estimate_cost(
 
     \b
     Examples:
-      shardscape cost gpt3-175B a100_80g --procs 1024 --tflops 105 --tokens 300e9
-      shardscape cost llama-3.1-405B h100_80g_sxm --procs 16384 --tflops 400 --tokens 15.6e12 --price 2:3
+      shardscape cost gpt3-175B a100_80g --procs 1024 --tflops 105 --attention full --tokens 300e9
+      shardscape cost llama-3.1-405B h100_80g_sxm --procs 16384 --tflops 400 --attention full --tokens 15.6e12
       shardscape cost gpt3-175B h100_80g_nvl8 --execution execution.json --tokens 1e12 --json
 
     Exit code 2 for an execution that cannot run, and for failures so frequent that the run would never end.

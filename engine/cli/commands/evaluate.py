@@ -22,21 +22,22 @@ from engine.cli.output import (
 )
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import asks
-from engine.questions.documents.executions import EvaluationSettingQuestion
+from engine.questions.documents.executions import ExecutionFiguresQuestion
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from engine.questions.evaluation_settings import EvaluationSetting
+    from models.token_flops import Convention
 
 __all__ = ["evaluate_executions"]
 
 ROWS_PRINTED: Final = 20
 
 
-@asks(EvaluationSettingQuestion, arguments=("model", "system"))
+@asks(ExecutionFiguresQuestion, arguments=("model", "system"))
 def evaluate_executions(
-    asked: EvaluationSettingQuestion,
+    asked: ExecutionFiguresQuestion,
     executions: Annotated[
         Path,
         typer.Argument(
@@ -66,7 +67,7 @@ def evaluate_executions(
     from engine.executions.files import ResultWriter, read_executions
     from engine.questions.evaluation_settings import load_evaluation_setting
 
-    by = _FileEvaluation(load_evaluation_setting(asked))
+    by = _FileEvaluation(load_evaluation_setting(asked), asked.attention)
     name, calibration = by.setting.cost_model.name, by.setting.calibration_name
     counts = dict.fromkeys(("ok", "infeasible", "invalid"), 0)
     start = time.perf_counter()
@@ -106,9 +107,14 @@ def _evaluated_text(counts: Mapping[str, int], start: float) -> str:
 class _FileEvaluation:
     """Evaluation of the tables of a file. `unread` are the fields of the tables that the cost model does not have."""
 
-    def __init__(self, setting: EvaluationSetting) -> None:
-        self.setting = setting
+    def __init__(self, setting: EvaluationSetting, attention: Convention | None) -> None:
+        self.setting, self.attention = setting, attention
         self.unread: list[str] = []
+
+    @property
+    def convention(self) -> Convention:
+        """Convention of attention in figures of utilisation."""
+        return self.attention or self.setting.cost_model.flop_convention
 
     def evaluated(self, tables: Iterable[pd.DataFrame], counts: dict[str, int]) -> Iterator[pd.DataFrame]:
         """Results of table after table; `counts` is kept up to date."""
@@ -140,6 +146,7 @@ class _FileEvaluation:
                 datatype=str(part["datatype"].iloc[0]),
                 cost_model=self.setting.cost_model.name,
                 calibration=self.setting.calibration,
+                attention=self.attention,
             )
             found.append(derived_columns(scenario, part))
         return pd.concat(found)
@@ -153,7 +160,7 @@ def _print_results(by: _FileEvaluation, first: pd.DataFrame, total: int) -> None
     if total == 1:
         row = _table_records(first)[0]
         if row["status"] == "ok":
-            write_line(executions_table(first, by.beside(first), by.setting.system))
+            write_line(executions_table(first, by.beside(first), by.setting.system, by.convention))
             write_line()
             write_line(statistics_list(row))
         else:
@@ -161,7 +168,7 @@ def _print_results(by: _FileEvaluation, first: pd.DataFrame, total: int) -> None
         return
     runs = first[first["status"] == "ok"]
     if len(runs):
-        write_line(executions_table(runs, by.beside(runs), by.setting.system))
+        write_line(executions_table(runs, by.beside(runs), by.setting.system, by.convention))
     others = first[first["status"] != "ok"]
     for position, row in zip(others.index, _table_records(others), strict=True):
         write_line(f"row {position}: {row['status']}: {row['reason_text']}")

@@ -173,7 +173,11 @@ def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, s
     if best is not None and len(best):
         write_line()
         write_line(f"Best by {by_name(by).label.lower()}" if len(best) > 1 else f"Best {by_name(by).label.lower()}")
-        write_line(executions_table(best, derived_columns(found.scenario, best), found.scenario.system))
+        write_line(
+            executions_table(
+                best, derived_columns(found.scenario, best), found.scenario.system, found.scenario.flop_convention
+            )
+        )
         write_stages(found.scenario, best.iloc[0].to_dict())
         write_error(found.scenario, best.iloc[0].to_dict())
     elif not found.total:

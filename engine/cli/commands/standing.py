@@ -79,7 +79,7 @@ def print_standing(stands: Standing, framework: str) -> None:
     """
     import numpy as np
 
-    from engine.columns import BESIDE_RATE
+    from engine.columns import rates_beside
     from engine.economics import derived_of
     from engine.launch import flag_changes
 
@@ -94,7 +94,7 @@ def print_standing(stands: Standing, framework: str) -> None:
         known, rate = derived_of(scenario), np.array(float(row["sample_rate"]))
         told = ", ".join(
             f"{format_quantity(one.column, one.of(rate))} {unit_of(one.column)} {one.column.short}"
-            for one in (known[name] for name in BESIDE_RATE[:2])
+            for one in (known[name] for name in rates_beside(scenario.flop_convention)[:3])
         )
         write_line(
             f"{float(rate):.4g} samples/s, {told}, {float(row['total_time']):.4g} s a step, "

@@ -52,6 +52,7 @@ class Calibrated(CostModel):
     columns = ColumnSet(ALL_FIELDS, (*STATISTICS, *EXTENSION_STATISTICS), OF_LAYERS, IMPLIED, NOT_READ)
     datatypes = DATATYPES
     takes_calibration = True
+    flop_convention = "causal"
     searches_by_bounds = True
     unread = frozenset({"vector", "latency", "host"})
     without_effect = (

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from engine.questions.fields import Asked
+from engine.questions.scenario_documents import AttentionName
 from engine.questions.verb import Document, Execution, Named
 from models.documents import Number, Whole
 
@@ -42,7 +43,7 @@ class CostQuestion(Document):
         default=None, description="Instead: rate of the whole system."
     )
     tflops: Annotated[Positive | None, Asked("Rate of a processor", "TFLOP/s")] = Field(
-        default=None, description="Instead: rate of one processor on model arithmetic."
+        default=None, description="Instead: rate of one processor on model arithmetic; needs attention."
     )
     execution: Execution | None = Field(
         default=None, description="Instead: an execution, such as a row of `best`, which is evaluated."
@@ -82,9 +83,7 @@ class CostQuestion(Document):
         default=None,
         description="Datatype whose peak utilisation counts; bfloat16, float16 or the execution's by default.",
     )
-    attention: Literal["full", "causal"] = Field(
-        default="full", description="Whether utilisation counts attention in full or without the mask."
-    )
+    attention: AttentionName = None
     recompute: Literal["none", "attn_only", "full"] | None = Field(
         default=None, description="Recomputation, for hardware utilisation; the execution's, or none, by default."
     )

@@ -10,6 +10,7 @@ from engine.questions.fields import Asked, FieldKind
 from engine.questions.plain import Statistics
 from engine.questions.scenario_documents import (
     LIMITS_SCHEMA,
+    AttentionName,
     CalibrationName,
     CostModelName,
     Limits,
@@ -24,6 +25,7 @@ __all__ = [
     "MOST_EXECUTIONS",
     "EvaluateQuestion",
     "EvaluationSettingQuestion",
+    "ExecutionFiguresQuestion",
     "ExportQuestion",
     "ImportQuestion",
     "OperationsQuestion",
@@ -49,6 +51,12 @@ class EvaluationSettingQuestion(Document):
     calibration: CalibrationName = Field(
         default=None, description="Values for the cost model calibrated; the library's by default."
     )
+
+
+class ExecutionFiguresQuestion(EvaluationSettingQuestion):
+    """Model, system and cost model of executions, and how their MFU and TFLOP/s count attention."""
+
+    attention: AttentionName = None
 
 
 class EvaluateQuestion(EvaluationSettingQuestion):
@@ -118,7 +126,7 @@ class ImportQuestion(ReadingTermsQuestion):
     )
 
 
-class StandingQuestion(EvaluationSettingQuestion):
+class StandingQuestion(ExecutionFiguresQuestion):
     """Question for the rank of an execution."""
 
     execution: Execution

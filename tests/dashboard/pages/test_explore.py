@@ -421,4 +421,6 @@ def test_model_flops_follow_the_published_formula() -> None:
 def test_the_page_states_model_flop_utilisation() -> None:
     best = expected().best
     assert best is not None
-    assert f'aria-label="MFU {percent(utilisation(expected().scenario, best["sample_rate"]))}' in html(opened(**SMALL))
+    assert f'aria-label="MFU, full {percent(utilisation(expected().scenario, best["sample_rate"]))}' in html(
+        opened(**SMALL)
+    )

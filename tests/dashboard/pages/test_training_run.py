@@ -56,7 +56,7 @@ def test_the_panel_tells_the_engine_s_figures() -> None:
     assert f"Checkpoint every {format_duration(figures.daly_s)}" in text
     best = found.best
     assert best is not None
-    assert f"MFU causal {percent(utilisation(found.scenario, best['sample_rate'], convention='causal'))}" in text
+    assert f"MFU, causal {percent(utilisation(found.scenario, best['sample_rate'], convention='causal'))}" in text
     shares = [percent(part / figures.wall_s, 2) for part in figures.parts[:4]]
     assert all(f"<b>{share}</b>" in html(page) for share in shares)
 

@@ -19,7 +19,7 @@ from engine.cli.limits import parse_limits
 from engine.cli.main import EXIT_CODES, app
 from engine.cli.output import ExitCode, as_json, format_quantity, text_table, write_line
 from engine.cli.progress import ExplorationLine
-from engine.columns import BESIDE_RATE, FIELDS, OUTCOME, STATISTICS, by_name
+from engine.columns import FIELDS, OUTCOME, STATISTICS, by_name, rates_beside
 from engine.economics import derived_of
 from engine.executions.limits import LimitError
 from tests import reference
@@ -91,8 +91,9 @@ def test_explore_as_text(shardscape):
     found = _explored()
     assert format_quantity(by_name("sample_rate"), found.best["sample_rate"]) in out
     derived = derived_of(found.scenario)
-    assert set(BESIDE_RATE) <= set(derived)
-    for name in BESIDE_RATE:
+    names = rates_beside(found.scenario.flop_convention)
+    assert set(names) <= set(derived)
+    for name in names:
         assert format_quantity(by_name(name), derived[name].of(found.best["sample_rate"])) in out
 
 

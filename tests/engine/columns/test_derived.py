@@ -35,6 +35,7 @@ from models import Architecture, Experts
 
 DAY = 86_400.0
 GPT3 = "gpt3-175B"
+RATE = ("--tflops", 100, "--attention", "full")
 
 
 def architecture(**fields):
@@ -410,7 +411,8 @@ def test_unknown_inputs_and_impossible_runs_are_refused():
 
 
 def test_cost_prints_figures_and_what_they_rest_on(shardscape):
-    code, out, _ = shardscape("cost", GPT3, "a100_80g", "--procs", 1024, "--tflops", 105, "--tokens", 300e9)
+    stated = ("--tflops", 105, "--attention", "full")
+    code, out, _ = shardscape("cost", GPT3, "a100_80g", "--procs", 1024, *stated, "--tokens", 300e9)
     assert code == 0
     # 140 TFLOP/s with full recompute are 105 without: the 34 days of Narayanan et al., before failures
     without = next(line for line in out.splitlines() if line.startswith("Without failures"))
@@ -431,6 +433,8 @@ def test_cost_as_json_equals_the_engine(shardscape):
         16_384,
         "--tflops",
         400,
+        "--attention",
+        "full",
         "--tokens",
         15.6e12,
         "--price",
@@ -490,12 +494,13 @@ def test_cost_of_an_execution_is_that_of_its_evaluation(shardscape, tmp_path):
         (["--tflops", 100], "--procs is missing"),
         (["--procs", 8, "--step-time", 3], "needs --batch"),
         (["--procs", 8, "--tflops", -3], "--tflops is -3.0; it must be a number from"),
+        (["--procs", 8, "--tflops", 100], "--tflops needs --attention: causal if your program"),
         (["--procs", 8, "--tflops", "nan"], "--tflops is nan"),
-        (["--procs", 8, "--tflops", 100, "--price", "cheap"], "--price is 'cheap'"),
-        (["--procs", 8, "--tflops", 100, "--price", "5:2"], "usd_low must be at most usd_high"),
-        (["--procs", 8, "--tflops", 100, "--pue", 0.5], "pue is 0.5"),
-        (["--procs", 8, "--tflops", 100, "--datatype", "int8"], "--datatype is 'int8'; a100_80g has float16"),
-        (["--procs", 100_000, "--tflops", 100, "--mtbf", 10], "would all but never end"),
+        (["--procs", 8, *RATE, "--price", "cheap"], "--price is 'cheap'"),
+        (["--procs", 8, *RATE, "--price", "5:2"], "usd_low must be at most usd_high"),
+        (["--procs", 8, *RATE, "--pue", 0.5], "pue is 0.5"),
+        (["--procs", 8, *RATE, "--datatype", "int8"], "--datatype is 'int8'; a100_80g has float16"),
+        (["--procs", 100_000, *RATE, "--mtbf", 10], "would all but never end"),
     ],
 )
 def test_cost_refuses_in_one_sentence(shardscape, arguments, words):

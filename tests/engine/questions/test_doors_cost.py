@@ -100,8 +100,9 @@ def test_refusals_name_the_field_of_the_question() -> None:
         ({}, "comes from nothing; give exactly one of `step_time_s`"),
         ({"tflops": 100.0, "tokens_per_s": 5.0}, "`tokens_per_s` and `tflops`"),
         ({"step_time_s": 3.0}, "`step_time_s` needs `batch`"),
-        ({"tflops": 100.0, "datatype": "int9"}, "`datatype` is 'int9'"),
-        ({"tflops": 100.0, "pue": 0.5}, "pue is 0.5"),
+        ({"tflops": 100.0}, "`tflops` needs `attention`: causal"),
+        ({"tflops": 100.0, "attention": "full", "datatype": "int9"}, "`datatype` is 'int9'"),
+        ({"tflops": 100.0, "attention": "full", "pue": 0.5}, "pue is 0.5"),
         ({"execution": {"tensor_par": 1}}, "num_procs"),
     ):
         with pytest.raises(ValueError, match=words) as problem:
