@@ -20,6 +20,7 @@ from engine.calibrate.template import EXAMPLE
 from engine.cost_models.calibrated import Case, Parameters, step_times, system_named
 from engine.executions.arrays import Floats
 from engine.validation.mapping import NEEDED, Mapped, map_runs
+from engine.validation.model_flops import explain_unread_rates
 from engine.validation.predict import measured_seconds
 from engine.validation.reading import Runs
 from hardware import System
@@ -93,7 +94,7 @@ def check(measured: MeasuredRuns, system: System, start: Parameters) -> CheckedR
     expectable = mapped
     if (mapped.reason == "implausible_measurement").any():
         # The expected time does not depend on the measured one, however far off that is.
-        unmeasured = table.assign(step_time_s=np.nan, tokens_per_s_per_gpu=np.nan)
+        unmeasured = table.assign(step_time_s=np.nan, tokens_per_s_per_gpu=np.nan, tflops_per_gpu=np.nan)
         expectable = map_runs(Runs(unmeasured, runs.faults), {word: system})
     expected = np.where(expectable.supported, step_times(expectable.case, start).step, np.nan)
     given_time = table["step_time_s"].to_numpy(np.float64)
@@ -110,6 +111,8 @@ def check(measured: MeasuredRuns, system: System, start: Parameters) -> CheckedR
     refuse("other_hardware", lambda row: _describe_other_accelerator(given[row], system), over=())
     refuse("example_row", lambda row: _refuse_example(str(table["id"].iloc[row])), over=())
     refuse("no_measurement", lambda row: _refuse_failed(str(table["status"].iloc[row])), over=())
+    unread = explain_unread_rates(table)
+    refuse("missing_field", lambda row: f"{unread[row]}." if unread[row] else "")
     refuse(
         "missing_field", lambda row: "" if seconds[row] == seconds[row] else _refuse_unmeasured(measured.remarks[row])
     )
@@ -156,7 +159,7 @@ def _refuse_unmeasured(remark: str) -> str:
     return (
         f"{remark}."
         if remark.startswith("The log has no line")
-        else ("Not given: step_time_s, nor tokens_per_s_per_gpu.")
+        else ("Not given: step_time_s, tokens_per_s_per_gpu, nor tflops_per_gpu with tflops_kind.")
     )
 
 
@@ -188,5 +191,6 @@ def _list_missing(table: pd.DataFrame) -> tuple[tuple[str, ...], ...]:
     lacks = {name: table[name].isna().to_numpy(bool) for name in NEEDED}
     lacks["dtype"] = (table["dtype"] == "").to_numpy(bool)
     lacks["num_gpus"] = (table["num_gpus"].isna() & table["dp"].isna()).to_numpy(bool)
-    lacks["step_time_s"] = (table["step_time_s"].isna() & table["tokens_per_s_per_gpu"].isna()).to_numpy(bool)
+    measured = table[["step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu"]].notna().any(axis=1)
+    lacks["step_time_s"] = ~measured.to_numpy(bool)
     return tuple(tuple(name for name, rows in lacks.items() if rows[row]) for row in range(len(table)))

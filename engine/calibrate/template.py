@@ -34,6 +34,8 @@ OPTIONAL: Final[Mapping[str, str]] = {
     "framework": "Such as Megatron-LM, NeMo 25.04, torchtitan: sets what the software does, unless given below",
     "model": "Name of the model; runs of one model are left out together when errors are tested",
     "tokens_per_s_per_gpu": "Measured tokens per second and processor, instead of step_time_s",
+    "tflops_per_gpu": "Measured TFLOP/s per processor, instead of step_time_s; needs tflops_kind",
+    "tflops_kind": "causal or full: how tflops_per_gpu counts attention; with hardware if recomputation counts",
     "mem_gib": "Measured memory, not fitted",
     "kv_heads": "Heads of keys and values; as many as heads where left out",
     "head_dim": "Width of a head; hidden / heads where left out",

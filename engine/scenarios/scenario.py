@@ -80,7 +80,7 @@ class Scenario:
         """
         if not isinstance(datatype, str):
             raise SpaceError(f"The datatype is {shown(datatype)}; it must be a text such as float16.")
-        if attention is not None and attention not in CONVENTIONS:
+        if attention is not None and attention not in tuple(CONVENTIONS):
             raise SpaceError(f"attention is {shown(attention)}; it must be {' or '.join(CONVENTIONS)}.")
         found = system_of(system)
         name = chosen_cost_model(cost_model, found, calibration).name

@@ -38,7 +38,7 @@ from engine.validation.software import infer_software
 from engine.validation.texts import Texts
 from engine.validation.words import accelerator_named, bits_of, recompute_of
 
-__all__ = ["REASONS", "Mapped", "map_runs"]
+__all__ = ["REASONS", "Mapped", "map_runs", "map_shapes"]
 
 GIGA = 1e9
 """Bytes per second of a GB/s, and bytes of a GB."""
@@ -150,6 +150,17 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
         field: tuple(values for name, values in safe.items() if name.startswith(field)) for field in NETWORKS
     }
     return Mapped(table, Case.of({**safe, **tiered}), found.reason, found.text, assumptions, rules)
+
+
+def map_shapes(table: pd.DataFrame) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the sizes of the models of runs, by the names of `engine.cost_models.calibrated`; not a number where a run
+    does not give one [rows].
+
+    Args:
+        table: runs in one type per field, as `engine.validation.reading` returns them [rows].
+    """
+    columns = {name: table[name].to_numpy(np.float64) for name in table.columns if table[name].dtype == np.float64}
+    return _map_model(table, Texts(table["notes"]), columns, Findings(len(table)))
 
 
 def _refuse_families(family: Texts, notes: Texts, found: Findings) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from engine.cost_models.calibrated import Parameters, StepTimes, memory_use, parameters, step_times
 from engine.validation.mapping import Mapped, map_runs
+from engine.validation.model_flops import explain_unread_rates, rates_by_flops
 from engine.validation.reading import Runs, library_runs, read_runs, runs_of
 from hardware import GIB
 
@@ -101,7 +102,7 @@ def predict_runs(mapped: Mapped, p: Parameters) -> pd.DataFrame:
         "predicted_tokens_per_s_per_gpu": tokens / seconds,
         "predicted_mem_gib": memory,
         "reason_text": mapped.reason_text,
-        "assumptions": mapped.assumptions,
+        "assumptions": _with_unread(mapped),
         "software_rule": mapped.software_rule,
         "measured_step_time_s": measured,
         "error": seconds / measured - 1.0,
@@ -111,9 +112,18 @@ def predict_runs(mapped: Mapped, p: Parameters) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+def _with_unread(mapped: Mapped) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+    """Return the assumptions of every run, and why its TFLOP/s is not read."""
+    unread = explain_unread_rates(mapped.table)
+    return np.array(
+        ["; ".join(filter(None, (text, reason))) for text, reason in zip(mapped.assumptions, unread, strict=True)],
+        object,
+    )
+
+
 def measured_seconds(mapped: Mapped) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Returns the measured seconds per step, from tokens per second where no step time is given; NaN where neither
-    [rows].
+    """Returns the measured seconds per step, from tokens per second where no step time is given, and from TFLOP/s with
+    a stated convention where neither is; NaN without any [rows].
 
     Args:
         mapped: runs as the cost model reads them, with why others cannot be read [rows].
@@ -122,6 +132,7 @@ def measured_seconds(mapped: Mapped) -> np.ndarray[tuple[int], np.dtype[np.float
     case = mapped.case
     tokens = case.layout.batch_size * case.model.seq_size / case.processors
     rate = mapped.table["tokens_per_s_per_gpu"].to_numpy(np.float64)
+    rate = np.where(np.isnan(rate), rates_by_flops(mapped.table), rate)
     return np.where(mapped.supported & np.isnan(step), tokens / rate, step)
 
 

@@ -58,7 +58,7 @@ COUNTS = (
     "core",
 )
 """Whole numbers."""
-MEASURES = ("step_time_s", "tokens_per_s_per_gpu", "mem_gib")
+MEASURES = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mem_gib")
 """Positive measured numbers."""
 NUMBERS = COUNTS + MEASURES
 TRUTHS = ("gated_mlp", "tied_embeddings", "seq_parallel", "fsdp")
@@ -77,6 +77,7 @@ TEXTS = (
     "dtype",
     "schedule",
     "layout",
+    "tflops_kind",
     "mem_kind",
     "status",
     "notes",

@@ -12,8 +12,9 @@ import hardware
 from engine.cost_models.calibrated import RECOMPUTES, system_named
 from hardware import System
 from models import datatypes
+from models.token_flops import Convention
 
-__all__ = ["PRECISIONS", "accelerator_named", "bits_of", "recompute_of"]
+__all__ = ["PRECISIONS", "accelerator_named", "bits_of", "convention_of", "is_hardware_rate", "recompute_of"]
 
 PRECISIONS = {
     float(bits): "|".join(
@@ -56,6 +57,26 @@ def bits_of(text: str) -> float | None:
     """
     found = (bits for bits, words in PRECISIONS.items() if re.search(rf"(?<![a-z])(?:{words})(?!\d)", text.lower()))
     return next(found, None)
+
+
+def convention_of(text: str) -> Convention | None:
+    """Return how a printed TFLOP/s counts attention; None for words that name neither or both conventions.
+
+    Args:
+        text: words such as "causal", "model, full attention" or "hardware causal".
+    """
+    words = re.sub(r"full (?:activation )?recomput\w*", " ", text.lower())
+    is_causal, is_full = (re.search(rf"\b{word}\b", words) is not None for word in ("causal", "full"))
+    return None if is_causal == is_full else "causal" if is_causal else "full"
+
+
+def is_hardware_rate(text: str) -> bool:
+    """Return True if the words of a printed TFLOP/s say that recomputed arithmetic counts.
+
+    Args:
+        text: words such as "hardware causal".
+    """
+    return re.search(r"\bhardware|\bhfu\b", text.lower()) is not None
 
 
 def recompute_of(text: str, layers: float) -> tuple[str, float] | None:

@@ -15,7 +15,7 @@ from dashboard.queries.economics import flops_told, metrics, mfu_label, quick_me
 from dashboard.queries.scenario_edits import altered, switch_cost_model
 from dashboard.widgets.needed_exploration import seen_with
 from dashboard.words.numbers import percent
-from engine import Scenario, whatif
+from engine import Scenario, ScenarioError, whatif
 from engine.columns import MFU_OF, TFLOPS_OF
 from engine.economics import derived_of
 from engine.questions import answer
@@ -71,6 +71,9 @@ def test_the_convention_follows_the_cost_model_unless_the_switch_says_otherwise(
         changed = whatif.changed(chosen, {"hbm_bandwidth": 6144})
         assert read_scenario(parameters_of(changed)).scenario.flop_convention == convention
         assert switch_cost_model(chosen, "calculon").flop_convention == convention
+    for hostile in ("half", [], {}, 3, "", True):
+        with pytest.raises(ScenarioError, match=r"attention is .*; it must be full or causal"):
+            Scenario.from_document({**plain.to_document(), "attention": hostile})
     wrong = read_scenario({**LLAMA, "attention": "half"})
     assert wrong.scenario == plain
     (problem,) = wrong.problems
