@@ -62,6 +62,11 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
         "rank_execution",
         "Rank an execution among all of its model, system, GPUs, batch and datatype, with the changes to the best.",
     ),
+    "normal": CommandEntry(
+        "normal",
+        "judge_throughput",
+        "Say whether a throughput is normal: the prediction, your measurement, and the nearest measured runs.",
+    ),
     "export": CommandEntry(
         "launch",
         "export_execution",

@@ -31,6 +31,7 @@ from engine.questions.executions import EVALUATE, EXPORT_LAUNCH, IMPORT_LAUNCH, 
 from engine.questions.explorations import BEST, EXPLORE
 from engine.questions.layer_plans import PLAN_LAYERS
 from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
+from engine.questions.nearest_runs import NORMAL
 from engine.questions.plans import PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
 from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
@@ -79,6 +80,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         EXPORT_LAUNCH,
         IMPORT_LAUNCH,
         STANDING,
+        NORMAL,
         VALIDATE,
         CALIBRATE,
     )

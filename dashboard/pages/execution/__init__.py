@@ -1,5 +1,6 @@
 """Execution: everything about one execution: time, memory, schedule, layers, networks."""
 
+from dashboard.link.measured import MeasuredLink
 from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
 from dashboard.pages.execution.link import ExecutionLink
 
@@ -14,7 +15,7 @@ PAGE = Page(
     needs=Needs.EXPLORATION,
     guide="formulas",
     parameters={
-        **page_parameters("execution", ExecutionLink),
+        **page_parameters("execution", ExecutionLink, MeasuredLink),
         "execution_run_tokens": "number of tokens",
         "execution_run_mtbf_h": "time between failures",
         "execution_run_interval_s": "time between checkpoints",

@@ -33,6 +33,7 @@ from dashboard.widgets.chart import show
 from dashboard.widgets.controls import given, key_for, menu_key, shut, whole, whole_field
 from dashboard.widgets.fragment_views import FragmentView
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
+from dashboard.widgets.normal_runs import draw_normal_runs, parse_measured
 from dashboard.widgets.nothing_runs import nothing_runs
 from dashboard.widgets.recommended import RecommendationLink, parse_terms
 from dashboard.widgets.subject import Subject, refusal, subject
@@ -98,7 +99,8 @@ def parse(exploration: Exploration) -> ExecutionView:
     reader.read("block")
     reader.fields["figure"] = parse_figure()
     chosen = subject(exploration, shared)
-    return ExecutionView(exploration, state.theme_mode(), chosen, shared, parse_terms(), reader.fields)
+    fields = {**reader.fields, **parse_measured("execution")}
+    return ExecutionView(exploration, state.theme_mode(), chosen, shared, parse_terms(), fields)
 
 
 def render(view: ExecutionView) -> None:
@@ -138,6 +140,8 @@ def render(view: ExecutionView) -> None:
     networks(exploration, row, mode)
     with st.container(border=True, gap="xsmall"):
         bandwidths(exploration, row)
+    with st.container(border=True, gap="xsmall"):
+        draw_normal_runs(exploration, row, view.fields)
     launch.card(exploration.scenario, row, "execution_launch")
     with st.container(border=True, gap="xsmall"):
         formula_panel(exploration, row, FragmentView(view.fields["figure"], parse_figure))

@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "export_launch": "export",
     "import_launch": "import",
     "standing": "standing",
+    "normal": "normal",
     "validate": "validate",
     "calibrate": "calibrate",
 }
@@ -58,6 +59,7 @@ READ_OTHERWISE: Final = {
     "validate": {"predictions"},  # --runs FILE
     "calibrate": {  # --scenario FILE
         *("model", "num_procs", "max_batch_size", "datatype", "limits", "cost_model", "calibration"),
+        "attention",
     },
 }
 """Fields that a command takes in another form, such as from a file."""
