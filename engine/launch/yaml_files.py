@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -18,10 +19,11 @@ from models.documents import shown
 if TYPE_CHECKING:
     import yaml  # each reading function imports it: PyYAML is not loaded before a file is read
 
-__all__ = ["YamlDocument", "flatten_table", "is_expression", "read_yaml"]
+__all__ = ["YamlDocument", "flatten_table", "is_expression", "read_yaml", "read_yaml_documents"]
 
 DEEPEST: Final = 60
 MOST_NODES: Final = 50_000
+MOST_DOCUMENTS: Final = 50
 MOST_CHARACTERS: Final = 300_000
 """Longest YAML that is read; published configurations have some ten thousand."""
 _EXPRESSION: Final = re.compile(r"\$\{[^}]*\}|\{\{.*\}\}|\{%.*%\}|\$\([^)]*\)|\$[A-Za-z_]\w*", re.DOTALL)
@@ -60,15 +62,49 @@ def read_yaml(text: str, name: str) -> YamlDocument:
     import yaml
 
     file = shown(name)[1:-1]
+    lines: dict[_Place, int] = {}
+    with _named_faults(text, file):
+        node = yaml.compose(_quoted_templates(text), Loader=_safe_loader())
+        values = _build_value(node, (), lines, file) if node is not None else {}
+    return YamlDocument(values if isinstance(values, dict) else {}, lines, file)
+
+
+def read_yaml_documents(text: str, name: str) -> list[dict[str, Any]]:
+    """Return the tables of a YAML file with several documents; texts with expressions of other programs stay as they
+    are.
+
+    Args:
+        text: text of the file.
+        name: file name.
+
+    Raises LaunchError, naming the line, for invalid YAML, aliases, repeated keys and files beyond the bounds.
+    """
+    import yaml
+
+    file = shown(name)[1:-1]
+    with _named_faults(text, file):
+        found: list[dict[str, Any]] = []
+        for node in yaml.compose_all(text, Loader=_safe_loader()):
+            if len(found) >= MOST_DOCUMENTS:
+                raise LaunchError(f"{file} has more than {MOST_DOCUMENTS} documents; give those of one deployment.")
+            values = None if node is None else _build_value(node, (), {}, file, keeps_expressions=True)
+            if isinstance(values, dict):
+                found.append(values)
+    return found
+
+
+@contextmanager
+def _named_faults(text: str, file: str) -> Iterator[None]:
+    """Check bounds before YAML is built, and give every fault of the parser as one sentence."""
+    import yaml
+
     if len(text) > MOST_CHARACTERS:
         raise LaunchError(f"{file} has {len(text):,} characters; YAML of up to {MOST_CHARACTERS:,} is read.")
     if text.count("{") - text.count("{{") > MOST_NODES or text.count("[") > MOST_NODES:
         raise LaunchError(f"{file} has more than {MOST_NODES:,} tables or lists.")
-    lines: dict[_Place, int] = {}
     try:
         _check_events(text, file)
-        node = yaml.compose(_quoted_templates(text), Loader=_safe_loader())
-        values = _build_value(node, (), lines, file) if node is not None else {}
+        yield
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         place = f"line {mark.line + 1}: " if mark is not None else ""
@@ -78,7 +114,6 @@ def read_yaml(text: str, name: str) -> YamlDocument:
         if isinstance(problem, LaunchError):
             raise
         raise LaunchError(f"{file} is not YAML that can be read (nested too deep, or a value out of range).") from None
-    return YamlDocument(values if isinstance(values, dict) else {}, lines, file)
 
 
 def _quoted_templates(text: str) -> str:
@@ -113,7 +148,9 @@ def _line_of(event: yaml.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark is not None else 0
 
 
-def _build_value(node: yaml.Node, path: _Place, lines: dict[_Place, int], file: str) -> Any:
+def _build_value(
+    node: yaml.Node, path: _Place, lines: dict[_Place, int], file: str, keeps_expressions: bool = False
+) -> Any:
     import yaml
 
     if isinstance(node, yaml.MappingNode):
@@ -124,18 +161,20 @@ def _build_value(node: yaml.Node, path: _Place, lines: dict[_Place, int], file: 
             if key in found:
                 raise LaunchError(f"The key {shown(key)} stands there twice (line {line}); leave one of them out.")
             lines[*path, key] = line
-            found[key] = _build_value(value_node, (*path, key), lines, file)
+            found[key] = _build_value(value_node, (*path, key), lines, file, keeps_expressions)
         return found
     if isinstance(node, yaml.SequenceNode):
-        return [_build_value(each, path, lines, file) for each in node.value]
-    return _scalar_value(node, file)
+        return [_build_value(each, path, lines, file, keeps_expressions) for each in node.value]
+    return _scalar_value(node, file, keeps_expressions)
 
 
-def _scalar_value(node: yaml.Node, file: str) -> Any:
+def _scalar_value(node: yaml.Node, file: str, keeps_expressions: bool) -> Any:
     text, line = str(node.value), node.start_mark.line + 1
     if node.tag.startswith("!"):
         return UnknownValue(f"{node.tag} {text}".strip()[:160], line, file)
     if is_expression(text):
+        if keeps_expressions:
+            return text
         return UnknownValue(text[:160], line, file)
     kind = node.tag.rpartition(":")[2]
     if kind == "null":
