@@ -28,6 +28,8 @@ from engine.launch.report import LIST_TITLES
 from engine.launch.serving_engines.contract import EngineReading
 from engine.launch.serving_engines.reading import read_engine
 from engine.launch.serving_engines.registry import ENGINES
+from engine.launch.serving_engines.texts import is_serving_text, read_engine_text
+from engine.launch.serving_engines.writing import TARGETS, is_serving_target, write_deployment
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
 from engine.launch.stage_options import megatron_options, stage_options
 from engine.launch.standing import ImprovementStep, Standing, StandingChange, standing
@@ -36,6 +38,7 @@ __all__ = [
     "ENGINES",
     "FRAMEWORKS",
     "LIST_TITLES",
+    "TARGETS",
     "EngineReading",
     "FlagChange",
     "Framework",
@@ -55,6 +58,8 @@ __all__ = [
     "evaluable",
     "flag_changes",
     "framework_of",
+    "is_serving_target",
+    "is_serving_text",
     "megatron_options",
     "model_of_shape",
     "named_shape",
@@ -62,6 +67,7 @@ __all__ = [
     "origin_rows",
     "read",
     "read_engine",
+    "read_engine_text",
     "read_flags",
     "read_text",
     "settle",
@@ -69,4 +75,5 @@ __all__ = [
     "stage_options",
     "standing",
     "write",
+    "write_deployment",
 ]

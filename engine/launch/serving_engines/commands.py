@@ -78,13 +78,16 @@ def has_server(text: str) -> bool:
     return any(mark in text for mark in MARKS)
 
 
-def find_servers(text: str, name: str, environment: Mapping[str, str]) -> list[FoundServer]:
+def find_servers(
+    text: str, name: str, environment: Mapping[str, str], files: Mapping[str, str] | None = None
+) -> list[FoundServer]:
     """Return the servers that a script starts; commands that differ only by node or port are one.
 
     Args:
         text: of the script or command line.
         name: of the file.
         environment: values of variables by name, set before the script.
+        files: texts of files that the server reads, by path or name, besides those that the script writes.
 
     Raises `LaunchError` for a script that takes more work than launch scripts do.
     """
@@ -93,7 +96,7 @@ def find_servers(text: str, name: str, environment: Mapping[str, str]) -> list[F
     lines = export_lines(environment)
     script = read_script(lines + text, name)
     offset = lines.count("\n")
-    files = _here_documents(text, script)
+    files = {**(files or {}), **_here_documents(text, script)}
     found = [server for call in script.calls if (server := _server_of(call, offset)) is not None]
     return _merge_copies([_attach_file(server, files, name) for server in found])
 
@@ -267,7 +270,9 @@ def _role_of(server: FoundServer) -> str:
                 return "prefill"
             if "kv_consumer" in value:
                 return "decode"
-    return ""
+    # A server of TensorRT-LLM does not know its role; the name of its YAML is the best word for it.
+    name = server.file.rpartition("/")[2].lower()
+    return next((role for role in _ROLES if name.startswith(role)), "")
 
 
 def check_one_engine(servers: Sequence[FoundServer], name: str) -> None:

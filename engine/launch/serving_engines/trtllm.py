@@ -279,6 +279,7 @@ def _write(order: DeploymentOrder) -> ServerCommand:
         }
     if order.role:
         file["cache_transceiver_config"] = {"backend": "DEFAULT"}
+        remarks.append("Start trtllm-serve disaggregated with the URLs of both pools, unless Dynamo routes requests.")
         if order.role == "prefill":
             file["disable_overlap_scheduler"] = True
     name = f"{order.role}_engine.yaml" if order.role else "engine.yaml"

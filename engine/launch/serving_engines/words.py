@@ -9,6 +9,7 @@ from typing import Any, Final
 from engine.launch.contract import LaunchError
 from engine.launch.report import parse_integer
 from engine.launch.serving_engines.contract import DeploymentOrder, UnsayableDeploymentError
+from engine.launch.shapes import shape_of
 from models.documents import shown
 
 __all__ = [
@@ -169,6 +170,7 @@ def check_divisions(order: DeploymentOrder, engine: str) -> int:
     the ranks of all replicas.
     """
     tensor, expert, replicas = (int(order.fields[name]) for name in ("tensor_par", "expert_par", "replicas"))
+    _check_shape(order, engine)
     if not order.is_mixture:
         if expert != 1:
             raise UnsayableDeploymentError(
@@ -185,6 +187,24 @@ def check_divisions(order: DeploymentOrder, engine: str) -> int:
             f"Try expert_par 1 or {tensor}, or a multiple of {tensor} that divides {tensor * replicas}.",
         )
     return expert // tensor
+
+
+def _check_shape(order: DeploymentOrder, engine: str) -> None:
+    """Raise `UnsayableDeploymentError` for degrees that do not divide the model; engines refuse to start then."""
+    shape = shape_of(order.model)
+    for name, word, what in (("tensor_par", "heads", "query heads"), ("expert_par", "experts", "experts")):
+        size, degree = shape.get(word), int(order.fields[name])
+        if isinstance(size, int) and size and size % degree:
+            raise UnsayableDeploymentError(
+                f"{name} must divide the {size:,} {what} of {order.model.title or order.model.name} for {engine}; "
+                f"{degree} does not."
+            )
+    layers, stages = shape.get("layers"), int(order.fields["pipeline_par"])
+    if isinstance(layers, int) and stages > layers:
+        raise UnsayableDeploymentError(
+            f"pipeline_par must be at most the {layers:,} layers of {order.model.title or order.model.name}; it is "
+            f"{stages}."
+        )
 
 
 def never_said(order: DeploymentOrder) -> dict[str, str]:
@@ -207,8 +227,7 @@ def absent_weight_reason(bits: int, checkpoint: str) -> str:
         bits: per weight.
         checkpoint: that is served.
     """
-    place = shown(checkpoint)[1:-1]
-    return f"Weight bits {bits}: they are the checkpoint's; serve one with {bits}-bit weights as {place}."
+    return f"Weight bits: no flag states them; the weights of {shown(checkpoint)[1:-1]} must have {bits} bits."
 
 
 def whole_field(order: DeploymentOrder, name: str) -> int | None:
