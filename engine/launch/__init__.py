@@ -25,7 +25,7 @@ from engine.launch.flag_changes import FlagChange, flag_changes
 from engine.launch.origin_rows import assumed_sentence, origin_rows
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.report import LIST_TITLES
-from engine.launch.serving_engines.contract import EngineReading
+from engine.launch.serving_engines.contract import EngineReading, WrittenDeployment
 from engine.launch.serving_engines.reading import read_engine
 from engine.launch.serving_engines.registry import ENGINES
 from engine.launch.serving_engines.texts import is_serving_text, read_engine_text
@@ -53,6 +53,7 @@ __all__ = [
     "StandingChange",
     "UnknownValue",
     "Written",
+    "WrittenDeployment",
     "assumed_sentence",
     "complete",
     "evaluable",

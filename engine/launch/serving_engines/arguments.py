@@ -53,7 +53,7 @@ class ArgumentSnapshot:
         return near[0] if near else None
 
     def with_others(self, other: ArgumentSnapshot) -> ArgumentSnapshot:
-        """Return the arguments of a program that accepts those of another one, too.
+        """Return the arguments of a program that also accepts another one's.
 
         Args:
             other: the engine behind a wrapper; names of the wrapper count first.

@@ -87,7 +87,7 @@ def find_servers(
         text: of the script or command line.
         name: of the file.
         environment: values of variables by name, set before the script.
-        files: texts of files that the server reads, by path or name, besides those that the script writes.
+        files: texts of files that the server reads, by path or name, besides files that the script writes.
 
     Raises `LaunchError` for a script that takes more work than launch scripts do.
     """
@@ -229,7 +229,7 @@ def _attach_file(server: FoundServer, files: Mapping[str, str], name: str) -> Fo
 
 
 def _merge_copies(servers: Sequence[FoundServer]) -> list[FoundServer]:
-    """Return the servers without those that are another node of one, copies on other ports counted."""
+    """Return the servers, several nodes of one as one server, copies on other ports counted."""
     found: list[FoundServer] = []
     seen: list[tuple[Any, set[str], set[str]]] = []
     for server in servers:

@@ -121,7 +121,7 @@ class EngineReading:
 class DeploymentOrder:
     """Pool of a deployment to write.
 
-    `fields` has every one of `DEPLOYMENT_FIELDS` that is set, `settings` those of `SETTINGS`.
+    `fields` has the fields of `DEPLOYMENT_FIELDS` that are set, `settings` the settings of `SETTINGS`.
     """
 
     fields: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Flags of one server, by their full names, with a record of those that were read."""
+"""Flags of one server, by their full names, with a record of the ones read."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class EngineFlags:
 
         Args:
             name: full name of the flag.
-            detail: what of it matters, in brackets.
+            detail: the part that matters, in brackets.
             value: whether to show its value.
         """
         shown_value = f" {self.values[name]}"[:40] if value else ""

@@ -82,7 +82,7 @@ def find_pools(documents: Sequence[Mapping[str, Any]], name: str) -> ManifestPoo
         documents: tables of the file.
         name: of the file.
 
-    Raises `LaunchError` for a manifest with servers of several engines or a number that is none.
+    Raises `LaunchError` for a manifest with servers of several engines or an invalid number.
     """
     for document in documents:
         if isinstance(document.get("backend"), Mapping) and isinstance(document.get("resources"), Mapping):

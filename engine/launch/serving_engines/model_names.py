@@ -65,7 +65,7 @@ def checkpoint_of(name: str) -> str | None:
 
 
 def library_name(checkpoint: str) -> str | None:
-    """Return the model of the library that a checkpoint holds, whatever its precision; None for an unknown one.
+    """Return the model of the library that a checkpoint holds, in any precision; None for an unknown one.
 
     Args:
         checkpoint: repository on Hugging Face, or a path, whose last part counts.

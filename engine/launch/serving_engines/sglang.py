@@ -132,7 +132,7 @@ def _expert_degree(flags: EngineFlags, world: int | None) -> int | None:
 
 
 def _read_batch(flags: EngineFlags, ranks: int | None) -> int | None:
-    """Return requests at a time of one attention rank; the flag counts those of all ranks."""
+    """Return requests at a time of one attention rank; the flag counts all ranks."""
     total = flags.integer("max-running-requests")
     if total is None or ranks is None:
         return None

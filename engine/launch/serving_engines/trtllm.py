@@ -29,7 +29,7 @@ _FILE_FLAGS: Final[Mapping[str, str]] = {
     "expert-parallel-size": "moe_expert_parallel_size",
     "free-gpu-memory-fraction": "free_gpu_memory_fraction",
 }
-"""Names of Dynamo's worker that differ from those of the YAML by more than dashes."""
+"""Names of the YAML by names of Dynamo's worker, where they differ by more than dashes."""
 _NO_SETTINGS: Final = (
     "config",
     "extra_engine_args",
@@ -75,7 +75,7 @@ def _read(flags: EngineFlags, yaml: Mapping[str, Any]) -> EngineInstance:
 
 
 def _merge_file(flags: EngineFlags, yaml: Mapping[str, Any]) -> EngineFlags:
-    """Return the settings of the command line, overwritten by those of the YAML, by the YAML's names."""
+    """Return the settings of the command line, overwritten by the YAML, by the YAML's names."""
     file = snapshot_of("trtllm_yaml")
     merged = EngineFlags(file, f"TensorRT-LLM {file.version}", flags.role)
     fraction = None

@@ -125,7 +125,7 @@ def drafting_of(kind: str, tokens: Any, name: str) -> dict[str, Any]:
         tokens: drafted tokens; None where the engine decides.
         name: of the setting, for the message.
 
-    Raises `LaunchError` for a number that is none.
+    Raises `LaunchError` for an invalid number.
     """
     found: dict[str, Any] = {"kind": kind.lower().replace("-", "_")}
     if tokens is not None:
@@ -213,11 +213,8 @@ def never_said(order: DeploymentOrder) -> dict[str, str]:
     Args:
         order: deployment to write.
     """
-    reasons = {
-        "prompt": "Prompt: lengths come with the requests; no flag states them.",
-        "output": "Output: lengths come with the requests; no flag states them.",
-    }
-    return {name: reason for name, reason in reasons.items() if order.fields.get(name) is not None}
+    reason = "Prompt and output: lengths come with the requests; no flag states them."
+    return {name: reason for name in ("prompt", "output") if order.fields.get(name) is not None}
 
 
 def absent_weight_reason(bits: int, checkpoint: str) -> str:

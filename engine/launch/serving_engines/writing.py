@@ -30,7 +30,7 @@ TARGETS: Final[Mapping[str, str]] = {
     "llm-d": "llm-d",
     "dynamo": "Dynamo",
 }
-"""What a deployment can be written for: commands of the engines first, then manifests; titles by name."""
+"""Titles by name of a target: commands of the engines first, then manifests."""
 UNKNOWN_CHECKPOINT: Final = "REPLACE_WITH_CHECKPOINT"
 _WHOLE: Final = ("tensor_par", "pipeline_par", "expert_par", "replicas", "batch", "weight_bits", "kv_bits")
 _LARGEST: Final = 2**31 - 1
@@ -245,7 +245,7 @@ def _collect_sentences(
             remarks.append(f"The {each.server.copies:,} servers are independent: put a load balancer before them.")
     if orders[0].checkpoint == UNKNOWN_CHECKPOINT:
         remarks.append(f"No checkpoint is recorded for {orders[0].model.name}: replace {UNKNOWN_CHECKPOINT}.")
-    return _Sentences(tuple(unsaid.values()), tuple(dict.fromkeys(remarks)), tuple(unsaid))
+    return _Sentences(tuple(dict.fromkeys(unsaid.values())), tuple(dict.fromkeys(remarks)), tuple(unsaid))
 
 
 def _assemble(

@@ -23,7 +23,7 @@ LONGEST_TEXT: Final = 500_000
 ENGINE_NAMES: Final = ("vllm", "sglang", "trtllm")
 """Engines of `engine.launch`."""
 SERVING_TARGETS: Final = (*ENGINE_NAMES, "kubernetes", "llm-d", "dynamo")
-"""What `engine.launch.write_deployment` writes for."""
+"""Targets of `engine.launch.write_deployment`."""
 _ENGINES: Final = "|".join(ENGINE_NAMES)
 
 Deployment = Annotated[
