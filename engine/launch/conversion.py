@@ -463,8 +463,8 @@ def read_text(
     titles = ", ".join(each.title for each in known)
     name = name_by_kind(content, name)
     serving = (
-        f"{shown(name)[1:-1]} starts a server of a serving engine, which is read on the page Serving, by `shardscape "
-        "import` and by `engine.launch.read_engine_text`."
+        f"{shown(name)[1:-1]} starts a server of a serving engine; read it with `shardscape import` or "
+        "`engine.launch.read_engine_text`."
     )
     if framework is None and (foreign := foreign_program(content, name)) is not None:
         if is_serving_text(content, name):

@@ -18,8 +18,8 @@ _PORT: Final = 8000
 _RPC_PORT: Final = 29_500
 _PORT_FLAGS: Final[Mapping[str, str]] = {"vllm": "--port", "sglang": "--port", "trtllm": "--port"}
 _FILLED: Final = (
-    f"Replace {IMAGE} with an image of the engine and {TOKEN_SECRET} with the secret of your Hugging Face token; "
-    "probes and volumes are not written."
+    f"Replace {IMAGE} by an image of the engine, {TOKEN_SECRET} by the secret of your Hugging Face token.",
+    "Probes and volumes are not written.",
 )
 
 
@@ -287,7 +287,7 @@ def kubernetes_manifests(placed: Sequence[PlacedServer], slug: str) -> tuple[lis
                 "spec": {"selector": selector, "ports": [{"name": "http", "port": _PORT, "targetPort": "http"}]},
             }
         )
-    remarks = [_FILLED]
+    remarks = [*_FILLED]
     if len(placed) > 1:
         remarks.append("Prefill and decode need a router that sends a request to both; llm-d and Dynamo have one.")
     return [LaunchFile("deployment.yaml", _join(documents), "yaml")], remarks
@@ -316,7 +316,7 @@ def llm_d_patches(placed: Sequence[PlacedServer], slug: str) -> tuple[list[Launc
         files.append(
             LaunchFile(f"patch-{each.role}.yaml" if each.role else "modelserver.yaml", _join(documents), "yaml")
         )
-    remarks = [_FILLED, "Apply the files with kustomize over a guide of llm-d, which brings router and InferencePool."]
+    remarks = [*_FILLED, "Apply the files with kustomize over a guide of llm-d, which brings router and InferencePool."]
     return files, remarks
 
 
@@ -357,4 +357,4 @@ def dynamo_graph(placed: Sequence[PlacedServer], slug: str) -> tuple[list[Launch
             "spec": {"backendFramework": placed[0].engine.name, "components": components},
         }
     )
-    return [LaunchFile("dynamo.yaml", _join(documents), "yaml")], [_FILLED]
+    return [LaunchFile("dynamo.yaml", _join(documents), "yaml")], [*_FILLED]
