@@ -80,6 +80,7 @@ def print_deployment(found: EngineReading, asked: DeploymentImportQuestion, json
 
     Raises `engine.launch.LaunchError` where a figure needs a field that is open.
     """
+    from engine.launch import LIST_TITLES
     from engine.questions.serving_launch import deployment_rows, reading_document
 
     if json:
@@ -90,11 +91,11 @@ def print_deployment(found: EngineReading, asked: DeploymentImportQuestion, json
     write_line(f"{found.title}, {found.form}: {network} on {gpus}")
     write_line()
     _print_fields(deployment_rows(found, asked.stated))
+    joined = [", ".join(found.without_effect)] if found.without_effect else []
     lists = {
         "No deployment here describes it": [] if found.rejected_by_us is None else [found.rejected_by_us],
         "Left to other sources": [", ".join(name for name in found.left if name not in asked.stated)],
-        "Set, not modelled": found.not_modelled,
-        "Set, without effect on the prediction": [", ".join(found.without_effect)],
+        LIST_TITLES["not_modelled"]: [*found.not_modelled, *joined],
         "Not read": found.unread,
         "Remarks": found.remarks,
     }

@@ -42,8 +42,6 @@ arg_groups/moe_hook.py."""
 _NOT_MODELLED: Final = (
     "enable-two-batch-overlap",
     "enable-single-batch-overlap",
-    "enable-eplb",
-    "ep-num-redundant-experts",
     "enable-hierarchical-cache",
     "enable-lmcache",
     "enable-flexkv",
@@ -185,6 +183,11 @@ def _note_others(flags: EngineFlags) -> None:
     for name in _NOT_MODELLED:
         if flags.raw(name) not in (None, False, 0, "0", "false", "False", -1, "-1", []):
             flags.note_not_modelled(name)
+    redundant = flags.integer("ep-num-redundant-experts", 0, least=0)
+    if flags.is_on("enable-eplb"):
+        flags.note_not_modelled("enable-eplb", f"{redundant} redundant experts" if redundant else "")
+    elif redundant:
+        flags.note_not_modelled("ep-num-redundant-experts", value=True)
     for name in _DEGREES:
         if (flags.integer(name, 1) or 1) > 1:
             flags.note_not_modelled(name, value=True)

@@ -101,7 +101,7 @@ def _merge_file(flags: EngineFlags, yaml: Mapping[str, Any]) -> EngineFlags:
         for name, value in known.values.items():
             if name in before and before[name] != value and not isinstance(value, Mapping):
                 merged.remark([f"{known.written[name]} is {before[name]} and {value}: the file wins, {value}."])
-            merged.values[name] = value
+            merged.values[name] = _merge_tables(merged.values.get(name), value)
             merged.written[name] = known.written[name]
     if top is not None:
         merged.remark([f"{top[0]} at the top level of the file is the command line's name."])
@@ -116,6 +116,14 @@ def _merge_file(flags: EngineFlags, yaml: Mapping[str, Any]) -> EngineFlags:
         merged.values["kv_cache_config"] = cache
         merged.written.setdefault("kv_cache_config", outer_value[0])
     return merged
+
+
+def _merge_tables(before: Any, after: Any) -> Any:
+    """Return a value of a later file; of two tables the keys of both, the later value counting."""
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return after
+    inner = {key: _merge_tables(before[key], value) if key in before else value for key, value in after.items()}
+    return {**before, **inner}
 
 
 def _read_former(merged: EngineFlags) -> None:

@@ -258,7 +258,7 @@ VLLM: Final = ServingEngine(
     title="vLLM",
     aliases=(),
     version="0.33.0",
-    source="vllm 0.33.0: engine/arg_utils.py; config/parallel.py, cache.py, scheduler.py, speculative.py",
+    source="vllm 0.33.0: arg_utils.py; config/parallel.py, cache.py, scheduler.py, speculative.py",
     snapshot="vllm",
     terms={
         "tensor_par": "--tensor-parallel-size",
