@@ -91,7 +91,10 @@ class DeploymentImportAnswer(Document):
     without_effect: list[str] = Field(description="What is set and changes nothing that is predicted.")
     unread: list[str] = Field(description="What is not known or not understood.")
     remarks: list[str]
-    figures: dict[str, Row] | None = Field(description="Figures on the system, by pool; null without a system.")
+    figures: dict[str, Row] | None = Field(
+        description="Figures on the system, by pool, each as if it processed prompts and generated tokens; null without a "
+        "system."
+    )
 
 
 def export_deployment(asked: DeploymentExportQuestion, note: str = "") -> WrittenDeployment:

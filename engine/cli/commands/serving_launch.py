@@ -136,6 +136,8 @@ def _print_figures(figures: Mapping[str, Mapping[str, Any]]) -> None:
     ]
     if table:
         write_line(text_table(heads, table, left=(0,)))
+    if len(figures) > 1:
+        write_line("Each pool is evaluated as if it processed prompts and generated tokens.")
     for role, row in figures.items():
         if row.get("reason_text"):
             write_line(f"{role} does not run: {row['reason_text']}")
