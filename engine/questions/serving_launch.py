@@ -92,8 +92,8 @@ class DeploymentImportAnswer(Document):
     unread: list[str] = Field(description="What is not known or not understood.")
     remarks: list[str]
     figures: dict[str, Row] | None = Field(
-        description="Figures on the system, by pool, each as if it processed prompts and generated tokens; null without a "
-        "system."
+        description="Figures on the system, by pool, each as if it processed prompts and generated tokens; null "
+        "without a system."
     )
 
 
