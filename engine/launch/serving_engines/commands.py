@@ -96,7 +96,7 @@ def find_servers(
     lines = export_lines(environment)
     script = read_script(lines + text, name)
     offset = lines.count("\n")
-    files = {**(files or {}), **_here_documents(text, script)}
+    files = {**(files or {}), **_here_documents(text, script, offset)}
     found = [server for call in script.calls if (server := _server_of(call, offset)) is not None]
     return _merge_copies([_attach_file(server, files, name) for server in found])
 
@@ -133,6 +133,8 @@ def _parse_server(engine: str, command: str, words: Sequence[Word], at: Word, of
     while place < len(words):
         word = words[place]
         place += 1
+        if not word.text and not word.unknown:
+            continue
         if not word.text.startswith("-") or len(word.text) < 2:
             if word.unknown and not word.text and (flags or engine == "sglang" or command != "vllm serve"):
                 expression = " ".join(word.unknown)[:160]
@@ -190,17 +192,21 @@ def _value_of(word: Word, text: str, offset: int) -> Any:
     return UnknownValue(" ".join(word.unknown)[:160], max(word.line - offset, 0), word.file)
 
 
-def _here_documents(text: str, script: Script) -> dict[str, str]:
-    """Return files that the script writes with `cat > NAME <<EOF`, by their path, with known variables put in."""
+def _here_documents(text: str, script: Script, offset: int) -> dict[str, str]:
+    """Return files that the script writes with `cat > NAME <<EOF`, by their path, with known variables put in.
+
+    Of branches the one that the script takes counts.
+    """
     found: dict[str, str] = {}
     lines = text.split("\n") if "<<" in text else []
     places: dict[str, list[int]] = {}
     for number, line in enumerate(lines):
         places.setdefault(line.strip(), []).append(number)
+    run = {word.line - offset for call in script.calls for word in call.words[:1] if word.text in ("cat", "tee")}
     for number, line in enumerate(lines):
         start = _HERE.search(line[:2_000])
         target = None if start is None else _TARGET.search(line[:2_000].replace(start[0], " "))
-        if start is None or target is None:
+        if start is None or target is None or number + 1 not in run:
             continue
         ends = places.get(start[2], [])
         index = bisect_right(ends, number)
@@ -208,10 +214,15 @@ def _here_documents(text: str, script: Script) -> dict[str, str]:
             continue
         body = "\n".join(lines[number + 1 : ends[index]]) + "\n"
         if not start[1]:
-            body = _VARIABLE.sub(lambda match: script.variables.get(match[1] or match[2], match[0]), body)
-        path = target[2].strip("'\"")
+            body = _put_variables(body, script)
+        path = _put_variables(target[2].strip("'\""), script)
         found[path] = found.get(path, "") + body if target[1].endswith((">>", "-a")) else body
     return found
+
+
+def _put_variables(text: str, script: Script) -> str:
+    """Return a text with the variables whose value the script determines; other expressions stay."""
+    return _VARIABLE.sub(lambda match: script.variables.get(match[1] or match[2], match[0]), text)
 
 
 def _attach_file(server: FoundServer, files: Mapping[str, str], name: str) -> FoundServer:

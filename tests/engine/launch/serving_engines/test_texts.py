@@ -140,6 +140,46 @@ def test_a_script_is_read_with_its_variables_and_the_file_that_it_writes() -> No
     assert (twice.deployment["replicas"], twice.deployment["batch"]) == (2, 64)
 
 
+def test_a_file_that_a_script_writes_in_branches_has_the_parts_of_those_it_takes() -> None:
+    script = """FILE=engine.yml
+BATCH=$CONC
+if [[ "$DP" == "true" ]]; then
+    BATCH=$(( CONC / 4 ))
+fi
+cat > $FILE << EOF
+enable_attention_dp: $DP
+kv_cache_config: {dtype: fp8, enable_block_reuse: false}
+EOF
+if [[ "$DP" == "true" ]]; then
+    cat << EOF >> $FILE
+attention_dp_config: {enable_balance: true}
+EOF
+fi
+if [[ "$GRAPHS" == "false" ]]; then
+    cat << EOF >> $FILE
+cuda_graph_config: null
+EOF
+fi
+mpirun -n 1 trtllm-serve nvidia/DeepSeek-R1-0528-FP4 --tp_size=8 --ep_size=8 --max_batch_size=$BATCH \\
+  --extra_llm_api_options=$FILE "${EMPTY[@]}"
+"""
+    variables = {"DP": "true", "CONC": "256", "GRAPHS": "true"}
+    found = launch.read_engine_text(script, "serve.sh", environment=variables)
+    assert found.deployment == {
+        "tensor_par": 1,
+        "pipeline_par": 1,
+        "expert_par": 8,
+        "replicas": 8,
+        "batch": 64,
+        "kv_bits": 8,
+        "launch": "graphs",
+    }
+    assert (found.not_modelled, found.prefix_cache) == (["attention_dp_config"], False)
+    eager = launch.read_engine_text(script, "serve.sh", environment=variables | {"GRAPHS": "false", "DP": "false"})
+    assert eager.deployment is not None
+    assert (eager.deployment["launch"], eager.deployment["tensor_par"], eager.not_modelled) == ("eager", 8, [])
+
+
 def test_a_group_of_pods_counts_nodes_and_replicas() -> None:
     found = launch.read_engine_text(GROUP, "lws.yaml")
     assert found.deployment is not None
