@@ -12,7 +12,7 @@ from engine.launch.contract import LaunchError, UnknownValue
 from engine.launch.launchers import comment_text
 from engine.launch.serving_engines.arguments import ArgumentSnapshot, snapshot_of
 from engine.launch.serving_engines.registry import ENGINES
-from engine.launch.serving_engines.variables import export_lines
+from engine.launch.serving_engines.variables import export_lines, fill_in_texts
 from engine.launch.shell import Call, Script, Word, read_script
 from engine.launch.yaml_files import read_yaml
 
@@ -52,7 +52,11 @@ _PLACE_FLAGS: Final = frozenset(
 _FILE_FLAGS: Final = ("config", "extra-engine-args", "extra_llm_api_options")
 _HERE: Final = re.compile(r"<<-?\s*(['\"]?)(\w{1,80})\1")
 _TARGET: Final = re.compile(r"(>>?|\btee\b(?:\s+-a)?)\s*([^\s<>|;&]{1,400})")
-_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_EXPRESSION: Final = re.compile(
+    r"\$\(\([^\n]{0,300}?\)\)|\$\([^()\n]{0,300}\)|\$\{[^{}\n]{1,300}\}|\$[A-Za-z_]\w{0,80}"
+)
+"""Parts of a text between `<<EOF` and `EOF` that a shell replaces."""
+_NAME: Final = re.compile(r"[A-Za-z_]\w{0,80}")
 _ROLES: Final = ("prefill", "decode")
 
 
@@ -156,7 +160,8 @@ def _parse_server(engine: str, command: str, words: Sequence[Word], at: Word, of
             if takes != "words":
                 break
         flags[name] = True if not values else values if takes == "words" and len(values) > 1 else values[0]
-    config = next((flags[key] for key in flags if _is_file_flag(key)), "")
+    # --config and --extra_llm_api_options are one option of trtllm-serve: the later one counts.
+    config = next((flags[key] for key in reversed(flags) if _is_file_flag(key)), "")
     return FoundServer(
         engine,
         command,
@@ -221,8 +226,18 @@ def _here_documents(text: str, script: Script, offset: int) -> dict[str, str]:
 
 
 def _put_variables(text: str, script: Script) -> str:
-    """Return a text with the variables whose value the script determines; other expressions stay."""
-    return _VARIABLE.sub(lambda match: script.variables.get(match[1] or match[2], match[0]), text)
+    """Return a text with the variables and arithmetic whose value the script determines.
+
+    Other expressions become their bare name: braces and commas of `${LIST%, }` would be YAML of their own.
+    """
+    expressions = list(dict.fromkeys(_EXPRESSION.findall(text)))
+    values = dict(zip(expressions, fill_in_texts(expressions, script.variables), strict=True))
+
+    def replacement(match: re.Match[str]) -> str:
+        value, name = values[match[0]], _NAME.search(match[0])
+        return value if isinstance(value, str) else f"${name[0] if name else 'OUTSIDE'}"
+
+    return _EXPRESSION.sub(replacement, text)
 
 
 def _attach_file(server: FoundServer, files: Mapping[str, str], name: str) -> FoundServer:

@@ -189,10 +189,15 @@ class EngineFlags:
     def table(self, name: str) -> Mapping[str, Any]:
         """Return a table that is written as JSON, YAML, or with dotted names; empty where it is absent.
 
+        Keys whose value comes from outside are absent and noted as open.
+
         Raises `LaunchError` for text that is no such table.
         """
         value = self.raw(name)
-        return {} if value is None else self.table_of(value, self.name_of(name)) or {}
+        table = {} if value is None else self.table_of(value, self.name_of(name)) or {}
+        outside = {key: each.expression for key, each in table.items() if isinstance(each, UnknownValue)}
+        self.open |= {f"{name}.{key}": expression for key, expression in outside.items()}
+        return {key: each for key, each in table.items() if key not in outside}
 
     def table_of(self, value: Any, name: str) -> Mapping[str, Any] | None:
         """Return a value as a table; None for a plain word or number.

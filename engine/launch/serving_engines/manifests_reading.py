@@ -70,24 +70,25 @@ def is_manifest(document: Mapping[str, Any]) -> bool:
         return True
     if isinstance(document.get("backend"), Mapping) and isinstance(document.get("resources"), Mapping):
         return True
-    if isinstance(document.get("context_servers"), Mapping) and isinstance(document.get("generation_servers"), Mapping):
+    if "context_servers" in document or "generation_servers" in document:
         return True
     return any(isinstance(document.get(role), Mapping) and "containers" in document[role] for role in _ROLES)
 
 
-def find_pools(documents: Sequence[Mapping[str, Any]], name: str) -> ManifestPools | None:
+def find_pools(documents: Sequence[Mapping[str, Any]], name: str, variables: Mapping[str, str]) -> ManifestPools | None:
     """Return the servers of manifests; None where they start none.
 
     Args:
         documents: tables of the file.
         name: of the file.
+        variables: values of variables that its containers do not set.
 
     Raises `LaunchError` for a manifest with servers of several engines or an invalid number.
     """
     for document in documents:
         if isinstance(document.get("backend"), Mapping) and isinstance(document.get("resources"), Mapping):
             return _slurm_pools(document)
-        if isinstance(document.get("context_servers"), Mapping):
+        if "context_servers" in document or "generation_servers" in document:
             return _disaggregated_pools(document)
     files = _config_files(documents)
     pools: list[dict[str, Any]] = []
@@ -95,7 +96,7 @@ def find_pools(documents: Sequence[Mapping[str, Any]], name: str) -> ManifestPoo
     engines: list[str] = []
     remarks: list[str] = []
     for workload in _workloads(documents):
-        for server, gpus in _servers_of(workload, name, files):
+        for server, gpus in _servers_of(workload, name, files, variables):
             pool = _pool_of(server, workload, gpus)
             if pool in pools:
                 continue
@@ -217,13 +218,15 @@ def _environment_of(entries: Sequence[Any]) -> dict[str, str]:
     return {name: _SUBSTITUTED.sub(lambda match: found.get(match[1], match[0]), text) for name, text in found.items()}
 
 
-def _servers_of(workload: _Workload, name: str, files: Mapping[str, str]) -> Iterator[tuple[FoundServer, int | None]]:
+def _servers_of(
+    workload: _Workload, name: str, files: Mapping[str, str], variables: Mapping[str, str]
+) -> Iterator[tuple[FoundServer, int | None]]:
     """Yield the servers of a pod with the GPUs of their container."""
     for container in _list(workload.pod.get("containers"))[:20]:
         own = _table(container)
         if not own:
             continue
-        environment = {**(workload.environment or {}), **_environment_of(_list(own.get("env")))}
+        environment = {**variables, **(workload.environment or {}), **_environment_of(_list(own.get("env")))}
         script = _script_of(own, environment)
         gpus = workload.gpus if workload.gpus is not None else _gpus_of(own)
         count = None if gpus is None else parse_integer(gpus, "GPUs of a container", 0)
@@ -339,7 +342,10 @@ def _slurm_pools(document: Mapping[str, Any]) -> ManifestPools | None:
 
 
 def _disaggregated_pools(document: Mapping[str, Any]) -> ManifestPools:
-    """Return the pools of `trtllm-serve disaggregated`: context servers prefill, generation servers decode."""
+    """Return the pools of `trtllm-serve disaggregated`: context servers prefill, generation servers decode.
+
+    Raises `LaunchError` where one of the two is missing.
+    """
     outer = {
         str(key): value
         for key, value in document.items()
@@ -347,7 +353,9 @@ def _disaggregated_pools(document: Mapping[str, Any]) -> ManifestPools:
     }
     pools = []
     for role, section in (("prefill", "context_servers"), ("decode", "generation_servers")):
-        own = {str(key): value for key, value in _table(document[section]).items()}
+        if not isinstance(document.get(section), Mapping):
+            raise LaunchError(f"{section} must be a table: trtllm-serve disaggregated has servers of both kinds.")
+        own = {str(key): value for key, value in document[section].items()}
         count = parse_integer(own.pop("num_instances", 1), f"{section}.num_instances", 0)
         own = {key: value for key, value in own.items() if key not in ("urls", "router")}
         pools.append(

@@ -149,7 +149,7 @@ def _read_yaml_text(
         raise LaunchError(f"{shown_name} is a template ({{{{ }}}}); render it first, for example with helm template.")
     documents = read_yaml_documents(text, name)
     if any(is_manifest(document) for document in documents):
-        found = find_pools(documents, name)
+        found = find_pools(documents, name, variables)
         if found is None:
             raise LaunchError(f"{shown_name} starts no server of {', '.join(each.title for each in ENGINES.values())}.")
         return _read_pools(found, gpus, variables)

@@ -141,6 +141,11 @@ def _read_merged(merged: EngineFlags, model: str) -> EngineInstance:
     expert = 1 if expert is not None and expert < 1 else expert
     moe_tensor = merged.integer("moe_tensor_parallel_size", None, least=-1)
     if moe_tensor is not None and moe_tensor > 0 and world is not None and not merged.has("moe_expert_parallel_size"):
+        if world % moe_tensor:
+            raise LaunchError(
+                f"moe_tensor_parallel_size {moe_tensor} does not divide tensor_parallel_size {world}; TensorRT-LLM "
+                "refuses it."
+            )
         expert = world // moe_tensor
     replicated = merged.is_on("enable_attention_dp")
     fields: dict[str, Any] = {"pipeline_par": pipeline, "expert_par": expert}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from engine.launch.contract import LaunchError, UnknownValue
@@ -73,12 +73,30 @@ def _escape(text: str) -> str:
 
 
 def fill_in(values: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return values by name with variables filled in; other values than texts stay.
+    """Return values by name with variables filled in, also in tables and lists; other values than texts stay.
 
     Args:
         values: by name.
         environment: values of variables by name.
     """
-    names = [name for name, value in values.items() if isinstance(value, str) and "$" in value]
-    found = fill_in_texts([values[name] for name in names], environment)
-    return {**values, **dict(zip(names, found, strict=True))}
+    texts = list(dict.fromkeys(_list_expressions(values)))
+    found = dict(zip(texts, fill_in_texts(texts, environment), strict=True))
+    return {name: _replace_texts(value, found) for name, value in values.items()} if found else dict(values)
+
+
+def _list_expressions(value: Any) -> Iterator[str]:
+    """Yield the texts with variables in nested tables and lists."""
+    if isinstance(value, str):
+        if "$" in value:
+            yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _list_expressions(each)
+
+
+def _replace_texts(value: Any, found: Mapping[str, str | UnknownValue]) -> Any:
+    if isinstance(value, str):
+        return found.get(value, value)
+    if isinstance(value, Mapping):
+        return {key: _replace_texts(each, found) for key, each in value.items()}
+    return [_replace_texts(each, found) for each in value] if isinstance(value, list | tuple) else value
