@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import yaml
 
 from engine import launch
 from engine.launch import LaunchError
@@ -210,6 +214,40 @@ def test_values_of_llm_d_and_a_recipe_of_srt_slurm_are_pools() -> None:
     assert recipe.left == ["weight_bits", "kv_bits"]
 
 
+def test_aliases_and_merged_tables_are_their_values() -> None:
+    prefill = RECIPE.replace("    prefill:\n", "    prefill: &pool\n")
+    start, _, end = prefill.partition("    decode:\n")
+    tail = end[end.index("benchmark:") :]
+    merged = launch.read_engine_text(
+        f"{start}    decode:\n      <<: [*pool, {{tensor-parallel-size: 64, stream-interval: 2}}]\n"
+        f"      max-running-requests: 2048\n{tail}",
+        "recipe.yaml",
+    )
+    assert merged.pools is not None
+    decode = merged.pools["decode"]
+    assert (decode["expert_par"], decode["replicas"], decode["batch"]) == (8, 8, 256)
+    assert merged.without_effect == ["stream-interval"]
+
+
+def test_a_file_that_a_script_writes_has_its_arithmetic_and_leaves_other_expressions_open() -> None:
+    script = """cat > engine.yml << EOF
+max_num_tokens: $(( (MTP + 1) * 64 ))
+max_seq_len: ${LENGTH:-4096}
+cuda_graph_config: {batch_sizes: [${SIZES%, }], max_batch_size: 64}
+kv_cache_config: {dtype: $(choose fp8), free_gpu_memory_fraction: $SHARE}
+EOF
+trtllm-serve openai/gpt-oss-120b --tp_size 4 --extra_llm_api_options engine.yml
+"""
+    found = launch.read_engine_text(script, "serve.sh", environment={"MTP": "3", "LENGTH": "8192"})
+    assert (found.chunk, found.max_length, found.memory_fraction) == (256, 8192, None)
+    assert found.deployment is not None
+    assert "kv_bits" not in found.deployment
+    assert any("$SHARE comes from outside" in each for each in found.remarks)
+    stated = launch.read_engine("trtllm", yaml={"kv_cache_config": {"dtype": "$KIND"}}, environment={"KIND": "fp8"})
+    assert stated.deployment is not None
+    assert stated.deployment["kv_bits"] == 8
+
+
 def test_the_commands_of_two_nodes_are_one_deployment_and_other_ports_are_copies() -> None:
     command = "vllm serve deepseek-ai/DeepSeek-R1 --data-parallel-size 16 -ep --data-parallel-size-local 8"
     nodes = f"{command}\n{command} --headless --data-parallel-start-rank 8\n"
@@ -220,13 +258,19 @@ def test_the_commands_of_two_nodes_are_one_deployment_and_other_ports_are_copies
     assert (copied.gpus, copied.deployment and copied.deployment["replicas"]) == (3, 3)
 
 
-BOMB = "a: &a [x, x]\n" + "".join(f"k{n}: &k{n} [*a, *a, *a]\n" for n in range(30)) + "kind: Pod\napiVersion: v1\n"
+HEAD = "apiVersion: v1\nkind: Pod\n"
+BOMB = HEAD + "k0: &k0 [x, x]\n" + "".join(f"k{n}: &k{n} [*k{n - 1}, *k{n - 1}]\n" for n in range(1, 40))
+CHAIN = HEAD + "k0: &k0 [x]\n" + "".join(f"k{n}: &k{n} [*k{n - 1}]\n" for n in range(1, 3_000))
 
 
 @pytest.mark.parametrize(
     ("text", "name", "told"),
     [
-        (BOMB, "deploy.yaml", "alias|anchor"),
+        (BOMB, "deploy.yaml", "once its aliases are put in"),
+        (CHAIN, "deploy.yaml", "nested"),
+        (HEAD + "spec: &x {containers: [*x]}\n", "deploy.yaml", "inside its own value"),
+        (HEAD + "spec: {<<: 4}\n", "deploy.yaml", "merges what is no table"),
+        (HEAD + "context_servers: {tensor_parallel_size: 2}\n", "deploy.yaml", "generation_servers must be a table"),
         ("apiVersion: v1\nkind: Pod\nkind: Pod\n", "deploy.yaml", "twice"),
         ("apiVersion: v1\nkind: Pod\nspec:\n\tcontainers: []\n", "deploy.yaml", "not YAML"),
         ("apiVersion: v1\nkind: Pod\nspec: {{ .Values.x }}\n", "deploy.yaml", "render it first"),
@@ -247,6 +291,45 @@ def test_a_broken_file_is_one_sentence(text: str | bytes, name: str, told: str) 
         launch.read_engine_text(text, name)
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 400
+
+
+DISAGGREGATED = """model: m
+context_servers: {num_instances: 2, tensor_parallel_size: 4, kv_cache_config: {dtype: fp8}}
+generation_servers: {num_instances: 1, tensor_parallel_size: 8, speculative_config: {decoding_type: MTP}}
+"""
+WRONG: list[Any] = [
+    *(None, True, 0, -1, 1.5, 10**30, float("inf"), float("nan"), "", "a b", "$X", "$(rm -rf /)", "`x`", "--tp"),
+    *([], [None], {}, {"a": [{}]}, '{"a":', "9" * 400, "\u2028", [[[]]], "prefill"),
+]
+
+
+def list_places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every table or list within a value with each of its keys."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield value, key
+        yield from list_places(value[key])
+
+
+@pytest.mark.parametrize("text", [GROUP, GRAPH, VALUES, RECIPE, DISAGGREGATED])
+def test_a_manifest_with_wrong_values_is_read_or_refused_in_one_sentence(text: str) -> None:
+    drawn = random.Random(7)
+    for _ in range(150):
+        documents = list(yaml.safe_load_all(text))
+        for _ in range(drawn.randint(1, 3)):
+            table, key = drawn.choice(list(list_places(documents)) or [([0], 0)])
+            if drawn.random() < 0.25:
+                del table[key]
+            else:
+                table[key] = copy.deepcopy(drawn.choice(WRONG))
+        try:
+            launch.read_engine_text(yaml.safe_dump_all(documents), "a.yaml")
+        except LaunchError as refused:
+            told = str(refused)
+        else:
+            continue
+        assert len(told) < 400
+        assert "\n" not in told
 
 
 @pytest.mark.parametrize("seed", range(4))
