@@ -1,4 +1,4 @@
-"""An execution as the configuration that a training framework starts with: a card, and the same behind a button."""
+"""An execution or a deployment as the configuration that starts it: a card, and the same behind a button."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from dashboard.charts.elements import markup
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from engine import Scenario, launch
+from hardware import System
+from models import Model
 
-__all__ = ["card", "chosen_framework", "popover"]
+__all__ = ["card", "chosen_framework", "deployment_card", "popover"]
 
 _CHOSEN: Final = "launch_framework"
 """Key of the session's last chosen framework, common to all pages."""
+_TARGET: Final = "launch_target"
+_ENGINE: Final = "launch_engine"
+"""Keys of the session's last chosen target and engine of deployments."""
 _USUAL_NODE: Final = 8
 """GPUs of a node at most."""
 _HELP: Final = "A complete configuration that starts this execution in a training framework."
@@ -53,6 +58,40 @@ def popover(
 
 
 @st.fragment
+def deployment_card(
+    model: Model, system: System, deployment: Mapping[Any, Any], key: str, *, prefill: Mapping[Any, Any] | None = None
+) -> None:
+    """Draws the card of a deployment: target, engine, files, fields that these do not say, duties of the user.
+
+    key: of its widgets. prefill: pool that processes prompts; `deployment` then only decodes.
+    """
+    with st.container(border=True, gap="xsmall", key=f"{key}_card"):
+        st.html(markup.head("Launch", "this deployment as commands or manifests of a serving engine"))
+        with st.container(horizontal=not is_narrow(), gap="small", key=f"{key}_choices"):
+            target = _choose_word("Target", launch.TARGETS, f"{key}_target", _TARGET)
+            engine = target
+            if target not in launch.ENGINES:
+                titles = {name: each.title for name, each in launch.ENGINES.items()}
+                engine = _choose_word("Engine", titles, f"{key}_engine", _ENGINE)
+        try:
+            made = launch.write_deployment(
+                deployment,
+                model,
+                to=target,
+                engine=engine,
+                prefill=prefill,
+                gpus_per_node=min(system.node_size, _USUAL_NODE),
+            )
+        except launch.LaunchError as refused:
+            st.info(literal(str(refused)), icon=":material/block:")
+            return
+        _draw_written(made, key)
+        st.caption(
+            f"For {literal(made.title)}, {literal(made.version)}. The first file has the same lists as comments."
+        )
+
+
+@st.fragment
 def _draw_in_fragment(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
     _draw_configuration(scenario, execution, key)
 
@@ -64,6 +103,12 @@ def _draw_configuration(scenario: Scenario, execution: Mapping[Any, Any], key: s
     except launch.LaunchError as refused:
         st.info(literal(str(refused)), icon=":material/block:")
         return
+    _draw_written(made, key)
+    st.caption(f"For {framework.title}, {literal(made.version)}. The file has the same lists as comments.")
+
+
+def _draw_written(made: launch.Written, key: str) -> None:
+    """Draw the files of a configuration, and the lists of fields and settings on either side only."""
     for number, file in enumerate(made.files):
         if len(made.files) > 1:
             st.caption(literal(file.name))
@@ -79,13 +124,13 @@ def _draw_configuration(scenario: Scenario, execution: Mapping[Any, Any], key: s
             on_click="ignore",
             icon=":material/download:",
         )
+    is_deployment = isinstance(made, launch.WrittenDeployment)
     with st.container(horizontal=not is_narrow(), gap="medium", key=f"{key}_lists"):
         _draw_list(
             launch.LIST_TITLES["not_expressible"], made.not_expressible, "None: the framework supports every setting."
         )
-        _draw_list(launch.LIST_TITLES["not_modelled"], made.not_modelled, "None.")
+        _draw_list(launch.LIST_TITLES["not_modelled"], made.not_modelled, "" if is_deployment else "None.")
         _draw_list("Remarks", made.remarks, "")
-    st.caption(f"For {framework.title}, {literal(made.version)}. The file has the same lists as comments.")
 
 
 def chosen_framework() -> str:
@@ -95,21 +140,26 @@ def chosen_framework() -> str:
 
 def _choose_framework(key: str) -> str:
     """Draws the choice of a framework; returns its name. All pages of a session share it."""
-    names, last = list(launch.FRAMEWORKS), chosen_framework()
-    widget = f"{key}_framework"
+    titles = {name: each.title for name, each in launch.FRAMEWORKS.items()}
+    return _choose_word("Framework", titles, f"{key}_framework", _CHOSEN)
+
+
+def _choose_word(label: str, titles: Mapping[str, str], widget: str, memory: str) -> str:
+    """Draws a choice that all widgets of a session with the same memory share; returns the chosen name."""
+    last = str(st.session_state.get(memory, next(iter(titles))))
     if st.session_state.get(widget) != last:
         st.session_state[widget] = last
 
     def changed() -> None:
-        st.session_state[_CHOSEN] = st.session_state[widget]
+        st.session_state[memory] = st.session_state[widget]
 
     chosen = st.selectbox(
-        "Framework",
-        names,
+        label,
+        list(titles),
         key=widget,
         on_change=changed,
         width=280,
-        format_func=lambda name: launch.FRAMEWORKS[name].title,
+        format_func=lambda name: titles[name],
     )
     return str(chosen)
 

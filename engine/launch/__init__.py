@@ -1,4 +1,4 @@
-"""Executions as launch configurations of training frameworks, and back.
+"""Executions as launch configurations of training frameworks, deployments as those of serving engines, and back.
 
 `write` turns an execution of a model into everything a framework needs to run it, with two lists: fields that the
 framework cannot express, and settings without a field here. `read` and `read_flags` go the other way, and list flags
@@ -25,13 +25,21 @@ from engine.launch.flag_changes import FlagChange, flag_changes
 from engine.launch.origin_rows import assumed_sentence, origin_rows
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.report import LIST_TITLES
+from engine.launch.serving_engines.contract import EngineReading, WrittenDeployment
+from engine.launch.serving_engines.reading import read_engine
+from engine.launch.serving_engines.registry import ENGINES
+from engine.launch.serving_engines.texts import is_serving_text, read_engine_text
+from engine.launch.serving_engines.writing import TARGETS, is_serving_target, write_deployment
 from engine.launch.shapes import model_of_shape, named_shape, shape_of
 from engine.launch.stage_options import megatron_options, stage_options
 from engine.launch.standing import ImprovementStep, Standing, StandingChange, standing
 
 __all__ = [
+    "ENGINES",
     "FRAMEWORKS",
     "LIST_TITLES",
+    "TARGETS",
+    "EngineReading",
     "FlagChange",
     "Framework",
     "ImprovementStep",
@@ -45,17 +53,22 @@ __all__ = [
     "StandingChange",
     "UnknownValue",
     "Written",
+    "WrittenDeployment",
     "assumed_sentence",
     "complete",
     "evaluable",
     "flag_changes",
     "framework_of",
+    "is_serving_target",
+    "is_serving_text",
     "megatron_options",
     "model_of_shape",
     "named_shape",
     "network_of",
     "origin_rows",
     "read",
+    "read_engine",
+    "read_engine_text",
     "read_flags",
     "read_text",
     "settle",
@@ -63,4 +76,5 @@ __all__ = [
     "stage_options",
     "standing",
     "write",
+    "write_deployment",
 ]

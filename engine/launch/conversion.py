@@ -28,6 +28,7 @@ from engine.launch.contract import (
 )
 from engine.launch.file_kinds import foreign_program, is_model_config, name_by_kind, possible_frameworks
 from engine.launch.registry import FRAMEWORKS, framework_of
+from engine.launch.serving_engines.texts import is_serving_text
 from engine.launch.shapes import SHAPE_WORDS, model_of_shape, shape_of
 from models import Model, ModelLike, edited, model_of, unrepresented
 from models.documents import check_numbers, near_matches, shown
@@ -461,7 +462,13 @@ def read_text(
     known = FRAMEWORKS.values() if framework is None else (framework_of(framework),)
     titles = ", ".join(each.title for each in known)
     name = name_by_kind(content, name)
+    serving = (
+        f"{shown(name)[1:-1]} starts a server of a serving engine; read it with `shardscape import` or "
+        "`engine.launch.read_engine_text`."
+    )
     if framework is None and (foreign := foreign_program(content, name)) is not None:
+        if is_serving_text(content, name):
+            raise LaunchError(serving)
         raise LaunchError(
             f"{shown(name)[1:-1]} is a configuration of {foreign}, which is not read here; read are those of {titles}."
         )
@@ -480,6 +487,8 @@ def read_text(
         guess = guess or (each, found)
     if guess is not None:
         return _read_found(*guess, asked)
+    if framework is None and is_serving_text(content, name):
+        raise LaunchError(serving)
     if problem is not None:
         raise problem
     raise LaunchError(f"{shown(name)[1:-1]} is no launch configuration that is known here; read are those of {titles}.")

@@ -36,6 +36,7 @@ from engine.questions.plans import PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
 from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
 from engine.questions.serving import FIND_DEPLOYMENTS
+from engine.questions.serving_launch import EXPORT_DEPLOYMENT, IMPORT_DEPLOYMENT
 from engine.questions.standings import STANDING
 from engine.questions.validations import VALIDATE
 from engine.questions.verb import QuestionError, Verb
@@ -60,6 +61,8 @@ VERBS: Final[Mapping[str, Verb]] = {
         COMPARE,
         COST,
         FIND_DEPLOYMENTS,
+        EXPORT_DEPLOYMENT,
+        IMPORT_DEPLOYMENT,
         PLAN_LAYERS,
         PLAN_ELASTIC,
         PLAN_OPERATORS,

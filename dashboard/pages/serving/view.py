@@ -16,8 +16,10 @@ from dashboard.link import state
 from dashboard.link.fields import LinkField
 from dashboard.pages.serving.inputs import LAUNCHED, draw_inputs, parse_inputs, write_inputs
 from dashboard.pages.serving.link import ServingLink
+from dashboard.pages.serving.own_server import draw_own_server
 from dashboard.pages.serving.queries import changes, chips, curves, explored, per_degree, question_key, title
 from dashboard.pages.serving.tables import draw_deployments, draw_rejected
+from dashboard.widgets import launch
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
@@ -96,6 +98,8 @@ def render(view: ServingView) -> None:
     with right.container(border=True, gap="xsmall", height="stretch"):
         draw_rejected(found, question_key(question))
     draw_deployments(question.by, view.link, view.fields, found)
+    launch.deployment_card(found.model, found.system, chosen, "serving_launch")
+    draw_own_server(found)
     _draw_remarks(found)
 
 

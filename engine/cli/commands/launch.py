@@ -1,4 +1,4 @@
-"""The commands `export` and `import`: executions as launch configurations of training frameworks, and back."""
+"""The commands `export` and `import`: executions and deployments as launch configurations, and back."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from engine.cli.commands.serving_launch import deployment_question, print_deployment, read_serving_file
 from engine.cli.commands.standing import print_standing
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, text_table, write_line
 from engine.cli.question_options import UnfinishedQuestion, asks
 from engine.questions.documents.executions import ExportQuestion, ReadingTermsQuestion, StandingQuestion
+from engine.questions.documents.serving import (
+    DeploymentExportQuestion,
+    DeploymentImportQuestion,
+    DeploymentTermsQuestion,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,11 +38,16 @@ LARGEST_RESULT: Final = 50_000_000
 
 
 @asks(ExportQuestion, leave_out=("execution",), optional=("model",))
+@asks(DeploymentExportQuestion, leave_out=("deployment", "model", "target", "prefill"))
 def export_execution(
     asked: UnfinishedQuestion[ExportQuestion],
+    serving: UnfinishedQuestion[DeploymentExportQuestion],
     execution: Annotated[
-        Path, typer.Argument(metavar="EXECUTION", help="File with executions, or JSON of `best` or `explore`.")
-    ],
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="File with executions or deployments, or JSON of `best`, `explore` or `inference`."
+        ),
+    ] = None,
     row: Annotated[
         int | None,
         typer.Option("--row", metavar="N", min=0, help="Which execution, counted from 0; the recommended one first."),
@@ -47,14 +58,25 @@ def export_execution(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Write the files there instead of printing them.")
     ] = None,
+    prefill: Annotated[
+        Path | None,
+        typer.Option("--prefill", metavar="FILE", help="Deployment of the pool that processes prompts."),
+    ] = None,
+    stated: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Field of a deployment; counts more than the file."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Write an execution as a configuration that a training framework starts with: model, launcher, every flag.
+    """Write an execution for a training framework, or a deployment for a serving engine: every flag and file.
 
-    What the framework cannot say, and what the configuration sets without a field here, is listed where errors go, and
-    as comments in the file. EXECUTION is a CSV, Parquet or JSON file, or what `best --json` and `explore --json` print,
-    which names the model, or holds it where it is one of your own. Of `best --recommended --json` the recommended
-    execution is written; --fastest and --row ask for another one.
+    What the program cannot say, and what the configuration sets without a field here, is listed where errors go, and
+    as comments in the file. FILE is a CSV, Parquet or JSON file, or what `best --json`, `explore --json` and
+    `inference --json` print, which names the model, or holds it where it is one of your own. Of
+    `best --recommended --json` the recommended execution is written; --fastest and --row ask for another one.
+
+    Deployments are written for vllm, sglang and trtllm as commands, for kubernetes, llm-d and dynamo as manifests. They
+    need no file: --set gives their fields.
 
     \b
     Examples:
@@ -62,19 +84,38 @@ def export_execution(
       shardscape export best.json --to megatron > launch.sh
       shardscape export executions.csv --model llama-3-70B --to megatron-bridge --row 3 --out launch
       shardscape export execution.json --model deepseek-v3 --to torchtitan --nodes 32
+      shardscape inference llama-3-70B h100_80g_sxm --procs 8 --prompt 1024 --output 256 --json > served.json
+      shardscape export served.json --to vllm > serve.sh
+      shardscape export --to dynamo --engine sglang --model deepseek-v3 --set tensor_par=1 --set expert_par=16 \\
+        --set replicas=16 --set batch=64 --setting memory_fraction=0.85
 
     \b
-    JSON: framework, version, files (text by name), flags (value by name), not_expressible, not_modelled, remarks,
-    written (which execution it is, in words).
+    JSON of a deployment: target, engine_version, files, flags (by pool), not_expressible, unsaid (fields), remarks.
+    JSON of an execution: framework, version, files (text by name), flags (value by name), not_expressible,
+    not_modelled, remarks, written (which execution it is, in words).
     """
     import models
-    from engine.launch import LIST_TITLES, LaunchError
+    from engine.launch import FRAMEWORKS, LIST_TITLES, TARGETS, LaunchError, is_serving_target
     from engine.launch.contract import RefusedExecutionError
     from engine.questions.executions import write_launch, written_document
     from engine.questions.plain import plain
+    from models.documents import near_matches, shown
 
     if fastest and row:
         raise LaunchError(f"--fastest is row 0 and --row is {row}; give one of them.")
+    if is_serving_target(str(asked.said["framework"])):
+        _export_deployment(asked, serving, execution, row, prefill, stated or [], out, json)
+        return
+    near = near_matches(str(asked.said["framework"]), [*FRAMEWORKS, *TARGETS])
+    if near and near[0] in TARGETS:
+        raise LaunchError(f"There is no target {shown(asked.said['framework'])}; did you mean {near[0]}?")
+    if prefill is not None or stated or any(serving.said[name] for name in ("engine", "settings", "checkpoint")):
+        raise LaunchError(
+            "--engine, --setting, --checkpoint, --prefill and --set are about deployments; name a target of "
+            f"{', '.join(TARGETS)}."
+        )
+    if execution is None:
+        raise LaunchError("Name the file with the execution, such as the JSON of best.")
     chosen, named, which = execution_in(execution, 0 if fastest else row)
     network = asked.said["model"] or (models.to_document(named) if isinstance(named, models.Model) else named)
     if network is None:
@@ -101,10 +142,68 @@ def export_execution(
     )
 
 
+def _export_deployment(
+    asked: UnfinishedQuestion[ExportQuestion],
+    serving: UnfinishedQuestion[DeploymentExportQuestion],
+    file: Path | None,
+    row: int | None,
+    prefill: Path | None,
+    stated: list[str],
+    out: Path | None,
+    json: bool,
+) -> None:
+    import models
+    from engine.cli.limits import parse_values
+    from engine.launch import LIST_TITLES, LaunchError
+    from engine.questions.serving_launch import export_deployment, written_document
+
+    if asked.said["nodes"] is not None:
+        raise LaunchError("--nodes is about executions; give --gpus-per-node for a deployment.")
+    own, named = (dict[str, Any](), None) if file is None else _deployment_in(file, row or 0)
+    other = None if prefill is None else _deployment_in(prefill, 0)[0]
+    network = asked.said["model"] or (models.to_document(named) if isinstance(named, models.Model) else named)
+    if network is None:
+        raise LaunchError("Nothing names the model; give it with --model.")
+    question = deployment_question(
+        serving,
+        target=str(asked.said["framework"]),
+        model=network,
+        row=own,
+        stated=parse_values(stated),
+        prefill=other,
+    )
+    made = export_deployment(question)
+    if json:
+        write_line(as_json(written_document(made)))
+        return
+    if out is None:
+        write_line(made.text)
+    else:
+        _write_files(made, out)
+    lists = {title: getattr(made, which) for which, title in LIST_TITLES.items()}
+    _print_lists(made.title, made.version, lists)
+
+
+def _deployment_in(file: Path, row: int) -> tuple[dict[str, Any], ModelLike | None]:
+    """Return a deployment of a file, and the model that the file names."""
+    document = _results_in(file)
+    if isinstance(document, dict) and isinstance(document.get("frontier"), list):
+        document = {**document, "top": document["frontier"]}
+    if isinstance(document, dict) and isinstance(document.get("deployment"), dict):
+        return dict(document["deployment"]), document.get("model_name")
+    named = _model_in(document, str(file))
+    rows = document.get("top", [document]) if isinstance(document, dict) else document
+    if isinstance(rows, list) and row < len(rows) and isinstance(rows[row], dict):
+        return dict(rows[row]), named
+    return dict(execution_in(file, row)[0]), named
+
+
 @asks(ReadingTermsQuestion)
+@asks(DeploymentTermsQuestion)
 @asks(StandingQuestion, leave_out=("execution", "model", "framework", "statistics"), optional=("system",))
 def import_configuration(
     terms: ReadingTermsQuestion,
+    serving: DeploymentTermsQuestion,
     rank: UnfinishedQuestion[StandingQuestion],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Launch script, recipe or configuration.")],
     out: Annotated[
@@ -123,6 +222,10 @@ def import_configuration(
     there with the framework's flags: changes of one or two flags come first. Of a config.json of Hugging Face the
     model is shown.
 
+    Of serving engines, commands and scripts of vLLM, SGLang and TensorRT-LLM are read, manifests of Kubernetes, llm-d
+    and Dynamo, recipes of srt-slurm and engines' own YAML. --env gives shell variables; with --system the deployment is
+    evaluated, with --set for prompt, output and other fields that it leaves open.
+
     \b
     Examples:
       shardscape import pretrain_gpt.sh
@@ -130,8 +233,12 @@ def import_configuration(
       shardscape import pretrain_gpt.sh --procs 128 --out execution.json
       shardscape import pretrain_gpt.sh --set tensor_par=4 --set batch_size=512 --system h100_80g_sxm
       shardscape import recipe.py --framework megatron-bridge --json
+      shardscape import serve.sh --env TP=8
+      shardscape import deploy.yaml --system h100_80g_sxm --set prompt=1024 --set output=256 --set batch=64
 
     \b
+    JSON of a deployment is the answer to import_deployment: engine, checkpoint, deployment or pools, left,
+    not_modelled, without_effect, unread, remarks, figures (with --system) and more.
     JSON: framework, version, num_procs, model_name (in the library, or null), model, execution, origins (kind,
     words, file and line by field: stated, default or unknown), left (open, or for other sources to say),
     not_modelled, without_effect, unread, remarks, recipes, not_represented (of the model), refused (why the
@@ -144,6 +251,10 @@ def import_configuration(
     from engine.questions.executions import named_model, reading_options
 
     system = rank.said["system"]
+    text = None if terms.framework is not None else read_serving_file(file)
+    if text is not None or serving.engine is not None:
+        _import_deployment(file, text, terms, serving, system, out, json)
+        return
     if system is None and any(rank.said[name] for name in ("limits", "cost_model", "calibration")):
         raise LaunchError("--limit, --cost-model and --calibration are about a system; name it with --system.")
     try:
@@ -179,6 +290,48 @@ def import_configuration(
         raise problem
     if out is not None:
         _write_execution(found, out)
+
+
+def _import_deployment(
+    file: Path,
+    text: str | None,
+    terms: ReadingTermsQuestion,
+    serving: DeploymentTermsQuestion,
+    system: Any,
+    out: Path | None,
+    json: bool,
+) -> None:
+    from engine.launch import LaunchError
+    from engine.questions.plain import plain
+    from engine.questions.serving_launch import deployment_rows, read_deployment
+
+    if text is None:
+        try:
+            text = file.read_text("utf-8-sig")
+        except (OSError, ValueError) as problem:
+            raise LaunchError(
+                f"{file} cannot be read ({type(problem).__name__}); name a launch configuration."
+            ) from None
+    # A file may be longer than the text of a question.
+    asked = DeploymentImportQuestion.model_construct(
+        engine=serving.engine,
+        variables=serving.variables,
+        text=text,
+        name=file.name,
+        num_procs=terms.num_procs,
+        model=terms.model,
+        stated=terms.stated,
+        system=system,
+    )
+    found = read_deployment(asked)
+    try:
+        print_deployment(found, asked, json)
+    except LaunchError as problem:
+        told = str(problem).replace("State them.", "State them with --set FIELD=VALUE.")
+        raise LaunchError(told) from None
+    if out is not None:
+        rows = deployment_rows(found, asked.stated)
+        _write_json(plain(next(iter(rows.values())) if len(rows) == 1 else rows), out)
 
 
 def _how_to_state(problem: LaunchError) -> LaunchError:
@@ -370,11 +523,16 @@ def _write_files(made: Written, folder: Path) -> None:
 
 
 def _write_execution(found: LaunchReading, file: Path) -> None:
-    from engine.executions.files import TableWriteError
     from engine.launch import evaluable
 
+    _write_json(evaluable(found), file)
+
+
+def _write_json(document: Any, file: Path) -> None:
+    from engine.executions.files import TableWriteError
+
     try:
-        file.write_text(as_json(evaluable(found)) + "\n", "utf-8")
+        file.write_text(as_json(document) + "\n", "utf-8")
     except OSError as problem:
         told = (problem.strerror or type(problem).__name__).lower()
         raise TableWriteError(f"{file} cannot be written ({told}).") from None

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from engine.questions.fields import Asked, FieldKind
 from engine.questions.verb import Document, Named
-from models.documents import Accepts, Number, Whole
+from models.documents import Accepts, Number, Text, Whole
 
-__all__ = ["DeploymentsQuestion"]
+__all__ = [
+    "SERVING_TARGETS",
+    "DeploymentExportQuestion",
+    "DeploymentImportQuestion",
+    "DeploymentTermsQuestion",
+    "DeploymentsQuestion",
+]
+
+LONGEST_TEXT: Final = 500_000
+ENGINE_NAMES: Final = ("vllm", "sglang", "trtllm")
+"""Engines of `engine.launch`."""
+SERVING_TARGETS: Final = (*ENGINE_NAMES, "kubernetes", "llm-d", "dynamo")
+"""Targets of `engine.launch.write_deployment`."""
+_ENGINES: Final = "|".join(ENGINE_NAMES)
+
+Deployment = Annotated[
+    dict[str, bool | int | float | str | None],
+    Accepts("an object with values by field name"),
+    Field(description="Values by field name, such as a row of `find_deployments`."),
+]
+Gpus = Annotated[int, Whole(1, 2**31 - 1)]
 
 Limit = Annotated[float, Number(1e-6, 1e6)]
 
@@ -76,3 +96,85 @@ class DeploymentsQuestion(Document):
         if name not in known:
             raise PydanticCustomError("not_accepted", f"one of {', '.join(known)}")
         return name
+
+
+class DeploymentExportQuestion(Document):
+    """Deployment to export as commands or manifests, and its destination."""
+
+    deployment: Deployment
+    model: Annotated[Named, Asked("Model", option_help="Library name or JSON file of the model.")] = Field(
+        description="Model: a name that `list_models` has, or a whole model document."
+    )
+    target: Annotated[
+        str, Asked("Target", option="to", metavar="|".join(SERVING_TARGETS), option_help="What to write for.")
+    ] = Field(description=f"One of {', '.join(SERVING_TARGETS)}.")
+    engine: Annotated[
+        str | None, Asked("Engine", metavar=_ENGINES, option_help="Serving engine in a manifest; vllm by default.")
+    ] = Field(
+        default=None,
+        description=f"Engine in a manifest: one of {', '.join(ENGINE_NAMES)}; that of the deployment, or vllm, by "
+        "default.",
+    )
+    prefill: Deployment | None = Field(
+        default=None, description="Deployment of the pool that processes prompts; `deployment` then only decodes."
+    )
+    settings: Annotated[
+        dict[str, Any],
+        Accepts("an object with settings of the engine by name"),
+        Asked("Engine settings", option="setting", kind=FieldKind.VALUES, metavar="NAME=VALUE"),
+    ] = Field(
+        default_factory=dict,
+        description="prefix_cache (true or false), chunk [tokens], max_length [tokens], memory_fraction, mtp_tokens.",
+        json_schema_extra={"additionalProperties": True},
+    )
+    checkpoint: Annotated[str | None, Asked("Checkpoint", metavar="REPOSITORY|PATH")] = Field(
+        default=None, description="Weights to serve: a repository on Hugging Face, or a path on the servers."
+    )
+    gpus_per_node: Annotated[Annotated[int, Whole(1, 2**20)], Asked("GPUs per node", option="gpus-per-node")] = Field(
+        default=8, description="GPUs of a machine."
+    )
+
+
+class DeploymentTermsQuestion(Document):
+    """Terms for reading the launch configuration of a serving engine."""
+
+    engine: Annotated[
+        str | None,
+        Asked("Engine", metavar=_ENGINES, option_help="Serving engine of the text; recognised by default."),
+    ] = Field(default=None, description=f"One of {', '.join(ENGINE_NAMES)}; recognised by default.")
+    variables: Annotated[
+        dict[str, Any],
+        Accepts("an object with values by name"),
+        Asked("Variables", option="env", kind=FieldKind.VALUES, metavar="NAME=VALUE"),
+    ] = Field(
+        default_factory=dict,
+        description="Values of shell variables that the text takes from outside.",
+        json_schema_extra={"additionalProperties": True},
+    )
+
+
+class DeploymentImportQuestion(DeploymentTermsQuestion):
+    """A launch configuration of a serving engine that is to be read."""
+
+    text: Annotated[str, Text(LONGEST_TEXT, shortest=1)] = Field(
+        description="Command line, script, manifest of Kubernetes, llm-d or Dynamo, or YAML of an engine."
+    )
+    name: Annotated[str, Text(200, shortest=1)] = Field(
+        default="serve.sh", description="File name; its ending gives the format."
+    )
+    num_procs: Annotated[Gpus | None, Asked("GPUs", option="procs")] = Field(
+        default=None, description="GPUs in all, from which copies of a command's server follow."
+    )
+    model: Annotated[Named | None, Asked("Model")] = Field(default=None, description="Model; overrides the text.")
+    stated: Annotated[
+        dict[str, Any],
+        Accepts("an object with values by field name"),
+        Asked("Stated values", option="set", kind=FieldKind.VALUES),
+    ] = Field(
+        default_factory=dict,
+        description="Values of fields that the text leaves open, such as prompt and output.",
+        json_schema_extra={"additionalProperties": True},
+    )
+    system: Annotated[Named | None, Asked("System")] = Field(
+        default=None, description="System on which the deployment is evaluated; not evaluated by default."
+    )

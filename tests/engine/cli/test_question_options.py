@@ -37,6 +37,8 @@ COMMANDS: Final = {
     "simulate_execution": "simulate execution",
     "simulate_distir": "simulate distir",
     "codesign": "codesign",
+    "export_deployment": "export",
+    "import_deployment": "import",
     "export_launch": "export",
     "import_launch": "import",
     "standing": "standing",
@@ -56,6 +58,8 @@ READ_OTHERWISE: Final = {
     "simulate_execution": {"actions"},
     "simulate_distir": {"measurements"},  # --measured FILE
     "import_launch": {"text", "name"},  # FILE
+    "import_deployment": {"text", "name"},
+    "export_deployment": {"deployment"},  # FILE
     "validate": {"predictions"},  # --runs FILE
     "calibrate": {  # --scenario FILE
         *("model", "num_procs", "max_batch_size", "datatype", "limits", "cost_model", "calibration"),

@@ -1,0 +1,286 @@
+"""SGLang: deployments as flags of `python -m sglang.launch_server`, and back.
+
+Its tensor parallel degree is the world of a stage: attention data parallelism divides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from engine.launch.contract import LaunchError
+from engine.launch.serving_engines.contract import DeploymentOrder, EngineInstance, ServerCommand, ServingEngine
+from engine.launch.serving_engines.engine_flags import EngineFlags
+from engine.launch.serving_engines.words import (
+    absent_weight_reason,
+    check_divisions,
+    drafting_of,
+    kv_bits_of,
+    never_said,
+    quantization_bits,
+    slicing_sentence,
+)
+
+__all__ = ["SGLANG"]
+
+_SHARING_BACKENDS: Final = frozenset(
+    {
+        "deepep",
+        "deepep_v2",
+        "mooncake",
+        "nixl",
+        "mori",
+        "megamoe",
+        "flashinfer",
+        "flashinfer_megamoe",
+        "pplx",
+        "ascend_fuseep",
+    }
+)
+"""Exchanges of tokens that set the expert parallel degree to the tensor parallel one. Source: sglang 0.5.23,
+arg_groups/moe_hook.py."""
+_NOT_MODELLED: Final = (
+    "enable-two-batch-overlap",
+    "enable-single-batch-overlap",
+    "enable-hierarchical-cache",
+    "enable-lmcache",
+    "enable-flexkv",
+    "enable-hisparse",
+    "cpu-offload-gb",
+    "offload-group-size",
+    "enable-lora",
+    "lora-paths",
+    "enable-mixed-chunk",
+    "enable-prefill-cp",
+    "enable-deepseek-v4-fp4-indexer",
+    "enable-paged-experts",
+    "enable-pdmux",
+    "disaggregation-decode-enable-offload-kvcache",
+)
+_DEGREES: Final = ("dcp-size", "attn-cp-size", "moe-dp-size", "dwdp-size")
+_NODE: Final = ("nnodes", "node-rank", "dist-init-addr", "config", "disaggregation-mode")
+
+
+def _read(flags: EngineFlags, yaml: Mapping[str, Any]) -> EngineInstance:
+    flags.used.update(_NODE)
+    model = flags.word("model-path")
+    world, pipeline = flags.integer("tp-size", 1), flags.integer("pp-size", 1)
+    copies, ranks = flags.integer("dp-size", 1), flags.integer("attn-dp-size", 1)
+    if flags.is_on("enable-dp-attention") and ranks == 1 and copies is not None:
+        # Until 0.5.21: --dp-size N --enable-dp-attention means N attention ranks inside the tensor parallel group.
+        ranks, copies = copies, 1
+        if ranks > 1:
+            flags.remark([f"SGLang 0.5.23 spells it --attn-dp-size {ranks}; the old spelling goes after 2026."])
+    elif flags.has("dp-size") and copies == 1:
+        flags.remark([f"{flags.name_of('dp-size')} 1 says nothing."])
+    fields: dict[str, Any] = {"pipeline_par": pipeline}
+    rejected, expert = "", _expert_degree(flags, world)
+    if None not in (world, copies, ranks):
+        assert world is not None
+        assert copies is not None
+        assert ranks is not None
+        if world % ranks:
+            raise LaunchError(
+                f"Attention data parallelism of {ranks} does not divide the tensor parallel degree {world}; SGLang "
+                "refuses it."
+            )
+        fields |= {"tensor_par": world // ranks, "replicas": copies * ranks}
+        if expert is not None:
+            fields["expert_par"] = expert
+            if world % expert:
+                raise LaunchError(
+                    f"{flags.name_of('ep-size')} {expert} does not divide the tensor parallel degree {world}; SGLang "
+                    "refuses it."
+                )
+            if ranks > 1 and expert != world:
+                rejected = slicing_sentence(world, expert)
+    fields["batch"] = _read_batch(flags, ranks)
+    method = flags.word("quantization")
+    fields["weight_bits"] = quantization_bits(method)
+    if method and fields["weight_bits"] is None:
+        flags.remark([f"{flags.name_of('quantization')} {method[:40]}: the checkpoint states the bits."])
+    fields["kv_bits"] = kv_bits_of(flags.word("kv-cache-dtype"), flags.remarks, flags.name_of("kv-cache-dtype"))
+    fields["launch"] = _read_launch(flags, fields["batch"])
+    settings = {
+        "prefix_cache": not flags.is_on("disable-radix-cache"),
+        "chunk": _read_chunk(flags),
+        "max_length": flags.integer("context-length"),
+        "memory_fraction": flags.share("mem-fraction-static"),
+        **_read_speculation(flags),
+    }
+    _note_others(flags)
+    known = None not in (world, pipeline, copies)
+    gpus = world * pipeline * copies if known else None  # type: ignore[operator]
+    return EngineInstance(_set_values(fields), _set_values(settings), gpus, rejected, model)
+
+
+def _set_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _expert_degree(flags: EngineFlags, world: int | None) -> int | None:
+    backend = flags.word("moe-a2a-backend", "none").lower()
+    expert = flags.integer("ep-size", 1)
+    former = any(name in flags.former for name in ("enable-ep-moe", "enable-deepep-moe"))
+    if backend in _SHARING_BACKENDS or former:
+        if expert is not None and world is not None and flags.has("ep-size") and expert != world:
+            flags.remark([f"{flags.name_of('moe-a2a-backend')} {backend} sets the expert parallel degree to {world}."])
+        return world
+    return expert
+
+
+def _read_batch(flags: EngineFlags, ranks: int | None) -> int | None:
+    """Return requests at a time of one attention rank; the flag counts all ranks."""
+    total = flags.integer("max-running-requests")
+    if total is None or ranks is None:
+        return None
+    if ranks > 1:
+        flags.remark([f"{flags.name_of('max-running-requests')} {total:,} is for all {ranks} attention ranks."])
+    return max(total // ranks, 1)
+
+
+def _read_chunk(flags: EngineFlags) -> int | None:
+    value = flags.raw("chunked-prefill-size")
+    if value is not None and str(value).strip() == "-1":
+        flags.remark(["Chunked prefill is off: a prompt is processed in one pass."])
+        return None
+    return flags.integer("chunked-prefill-size")
+
+
+def _read_launch(flags: EngineFlags, batch: int | None) -> str:
+    decode = flags.word("cuda-graph-backend-decode")
+    flags.word("cuda-graph-backend-prefill")
+    is_off = flags.is_on("disable-cuda-graph") or flags.is_on("disable-decode-cuda-graph") or decode == "disabled"
+    compiles = flags.is_on("enable-torch-compile")
+    if is_off:
+        return "compiled" if compiles else "eager"
+    most: Any = flags.raw("cuda-graph-max-bs-decode")
+    if "cuda-graph-max-bs" in flags.former:
+        raw, most = flags.former["cuda-graph-max-bs"]
+        flags.remark([f"{raw} is ambiguous in SGLang 0.5.23, which refuses it; read as --cuda-graph-max-bs-decode."])
+    if batch is not None and str(most).isdigit() and int(str(most)) < batch:
+        flags.remark([f"Graphs are captured for batches up to {most}; larger ones run without."])
+    return "graphs"
+
+
+def _read_speculation(flags: EngineFlags) -> dict[str, Any]:
+    algorithm = flags.word("speculative-algorithm")
+    draft = flags.word("speculative-draft-model-path")
+    steps, tokens = flags.raw("speculative-num-steps"), flags.raw("speculative-num-draft-tokens")
+    top = flags.integer("speculative-eagle-topk", 1)
+    if not algorithm:
+        return {}
+    if algorithm.upper() in ("EAGLE", "NEXTN", "MTP") and not draft and top == 1:
+        drafted = steps if steps is not None else None if tokens is None else int(str(tokens)) - 1
+        if drafted is not None:
+            flags.remark([f"{algorithm} with top-k 1 and no draft model is the model's own prediction layer."])
+            return {"mtp_tokens": drafting_of("mtp", drafted, "speculative-num-steps")["draft_tokens"]}
+    flags.remark([f"Speculation by {algorithm[:40]} is not the model's own multi-token prediction: not modelled."])
+    return {"speculation": drafting_of(algorithm, steps if steps is not None else tokens, "speculative-num-steps")}
+
+
+def _note_others(flags: EngineFlags) -> None:
+    for name in _NOT_MODELLED:
+        if flags.raw(name) not in (None, False, 0, "0", "false", "False", -1, "-1", []):
+            flags.note_not_modelled(name)
+    redundant = flags.integer("ep-num-redundant-experts", 0, least=0)
+    if flags.is_on("enable-eplb"):
+        flags.note_not_modelled("enable-eplb", f"{redundant} redundant experts" if redundant else "")
+    elif redundant:
+        flags.note_not_modelled("ep-num-redundant-experts", value=True)
+    for name in _DEGREES:
+        if (flags.integer(name, 1) or 1) > 1:
+            flags.note_not_modelled(name, value=True)
+    if (flags.integer("num-continuous-decode-steps", 1) or 1) > 1:
+        flags.note_not_modelled("num-continuous-decode-steps")
+
+
+def _write(order: DeploymentOrder) -> ServerCommand:
+    shared, fields = check_divisions(order, "SGLang"), order.fields
+    tensor, pipeline, expert, replicas = (
+        int(fields[name]) for name in ("tensor_par", "pipeline_par", "expert_par", "replicas")
+    )
+    flags: dict[str, Any] = {"--tp-size": tensor * shared}
+    unsaid, remarks = never_said(order), []
+    if pipeline > 1:
+        flags["--pp-size"] = pipeline
+        if shared > 1:
+            remarks.append("SGLang supports pipeline with attention data parallelism for some models only.")
+    if shared > 1:
+        flags["--attn-dp-size"] = shared
+    if expert > 1:
+        flags["--ep-size"] = expert
+    batch = fields.get("batch")
+    if batch is not None:
+        flags["--max-running-requests"] = int(batch) * shared
+    bits = fields.get("weight_bits")
+    if bits == 8:
+        flags["--quantization"] = "fp8"
+        remarks.append("Weights are quantised to FP8 when the server starts, unless the checkpoint is FP8 already.")
+    elif bits is not None:
+        unsaid["weight_bits"] = absent_weight_reason(int(bits), order.checkpoint)
+    cache = {16: "bfloat16", 8: "fp8_e4m3", 4: "nvfp4"}.get(int(fields.get("kv_bits") or 0))
+    if cache is not None:
+        flags["--kv-cache-dtype"] = cache
+    launch = fields.get("launch")
+    if launch in ("eager", "compiled"):
+        flags |= {"--cuda-graph-backend-decode": "disabled", "--cuda-graph-backend-prefill": "disabled"}
+        if launch == "compiled":
+            flags["--enable-torch-compile"] = True
+    elif launch == "graphs" and batch is not None:
+        flags["--cuda-graph-max-bs-decode"] = int(batch)
+    flags |= _write_settings(order.settings)
+    if order.role:
+        flags["--disaggregation-mode"] = order.role
+    program = ("python3", "-m", "sglang.launch_server")
+    return ServerCommand(
+        program,
+        {"--model-path": order.checkpoint, **flags},
+        tensor * pipeline * shared,
+        replicas // shared,
+        unsaid=unsaid,
+        remarks=tuple(remarks),
+    )
+
+
+def _write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    flags: dict[str, Any] = {}
+    if settings.get("prefix_cache") is False:
+        flags["--disable-radix-cache"] = True
+    for name, flag in (
+        ("chunk", "--chunked-prefill-size"),
+        ("max_length", "--context-length"),
+        ("memory_fraction", "--mem-fraction-static"),
+    ):
+        if settings.get(name) is not None:
+            flags[flag] = settings[name]
+    if drafted := settings.get("mtp_tokens"):
+        flags |= {
+            "--speculative-algorithm": "EAGLE",
+            "--speculative-num-steps": int(drafted),
+            "--speculative-eagle-topk": 1,
+            "--speculative-num-draft-tokens": int(drafted) + 1,
+        }
+    return flags
+
+
+SGLANG: Final = ServingEngine(
+    name="sglang",
+    title="SGLang",
+    aliases=("sgl",),
+    version="0.5.23",
+    source="sglang 0.5.23: srt/arg_groups/fields/*.py, parallel_hook.py, moe_hook.py, memory_hook.py",
+    snapshot="sglang",
+    terms={
+        "tensor_par": "--tp-size / --attn-dp-size",
+        "pipeline_par": "--pp-size",
+        "expert_par": "--ep-size",
+        "replicas": "--attn-dp-size, copies of the server",
+        "batch": "--max-running-requests / --attn-dp-size",
+        "weight_bits": "checkpoint, or --quantization",
+        "kv_bits": "--kv-cache-dtype",
+        "launch": "--cuda-graph-backend-decode",
+    },
+    read=_read,
+    write=_write,
+)
