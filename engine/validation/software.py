@@ -105,11 +105,13 @@ RULES: tuple[SoftwareRule, ...] = (
         },
     ),
     SoftwareRule("Megatron", r"Megatron|MegaScale|Primus", "defaults; no overlap unless notes name its options"),
+    SoftwareRule(
+        "JAX", r"\bJAX\b|MaxText|\bXLA\b", "compiled by XLA, with overlap", {"overlap_data": 1.0, "launch": "graphs"}
+    ),
     SoftwareRule("PyTorch", r"FSDP|PyTorch", "plain modules, FlashAttention 2 through PyTorch", {**EAGER, **PYTORCH}),
     SoftwareRule(
         "DeepSpeed", r"DeepSpeed", "plain modules with FlashAttention 2", {**EAGER, "attention_kernel": "flash2"}
     ),
-    SoftwareRule("JAX", r"\bJAX\b|MaxText", "compiled by XLA, with overlap", {"overlap_data": 1.0, "launch": "graphs"}),
 )
 FUSED_ATTENTION_YEAR = 2023.0
 """From when training stacks had FlashAttention: Megatron-LM and PyTorch took it up in the first months of 2023."""

@@ -93,6 +93,7 @@ def test_half_precision_formats_run_at_one_rate() -> None:
         ("gb300_279g_nvl72", 2450, 8000, 900, 72, 100),
         ("l40s_48g", 362, 864, 32, 8, 25),
         ("mi250x_128g", 383, 3277, 200, 4, 25),
+        ("mi350x_288g", 2307, 8000, 538, 8, 50),
         ("mi355x_288g", 2516, 8000, 538, 8, 50),
         ("gaudi3_128g", 1835, 3670, 525, 8, 75),
         ("tpu_v5e_16g", 197, 819, 200, 256, 3.125),
@@ -147,7 +148,7 @@ def test_systems_of_three_tiers_have_the_accelerator_of_another(name: str) -> No
 def test_all_recorded_accelerators_are_there() -> None:
     chips = {system.accelerator.name for name in OURS if (system := hardware.load(name)).accelerator}
     clusters = {"h100_80g_sxm_pods", *THREE_TIERS}  # the accelerator of another system, with other networks
-    assert len(set(OURS) - clusters) == len(chips) == 31
+    assert len(set(OURS) - clusters) == len(chips) == 32
 
 
 def test_the_system_of_three_tiers_is_another_but_for_its_networks() -> None:

@@ -132,10 +132,10 @@ def scenario(model: str, system: str, **more: Any) -> Scenario:
         ("deepseek-v3", "h800_80g_sxm", {"activations_offload": True}, ("offloading activations",)),
         ("deepseek-v3", "a100_80g_sxm", {"datatype": "bfloat16"}, ("mixtures of experts on Ampere",)),
         ("llama-3-70B", "h100_80g_sxm", {}, ()),
-        ("llama-3-70B", "tpu_v5p_95g", {"datatype": "bfloat16"}, ("this generation of processors",)),
+        ("llama-3-70B", "mi300x_192g", {"datatype": "bfloat16"}, ("this generation of processors",)),
         (
             "llama-3-70B",
-            "tpu_v5p_95g",
+            "mi300x_192g",
             {"datatype": "bfloat16", "weight_offload": True},
             ("this generation of processors", "offloading weights"),
         ),

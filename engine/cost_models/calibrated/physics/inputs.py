@@ -24,6 +24,7 @@ __all__ = [
     "DISPATCHERS",
     "GENERATIONS",
     "LAUNCHES",
+    "MODELLED_GENERATIONS",
     "RECOMPUTES",
     "SIZES",
     "Accelerators",
@@ -35,8 +36,24 @@ __all__ = [
 ]
 
 
-GENERATIONS = ("ampere", "hopper", "blackwell", "other")
-"""Accelerator generations that kernel rates are calibrated for; `Accelerators.generation` is a position here."""
+GENERATIONS = (
+    "ampere",
+    "hopper",
+    "blackwell",
+    "cdna3",
+    "cdna4",
+    "tpu v4",
+    "tpu v5e",
+    "tpu v5p",
+    "tpu v6e",
+    "tpu7x",
+    "other",
+)
+"""Accelerator generations that have kernel rates (`parameters.SUSTAINED`), by the library's names; `other` are all that
+have none. `Accelerators.generation` is a position here."""
+
+MODELLED_GENERATIONS = ("cdna3", "other")
+"""Generations without a measured run: CDNA 3 has the rates of CDNA 4, `other` a stated one."""
 
 ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "native")
 """Score matrix in memory; FlashAttention 1; 2; a kernel written for the generation (cuDNN, FlashAttention 3)."""
