@@ -197,9 +197,9 @@ def memory_intervals() -> list[str]:
 
 
 def coverage() -> list[str]:
-    """Share of left-out runs in 80 % intervals, how many, the range over kinds, and by source."""
+    """Share of left-out runs in 80 % intervals, how many, the range over kinds of 20 runs or more, and by source."""
     table = validation.stored_coverage()
-    kinds, first = table["covered_80"][1:-1], table.iloc[0]
+    kinds, first = table[1:-1].query("runs >= 20")["covered_80"], table.iloc[0]
     values = (first["covered_80"], first["runs"], kinds.min(), kinds.max(), first["sources_80"])
     return [whole(value) for value in values]
 
@@ -353,7 +353,7 @@ STATED: tuple[Stated, ...] = (
     Stated("Tau of {} means", lambda: [f"{errors().loc['published runs, dense', 'tau']:.2f}"]),
     Stated("torchtitan's is {}.", lambda: [f"{errors().loc['torchtitan benchmarks', 'tau']:.2f}"]),
     Stated(
-        "80 % intervals hold {} % of {} runs, between {} and {} % of each kind. If every source counts once, it is "
+        "80 % intervals hold {} % of {} runs, between {} and {} % of each kind with at least 20. If every source counts once, it is "
         "{} %",
         coverage,
     ),
