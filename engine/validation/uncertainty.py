@@ -72,7 +72,7 @@ LEAST_ROWS, LEAST_SOURCES = 15, 2
 SOURCE_WEIGHT = 0.25
 """Exponent of the weight of a source's runs: 0 counts every run once, 1 every source. With 0, 1/4, 1/2 and 1, 80 %
 intervals hold 81, 84, 85 and 89 % of the runs of sources left out, 62, 66, 68 and 72 % if every source counts once, and
-79, 82, 84 and 89 % of unseen halves: 1/4 is the largest that keeps runs within five points of what is said."""
+79, 82, 84 and 89 % of unseen halves: 1/4 is the largest that keeps runs within five points of the stated share."""
 CONDITIONS = (("experts", "generation", "bits"), ("experts", "generation"), ("experts",))
 """Properties that comparable runs share; the first of these with enough runs counts."""
 MEMORY_CONDITIONS = (("experts", "generation"), ("experts",), ())
@@ -290,7 +290,7 @@ def interval_of_kind(scenario: Scenario, share: float = SHARE, datatype: str = "
 
     Raises ValueError for a share that `interval` does not take.
     """
-    if not cost_model_of(scenario).takes_calibration:
+    if not cost_model_of(scenario).takes_calibration or is_modelled(scenario):
         return None
     bits = datatypes.named(datatype or scenario.datatype).bits
     experts = bool(model_shapes(scenario.model).experts > 0)
