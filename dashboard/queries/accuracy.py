@@ -8,6 +8,7 @@ come from runs of sources that had no part in the fit (`engine.validation.uncert
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
@@ -144,6 +145,8 @@ def basis(scenario: Scenario, execution: Mapping[Any, Any] | None, *, ranges: bo
     error = None if execution is None else error_of(scenario, execution)
     most = interval_of_kind(scenario) if ranges else None if error is None else error.most
     held = "" if most is None else f"; ranges hold {percent(SHARE, 0)} of {most.rests_on}"
+    if most is not None and math.isfinite(most.held):
+        held += f", and {percent(most.held, 0)} if their source is left out"
     return f"Cost model {words}: {why}{held}."
 
 

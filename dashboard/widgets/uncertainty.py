@@ -45,7 +45,7 @@ def popover(
         st.markdown(
             f"Of **{error.most.rests_on}**, {percent(SHARE, 0)} took {_factors_in_words(error.most)} the time "
             f"predicted by a fit without their source, half of them {_factors_in_words(error.half)}. "
-            "Throughput, tokens per second and MFU follow from the time."
+            f"{error.most.held_words} Throughput, tokens per second and MFU follow from the time."
         )
         if scenario.calibration is not None:
             st.markdown(

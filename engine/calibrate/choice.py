@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.cost_models.calibrated import GENERATIONS, Case, Parameters, generation_of, step_times
+from engine.cost_models.calibrated import SUSTAINED, Case, Parameters, generation_of, step_times
 from engine.executions.arrays import Floats
 from hardware import System
 from models.documents import DocumentError, shown
@@ -61,6 +61,9 @@ _KNOWN = (
     Adjustable("sustained_ampere", "Matrix rate", "", 0.10, _RATE),
     Adjustable("sustained_hopper", "Matrix rate", "", 0.10, _RATE),
     Adjustable("sustained_blackwell", "Matrix rate", "", 0.10, _RATE),
+    Adjustable("sustained_cdna", "Matrix rate", "", 0.20, _RATE),
+    Adjustable("sustained_tpu", "Matrix rate", "", 0.10, _RATE),
+    Adjustable("sustained_tpu_wide", "Matrix rate", "", 0.10, _RATE),
     Adjustable("sustained_other", "Matrix rate", "", 0.40, _RATE + "; nothing was measured on this generation yet"),
     Adjustable("attention", "Attention rate", "", 0.15, "Share of the 16-bit peak that fused attention sustains"),
     Adjustable("launch", "Host time per kernel", "s", 0.30, "What small kernels wait for: the host and its software"),
@@ -77,12 +80,6 @@ _KNOWN = (
     Adjustable("straggler", "Stragglers", "", 0.70, "Slowness per doubling of processors above 8"),
     Adjustable("step_constant", "Fixed per step", "s", 0.70, "Host work once per step"),
 )
-_OF_GENERATION = {
-    "sustained_ampere": "ampere",
-    "sustained_hopper": "hopper",
-    "sustained_blackwell": "blackwell",
-    "sustained_other": "other",
-}
 
 
 def adjustable(system: System, start: Parameters) -> dict[str, Adjustable]:
@@ -93,11 +90,11 @@ def adjustable(system: System, start: Parameters) -> dict[str, Adjustable]:
         start: parameters that a fit starts from.
     """
     generation = generation_of(system)
-    assert generation in GENERATIONS
     found = {}
     for one in _KNOWN:
         eight = {"eight_bit": generation != "blackwell", "eight_bit_blackwell": generation == "blackwell"}
-        wanted = _OF_GENERATION.get(one.name, generation) == generation and eight.get(one.name, True)
+        of_another = one.name in SUSTAINED.values() and one.name != SUSTAINED[generation]
+        wanted = not of_another and eight.get(one.name, True)
         # A value of 0 has no logarithm: such a term was switched off by the calibration that a fit starts from.
         if wanted and getattr(start, one.name) > 0:
             found[one.name] = one

@@ -79,5 +79,5 @@ def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
     low, high = step * found.low, step * found.high
     write_line(
         f"Step of the first: {found.share:.0%} of {found.rests_on}, took {found.low:.2f} to {found.high:.2f} times "
-        f"what a fit without their source predicts; here {low:.4g} to {high:.4g} s."
+        f"what a fit without their source predicts; here {low:.4g} to {high:.4g} s. {found.held_words}"
     )

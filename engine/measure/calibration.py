@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from engine.cost_models.calibrated import (
     GENERATIONS,
+    SUSTAINED,
     Accelerators,
     Parameters,
     accelerator_of,
@@ -215,9 +216,9 @@ def _add_products(found: _Found) -> None:
     launch = 0.0 if samples.device.kind == "cpu" else launch
     wide = [each for each in samples.products if each.datatype == samples.device.datatype]
     fit = fit_products(wide, memory, sms, found.p, launch=launch)
-    generation = GENERATIONS[int(facts.generation)]
+    name = SUSTAINED[GENERATIONS[int(facts.generation)]]
     if fit is None:
-        found.missing(f"sustained_{generation}", "no product was bound by the matrix units")
+        found.missing(name, "no product was bound by the matrix units")
         return
     if fit.shaped:
         shape = f"waves and depth that make the rates of {len(fit.used)} shapes agree best"
@@ -228,7 +229,7 @@ def _add_products(found: _Found) -> None:
     # R16 = peak m (power factor): the sustained rate solved for m.
     scale = float(facts.flops16) * float(power_factor(facts, found.p))
     how = _product_text(samples, fit, samples.device.datatype)
-    found.take(f"sustained_{generation}", fit.rate / scale, how, spread=[fit.low / scale, fit.high / scale])
+    found.take(name, fit.rate / scale, how, spread=[fit.low / scale, fit.high / scale])
     predicted = product_seconds(fit.used, fit.rate, memory, sms, found.p)
     found.compare(f"products in {samples.device.datatype}", predicted, [each.time for each in fit.used])
     _eight_bit(found, fit, memory, launch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -43,6 +44,9 @@ class StepInterval(Document):
     rows: int = Field(description="How many runs those are.")
     sources: int = Field(description="From how many sources.")
     runs: str = Field(description="Which runs, in words.")
+    held_of_sources_left_out: float | None = Field(
+        description="Share of runs inside where their source had no part in the interval, every source counted once."
+    )
     few_sources: bool = Field(description="Whether they are too few sources to speak for another.")
 
 
@@ -108,6 +112,7 @@ def prediction_confidence(scenario: Scenario, execution: Mapping[Any, Any] | Non
             "low": step * found.low,
             "high": step * found.high,
             "share": found.share,
+            "held_of_sources_left_out": found.held if math.isfinite(found.held) else None,
             "rows": found.rows,
             "sources": found.sources,
             "runs": found.described,

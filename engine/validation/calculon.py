@@ -42,7 +42,7 @@ def is_mappable(mapped: Mapped) -> npt.NDArray[np.bool_]:
     layout, model = mapped.case.layout, mapped.case.model
     kinds = np.isin(layout.recompute, [RECOMPUTES.index(word) for word in RECOMPUTE_WORDS])
     found = mapped.supported & kinds & (layout.recompute_share == 1.0)
-    found &= (layout.context_par == 1.0) & (model.experts == 0.0) & (layout.linear_bits > 4.0)
+    found &= (layout.context_par == 1.0) & (model.experts == 0.0) & (layout.linear_bits >= 8.0)
     return np.asarray(found & (model.latent == 0.0), bool)
 
 
@@ -152,7 +152,7 @@ def _build_executions(mapped: Mapped) -> dict[str, Any]:
         "data_par_net": (t * p * d > domain).astype(np.int64),
         "batch_size": layout.batch_size.astype(np.int64),
         "microbatch_size": layout.microbatch_size.astype(np.int64),
-        "datatype": np.where(layout.linear_bits == 8, "float8", "float16"),
+        "datatype": np.where(layout.linear_bits < 16, "float8", "float16"),
         "fused_activation": np.ones(len(t), bool),
         "attention_type": np.full(len(t), "multihead"),
         "activation_recompute": words[layout.recompute.astype(int)],

@@ -93,6 +93,7 @@ def refuse_impossible(
     found.assume(uneven, "gbs / (dp x mbs) rounded")
     wider = (values["linear_bits"] == 8) & (values["flops8"] == 0)
     wider |= (values["linear_bits"] == 4) & (values["flops4"] == 0)
+    wider &= values["linear_format"] == 0
     found.assume(wider, "dtype at the rate of the next wider one, which the accelerator has units for")
     found.refuse(
         routed & (values["leading_dense"] > values["num_blocks"]),
@@ -108,6 +109,9 @@ def refuse_impossible(
     )
     peak = np.where(values["linear_bits"] < 16, np.maximum(values["flops8"], values["flops16"]), values["flops16"])
     peak = np.where(values["linear_bits"] < 8, np.maximum(values["flops4"], peak), peak)
+    scaled = [peaks for name, peaks in values.items() if name.startswith("scaled_peaks")]
+    for place, peaks in enumerate(scaled, start=1):
+        peak = np.where(values["linear_format"] == place, np.maximum(peaks, peak), peak)
     with np.errstate(invalid="ignore", divide="ignore"):
         used = 6.0 * weights * tokens / seconds / peak
     texts = [

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated import MEASURED_FILE, OFFLOADS, aspects, generation_words, kind_words
+from engine.cost_models.calibrated import MEASURED_FILE, OFFLOADS, aspects
 from engine.validation.error_tables import error_table, memory_table
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.predict import validate
 from engine.validation.reading import Runs, library_runs
-from engine.validation.refit import ratios_without_pairs
+from engine.validation.refit import ratios_without_source
 from engine.validation.selection import defective, headline, one_machine, reported, sets_of, sources_of
-from engine.validation.uncertainty import UNSEEN, coverage_table, kinds_of
+from engine.validation.uncertainty import UNSEEN, coverage_table, describe_kind, kinds_of
 
 __all__ = [
     "TOLERANCE",
@@ -157,10 +157,7 @@ def _accept_measured(mapped: Mapped) -> None:
 def _accept_intervals(mapped: Mapped, runs: Runs) -> None:
     """Store errors of sources left out and how many of them lie in the intervals that the others give."""
     scored, pooled = _is_scored(mapped), ~one_machine(mapped.table)
-    kinds, pairs = kinds_of(mapped), ratios_without_pairs(runs)
-    own = np.full(len(kinds), np.nan)
-    for name, ratio in pairs.items():
-        own = np.where(kinds["source"] == name, ratio, own)
+    kinds, own = kinds_of(mapped), ratios_without_source(runs)
     kinds["ratio"] = own
     kinds.insert(0, "id", mapped.table["id"])
     kinds[scored & pooled].to_csv(_data_path("residuals.csv"), index=False, float_format="%.5g")
@@ -171,15 +168,17 @@ def _accept_intervals(mapped: Mapped, runs: Runs) -> None:
         records.append({"name": name, "rows": len(error), "mean": error.mean(), "median": np.median(error)})
     pd.DataFrame(records).to_csv(_data_path("left_out_errors.csv"), index=False, float_format="%.4g")
 
-    def without(source: str) -> pd.DataFrame:
-        return kinds.assign(ratio=pairs[source])[scored & pooled & (kinds["source"] != source)]
-
     everything = (scored & pooled)[scored]
-    described = kinds["experts"].map(kind_words) + " on " + kinds["generation"].map(generation_words)
-    named = described[scored].to_numpy(object)
-    groups = {UNSEEN: everything} | {name: everything & (named == name) for name in sorted(set(named[everything]))}
+    groups = {UNSEEN: everything}
+    for names in (("experts", "generation"), ("experts", "generation", "bits")):
+        described = [
+            describe_kind(dict(zip(names, row, strict=True))) for row in kinds.loc[scored, list(names)].to_numpy()
+        ]
+        named = np.array(described, object)
+        groups |= {name: everything & (named == name) for name in sorted(set(named[everything]))}
     groups["vTrain's single node, apart"] = ~everything
-    found = coverage_table(kinds[scored].reset_index(drop=True), groups, without)
+    table = kinds[scored & pooled]
+    found = coverage_table(kinds[scored].reset_index(drop=True), groups, lambda _: table)
     found.to_csv(_data_path("coverage.csv"), index=False, float_format="%.4g")
 
 

@@ -20,6 +20,9 @@ import hardware
 from engine.columns import by_name
 from engine.columns.stage_layouts import BALANCED, EVEN, StageLayoutError, layout_of_word
 from engine.cost_models.calibrated import (
+    DATATYPES,
+    LINEAR_BITS,
+    LINEAR_FORMATS,
     RECOMPUTES,
     SCHEDULES,
     Accelerators,
@@ -36,7 +39,7 @@ from engine.validation.reading import Runs
 from engine.validation.sites import describe_sites
 from engine.validation.software import infer_software
 from engine.validation.texts import Texts
-from engine.validation.words import accelerator_named, bits_of, recompute_of
+from engine.validation.words import PRECISIONS, accelerator_named, datatype_of, recompute_of
 
 __all__ = ["REASONS", "Mapped", "map_runs", "map_shapes"]
 
@@ -44,6 +47,8 @@ GIGA = 1e9
 """Bytes per second of a GB/s, and bytes of a GB."""
 NETWORKS = ("network_sizes", "network_bandwidths")
 """Fields of an accelerator that have a value for each tier."""
+SEVERAL = (*NETWORKS, "scaled_peaks")
+"""Fields of an accelerator that are tuples."""
 
 REASONS: dict[str, str] = {
     "": "Predicted.",
@@ -53,7 +58,6 @@ REASONS: dict[str, str] = {
     "impossible_split": "A size cannot be split by its degree of parallelism.",
     "implausible_measurement": "The measured time would need more than the peak, or next to nothing of it.",
     "unknown_hardware": "The accelerator is not in the library.",
-    "hardware_not_calibrated": "No kernel rates were measured for this accelerator's generation.",
     "not_a_transformer": "The model has layers other than attention and feed-forward.",
     "unknown_precision": "The precision is none that the cost model covers.",
     "unknown_recompute": "The recomputation policy is none that the cost model covers.",
@@ -115,6 +119,7 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     values, generation = _map_hardware(table, found, systems or {})
     values |= _map_model(table, notes, columns, found)
     values |= _map_layout(table, notes, columns, found)
+    values |= _map_datatypes(table, values, found)
     software, rules, faults = infer_software(table, generation)
     found.refuse(np.array([bool(fault) for fault in faults], bool), "bad_value", [f"{fault}." for fault in faults])
     values |= software
@@ -143,13 +148,14 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
         "stage_layout",
         "leading_dense",
         "prediction_layers",
+        "linear_format",
     ):
         safe[name] = np.where(supported, safe[name], 0.0)
     assumptions = np.array(["; ".join(parts) for parts in found.assumed], object)
-    tiered: dict[str, Any] = {
-        field: tuple(values for name, values in safe.items() if name.startswith(field)) for field in NETWORKS
+    several: dict[str, Any] = {
+        field: tuple(values for name, values in safe.items() if name.startswith(field)) for field in SEVERAL
     }
-    return Mapped(table, Case.of({**safe, **tiered}), found.reason, found.text, assumptions, rules)
+    return Mapped(table, Case.of({**safe, **several}), found.reason, found.text, assumptions, rules)
 
 
 def map_shapes(table: pd.DataFrame) -> dict[str, npt.NDArray[np.float64]]:
@@ -190,11 +196,14 @@ def _map_hardware(
         if (each := taken[name]) and each[1]:
             found.assumed[row].append(each[1])
     facts = {name: accelerator_of(system) for name, system in systems.items() if system is not None}
-    plain = [field.name for field in fields(Accelerators) if field.name not in (*NETWORKS, "scaled_peaks")]
+    plain = [field.name for field in fields(Accelerators) if field.name not in SEVERAL]
     values = {
         field: np.array([facts[name][field] if name in facts else np.nan for name in names], np.float64)
         for field in plain
     }
+    for place in range(max((len(each["scaled_peaks"]) for each in facts.values()), default=0)):
+        peaks = {name: each["scaled_peaks"][place] for name, each in facts.items()}
+        values[f"scaled_peaks {place}"] = np.array([peaks.get(name, np.nan) for name in names], np.float64)
     values |= _map_networks(table, names, systems)
     generation = np.array([generation_of(system) if (system := systems[name]) else "" for name in names], object)
     given = np.array([bool(name) for name in names], bool)
@@ -204,13 +213,10 @@ def _map_hardware(
         "unknown_hardware",
         [f"{name[:60]!r} is not an accelerator of the library." for name in names],
     )
-    found.refuse(
-        np.array(
-            [(system := systems[name]) is not None and name not in known and not calibrated(system) for name in names],
-            bool,
-        ),
-        "hardware_not_calibrated",
-        [f"No kernel rates were measured for {name[:60]}." for name in names],
+    modelled = {name for name, system in systems.items() if system and name not in known and not calibrated(system)}
+    found.assume(
+        np.array([name in modelled for name in names], bool),
+        "kernel rates modelled, no run on this generation was measured",
     )
     return values, generation
 
@@ -256,7 +262,7 @@ def _map_model(
     mla = latent > 0
     windows = [re.search(r"(?:sliding[- _]?window|swa)[ =:]*(\d+)", text) for text in attn]
     window = np.array([float(match[1]) if match else 0.0 for match in windows], np.float64)
-    alternating = np.array(["alternating" in text for text in attn], bool)
+    every = np.array([_full_attention_every(text) for text in attn], np.float64)
     packed = notes.saying("packed")
     experts = fill(columns["moe_experts"], 0.0, "")
     return {
@@ -277,7 +283,7 @@ def _map_model(
         "rope_size": np.where(mla, parts["rope"], 0.0),
         "window": np.where(packed, PACKED_TOKENS, window),
         "window_chunked": np.where(packed, 1.0, 0.0),
-        "full_attention_every": np.where(alternating & ~packed, 2.0, 0.0),
+        "full_attention_every": np.where(packed, 0.0, every),
         "experts": experts,
         "experts_per_token": np.maximum(fill(columns["moe_topk"], np.where(experts > 0, np.nan, 1.0), ""), 1.0),
         "expert_feedforward": fill(columns["moe_ffn"], 0.0, ""),
@@ -290,6 +296,13 @@ def _map_model(
         "groups_per_token": fill(columns["moe_groups_per_token"], 1.0, ""),
         "prediction_layers": fill(columns["mtp_layers"], 0.0, ""),
     }
+
+
+def _full_attention_every(attn: str) -> float:
+    """Return which blocks attend to everything, as every so-manieth; 0 where all look back over the window."""
+    if part := re.search(r"(\d+) of (\d+) layers sliding", attn):
+        return float(part[2]) if int(part[2]) == int(part[1]) + 1 else 0.0
+    return 2.0 if "alternating" in attn else 0.0
 
 
 def _map_layout(
@@ -318,14 +331,6 @@ def _map_layout(
         "unknown_recompute",
         [f"Recomputation {text[:60]!r} is not covered." for text in recompute],
     )
-    dtype = [str(text) for text in table["dtype"]]
-    bits = np.array([bits_of(text) or np.nan for text in dtype], np.float64)
-    found.refuse(np.array([text == "" for text in dtype], bool), "missing_field", "Not given: dtype.")
-    found.refuse(
-        np.isnan(bits),
-        "unknown_precision",
-        [f"Precision {text[:40]!r} is not covered; it must be bf16, fp16, fp8, mxfp8, fp4 or nvfp4." for text in dtype],
-    )
     vpp = fill(columns["vpp"], 1.0, "vpp 1")
     chunks = np.where(p > 1, vpp, 1.0)
     schedule = _map_schedule(table, p, chunks, found)
@@ -345,10 +350,37 @@ def _map_layout(
         "sequence_par": fill(columns["seq_parallel"], np.where(t > 1, 1.0, 0.0), "seq_parallel tp > 1"),
         "zero_stage": zero,
         "fully_sharded": fsdp,
-        "linear_bits": bits,
         "recompute": np.array([float(RECOMPUTES.index(policy[0] if policy else "none")) for policy in policies]),
         "recompute_share": np.array([policy[1] if policy else 1.0 for policy in policies]),
     }
+
+
+def _map_datatypes(
+    table: pd.DataFrame, values: Mapping[str, npt.NDArray[np.float64]], found: Findings
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return width and format of the linear layers of every row.
+
+    A datatype that the accelerator does not compute in counts as the plain one of its width.
+    """
+    texts = [str(text) for text in table["dtype"]]
+    known = [datatype_of(text) for text in texts]
+    found.refuse(np.array([text == "" for text in texts], bool), "missing_field", "Not given: dtype.")
+    words = ", ".join(each.split("|")[0] for each in PRECISIONS.values())
+    found.refuse(
+        np.array([each is None for each in known], bool),
+        "unknown_precision",
+        [f"Precision {text[:40]!r} is not covered; it must be one of {words}." for text in texts],
+    )
+    place = [DATATYPES.index(each.name) if each else -1 for each in known]
+    formats = np.array([LINEAR_FORMATS[number] if number >= 0 else 0.0 for number in place], np.float64)
+    bits = np.array([LINEAR_BITS[number] if number >= 0 else np.nan for number in place], np.float64)
+    plain = np.array([float(each.bits) if each else np.nan for each in known], np.float64)
+    rows = np.arange(len(texts))
+    peaks = np.array([value for name, value in values.items() if name.startswith("scaled_peaks")])
+    peak = peaks[np.maximum(formats - 1.0, 0.0).astype(int), rows] if len(peaks) else np.zeros(len(texts))
+    foreign = (formats > 0) & ~(peak > 0)
+    found.assume(foreign, "dtype at the rate of the plain datatype of its width")
+    return {"linear_bits": np.where(foreign, plain, bits), "linear_format": np.where(foreign, 0.0, formats)}
 
 
 def _map_schedule(

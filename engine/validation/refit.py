@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +32,7 @@ __all__ = [
     "TwoFold",
     "fit_all",
     "leave_one_source_out",
-    "ratios_without_pairs",
+    "ratios_without_source",
     "start_parameters",
     "two_fold",
     "updated_calibration",
@@ -45,6 +44,9 @@ ROUND_START: dict[str, float] = {
     "sustained_ampere": 0.75,
     "sustained_hopper": 0.65,
     "sustained_blackwell": 0.5,
+    "sustained_cdna": 0.5,
+    "sustained_tpu": 0.75,
+    "sustained_tpu_wide": 0.6,
     "attention": 0.6,
     "launch": 30e-6,
     "immaturity": 0.15,
@@ -145,12 +147,9 @@ def leave_one_source_out(runs: Runs | None = None, names: Sequence[str] = FITTED
     return _test_folds(mapped, measured, weights, lambda _: member.astype(np.int64), (0,), names)
 
 
-def ratios_without_pairs(runs: Runs | None = None, names: Sequence[str] = FITTED) -> dict[str, npt.NDArray[np.float64]]:
-    """Returns the measured over predicted time of every run [rows], by a fit that saw neither the run's source nor
-    another one.
-
-    The keys are that other source. A source's own key has its runs by the fit without it alone. One fit per pair of
-    sources, some 90 for the package's runs.
+def ratios_without_source(runs: Runs | None = None, names: Sequence[str] = FITTED) -> npt.NDArray[np.float64]:
+    """Returns the measured over predicted time of every run [rows], by a fit that did not see the run's source; not a
+    number for runs of sources that no fit counts.
 
     Args:
         runs: measured ones; the package's where None.
@@ -158,13 +157,11 @@ def ratios_without_pairs(runs: Runs | None = None, names: Sequence[str] = FITTED
     """
     mapped, measured, weights = _prepare_rows(runs)
     source = sources_of(mapped.table)
-    every = sorted(set(source[weights > 0]))
-    found = {name: np.full(len(measured), np.nan) for name in every}
-    for one, other in combinations_with_replacement(every, 2):
-        fit = _fit_rows(mapped, measured, weights, (source != one) & (source != other), names)
-        for left, own in {(one, other), (other, one)}:
-            rows = np.flatnonzero((source == own) & mapped.supported)
-            found[left][rows] = measured[rows] / step_times(mapped.case.take(rows), fit.parameters).step
+    found = np.full(len(measured), np.nan)
+    for name in sorted(set(source[weights > 0])):
+        fit = _fit_rows(mapped, measured, weights, source != name, names)
+        rows = np.flatnonzero((source == name) & mapped.supported)
+        found[rows] = measured[rows] / step_times(mapped.case.take(rows), fit.parameters).step
     return found
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated import system_named
+from engine.validation.words import accelerator_named
 
 __all__ = [
     "accelerator_sets",
@@ -125,10 +125,10 @@ def accelerator_sets(table: pd.DataFrame) -> dict[str, Rows]:
         table: typed runs [rows].
     """
     published = sets_of(table, ~defective(table))["published runs"]
-    systems = {name: system_named(name) for name in set(table["hardware"].astype(str))}
+    named = {name: accelerator_named(name) for name in set(table["hardware"].astype(str))}
     makers = {
-        name: system.accelerator.name if system is not None and system.accelerator is not None else ""
-        for name, system in systems.items()
+        name: found[0].accelerator.name if found and found[0].accelerator is not None else ""
+        for name, found in named.items()
     }
     maker = table["hardware"].astype(str).map(makers).to_numpy(object)
     return {name: published & (maker == name) for name in sorted(set(makers.values()) - {""})}

@@ -30,6 +30,8 @@ recipes exchange gradients in 16 bits (fp16 training of the Megatron papers, NeM
 settings), and a rule names the exceptions.
 """
 SOFTWARE_COLUMNS = tuple(DEFAULTS)
+OTHER_WORDS = {"alltoall": "all_to_all", "allgather": "all_gather"}
+"""Megatron's words for dispatchers, which tables of earlier versions have."""
 WORDS = {"attention_kernel": ATTENTION_KERNELS, "launch": LAUNCHES, "token_dispatcher": DISPATCHERS}
 MATURING = r"\bNeMo\b|Megatron|PaXML"
 """Stacks whose own kernels (Transformer Engine) matured with the generation's programming model."""
@@ -105,11 +107,13 @@ RULES: tuple[SoftwareRule, ...] = (
         },
     ),
     SoftwareRule("Megatron", r"Megatron|MegaScale|Primus", "defaults; no overlap unless notes name its options"),
+    SoftwareRule(
+        "JAX", r"\bJAX\b|MaxText|\bXLA\b", "compiled by XLA, with overlap", {"overlap_data": 1.0, "launch": "graphs"}
+    ),
     SoftwareRule("PyTorch", r"FSDP|PyTorch", "plain modules, FlashAttention 2 through PyTorch", {**EAGER, **PYTORCH}),
     SoftwareRule(
         "DeepSpeed", r"DeepSpeed", "plain modules with FlashAttention 2", {**EAGER, "attention_kernel": "flash2"}
     ),
-    SoftwareRule("JAX", r"\bJAX\b|MaxText", "compiled by XLA, with overlap", {"overlap_data": 1.0, "launch": "graphs"}),
 )
 FUSED_ATTENTION_YEAR = 2023.0
 """From when training stacks had FlashAttention: Megatron-LM and PyTorch took it up in the first months of 2023."""
@@ -231,6 +235,7 @@ def _override_facts(facts: dict[str, npt.NDArray[Any]], runs: pd.DataFrame) -> l
 
 def _parse_fact(name: str, word: str) -> float | str:
     if name in WORDS:
+        word = OTHER_WORDS.get(word, word)
         if word not in WORDS[name]:
             raise ValueError(f"{name} is {word[:40]!r}; it must be one of {', '.join(WORDS[name])}")
         return word

@@ -14,15 +14,14 @@ from hardware import System
 from models import datatypes
 from models.token_flops import Convention
 
-__all__ = ["PRECISIONS", "accelerator_named", "bits_of", "convention_of", "is_hardware_rate", "recompute_of"]
+__all__ = ["PRECISIONS", "accelerator_named", "convention_of", "datatype_of", "is_hardware_rate", "recompute_of"]
 
 PRECISIONS = {
-    float(bits): "|".join(
-        word for each in datatypes.for_products(16) if each.bits == bits for word in each.words.get("runs", ())
-    )
-    for bits in (4, 8, 16)
+    each.name: "|".join(each.words["runs"])
+    for each in sorted(datatypes.for_products(16), key=lambda each: each.bits)
+    if "runs" in each.words
 }
-"""Words for the precision of the linear layers by bits; the narrowest that is named counts ("bf16 + fp8" is 8 bits)."""
+"""Words for the datatype of the linear layers; the narrowest that is named counts ("bf16 + fp8" is FP8)."""
 SAME_POLICY = {
     "false": "none",
     "no": "none",
@@ -42,6 +41,8 @@ POLICY_PATTERNS = (
     (r"selective_op", "operators"),
     (r".*save_qkv_out", "save_projections"),
     (r".*save_dot_only", "save_dots"),
+    # MaxText's minimal saves products without a batch dimension (its layers/decoders.py): all but the attention core.
+    (r"(?:other:)?minimal$", "save_dots"),
     (r".*mla[_ ]up[_-]proj", "modules_mla"),
     (r"modules:", "modules"),
 )
@@ -49,14 +50,16 @@ POLICY_PATTERNS = (
 FULL_OF_SOME = r"full: ?(\d+) ?layers"
 
 
-def bits_of(text: str) -> float | None:
-    """Return the bits of the linear layers for the words of a precision; None for words without one.
+def datatype_of(text: str) -> datatypes.Datatype | None:
+    """Return the datatype of the linear layers for the words of a precision; None for words without one.
 
     Args:
         text: words from a user or a publication.
     """
-    found = (bits for bits, words in PRECISIONS.items() if re.search(rf"(?<![a-z])(?:{words})(?!\d)", text.lower()))
-    return next(found, None)
+    lowered = text.lower()
+    found = (name for name, words in PRECISIONS.items() if re.search(rf"(?<![a-z])(?:{words})(?!\d)", lowered))
+    name = next(found, None)
+    return None if name is None else datatypes.named(name)
 
 
 def convention_of(text: str) -> Convention | None:

@@ -273,7 +273,7 @@ def _compute_parameters(scenario: Scenario) -> list[Parameter]:
             + (
                 "It bounds the clock, and so the rate of matrix products and attention."
                 if bound
-                else "Nothing was measured on this generation, so its rates do not depend on it."
+                else "No GPUs of this generation with unlike power were measured, so its rates do not depend on it."
             ),
             POWER,
             part_of="compute",

@@ -65,7 +65,10 @@ def test_a_datatype_means_the_same_in_every_door_or_is_refused(system: str, name
     assert name in str(altered)
     faster = changed(scenario, changes)
     assert faster.system.peak_tflops(name) == pytest.approx(changes[what])
-    assert engine.best_of(faster)["total_time"] < found["total_time"]
+    # A rate that is bound to another datatype's does not rise with its own peak alone.
+    bound = what == "matrix" and datatypes.named(name).sustained is not None
+    assert bound == (engine.best_of(faster)["total_time"] == found["total_time"])
+    assert bound or engine.best_of(faster)["total_time"] < found["total_time"]
     assert len(engine.operations(model, system, dict(row))) > 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import hardware
+from models import datatypes
 
 CALCULON = Path(__file__).parent / "calculon"
 CALCULON_NAMES = sorted(file.stem for file in CALCULON.glob("*.json"))
@@ -93,6 +94,7 @@ def test_half_precision_formats_run_at_one_rate() -> None:
         ("gb300_279g_nvl72", 2450, 8000, 900, 72, 100),
         ("l40s_48g", 362, 864, 32, 8, 25),
         ("mi250x_128g", 383, 3277, 200, 4, 25),
+        ("mi350x_288g", 2307, 8000, 538, 8, 50),
         ("mi355x_288g", 2516, 8000, 538, 8, 50),
         ("gaudi3_128g", 1835, 3670, 525, 8, 75),
         ("tpu_v5e_16g", 197, 819, 200, 256, 3.125),
@@ -147,7 +149,7 @@ def test_systems_of_three_tiers_have_the_accelerator_of_another(name: str) -> No
 def test_all_recorded_accelerators_are_there() -> None:
     chips = {system.accelerator.name for name in OURS if (system := hardware.load(name)).accelerator}
     clusters = {"h100_80g_sxm_pods", *THREE_TIERS}  # the accelerator of another system, with other networks
-    assert len(set(OURS) - clusters) == len(chips) == 31
+    assert len(set(OURS) - clusters) == len(chips) == 32
 
 
 def test_the_system_of_three_tiers_is_another_but_for_its_networks() -> None:
@@ -186,9 +188,52 @@ def test_further_datasheet_figures(
     assert bool(accelerator.usd_source) == (lowest is not None)
 
 
-@pytest.mark.parametrize(("name", "rate"), [("b200_180g_sxm", 9000), ("b300_270g_sxm", 13500), ("mi355x_288g", 10066)])
-def test_four_bit_rates(name: str, rate: float) -> None:
-    assert hardware.load(name).matrix["float4"].tflops == rate
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    # Dense TFLOP/s as the vendors print them, to their digits; a datatype that is not named must not be there.
+    [
+        # NVIDIA, H100 and H200 datasheets: 3,958 TFLOP/s FP8 with sparsity.
+        ("h100_80g_sxm", {"float8": 1979}),
+        ("h200_141g_sxm", {"float8": 1979}),
+        ("h100_80g_pcie", {"float8": 1513}),
+        ("l40s_48g", {"float8": 733}),
+        # NVIDIA, HGX B200 and B300 datasheets, of eight: 72 PFLOP/s FP8 with sparsity; FP4 dense 72 and 108.
+        ("b200_180g_sxm", {"float8": 4500, "float4": 9000, "nvfp4": 9000}),
+        ("b300_270g_sxm", {"float8": 4500, "float4": 13500, "nvfp4": 13500}),
+        # NVIDIA, GB200 and GB300 NVL72, of 72: 360 PFLOP/s FP8; FP4 dense 720 and 1,080. The library has the rates that
+        # NVIDIA's benchmarks divide by, 2 % less.
+        ("gb200_186g_nvl72", {"float8": 5000, "float4": 10000, "nvfp4": 10000}),
+        ("gb300_279g_nvl72", {"float8": 5000, "float4": 15000, "nvfp4": 15000}),
+        # AMD, data sheets: MI300X and MI325X 2,614.9; MI350X 4.6 and 9.2 PFLOP/s, MI355X 5 and 10.1.
+        ("mi300x_192g", {"float8": 2614.9}),
+        ("mi325x_256g", {"float8": 2614.9}),
+        ("mi350x_288g", {"float8": 4600, "float4": 9200}),
+        ("mi355x_288g", {"float8": 5033, "float4": 10066}),
+        # Google, Cloud TPU documentation (v5e, v6e, TPU7x) and blog of 2023-12-06 (v5p). Before TPU7x only integers
+        # double: products in FP8 run at the rate of BF16.
+        ("tpu_v5e_16g", {"int8": 393}),
+        ("tpu_v5p_95g", {"int8": 918, "float8": 459}),
+        ("tpu_v6e_32g", {"int8": 1836, "float8": 918}),
+        ("tpu7x_192g", {"float8": 4614}),
+        # AWS Neuron documentation: cFP8 as BF16; FP8; MXFP8 and MXFP4 alike.
+        ("trainium1_32g", {"float8": 190}),
+        ("trainium2_96g", {"float8": 1299}),
+        ("trainium3_144g", {"float8": 2517, "float4": 2517}),
+        # Intel, Hot Chips 2024: one rate for BF16 and FP8.
+        ("gaudi2_96g", {"float8": 865}),
+        ("gaudi3_128g", {"float8": 1835}),
+        # No matrix rate below 16 bits that training uses.
+        ("a100_80g_sxm", {}),
+        ("mi250x_128g", {}),
+        ("tpu_v4_32g", {}),
+        ("v100_32g_sxm", {}),
+    ],
+)
+def test_rates_of_eight_and_four_bits_are_those_of_the_datasheets(name: str, rates: dict[str, float]) -> None:
+    matrix = hardware.load(name).matrix
+    narrow = {word: rate.tflops for word, rate in matrix.items() if datatypes.named(word).bits < 16}
+    assert narrow == pytest.approx(rates, rel=0.0201)
+    assert all(rate >= matrix["bfloat16"].tflops for rate in narrow.values())
 
 
 def test_what_is_not_published_is_not_made_up() -> None:

@@ -16,13 +16,14 @@ from dashboard.widgets.upload import read_file
 from engine import validation
 from engine.questions.documents.validations import ValidationQuestion
 from engine.questions.validations import find_predictions
-from engine.validation import Runs, RunsFileError, generation_of, system_named
+from engine.validation import Runs, RunsFileError, generation_of
 from engine.validation.error_tables import error_statistics, source_family
 from engine.validation.gate import stored_errors
 from engine.validation.ranking import layout_groups
 from engine.validation.reading import runs_in
 from engine.validation.selection import reported, sources_of
 from engine.validation.uncertainty import Interval, interval
+from engine.validation.words import accelerator_named, datatype_of
 
 __all__ = [
     "EVERY",
@@ -199,8 +200,15 @@ def field_values(rows: pd.DataFrame, field: str) -> pd.Series[Any]:
 
 def interval_of(row: pd.Series[Any]) -> Interval | None:
     """Return the errors of unseen runs of its kind and of other sources; None without such runs."""
-    system = system_named(str(row["hardware"]))
-    if system is None:
+    named = accelerator_named(str(row["hardware"]))
+    if named is None:
         return None
+    system = named[0]
     source = str(sources_of(row.to_frame().T)[0])
-    return interval(generation=generation_of(system), experts=bool(row["moe_experts"] > 0), without=source)
+    datatype = datatype_of(str(row["dtype"]))
+    return interval(
+        generation=generation_of(system),
+        experts=bool(row["moe_experts"] > 0),
+        bits=None if datatype is None else datatype.bits,
+        without=source,
+    )

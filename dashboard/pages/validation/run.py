@@ -97,7 +97,7 @@ def _describe_accuracy(row: pd.Series[Any]) -> str:
         )
         words.append(
             f"With the errors of other sources, {percent(around.share, 0)} of runs take {low} to {high}: "
-            f"{literal(around.rests_on)}."
+            f"{literal(around.rests_on)}. {around.held_words}"
         )
     words.append(f"Missing software settings: as usual for {_describe_software(row['software_rule'])}.")
     if row["assumptions"]:

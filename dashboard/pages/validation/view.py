@@ -27,7 +27,7 @@ from dashboard.widgets.upload import file_field
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, percent, signed_percent
 from engine.questions.fields import question_field
-from engine.validation import library_calibration
+from engine.validation import library_calibration, stored_coverage
 
 __all__ = ["ValidationView", "parse", "render"]
 
@@ -128,7 +128,12 @@ def _draw_no_runs(filters: data.Filters) -> None:
 def _describe_coverage(checked: data.PredictedRuns) -> str:
     """Return a sentence on the runs that errors are counted on."""
     if checked.is_packaged:
-        return "Counted: the last complete measurement of each configuration; the six parameters were fitted to them."
+        unseen = stored_coverage().iloc[0]
+        return (
+            "Counted: the last complete measurement of each configuration; the fitted parameters come from them. Of "
+            f"sources that a fit did not see, 80 % intervals hold {unseen['covered_80']:.0f} % of the runs, and "
+            f"{unseen['sources_80']:.0f} % if every source counts once."
+        )
     return "Counted: all runs of the file with a prediction and a measured time, or the ones marked as complete."
 
 

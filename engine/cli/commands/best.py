@@ -47,8 +47,8 @@ def find_best(
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
     not_represented (of the model), model_document (null for a model of the library), total,
     feasible, evaluated, step_time_interval (low, high [s], share of comparable measured runs between them, rows,
-    sources, runs, few_sources; null where no runs tell), not_measured (what no measured run had of what the best rests
-    on), top (best first: id, fields and statistics), seconds.
+    sources, runs, held_of_sources_left_out, few_sources; null where no runs tell), not_measured (what no measured run
+    had of what the best rests on), top (best first: id, fields and statistics), seconds.
 
     Progress is shown where errors go, if that is a terminal. Exit code 1 when nothing is feasible.
     """

@@ -68,9 +68,9 @@ def explore_space(
     not_represented (of the model), model_document (null for a model of the library), total,
     feasible, infeasible_by_reason (a number per reason), best (the highest sample rate: fields and statistics),
     step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, sources, runs,
-    few_sources; null where no runs tell), not_measured (what no measured run had of what that rests on), top (a list of
-    such), seconds, executions_per_second, from_store, cells (with --cells). Times are in seconds and sizes in bytes;
-    null stands for an infinite requirement, and for what the cost model does not have.
+    held_of_sources_left_out, few_sources; null where no runs tell), not_measured (what no measured run had of what that
+    rests on), top (a list of such), seconds, executions_per_second, from_store, cells (with --cells). Times are in
+    seconds and sizes in bytes; null stands for an infinite requirement, and for what the cost model does not have.
 
     Exit code 1 when nothing is feasible.
     """

@@ -22,6 +22,7 @@ from engine.cost_models.calibrated.measured import MEASURED_FILE, OFFLOADS, aspe
 from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
 from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
 from engine.cost_models.calibrated.physics.communication.networks import LARGEST_HOST, farthest
+from engine.cost_models.calibrated.physics.formats import DATATYPES, LINEAR_BITS, LINEAR_FORMATS
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
     DISPATCHERS,
@@ -53,6 +54,7 @@ from engine.cost_models.calibrated.physics.layers.views import layer_cases, mode
 from engine.cost_models.calibrated.physics.memory import ProcessorMemory, memory_use
 from engine.cost_models.calibrated.physics.parameters import (
     FITTED,
+    SUSTAINED,
     Parameters,
     largest,
     library_calibration,
@@ -83,12 +85,15 @@ __all__ = [
     "ATTENTION_KERNELS",
     "BLOCK_FIELDS",
     "CALIBRATED",
+    "DATATYPES",
     "DISPATCHERS",
     "EMBEDDING_FORWARD",
     "FITTED",
     "GENERATIONS",
     "LARGEST_HOST",
     "LAUNCHES",
+    "LINEAR_BITS",
+    "LINEAR_FORMATS",
     "LOGIT_FORWARD",
     "MEASURED_FILE",
     "OFFLOADS",
@@ -97,6 +102,7 @@ __all__ = [
     "SCHEDULES",
     "SIZES",
     "SOFTWARE_DEFAULTS",
+    "SUSTAINED",
     "TILE",
     "Accelerators",
     "BlockLevel",

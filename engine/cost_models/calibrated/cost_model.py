@@ -21,14 +21,14 @@ from engine.cost_models.calibrated.measured import not_measured
 from engine.cost_models.calibrated.operation_table import operation_table_of
 from engine.cost_models.calibrated.physics.formats import DATATYPES, SCALED_NAMES
 from engine.cost_models.calibrated.physics.inputs import SIZES
-from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
+from engine.cost_models.calibrated.physics.parameters import POWER_REFERENCES, library_calibration, parameters_of
 from engine.cost_models.calibrated.physics.pipeline.layouts import cut_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import SPLIT
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, prepare_calibrated
 from engine.cost_models.calibrated.rows.row_evaluation import evaluate_calibrated_rows
 from engine.cost_models.calibrated.space import CalibratedSpace
-from engine.cost_models.calibrated.systems import accelerator_of, calibrated, generation_of
+from engine.cost_models.calibrated.systems import accelerator_of, generation_of
 from engine.cost_models.calibrated.table_evaluation import calibrated_row, evaluate_calibrated
 from engine.cost_models.calibrated.words import WORDS
 from engine.cost_models.contract import Candidates, CostModel, SustainedRate
@@ -187,8 +187,8 @@ class Calibrated(CostModel):
         return not_measured(model, system, executions)
 
     def power_bounds(self, system: System) -> bool:
-        """See `CostModel.power_bounds`: where the power of the generation is known."""
-        return calibrated(system)
+        """See `CostModel.power_bounds`: where accelerators of unlike power were measured."""
+        return generation_of(system) in POWER_REFERENCES
 
     def rises_with(self, system: System, path: str) -> int:
         """See `CostModel.rises_with`: capacities affect only feasibility and no time, and no step gets longer when a

@@ -15,7 +15,12 @@ from engine.cost_models.calibrated.physics.formats import SCALED
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, Accelerators
 from engine.cost_models.calibrated.physics.layers.attention import fused_rate
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, sustained_rates
-from engine.cost_models.calibrated.physics.parameters import library_calibration, parameters_of
+from engine.cost_models.calibrated.physics.parameters import (
+    POWER_REFERENCES,
+    SUSTAINED,
+    library_calibration,
+    parameters_of,
+)
 from engine.cost_models.calibrated.systems import accelerator_of, calibrated, fastest_attention, generation_of
 from engine.cost_models.contract import MODELLED, PROVENANCES, SustainedRate
 from hardware import Calibration, FitError, System, network_names
@@ -26,7 +31,6 @@ __all__ = ["accelerator_error", "effective_rates"]
 POWER = "power_exponent"
 """Parameter that scales the rates of one accelerator to others of its generation; it is mentioned in words but does not
 count as provenance."""
-NOT_COVERED = "other"
 BITS = {"matrix, 16 bits": 16, "matrix, 8 bits": 8, "matrix, 4 bits": 4}
 """Bits of the rates whose measured runs are identified by precision."""
 
@@ -53,8 +57,8 @@ def effective_rates(
     facts = Accelerators.of(accelerator_of(system))
     rates = sustained_rates(facts, np.asarray(age_years), p)
     generation = generation_of(system)
-    matrix: tuple[str, ...] = (f"sustained_{generation}",)
-    if generation != NOT_COVERED:
+    matrix: tuple[str, ...] = (SUSTAINED[generation],)
+    if generation in POWER_REFERENCES:
         matrix += (POWER,)
     blackwell = generation == "blackwell"
     eight = (*matrix, "eight_bit_blackwell" if blackwell else "eight_bit")

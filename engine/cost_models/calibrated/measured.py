@@ -23,7 +23,7 @@ from engine.cost_models.calibrated.physics.formats import SCALED
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, LAUNCHES, RECOMPUTES, Case
 from engine.cost_models.calibrated.physics.layers.views import modelled_layers
 from engine.cost_models.calibrated.physics.pipeline.schedules import SCHEDULES
-from engine.cost_models.calibrated.systems import calibrated
+from engine.cost_models.calibrated.systems import calibrated, generation_of
 from hardware import System
 from models import Model, datatypes
 from models.datatypes import Datatype
@@ -47,6 +47,17 @@ OFFLOADS = {
 }
 MEASURED_FILE = Path(str(files("engine.cost_models.calibrated").joinpath("data", "measured.csv")))
 """The words of everything that occurs among the measured runs; `engine.validation` writes it."""
+GENERATION_WORDS = {
+    "cdna3": "CDNA 3",
+    "cdna4": "CDNA 4",
+    "tpu v4": "TPU v4",
+    "tpu v5e": "TPU v5e",
+    "tpu v5p": "TPU v5p",
+    "tpu v6e": "TPU v6e",
+    "tpu7x": "TPU7x",
+    "other": "other processors",
+}
+"""Generations that are not written like any other name."""
 NOTHING = ""
 PRODUCTS = "-bit matrix products"
 Words = npt.NDArray[np.str_]
@@ -58,7 +69,7 @@ def generation_words(generation: str) -> str:
     Args:
         generation: one of `GENERATIONS`.
     """
-    return "other processors" if generation == "other" else generation.capitalize()
+    return GENERATION_WORDS.get(generation, generation.capitalize())
 
 
 def kind_words(experts: bool) -> str:
@@ -159,12 +170,12 @@ def not_measured(model: Model, system: System, executions: pd.DataFrame) -> list
     fields = read(model, system, executions[names]).arrays
     case = case_of_fields(model, system, fields)
     found = aspects(case, {name: fields[name] for name in OFFLOADS}, len(executions))
-    measured, other = measured_kinds(), generation_words("other")
+    measured, own = measured_kinds(), generation_words(generation_of(system))
     first = () if calibrated(system) else ("this generation of processors",)
     named = []
     for column in found.values():  # with few words, whatever the number of rows
         words = column.tolist()
-        known = {one for one in set(words) if one in measured or (first and one.endswith(other))}
+        known = {one for one in set(words) if one in measured or (first and one.endswith(own))}
         if set(words) - known - {NOTHING}:
             named.append([NOTHING if one in known else one for one in words])
     return [(*first, *filter(None, words)) for words in zip(*named, strict=True)] or [first] * len(executions)

@@ -8,7 +8,7 @@ from typing import Any
 
 import hardware
 from engine.cost_models.calibrated.physics.formats import SCALED
-from engine.cost_models.calibrated.physics.inputs import GENERATIONS
+from engine.cost_models.calibrated.physics.inputs import GENERATIONS, MODELLED_GENERATIONS
 from hardware import System
 
 __all__ = ["accelerator_of", "calibrated", "fastest_attention", "system_named"]
@@ -39,12 +39,12 @@ def _library_systems() -> dict[str, System]:
 
 
 def calibrated(system: System) -> bool:
-    """Return whether kernel rates were measured for the system's generation.
+    """Return whether kernel rates were fitted to runs on the system's generation.
 
     Args:
         system: any system.
     """
-    return generation_of(system) != "other"
+    return generation_of(system) not in MODELLED_GENERATIONS
 
 
 def generation_of(system: System) -> str:

@@ -15,9 +15,9 @@ from dashboard.charts.elements.markup import Tile, figure_strip
 from dashboard.files.exports import about
 from dashboard.files.report import build
 from dashboard.queries import accuracy
-from dashboard.words.numbers import SPACE
+from dashboard.words.numbers import SPACE, percent
 from engine import Exploration, Scenario
-from engine.validation.uncertainty import SHARE, interval, memory_interval_of, residuals
+from engine.validation.uncertainty import SHARE, SOURCE_WEIGHT, interval, memory_interval_of, residuals
 from tests.dashboard.page_runs import exploration, run
 from tests.dashboard.pages.test_calibrated_pages import NO_OFFLOAD, experts, rows, words
 from tests.dashboard.pages.test_calibrated_pages import dense as offloading
@@ -50,10 +50,12 @@ def test_an_interval_is_that_of_unseen_runs_of_its_kind() -> None:
     row = rows(dense())[0]
     error = accuracy.error_of(dense().scenario, row)
     assert error is not None
-    assert error.most == interval(generation="hopper", experts=False, share=SHARE)
-    own = (residuals()["generation"] == "hopper") & ~residuals()["experts"]
-    inside = residuals().loc[own, "ratio"].between(error.most.low, error.most.high).mean()
-    assert inside == pytest.approx(SHARE, abs=2 / own.sum())
+    assert error.most == interval(generation="hopper", experts=False, bits=16, share=SHARE)
+    own = residuals()[(residuals()["generation"] == "hopper") & ~residuals()["experts"]]
+    own = own[own["bits"] == 16] if "bits" in own else own
+    inside = own["ratio"].between(error.most.low, error.most.high)
+    weights = own.groupby("source")["ratio"].transform("size") ** -SOURCE_WEIGHT
+    assert np.average(inside, weights=weights) == pytest.approx(SHARE, abs=2 / len(inside))
     assert error.most.low < error.half.low < error.half.high < error.most.high
     assert accuracy.error_of(exploration().scenario, row) is None
 
@@ -100,7 +102,8 @@ def test_what_figures_rest_on_is_told_once_below_them() -> None:
     assert error is not None
     told = accuracy.basis(dense().scenario, row)
     assert "fitted to measured runs, memory modelled" in told
-    assert told.endswith(f"% of {error.most.rests_on}.")
+    held = percent(error.most.held, 0)
+    assert told.endswith(f"% of {error.most.rests_on}, and {held} if their source is left out.")
     tiles = accuracy.marked([Tile("Step time", "1 s")], dense().scenario, row)
     strip = figure_strip(tiles, told)
     assert "ss-origin" not in strip
@@ -141,7 +144,10 @@ def test_pages_show_labels_and_ties() -> None:
     text = shown("execution", experts)
     assert "measured runs" in text
     assert "other executions lie within the error" in text
-    assert "mixtures of experts on any generation" in text
+    error = accuracy.error_of(experts().scenario, best)
+    assert error is not None
+    assert f"mixtures of experts on {'Hopper' if 'Hopper' in error.most.described else 'any generation'}" in text
+    assert error.most.held_words in text
     assert "other settings are as good within the error" in shown("explore", dense)
     assert "to the last digit" in words(run("execution", exploration(), opened=["execution_accuracy"]))
 

@@ -188,7 +188,7 @@ SMALL_ALONE = {"hidden": 2048, "ffn": 8192, "layers": 24, "heads": 16, "kv_heads
 
 
 def test_an_accelerator_without_rates_can_be_calibrated() -> None:
-    system = hardware.load("mi300x_192g")
+    system = hardware.load("gaudi3_128g")
     truth = parameters().model_copy(update={"sustained_other": 0.36})
     plain = part_of_table(system.name, truth)
     data = calibrate.check(plain, system, parameters())

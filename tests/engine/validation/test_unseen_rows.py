@@ -14,7 +14,7 @@ import pytest
 from engine.validation import error_table, memory_table, runs_of, validate
 from engine.validation.mapping import map_runs
 from engine.validation.reading import Runs
-from engine.validation.words import accelerator_named, bits_of, recompute_of
+from engine.validation.words import accelerator_named, datatype_of, recompute_of
 from tests.engine.validation.runs import table
 
 WORDS: dict[str, tuple[str, ...]] = {
@@ -184,27 +184,28 @@ def test_what_a_word_for_the_hardware_leaves_open_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "bits"),
+    ("words", "name"),
     [
-        ("BF16", 16),
-        ("bfloat16", 16),
-        ("fp16", 16),
-        ("bf16-mixed", 16),
-        ("fp8-cs", 8),
-        ("FP8_CS", 8),
-        ("mxfp8", 8),
-        ("bf16 + fp8", 8),
-        ("e4m3", 8),
-        ("NVFP4", 4),
-        ("mxfp4", 4),
+        ("BF16", "bfloat16"),
+        ("bfloat16", "bfloat16"),
+        ("fp16", "float16"),
+        ("bf16-mixed", "bfloat16"),
+        ("fp8-cs", "float8"),
+        ("FP8_CS", "float8"),
+        ("mxfp8", "mxfp8"),
+        ("bf16 + fp8", "float8"),
+        ("e4m3", "float8"),
+        ("NVFP4", "nvfp4"),
+        ("mxfp4", "mxfp4"),
         ("fp32", None),
         ("tf32", None),
-        ("int8", None),
+        ("int8", "int8"),
         ("", None),
     ],
 )
-def test_precisions_by_other_words(words: str, bits: float | None) -> None:
-    assert bits_of(words) == bits
+def test_precisions_by_other_words(words: str, name: str | None) -> None:
+    found = datatype_of(words)
+    assert (found and found.name) == name
 
 
 @pytest.mark.parametrize(

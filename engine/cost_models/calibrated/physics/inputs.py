@@ -24,6 +24,7 @@ __all__ = [
     "DISPATCHERS",
     "GENERATIONS",
     "LAUNCHES",
+    "MODELLED_GENERATIONS",
     "RECOMPUTES",
     "SIZES",
     "Accelerators",
@@ -35,8 +36,24 @@ __all__ = [
 ]
 
 
-GENERATIONS = ("ampere", "hopper", "blackwell", "other")
-"""Accelerator generations that kernel rates are calibrated for; `Accelerators.generation` is a position here."""
+GENERATIONS = (
+    "ampere",
+    "hopper",
+    "blackwell",
+    "cdna3",
+    "cdna4",
+    "tpu v4",
+    "tpu v5e",
+    "tpu v5p",
+    "tpu v6e",
+    "tpu7x",
+    "other",
+)
+"""Accelerator generations that have kernel rates (`parameters.SUSTAINED`), by the library's names; `other` are all that
+have none. `Accelerators.generation` is a position here."""
+
+MODELLED_GENERATIONS = ("cdna3", "other")
+"""Generations without a measured run: CDNA 3 has the rates of CDNA 4, `other` a stated one."""
 
 ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "native")
 """Score matrix in memory; FlashAttention 1; 2; a kernel written for the generation (cuDNN, FlashAttention 3)."""
@@ -46,9 +63,9 @@ LAUNCHES = ("eager", "fused", "compiled", "graphs", "blocking", "partial_graphs"
 each wait for the accelerator (CUDA_LAUNCH_BLOCKING), so that host time adds to device time, or CUDA graphs of the
 attention half only."""
 
-DISPATCHERS = ("alltoall", "deepep")
-"""Token dispatchers: a collective all-to-all; kernels that forward tokens from the network to the links of a host as
-they arrive (DeepEP, HybridEP)."""
+DISPATCHERS = ("all_to_all", "all_gather", "deepep", "hybridep")
+"""Token dispatchers: a collective all-to-all; a collective that sends every token to every rank; kernels that forward
+tokens from the network to the links of a host as they arrive (DeepEP, HybridEP)."""
 
 RECOMPUTES = (
     "none",

@@ -7,13 +7,25 @@ frozen `Parameters`; the shipped values are the calibration "global" of the libr
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hardware import Calibration, CalibrationFileError, load_calibration
 
-__all__ = ["FITTED", "Parameters", "largest", "library_calibration", "parameters", "parameters_of"]
+__all__ = [
+    "ADDED",
+    "FITTED",
+    "POWER_REFERENCES",
+    "SUSTAINED",
+    "Parameters",
+    "largest",
+    "library_calibration",
+    "parameters",
+    "parameters_of",
+]
 
 
 class Parameters(BaseModel):
@@ -24,6 +36,9 @@ class Parameters(BaseModel):
     sustained_ampere: float = Field(gt=0, le=1.5, description="16-bit matrix rate over the peak, long products []")
     sustained_hopper: float = Field(gt=0, le=1.5, description="likewise []")
     sustained_blackwell: float = Field(gt=0, le=1.5, description="likewise []")
+    sustained_cdna: float = Field(gt=0, le=1.5, description="likewise, AMD's CDNA 3 and 4 []")
+    sustained_tpu: float = Field(gt=0, le=1.5, description="likewise, TPUs with units of 128 x 128, v4 to v5p []")
+    sustained_tpu_wide: float = Field(gt=0, le=1.5, description="likewise, of 256 x 256, v6e and 7x []")
     sustained_other: float = Field(gt=0, le=1.5, description="likewise, generations without measurements []")
     power_exponent: float = Field(ge=0, le=1, description="of power per peak FLOP/s; above 1, peaks slow down []")
     eight_bit: float = Field(gt=0, le=2, description="8-bit rate over its peak, relative to 16 bits, Hopper []")
@@ -65,15 +80,48 @@ class Parameters(BaseModel):
     reserve_factor: float = Field(ge=1, description="device memory in use over memory allocated for tensors []")
 
 
+SUSTAINED: Mapping[str, str] = MappingProxyType(
+    {
+        "ampere": "sustained_ampere",
+        "hopper": "sustained_hopper",
+        "blackwell": "sustained_blackwell",
+        "cdna3": "sustained_cdna",
+        "cdna4": "sustained_cdna",
+        "tpu v4": "sustained_tpu",
+        "tpu v5e": "sustained_tpu",
+        "tpu v5p": "sustained_tpu",
+        "tpu v6e": "sustained_tpu_wide",
+        "tpu7x": "sustained_tpu_wide",
+        "other": "sustained_other",
+    }
+)
+"""Parameter with the matrix rate of each generation of `inputs.GENERATIONS`."""
+
+POWER_REFERENCES: Mapping[str, str] = MappingProxyType(
+    {
+        "ampere": "power_reference_ampere",
+        "hopper": "power_reference_hopper",
+        "blackwell": "power_reference_blackwell",
+    }
+)
+"""Parameter with the power per peak FLOP/s that the matrix rate of a generation belongs to. Of other generations no two
+accelerators of unlike power were measured: their rate does not depend on it."""
+
+ADDED = frozenset({"sustained_cdna", "sustained_tpu", "sustained_tpu_wide"})
+"""Parameters that calibrations of earlier releases do not have: their generations had the rate `sustained_other`."""
+
 FITTED = (
     "sustained_ampere",
     "sustained_hopper",
     "sustained_blackwell",
+    "sustained_cdna",
+    "sustained_tpu",
+    "sustained_tpu_wide",
     "attention",
     "launch",
     "immaturity",
 )
-"""The six parameters that a fit changes; all others are stated. Fitting four more (power exponent, 8-bit rate, both
+"""The nine parameters that a fit changes; all others are stated. Fitting four more (power exponent, 8-bit rate, both
 overlaps) predicts unseen halves worse than their round values do."""
 
 
@@ -97,7 +145,10 @@ def parameters_of(calibration: Calibration) -> Parameters:
         hardware.CalibrationFileError: a value is missing or out of range.
     """
     try:
-        return Parameters(**{name: item.value for name, item in calibration.parameters.items()})
+        given = {name: item.value for name, item in calibration.parameters.items()}
+        if "sustained_other" in given:
+            given = dict.fromkeys(ADDED, given["sustained_other"]) | given
+        return Parameters(**given)
     except ValidationError as problem:
         first = problem.errors()[0]
         raise CalibrationFileError(

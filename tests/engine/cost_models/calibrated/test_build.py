@@ -89,7 +89,8 @@ def test_every_library_system_evaluates() -> None:
         assert (seconds > 0).all(), name
         assert (memory_use(c).peak > 0).all(), name
         assert accelerator_of(system)["flops16"] >= 1e13, name
-        known = system.accelerator is not None and system.accelerator.generation in ("ampere", "hopper", "blackwell")
+        modelled = ("volta", "ada", "cdna2", "cdna3", "gaudi", "trainium")
+        known = system.accelerator is not None and not system.accelerator.generation.startswith(modelled)
         assert calibrated(system) == known, name
 
 

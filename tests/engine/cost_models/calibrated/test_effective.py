@@ -112,7 +112,7 @@ def test_a_fitted_factor_needs_runs_in_its_precision() -> None:
 def test_a_calibration_made_on_a_machine_covers_it() -> None:
     document = hardware.calibration_document(library_calibration())
     document |= {"name": "ours", "system": "mi300x_192g"}
-    document["parameters"]["sustained_other"] |= {"kind": "fitted", "value": 0.4}
+    document["parameters"]["sustained_cdna"] |= {"kind": "fitted", "value": 0.4, "low": 0.4, "high": 0.4}
     document["parameters"]["memory"] |= {"kind": "measured"}
     ours = hardware.load_calibration_document(document)
     found = rates("mi300x_192g", calibration=ours)
@@ -120,7 +120,7 @@ def test_a_calibration_made_on_a_machine_covers_it() -> None:
     assert found["matrix, 16 bits"].share == pytest.approx(0.4)
     assert found["memory"].provenance == "measured"
     assert found["Infinity Fabric"].provenance == "stated"
-    assert rates("tpu_v5e_16g", calibration=ours)["matrix, 16 bits"].provenance == MODELLED
+    assert rates("gaudi3_128g", calibration=ours)["matrix, 16 bits"].provenance == MODELLED
 
 
 def test_a_format_that_no_run_had_is_modelled() -> None:

@@ -45,12 +45,19 @@ measured rows; stated, not fitted."""
 MOST_FUSED = 0.75
 """Share of the peak that fused attention reaches where power does not limit the clock [dimensionless]. Source: Shah et
 al. 2024."""
+UNIT_EDGES = {"tpu v4": 128.0, "tpu v5e": 128.0, "tpu v5p": 128.0, "tpu v6e": 256.0, "tpu7x": 256.0}
+"""Rows and columns of one systolic matrix unit by generation [elements], which narrower heads fill in part only; others
+have tiles smaller than a head. Source: docs.cloud.google.com/tpu/docs/system-architecture-tpu-vm, multiply-accumulators
+of a matrix unit."""
 TAIL = 0.5
 """Share of a wave of blocks that the last, partly filled wave costs [dimensionless]. Source: the calibration study on
 1,147 measured rows; stated, not fitted."""
 LONGEST_TAIL = 4.0
 """Most waves that one partly filled wave counts as [dimensionless]. Source: the calibration study on 1,147 measured
 rows; stated, not fitted."""
+
+
+_EDGES = np.array([UNIT_EDGES.get(name, 1.0) for name in GENERATIONS])
 
 
 class Core(NamedTuple):
@@ -83,7 +90,14 @@ def kernel_rate(case: Case, p: Parameters) -> Floats:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
         p: parameters of a calibration.
     """
-    return fused_rate(case.accelerator, case.software.attention_kernel, case.software.age_years, p)
+    accelerator = case.accelerator
+    rate = fused_rate(accelerator, case.software.attention_kernel, case.software.age_years, p)
+    edge = _EDGES[accelerator.generation.astype(int)]
+    if not np.any(edge > 1.0):
+        return rate
+    # Of a unit of k_u x k_u, heads of k < k_u columns use k / k_u.
+    filled = np.minimum(case.model.attn_size, case.model.value_size) / edge
+    return np.asarray(np.minimum(rate, accelerator.flops16 * np.minimum(filled, 1.0)))
 
 
 def fused_rate(accelerator: Accelerators, kernel: Floats, age_years: Floats, p: Parameters) -> Floats:

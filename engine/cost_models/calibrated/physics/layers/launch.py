@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.cost_models.calibrated.physics.case_cache import once_per_case
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, Case, Floats
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, LAUNCHES, Case, Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["block_launches", "expert_launches", "launch_time"]
@@ -38,6 +38,10 @@ PER_EXPERT_EIGHT_BIT = 4.0
 """Kernels that casts to 8 bits add to each of them [kernels]. Source: as for `FUSED_BLOCK`."""
 
 
+_ONE_PROGRAM = np.array([name.startswith("tpu") for name in GENERATIONS])
+"""Generations whose compiler, XLA, makes one program of a whole step: no framework launches single kernels there."""
+
+
 def launch_time(case: Case, p: Parameters) -> Floats:
     """Returns the host time per kernel [rows] [s].
 
@@ -47,7 +51,8 @@ def launch_time(case: Case, p: Parameters) -> Floats:
     """
     launch = case.software.launch
     factor = np.where(launch == LAUNCHES.index("compiled"), p.compiled_launch, 1.0)
-    return p.launch * np.where(launch == LAUNCHES.index("graphs"), p.graphs_launch, factor)
+    one_program = _ONE_PROGRAM[case.accelerator.generation.astype(int)]
+    return p.launch * np.where(one_program | (launch == LAUNCHES.index("graphs")), p.graphs_launch, factor)
 
 
 def dense_factor(case: Case, p: Parameters) -> Floats:

@@ -17,7 +17,7 @@ import numpy as np
 
 from engine.cost_models.calibrated.physics.formats import PLAIN, SCALED
 from engine.cost_models.calibrated.physics.inputs import GENERATIONS, Accelerators, Floats, Layout
-from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.parameters import POWER_REFERENCES, SUSTAINED, Parameters
 
 __all__ = ["SustainedRates", "maturity", "power_factor", "sustained_rates"]
 
@@ -69,9 +69,8 @@ def power_factor(accelerator: Accelerators, p: Parameters) -> Floats:
         accelerator: published figures of the accelerators [rows].
         p: parameters of a calibration.
     """
-    reference = np.array([p.power_reference_ampere, p.power_reference_hopper, p.power_reference_blackwell, np.nan])[
-        accelerator.generation.astype(int)
-    ]
+    references = [getattr(p, POWER_REFERENCES[name]) if name in POWER_REFERENCES else np.nan for name in GENERATIONS]
+    reference = np.array(references)[accelerator.generation.astype(int)]
     # ((P / F) / (P_ref / F_ref))^gamma: watts per peak FLOP/s against the generation's reference.
     ratio = accelerator.power / accelerator.flops16 / reference
     return np.where(np.isfinite(ratio) & (ratio > 0), ratio, 1.0) ** p.power_exponent
@@ -105,7 +104,7 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
         p: parameters of a calibration.
     """
     generation = accelerator.generation.astype(int)
-    fraction = np.array([p.sustained_ampere, p.sustained_hopper, p.sustained_blackwell, p.sustained_other])[generation]
+    fraction = np.array([getattr(p, SUSTAINED[name]) for name in GENERATIONS])[generation]
     fraction = np.minimum(fraction * power_factor(accelerator, p), MOST_SUSTAINED) * maturity(age_years, p)
     blackwell = generation == GENERATIONS.index("blackwell")
     eight = np.where(blackwell, p.eight_bit_blackwell, p.eight_bit)
