@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.cost_models.calibrated.physics.communication.sharding import (
+    exchange_passes,
     exposed_exchange,
     gradient_exchange,
     tied_exchange,
@@ -238,8 +239,7 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | No
         # What the path takes beyond the work of the slowest stage; overlapped pairs have made that shorter.
         "bubble": flow.path.seconds - flow.path.late - whole + saved,
         "running": flow.running,
-        # Gradients of a stage are exchanged behind the last chunk of its last microbatch.
-        "window": flow.slowest / case.layout.pipeline_interleaving,
+        "window": flow.slowest * exchange_passes(case),
     }
     # What pairs hide is communication of experts, and waiting for launches that is hidden with it.
     exchanged = np.minimum(saved, parts["expert_exposed"])

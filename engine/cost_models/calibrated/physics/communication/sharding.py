@@ -23,6 +23,7 @@ from engine.cost_models.calibrated.physics.communication.networks import shared_
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.schedules import COMBINED, INTERLEAVED, among
 from engine.cost_models.calibrated.physics.pipeline.stages import LOOP, placement_of
 from engine.cost_models.calibrated.physics.weights import replicas_of
 
@@ -30,6 +31,7 @@ __all__ = [
     "Gathers",
     "data_hops",
     "data_tiers",
+    "exchange_passes",
     "exposed_exchange",
     "gradient_exchange",
     "layer_gathers",
@@ -197,6 +199,29 @@ def gradient_exchange(
         own = _exchange_time(case, tiers, _expert_replicas_hops(case), p, expert_weights)
         full = plain + np.where(expert_weights > 0, own, 0.0)
     return np.where((layout.fully_sharded > 0) | (ranks <= 1.0), 0.0, full)
+
+
+@once_per_case
+def exchange_passes(case: Case) -> Floats:
+    """Return how many microbatches' work of a whole stage hides its exchange of gradients [rows] [microbatches].
+
+    Gradients of a stage are exchanged behind the last chunk of its last microbatch. An interleaved pipeline ends the
+    chunks one after the other, each for a group of as many microbatches as there are stages: the gradients of all but
+    the last chunk are exchanged behind the groups of the chunks that are left. Never more than all microbatches.
+
+    Source: order of chunks, Narayanan et al. 2021 (arXiv:2104.04473, section 2.2); one exchange per chunk as soon as
+    its gradients are complete, Megatron Core's `overlap_grad_reduce`.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    layout = case.layout
+    each = 1.0 / layout.pipeline_interleaving
+    if np.all(layout.pipeline_interleaving == 1):
+        return each
+    # 1/v + (v - 1)/v min(p, n).
+    group = np.minimum(layout.pipeline_par, case.microbatches)
+    return np.where(among(layout.schedule, (INTERLEAVED, COMBINED)), each + (1.0 - each) * group, each)
 
 
 def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parameters) -> Floats:
