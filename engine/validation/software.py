@@ -30,6 +30,8 @@ recipes exchange gradients in 16 bits (fp16 training of the Megatron papers, NeM
 settings), and a rule names the exceptions.
 """
 SOFTWARE_COLUMNS = tuple(DEFAULTS)
+OTHER_WORDS = {"alltoall": "all_to_all", "allgather": "all_gather"}
+"""Megatron's words for dispatchers, which tables of earlier versions have."""
 WORDS = {"attention_kernel": ATTENTION_KERNELS, "launch": LAUNCHES, "token_dispatcher": DISPATCHERS}
 MATURING = r"\bNeMo\b|Megatron|PaXML"
 """Stacks whose own kernels (Transformer Engine) matured with the generation's programming model."""
@@ -231,6 +233,7 @@ def _override_facts(facts: dict[str, npt.NDArray[Any]], runs: pd.DataFrame) -> l
 
 def _parse_fact(name: str, word: str) -> float | str:
     if name in WORDS:
+        word = OTHER_WORDS.get(word, word)
         if word not in WORDS[name]:
             raise ValueError(f"{name} is {word[:40]!r}; it must be one of {', '.join(WORDS[name])}")
         return word

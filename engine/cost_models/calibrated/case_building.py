@@ -67,7 +67,7 @@ SOFTWARE_DEFAULTS: dict[str, float | str] = {
     "shard_gradient_bytes": 4.0,
     "grouped_experts": 1.0,
     "age_years": float("inf"),
-    "token_dispatcher": "alltoall",
+    "token_dispatcher": "all_to_all",
     "dispatch_bytes": 2.0,
     "kept_bytes": 2.0,
 }
@@ -213,7 +213,7 @@ def _build_software(system: System, e: Mapping[str, Any]) -> Software:
     values["overlap_tensor"] = number("overlap_tensor", 1.0 - _is_word(e, "tensor_par_overlap", "none", 1.0))
     values["attention_kernel"] = _word_positions(e, "attention_kernel", ATTENTION_KERNELS, fastest_attention(system))
     values["launch"] = _word_positions(e, "launch", LAUNCHES, "fused")
-    values["token_dispatcher"] = _word_positions(e, "token_dispatcher", DISPATCHERS, "alltoall")
+    values["token_dispatcher"] = _word_positions(e, "token_dispatcher", DISPATCHERS, "all_to_all")
     return Software.of(values)
 
 

@@ -46,9 +46,9 @@ LAUNCHES = ("eager", "fused", "compiled", "graphs", "blocking", "partial_graphs"
 each wait for the accelerator (CUDA_LAUNCH_BLOCKING), so that host time adds to device time, or CUDA graphs of the
 attention half only."""
 
-DISPATCHERS = ("alltoall", "deepep")
-"""Token dispatchers: a collective all-to-all; kernels that forward tokens from the network to the links of a host as
-they arrive (DeepEP, HybridEP)."""
+DISPATCHERS = ("all_to_all", "all_gather", "deepep", "hybridep")
+"""Token dispatchers: a collective all-to-all; a collective that sends every token to every rank; kernels that forward
+tokens from the network to the links of a host as they arrive (DeepEP, HybridEP)."""
 
 RECOMPUTES = (
     "none",

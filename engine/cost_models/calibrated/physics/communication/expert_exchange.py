@@ -5,8 +5,8 @@ the exchanged volume counts distinct destinations: n (1 - (1 - 1/n)^k) of n rank
 the innermost network; what leaves the domain of its rank is sent once to every domain that it goes to, and so on
 outwards. Where routing is limited to some groups of experts, as in DeepSeek-V3, whose groups are hosts, fewer are hit.
 
-An exchange is that of collectives (`alltoall`), network by network, or that of kernels that forward tokens from the
-network to the links of a host as they come (`deepep`): all networks work at once, and the slowest sets the pace.
+An exchange is that of collectives (`all_to_all`), network by network, or that of kernels that forward tokens from the
+network to the links of a host as they come (`deepep`, `hybridep`): all networks work at once, and the slowest sets the pace.
 Tokens may be sent to their experts in 8 bits, forward and as gradients; what comes back is summed in 16 bits.
 
 Source: the calibration study on 1,147 measured rows; sending once to every domain of several networks, stated by us;
@@ -136,7 +136,7 @@ def exchange(case: Case, rates: SustainedRates, p: Parameters) -> Floats:
     time: Floats = np.zeros(())
     for moved, rate, share in zip(sent, rates.networks, shares(efficiency, p.exchange_network), strict=False):
         time = time + moved / (rate * share)
-    forwards = case.software.token_dispatcher == DISPATCHERS.index("deepep")
+    forwards = case.software.token_dispatcher >= DISPATCHERS.index("deepep")
     if np.any(forwards):
         # Forwarding kernels use all networks at once; the slowest sets the pace.
         together: Floats = np.zeros(())
