@@ -50,6 +50,10 @@ def test_rules(change: dict[str, Any], facts: dict[str, float]) -> None:
     [
         ({"framework": "NeMo 24.12"}, "native", "fused"),
         ({"framework": "NeMo 24.12", "hardware": "A100-80GB-SXM"}, "flash2", "fused"),
+        ({"framework": "NeMo 24.01"}, "flash2", "fused"),
+        ({"framework": "NeMo 24.05"}, "native", "fused"),
+        ({"framework": "Megatron-LM", "date": "2024-01"}, "native", "fused"),
+        ({"framework": "PaXML", "date": "v24.11.1"}, "flash2", "fused"),
         ({"framework": "Composer/llm-foundry"}, "flash1", "eager"),
         ({"framework": "torchtitan"}, "flash2", "eager"),
         ({"framework": "torchtitan", "notes": "torch.compile"}, "flash2", "compiled"),

@@ -7,7 +7,7 @@ model on one system passes scalars for both and arrays for the execution only. T
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.physics.case_cache import CachedRows, once_per_case
 from engine.cost_models.calibrated.physics.pipeline.schedules import plain_schedule
 from engine.executions.arrays import Floats
+from hardware import USUAL_EXPONENTIALS
 from models import LayerPattern
 
 __all__ = [
@@ -183,9 +184,9 @@ class Accelerators(_Arrays):
 
     `flops16`, `flops8`, `flops4`: dense matrix peaks [FLOP/s]; `scaled_peaks` likewise for `formats.SCALED`, 0 for a
     format that the accelerator does not compute in; `memory_bandwidth` [bytes/s]; `capacity` [bytes]; `power` [W];
-    `generation` a position in `GENERATIONS`; `multiprocessors` and their `clock` [Hz]; `network_sizes`
-    processors that one network of each tier connects, innermost first and none smaller than the one before, and
-    `network_bandwidths` their rates per processor and direction [bytes/s].
+    `generation` a position in `GENERATIONS`; `multiprocessors`, their `clock` [Hz] and their `exponentials` per clock;
+    `network_sizes` processors that one network of each tier connects, innermost first and none smaller than the one
+    before, and `network_bandwidths` their rates per processor and direction [bytes/s].
     """
 
     flops16: Floats
@@ -200,10 +201,11 @@ class Accelerators(_Arrays):
     network_sizes: tuple[Floats, ...]
     network_bandwidths: tuple[Floats, ...]
     scaled_peaks: tuple[Floats, ...] = ()
+    exponentials: Floats = field(default_factory=lambda: np.asarray(float(USUAL_EXPONENTIALS)))
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"scaled_peaks": (), **values}
+        return {"scaled_peaks": (), "exponentials": float(USUAL_EXPONENTIALS), **values}
 
     @property
     def domain(self) -> Floats:
