@@ -159,6 +159,8 @@ def infer_software(
         Arrays [rows] by the names of `SOFTWARE_COLUMNS`; the rules [rows]; and the faults.
     """
     text = {name: Texts(runs[name]) for name in ("framework", "source", "notes", "date", "dtype")}
+    if "cuda_graph" in runs:
+        text["cuda_graph"] = Texts(runs["cuda_graph"])
     frameworks, sources = text["framework"].rows, text["source"].rows
     where = Texts(f"{framework} | {source}" for framework, source in zip(frameworks, sources, strict=True))
     rules = [next((rule for rule in RULES if compile_finder(rule.pattern)(each)), None) for each in where.different]
@@ -213,6 +215,11 @@ def _refine_facts(
     facts["overlap_expert"][noted(r"A2A overlap")] = 1.0
     facts["launch"][noted(r"CUDA graphs?[^.;]*\battn\b")] = "partial_graphs"
     facts["launch"][noted(r"CUDA graphs?[^.;]*\bfull[-_ ]iteration\b")] = "graphs"
+    facts["launch"][noted(r"partial CUDA graph")] = "partial_graphs"
+    facts["launch"][noted(r"full[- ]iteration CUDA graph")] = "graphs"
+    if "cuda_graph" in text:  # the scope as recipes of the release state it
+        facts["launch"][noted(r"^full_iteration$", "cuda_graph")] = "graphs"
+        facts["launch"][noted(r"\battn\b", "cuda_graph")] = "partial_graphs"
     maturing = noted(MATURING, "framework")
     facts["grouped_experts"][maturing & (years < GROUPED_EXPERTS_YEAR)] = 0.0
     # BigScience set CUDA_LAUNCH_BLOCKING=1 until 2022-02-28 against hangs.

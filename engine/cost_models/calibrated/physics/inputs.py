@@ -42,10 +42,10 @@ GENERATIONS = ("ampere", "hopper", "blackwell", "other")
 ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "native")
 """Score matrix in memory; FlashAttention 1; 2; a kernel written for the generation (cuDNN, FlashAttention 3)."""
 
-LAUNCHES = ("eager", "fused", "compiled", "graphs", "blocking", "partial_graphs")
-"""Ways to launch kernels: plain framework calls, fused kernels (Megatron), torch.compile, CUDA graphs, plain calls that
-each wait for the accelerator (CUDA_LAUNCH_BLOCKING), so that host time adds to device time, or CUDA graphs of the
-attention half only."""
+LAUNCHES = ("eager", "fused", "compiled", "graphs", "partial_graphs", "blocking")
+"""Ways to launch kernels: plain framework calls, fused kernels (Megatron), torch.compile, CUDA graphs of the full
+iteration, CUDA graphs of blocks without their routed experts, or plain calls that each wait for the accelerator
+(CUDA_LAUNCH_BLOCKING), so that host time adds to device time. An execution has all but the last."""
 
 DISPATCHERS = ("all_to_all", "all_gather", "deepep", "hybridep")
 """Token dispatchers: a collective all-to-all; a collective that sends every token to every rank; kernels that forward

@@ -314,7 +314,9 @@ def _dense_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common
     acted = activation(case, model.feedforward / t, case.tokens, rates, p)
     cast = casts(case, model.feedforward, rates)
     traffic = Traffic(acted.forward + cast.forward, acted.backward + cast.backward)
-    return Half(products, traffic, np.zeros(()), block_launches(case))
+    forward, backward = block_launches(case)
+    left = dense_factor(case, p)
+    return Half(products, traffic, np.zeros(()), (forward * left, backward * left))
 
 
 def _expert_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> Half:
