@@ -107,7 +107,7 @@ def test_no_execution_is_slower_on_better_hardware(what: str) -> None:
 
 WIDE: dict[str, Any] = {
     "attention_kernel": ["unfused", "flash2", "native"],
-    "launch": ["eager", "fused", "graphs"],
+    "launch": ["eager", "fused", "graphs", "partial_graphs"],
     "gradient_datatype": ["float32", "bfloat16"],
     "optimizer_datatype": ["float32", "bfloat16"],
     "expert_overlap": [False, True],
@@ -143,12 +143,17 @@ def made_up(draw: np.random.Generator) -> System:
     return hardware.load_document(document)
 
 
-def drawn(draw: np.random.Generator) -> tuple[Scenario, Optimum]:
-    """Some model on some system on up to 96 processors, with executions that run, and the best of them."""
+PROCESSORS = (2, 8, 12, 24, 64, 96)
+
+
+def drawn(
+    draw: np.random.Generator, sizes: tuple[int, ...] = PROCESSORS, most: int | None = None
+) -> tuple[Scenario, Optimum]:
+    """Some model on some system with executions that run, at most so many where `most` is given, and the best."""
     while True:
         system = made_up(draw)
         known = [name for name in DATATYPES if name in system.matrix]
-        procs = int(draw.choice([2, 8, 12, 24, 64, 96]))
+        procs = int(draw.choice(sizes))
         try:
             found = Scenario.of(
                 models.load(str(draw.choice(models.plain_names()))),
@@ -159,7 +164,7 @@ def drawn(draw: np.random.Generator) -> tuple[Scenario, Optimum]:
                 limits={name: values for name, values in WIDE.items() if draw.random() < 0.5},
                 cost_model="calibrated",
             )
-            if found.space.total and (best := best_of(found)):
+            if 0 < found.space.total <= (most or found.space.total) and (best := best_of(found)):
                 return found, best
         except (SpaceError, ValueError):  # a model without room for any parallelism, a system without a datatype
             continue
