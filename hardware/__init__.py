@@ -23,11 +23,22 @@ from hardware.editing import SystemFileError, edited
 from hardware.loader import SystemLike, load, load_document, names, system_of, to_calculon, to_document, variant_names
 from hardware.network_names import network_names, network_words
 from hardware.nodes import limit_nodes
-from hardware.schema import GIB, Accelerator, Assumption, Memory, Network, Operation, Processor, System
+from hardware.schema import (
+    GIB,
+    USUAL_EXPONENTIALS,
+    Accelerator,
+    Assumption,
+    Memory,
+    Network,
+    Operation,
+    Processor,
+    System,
+)
 from models.documents import Change
 
 __all__ = [
     "GIB",
+    "USUAL_EXPONENTIALS",
     "Accelerator",
     "Assumption",
     "CalibratedValue",

@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
-from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -202,6 +202,10 @@ class Assumption(_SystemEntity):
     """Source of the value."""
 
 
+USUAL_EXPONENTIALS: Final = 16
+"""Exponentials of a multiprocessor per clock on most accelerators."""
+
+
 class Accelerator(_SystemEntity):
     """Datasheet facts of the processor that Calculon's recipe does not read."""
 
@@ -217,6 +221,11 @@ class Accelerator(_SystemEntity):
     """Streaming multiprocessors or compute units; `None` where the architecture has no such thing."""
     clock_ghz: Annotated[float, Number(1e-3, 1e3)] | None = None
     """Boost clock of these [1e9 / s]."""
+    exponentials_per_clock: Annotated[int, Whole(1, 1024), Field(exclude_if=USUAL_EXPONENTIALS.__eq__)] = (
+        USUAL_EXPONENTIALS
+    )
+    """Exponentials that one of them computes per clock: 16 on most, see "special functions" in the CUDA programming
+    guide, throughput of arithmetic instructions."""
     fused_attention: Annotated[bool, Field(exclude_if=bool)] = True
     """True if frameworks have fused attention for it, such as FlashAttention; otherwise they write out the scores by
     default."""

@@ -234,6 +234,7 @@ def _fact_fields(system: System) -> Iterator[Field]:
         ("tfloat32_tflops", "Matrix peak, TF32", "TFLOP/s", "number"),
         ("multiprocessors", "Multiprocessors", "", "whole"),
         ("clock_ghz", "Boost clock", "GHz", "number"),
+        ("exponentials_per_clock", "Exponentials per clock", "", "whole"),
         ("usd_per_h", "Cloud price", "USD/h", "text"),
     ):
         if value_at(system, f"accelerator.{name}") is not None:

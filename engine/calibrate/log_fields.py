@@ -75,6 +75,7 @@ _OTHERS = (
     "enable_cuda_graph",
     "external_cuda_graph",
     "cuda_graph_impl",
+    "cuda_graph_modules",
     "moe_shared_expert_intermediate_size",
     "accumulate_grad_batches",
     "fp4",
@@ -223,6 +224,6 @@ def _software_fields(known: Mapping[str, str], execution: Mapping[str, Any], sai
         found["gradient_bytes"] = "4" if _is_on(known, "accumulate_allreduce_grads_in_fp32") else "2"
     if _is_on(known, "grad_reduce_in_bf16"):
         found["gradient_bytes"] = "2"
-    if execution.get("launch") == "graphs":
-        found["launch"] = "graphs"
+    if (launch := execution.get("launch")) in ("graphs", "partial_graphs"):
+        found["launch"] = str(launch)
     return found

@@ -59,7 +59,7 @@ OPTIONAL: Final[Mapping[str, str]] = {
     "date": "Of the software, such as 2026-05",
     "group": "Runs to be left out together when errors are tested",
     "attention_kernel": "unfused, flash1, flash2 or native",
-    "launch": "eager, fused, compiled or graphs",
+    "launch": "eager, fused, compiled, graphs or partial_graphs",
     "overlap_data": "1 where data-parallel communication overlaps with computation",
     "overlap_tensor": "1 where tensor-parallel communication does",
     "overlap_expert": "1 where the exchange of tokens between experts does",

@@ -120,7 +120,13 @@ CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
         "flash2": "FlashAttention 2",
         "native": "native",
     },
-    "launch": {"eager": "eager", "fused": "fused kernels", "compiled": "compiled", "graphs": "CUDA graphs"},
+    "launch": {
+        "eager": "eager",
+        "fused": "fused kernels",
+        "compiled": "compiled",
+        "graphs": "CUDA graphs",
+        "partial_graphs": "partial CUDA graphs",
+    },
     **{
         row.name: {word: datatypes.named(word).label for word in row.choices}
         for row in EXTENSION_ROWS

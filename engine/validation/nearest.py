@@ -23,7 +23,7 @@ from engine.cost_models.calibrated import generation_of
 from engine.executions.arrays import Floats
 from engine.validation.model_flops import flops_of_runs
 from engine.validation.reading import Runs, library_runs
-from engine.validation.words import accelerator_named, bits_of, recompute_of
+from engine.validation.words import accelerator_named, datatype_of, recompute_of
 from hardware import System
 from models import Model, datatypes, dimensions
 from models.token_flops import TokenFlops, token_flops
@@ -152,7 +152,7 @@ def settings_of_runs(table: pd.DataFrame) -> pd.DataFrame:
         "accelerator": ["" if each is None or each.accelerator is None else each.accelerator.name for each in systems],
         "generation": ["" if each is None else generation_of(each) for each in systems],
         "datatype": table["dtype"].str.lower(),
-        "bits": [bits_of(text) or math.nan for text in table["dtype"]],
+        "bits": [_bits_of(text) for text in table["dtype"]],
         "size": [other if each is None else _passed_weights(each) for each, other in zip(flops, stated, strict=True)],
         "seq_size": table["seq_len"],
         "num_procs": table["num_gpus"],
@@ -167,6 +167,11 @@ def settings_of_runs(table: pd.DataFrame) -> pd.DataFrame:
         ],
     }
     return pd.DataFrame(columns, columns=[each.name for each in fields(TrainingSetting)], index=table.index)
+
+
+def _bits_of(text: str) -> float:
+    datatype = datatype_of(text)
+    return math.nan if datatype is None else datatype.bits
 
 
 def _stated_parameters(table: pd.DataFrame) -> Floats:

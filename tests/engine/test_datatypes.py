@@ -81,7 +81,7 @@ def test_scales_and_rates_make_formats_differ() -> None:
     assert len(set(found.values())) == len(formats)
     assert found["float8"] < found["mxfp8"] < found["bfloat16"]
     assert found["mxfp4"] < found["nvfp4"] < found["float8"]
-    # Without a peak of its own NVFP4 runs at that of FP4, and no faster than 1.75 times FP8 either way.
+    # Without a peak of its own NVFP4 runs at that of FP4, and no faster than twice FP8 either way.
     document = hardware.to_document(hardware.load("gb300_279g_nvl72"))
     for unit in ("matrix", "vector"):
         document[unit].pop("nvfp4")

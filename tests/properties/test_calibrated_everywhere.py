@@ -27,6 +27,12 @@ from engine.cost_models.calibrated import (
 )
 from engine.cost_models.calibrated.case_building import SOFTWARE_DEFAULTS
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES, RECOMPUTES
+from engine.cost_models.calibrated.physics.pipeline.schedules import (
+    SCHEDULES,
+    chunks_per_rank,
+    plain_schedule,
+    refusals,
+)
 
 LAYOUTS = 6
 """Random layouts for each pair of a model and an accelerator."""
@@ -89,7 +95,24 @@ def everywhere(seed: int) -> Case:
         "gather_calls": any_of(1, 12),
         **{name: any_of(0, 1) for name in software if name.startswith("overlap") or name == "grouped_experts"},
     }
+    layout |= _scheduled(layout, model["num_blocks"], any_of(*range(len(SCHEDULES))))
     return Case(ModelShapes.of(model), Accelerators.of(machine), Layout.of(layout), Software.of(software))
+
+
+def _scheduled(layout: dict[str, Any], blocks: Any, schedule: Any) -> dict[str, Any]:
+    """These schedules with the chunks that they need, and 1F1B where the rest of the layout does not allow one."""
+    stages, needed = layout["pipeline_par"], chunks_per_rank(schedule)
+    several = schedule == SCHEDULES.index("combined_1f1b")
+    chunks = np.where(needed > 0, needed, layout["pipeline_interleaving"])
+    chunks = np.where(several, np.maximum(chunks, 2.0), chunks)
+    microbatches = layout["batch_size"] / (layout["data_par"] * layout["microbatch_size"])
+    possible = ~np.logical_or.reduce(list(refusals(schedule, stages, microbatches, chunks).values()))
+    possible &= (stages * chunks <= blocks) & (schedule > SCHEDULES.index("interleaved"))
+    chunks = np.where(possible, chunks, layout["pipeline_interleaving"])
+    return {
+        "pipeline_interleaving": chunks,
+        "schedule": np.where(possible, schedule, plain_schedule(chunks)).astype(np.float64),
+    }
 
 
 def test_the_library_is_whole() -> None:

@@ -58,11 +58,8 @@ def calibrated_bounds(prepared: CalibratedRows, rows: CalibratedCandidates) -> n
     together[modes.time, modes.optimizer] = True
     running, share = prepared.running[rows.flow], prepared.straggling[rows.place]
     # The slowest stage's computation is no longer than the whole pipeline over its microbatches.
-    passes = (
-        case_at(prepared.space, prepared.row_table.point, {}).microbatches
-        * prepared.row_table.point["pipeline_interleaving"]
-    )
-    window = running / np.broadcast_to(passes, (points,))[rows.place]
+    microbatches = case_at(prepared.space, prepared.row_table.point, {}).microbatches
+    window = running * np.broadcast_to(prepared.passes / microbatches, (points,))[rows.place]
     least = np.full(len(rows.place), np.inf)
     overlapped = np.ones(())
     for update in range(once.shape[1]):

@@ -23,7 +23,6 @@ from engine.cost_models.calibrated.physics.formats import DATATYPES, SCALED_NAME
 from engine.cost_models.calibrated.physics.inputs import SIZES
 from engine.cost_models.calibrated.physics.parameters import POWER_REFERENCES, library_calibration, parameters_of
 from engine.cost_models.calibrated.physics.pipeline.layouts import cut_of
-from engine.cost_models.calibrated.physics.pipeline.schedules import SPLIT
 from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.rows.prepared_rows import CalibratedRows, prepare_calibrated
 from engine.cost_models.calibrated.rows.row_evaluation import evaluate_calibrated_rows
@@ -197,7 +196,6 @@ class Calibrated(CostModel):
         The formulas are built to have this property: overlap hides less than the time that hides it
             (`physics.sharding.exposed_exchange`), and ranks that share a network also share the outer networks
             (`physics.rates`). The property is tested to rounding, for all formulas together and for whole scenarios.
-            Schedules that split gradients do not have it: `slower_on_worse`.
         """
         first, last = path.split(".")[0], path.rsplit(".", 1)[-1]
         rates = {
@@ -210,13 +208,8 @@ class Calibrated(CostModel):
         return int(path in ("mem1.capacity_gib", "mem2.capacity_gib") or rates.get(first) == last)
 
     def slower_on_worse(self, space: Space) -> bool:
-        """See `CostModel.slower_on_worse`: not by schedules that fill idle time with gradients of weights.
-
-        Where launches of the host or an exchange take what faster products leave, a backward pass is as long as before,
-        but less of it is gradients of weights, which are what such a schedule fills the ends of a pipeline with.
-        """
-        schedules = by_name("schedule").choices
-        return {schedules[each] for each in SPLIT}.isdisjoint(space.limits.get("schedule") or ())
+        """See `CostModel.slower_on_worse`: always, as for `rises_with`."""
+        return True
 
     def operations(
         self, model: Model, system: System, execution: Mapping[str, Any], calibration: Calibration | None

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.fields import FULLY_SHARDED
-from engine.cost_models.calibrated.physics.communication.sharding import exposed_exchange
+from engine.cost_models.calibrated.physics.communication.sharding import exchange_passes, exposed_exchange
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.layers.head import Ends
 from engine.cost_models.calibrated.physics.parameters import Parameters
@@ -173,7 +173,7 @@ def rates_of(
     if update is None:
         return np.asarray(point["batch_size"] / whole_step(running, share, p).seconds)
     # As in `bounds`: a longer pipeline hides less of an exchange than it takes longer.
-    window = running / (case.microbatches * point["pipeline_interleaving"])
+    window = running * (exchange_passes(case) / case.microbatches)
     # Overlapped as well as it can be.
     shown = exposed_exchange(update.exchange, np.ones(()), window, p)
     whole = whole_step(running, share, p, update.optimizer, update.tied, exchange=shown)

@@ -82,7 +82,7 @@ class StepFigures:
     """Data-parallel communication other than the exchange [s]."""
 
 
-def step_part(flow: FlowPart, once: Update, moved: Exposed | None, chunks: Floats, perfect: Floats) -> StepFigures:
+def step_part(flow: FlowPart, once: Update, moved: Exposed | None, passes: Floats, perfect: Floats) -> StepFigures:
     """Returns the figures of a step that do not depend on how gradients are exchanged [rows], in the base units of the
     register.
 
@@ -92,7 +92,7 @@ def step_part(flow: FlowPart, once: Update, moved: Exposed | None, chunks: Float
     Args:
         flow, once: the pipeline and the update [rows] [s].
         moved: what offloading shows [rows] [s], None if nothing is offloaded.
-        chunks: chunks of a stage [rows]; the exchange of gradients has one of them to hide behind.
+        passes: microbatches' work that hides the exchange of gradients, from `exchange_passes` [rows] [microbatches].
         perfect: seconds that the model's arithmetic would take at the peak of the matrix units [rows] [s].
     """
     computing = flow.fw_time + flow.bw_time + once.optimizer
@@ -119,7 +119,7 @@ def step_part(flow: FlowPart, once: Update, moved: Exposed | None, chunks: Float
         computing,
         flow.running + shown[0] + shown[1],
         once.optimizer + once.tied + shown[2],
-        flow.window if moved is None else moved.slowest / chunks,
+        flow.window if moved is None else moved.slowest * passes,
         flow.gathers + once.tied,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import hardware
 from engine.cost_models.calibrated.physics.formats import SCALED
 from engine.cost_models.calibrated.physics.inputs import GENERATIONS, MODELLED_GENERATIONS
-from hardware import System
+from hardware import USUAL_EXPONENTIALS, System
 
 __all__ = ["accelerator_of", "calibrated", "fastest_attention", "system_named"]
 
@@ -97,6 +97,7 @@ def accelerator_of(system: System) -> dict[str, Any]:
         "generation": float(GENERATIONS.index(generation_of(system))),
         "multiprocessors": float(facts.multiprocessors or 1) if facts is not None and known else 1.0,
         "clock": float(facts.clock_ghz or 1.0) * GIGA if facts is not None and known else math.inf,
+        "exponentials": float(facts.exponentials_per_clock if facts is not None else USUAL_EXPONENTIALS),
         "network_sizes": tuple(map(float, system.reaches)),
         "network_bandwidths": tuple(network.bandwidth_gb_per_s * GIGA for network in system.networks),
     }

@@ -25,6 +25,7 @@ from engine.cost_models.calibrated.fields import (
     undivided_sizes,
 )
 from engine.cost_models.calibrated.physics.communication.networks import farthest
+from engine.cost_models.calibrated.physics.communication.sharding import exchange_passes
 from engine.cost_models.calibrated.physics.inputs import Case, Floats, ModelShapes
 from engine.cost_models.calibrated.physics.memory import (
     StageMemory,
@@ -216,7 +217,7 @@ def _row_statistics(model: Model, system: System, part: Fields, case: Case, p: P
     each = np.array([perfect_seconds(model, system, name) if system.has_rate(name) else np.nan for name in DATATYPES])
     perfect = each[datatype] * batch / part["num_procs"]
     part_of_flow = flow_part(pipeline_level(case, level, p, flow))
-    step = step_part(part_of_flow, once, moved, case.layout.pipeline_interleaving, perfect)
+    step = step_part(part_of_flow, once, moved, exchange_passes(case), perfect)
     exchanged = with_exchange(
         step,
         once.exchange,

@@ -35,7 +35,7 @@ TERMS: Final[Mapping[str, str]] = {
     "optimizer_offload": "--optimizer-cpu-offload",
     "training": "--skip-train",
     "attention_kernel": "--attention-backend",
-    "launch": "--cuda-graph-impl, --transformer-impl",
+    "launch": "--cuda-graph-impl, --cuda-graph-modules, --transformer-impl",
     "gradient_datatype": "--grad-reduce-in-bf16",
     "optimizer_datatype": "--exp-avg-dtype, --exp-avg-sq-dtype",
     "expert_overlap": "--overlap-moe-expert-parallel-comm",

@@ -284,7 +284,7 @@ def _memory_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
             found["cpu_offloading_num_layers"] = layers - 1
         else:
             found |= {"fine_grained_activation_offloading": True, "offload_modules": ["core_attn", "attn_proj"]}
-            if e["launch"] == "graphs":
+            if e["launch"] in ("graphs", "partial_graphs"):
                 found["fine_grained_offloading_max_inflight_offloads"] = 2
             report.remark(
                 "Activations of modules are offloaded, not of whole layers, as there is a pipeline or recomputation."
@@ -389,8 +389,13 @@ def _software_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     launch = e["launch"]
     if launch == "graphs":
         found |= {"cuda_graph_impl": "full_iteration", "check_for_nan_in_loss_and_grad": False}
+    elif launch == "partial_graphs" and e["activation_recompute"] != "full":
+        modules = ["attn", "moe_router", "moe_preprocess"] if "experts" in order.shape else ["attn", "mlp"]
+        found |= {"cuda_graph_impl": "transformer_engine", "cuda_graph_modules": modules}
     else:
         found["cuda_graph_impl"] = "none"
+    if launch == "partial_graphs" and e["activation_recompute"] == "full":
+        report.not_expressible(f"{called('launch')} partial CUDA graphs: not with full recomputation")
     if launch == "compiled":
         report.not_expressible(f"{called('launch')} compiled: fused kernels are written")
     if launch == "eager":

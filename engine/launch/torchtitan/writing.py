@@ -222,6 +222,8 @@ def _software_keys(e: Mapping[str, Any], config: FlavorConfig | None, report: Re
             report.not_expressible(
                 f"{called('launch')} CUDA graphs: torchtitan has none with pipelines or with most exchanges of tokens."
             )
+    elif launch == "partial_graphs":
+        report.not_expressible(f"{called('launch')} partial CUDA graphs: torchtitan has graphs of the full step.")
     elif launch == "fused":
         report.not_expressible(
             f"{called('launch')} fused kernels: kernels are torch's own unless the model is compiled."

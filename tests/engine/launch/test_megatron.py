@@ -339,6 +339,32 @@ def test_combined_1f1b_is_written_with_what_it_needs_or_refused() -> None:
         assert any("combined 1F1B in Megatron-Core" in each for each in plain.remarks)
 
 
+@pytest.mark.parametrize(
+    ("words", "launched"),
+    [
+        ({"cuda_graph_impl": "full_iteration"}, "graphs"),
+        ({"cuda_graph_impl": "transformer_engine", "cuda_graph_modules": ["attn", "moe_router"]}, "partial_graphs"),
+        ({"cuda_graph_impl": "transformer_engine", "cuda_graph_modules": ["moe_router"]}, "fused"),
+        ({}, "fused"),
+    ],
+)
+def test_cuda_graphs_are_read_with_what_they_cover(words: dict[str, Any], launched: str) -> None:
+    flags = launch.read_text(launch.write(DENSE, "llama-3-70B", framework="megatron").text, "launch.sh").flags
+    kept = {name: value for name, value in flags.items() if not name.startswith("cuda_graph")}
+    found = launch.read_flags("megatron", {**kept, **words}, gpus=64)
+    assert found.execution["launch"] == launched
+    unread = words.get("cuda_graph_modules") == ["moe_router"]
+    assert any("graphs without attention" in each for each in found.not_modelled) == unread
+
+
+def test_partial_graphs_are_not_written_with_full_recomputation() -> None:
+    execution = {**DENSE, "launch": "partial_graphs", "activation_recompute": "full"}
+    written = launch.write(execution, "llama-3-70B", framework="megatron")
+    assert any("partial CUDA graphs: not with full recomputation" in each for each in written.not_expressible)
+    titan = launch.write({**DENSE, "launch": "partial_graphs"}, "llama-3-70B", framework="torchtitan")
+    assert any("torchtitan has graphs of the full step" in each for each in titan.not_expressible)
+
+
 def test_the_arguments_that_a_log_prints_are_read_as_the_script_was() -> None:
     fixture = next(each for each in fixtures.ALL if each["id"] == "mlm-test-vp2-account-for")
     flags = launch.read_flags("megatron", fixture["flags"], gpus=8)

@@ -55,7 +55,8 @@ def executions(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     layouts = [*LAYOUTS_OF.get((model, pipeline * v), ()), "even", "even"] if pipeline > 1 else ["even"]
     combined = expert > 1 and v > 1 and kind != "full" and draw(st.booleans())
     selected = draw(st.sampled_from(["attention", "modules"])) if kind == "attn_only" else "attention"
-    launched = draw(st.sampled_from(["fused", "graphs"]))
+    graphs = ["graphs", "partial_graphs"] if kind != "full" else ["graphs"]
+    launched = draw(st.sampled_from(["fused", *graphs]))
     return model, {
         "num_procs": tensor * pipeline * context * data,
         "tensor_par": tensor,

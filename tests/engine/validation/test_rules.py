@@ -50,6 +50,10 @@ def test_rules(change: dict[str, Any], facts: dict[str, float]) -> None:
     [
         ({"framework": "NeMo 24.12"}, "native", "fused"),
         ({"framework": "NeMo 24.12", "hardware": "A100-80GB-SXM"}, "flash2", "fused"),
+        ({"framework": "NeMo 24.01"}, "flash2", "fused"),
+        ({"framework": "NeMo 24.05"}, "native", "fused"),
+        ({"framework": "Megatron-LM", "date": "2024-01"}, "native", "fused"),
+        ({"framework": "PaXML", "date": "v24.11.1"}, "flash2", "fused"),
         ({"framework": "Composer/llm-foundry"}, "flash1", "eager"),
         ({"framework": "torchtitan"}, "flash2", "eager"),
         ({"framework": "torchtitan", "notes": "torch.compile"}, "flash2", "compiled"),
@@ -63,6 +67,11 @@ def test_rules(change: dict[str, Any], facts: dict[str, float]) -> None:
         ({"framework": "Megatron-Bridge 26.04", "notes": "CUDA graphs local/full_iteration."}, "native", "graphs"),
         ({"framework": "Megatron-Bridge 26.04", "notes": "CUDA graphs x/['attn', 'moe']."}, "native", "partial_graphs"),
         ({"framework": "Megatron-Bridge 26.04", "notes": "CUDA graphs x/['moe_router']."}, "native", "fused"),
+        ({"framework": "Megatron-LM dev", "notes": "Full-iteration CUDA graph, paged."}, "native", "graphs"),
+        ({"framework": "Megatron-LM dev", "notes": "A2A overlap. Partial CUDA graphs."}, "native", "partial_graphs"),
+        ({"framework": "Megatron-Bridge 26.08", "cuda_graph": "full_iteration"}, "native", "graphs"),
+        ({"framework": "Megatron-Bridge 26.08", "cuda_graph": "attn+moe_router"}, "native", "partial_graphs"),
+        ({"framework": "Megatron-Bridge 26.08", "cuda_graph": "moe_router"}, "native", "fused"),
     ],
 )
 def test_kernels_and_launches(change: dict[str, Any], kernel: str, launch: str) -> None:

@@ -7,7 +7,7 @@ model on one system passes scalars for both and arrays for the execution only. T
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.physics.case_cache import CachedRows, once_per_case
 from engine.cost_models.calibrated.physics.pipeline.schedules import plain_schedule
 from engine.executions.arrays import Floats
+from hardware import USUAL_EXPONENTIALS
 from models import LayerPattern
 
 __all__ = [
@@ -58,10 +59,10 @@ MODELLED_GENERATIONS = ("cdna3", "other")
 ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "native")
 """Score matrix in memory; FlashAttention 1; 2; a kernel written for the generation (cuDNN, FlashAttention 3)."""
 
-LAUNCHES = ("eager", "fused", "compiled", "graphs", "blocking", "partial_graphs")
-"""Ways to launch kernels: plain framework calls, fused kernels (Megatron), torch.compile, CUDA graphs, plain calls that
-each wait for the accelerator (CUDA_LAUNCH_BLOCKING), so that host time adds to device time, or CUDA graphs of the
-attention half only."""
+LAUNCHES = ("eager", "fused", "compiled", "graphs", "partial_graphs", "blocking")
+"""Ways to launch kernels: plain framework calls, fused kernels (Megatron), torch.compile, CUDA graphs of the full
+iteration, CUDA graphs of blocks without their routed experts, or plain calls that each wait for the accelerator
+(CUDA_LAUNCH_BLOCKING), so that host time adds to device time. An execution has all but the last."""
 
 DISPATCHERS = ("all_to_all", "all_gather", "deepep", "hybridep")
 """Token dispatchers: a collective all-to-all; a collective that sends every token to every rank; kernels that forward
@@ -200,9 +201,9 @@ class Accelerators(_Arrays):
 
     `flops16`, `flops8`, `flops4`: dense matrix peaks [FLOP/s]; `scaled_peaks` likewise for `formats.SCALED`, 0 for a
     format that the accelerator does not compute in; `memory_bandwidth` [bytes/s]; `capacity` [bytes]; `power` [W];
-    `generation` a position in `GENERATIONS`; `multiprocessors` and their `clock` [Hz]; `network_sizes`
-    processors that one network of each tier connects, innermost first and none smaller than the one before, and
-    `network_bandwidths` their rates per processor and direction [bytes/s].
+    `generation` a position in `GENERATIONS`; `multiprocessors`, their `clock` [Hz] and their `exponentials` per clock;
+    `network_sizes` processors that one network of each tier connects, innermost first and none smaller than the one
+    before, and `network_bandwidths` their rates per processor and direction [bytes/s].
     """
 
     flops16: Floats
@@ -217,10 +218,11 @@ class Accelerators(_Arrays):
     network_sizes: tuple[Floats, ...]
     network_bandwidths: tuple[Floats, ...]
     scaled_peaks: tuple[Floats, ...] = ()
+    exponentials: Floats = field(default_factory=lambda: np.asarray(float(USUAL_EXPONENTIALS)))
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"scaled_peaks": (), **values}
+        return {"scaled_peaks": (), "exponentials": float(USUAL_EXPONENTIALS), **values}
 
     @property
     def domain(self) -> Floats:

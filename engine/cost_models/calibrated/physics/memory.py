@@ -261,6 +261,8 @@ def _kept_by_recomputation(case: Case, parts: KeptParts) -> tuple[Floats, Floats
         ],
         everything,
     )
+    # The sources of unfused attention and of modules count differently; less is never kept without recomputation.
+    value = np.minimum(value, everything)
     share = layout.recompute_share
     return share * value + (1.0 - share) * everything, everything
 
@@ -429,7 +431,6 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
     activations = _sum_of(copies, kept.kept)
     full = (layout.recompute == RECOMPUTES.index("full")) | (layout.recompute == RECOMPUTES.index("half"))
     # Recomputation brings one block at a time back in full.
-    working = np.where(full, _of_largest_block(copies, kept.working), 0.0)
 
     pytorch = software.pytorch_native > 0
     logits: Floats = np.zeros(())
@@ -457,6 +458,11 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
         there = kept_blocks(case, stage)
         kept_copies = tuple(np.where(unlike, number, other) for number, other in zip(there, kept_copies, strict=True))
         activations = np.where(unlike, _sum_of(there, kept.kept), activations)
+    working: Floats = np.zeros(())
+    if np.any(full):
+        # What comes back was not kept: with few blocks in flight it is less than the largest block, input included.
+        left_out = _sum_of(kept_copies, kept.working) - activations
+        working = np.where(full, np.minimum(_of_largest_block(copies, kept.working), left_out), 0.0)
     kept_largest = _two_largest(kept_copies, kept.kept)
     return StageMemory(
         weights,

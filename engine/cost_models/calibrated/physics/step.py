@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.cost_models.calibrated.physics.communication.sharding import (
+    exchange_passes,
     exposed_exchange,
     gradient_exchange,
     tied_exchange,
@@ -24,6 +25,7 @@ from engine.cost_models.calibrated.physics.layers.launch import launch_time
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
 from engine.cost_models.calibrated.physics.optimizer import held_by_stage, optimizer_time
 from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.schedules import INTERLEAVED, PAIRED, among
 from engine.cost_models.calibrated.physics.pipeline.stage_times import (
     BLOCK_FIELDS,
     BlockLevel,
@@ -32,8 +34,10 @@ from engine.cost_models.calibrated.physics.pipeline.stage_times import (
     largest,
     of_kinds,
     pipeline_flow,
+    separation_time,
 )
 from engine.cost_models.calibrated.physics.pipeline.stages import kinds_of
+from engine.cost_models.calibrated.physics.pipeline.unequal_stages import pairs_per_stage
 from engine.cost_models.calibrated.physics.weights import local_weights
 
 __all__ = [
@@ -238,9 +242,18 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | No
         # What the path takes beyond the work of the slowest stage; overlapped pairs have made that shorter.
         "bubble": flow.path.seconds - flow.path.late - whole + saved,
         "running": flow.running,
-        # Gradients of a stage are exchanged behind the last chunk of its last microbatch.
-        "window": flow.slowest / case.layout.pipeline_interleaving,
+        "window": flow.slowest * exchange_passes(case),
     }
+    if np.any(case.layout.schedule > INTERLEAVED):
+        # A rank that never waits has rounding for a bubble.
+        parts["bubble"] = np.maximum(parts["bubble"], 0.0)
+        apart = {kind: separation_time(case, block) for kind, block in level.kinds.items()}
+        parts["launch"] = parts["launch"] + micro * of_kinds(numbers, apart)
+        # Gathers hide behind a pair otherwise than behind its passes one after the other.
+        less = {kind: each.forward + each.backward - each.paired for kind, each in flow.gathers.items()}
+        gathered = np.where(among(case.layout.schedule, PAIRED), pairs_per_stage(case) * of_kinds(numbers, less), 0.0)
+        parts["gather_exposed"] = parts["gather_exposed"] - gathered
+        saved = saved - gathered
     # What pairs hide is communication of experts, and waiting for launches that is hidden with it.
     exchanged = np.minimum(saved, parts["expert_exposed"])
     parts["expert_exposed"] = parts["expert_exposed"] - exchanged

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.cost_models.calibrated.fields import FULLY_SHARDED
+from engine.cost_models.calibrated.physics.communication.sharding import exchange_passes
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.memory import activation_bytes, block_weight_bytes
 from engine.cost_models.calibrated.physics.parameters import Parameters
@@ -71,7 +72,7 @@ class CalibratedRows:
     modes] is its position (-1 without one), `running` [s] its time. `once` are the updates [points x update modes].
     `fits` [memory modes, schedule points] is True where memory suffices. Rows ascend by schedule point, so tables that
     rows
-    gather from have schedule points first.
+    gather from have schedule points first. `passes` is from `exchange_passes` [points].
     """
 
     space: CalibratedSpace
@@ -83,6 +84,7 @@ class CalibratedRows:
     flow_row: Ints
     once: Update
     straggling: Floats
+    passes: Floats
     perfect: Floats
     rate: float
     fits: Flags
@@ -181,6 +183,7 @@ def prepare_row_table(
         flow_row=flow_row,
         once=_points_first(once, (len(modes.optimizer_modes["launch"]), len(points.cell))),
         straggling=np.broadcast_to(straggling(case_at(space, row_table.point, {}), p), row_table.batch.shape),
+        passes=np.broadcast_to(exchange_passes(case_at(space, row_table.point, {})), row_table.batch.shape),
         perfect=perfect_seconds(space.model, space.system, space.datatype) * row_table.batch / space.num_procs,
         rate=link_rate(space.system, p),
         fits=fits,

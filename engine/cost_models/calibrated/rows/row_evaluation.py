@@ -55,7 +55,7 @@ def evaluate_calibrated_rows(prepared: CalibratedRows, group: RowGroup, part: sl
             optimizer=once.optimizer,
         )
     perfect = prepared.perfect[point]
-    step = step_part(flow, once, moved, points.interleaving[point].astype(np.float64), perfect)
+    step = step_part(flow, once, moved, prepared.passes[point], perfect)
     # Memory is per (schedule point, memory mode), flattened: one index finds a row's figure.
     need = point * row_table.first_tier.shape[1] + memory
     metrics = step.metrics | {

@@ -163,7 +163,7 @@ def named(name: str) -> engine.Scenario:
         limits = {
             "context_par": {"max": 2},
             "attention_kernel": ["unfused", "flash2", "native"],
-            "launch": ["fused", "compiled", "graphs"],
+            "launch": ["fused", "compiled", "graphs", "partial_graphs"],
             "gradient_datatype": ["float32", "bfloat16"],
             "optimizer_datatype": ["float32", "bfloat16"],
             "expert_overlap": [False, True],

@@ -148,6 +148,8 @@ def running(name: str) -> tuple[pd.DataFrame, list[str]]:
         ("gradient_datatype", "float32", "bfloat16"),
         ("optimizer_datatype", "float32", "bfloat16"),
         ("launch", "fused", "graphs"),
+        ("launch", "fused", "partial_graphs"),
+        ("launch", "partial_graphs", "graphs"),
         ("launch", "fused", "compiled"),
         ("attention_kernel", "flash2", "native"),
         ("activation_recompute", "full", "none"),

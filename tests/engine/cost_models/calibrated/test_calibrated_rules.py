@@ -68,7 +68,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         "unknown_word",
         DENSE,
         {"launch": "quick"},
-        "launch is quick; it must be one of eager, fused, compiled, graphs.",
+        "launch is quick; it must be one of eager, fused, compiled, graphs, partial_graphs.",
     ),
     (
         "unknown_word",
@@ -298,7 +298,12 @@ SHARED: list[tuple[str, str, dict[str, Any], str]] = [
     ("missing_value", DENSE, {"batch_size": None}, "batch_size has no value; every one of the 23 fields needs one."),
     ("not_an_integer", DENSE, {"context_par": 1.5}, "context_par is 1.5; it must be a whole number."),
     ("not_a_boolean", DENSE, {"expert_overlap": "yes"}, "expert_overlap is 'yes'; it must be true or false."),
-    ("not_a_word", DENSE, {"launch": 1}, "launch is 1; it must be a text such as eager, fused, compiled, graphs."),
+    (
+        "not_a_word",
+        DENSE,
+        {"launch": 1},
+        "launch is 1; it must be a text such as eager, fused, compiled, graphs, partial_graphs.",
+    ),
     (
         "out_of_range",
         DENSE,

@@ -8,7 +8,7 @@ import pytest
 
 import engine
 import hardware
-from engine.cost_models.calibrated import accelerator_error, effective_rates, library_calibration
+from engine.cost_models.calibrated import accelerator_error, accelerator_of, effective_rates, library_calibration
 from engine.cost_models.calibrated.effective import BITS, MODELLED, PROVENANCES
 from engine.cost_models.calibrated.measured import measured_kinds, precision_words
 from engine.cost_models.calibrated.systems import generation_of
@@ -123,13 +123,31 @@ def test_a_calibration_made_on_a_machine_covers_it() -> None:
     assert rates("gaudi3_128g", calibration=ours)["matrix, 16 bits"].provenance == MODELLED
 
 
+@pytest.mark.parametrize("chip", ["b200_180g_sxm", "b300_270g_sxm", "gb200_186g_nvl72", "gb300_279g_nvl72"])
+def test_four_bits_are_at_most_twice_as_fast_as_eight(chip: str) -> None:
+    """Of the three times higher peak of Blackwell Ultra runs show no more than of the twice higher one of Blackwell."""
+    found = {rate.name: rate.sustained for rate in effective_rates(hardware.load(chip))}
+    for name in ("matrix, 4 bits", "matrix, NVFP4", "matrix, MXFP4"):
+        assert found[name] == pytest.approx(2.0 * found["matrix, 8 bits"])
+
+
+def test_blackwell_ultra_computes_twice_the_exponentials() -> None:
+    found = {name: accelerator_of(hardware.load(name))["exponentials"] for name in hardware.names()}
+    assert {name for name, value in found.items() if value != 16.0} == {"b300_270g_sxm", "gb300_279g_nvl72"}
+    facts = hardware.load("b300_270g_sxm").accelerator
+    assert facts is not None
+    assert found["b300_270g_sxm"] == facts.exponentials_per_clock == 32
+    # What is usual is not written, so that documents of earlier versions stay as they were.
+    assert "exponentials_per_clock" not in hardware.to_document(hardware.load("h100_80g_sxm"))["accelerator"]
+
+
 def test_a_format_that_no_run_had_is_modelled() -> None:
     chip = "gb300_279g_nvl72"
     found = {rate.name: rate for rate in effective_rates(hardware.load(chip))}
     assert found["matrix, MXFP4"].provenance == MODELLED
     assert found["matrix, NVFP4"].provenance != MODELLED
-    # Its own peak is three times that of FP8; runs sustain 1.75 times.
-    assert found["matrix, NVFP4"].sustained == pytest.approx(1.75 * found["matrix, 8 bits"].sustained)
+    # Its own peak is three times that of FP8; runs sustain twice.
+    assert found["matrix, NVFP4"].sustained == pytest.approx(2.0 * found["matrix, 8 bits"].sustained)
     assert found["matrix, MXFP8"].sustained == found["matrix, 8 bits"].sustained
     sizes = {"num_procs": 64, "max_batch_size": 64}
     said = {}

@@ -246,6 +246,9 @@ def test_published_runs_of_state_spaces_take_about_as_long_as_predicted(run: tup
     table = {"tensor_par": tensor, "pipeline_par": 1, "data_par": data, "expert_par": experts, "expert_tensor_par": 1}
     table |= {"microbatch_size": micro, "batch_size": batch, "datatype": datatype, "launch": launch}
     software = {"overlap_data": 1.0, "overlap_tensor": float(tensor > 1), "sequence_par": float(tensor > 1)}
-    software |= {"token_dispatcher": "deepep" if experts > 1 else "all_to_all", "age_years": 1.5 if experts > 1 else 3.0}
+    software |= {
+        "token_dispatcher": "deepep" if experts > 1 else "all_to_all",
+        "age_years": 1.5 if experts > 1 else 3.0,
+    }
     case = case_of(model, hardware.load(system), {**table, **software})
     assert float(np.ravel(step_times(case, parameters()).step)[0]) == pytest.approx(seconds, rel=off)

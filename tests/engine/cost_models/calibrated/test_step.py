@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.cost_models.calibrated import batch_level, block_level, parameters, step_times
+from engine.cost_models.calibrated import Case, batch_level, block_level, parameters, step_times
 from engine.cost_models.calibrated.physics.inputs import LAUNCHES, RECOMPUTES
+from engine.cost_models.calibrated.physics.pipeline.stage_times import pipeline_flow
 from engine.cost_models.calibrated.physics.step import StepTimes
 from tests.engine.cost_models.calibrated.cases import DENSE, EXPERTS, case
 
@@ -104,3 +105,27 @@ def test_the_head_of_a_large_vocabulary_is_in_the_steady_state() -> None:
 def test_a_job_spread_wider_has_stragglers() -> None:
     assert step_times(case(), P).straggler == 0
     assert step_times(case(data_par=64.0, batch_size=512.0), P).straggler > 0
+
+
+def test_chunks_that_are_left_hide_an_exchange_of_gradients() -> None:
+    """Megatron reduces a chunk's gradients while the chunks before it end, p microbatches each: more chunks hide more.
+    All of an exchange that fits into that window is hidden up to the share that measured runs show."""
+    layout = {"pipeline_par": 4.0, "data_par": 64.0, "batch_size": 2048.0, "overlap_data": 1.0}
+    chunks = np.array([1.0, 2.0, 4.0, 8.0])
+    slow = {"network_bandwidths": (300e9, 2e9)}
+    found = step_times(case(**layout, **slow, pipeline_interleaving=chunks), P)
+    alone = step_times(case(**{**layout, "overlap_data": 0.0}, **slow, pipeline_interleaving=chunks), P)
+    assert (np.diff(found.data_exposed) < 0).all()
+    full, stage = float(alone.data_exposed[1]), _slowest(case(**layout, **slow, pipeline_interleaving=2.0))
+    window = stage * (1.0 / 2.0 + 1.0 / 2.0 * 4.0)
+    assert full > window
+    assert found.data_exposed[1] == pytest.approx(full - P.overlap_data * window)
+    # Two microbatches fill two of the places of a group.
+    few = {**layout, "batch_size": 256.0}
+    short = step_times(case(**few, **slow, pipeline_interleaving=2.0), P).data_exposed
+    assert float(short) == pytest.approx(full - P.overlap_data * stage * (1.0 / 2.0 + 1.0 / 2.0 * 2.0))
+
+
+def _slowest(rows: Case) -> float:
+    """Seconds per microbatch of the slowest stage."""
+    return float(pipeline_flow(rows, block_level(rows, P), P).slowest)

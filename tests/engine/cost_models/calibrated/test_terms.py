@@ -396,7 +396,9 @@ def test_the_head_is_a_product_and_a_loss_in_16_bits() -> None:
 
 
 def gathers(of: Case, rates: SustainedRates, weights: Floats, forward: Floats, backward: Floats) -> Gathers:
-    return layer_gathers(of, rates, P, data_tiers(of, rates), weights, forward, backward)
+    none = np.zeros(())
+    times = dict.fromkeys(BlockTimes.__dataclass_fields__, none) | {"forward": forward, "backward": backward}
+    return layer_gathers(of, rates, P, data_tiers(of, rates), weights, BlockTimes(**times))
 
 
 def test_gathers_hide_behind_computation() -> None:

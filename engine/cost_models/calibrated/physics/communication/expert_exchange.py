@@ -6,7 +6,8 @@ the innermost network; what leaves the domain of its rank is sent once to every 
 outwards. Where routing is limited to some groups of experts, as in DeepSeek-V3, whose groups are hosts, fewer are hit.
 
 An exchange is that of collectives (`all_to_all`), network by network, or that of kernels that forward tokens from the
-network to the links of a host as they come (`deepep`, `hybridep`): all networks work at once, and the slowest sets the pace.
+network to the links of a host as they come (`deepep`, `hybridep`): all networks work at once, and the slowest sets the
+pace.
 Tokens may be sent to their experts in 8 bits, forward and as gradients; what comes back is summed in 16 bits.
 
 Source: the calibration study on 1,147 measured rows; sending once to every domain of several networks, stated by us;

@@ -50,6 +50,10 @@ def link_times(case: Case, p: Parameters) -> dict[str, Floats]:
     # Recomputed attention needs its keys and values a second time.
     whole = forward * (1.0 + recomputed(alone).attention) + backward
     kinds = range(len(kinds_of(case.model)))
+    exchanged = sum(
+        flow.of_slowest([stage.blocks[kind.position] for stage in flow.stages]) * block.expert_exposed
+        for kind, block in level.kinds.items()
+    )
     blocks = sum(flow.of_slowest([stage.blocks[kind] for stage in flow.stages]) for kind in kinds)
     chunks = case.layout.pipeline_interleaving
     messages = case.microbatches * chunks * software.messages * message_time(case, rates, p)
@@ -60,7 +64,7 @@ def link_times(case: Case, p: Parameters) -> dict[str, Floats]:
         "tp": step.tensor_exposed,
         "recomm": step.repeated_exposed,
         "cp": case.microbatches * blocks * whole,
-        "ep": step.expert_exposed + flow.saved,
+        "ep": case.microbatches * exchanged,
         "pp": np.maximum(step.pipeline_exposed + np.where(chunks > 1, messages, 0.0), every),
         "dp": once.exchange + once.tied + step.gather_exposed,
     }

@@ -21,8 +21,10 @@ from engine.cost_models.calibrated.physics.communication.collectives import (
 )
 from engine.cost_models.calibrated.physics.communication.networks import shared_by
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.layers.block import BlockTimes
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
+from engine.cost_models.calibrated.physics.pipeline.schedules import COMBINED, INTERLEAVED, PAIRED, SPLIT, among
 from engine.cost_models.calibrated.physics.pipeline.stages import LOOP, placement_of
 from engine.cost_models.calibrated.physics.weights import replicas_of
 
@@ -30,6 +32,7 @@ __all__ = [
     "Gathers",
     "data_hops",
     "data_tiers",
+    "exchange_passes",
     "exposed_exchange",
     "gradient_exchange",
     "layer_gathers",
@@ -105,10 +108,16 @@ def _ends_placed(case: Case) -> tuple[Floats, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Gathers:
-    """Exposed seconds of layer-wise gathers per block and microbatch, forward and backward [s]."""
+    """Exposed seconds of layer-wise gathers per block and microbatch, forward and backward [s].
+
+    `weights` is the part of `backward` in a separate pass of gradients of weights, 0 without one; `paired` replaces
+    both in an overlapped pair.
+    """
 
     forward: Floats
     backward: Floats
+    weights: Floats
+    paired: Floats
 
 
 def layer_gathers(
@@ -117,15 +126,17 @@ def layer_gathers(
     p: Parameters,
     tiers: Sequence[Tier],
     weights: Floats,
-    forward: Floats,
-    backward: Floats,
+    block: BlockTimes,
     experts: Floats | None = None,
     *,
     split: bool = True,
 ) -> Gathers:
     """Return the time that the gathers of a block's weights add to its computation [rows] [s]; 0 for unsharded weights.
 
-    As for `exposed_exchange`, a block that computes in less time never takes longer with them.
+    As for `exposed_exchange`, a block that computes in less time never takes longer with them, and neither does any
+    part of it that a schedule runs by itself: where gradients of weights have a pass of their own, it hides their
+    reduction, and the pass of gradients of inputs hides the gather. A pair hides what it can behind itself, not behind
+    an exchange of tokens that it hides too.
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
@@ -133,14 +144,14 @@ def layer_gathers(
         p: parameters of a calibration.
         tiers: placement of the ranks that share the weights, from `data_tiers`; not read for unsharded weights.
         weights: parameters of the block on one tensor-parallel rank [rows] [elements].
-        forward, backward: seconds of the block's computation, which can hide the gathers [rows] [s].
+        block: seconds of the block, which can hide the gathers [rows] [s].
         experts: parameters of its experts on one processor [rows] [elements], gathered over the replicas of an expert
             only; None for a block without experts.
-        split: whether `forward` and `backward` are known separately; otherwise an upper bound over all splits.
+        split: whether forward and backward of `block` are known separately; otherwise a lower bound over all splits.
     """
     layout, software = case.layout, case.software
     if not np.any(layout.fully_sharded):
-        return Gathers(np.zeros(()), np.zeros(()))
+        return Gathers(*[np.zeros(())] * 4)
     ranks = layout.data_par * layout.context_par
     # One gather of the whole block, or one ring per tensor over every single rank.
     per_tensor = software.gather_calls * p.tensor_hop * (ranks - 1.0)
@@ -167,12 +178,24 @@ def layer_gathers(
     if not split:
         # Two gathers, each behind its own pass, hide no more than both behind both.
         both, casts = gather + down, cast + np.where(again, cast, 0.0)
-        hidden_behind = hidden * np.minimum(both, forward + backward)
-        return Gathers(np.where(on, both - hidden_behind + casts, 0.0), np.zeros(()))
-    return Gathers(
-        np.where(on, gather - hidden * np.minimum(gather, forward) + cast, 0.0),
-        np.where(on, down - hidden * np.minimum(down, backward) + np.where(again, cast, 0.0), 0.0),
-    )
+        hidden_behind = hidden * np.minimum(both, block.forward + block.backward)
+        shown, none = np.where(on, both - hidden_behind + casts, 0.0), np.zeros(())
+        return Gathers(shown, none, none, shown)
+    cast_again = np.where(again, cast, 0.0)
+    first = np.where(on, gather - hidden * np.minimum(gather, block.forward) + cast, 0.0)
+    then = np.where(on, down - hidden * np.minimum(down, block.backward) + cast_again, 0.0)
+    own: Floats = np.zeros(())
+    separate, paired = among(layout.schedule, SPLIT), among(layout.schedule, PAIRED)
+    if separate.any():
+        own = np.where(on & separate, reduce - hidden * np.minimum(reduce, block.weight_gradient), 0.0)
+        second = np.where(again, gather, 0.0)
+        second = second - hidden * np.minimum(second, block.input_gradient) + cast_again
+        then = np.where(on & separate, second + own, then)
+    pair = first + then
+    if paired.any():
+        both = gather + down
+        pair = np.where(on & paired, both - hidden * np.minimum(both, block.paired) + cast + cast_again, pair)
+    return Gathers(first, then, own, pair)
 
 
 def gradient_exchange(
@@ -197,6 +220,29 @@ def gradient_exchange(
         own = _exchange_time(case, tiers, _expert_replicas_hops(case), p, expert_weights)
         full = plain + np.where(expert_weights > 0, own, 0.0)
     return np.where((layout.fully_sharded > 0) | (ranks <= 1.0), 0.0, full)
+
+
+@once_per_case
+def exchange_passes(case: Case) -> Floats:
+    """Return how many microbatches' work of a whole stage hides its exchange of gradients [rows] [microbatches].
+
+    Gradients of a stage are exchanged behind the last chunk of its last microbatch. An interleaved pipeline ends the
+    chunks one after the other, each for a group of as many microbatches as there are stages: the gradients of all but
+    the last chunk are exchanged behind the groups of the chunks that are left. Never more than all microbatches.
+
+    Source: order of chunks, Narayanan et al. 2021 (arXiv:2104.04473, section 2.2); one exchange per chunk as soon as
+    its gradients are complete, Megatron Core's `overlap_grad_reduce`.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    layout = case.layout
+    each = 1.0 / layout.pipeline_interleaving
+    if np.all(layout.pipeline_interleaving == 1):
+        return each
+    # 1/v + (v - 1)/v min(p, n).
+    group = np.minimum(layout.pipeline_par, case.microbatches)
+    return np.where(among(layout.schedule, (INTERLEAVED, COMBINED)), each + (1.0 - each) * group, each)
 
 
 def exposed_exchange(full: Floats, overlapped: Floats, window: Floats, p: Parameters) -> Floats:

@@ -28,9 +28,6 @@ from engine.cost_models.calibrated.physics.parameters import Parameters
 
 __all__ = ["Core", "attention_core", "core_work", "fused_rate", "kernel_rate", "window_factor"]
 
-EXPONENTIALS_PER_CLOCK = 16.0
-"""Exponentials of one multiprocessor per clock [1/clock]. Source: CUDA programming guide, throughput of arithmetic
-instructions, special functions."""
 SCORE_BYTES_FORWARD = 9.0
 """Bytes per score that unfused softmax, mask and dropout move forward [bytes]. Source: count of the kernels' reads and
 writes, taken from the calibration study on 1,147 measured rows."""
@@ -145,7 +142,7 @@ def _fused_core(case: Case, p: Parameters, windowed: bool) -> Core:
     scores = causal_scores(case, windowed=windowed)
     operations = _score_operations(case, scores)
     # One exponential per score, on special-function units that run next to the matrix units.
-    units = accelerator.multiprocessors * EXPONENTIALS_PER_CLOCK * accelerator.clock
+    units = accelerator.multiprocessors * accelerator.exponentials * accelerator.clock
     exponentials = p.exponentials * scores / units
     # One thread block per head, sample and 128 queries: parallel over the sequence (Dao 2023, section 3.2).
     waves = (

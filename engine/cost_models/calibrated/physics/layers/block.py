@@ -62,8 +62,9 @@ class BlockTimes:
     `forward` and `backward` are complete (recomputation in `backward`) and not below the host-bound floor; the parts
     from `linear` on add up to them. `computing` is the forward pass without communication, `repeated_exposed` the
     tensor-parallel communication among `recompute`; what else is exchanged again counts with its own kind.
-    `weight_gradient` is the gradient of the weights among `backward`, and `paired` the forward and the backward of two
-    microbatches that run together, each of which hides the other's exchange of tokens between experts.
+    `input_gradient` and `weight_gradient` are the two passes of a schedule that separates them, neither below its own
+    host-bound floor, so that they may take longer than `backward` together. `paired` is the forward and the backward of
+    two microbatches that run together, each of which hides the other's exchange of tokens between experts.
     """
 
     forward: Floats
@@ -78,6 +79,7 @@ class BlockTimes:
     context_exposed: Floats
     expert_exposed: Floats
     launch: Floats
+    input_gradient: Floats
     weight_gradient: Floats
     paired: Floats
 
@@ -312,7 +314,9 @@ def _dense_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common
     acted = activation(case, model.feedforward / t, case.tokens, rates, p)
     cast = casts(case, model.feedforward, rates)
     traffic = Traffic(acted.forward + cast.forward, acted.backward + cast.backward)
-    return Half(products, traffic, np.zeros(()), block_launches(case))
+    forward, backward = block_launches(case)
+    left = dense_factor(case, p)
+    return Half(products, traffic, np.zeros(()), (forward * left, backward * left))
 
 
 def _expert_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> Half:
@@ -375,6 +379,11 @@ def complete_block(
     slow_forward = np.where(blocking, forward + floor_forward, np.maximum(forward, floor_forward))
     slow_backward = np.where(blocking, backward + floor_backward, np.maximum(backward, floor_backward))
     late = slow_forward - forward + slow_backward - backward
+    # A pass of its own for the gradients of weights has the launches that a backward pass has beyond a forward pass.
+    floor_weights = np.maximum(launches[1] - launches[0], 0.0) * host
+    floor_inputs, inputs = floor_backward - floor_weights, backward - products.weight
+    slow_weights = np.where(blocking, products.weight + floor_weights, np.maximum(products.weight, floor_weights))
+    slow_inputs = np.where(blocking, inputs + floor_inputs, np.maximum(inputs, floor_inputs))
     exchanged = 2.0 * experts + sent_again
     together = slow_forward + slow_backward
     # A pair hides its exchanges behind the other microbatch, but takes no less than either pass, the exchanges or the
@@ -398,7 +407,8 @@ def complete_block(
         shared.context[0] + shared.context[1] + ring_again,
         exchanged,
         late,
-        products.weight,
+        slow_inputs,
+        slow_weights,
         together,
     )
     return BlockTimes(*np.broadcast_arrays(*parts))

@@ -56,8 +56,7 @@ def launch_time(case: Case, p: Parameters) -> Floats:
 
 
 def dense_factor(case: Case, p: Parameters) -> Floats:
-    """Returns the share of a dense block's launches that is left where graphs cover the attention half [rows]
-    [dimensionless].
+    """Return the share of a block's launches outside routed experts that partial graphs leave [rows] [dimensionless].
 
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].

@@ -366,7 +366,7 @@ def _pattern_block(
     core = Core(*(sum(passes, start=none) for passes in zip(*(one.core for one in each), strict=True)))
     context = tuple(sum(passes, start=none) for passes in zip(*(one.context for one in each), strict=True))
     tensor = sublayers * exchanged + sum((one.reduced for one in each), start=none)
-    left = dense_factor(case, p) if kind.experts else 1.0
+    left = dense_factor(case, p)
     launches = tuple(
         whole * sublayers / 2.0 * left + sum((one.launches[way] for one in each), start=none)
         for way, whole in enumerate(block_launches(case))

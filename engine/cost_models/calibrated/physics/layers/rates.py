@@ -24,6 +24,9 @@ __all__ = ["SustainedRates", "maturity", "power_factor", "sustained_rates"]
 MOST_SUSTAINED = 0.9
 """Share of the peak that long products reach where power does not limit the clock [dimensionless]: the scaling with
 power ends here. Source: stated by us, looking at cuBLAS on chips whose matrix units were cut down, such as the H20."""
+FOUR_BIT_GAIN = next(each.sustained.ratio for each in SCALED if each.name == "nvfp4" and each.sustained is not None)
+"""Rate of long products in 4 bits over that in 8 bits, at most [dimensionless]: all measured runs in 4 bits are in
+NVFP4. Source: the register of datatypes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +113,15 @@ def sustained_rates(accelerator: Accelerators, age_years: Floats, p: Parameters)
     eight = np.where(blackwell, p.eight_bit_blackwell, p.eight_bit)
     matrix16 = accelerator.flops16 * fraction
     matrix8 = np.where(accelerator.flops8 > 0, accelerator.flops8 * fraction * eight, matrix16)
-    # A second halving of the width loses the same share again.
-    matrix4 = np.where(accelerator.flops4 > 0, accelerator.flops4 * fraction * eight**2, matrix8)
+    # A second halving of the width loses the same share again, and gains no more than runs show.
+    four = np.minimum(accelerator.flops4 * fraction * eight**2, FOUR_BIT_GAIN * matrix8)
+    matrix4 = np.where(accelerator.flops4 > 0, four, matrix8)
     plain = {16.0: matrix16, 8.0: matrix8, 4.0: matrix4}
     scaled = []
     for each, peak in zip(SCALED, accelerator.scaled_peaks, strict=False):
         rate = peak * fraction * eight**each.halvings
+        if each.halvings >= 2:
+            rate = np.minimum(rate, FOUR_BIT_GAIN * matrix8)
         if each.sustained is not None:
             rate = np.minimum(rate, each.sustained.ratio * plain[PLAIN[each.sustained.datatype]])
         # Where the accelerator does not compute in the format, rows are refused; the rate only has to be a number.

@@ -26,7 +26,7 @@ from engine.cost_models.calibrated.physics.pipeline.layouts import (
     work_of,
 )
 from engine.cost_models.calibrated.physics.pipeline.schedules import ONE_F_ONE_B
-from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow
+from engine.cost_models.calibrated.physics.pipeline.stage_times import block_level, pipeline_flow, separation_time
 from engine.cost_models.calibrated.physics.pipeline.stages import ENDS, StageBlocks, kinds_of
 from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
 
@@ -93,13 +93,14 @@ def stage_work(case: Case, p: Parameters, ranks: int, chunks: int, layout: int) 
     for position, kind in enumerate(kinds):
         if kind in level.kinds:
             block, gathers = level.kinds[kind], flow.gathers[kind]
-            backward = block.backward - block.weight_gradient + gathers.backward
+            # The floor of launches of a backward pass that is not separated is that of both passes together.
+            backward = block.backward + separation_time(case, block) - block.weight_gradient
             # F, B, W and a pair of a block, each with the weight gathers that fall into it.
             passes = (
                 block.forward + gathers.forward,
-                backward,
-                block.weight_gradient,
-                block.paired + gathers.forward + gathers.backward,
+                backward + gathers.backward - gathers.weights,
+                block.weight_gradient + gathers.weights,
+                block.paired + gathers.paired,
             )
             each = np.array([float(np.ravel(one)[0]) for one in passes])
             seconds[position] = each[:, None] * held[position]

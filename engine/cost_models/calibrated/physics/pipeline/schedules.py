@@ -91,7 +91,16 @@ def _row_maximum(*values: Number) -> Floats:
     return found
 
 
-def idle(schedule: Number, stages: Number, forward: Number, inputs: Number, weights: Number, pair: Number) -> Floats:
+def idle(
+    schedule: Number,
+    stages: Number,
+    forward: Number,
+    inputs: Number,
+    weights: Number,
+    pair: Number,
+    *,
+    own: tuple[Number, Number, Number] | None = None,
+) -> Floats:
     """Returns how long the rank which ends last waits for others, with equal stages and no time for messages [s].
 
     It holds for 1F1B with any number of microbatches M; interleaved and combined where P divides M; ZB-H1 for M >= P;
@@ -105,25 +114,28 @@ def idle(schedule: Number, stages: Number, forward: Number, inputs: Number, weig
             of weights [s].
         pair: seconds of an overlapped forward and backward of a chunk [s], at least as long as either; f + b + w where
             nothing overlaps.
+        own: f, b and w of the rank that waits, if its chunks are not equal to the others' [s]. It waits for the work of
+            others and fills that time with its own: the terms below that shorten it.
     """
     others = np.asarray(stages, np.float64) - 1.0
     f, b, w = forward, inputs, weights
+    own_f, own_b, own_w = (f, b, w) if own is None else own
     # 1F1B and interleaved, per chunk: (P - 1)(f + b + w) (Narayanan et al. 2021, section 2.2).
     found = others * (f + b + w)
     schedule = np.asarray(schedule)
     if np.any(schedule == ZB_H1):
         # ZB-H1: (P - 1) max(f, b, f + b - w); Qi et al. 2024 publish (P - 1)(f + b - w), which needs w <= min(b, f).
-        found = np.where(schedule == ZB_H1, others * _row_maximum(f, b, f + b - w), found)
+        found = np.where(schedule == ZB_H1, others * _row_maximum(f, b, f + b - own_w), found)
     if np.any(schedule == ZB_V):
         # ZB-V in its fixed order: the longest of the paths that bind it; at f = b = w all of it is (P - 1) f.
         turning = _row_maximum(
             others * b,
-            2.0 * others * (b - w),
+            2.0 * others * (b - own_w),
             f + (others - 1.0) * w,
             b + (others - 1.0) * w,
-            (2.0 * others - 1.0) * f - (others - 1.0) * b,
-            (2.0 * others - 1.0) * f + b - 2.0 * others * w,
-            2.0 * others * f - (2.0 * others + 1.0) * w,
+            (2.0 * others - 1.0) * f - (others - 1.0) * own_b,
+            (2.0 * others - 1.0) * f + b - 2.0 * others * own_w,
+            2.0 * others * f - (2.0 * others + 1.0) * own_w,
         )
         found = np.where(schedule == ZB_V, turning, found)
     both = among(schedule, (DUALPIPE, DUALPIPE_V))
@@ -131,7 +143,8 @@ def idle(schedule: Number, stages: Number, forward: Number, inputs: Number, weig
         # With H = P/2 in DualPipe and P in DualPipeV, and H - 1 in `before`:
         # (H - 1)(FB + f - w - min(b, w)) + max(0, (H - 1)(b - f) - f).
         before = np.where(schedule == DUALPIPE, (others + 1.0) / 2.0, others + 1.0) - 1.0
-        waiting = before * (pair + f - w - np.minimum(b, w)) + np.maximum(before * (b - f) - f, 0.0)
+        waiting = before * (pair + f - own_w - np.minimum(own_b, own_w))
+        waiting = waiting + np.maximum(before * (b - own_f) - own_f, 0.0)
         found = np.where(both, waiting, found)
     return np.asarray(np.where(others > 0, found, 0.0))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +60,7 @@ __all__ = [
     "of_kinds",
     "offloaded_flow",
     "pipeline_flow",
+    "separation_time",
 ]
 
 BLOCK_FIELDS = (
@@ -215,10 +217,7 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     tiers = data_tiers(case, rates) if sharded else ()
     gathers = _block_gathers(case, level, rates, p, tiers, split=split)
     # Time of a block per microbatch, with the part of its weight gathers that shows.
-    per = {
-        kind: block.forward + block.backward + gathers[kind].forward + gathers[kind].backward
-        for kind, block in level.kinds.items()
-    }
+    per = _whole_blocks(case, level, gathers, split=split)
     gather: Floats = np.zeros(())
     if sharded:
         vocabulary = software.gather_bytes * local_weights(case).vocabulary
@@ -240,17 +239,45 @@ def pipeline_flow(case: Case, level: BlockLevel, p: Parameters, *, split: bool =
     ends_of_all = level.ends.embedding + level.ends.head + gather * np.where(one, 1.0, 2.0)
     # Sum over all stages, which fills and drains the pipeline.
     total = of_kinds(everywhere, per) + ends_of_all + wait * (layout.pipeline_par - 1.0)
-    parts = _Parts(case, level, gathers, split)
+    parts = _Parts(case, level, gathers, per, split)
     loads = tuple(
         parts.load(number, stage.blocks, time, edge, late, before)
         for number, (stage, time, edge, late, before) in enumerate(
             zip(stages, times, edges, waits, _times_before(stages, per, times, edges, wait, total), strict=True)
         )
     )
-    of_all = parts.load(None, everywhere, total, ends_of_all, wait * (layout.pipeline_par - 1.0), none)
+    of_all = parts.load(None, everywhere, total, ends_of_all, wait * (layout.pipeline_par - 1.0), Before(none))
     path = critical_path(case, loads, of_all, [stage.position for stage in stages], message, split=split)
     shown = messages_time(case, message, least=not split)
     return Flow(case, stages, edges, waits, loads, of_all, gathers, gather, message, path, shown)
+
+
+def separation_time(case: Case, block: BlockTimes) -> Floats:
+    """Return how much longer a backward pass takes whose gradients of weights have a pass of their own [rows] [s].
+
+    The launches of one pass then hide nothing of the other's; 0 for schedules that do not separate them.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        block: a block with forward and backward known separately [s].
+    """
+    separate = among(case.layout.schedule, SPLIT)
+    if not separate.any():
+        return np.zeros(())
+    return np.where(separate, block.input_gradient + block.weight_gradient - block.backward, 0.0)
+
+
+def _whole_blocks(
+    case: Case, level: BlockLevel, gathers: Mapping[BlockKind, Gathers], *, split: bool
+) -> dict[BlockKind, Floats]:
+    """Return the time of a block of every kind, forward and backward with its gathers [s]."""
+    found = {
+        kind: block.forward + block.backward + gathers[kind].forward + gathers[kind].backward
+        for kind, block in level.kinds.items()
+    }
+    if split and among(case.layout.schedule, SPLIT).any():
+        found = {kind: each + separation_time(case, level.kinds[kind]) for kind, each in found.items()}
+    return found
 
 
 def _edge_times(case: Case, level: BlockLevel, gather: Floats) -> tuple[Floats, Floats]:
@@ -274,34 +301,52 @@ def _times_before(
     edges: Sequence[Floats],
     wait: Floats,
     total: Floats,
-) -> tuple[Floats, ...]:
-    """Return the time per microbatch of all stages before each of these stages [s]."""
-    between = (
-        of_kinds(stage.before, per) + edges[0] + wait * np.maximum(stage.position - 0.5, 0.0) for stage in stages[ENDS:]
-    )
-    return (np.zeros(()), total - times[1], *between)
+) -> tuple[Before, ...]:
+    """Return the work per microbatch of all stages before each of these stages."""
+    between = []
+    for stage in stages[ENDS:]:
+        late = wait * np.maximum(stage.position - 0.5, 0.0)
+        between.append(Before(of_kinds(stage.before, per) + edges[0] + late, stage.before, edges[0], late))
+    return (Before(np.zeros(())), Before(total - times[1]), *between)
+
+
+class Before(NamedTuple):
+    """Work per microbatch of all stages before one: all of it [s]; and, of stages between the ends, the blocks, the end
+    of the model [s] and the waits for messages [s] that it consists of."""
+
+    whole: Floats
+    blocks: Sequence[Floats] | None = None
+    edge: Floats = np.zeros(())
+    late: Floats = np.zeros(())
 
 
 class _Parts:
     """Parts of the blocks of a stage: forward, gradients of weights, and time saved by overlapped pairs."""
 
-    def __init__(self, case: Case, level: BlockLevel, gathers: Mapping[BlockKind, Gathers], split: bool) -> None:
+    def __init__(
+        self,
+        case: Case,
+        level: BlockLevel,
+        gathers: Mapping[BlockKind, Gathers],
+        whole: Mapping[BlockKind, Floats],
+        split: bool,
+    ) -> None:
         schedule = case.layout.schedule
         further = bool(np.any(schedule > INTERLEAVED))
         self._split = further and split and bool(among(schedule, SPLIT).any())
         self._staged = split and bool(np.any(case.layout.pipeline_par > 1))
         self._forward = {kind: block.forward + gathers[kind].forward for kind, block in level.kinds.items()}
-        self._weights = {kind: block.weight_gradient for kind, block in level.kinds.items()}
+        self._weights = {kind: block.weight_gradient + gathers[kind].weights for kind, block in level.kinds.items()}
         self._saved = None
         paired = among(schedule, PAIRED)
         if further and paired.any():
             self._saved = {
-                kind: np.where(paired, block.forward + block.backward - block.paired, 0.0)
+                kind: np.where(paired, whole[kind] - (block.paired + gathers[kind].paired), 0.0)
                 for kind, block in level.kinds.items()
             }
 
     def load(
-        self, number: int | None, blocks: Sequence[Floats], whole: Floats, edge: Floats, late: Floats, before: Floats
+        self, number: int | None, blocks: Sequence[Floats], whole: Floats, edge: Floats, late: Floats, before: Before
     ) -> Load:
         """Return the load of a stage with these blocks; `number` is its position among the candidates, None for the sum
         of all."""
@@ -313,7 +358,15 @@ class _Parts:
             weights = of_kinds(blocks, self._weights) + FORWARD_SHARE * edge
         if self._saved is not None:
             saved = of_kinds(blocks, self._saved)
-        return Load(whole, forward, weights, saved, before)
+        found = Load(whole, forward, weights, saved, before.whole)
+        if self._split and before.blocks is not None:
+            first = FORWARD_SHARE * before.edge
+            return replace(
+                found,
+                forward_before=of_kinds(before.blocks, self._forward) + first + before.late / 2.0,
+                weights_before=of_kinds(before.blocks, self._weights) + first,
+            )
+        return found
 
 
 def of_kinds(numbers: Sequence[Floats], each: Mapping[BlockKind, Floats]) -> Floats:
@@ -346,8 +399,7 @@ def _block_gathers(
             p,
             tiers,
             local.blocks[kind.size],
-            block.forward,
-            block.backward,
+            block,
             local.experts[kind.size] if kind.experts else None,
             split=split,
         )
@@ -392,24 +444,28 @@ def offloaded_flow(
         rate: rate of the link per direction [bytes/s].
     """
     forwards, backwards, both, needed = {}, {}, {}, np.zeros(())
-    paired = among(case.layout.schedule, PAIRED)
+    paired, separate = among(case.layout.schedule, PAIRED), among(case.layout.schedule, SPLIT)
     saved: dict[BlockKind, Floats] | None = {} if paired.any() else None
     for kind, block in level.kinds.items():
         there, kept = weights[kind.size], activations[kind.size]
-        computing = block.forward + flow.gathers[kind].forward, block.backward + flow.gathers[kind].backward
+        gathers = flow.gathers[kind]
+        computing = block.forward + gathers.forward, block.backward + gathers.backward
+        # Gradients of weights that have a pass of their own come after what the transfers are for.
+        inputs = block.input_gradient + gathers.backward - gathers.weights
+        hiding = computing[0], np.where(separate, inputs, computing[1])
         # Forward weights come while activations go, so that the larger counts; backward both come.
         moved = np.maximum(there, kept), there + kept
         # A block waits for the part of its transfer that its computation does not cover.
-        late = [np.maximum(size / rate - hidden, 0.0) for size, hidden in zip(moved, computing, strict=True)]
+        late = [np.maximum(size / rate - hidden, 0.0) for size, hidden in zip(moved, hiding, strict=True)]
         forwards[kind], backwards[kind] = late
         both[kind] = late[0] + late[1]
         if saved is not None:
             # A pair takes as long as its computation or the transfers of both, whichever is longer.
-            pair = block.paired + flow.gathers[kind].forward + flow.gathers[kind].backward
-            pair = np.maximum(pair, (moved[0] + moved[1]) / rate)
-            saved[kind] = np.where(paired, np.maximum(computing[0] + computing[1] + both[kind] - pair, 0.0), 0.0)
+            pair = np.maximum(block.paired + gathers.paired, (moved[0] + moved[1]) / rate)
+            alone = computing[0] + computing[1] + separation_time(case, block) + both[kind]
+            saved[kind] = np.where(paired, np.maximum(alone - pair, 0.0), 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            needed = np.fmax(needed, np.fmax(moved[0] / computing[0], moved[1] / computing[1]))
+            needed = np.fmax(needed, np.fmax(moved[0] / hiding[0], moved[1] / hiding[1]))
     everywhere = _model_blocks(case)
     loads = [
         _lengthen_load(load, stage.blocks, forwards, both, saved)
@@ -420,7 +476,11 @@ def offloaded_flow(
     # The work before each stage has grown by the same waits.
     last = replace(last, before=total.whole - last.whole)
     others = [
-        replace(load, before=load.before + of_kinds(stage.before, both))
+        replace(
+            load,
+            before=load.before + of_kinds(stage.before, both),
+            forward_before=load.forward_before + of_kinds(stage.before, forwards),
+        )
         for load, stage in zip(others, flow.stages[ENDS:], strict=True)
     ]
     loads = [first, last, *others]

@@ -14,7 +14,7 @@ schedule.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -67,13 +67,16 @@ def message_time(case: Case, rates: SustainedRates, p: Parameters) -> Floats:
 @dataclass(frozen=True, slots=True)
 class Load:
     """Load of a stage per microbatch, arrays [rows] [s]: all of its work; forward; gradients of weights; time saved by
-    overlapped pairs; and the work of all stages before it."""
+    overlapped pairs; the work of all stages before it, and its forward and gradients of weights. The last two are known
+    of stages between the first and the last only, where a schedule separates gradients."""
 
     whole: Floats
     forward: Floats
     weights: Floats
     saved: Floats
     before: Floats
+    forward_before: Floats = field(default_factory=lambda: np.zeros(()))
+    weights_before: Floats = field(default_factory=lambda: np.zeros(()))
 
     def take(self, rows: npt.NDArray[np.intp]) -> Load:
         """Returns some rows; numbers stay as they are [s].
@@ -288,25 +291,28 @@ def _further_path(
     waiting = among(schedule, (ZB_V, DUALPIPE, DUALPIPE_V))
     if waiting.any():
         # Half of a stage is a chunk of a V.
+        each = np.where(schedule == DUALPIPE, 1.0, 2.0)
         # Mean of the other stages' passes, per chunk: these schedules wait for them.
-        share = np.where(schedule == DUALPIPE, 1.0, 2.0) * np.maximum(p - 1.0, 1.0)
+        share = each * np.maximum(p - 1.0, 1.0)
         forward, weights = (total.forward - load.forward) / share, (total.weights - load.weights) / share
         every = (total.whole - load.whole) / share
         pair = every - (total.saved - load.saved) / share
-        idling = idle(schedule, p, forward, every - forward - weights, weights, pair)
-        found = np.where(waiting, steady * load.whole - saved + idling, found)
+        # What a stage does meanwhile is its own work.
+        own_forward, own_weights = load.forward / each, load.weights / each
+        own = (own_forward, load.whole / each - own_forward - own_weights, own_weights)
+        idling = idle(schedule, p, forward, every - forward - weights, weights, pair, own=own)
+        found = np.where(waiting, steady * load.whole - saved + np.maximum(idling, 0.0), found)
     return found
 
 
 def _split_path(pipelines: _Pipelines, load: Load, total: Load, first: Load, position: Floats) -> Floats:
     """Seconds of ZB-H1 by a stage [s]: gradients of inputs wait for later stages before the first, and on their way
     back after the last, while the stage itself has `position` gradients of weights left to do."""
-    share = load.before / np.where(total.whole > 0, total.whole, 1.0)
     last = position == pipelines.stages - 1.0
     inputs = load.whole - load.forward - load.weights
     all_inputs = total.whole - total.forward - total.weights
-    forward = np.where(last, total.forward - load.forward, share * total.forward)
-    back = np.where(last, all_inputs - inputs, share * all_inputs)
+    forward = np.where(last, total.forward - load.forward, load.forward_before)
+    back = np.where(last, all_inputs - inputs, load.before - load.forward_before - load.weights_before)
     after = total.forward - load.forward - forward + all_inputs - inputs - back
     behind = pipelines.stages - 1.0 - position
     ending = np.where(position > 0, back + first.weights - (position + 1.0) * load.weights, 0.0)
