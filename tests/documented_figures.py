@@ -19,7 +19,7 @@ import engine
 from engine import validation
 from engine.cost_models.calibrated import library_calibration
 from engine.questions import answer
-from engine.validation.gate import stored_errors, stored_left_out_errors, stored_memory_errors
+from engine.validation.accepted import stored_errors, stored_left_out_errors, stored_memory_errors
 from engine.validation.selection import headline
 from engine.validation.uncertainty import interval, memory_residuals
 

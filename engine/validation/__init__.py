@@ -7,8 +7,8 @@
 """
 
 from engine.cost_models.calibrated import generation_of, library_calibration, system_named
+from engine.validation.accepted import stored_coverage
 from engine.validation.error_tables import error_table, memory_table
-from engine.validation.gate import stored_coverage
 from engine.validation.mapping import REASONS, map_runs
 from engine.validation.predict import OUT_COLUMNS, breakdown, validate
 from engine.validation.reading import Runs, RunsFileError, library_runs, read_runs, runs_of

@@ -145,7 +145,9 @@ def leave_one_source_out(runs: Runs | None = None, names: Sequence[str] = FITTED
     return _test_folds(mapped, measured, weights, lambda _: member.astype(np.int64), (0,), names)
 
 
-def ratios_without_pairs(runs: Runs | None = None, names: Sequence[str] = FITTED) -> dict[str, npt.NDArray[np.float64]]:
+def ratios_without_pairs(
+    runs: Runs | None = None, names: Sequence[str] = FITTED, *, progress: Callable[[int, int], None] | None = None
+) -> dict[str, npt.NDArray[np.float64]]:
     """Returns the measured over predicted time of every run [rows], by a fit that saw neither the run's source nor
     another one.
 
@@ -155,12 +157,16 @@ def ratios_without_pairs(runs: Runs | None = None, names: Sequence[str] = FITTED
     Args:
         runs: measured ones; the package's where None.
         names: of the parameters that are fitted.
+        progress: called with (done, all) fits, at first with none done.
     """
     mapped, measured, weights = _prepare_rows(runs)
     source = sources_of(mapped.table)
     every = sorted(set(source[weights > 0]))
     found = {name: np.full(len(measured), np.nan) for name in every}
-    for one, other in combinations_with_replacement(every, 2):
+    pairs = list(combinations_with_replacement(every, 2))
+    for number, (one, other) in enumerate(pairs):
+        if progress is not None:
+            progress(number, len(pairs))
         fit = _fit_rows(mapped, measured, weights, (source != one) & (source != other), names)
         for left, own in {(one, other), (other, one)}:
             rows = np.flatnonzero((source == own) & mapped.supported)

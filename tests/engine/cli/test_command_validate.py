@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from engine import validation
-from engine.validation.gate import TOLERANCE, stored_predictions
+from engine.validation.accepted import TOLERANCE, stored_predictions
 
 Answer = tuple[int, str, str]
 
