@@ -13,7 +13,7 @@ from engine.cost_models.calibrated import RECOMPUTES, system_named
 from hardware import System
 from models import datatypes
 
-__all__ = ["PRECISIONS", "accelerator_named", "bits_of", "recompute_of"]
+__all__ = ["DRIVER_MEMORY", "PRECISIONS", "accelerator_named", "bits_of", "recompute_of"]
 
 PRECISIONS = {
     float(bits): "|".join(
@@ -22,6 +22,8 @@ PRECISIONS = {
     for bits in (4, 8, 16)
 }
 """Words for the precision of the linear layers by bits; the narrowest that is named counts ("bf16 + fp8" is 8 bits)."""
+DRIVER_MEMORY = r"nvidia-smi|GB max on nodes"
+"""Pattern of the column `mem_kind` of runs whose memory was read from the driver, which counts more than tensors."""
 SAME_POLICY = {
     "false": "none",
     "no": "none",
