@@ -72,7 +72,7 @@ RUNS_NEED: dict[str, str] = {
     "schedule_needs_even": "dualpipe needs an even pp and an even number of microbatches",
     "schedule_needs_whole_groups": "combined_1f1b needs a multiple of pp microbatches",
 }
-"""What schedules need of the columns of a run, by the code of `refusals`."""
+"""Needs of schedules in columns of a run, by the code of `refusals`."""
 NEEDED = ("hidden", "ffn", "layers", "heads", "vocab", "seq_len", "tp", "pp", "mbs", "gbs")
 LATENT = {"q_lora": 1536.0, "kv_lora": 512.0, "nope": 128.0, "rope": 64.0, "v": 128.0}
 """Ranks and widths of multi-head latent attention where a row does not print them: DeepSeek-V2 and V3."""

@@ -70,7 +70,7 @@ _GRAPHS = r"CUDA[- ]graphs?"
 
 
 def stating(texts: Texts, pattern: str) -> tuple[Rows, Rows]:
-    """Return the rows whose text states a pattern, and those that deny it and do not state it elsewhere [rows].
+    """Return the rows whose text states a pattern, and the rows that only deny it [rows].
 
     Args:
         texts: of the rows.
@@ -101,7 +101,7 @@ def apply_notes(facts: dict[str, npt.NDArray[Any]], notes: Texts, remarks: list[
     Args:
         facts: values by name of a software fact [rows].
         notes: of the rows.
-        remarks: what is said of each row; extended here.
+        remarks: sentences about each row; extended here.
     """
     for noted in NOTED_FACTS:
         stated, denied = stating(notes, noted.pattern)
@@ -119,7 +119,7 @@ def remark(remarks: list[list[str]], rows: Rows, text: str) -> None:
     """Add a remark to rows.
 
     Args:
-        remarks: what is said of each row.
+        remarks: sentences about each row.
         rows: which of them [rows].
         text: of the remark.
     """

@@ -11,7 +11,7 @@ from typing import TextIO
 __all__ = ["StepReport"]
 
 PAUSE_S = 5.0
-"""Time between two lines about the same step where nobody watches a terminal [s]."""
+"""Time between two lines about the same step without a terminal [s]."""
 
 
 class StepReport:

@@ -1,7 +1,7 @@
 """Words of enumerated columns that change nothing, named among the assumptions of their row.
 
-A column with a list of words reads each of them as itself. What is left over in a cell, a near-miss of a word or a word
-that the cost model has no effect for, is no error: the row is predicted without it, and says so.
+A column with a list of words reads each of them as itself. A near-miss of a word, or a word without an effect in
+the cost model, is no error: the row is predicted without it, and says so.
 """
 
 from __future__ import annotations

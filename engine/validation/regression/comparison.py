@@ -47,7 +47,7 @@ def compare_executions(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
     Returns:
         The rows of `now` with the predictions of before (`outcome_before`, `seconds_before`, `gib_before`), `is_new`
         (the earlier revision does not have it), `has_other_outcome` (it runs in one revision only), `has_changed` (by
-        more than 0.01 %), and `time` and `memory`, the changes of step time and memory [%]; NaN where there is none.
+        more than 0.01 %), and `time` and `memory`, the changes of step time and memory [%]; NaN without one.
     """
     joined = now.merge(before, on=list(KEY), how="left", suffixes=("", "_before"))
     old, new = joined["outcome_before"], joined["outcome"]
@@ -124,8 +124,8 @@ def _group_executions(parts: Sequence[SurfacePart]) -> Iterator[tuple[str, str, 
 def compare_errors(mapped: Mapped, before: GatePredictions, now: GatePredictions) -> pd.DataFrame:
     """Return the mean errors of predicted step times of two revisions by group of measured runs.
 
-    Errors are those of the runs that `selection.reported` names and that both revisions predict, so that a change of
-    what is predicted is no change of an error.
+    Errors count the runs of `selection.reported` that both revisions predict, so that more predictions do not change
+    an error.
 
     Args:
         mapped: measured runs as the cost model reads them [runs].

@@ -1,4 +1,4 @@
-"""Predictions of the surface and of measured runs, by whatever revision of the package is imported.
+"""Predictions of the surface and of measured runs, by the revision of the package that is imported.
 
 Run as a script, `evaluation.py ROOT QUESTIONS RUNS FOLDER`, it writes the predictions of the revision in the folder
 ROOT. It therefore uses only names that earlier revisions have, too.

@@ -264,8 +264,7 @@ def _degrees(model: Model, system: System) -> tuple[int, int, int, int]:
 
 
 def _count_weights(model: Model) -> tuple[float, float]:
-    """Return the weights in all and those that one token visits; by the usual 12 hidden^2 per block where no shape is
-    recorded."""
+    """Return all weights, and the weights that one token visits; 12 hidden^2 per block where no shape is recorded."""
     if model.counts is None:
         total = 12.0 * model.hidden**2 * model.num_blocks
         return total, total
