@@ -130,7 +130,7 @@ def _draw_no_runs(filters: data.Filters) -> None:
 def _describe_coverage(checked: data.PredictedRuns) -> str:
     """Return a sentence on the runs that errors are counted on."""
     if checked.is_packaged:
-        return "Counted: the last complete measurement of each configuration; the six parameters were fitted to them."
+        return "Counted: the last complete measurement of each configuration; the parameters were fitted to them."
     return "Counted: all runs of the file with a prediction and a measured time, or the ones marked as complete."
 
 
