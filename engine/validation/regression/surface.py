@@ -16,8 +16,8 @@ from typing import Any
 
 import hardware
 import models
-from engine.columns import ALL_FIELDS, Column, applies
-from engine.columns.rules import EXPERTS, SECOND_TIER
+from engine.columns import ALL_FIELDS, Column, applies, by_name
+from engine.columns.rules import EXPERTS, SECOND_TIER, holds
 from engine.cost_models.calibrated import CALIBRATED, model_shapes, split_sizes
 from hardware import GIB, System
 from models import Model
@@ -72,8 +72,6 @@ PLAIN: dict[str, Any] = {
 NOT_GIVEN = object()
 DEGREES = ("tensor_par", "pipeline_par", "context_par")
 """Fields whose product with the replicas is the number of processors."""
-COMPANIONS: Mapping[str, Execution] = {"selective_recompute": {"activation_recompute": "attn_only"}}
-"""Values of other fields without which a change of a field has no effect."""
 SETTLED = frozenset(
     {
         "optimizer_sharding",
@@ -285,18 +283,33 @@ def _vary(model: Model, system: System, layout: str, execution: Execution) -> It
     known = execution | {EXPERTS: model_shapes(model).experts, SECOND_TIER: system.mem2.capacity_gib}
     changes = [(column.name, value) for column in _varied_fields() for value in _other_values(column)]
     for name, value in [*changes, *(("datatype", each) for each in CALIBRATED.datatypes if system.has_rate(each))]:
+        companions = _companions(by_name(name), known)
         is_left_out = _hash(model.name, system.name, layout, name, str(value)) % VARIED_SHARE > 0
         if is_left_out or execution.get(name, NOT_GIVEN) == value:
             continue
-        varied: Execution = execution | {name: value} | COMPANIONS.get(name, {})
+        varied: Execution = execution | {name: value} | companions
         if name in DEGREES:
             varied["data_par"] = max(execution["data_par"] * execution.get(name, 1) // value, 1)
             varied["num_procs"] = math.prod(varied.get(each, 1) for each in DEGREES) * varied["data_par"]
-        elif not applies(name, known | COMPANIONS.get(name, {})):
+        elif not applies(name, known | companions):
             continue
         yield name, varied | {"optimizer_sharding": varied.get("zero_stage", 1) > 0}
         if name in ("schedule", "stage_layout"):  # some schedules need several chunks per stage
             yield name, varied | {"pipeline_interleaving": 2}
+
+
+def _companions(column: Column, known: Mapping[str, Any]) -> Execution:
+    """Return values of other fields without which a field has no effect, where setting them is enough.
+
+    Degrees, experts and memory tiers are not set: other layouts, models and systems have them.
+    """
+    found: Execution = {}
+    for condition in column.applies:
+        name = condition.names[0]
+        if holds((condition,), known) or name in {*DEGREES, *SETTLED, EXPERTS, SECOND_TIER}:
+            continue
+        found[name] = condition.words[0] if condition.words else int(condition.above) + 1
+    return found
 
 
 @cache
