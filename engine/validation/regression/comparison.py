@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,9 +24,12 @@ from hardware import GIB
 
 __all__ = [
     "FEWEST_RUNS",
+    "LOST_PREDICTIONS",
     "RUNS_REFUSED",
+    "WorseGroup",
     "compare_errors",
     "compare_executions",
+    "count_gone",
     "find_worse_groups",
     "summarize_changes",
 ]
@@ -35,7 +40,18 @@ UNKNOWN = (UNKNOWN_MODEL, UNKNOWN_FIELD)
 FEWEST_RUNS = 10
 """Runs of a group from which its mean error is judged; with fewer it is shown only."""
 RUNS_REFUSED = "runs that ran, predicted not to fit [% of runs]"
+LOST_PREDICTIONS = "measured runs that lost their prediction"
 Rows = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class WorseGroup:
+    """A group of measured runs whose mean error grew by more than is stated."""
+
+    group: str
+    up_to: float
+    """Mean error of which the statement would suffice [%], or the number of runs that lost their prediction."""
+    sentence: str
 
 
 def compare_executions(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
@@ -57,6 +73,16 @@ def compare_executions(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
         joined[name] = 100.0 * (joined[column] / joined[f"{column}_before"] - 1.0)
     joined["has_changed"] = (joined[["time", "memory"]].abs() > 100.0 * CHANGED).any(axis=1)
     return joined
+
+
+def count_gone(before: pd.DataFrame, now: pd.DataFrame) -> int:
+    """Return the number of executions that only the earlier revision predicts, as of a model that was removed.
+
+    Args:
+        before, now: `surface` of `GatePredictions` of two revisions.
+    """
+    known = before[~before["outcome"].isin(UNKNOWN)]
+    return len(pd.MultiIndex.from_frame(known[list(KEY)]).difference(pd.MultiIndex.from_frame(now[list(KEY)])))
 
 
 def summarize_changes(parts: Sequence[SurfacePart], changes: pd.DataFrame) -> pd.DataFrame:
@@ -134,7 +160,8 @@ def compare_errors(mapped: Mapped, before: GatePredictions, now: GatePredictions
     Returns:
         One row per group: `group`, `runs` (predicted by both), `gained` and `lost` (predicted by one), `before` and
         `after`, the mean errors [%], `all` (mean error of all runs predicted now [%]), `median` and `largest` change of
-        the step time [%]. The last row has, as if they were errors, the share of runs that do not fit.
+        the prediction [%]. Groups named "memory, ..." have the errors of memory instead. The last row has, as if they
+        were errors, the share of runs that do not fit.
     """
     measured = measured_seconds(mapped)
     old, new = (_align(predictions.runs, mapped) for predictions in (before, now))
@@ -142,6 +169,10 @@ def compare_errors(mapped: Mapped, before: GatePredictions, now: GatePredictions
     records = []
     for group, rows in _group_runs(mapped):
         records.append(_compare_group(group, rows & counted, measured, old["seconds"], new["seconds"]))
+    held = mapped.table["mem_gib"].to_numpy(np.float64)
+    for group, rows in sets_of(mapped.table, ~defective(mapped.table)).items():
+        has_memory = rows & reported(mapped.table) & np.isfinite(held)
+        records.append(_compare_group(f"memory, {group}", has_memory, held, old["gib"], new["gib"]))
     capacity = np.broadcast_to(mapped.case.accelerator.capacity, measured.shape) / GIB
     refused = {"before": old["gib"] > capacity, "after": new["gib"] > capacity}
     both = counted & np.isfinite(old["gib"]) & np.isfinite(new["gib"])
@@ -203,25 +234,26 @@ def _group_runs(mapped: Mapped) -> Iterator[tuple[str, Rows]]:
                 yield word, (words == word) & mapped.supported
 
 
-def find_worse_groups(errors: pd.DataFrame, worse: float, allowed: Mapping[str, float], lost: int) -> list[str]:
-    """Return a sentence for every group whose error grew by more than is allowed, and for lost predictions.
+def find_worse_groups(errors: pd.DataFrame, worse: float, stated: Mapping[str, float]) -> list[WorseGroup]:
+    """Return the groups whose mean error grew by more than is stated, and the loss of predictions.
+
+    A statement is a mean error that the group may reach, so that it is used up once the error has been accepted: the
+    next growth needs another one.
 
     Args:
         errors: what `compare_errors` returned.
         worse: growth of a mean error that is allowed in any group [percentage points].
-        allowed: growth that is allowed in named groups instead [percentage points].
-        lost: number of runs that may lose their prediction.
+        stated: mean error that a group may reach [%], by group, and the number of `LOST_PREDICTIONS`.
     """
     found = []
     for row in errors.to_dict("records"):
-        limit = max(allowed.get(str(row["group"]), worse), 0.0)
-        growth = row["after"] - row["before"]
-        if row["runs"] >= FEWEST_RUNS and growth > limit:
-            found.append(
-                f"{row['group']}: {row['before']:.2f} -> {row['after']:.2f} % ({growth:+.2f} points); "
-                f"{limit:g} are allowed."
-            )
-    gone = int(errors["lost"].max()) if len(errors) else 0
-    if gone > lost:
-        found.append(f"{gone} measured runs have lost their prediction; {lost} are allowed.")
+        group, before, after = str(row["group"]), float(row["before"]), float(row["after"])
+        limit = max(before + worse, stated.get(group, 0.0))
+        if row["runs"] >= FEWEST_RUNS and after > limit:
+            sentence = f"{group}: {before:.2f} -> {after:.2f} % ({after - before:+.2f} points); limit {limit:.2f} %."
+            found.append(WorseGroup(group, math.ceil(10.0 * after) / 10.0, sentence))
+    lost, limit = int(errors["lost"].max()) if len(errors) else 0, stated.get(LOST_PREDICTIONS, 0.0)
+    if lost > limit:
+        sentence = f"{LOST_PREDICTIONS}: {lost}; limit {limit:.0f}."
+        found.append(WorseGroup(LOST_PREDICTIONS, float(lost), sentence))
     return found

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
+import math
 import sys
 from collections.abc import Sequence
 from importlib.resources import files
@@ -15,8 +18,11 @@ from engine.validation.mapping import map_runs
 from engine.validation.reading import library_runs
 from engine.validation.regression.comparison import (
     FEWEST_RUNS,
+    LOST_PREDICTIONS,
+    WorseGroup,
     compare_errors,
     compare_executions,
+    count_gone,
     find_worse_groups,
     summarize_changes,
 )
@@ -27,7 +33,7 @@ from engine.validation.regression.predictions import (
     read_predictions,
     write_predictions,
 )
-from engine.validation.regression.revisions import RevisionPredictor
+from engine.validation.regression.revisions import ROOT, RevisionPredictor
 from engine.validation.regression.surface import SurfacePart, build_surface
 from engine.validation.steps import StepReport
 
@@ -36,7 +42,8 @@ __all__ = ["add_options", "run_gate"]
 WORSE = 0.3
 """Growth of a group's mean error that passes without being stated [percentage points]."""
 ALLOWED_FILE = Path(str(files("engine.validation").joinpath("data", "allowed_changes.csv")))
-"""Groups whose errors may grow by more, with the reason."""
+"""Mean errors that groups may reach, with the reason: `ALLOWED_COLUMNS`."""
+ALLOWED_COLUMNS = ("group", "up_to", "why")
 PERCENT_SHOWN = 0.01
 """Change that is not shown if no change is larger [%]."""
 MOST_NAMED = 3
@@ -60,10 +67,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--worse", metavar="POINTS", type=float, default=WORSE, help="growth of a mean error that passes (%(default)s)"
     )
     parser.add_argument(
-        "--allowed", metavar="FILE", type=Path, default=ALLOWED_FILE, help="groups whose errors may grow by more (.csv)"
-    )
-    parser.add_argument(
-        "--lost", metavar="N", type=int, default=0, help="measured runs that may lose their prediction (%(default)s)"
+        "--allowed",
+        metavar="FILE",
+        type=Path,
+        default=ALLOWED_FILE,
+        help="errors that groups may reach, each with the reason (.csv)",
     )
 
 
@@ -104,32 +112,49 @@ def _compare(options: argparse.Namespace, allowed: dict[str, float]) -> int:
         except OSError as problem:
             raise GateError(f"{options.store} cannot be written: {problem.strerror}.") from None
     _print_tables(parts, changes, surface, errors, with_all=options.all)
-    worse = find_worse_groups(errors, options.worse, allowed, options.lost)
-    print("\n".join(["", "Worse than stated:", *worse]) if worse else "\nNo group is worse than stated.")
+    if gone := count_gone(before.surface, now.surface):
+        print(f"{gone:,} executions of the earlier revision are missing, such as those of removed models.")
+    if unknown := set(allowed) - {*errors["group"], LOST_PREDICTIONS}:
+        raise GateError(f"{options.allowed} states {min(unknown)!r}, no group of runs; --all prints the groups.")
+    worse = find_worse_groups(errors, options.worse, allowed)
+    print("\n" + (_describe_worse(worse, options.allowed) if worse else "No group is worse than stated."))
     return 1 if worse else 0
 
 
+def _describe_worse(worse: Sequence[WorseGroup], path: Path) -> str:
+    """Return the groups that got worse and the rows that would state them."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows((each.group, f"{each.up_to:g}", "REASON") for each in worse)
+    where = path.resolve()
+    shown = where.relative_to(ROOT) if where.is_relative_to(ROOT) else where
+    lines = ["Worse than stated:", *(each.sentence for each in worse), ""]
+    lines += [f"Mend it, or add these rows to {shown}, each with its reason:", text.getvalue().rstrip()]
+    return "\n".join(lines)
+
+
 def _read_allowed(path: Path) -> dict[str, float]:
-    """Return the allowed growth of errors by group [percentage points].
+    """Return the mean errors that groups may reach [%], and the number of predictions that may be lost, by group.
 
     Raises:
-        GateError: the file cannot be read, or a row has no group, reason or positive number of points.
+        GateError: the file cannot be read, or a row has no group, no reason or no positive number.
     """
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as problem:
         raise GateError(f"{path} cannot be read as a table of allowed changes: {problem}.") from None
-    if list(table.columns) != ["group", "points", "why"]:
-        raise GateError(f"{path} must have the columns group, points and why.")
-    found = {}
+    if tuple(table.columns) != ALLOWED_COLUMNS:
+        raise GateError(f"{path} must have the columns group, up_to and why.")
+    found: dict[str, float] = {}
     for row in table.to_dict("records"):
         try:
-            points = float(row["points"])
+            up_to = float(row["up_to"])
         except ValueError:
-            points = float("nan")
-        if not points > 0 or not row["group"] or not row["why"]:
-            raise GateError(f"{path}: each row needs a group, points above 0, and why; {row} does not have them.")
-        found[str(row["group"])] = points
+            up_to = float("nan")
+        if not 0 < up_to < math.inf or not row["group"] or row["why"].strip() in ("", "REASON"):
+            raise GateError(f"{path}: each row needs a group, up_to above 0, and why; {row} does not have them.")
+        if row["group"] in found:
+            raise GateError(f"{path} states {row['group']} twice; one row per group.")
+        found[row["group"]] = up_to
     return found
 
 
@@ -151,7 +176,7 @@ def _print_tables(
         print(_describe_largest(changes))
     if not with_all:
         print(f"{int((~has_changed).sum())} groups of executions did not change.")
-    print("\nMean errors of step times of measured runs, in percent")
+    print("\nMean errors of step time and memory of measured runs, in percent")
     has_moved = (errors[["gained", "lost"]] > 0).any(axis=1) | (errors["largest"].abs() > PERCENT_SHOWN)
     has_moved |= (errors["before"] - errors["after"]).abs() > PERCENT_SHOWN
     chosen = errors if with_all else errors[has_moved]

@@ -23,7 +23,7 @@ from engine.validation.regression import evaluation
 from engine.validation.regression.predictions import GateError, GatePredictions, identify
 from engine.validation.regression.surface import SurfacePart
 
-__all__ = ["RevisionPredictor"]
+__all__ = ["ROOT", "RevisionPredictor"]
 
 ROOT = Path(engine.__file__).resolve().parent.parent
 PACKAGES = ("engine", "models", "hardware")
