@@ -481,6 +481,8 @@ def main() -> None:
         print(f"{now}\n  -> {should}")
     for document in DOCUMENTS:
         document.write_text(updated(document.read_text(encoding="utf-8")), encoding="utf-8")
+    if missing := [sentence for sentence, _, _ in outdated(everything())]:
+        raise SystemExit("\n".join(["No document has these sentences or tables:", *missing]))
 
 
 if __name__ == "__main__":

@@ -75,20 +75,21 @@ def accept_state() -> int:
         steps.begin(RELEASES)
         append_release()
         steps.begin(DOCUMENTS)
-        said = _write_documents()
+        status, said = _write_documents()
     print("\n".join(changed) or "No prediction of a measured run changed.")
     print(said)
-    return 0
+    return status
 
 
-def _write_documents() -> str:
-    """Write the figures of README and guide; return what changed."""
+def _write_documents() -> tuple[int, str]:
+    """Write the figures of README and guide; return the exit status and what changed."""
     if not (ROOT / "tests" / "documented_figures.py").exists():
-        return "README and guide are not here: only a checkout of the project has them."
+        return 0, "README and guide are not here: only a checkout of the project has them."
     done = subprocess.run([sys.executable, "-m", FIGURES], cwd=ROOT, check=False, capture_output=True, text=True)
+    changed = f"Figures of README and guide:\n{done.stdout.strip() or 'none changed.'}"
     if done.returncode:
-        return f"The figures of README and guide could not be written:\n{done.stderr.strip()}"
-    return f"Figures of README and guide:\n{done.stdout.strip() or 'none changed.'}"
+        return 1, f"{changed}\nNot all figures of README and guide could be written:\n{done.stderr.strip()}"
+    return 0, changed
 
 
 def _fit(steps: StepReport, *, save: bool) -> None:
