@@ -1,7 +1,8 @@
 """The figures of README and guide that a computation gives, each with the sentence it stands in.
 
-`python -m tests.documented_figures` puts what is computed now into them. A sentence has `{}` where a figure is; line
-breaks do not matter. What comes of timings is measured by `python -m tests.benchmarks` instead.
+`python -m tests.documented_figures` puts what is computed now into them; `python -m engine.validation refresh` ends
+with it. A sentence has `{}` where a figure is; line breaks do not matter. A table that is computed is found by its
+header. What comes of timings is measured by `python -m tests.benchmarks` instead.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ import pandas as pd
 
 import engine
 from engine import validation
-from engine.cost_models.calibrated import library_calibration
+from engine.cost_models.calibrated import FITTED, library_calibration
 from engine.questions import answer
-from engine.validation.gate import stored_errors, stored_left_out_errors, stored_memory_errors
+from engine.validation.accepted import stored_errors, stored_left_out_errors, stored_memory_errors
 from engine.validation.selection import headline
 from engine.validation.uncertainty import interval, memory_residuals
 
 ROOT = Path(__file__).parent.parent
 GUIDE = ROOT / "dashboard" / "guide"
-DOCUMENTS = (ROOT / "README.md", *sorted(GUIDE.glob("*.md")))
+DOCUMENTS = (ROOT / "README.md", *sorted(GUIDE.glob("*.md")), ROOT / "engine" / "validation" / "data" / "SOURCES.md")
 FIGURE = r"([+−]?\d(?:[\d,]*\d)?(?:\.\d+)?)"
 
 
@@ -34,6 +35,13 @@ class Stated(NamedTuple):
 
     sentence: str
     figures: Callable[[], list[str]]
+
+
+class ComputedTable(NamedTuple):
+    """A table of a document: its header line, and a function for the lines below the ruler."""
+
+    header: str
+    rows: Callable[[], list[str]]
 
 
 @cache
@@ -48,6 +56,18 @@ def found_in(text: str, sentence: str) -> re.Match[str] | None:
     return re.search(r"\s+".join(words), text)
 
 
+def table_place(text: str, table: ComputedTable) -> tuple[int, int] | None:
+    """Where the rows of a table are in a document."""
+    found = re.search(re.escape(table.header) + r"\n\|[-|]+\n((?:\|.*\n)*)", text)
+    return None if found is None else found.span(1)
+
+
+@cache
+def table_text(table: ComputedTable) -> str:
+    """The rows of a table as they are computed now."""
+    return "".join(f"{row}\n" for row in table.rows())
+
+
 def everything() -> str:
     """All documents, one after the other."""
     return "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
@@ -60,6 +80,11 @@ def outdated(text: str) -> Iterator[tuple[str, str, str]]:
         should = stated.sentence.format(*figures_of(stated))
         if place is None or " ".join(place[0].split()) != " ".join(should.split()):
             yield stated.sentence, "missing" if place is None else " ".join(place[0].split()), should
+    for table in TABLES:
+        place = table_place(text, table)
+        now = "missing" if place is None else text[slice(*place)]
+        if now != table_text(table):
+            yield table.header, now, table_text(table)
 
 
 def updated(text: str) -> str:
@@ -69,6 +94,9 @@ def updated(text: str) -> str:
         if place is not None:
             for number, figure in reversed(list(enumerate(figures_of(stated), 1))):
                 text = text[: place.start(number)] + figure + text[place.end(number) :]
+    for table in TABLES:
+        if span := table_place(text, table):
+            text = text[: span[0]] + table_text(table) + text[span[1] :]
     return text
 
 
@@ -86,6 +114,12 @@ def signed(value: float) -> str:
     """With one decimal and its sign, as the documents write it."""
     text = f"{abs(value):.1f}"
     return text if text == "0.0" else ("−" if value < 0 else "+") + text
+
+
+def signed_whole(value: float) -> str:
+    """Without decimals, with its sign."""
+    text = f"{abs(value):,.0f}"
+    return text if text == "0" else ("−" if value < 0 else "+") + text
 
 
 @cache
@@ -139,30 +173,88 @@ def unsupported() -> list[str]:
     return [whole(each) for each in (len(table), counts.sum(), *named, counts.sum() - sum(named))]
 
 
-def bad(name: str) -> list[str]:
-    """Runs and mean error of a source on an accelerator."""
-    row = errors().loc[name]
-    return [whole(row["rows"]), whole(row["mean"])]
+WORST, FEWEST = 8, 3
+"""Groups in the table of largest errors, and runs that each has at least."""
+
+
+def worst_groups() -> list[str]:
+    """The sources on an accelerator with the largest mean errors, as rows of a table."""
+    table = stored_errors().query("kind == 'source and hardware' and rows >= @FEWEST").nlargest(WORST, "mean")
+    return [
+        f"| {row['name']} | {whole(row['rows'])} | {one(row['mean'])} | {signed(row['bias'])} |"
+        for row in table.to_dict("records")
+    ]
+
+
+def spread_of(keep: Callable[[pd.DataFrame], pd.Series]) -> list[str]:
+    """Number of some runs, their mean error, and the smallest and largest signed error [%]."""
+    rows = predicted()
+    error = rows.loc[keep(rows), "error"]
+    return [whole(len(error)), whole(error.abs().mean()), signed_whole(error.min()), signed_whole(error.max())]
 
 
 def gpt_oss() -> list[str]:
-    """Runs of GPT-OSS, their mean error, the range of the fast ones and the largest of the slow ones."""
-    error = predicted().loc[predicted()["model"].str.contains("GPT-OSS|GPT_OSS", case=False), "error"]
-    fast = -error[error < 0]
-    return [whole(len(error)), whole(error.abs().mean()), whole(fast.min()), whole(fast.max()), whole(error.max())]
-
-
-def bridge() -> pd.DataFrame:
-    """Megatron-Bridge's runs on B200."""
-    rows = predicted()
-    return rows[rows["source"].str.startswith("Megatron-Bridge") & (rows["hardware"] == "B200")]
+    """Runs of GPT-OSS; see `spread_of`."""
+    return spread_of(lambda rows: rows["model"].str.contains("GPT-OSS|GPT_OSS", case=False))
 
 
 def tensor_two() -> list[str]:
-    """vTrain's multi-node runs with tensor parallelism 2: number, mean error, range of how much too fast."""
-    rows = predicted()
-    error = rows.loc[rows["source"].str.startswith("vTrain multi") & (rows["tp"] == 2), "error"]
-    return [whole(len(error)), whole(error.abs().mean()), whole((-error).min()), whole((-error).max())]
+    """vTrain's multi-node runs with tensor parallelism 2; see `spread_of`."""
+    return spread_of(lambda rows: rows["source"].str.startswith("vTrain multi") & (rows["tp"] == 2))
+
+
+def short_errors() -> list[str]:
+    """Mean errors of the published runs with their numbers, and those of fits without their source."""
+    names = ("published runs, dense", "published runs, mixtures of experts")
+    unseen_errors = stored_left_out_errors().set_index("name")["mean"]
+    found = [text for name in names for text in (one(errors().loc[name, "mean"]), whole(errors().loc[name, "rows"]))]
+    return [*found, *(one(unseen_errors[name]) for name in names)]
+
+
+def order_of_layouts() -> list[str]:
+    """Kendall's tau of dense runs, and the share of pairs in the wrong order that it means [%]."""
+    tau = errors().loc["published runs, dense", "tau"]
+    return [f"{tau:.2f}", whole(50 * (1 - tau))]
+
+
+def deepseek() -> list[str]:
+    """The published step of DeepSeek-V3, and its prediction: seconds, memory, error."""
+    table = validation.validate().set_index("id")
+    row = table.loc["deepseekv3-h800"]
+    return [
+        one(row["measured_step_time_s"]),
+        one(row["predicted_step_time_s"]),
+        whole(row["predicted_mem_gib"]),
+        signed_whole(100 * row["error"]),
+    ]
+
+
+def stage_layouts() -> list[str]:
+    """Best throughput of DeepSeek-V3 on 512 H100s with and without uneven stages [samples/s]."""
+    found = []
+    for limits in (None, {"stage_layout": ["even"]}):
+        best = engine.best(
+            "deepseek-v3", "h100_80g_sxm", num_procs=512, max_batch_size=1024, datatype="bfloat16", limits=limits
+        )
+        found.append(one(best.top["sample_rate"].iloc[0]))
+    return found
+
+
+def korthikanti(quantity: str) -> list[str]:
+    """Mean and largest error of Calculon's model on a published quantity of Korthikanti et al. [%]."""
+    from engine.reproductions.korthikanti.predictions import predicted_values
+
+    rows = predicted_values().query("quantity == @quantity and published_in != 'figure 7'")
+    error = 100 * (rows["predicted"] / rows["published"] - 1).abs()
+    runs = [whole(len(error))] if quantity == "batch time" else []
+    return [*runs, whole(error.mean()), whole(error.max())]
+
+
+def collected() -> list[str]:
+    """Runs of the package by file: collected ones, vTrain's single-node and multi-node ones."""
+    source = validation.library_runs().table["source"]
+    single, multi = (source.str.startswith(f"vTrain {kind}") for kind in ("single", "multi"))
+    return [whole((~single & ~multi).sum()), whole(single.sum()), whole(multi.sum())]
 
 
 def memory() -> list[str]:
@@ -331,28 +423,35 @@ STATED: tuple[Stated, ...] = (
         "({}), and {} for other reasons",
         unsupported,
     ),
-    Stated("Hugging Face models, A800 | {} | {} |", lambda: bad("chenyaofo DeepSpeed ZeRO gist, A800-80GB-SXM")),
     Stated(
-        "| Megatron-Bridge on B200 | {} | {} | mostly too slow; one mixture of experts by {} |",
-        lambda: [*bad("Megatron-Bridge perf summary, B200"), whole(bridge()["error"].max())],
+        "GPT-OSS-120B on all accelerators: {} runs, off by {} %, from {} to {} %",
+        gpt_oss,
     ),
-    Stated("| MT-NLG, A100 | {} | {} |", lambda: bad("MT-NLG, A100-80GB-SXM")),
-    Stated(
-        "HBM2e; A100 | {}; {} | {}; {} |",
-        lambda: both("torchtitan benchmarks, H100-96GB-HBM2e-500W", "torchtitan benchmarks, A100-80GB-SXM"),
-    ),
-    Stated(
-        "on B300; GB300 | {}; {} | {}; {} |",
-        lambda: both("Megatron-Bridge perf summary, B300", "Megatron-Bridge perf summary, GB300-NVL72"),
-    ),
-    Stated(
-        "| GPT-OSS-120B, all accelerators | {} | {} | all but one too fast by {} to {}, one too slow by {} |", gpt_oss
-    ),
-    Stated("with tensor parallel 2 | {} | {} | too fast by {} to {} |", tensor_two),
+    Stated("vTrain on 512 A100s with tensor parallel 2: {} runs, off by {} %, from {} to {} %", tensor_two),
     Stated(
         "off by {} (SimuMax, {} runs), {} (torchtitan, {}), {} (BigScience, {}) and {} (DeepSpeed ZeRO, {} runs", memory
     ),
-    Stated("Tau of {} means", lambda: [f"{errors().loc['published runs, dense', 'tau']:.2f}"]),
+    Stated("Tau of {} means that about {} % of pairs of layouts are in the wrong order", order_of_layouts),
+    Stated("has {} parameters for all accelerators", lambda: [whole(len(FITTED))]),
+    Stated(
+        "mean error is {} % on {} published runs of dense models and {} % on {} of mixtures of experts; on sources "
+        "that a fit did not see {} and {} %",
+        short_errors,
+    ),
+    Stated(
+        "DeepSeek-V3's published step, {} s for 15,360 sequences on 2,048 H800 with DualPipe, is a row of the "
+        "validation. It is modelled as {} s in {} GiB, an error of {} %.",
+        deepseek,
+    ),
+    Stated(
+        "DeepSeek-V3 on 512 H100s with a batch of 1,024 reaches {} samples/s instead of {}.",
+        stage_layouts,
+    ),
+    Stated("| step time, {} runs | {} % | {} % |", lambda: korthikanti("batch time")),
+    Stated("| activation memory | {} % | {} % |", lambda: korthikanti("activations")),
+    Stated("| memory for parameters and optimizer | {} % | {} % |", lambda: korthikanti("parameters and optimizer")),
+    Stated("| {} training runs read in public sources", lambda: collected()[:1]),
+    Stated("| {} and {} measured iteration times", lambda: collected()[1:]),
     Stated("torchtitan's is {}.", lambda: [f"{errors().loc['torchtitan benchmarks', 'tau']:.2f}"]),
     Stated(
         "80 % intervals hold {} % of {} runs, between {} and {} % of each kind with at least 20. If every source "
@@ -373,10 +472,7 @@ STATED: tuple[Stated, ...] = (
 )
 
 
-def both(first: str, second: str) -> list[str]:
-    """Runs of two sources, then their mean errors."""
-    (runs, error), (more, other) = bad(first), bad(second)
-    return [runs, more, error, other]
+TABLES: tuple[ComputedTable, ...] = (ComputedTable("| runs | number | mean error | bias |", worst_groups),)
 
 
 def main() -> None:
@@ -385,6 +481,8 @@ def main() -> None:
         print(f"{now}\n  -> {should}")
     for document in DOCUMENTS:
         document.write_text(updated(document.read_text(encoding="utf-8")), encoding="utf-8")
+    if missing := [sentence for sentence, _, _ in outdated(everything())]:
+        raise SystemExit("\n".join(["No document has these sentences or tables:", *missing]))
 
 
 if __name__ == "__main__":

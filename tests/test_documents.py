@@ -13,7 +13,20 @@ import pytest
 from dashboard.guide import CHAPTERS, Picture, chapter
 from dashboard.guide.chapters import anchor
 from dashboard.pages.registry import PAGES
-from tests.documented_figures import DOCUMENTS, FIGURE, GUIDE, ROOT, STATED, everything, found_in, outdated, updated
+from tests.documented_figures import (
+    DOCUMENTS,
+    FIGURE,
+    GUIDE,
+    ROOT,
+    STATED,
+    TABLES,
+    ComputedTable,
+    everything,
+    found_in,
+    outdated,
+    table_place,
+    updated,
+)
 
 TEXT = everything()
 ACCURACY = (GUIDE / "accuracy.md").read_text(encoding="utf-8")
@@ -40,6 +53,9 @@ def test_figures_of_the_calibrated_model_are_all_computed() -> None:
         place = found_in(rest, stated.sentence)
         if place is not None:
             rest = rest[: place.start()] + " " + rest[place.end() :]
+    for table in TABLES:
+        if place := table_place(rest, table):
+            rest = rest[: place[0]] + rest[place[1] :]
     rest = re.sub(r"`[^`]*`", "", rest)
     numbers = re.findall(rf"(?<![\w.,-]){FIGURE}(?![\w-])", rest)
     assert set(numbers) <= NOT_COMPUTED
@@ -53,6 +69,15 @@ def test_a_wrong_figure_is_seen_and_put_right(stated: object) -> None:
     wrong = f"{TEXT[:start]}7.77{TEXT[end:]}"
     assert any(sentence == stated.sentence for sentence, _, _ in outdated(wrong))  # type: ignore[attr-defined]
     assert updated(wrong) == TEXT
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.header)
+def test_a_wrong_row_is_seen_and_put_right(table: ComputedTable) -> None:
+    first, end = table_place(TEXT, table) or (0, 0)
+    for rows in ("", "| another | 1 | 2.0 | +2.0 |\n", TEXT[first:end] * 2):
+        wrong = TEXT[:first] + rows + TEXT[end:]
+        assert any(sentence == table.header for sentence, _, _ in outdated(wrong))
+        assert updated(wrong) == TEXT
 
 
 def test_the_readme_is_what_a_visitor_reads() -> None:

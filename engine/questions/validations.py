@@ -63,6 +63,12 @@ class RunPredictions:
             return validation.stored_coverage()
         return validation.coverage_of(validation.map_runs(self.runs), self.table)
 
+    @cached_property
+    def releases(self) -> pd.DataFrame:
+        """Errors of the package's runs by release (`engine.validation.releases`); without rows for other runs."""
+        found = validation.stored_releases()
+        return found if self.is_packaged else found.head(0)
+
     def document(self) -> dict[str, Any]:
         """Return the counts and errors as JSON has them."""
         return {
@@ -72,6 +78,7 @@ class RunPredictions:
             "errors": self.errors.to_dict("records"),
             "memory_errors": self.memory_errors.to_dict("records"),
             "coverage": self.coverage.to_dict("records"),
+            "releases": self.releases.to_dict("records"),
         }
 
 
@@ -84,6 +91,10 @@ class ValidationAnswer(Document):
     errors: list[Row] = Field(description="Errors of the step time by set, source, hardware and family.")
     memory_errors: list[Row] = Field(description="Errors of the memory of the fullest GPU by source.")
     coverage: list[Row] = Field(description="Share of measured times inside the intervals of figures.")
+    releases: list[Row] = Field(
+        description="Errors of the package's runs by date of the fit and set of runs: mean and median, and the mean "
+        "of fits without the half (halves) or source (sources) of the run."
+    )
     predictions: list[Row] | None = Field(
         default=None, description="Prediction of every run: step time [s], tokens/s per GPU, memory [GiB], errors."
     )

@@ -1,30 +1,24 @@
-"""Commands of the validation: report, fit, accept, refresh.
+"""Commands of the validation.
 
-python -m engine.validation report [--runs FILE] [--out FILE]
-python -m engine.validation fit [--save]      fit on all rows, two-fold errors; --save writes the calibration
-python -m engine.validation accept            store predictions, errors, intervals and measured kinds (one minute)
-python -m engine.validation refresh           fit --save and then accept: everything stored, from the present code
+python -m engine.validation report [--runs FILE] [--out FILE]   predict measured runs, print errors
+python -m engine.validation fit [--save]    fit on all rows, errors of rows left out; --save writes the calibration
+python -m engine.validation accept          store predictions, errors, intervals, the gate's surface and documents
+python -m engine.validation refresh         fit --save and then accept: everything stored, from the present code
+python -m engine.validation gate            compare predictions with another revision; fail where errors grew
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import subprocess
 import sys
-from importlib.resources import files
-from pathlib import Path
 
 import pandas as pd
 
-import hardware
-from engine.cost_models.calibrated import FITTED
 from engine.validation.error_tables import error_table, memory_table
-from engine.validation.gate import store_predictions
 from engine.validation.predict import validate
 from engine.validation.reading import RunsFileError, library_runs, read_runs
-from engine.validation.refit import fit_all, leave_one_source_out, two_fold, updated_calibration
+from engine.validation.refresh import accept_state, fit_calibration, refresh_state
+from engine.validation.regression.report import add_options, run_gate
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,19 +34,18 @@ def main(arguments: list[str] | None = None) -> int:
     report.add_argument("--out", help="where to write the predictions as CSV")
     fitting = commands.add_parser("fit", help="fit the few free parameters and test them on unseen halves")
     fitting.add_argument("--save", action="store_true", help="write the fitted calibration into the package")
-    commands.add_parser("store_predictions", help="store predictions, errors, intervals and what was measured")
+    commands.add_parser("accept", help="store predictions, errors, intervals, what was measured, the gate's surface")
     commands.add_parser("refresh", help="fit, save the calibration, and store what follows from it (two minutes)")
+    gate = commands.add_parser("gate", help="compare predictions with another revision; fail where errors grew")
+    add_options(gate)
     chosen = parser.parse_args(arguments)
+    if chosen.command == "gate":
+        return run_gate(chosen)
     if chosen.command == "report":
         return _print_report(chosen.runs, chosen.out)
-    if chosen.command in ("fit", "refresh"):
-        _print_fit(chosen.command == "refresh" or chosen.save)
-        # What was read of the calibration before stays in this process.
-        again = [sys.executable, "-m", "engine.validation", "store_predictions"]
-        return subprocess.run(again, check=False).returncode if chosen.command == "refresh" else 0
-    changed = store_predictions()
-    print("\n".join(changed) or "Nothing changed.")
-    return 0
+    if chosen.command == "fit":
+        return fit_calibration(save=chosen.save)
+    return refresh_state() if chosen.command == "refresh" else accept_state()
 
 
 def _print_report(path: str | None, out: str | None) -> int:
@@ -70,20 +63,6 @@ def _print_report(path: str | None, out: str | None) -> int:
         unsupported = table[table["status"] != "predicted"]
         print(unsupported["reason"].value_counts().to_string())
     return 0
-
-
-def _print_fit(save: bool) -> None:
-    fit, tested, left_out = fit_all(), two_fold(), leave_one_source_out()
-    for name in FITTED:
-        print(f"{name:24s} {getattr(fit.parameters, name):.4g}")
-    print(f"loss {fit.loss_before:.4f} -> {fit.loss_after:.4f} in {fit.steps} steps")
-    print("two-fold by group, test errors [%]:")
-    for name, value in tested.means().items():
-        print(f"  {name:44s} {value:.2f}   leave one source out {left_out.means()[name]:.2f}")
-    if save:
-        document = hardware.calibration_document(updated_calibration(fit, tested, datetime.date.today()))
-        path = Path(str(files("hardware").joinpath("calibrations", "global.json")))
-        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

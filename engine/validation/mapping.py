@@ -32,13 +32,16 @@ from engine.cost_models.calibrated import (
     generation_of,
     interleaved_where,
     plain_schedule,
+    refusals,
 )
 from engine.executions.layer_splits import LayerSplitError, split_of
 from engine.validation.checks import Findings, refuse_impossible
+from engine.validation.notes import stating
 from engine.validation.reading import Runs
 from engine.validation.sites import describe_sites
 from engine.validation.software import infer_software
 from engine.validation.texts import Texts
+from engine.validation.unread import name_unread_words
 from engine.validation.words import PRECISIONS, accelerator_named, datatype_of, recompute_of
 
 __all__ = ["REASONS", "Mapped", "map_runs", "map_shapes"]
@@ -66,9 +69,19 @@ REASONS: dict[str, str] = {
 }
 """Every code a row can have as `reason`, with its meaning."""
 
+RUNS_NEED: dict[str, str] = {
+    "schedule_needs_pipeline": "pp must be above 1",
+    "schedule_against_interleaving": "vpp must be 1 for zb_h1 and dualpipe, 2 for zb_v and dualpipev, else above 1",
+    "schedule_needs_microbatches": "zb_h1 needs pp microbatches, zb_v 2 pp - 1, dualpipe and dualpipev 2 pp",
+    "schedule_needs_even": "dualpipe needs an even pp and an even number of microbatches",
+    "schedule_needs_whole_groups": "combined_1f1b needs a multiple of pp microbatches",
+}
+"""Needs of schedules in columns of a run, by the code of `refusals`."""
 NEEDED = ("hidden", "ffn", "layers", "heads", "vocab", "seq_len", "tp", "pp", "mbs", "gbs")
 LATENT = {"q_lora": 1536.0, "kv_lora": 512.0, "nope": 128.0, "rope": 64.0, "v": 128.0}
 """Ranks and widths of multi-head latent attention where a row does not print them: DeepSeek-V2 and V3."""
+OTHER_MIXERS = r"mamba|hybrid|linear|state.space|\bssm\b|rwkv|retention|lightning|delta"
+"""Pattern of layers in the column `attn` that take the place of attention."""
 PACKED_TOKENS = 256.0
 """Length of an example in packed fine-tuning data: attention ends at its borders [tokens]. Source: stated by us."""
 
@@ -108,7 +121,7 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
         np.array([bool(fault) for fault in runs.faults], bool), "bad_value", [f"{fault}." for fault in runs.faults]
     )
     notes = Texts(table["notes"])
-    _refuse_families(Texts(table["family"]), notes, found)
+    _refuse_families(Texts(table["family"]), Texts(table["attn"]), notes, found)
     columns = {
         name: table[name].to_numpy(np.float64).copy() for name in table.columns if table[name].dtype == np.float64
     }
@@ -120,8 +133,11 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     values |= _map_model(table, notes, columns, found)
     values |= _map_layout(table, notes, columns, found)
     values |= _map_datatypes(table, values, found)
-    software, rules, faults = infer_software(table, generation)
+    software, rules, faults, remarks = infer_software(table, generation)
+    for row, said in enumerate(remarks):
+        found.assumed[row] += said
     found.refuse(np.array([bool(fault) for fault in faults], bool), "bad_value", [f"{fault}." for fault in faults])
+    name_unread_words(table, found, values["pipeline_interleaving"] > 1)
     values |= software
     refuse_impossible(columns, values, found)
     supported = found.reason == ""
@@ -169,18 +185,23 @@ def map_shapes(table: pd.DataFrame) -> dict[str, npt.NDArray[np.float64]]:
     return _map_model(table, Texts(table["notes"]), columns, Findings(len(table)))
 
 
-def _refuse_families(family: Texts, notes: Texts, found: Findings) -> None:
-    hybrid = family.saying("mamba|hybrid") | notes.saying("Hybrid Mamba|linear.attention")
+def _refuse_families(family: Texts, attention: Texts, notes: Texts, found: Findings) -> None:
+    hybrid = family.saying("mamba|hybrid") | stating(notes, "Hybrid Mamba|linear.attention")[0]
     found.refuse(hybrid, "not_a_transformer", "Hybrid models with state-space layers are not covered.")
+    found.refuse(
+        attention.saying(OTHER_MIXERS),
+        "not_a_transformer",
+        [f"attn {text[:60]!r} is no attention that is covered." for text in attention.rows],
+    )
     found.refuse(family.saying("zerobubble"), "schedule_not_modelled", "Zero-bubble schedules are not covered.")
     offloading = family.each((text.lower() == "dense_zero_offload" for text in family.different), np.bool_)
     found.refuse(
-        offloading | notes.saying("(?-i:(?:optimizer|param) offload=True)"),
+        offloading | stating(notes, "(?-i:(?:optimizer|param) offload=True)")[0],
         "offload_not_modelled",
         "DeepSpeed's offload of optimizer or weights to the host is not covered.",
     )
     found.refuse(
-        notes.saying(r"\boffloading of \d+ layers"),
+        stating(notes, r"\boffloading of \d+ layers")[0],
         "offload_not_modelled",
         "The recipe offloads activations and weights of some layers to the host; an execution does so for all or none.",
     )
@@ -263,14 +284,19 @@ def _map_model(
     windows = [re.search(r"(?:sliding[- _]?window|swa)[ =:]*(\d+)", text) for text in attn]
     window = np.array([float(match[1]) if match else 0.0 for match in windows], np.float64)
     every = np.array([_full_attention_every(text) for text in attn], np.float64)
-    packed = notes.saying("packed")
+    packed, _ = stating(notes, "packed")
+    found.assume(packed, "read from notes: packed examples")
     experts = fill(columns["moe_experts"], 0.0, "")
+    shared_head = np.array([bool(re.search(r"\bmqa\b|multi[- ]query", text)) for text in attn], bool)
+    grouped = np.array([bool(re.search(r"\bgqa\b|grouped[- ]query", text)) for text in attn], bool)
+    key_value_heads = fill(columns["kv_heads"], np.where(shared_head, 1.0, heads), "kv_heads as many as heads", grouped)
+    found.assume(shared_head & (key_value_heads != 1), "attn MQA not read: kv_heads is above 1")
     return {
         "hidden": columns["hidden"],
         "feedforward": columns["ffn"],
         "num_blocks": columns["layers"],
         "attn_heads": heads,
-        "key_value_heads": np.where(mla, heads, fill(columns["kv_heads"], heads, "")),
+        "key_value_heads": np.where(mla, heads, key_value_heads),
         "attn_size": np.where(mla, parts["nope"] + parts["rope"], head),
         "value_size": np.where(mla, parts["v"], head),
         "vocabulary": columns["vocab"],
@@ -319,6 +345,7 @@ def _map_layout(
     ep = np.where(experts > 0, fill(columns["ep"], 1.0, ""), 1.0)
     sizes = (re.search(r"(?i)\bETP ?= ?([1-9]\d{0,5})\b", text) for text in notes.different)
     noted = notes.each((float(size[1]) if size else np.nan for size in sizes), np.float64)
+    found.assume(np.isfinite(noted), "read from notes: ETP")
     # Megatron splits experts like the rest by default; more expert ranks than replicas show another setting.
     etp = np.where(np.isnan(noted), np.where(ep > dp * c, 1.0, t), noted)
     zero = fill(columns["zero_stage"], 1.0, "zero_stage 1")
@@ -333,7 +360,8 @@ def _map_layout(
     )
     vpp = fill(columns["vpp"], 1.0, "vpp 1")
     chunks = np.where(p > 1, vpp, 1.0)
-    schedule = _map_schedule(table, p, chunks, found)
+    microbatches = columns["gbs"] / (dp * columns["mbs"])
+    schedule = _map_schedule(table, p, chunks, microbatches, found)
     stage_layout = _stage_layout(table, columns, p, chunks, found)
     return {
         "tensor_par": t,
@@ -384,7 +412,11 @@ def _map_datatypes(
 
 
 def _map_schedule(
-    table: pd.DataFrame, stages: npt.NDArray[np.float64], chunks: npt.NDArray[np.float64], found: Findings
+    table: pd.DataFrame,
+    stages: npt.NDArray[np.float64],
+    chunks: npt.NDArray[np.float64],
+    microbatches: npt.NDArray[np.float64],
+    found: Findings,
 ) -> npt.NDArray[np.float64]:
     """The pipeline's schedule of every row by its column, a position in `SCHEDULES`; 1F1B or interleaved where none."""
     words = [str(text).strip().lower() for text in table["schedule"]]
@@ -394,6 +426,17 @@ def _map_schedule(
         [f"Schedule {word[:40]!r} is not covered; it must be one of {', '.join(SCHEDULES)}." for word in words],
     )
     named = np.array([SCHEDULES.index(word) if word in SCHEDULES else -1 for word in words], np.int64)
+    # Of one chunk, interleaved 1F1B is 1F1B; a run without a pipeline has no schedule.
+    counted = (stages > 1) & ~np.isin(named, (-1, SCHEDULES.index("interleaved")))
+    for code, rows in refusals(np.maximum(named, 0), stages, microbatches, chunks).items():
+        found.refuse(
+            counted & np.asarray(rows, bool),
+            "schedule_not_modelled",
+            [
+                f"Schedule {word} cannot run on pp {p:g}, vpp {v:g} and {m:g} microbatches: {RUNS_NEED[code]}."
+                for word, p, v, m in zip(words, stages, chunks, microbatches, strict=True)
+            ],
+        )
     return np.where((named < 0) | (stages <= 1), plain_schedule(chunks), interleaved_where(named, chunks)).astype(float)
 
 

@@ -13,6 +13,7 @@ from engine.cost_models.calibrated import Parameters, StepTimes, memory_use, par
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.model_flops import explain_unread_rates, rates_by_flops
 from engine.validation.reading import Runs, library_runs, read_runs, runs_of
+from engine.validation.words import DRIVER_MEMORY
 from hardware import GIB
 
 __all__ = ["OUT_COLUMNS", "breakdown", "measured_seconds", "predict_runs", "validate"]
@@ -26,8 +27,6 @@ OUT_COLUMNS = (
     "predicted_mem_gib",
 )
 """The columns every table of predictions begins with."""
-DRIVER_MEMORY = r"nvidia-smi|GB max on nodes"
-"""Pattern of rows whose memory was read from the driver, which counts more than tensors."""
 
 
 def validate(

@@ -147,18 +147,24 @@ def leave_one_source_out(runs: Runs | None = None, names: Sequence[str] = FITTED
     return _test_folds(mapped, measured, weights, lambda _: member.astype(np.int64), (0,), names)
 
 
-def ratios_without_source(runs: Runs | None = None, names: Sequence[str] = FITTED) -> npt.NDArray[np.float64]:
+def ratios_without_source(
+    runs: Runs | None = None, names: Sequence[str] = FITTED, *, progress: Callable[[int, int], None] | None = None
+) -> npt.NDArray[np.float64]:
     """Returns the measured over predicted time of every run [rows], by a fit that did not see the run's source; not a
     number for runs of sources that no fit counts.
 
     Args:
         runs: measured ones; the package's where None.
         names: of the parameters that are fitted.
+        progress: called with (done, all) fits, at first with none done.
     """
     mapped, measured, weights = _prepare_rows(runs)
     source = sources_of(mapped.table)
     found = np.full(len(measured), np.nan)
-    for name in sorted(set(source[weights > 0])):
+    every = sorted(set(source[weights > 0]))
+    for number, name in enumerate(every):
+        if progress is not None:
+            progress(number, len(every))
         fit = _fit_rows(mapped, measured, weights, source != name, names)
         rows = np.flatnonzero((source == name) & mapped.supported)
         found[rows] = measured[rows] / step_times(mapped.case.take(rows), fit.parameters).step

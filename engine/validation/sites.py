@@ -14,7 +14,10 @@ import pandas as pd
 from engine.cost_models.calibrated import LARGEST_HOST
 from engine.executions.arrays import Floats
 
-__all__ = ["describe_sites", "rate_per_processor"]
+__all__ = ["describe_sites", "rate_per_processor", "states_domain"]
+
+_DOMAIN = r"(\d+)-GPU\b|\bNVL(\d+)"
+_PAIRS = "x4 per GPU pairs"
 
 
 def describe_sites(table: pd.DataFrame, sizes: Floats, bandwidths: Floats, host_links: Floats) -> None:
@@ -33,16 +36,25 @@ def describe_sites(table: pd.DataFrame, sizes: Floats, bandwidths: Floats, host_
         if rate := rate_per_processor(str(out), hosts[row]):
             # Whatever leaves a host does so over these links. Beyond a single network there is the spare tier only.
             bandwidths[min(2, len(bandwidths) - 1) :, row] = rate
-        if (size := re.search(r"(\d+)-GPU domain|\bNVL(\d+)", str(up))) and float(size[1] or size[2]) >= 1:
+        if (size := re.search(_DOMAIN, str(up))) and float(size[1] or size[2]) >= 1:
             sizes[:2, row] = float(size[1] or size[2])
         elif hosts[row] < sizes[0, row] <= LARGEST_HOST:
             # A smaller host than usual: switched links end where it ends. Rack-wide domains span hosts.
             sizes[:2, row] = hosts[row]
         # Jean Zay: four NVLinks between each pair of GPUs use up all twelve, so hosts hold two groups of four.
-        if "x4 per GPU pairs" in str(up) or "BigScience tr11" in str(source):
+        if _PAIRS in str(up) or "BigScience tr11" in str(source):
             sizes[:2, row] = 4.0, 8.0
             bandwidths[1, row] = host_links[row]
     np.maximum.accumulate(sizes, axis=0, out=sizes)
+
+
+def states_domain(text: str) -> bool:
+    """Return True if words for a scale-up network state the size of its domain.
+
+    Args:
+        text: words for a network.
+    """
+    return _PAIRS in text or re.search(_DOMAIN, text) is not None
 
 
 def rate_per_processor(text: str, host: float) -> float | None:

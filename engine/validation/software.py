@@ -17,9 +17,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.cost_models.calibrated import ATTENTION_KERNELS, DISPATCHERS, LAUNCHES, SOFTWARE_DEFAULTS
+from engine.validation.notes import COMPILED, apply_notes, remark, stating
 from engine.validation.texts import Texts, compile_finder
 
-__all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "SoftwareRule", "infer_software", "release_year"]
+__all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "SoftwareRule", "find_rule", "infer_software", "release_year"]
 
 GRADIENTS_16_BIT: dict[str, float | str] = {"gradient_bytes": 2.0, "shard_gradient_bytes": 2.0}
 DEFAULTS: dict[str, float | str] = {**SOFTWARE_DEFAULTS, **GRADIENTS_16_BIT}
@@ -147,36 +148,46 @@ def release_year(framework: str, date: str) -> float:
     return int(year[1]) + 0.5 if year else float("nan")
 
 
+def find_rule(text: str) -> SoftwareRule | None:
+    """Return the first rule whose pattern is found in words for a framework and a source; None without one.
+
+    Args:
+        text: such as "NeMo 24.12 | NVIDIA dgxc-benchmarking".
+    """
+    return next((rule for rule in RULES if compile_finder(rule.pattern)(text)), None)
+
+
 def infer_software(
     runs: pd.DataFrame, generation: npt.NDArray[np.object_]
-) -> tuple[dict[str, npt.NDArray[np.float64]], npt.NDArray[np.object_], list[str]]:
-    """Returns the software facts of every row as numbers, the name of the rule that set them, and a fault per row (""
-    where a given fact can be read).
+) -> tuple[dict[str, npt.NDArray[np.float64]], npt.NDArray[np.object_], list[str], list[list[str]]]:
+    """Returns the software facts of every row as numbers, the name of the rule that set them, a fault per row (""
+    where a given fact can be read), and remarks on what notes state.
 
     Args:
         runs: typed runs (see `engine.validation.reading`), with further columns of software facts where given.
         generation: accelerator generation of every row.
 
     Returns:
-        Arrays [rows] by the names of `SOFTWARE_COLUMNS`; the rules [rows]; and the faults.
+        Arrays [rows] by the names of `SOFTWARE_COLUMNS`; the rules [rows]; the faults [rows]; the remarks [rows].
     """
     text = {name: Texts(runs[name]) for name in ("framework", "source", "notes", "date", "dtype")}
     if "cuda_graph" in runs:
         text["cuda_graph"] = Texts(runs["cuda_graph"])
     frameworks, sources = text["framework"].rows, text["source"].rows
     where = Texts(f"{framework} | {source}" for framework, source in zip(frameworks, sources, strict=True))
-    rules = [next((rule for rule in RULES if compile_finder(rule.pattern)(each)), None) for each in where.different]
+    rules = [find_rule(each) for each in where.different]
     facts = {
         name: where.each((rule.facts.get(name, usual) if rule else usual for rule in rules), np.object_)
         for name, usual in DEFAULTS.items()
     }
     named = where.each((rule.name if rule else "default" for rule in rules), np.object_)
-    _refine_facts(facts, text, generation, named)
+    remarks: list[list[str]] = [[] for _ in frameworks]
+    _refine_facts(facts, text, generation, named, remarks)
     faults = _override_facts(facts, runs)
     for name, words in WORDS.items():
         place = {word: float(number) for number, word in enumerate(words)}
         facts[name] = np.array([place[word] for word in facts[name]], object)
-    return {name: facts[name].astype(np.float64) for name in SOFTWARE_COLUMNS}, named, faults
+    return {name: facts[name].astype(np.float64) for name in SOFTWARE_COLUMNS}, named, faults, remarks
 
 
 def _refine_facts(
@@ -184,6 +195,7 @@ def _refine_facts(
     text: Mapping[str, Texts],
     generation: npt.NDArray[np.object_],
     named: npt.NDArray[np.object_],
+    remarks: list[list[str]],
 ) -> None:
     """Rules on dates, precision, hardware and notes, in place."""
 
@@ -203,22 +215,16 @@ def _refine_facts(
     # Megatron-LM's arguments turn 32-bit gradient exchange on with bfloat16, and leave it off with float16.
     megatron = np.asarray(named == "Megatron", bool)
     facts["gradient_bytes"][megatron & ~noted(r"(?<!b)f(?:p|loat)16|half", "dtype")] = 4.0
-    facts["overlap_data"][noted(r"overlap[-_]grad[-_]reduce(?! off)|fused_adam with overlap")] = 1.0
-    facts["overlap_tensor"][noted(r"tp[-_]comm[-_]overlap(?! off)")] = 1.0
     # PyTorch compiles on request; its 8-bit layers are made for compilation.
-    compiles = noted(r"compile|float8") | noted(r"fp8|float8", "dtype")
-    compiled = np.isin(named.astype(str), ("PyTorch", "torchtitan")) & compiles
+    stated, denied = stating(text["notes"], COMPILED)
+    stated |= stating(text["notes"], "float8")[0] & ~denied
+    pytorch = np.isin(named.astype(str), ("PyTorch", "torchtitan"))
+    compiled = pytorch & ~denied & (stated | noted(r"fp8|float8", "dtype"))
     facts["launch"][compiled] = "compiled"
     facts["unfused_elementwise"][compiled] = 0.0
-    # Composer's DEFAULT mixed precision gathers 32-bit weights and casts them.
-    cast = noted(r"MP mode DEFAULT")
-    facts["gather_bytes"][cast], facts["gather_cast_bytes"][cast] = 4.0, 6.0
-    facts["overlap_tensor"][noted(r"async[ -]?tp")] = 1.0
-    facts["overlap_expert"][noted(r"A2A overlap")] = 1.0
-    facts["launch"][noted(r"CUDA graphs?[^.;]*\battn\b")] = "partial_graphs"
-    facts["launch"][noted(r"CUDA graphs?[^.;]*\bfull[-_ ]iteration\b")] = "graphs"
-    facts["launch"][noted(r"partial CUDA graph")] = "partial_graphs"
-    facts["launch"][noted(r"full[- ]iteration CUDA graph")] = "graphs"
+    remark(remarks, pytorch & stated, "read from notes: compilation")
+    remark(remarks, pytorch & denied, "read from notes: no compilation")
+    apply_notes(facts, text["notes"], remarks)
     if "cuda_graph" in text:  # the scope as recipes of the release state it
         facts["launch"][noted(r"^full_iteration$", "cuda_graph")] = "graphs"
         facts["launch"][noted(r"\battn\b", "cuda_graph")] = "partial_graphs"
@@ -226,8 +232,7 @@ def _refine_facts(
     facts["grouped_experts"][maturing & (years < GROUPED_EXPERTS_YEAR)] = 0.0
     # BigScience set CUDA_LAUNCH_BLOCKING=1 until 2022-02-28 against hangs.
     early = dates.each((date < "2022-02-28" for date in dates.different), np.bool_)
-    prequel = noted(r"BigScience tr11 prequel", "source") & early
-    facts["launch"][prequel | noted(r"CUDA_LAUNCH_BLOCKING")] = "blocking"
+    facts["launch"][noted(r"BigScience tr11 prequel", "source") & early] = "blocking"
     launched = np.array([GENERATION_YEAR.get(str(name), np.nan) for name in generation], np.float64)
     age = np.where(maturing, years - launched, np.nan)
     facts["age_years"] = np.where(np.isfinite(age), np.maximum(age, 0.0), np.inf)

@@ -14,7 +14,15 @@ from hardware import System
 from models import datatypes
 from models.token_flops import Convention
 
-__all__ = ["PRECISIONS", "accelerator_named", "convention_of", "datatype_of", "is_hardware_rate", "recompute_of"]
+__all__ = [
+    "DRIVER_MEMORY",
+    "PRECISIONS",
+    "accelerator_named",
+    "convention_of",
+    "datatype_of",
+    "is_hardware_rate",
+    "recompute_of",
+]
 
 PRECISIONS = {
     each.name: "|".join(each.words["runs"])
@@ -22,6 +30,8 @@ PRECISIONS = {
     if "runs" in each.words
 }
 """Words for the datatype of the linear layers; the narrowest that is named counts ("bf16 + fp8" is FP8)."""
+DRIVER_MEMORY = r"nvidia-smi|GB max on nodes"
+"""Pattern of the column `mem_kind` of runs whose memory was read from the driver, which counts more than tensors."""
 SAME_POLICY = {
     "false": "none",
     "no": "none",

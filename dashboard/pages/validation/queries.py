@@ -17,8 +17,8 @@ from engine import validation
 from engine.questions.documents.validations import ValidationQuestion
 from engine.questions.validations import find_predictions
 from engine.validation import Runs, RunsFileError, generation_of
+from engine.validation.accepted import stored_errors
 from engine.validation.error_tables import error_statistics, source_family
-from engine.validation.gate import stored_errors
 from engine.validation.ranking import layout_groups
 from engine.validation.reading import runs_in
 from engine.validation.selection import reported, sources_of

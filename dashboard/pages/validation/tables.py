@@ -9,16 +9,18 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
+from dashboard.charts.accuracy.releases import release_errors
 from dashboard.charts.elements import markup
 from dashboard.link.fields import LinkField
 from dashboard.pages.validation.queries import EVERY, Filters, PredictedRuns, error_rows, memory_rows
 from dashboard.pages.validation.run import layout_words
+from dashboard.widgets.chart import show
 from dashboard.widgets.link_fields import draw_segments, draw_switch
 from dashboard.widgets.tables import ROW, height_of, signed
 from dashboard.words.numbers import count
-from engine.validation import REASONS
+from engine.validation import REASONS, stored_releases
 
-__all__ = ["draw_errors", "draw_unsupported", "draw_worst_runs"]
+__all__ = ["draw_errors", "draw_releases", "draw_unsupported", "draw_worst_runs"]
 
 WORST: Final = 200
 LISTED: Final = 1_000
@@ -40,6 +42,13 @@ COLUMNS: Final = (
     ("largest", "Largest, %", 80, "%.1f", "Largest error"),
 )
 """Name, header, width [px], format and help of each column; columns without a format are written with their sign."""
+RELEASED: Final = {
+    "published runs, dense": "Dense",
+    "published runs, mixtures of experts": "Experts",
+    "vTrain single node": "One A100 node",
+    "vTrain multi node": "512 A100s",
+}
+"""Sets of runs whose errors by release are shown, each with its name on screen."""
 _FIRST: Final = re.compile(r"^(?:all|published)\b")
 """Beginning of the name of a set of runs; other names are sources."""
 _SIGNED: Final = [name for name, _, _, form, _ in COLUMNS if form is None]
@@ -153,6 +162,43 @@ def draw_errors(checked: PredictedRuns, filters: Filters, fields: Mapping[str, L
         height=height_of(len(table), 560),
         row_height=ROW,
         alt=f"Errors of the calibrated model for {len(table)} groups of runs.",
+    )
+
+
+def draw_releases(mode: str) -> None:
+    """Draw the errors of the package's runs by release, as a chart and a table.
+
+    Args:
+        mode: theme, "light" or "dark".
+    """
+    table = stored_releases()
+    st.html(markup.head("Errors by release", "mean error of the step time; a release is a new fit"))
+    left, right = st.columns([1, 1.05], gap="medium")
+    with left:
+        show(release_errors(table, RELEASED, mode), "validation_releases_chart")
+        st.caption("Open marks: fits without the source of the run, the error to expect of a new source.")
+    rows = table[table["name"].isin(RELEASED)].sort_values("date", ascending=False, kind="stable")
+    right.dataframe(
+        rows.assign(name=rows["name"].map(RELEASED)),
+        hide_index=True,
+        key="validation_releases",
+        height=height_of(len(rows), 300),
+        row_height=ROW,
+        alt=f"Errors by release: {rows['date'].nunique()} releases.",
+        column_config={
+            "date": st.column_config.TextColumn("Fitted on", width=100),
+            "version": st.column_config.TextColumn("Version", width=70),
+            "name": st.column_config.TextColumn("Runs", width=130),
+            "rows": st.column_config.NumberColumn("Number", format="localized", width=70),
+            "mean": st.column_config.NumberColumn("Mean, %", format="%.1f", width=76),
+            "median": st.column_config.NumberColumn("Median", format="%.1f", width=70),
+            "halves": st.column_config.NumberColumn(
+                "Halves", format="%.1f", width=70, help="Mean error of fits without the half that has the run"
+            ),
+            "sources": st.column_config.NumberColumn(
+                "Sources", format="%.1f", width=76, help="Mean error of fits without the source of the run"
+            ),
+        },
     )
 
 

@@ -25,6 +25,8 @@ __all__ = ["validate_model"]
 KINDS: Final = ("set", "source and hardware")
 """Parts of the error table that are printed; JSON has all."""
 
+PARTS_OF_SETS: Final = ("published runs", "published runs with the defective rows", "all rows")
+"""Sets of runs that are the union of others: errors by release leave them out."""
 ERRORS: Final = (
     ("rows", "rows", 0),
     ("mean", "mean", 1),
@@ -149,6 +151,10 @@ def _print_errors(found: RunPredictions, runs: Path | None) -> None:
             for row in memory.to_dict("records")
         ]
         write_line(text_table(("memory", "rows", "mean", "median", "bias"), lines))
+    if len(found.releases):
+        write_line()
+        write_line(_release_lines(found.releases))
+        write_line("Mean errors of the fit by release, and (in brackets) of fits without the source of the run.")
     if unsupported := found.unsupported_by_reason:
         write_line()
         rows = [(reason, f"{count:,}", REASONS.get(reason, "")) for reason, count in unsupported.items()]
@@ -162,6 +168,21 @@ def _error_lines(part: pd.DataFrame, kind: str) -> str:
         for row in part.to_dict("records")
     ]
     return text_table([kind, *(title for _, title, _ in columns)], rows)
+
+
+def _release_lines(releases: pd.DataFrame) -> str:
+    names = [name for name in releases["name"].unique() if name not in PARTS_OF_SETS]
+    rows = [
+        [str(date), *(_format_release(part[part["name"] == name]) for name in names)]
+        for date, part in releases.groupby("date", sort=False)
+    ]
+    return text_table(["fitted on", *names], rows)
+
+
+def _format_release(rows: pd.DataFrame) -> str:
+    if not len(rows):
+        return "-"
+    return f"{_format_decimal(rows['mean'].iloc[0], 1)} ({_format_decimal(rows['sources'].iloc[0], 1)})"
 
 
 def _coverage_lines(coverage: pd.DataFrame) -> str:

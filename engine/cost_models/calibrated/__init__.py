@@ -61,7 +61,12 @@ from engine.cost_models.calibrated.physics.parameters import (
     parameters,
     parameters_of,
 )
-from engine.cost_models.calibrated.physics.pipeline.schedules import SCHEDULES, interleaved_where, plain_schedule
+from engine.cost_models.calibrated.physics.pipeline.schedules import (
+    SCHEDULES,
+    interleaved_where,
+    plain_schedule,
+    refusals,
+)
 from engine.cost_models.calibrated.physics.pipeline.unequal_stages import message_time
 from engine.cost_models.calibrated.physics.step import (
     BLOCK_FIELDS,
@@ -166,6 +171,7 @@ __all__ = [
     "parameters_of",
     "plain_schedule",
     "power_factor",
+    "refusals",
     "router_weights",
     "scan_bandwidth",
     "shared_weights",

@@ -99,6 +99,17 @@ def test_marks_are_measured_and_predicted_times(expected: tuple[pd.DataFrame, pd
     assert len(drawn) <= MAX_MARKS
 
 
+def test_errors_by_release_are_drawn_for_the_packages_runs_alone() -> None:
+    releases = validation.stored_releases()
+    drawn = figure(run(), "validation_releases_chart")["data"]
+    dense = releases[releases["name"] == "published runs, dense"]
+    assert drawn[0]["y"] == dense["mean"].tolist()
+    assert drawn[1]["y"] == dense["sources"].tolist()
+    assert len(drawn) == 8
+    with pytest.raises(KeyError):
+        figure(run({"validation_hardware": "B200"}), "validation_releases_chart")
+
+
 def test_filters_leave_what_they_name(expected: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     table, predictions = expected
     page = run({"validation_source": "MosaicML llm-foundry", "validation_hardware": "H100-80GB-SXM"})

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from engine import validation
-from engine.validation.gate import TOLERANCE, stored_predictions
+from engine.validation.accepted import TOLERANCE, stored_predictions
 
 Answer = tuple[int, str, str]
 
@@ -76,6 +76,17 @@ def test_json_has_the_errors_of_the_engine_and_calculons_beside(
     for name in ("mean", "median", "p90", "bias", "within_10", "calculon_mean"):
         given = [np.nan if row[name] is None else row[name] for row in document["errors"]]
         np.testing.assert_allclose(given, expected[name], rtol=1e-12)
+
+
+def test_errors_by_release_are_those_stored(command: Command, some: tuple[Path, pd.DataFrame]) -> None:
+    _, out, _ = command()
+    releases = validation.stored_releases()
+    for date, rows in releases.groupby("date"):
+        dense = rows[rows["name"] == "published runs, dense"].iloc[0]
+        (line,) = [line for line in out.splitlines() if line.startswith(str(date))]
+        assert f"{dense['mean']:.1f} ({dense['sources']:.1f})" in line
+    _, out, _ = command("--json", "--runs", some[0])
+    assert json.loads(out)["releases"] == []
 
 
 def test_the_printed_table_has_every_source_and_hardware(command: Command, some: tuple[Path, pd.DataFrame]) -> None:

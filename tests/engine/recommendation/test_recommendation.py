@@ -26,7 +26,7 @@ from engine.recommendation import (
     recommend,
 )
 from engine.recommendation.contenders import LAYOUT
-from engine.validation.gate import current_memory_residuals
+from engine.validation.accepted import current_memory_residuals
 from engine.validation.uncertainty import memory_interval_of, memory_residuals
 from hardware import GIB
 from tests.engine.explored_with_rows import explored_with_rows

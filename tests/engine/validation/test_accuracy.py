@@ -10,9 +10,15 @@ import pytest
 
 from engine.cost_models.calibrated import FITTED, library_calibration, parameters, step_times
 from engine.validation import library_runs, validate
+from engine.validation.accepted import (
+    TOLERANCE,
+    current_predictions,
+    list_differences,
+    stored_errors,
+    stored_predictions,
+)
 from engine.validation.error_tables import error_statistics, error_table, memory_table
 from engine.validation.fitting import fit_parameters
-from engine.validation.gate import TOLERANCE, current_predictions, list_differences, stored_errors, stored_predictions
 from engine.validation.predict import measured_seconds
 from engine.validation.ranking import kendall_tau, ranking
 from engine.validation.refit import start_parameters, two_fold

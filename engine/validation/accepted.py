@@ -1,10 +1,12 @@
-"""The regression gate: predictions of all rows are stored, and a change of any must be accepted.
+"""The accepted state: predictions of all measured runs and the tables that follow, stored in the package.
 
-`python -m engine.validation accept` rewrites the stored files; the difference then shows in the commit.
+A change of any must be accepted: `python -m engine.validation accept` rewrites the stored files, and the difference
+then shows in the commit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -105,8 +107,12 @@ def list_differences(now: pd.DataFrame, before: pd.DataFrame) -> list[str]:
     return found
 
 
-def store_predictions() -> list[str]:
-    """Stores the current predictions and errors; returns the differences to what was stored before."""
+def store_predictions(progress: Callable[[int, int], None] | None = None) -> list[str]:
+    """Stores the current predictions and errors; returns the differences to what was stored before.
+
+    Args:
+        progress: called with (done, all) fits of the intervals, at first with none done.
+    """
     runs = library_runs()
     table = validate(runs, calculon=True)
     now = table[list(STORED)]
@@ -120,7 +126,7 @@ def store_predictions() -> list[str]:
     mapped = map_runs(runs)
     _accept_measured(mapped)
     current_memory_residuals(mapped, table).to_csv(_data_path("memory_residuals.csv"), index=False, float_format="%.5g")
-    _accept_intervals(mapped, runs)
+    _accept_intervals(mapped, runs, progress)
     return changed
 
 
@@ -154,10 +160,10 @@ def _accept_measured(mapped: Mapped) -> None:
     counted.reset_index().to_csv(MEASURED_FILE, index=False)
 
 
-def _accept_intervals(mapped: Mapped, runs: Runs) -> None:
+def _accept_intervals(mapped: Mapped, runs: Runs, progress: Callable[[int, int], None] | None) -> None:
     """Store errors of sources left out and how many of them lie in the intervals that the others give."""
     scored, pooled = _is_scored(mapped), ~one_machine(mapped.table)
-    kinds, own = kinds_of(mapped), ratios_without_source(runs)
+    kinds, own = kinds_of(mapped), ratios_without_source(runs, progress=progress)
     kinds["ratio"] = own
     kinds.insert(0, "id", mapped.table["id"])
     kinds[scored & pooled].to_csv(_data_path("residuals.csv"), index=False, float_format="%.5g")
