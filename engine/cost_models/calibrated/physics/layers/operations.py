@@ -289,9 +289,11 @@ def _attention_rows(case: Case, found: Common, windowed: bool) -> list[dict[str,
 
 def _linear_row(name: str, layer: LinearLayer, unit: MatrixUnit, label: str = "") -> dict[str, Any]:
     slower = layer.slower(unit.p)
-    each = zip(STAGES, layer.works(), layer.products(unit), strict=True)
-    stages = {stage: (work.operations, work.moved, time * slower) for stage, work, time in each}
-    return _build_row(name, "matrix", label=label, **stages)
+    fw, agrad, wgrad = (
+        (work.operations, work.moved, time * slower)
+        for work, time in zip(layer.works(), layer.products(unit), strict=True)
+    )
+    return _build_row(name, "matrix", label=label, fw=fw, agrad=agrad, wgrad=wgrad)
 
 
 def _traffic_row(name: str, moved: ElementBytes, traffic: Traffic) -> dict[str, Any]:
