@@ -62,6 +62,11 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
         "rank_execution",
         "Rank an execution among all of its model, system, GPUs, batch and datatype, with the changes to the best.",
     ),
+    "trace": CommandEntry(
+        "trace",
+        "show_trace",
+        "Show where the time of a profiled step went: computation, exposed communication, idle time, kernels.",
+    ),
     "export": CommandEntry(
         "launch",
         "export_execution",
