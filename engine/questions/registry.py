@@ -36,6 +36,7 @@ from engine.questions.recommendations import RECOMMEND
 from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
 from engine.questions.serving import FIND_DEPLOYMENTS
 from engine.questions.standings import STANDING
+from engine.questions.traced_steps import COMPARE_TRACE
 from engine.questions.validations import VALIDATE
 from engine.questions.verb import QuestionError, Verb
 from models.documents import did_you_mean, sentence, shown
@@ -78,6 +79,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         CODESIGN,
         EXPORT_LAUNCH,
         IMPORT_LAUNCH,
+        COMPARE_TRACE,
         STANDING,
         VALIDATE,
         CALIBRATE,

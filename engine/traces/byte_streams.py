@@ -28,6 +28,8 @@ _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NUMBER_WORDS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\b(?:NaN|Infinity)\b', re.DOTALL)
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{100}")
 """Digits that no time and no identifier has; the parser's C code crashes at 4,301 of them, where Python refuses."""
+LONGEST_WORD: Final = 13
+"""Bytes of the longest word outside of strings, `-Infinity`, and some more [bytes]."""
 _LAST_LETTERS: Final = re.compile(rb"-?[A-Za-z]{1,12}\Z")
 _ALL_BUT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -124,8 +126,8 @@ class CheckedJson:
             if len(self._pending) > self._limits.text:
                 raise TraceError(f"{self._name} has a text of more than {self._limits.text / 1e6:g} MB.")
         # A number word may be cut in two as well.
-        elif letters := _LAST_LETTERS.search(text):
-            self._pending, text = letters[0], text[: letters.start()]
+        elif letters := _LAST_LETTERS.search(text[-LONGEST_WORD:]):
+            self._pending, text = letters[0], text[: -len(letters[0])]
         brackets = np.frombuffer(outside.translate(None, _ALL_BUT_BRACKETS), np.uint8)
         if len(brackets):
             # Of the four brackets, those that open have the second bit set.

@@ -16,7 +16,7 @@ from engine.traces.events import DeviceEvents, HostRanges, RankTrace
 from engine.traces.intervals import intersect, measure, subtract, unite
 from engine.traces.kernel_classes import CLASSES
 
-__all__ = ["PHASES", "figures_of", "list_longest", "phase_of_events", "step_of_events", "step_seconds"]
+__all__ = ["PHASES", "figures_of", "is_inside", "list_longest", "phase_of_events", "step_of_events", "step_seconds"]
 
 PHASES: Final = ("forward_and_other", "backward", "optimizer", "unknown")
 """Phases of a step by what launched the work; `unknown` without a launch in the trace."""
@@ -175,17 +175,22 @@ def phase_of_events(trace: RankTrace) -> npt.NDArray[np.int64]:
     """
     events = trace.events
     found = np.full(len(events), PHASES.index("forward_and_other"), np.int64)
-    backward = _is_inside(events, trace.backward)
+    backward = is_inside(events, trace.backward)
     if trace.main_thread is not None:
         backward = events.thread != trace.main_thread
     found[backward] = PHASES.index("backward")
-    found[_is_inside(events, trace.optimizer)] = PHASES.index("optimizer")
+    found[is_inside(events, trace.optimizer)] = PHASES.index("optimizer")
     found[events.thread < 0] = PHASES.index("unknown")
     return found
 
 
-def _is_inside(events: DeviceEvents, ranges: HostRanges) -> npt.NDArray[np.bool_]:
-    """Return which events were launched inside one of the ranges, on its thread [events]."""
+def is_inside(events: DeviceEvents, ranges: HostRanges) -> npt.NDArray[np.bool_]:
+    """Return which events were launched inside one of the ranges, on its thread [events].
+
+    Args:
+        events: of one rank.
+        ranges: on the host.
+    """
     inside = np.zeros(len(events), bool)
     for thread in np.unique(ranges.thread).tolist():
         own = ranges.thread == thread

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
+from collections import deque
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import ijson
 import numpy as np
+import numpy.typing as npt
 
 from engine.traces.byte_streams import CheckedJson, open_unpacked
 from engine.traces.events import Collective, DeviceEvents, HostRanges, RankTrace
@@ -32,6 +35,8 @@ DEVICE_WORK: Final = {
     "Memset": "fill",
 }
 LAUNCHING: Final = frozenset({"cuda_runtime", "cuda_driver", "Runtime", "Driver"})
+RANGES: Final = ("user_annotation", "gpu_user_annotation", "cpu_op", "Operator")
+READ_CATEGORIES: Final = frozenset(DEVICE_WORK) | LAUNCHING | frozenset(RANGES)
 BACKWARD: Final = "autograd::engine::evaluate_function"
 RECORDED: Final = "record_param_comms"
 HEADER: Final = 1 << 20
@@ -44,15 +49,24 @@ class _KeptText:
     """A stream that keeps both ends of what passes."""
 
     def __init__(self, stream: CheckedJson) -> None:
-        self.head, self.tail = b"", b""
+        self.head = b""
         self._stream = stream
+        self._last: deque[bytes] = deque()
 
     def read(self, size: int = -1) -> bytes:
         found = self._stream.read(size)
         if len(self.head) < HEADER:
             self.head += found[: HEADER - len(self.head)]
-        self.tail = (self.tail + found)[-HEADER:] if len(found) < HEADER else found[-HEADER:]
+        self._last.append(found)
+        # The last piece but one reaches back far enough once what follows it does.
+        if sum(map(len, self._last)) - len(self._last[0]) >= HEADER:
+            self._last.popleft()
         return found
+
+    @property
+    def tail(self) -> bytes:
+        """The end of the text."""
+        return b"".join(self._last)[-HEADER:]
 
 
 def read_kineto(source: Path | bytes, name: str, limits: TraceLimits = DEFAULT_LIMITS) -> RankTrace:
@@ -141,19 +155,26 @@ def _facts_of(head: bytes, tail: bytes) -> dict[str, Any]:
 
 def _nanoseconds(value: Any) -> int | None:
     """Return a time in microseconds as whole nanoseconds, None where it is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | Decimal | float):
-        return None
-    if isinstance(value, int):
+    if type(value) is int:
         return value * 1000
-    if not Decimal(value).is_finite():
+    if type(value) is not Decimal or not value.is_finite():
         return None
-    return int((Decimal(value) * 1000).to_integral_value())
+    return round(value * 1000)
 
 
 VAGUE: Final = ("SendRecv", "unknown")
 """Words of kernels that stand for several operations: all-to-all, sends, and rings of either."""
 LARGEST_TIME: Final = 1 << 62
 """Times beyond this are no times [ns]; sums of two stay within 64 bits."""
+
+
+def _append(columns: tuple[array[int], ...], values: tuple[int, ...]) -> None:
+    for column, value in zip(columns, values, strict=True):
+        column.append(value)
+
+
+def _is_identifier(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < LARGEST_TIME
 
 
 class _KinetoReader:
@@ -164,8 +185,9 @@ class _KinetoReader:
         self.num_events = 0
         self.remarks: list[str] = []
         self._dropped = 0
-        self._rows: list[tuple[int, int, int, int, int, int, int, int]] = []
-        self._launches: dict[int, tuple[int, int, int]] = {}
+        # Columns of machine integers: a trace has millions of events.
+        self._work = tuple(array("q") for _ in range(8))
+        self._launches = tuple(array("q") for _ in range(4))
         self._ranges: dict[str, list[tuple[str, int, int, int]]] = {
             each: [] for each in ("steps", "optimizer", "backward", "recompute", "named")
         }
@@ -184,24 +206,18 @@ class _KinetoReader:
         Args:
             event: an object of the list of events.
         """
-        if not isinstance(event, Mapping):
+        if not isinstance(event, dict):
             self._dropped += 1
             return
         self.num_events += 1
-        if self.num_events > self.limits.events * 4 or len(self._rows) > self.limits.events:
+        if self.num_events > self.limits.events * 4 or len(self._work[0]) > self.limits.events:
             raise TraceError(
                 f"{self.name} has more than {self.limits.events:,} events on devices; profile fewer steps."
             )
         category = event.get("cat")
-        if event.get("ph") != "X" or not isinstance(category, str):
+        if not isinstance(category, str) or category not in READ_CATEGORIES or event.get("ph") != "X":
             return
         work = DEVICE_WORK.get(category)
-        if (
-            work is None
-            and category not in LAUNCHING
-            and category not in ("user_annotation", "gpu_user_annotation", "cpu_op", "Operator")
-        ):
-            return
         start, duration = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur"))
         if start is None or duration is None or duration < 0 or not -LARGEST_TIME < start < LARGEST_TIME:
             self._dropped += 1
@@ -209,13 +225,13 @@ class _KinetoReader:
         title = event.get("name")
         name = title[: self.limits.name] if isinstance(title, str) else ""
         args = event.get("args")
-        args = args if isinstance(args, Mapping) else {}
+        args = args if isinstance(args, dict) else {}
         if work is not None:
             self._add_work(work, name, start, duration, event, args)
         elif category in LAUNCHING:
             correlation = args.get("correlation")
-            if isinstance(correlation, int):
-                self._launches[correlation] = (start, start + duration, self._thread(event))
+            if _is_identifier(correlation):
+                _append(self._launches, (correlation, start, start + duration, self._thread(event)))
         else:
             self._add_range(category, name, start, duration, event, args)
 
@@ -238,7 +254,8 @@ class _KinetoReader:
         collective = -1
         if "Collective name" in args and CLASSES[kind] == "comm":
             collective = self._remember(_collective_of(args))
-        self._rows.append(
+        _append(
+            self._work,
             (
                 start,
                 start + duration,
@@ -246,9 +263,9 @@ class _KinetoReader:
                 kind,
                 self._streams.setdefault(stream, len(self._streams)),
                 self._devices.setdefault(device, len(self._devices)),
-                correlation if isinstance(correlation, int) else -1,
+                correlation if _is_identifier(correlation) else -1,
                 collective,
-            )
+            ),
         )
 
     def _remember(self, collective: Collective) -> int:
@@ -281,18 +298,18 @@ class _KinetoReader:
         Args:
             facts: what the file says of the whole trace.
         """
-        if not self._rows:
+        if not len(self._work[0]):
             raise TraceError(
                 f"{self.name} has no work of a GPU (events of category kernel); profile with CUDA or HIP activities."
             )
         if self._dropped:
             many = "Many" if self._dropped > WARNED_SHARE * max(self.num_events, 1) else "Some"
             self.remarks.append(f"{many} events have no readable time and were left out: {self._dropped:,}.")
-        rows = np.array(sorted(self._rows), np.int64)
-        zero = int(rows[:, 0].min())
-        launched = [self._launches.get(each, (-1, -1, -1)) for each in rows[:, 6].tolist()]
-        calls = np.array(launched, np.int64).reshape(-1, 3)
-        there = calls[:, 2] >= 0
+        work = np.stack([np.frombuffer(each, np.int64) for each in self._work], axis=1)
+        rows = work[np.lexsort(work.T[::-1])]
+        zero = int(rows[0, 0])
+        calls = self._find_launches(rows[:, 6])
+        launched, there = calls.copy(), calls[:, 2] >= 0
         calls[there, :2] -= zero
         calls[~there] = -1
         collective = self._name_collectives(rows, launched)
@@ -331,7 +348,19 @@ class _KinetoReader:
             **_distributed(facts),
         )
 
-    def _name_collectives(self, rows: Any, launched: list[tuple[int, int, int]]) -> Any:
+    def _find_launches(self, correlation: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return start, end and thread of the last call with each identifier, -1 where there is none [events, 3]."""
+        known, *columns = (np.frombuffer(each, np.int64) for each in self._launches)
+        found = np.full((len(correlation), 3), -1, np.int64)
+        if not len(known):
+            return found
+        order = np.argsort(known, kind="stable")
+        place = np.searchsorted(known[order], correlation, "right") - 1
+        there = (place >= 0) & (known[order[place]] == correlation)
+        found[there] = np.stack(columns, axis=1)[order[place[there]]]
+        return found
+
+    def _name_collectives(self, rows: npt.NDArray[np.int64], launched: npt.NDArray[np.int64]) -> Any:
         """Return the collective of each event of communication, by its arguments, what was recorded around its launch,
         the annotation there, or its name."""
         collective = rows[:, 7].copy()
@@ -340,7 +369,7 @@ class _KinetoReader:
         names = list(self._names)
         comm = CLASSES.index("comm")
         for place in np.flatnonzero((rows[:, 3] == comm) & (collective < 0)).tolist():
-            start, _, thread = launched[place]
+            start, _, thread = launched[place].tolist()
             found = None
             if thread >= 0:
                 around = recorded.innermost(thread, start)

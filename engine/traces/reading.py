@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +20,9 @@ from engine.traces.kineto import read_kineto
 from engine.traces.limits import DEFAULT_LIMITS, TraceError, TraceLimits
 from engine.traces.megatron_timers import TimerLog, has_timers, read_timers
 from engine.traces.nsight import SQLITE, KernelSums, is_kernel_summary, read_kernel_summary, read_nsight
+from engine.traces.terms import StepTerms, terms_of_step
 
-__all__ = ["Trace", "read"]
+__all__ = ["Trace", "read", "read_content"]
 
 ZIP: Final = b"PK\x03\x04"
 """First bytes of a zip file. Source: PKWARE APPNOTE, section 4.3.7."""
@@ -61,6 +63,10 @@ class Trace:
         """Return the communication of each group of processors, one entry per rank; see `groups.exposed_by_group`."""
         return [exposed_by_group(trace) for trace in self.ranks]
 
+    def terms(self) -> list[StepTerms]:
+        """Return the median step of each rank in parts that add up, one entry per rank; see `terms.terms_of_step`."""
+        return [terms_of_step(trace) for trace in self.ranks]
+
     @property
     def rank_names(self) -> tuple[int | str, ...]:
         """Number of each rank, or the name of its file where nothing says it."""
@@ -98,6 +104,29 @@ def read(
     if not all(isinstance(each, Trace) for each in found):
         raise TraceError("Several files are the ranks of one job; summaries and logs are read one at a time.")
     return _join([trace for each in found if isinstance(each, Trace) for trace in each.ranks], limits)
+
+
+def read_content(
+    contents: Sequence[tuple[str, bytes]], limits: TraceLimits = DEFAULT_LIMITS
+) -> Trace | KernelSums | TimerLog:
+    """Return what profiler traces hold that are no files, such as uploaded ones; see `read`.
+
+    Args:
+        contents: name and content of each.
+        limits: what is refused.
+
+    Raises `TraceError` as `read` does.
+    """
+    with tempfile.TemporaryDirectory(prefix="shardscape-") as folder:
+        paths = []
+        for number, (name, content) in enumerate(contents):
+            # One folder each: two files may have the same name.
+            own = Path(folder, str(number))
+            own.mkdir()
+            path = own / (re.sub(r"[^\w.()+-]", "_", name)[-100:].lstrip(".") or "trace")
+            path.write_bytes(content)
+            paths.append(path)
+        return read(paths, limits)
 
 
 def _read_one(path: Path, limits: TraceLimits) -> Trace | KernelSums | TimerLog:

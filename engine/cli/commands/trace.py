@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +11,11 @@ import typer
 
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, text_table, write_line
+from engine.cli.question_options import UnfinishedQuestion, asks
+from engine.questions.documents.executions import TraceQuestion
 
 if TYPE_CHECKING:
-    from engine.traces import RankTrace, Trace
+    from engine.traces import RankTrace, StepBesideModel, Trace
 
 __all__ = ["show_trace"]
 
@@ -22,8 +25,19 @@ NAME_WIDTH = 80
 """Characters of a kernel's name that are shown."""
 
 
+@asks(TraceQuestion, leave_out=("execution", "text", "name"), optional=("model", "system"))
 def show_trace(
+    asked: UnfinishedQuestion[TraceQuestion],
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Traces: one file, or one per rank.")],
+    execution: Annotated[
+        Path | None,
+        typer.Option(
+            "--execution", metavar="FILE", help="Compare with the prediction for this execution: a file with it."
+        ),
+    ] = None,
+    row: Annotated[
+        int | None, typer.Option("--row", metavar="N", min=0, help="Which execution of the file, counted from 0.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show where the time of a profiled step went.
@@ -31,18 +45,34 @@ def show_trace(
     Read are JSON of PyTorch's profiler (also packed), SQLite and CSV of Nsight Systems, and logs with Megatron-LM's
     timers. Several files, or a zip file, are the ranks of one job. A profiled step takes longer than others.
 
+    With --execution, the parts of the step stand beside the predicted ones, with what explains the difference; --model
+    and --system say what it runs, unless the file was printed by `best --json` or `explore --json`.
+
     \b
     Examples:
       shardscape trace rank0.pt.trace.json.gz
       shardscape trace rank0.json rank1.json --json
       shardscape trace report.sqlite
+      shardscape trace rank0.json.gz --execution run.json --model llama-3-70B --system h100_80g_sxm
+
+    \b
+    JSON: figures by window and step [µs], groups, terms (parts of the median step of each rank [s]), prediction
+    (measured_s, predicted_s, rows, sentences; null without --execution), remarks.
     """
     from engine import traces
 
     found = traces.read(files)
+    compared = _compare_with(asked, found, execution, row)
     if json:
-        groups = found.exposed_by_group() if isinstance(found, traces.Trace) else []
-        write_line(as_json({**found.figures(), "groups": groups, "remarks": list(found.remarks)}))
+        trace = found if isinstance(found, traces.Trace) else None
+        document = {
+            **found.figures(),
+            "groups": [] if trace is None else trace.exposed_by_group(),
+            "terms": [] if trace is None else [asdict(each) for each in trace.terms()],
+            "prediction": None if compared is None else compared.document(),
+            "remarks": list(found.remarks),
+        }
+        write_line(as_json(document))
     elif isinstance(found, traces.Trace):
         _write_trace(found)
     elif isinstance(found, traces.KernelSums):
@@ -62,8 +92,54 @@ def show_trace(
         write_line(text_table(["timer", "least [ms]", "most [ms]", "within"], rows, left=(0, 3)))
         if figures["remark"]:
             write_line(f"{figures['remark'][:1].upper()}{figures['remark'][1:]}.")
+    if compared is not None and not json:
+        _write_comparison(compared)
     for remark in found.remarks:
         write_line(remark, stream=sys.stderr)
+
+
+def _compare_with(
+    asked: UnfinishedQuestion[TraceQuestion], found: Any, execution: Path | None, row: int | None
+) -> StepBesideModel | None:
+    """Return the step of the first rank beside the prediction; None if no execution is given.
+
+    Raises `QuestionError` where something is missing for it.
+    """
+    import models
+    from engine import traces
+    from engine.cli.commands.launch import execution_in
+    from engine.questions.errors import QuestionError
+    from engine.questions.evaluation_settings import load_evaluation_setting
+    from engine.questions.plain import plain
+    from engine.questions.traced_steps import compare_with_prediction
+
+    if execution is None:
+        if asked.said["model"] or asked.said["system"] or row is not None:
+            raise QuestionError("A prediction needs the execution; give a file with it as --execution.")
+        return None
+    if not isinstance(found, traces.Trace):
+        raise QuestionError("Summaries and logs of timers have no overlap to compare; give a trace of a rank.")
+    chosen, named, _ = execution_in(execution, row)
+    model = asked.said["model"] or (models.to_document(named) if isinstance(named, models.Model) else named)
+    if model is None or asked.said["system"] is None:
+        missing = "--model" if model is None else "--system"
+        raise QuestionError(f"A prediction needs the {missing.strip('-')}; give it with {missing}.")
+    question = asked.finish(execution=plain(chosen), model=model, text="-")
+    return compare_with_prediction(found.terms()[0], load_evaluation_setting(question), question.execution)
+
+
+def _write_comparison(compared: StepBesideModel) -> None:
+    write_line()
+    rows = [
+        [name, *(f"{value * 1e3:,.2f}" for value in (measured, predicted, measured - predicted))]
+        for name, measured, predicted in (
+            *compared.rows,
+            ("Step", compared.measured_s, compared.predicted_s),
+        )
+    ]
+    write_line(text_table(["part of the step [ms]", "measured", "predicted", "difference"], rows))
+    for sentence in compared.sentences:
+        write_line(sentence)
 
 
 def _write_trace(found: Trace) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine.traces as traces
+from engine.questions.registry import answer
 from engine.traces.intervals import intersect, measure, share_exposed, subtract, unite
 from engine.traces.kernel_classes import class_of_kernel, list_rules
 
@@ -213,3 +214,115 @@ def test_the_command_prints_what_the_library_reads(shardscape: Any) -> None:
     code, _, err = shardscape("trace", path + ".missing")
     assert code == 2
     assert "There is no file" in err
+
+
+RUN: dict[str, Any] = {
+    "model": "llama-3-70B",
+    "system": "h100_80g_sxm",
+    "cost_model": "calibrated",
+    "execution": {
+        "num_procs": 64,
+        "tensor_par": 4,
+        "pipeline_par": 4,
+        "data_par": 4,
+        "batch_size": 64,
+        "microbatch_size": 1,
+        "datatype": "bfloat16",
+        "activation_recompute": "full",
+        "tensor_par_net": 0,
+        "pipeline_par_net": 1,
+        "data_par_net": 1,
+        "fused_activation": True,
+        "attention_type": "multihead",
+        "pipeline_interleaving": 1,
+        "optimizer_sharding": True,
+        "tensor_par_comm_type": "rs_ag",
+        "tensor_par_overlap": "none",
+        "seq_par_ag_redo": False,
+        "data_par_overlap": False,
+        "weight_offload": False,
+        "activations_offload": False,
+        "optimizer_offload": False,
+        "training": True,
+    },
+}
+PREDICTED = {
+    "forward": ("fw_time",),
+    "backward": ("bw_time",),
+    "recomputation": ("recompute_time",),
+    "tensor": ("tp_comm_exposed_time", "recomm_exposed_time"),
+    "pipeline": ("pp_comm_exposed_time",),
+    "data": ("dp_comm_exposed_time",),
+    "optimizer": ("optim_step_time",),
+    "idle": ("bubble_time", "overhead_time"),
+}
+DESCRIBED = {"tensor": "TENSOR_MODEL_PARALLEL_GROUP", "pipeline": "PIPELINE_MODEL_PARALLEL_GROUP", "data": "fsdp"}
+
+
+def trace_of(parts_s: dict[str, float], steps: int = 3) -> str:
+    """A trace of steps that consist of these parts, one after the other."""
+    events: list[dict[str, Any]] = []
+    total, moment = sum(parts_s.values()) * 1e6, 0.0
+    for step in range(steps):
+        begin = moment = step * total
+        events.append(event(cat="user_annotation", name=f"ProfilerStep#{step}", ts=begin, dur=total, tid=1))
+        for number, (part, seconds) in enumerate(parts_s.items()):
+            correlation, length = 1 + len(events), seconds * 1e6
+            around = {
+                "backward": "autograd::engine::evaluate_function: MmBackward0",
+                "recomputation": "autograd::engine::evaluate_function: CheckpointFunctionBackward",
+                "optimizer": "Optimizer.step#AdamW.step",
+            }.get(part)
+            # All is launched at the start of the step, one call after the other.
+            launch = {"ts": begin + number / 10, "dur": 0.05, "tid": 1}
+            events.append(
+                event(cat="cuda_runtime", name="cudaLaunchKernel", args={"correlation": correlation}, **launch)
+            )
+            if around:
+                category = "cpu_op" if "autograd" in around else "user_annotation"
+                events.append(event(cat=category, name=around, **launch))
+            args: dict[str, Any] = {"correlation": correlation}
+            if part in DESCRIBED:
+                args |= {"Collective name": "allreduce", "Process Group Description": DESCRIBED[part]}
+            if part != "idle" and length:
+                name = "ncclDevKernel_AllReduce_Sum" if part in DESCRIBED else "nvjet_hsh_128x256"
+                events.append(event(name=name, ts=moment, dur=length, args=args))
+            moment += length
+    # The last step lasts to the end of its last kernel.
+    events.append(event(cat="cuda_runtime", name="cudaLaunchKernel", args={"correlation": 10**6}, ts=begin + 1, tid=1))
+    events.append(event(ts=moment - 0.001, dur=0.001, args={"correlation": 10**6}))
+    return json.dumps({"traceEvents": events})
+
+
+def test_a_trace_of_the_models_own_parts_differs_in_nothing() -> None:
+    setting = {name: RUN[name] for name in ("model", "system", "cost_model")}
+    asked = {**setting, "executions": [RUN["execution"]], "statistics": ["all"]}
+    (row,) = answer("evaluate", asked)["executions"]
+    parts = {part: sum(row[name] for name in names) for part, names in PREDICTED.items()}
+    assert sum(parts.values()) == pytest.approx(row["total_time"])
+    found = answer("compare_trace", {**RUN, "text": trace_of(parts)})
+    assert found["measured_s"] == pytest.approx(row["total_time"], rel=1e-5)
+    assert sum(each["measured_s"] for each in found["rows"]) == pytest.approx(found["measured_s"])
+    assert sum(each["predicted_s"] for each in found["rows"]) == pytest.approx(found["predicted_s"])
+    assert len(found["sentences"]) == 2
+    assert found["sentences"][1].startswith("No row differs")
+    longer = answer("compare_trace", {**RUN, "text": trace_of({**parts, "data": parts["data"] + 1.0})})
+    assert len(longer["sentences"]) == 2
+    assert longer["sentences"][1].startswith("Data-parallel communication: 1 s longer")
+    assert "Overlap" in longer["sentences"][1]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["gemm", "comm", "copy"]), st.integers(0, 90), st.integers(1, 20)), min_size=1)
+)
+def test_parts_of_a_step_add_up_to_it(work: list[Any]) -> None:
+    categories = {"gemm": ("kernel", "gemm"), "comm": ("kernel", "ncclKernel"), "copy": ("gpu_memcpy", "Memcpy HtoD")}
+    listed = [event(cat=categories[kind][0], name=categories[kind][1], ts=ts, dur=dur) for kind, ts, dur in work]
+    found = traces.read_content([("a.json", json.dumps(listed).encode())])
+    assert isinstance(found, traces.Trace)
+    (step,) = found.terms()
+    assert sum(step.parts_s.values()) == pytest.approx(step.window_s, abs=1e-12)
+    figures = found.figures()["whole"]
+    exposed = sum(value for term, value in step.parts_s.items() if term.endswith("communication"))
+    assert exposed == pytest.approx(figures["comm_exposed_us"] / 1e6, abs=1e-12)
+    assert step.parts_s.get("copies", 0.0) == pytest.approx(figures["memory_exposed_us"] / 1e6, abs=1e-12)
