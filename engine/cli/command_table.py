@@ -67,6 +67,11 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
         "judge_throughput",
         "Say whether a throughput is normal: the prediction, your measurement, and the nearest measured runs.",
     ),
+    "trace": CommandEntry(
+        "trace",
+        "show_trace",
+        "Show where the time of a profiled step went: computation, exposed communication, idle time, kernels.",
+    ),
     "export": CommandEntry(
         "launch",
         "export_execution",

@@ -47,6 +47,7 @@ Examples:
   shardscape standing h100_80g_sxm execution.json --model llama-3-70B
   shardscape export execution.json --model llama-3-70B --to megatron
   shardscape import pretrain_gpt.sh
+  shardscape trace rank0.pt.trace.json.gz
   shardscape inference llama-3-70B h100_80g_sxm --num-procs 8 --prompt 1024 --output 256 --tpot 0.03
   shardscape codesign study.json --count
   shardscape simulate schedule interleaved --stages 4 --microbatches 8 --chunks 2

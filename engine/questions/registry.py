@@ -38,6 +38,7 @@ from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMUL
 from engine.questions.serving import FIND_DEPLOYMENTS
 from engine.questions.serving_launch import EXPORT_DEPLOYMENT, IMPORT_DEPLOYMENT
 from engine.questions.standings import STANDING
+from engine.questions.traced_steps import COMPARE_TRACE
 from engine.questions.validations import VALIDATE
 from engine.questions.verb import QuestionError, Verb
 from models.documents import did_you_mean, sentence, shown
@@ -82,6 +83,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         CODESIGN,
         EXPORT_LAUNCH,
         IMPORT_LAUNCH,
+        COMPARE_TRACE,
         STANDING,
         NORMAL,
         VALIDATE,

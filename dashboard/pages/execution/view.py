@@ -24,6 +24,7 @@ from dashboard.pages.execution import training_run
 from dashboard.pages.execution.block import block
 from dashboard.pages.execution.detail import bandwidths, formula_panel, networks, parse_figure, pipeline
 from dashboard.pages.execution.link import ExecutionLink
+from dashboard.pages.execution.measured_step import draw_measured_step
 from dashboard.pages.execution.step_parts import parts_of_step
 from dashboard.queries import accuracy
 from dashboard.queries.economics import days_for, flops_told, mfu_formula, mfu_label, told, utilisation
@@ -136,6 +137,8 @@ def render(view: ExecutionView) -> None:
     with st.container(border=True, gap="xsmall"):
         pipeline(exploration, row, mode)
     parts_of_step(exploration, row)
+    if row["training"]:
+        draw_measured_step(row)
     block(exploration, row, mode, view.fields["block"])
     networks(exploration, row, mode)
     with st.container(border=True, gap="xsmall"):

@@ -31,10 +31,12 @@ __all__ = [
     "OperationsQuestion",
     "ReadingTermsQuestion",
     "StandingQuestion",
+    "TraceQuestion",
 ]
 
 MOST_EXECUTIONS: Final = 1_000
 LONGEST_TEXT: Final = 500_000
+LONGEST_TRACE: Final = 50_000_000
 FRAMEWORK_NAMES: Final = ("megatron", "megatron-bridge", "torchtitan", "deepspeed", "maxtext")
 """Frameworks of `engine.launch`."""
 _FRAMEWORKS: Final = "|".join(FRAMEWORK_NAMES)
@@ -142,3 +144,13 @@ class StandingQuestion(ExecutionFiguresQuestion):
         )
     )
     statistics: Statistics = None
+
+
+class TraceQuestion(EvaluationSettingQuestion):
+    """Question for a measured step beside the prediction for its execution."""
+
+    execution: Execution
+    text: Annotated[str, Text(LONGEST_TRACE, shortest=1)] = Field(
+        description="Trace of one rank: JSON of PyTorch's profiler. The command `trace` reads packed and larger ones."
+    )
+    name: Annotated[str, Text(200, shortest=1)] = Field(default="trace.json", description="File name, for messages.")

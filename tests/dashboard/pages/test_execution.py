@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from html import escape
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from engine.simulate.schedule import schedule
 from tests.dashboard.page_runs import FEW, SMALL, again, exploration, figure, html, plainly, plots, run
 
 BLOCKS = 40
+TRACES = Path(__file__).parents[2] / "engine" / "traces" / "data"
 
 
 def piped() -> dict[str, object]:
@@ -275,3 +277,16 @@ def test_link_and_exposed_times_are_the_engine_s() -> None:
     chart = traffic(rows, {group.name: "NVLink" for group in told.groups})
     assert len(chart.figure.data) == 2 * len(rows)
     assert "on the links" in chart.alt
+
+
+def test_a_measured_step_stands_beside_the_predicted_one() -> None:
+    page = run("execution", exploration())
+    trace = (TRACES / "synthetic_moe_3d_rank0.json.gz").read_bytes()
+    page.file_uploader[0].set_value(("rank0.json.gz", trace, "application/gzip")).run()
+    assert not page.exception
+    assert any(plainly(element.value).startswith(r"Step 1 ms measured \(median of 3\)") for element in page.markdown)
+    (table,) = [each.value for each in page.dataframe if "measured" in each.value]
+    assert table.iloc[-1]["Part"] == "Step"
+    assert {"Forward pass", "Data-parallel communication"} <= set(table["Part"])
+    page.file_uploader[0].set_value(("log.json", b"hello", "application/json")).run()
+    assert any("is no trace" in element.value for element in page.error)
