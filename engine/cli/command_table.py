@@ -70,7 +70,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "trace": CommandEntry(
         "trace",
         "show_trace",
-        "Show where the time of a profiled step went: computation, exposed communication, idle time, kernels.",
+        "Show where the time of a profiled step went.",
     ),
     "export": CommandEntry(
         "launch",

@@ -1,4 +1,4 @@
-"""Executions as launch configurations of training frameworks, deployments as those of serving engines, and back.
+"""Executions and deployments as launch configurations of training frameworks and serving engines, and back.
 
 `write` turns an execution of a model into everything a framework needs to run it, with two lists: fields that the
 framework cannot express, and settings without a field here. `read` and `read_flags` go the other way, and list flags

@@ -1,6 +1,6 @@
 """A measured step beside a predicted one: the same rows, their differences, and what explains the difference.
 
-The rows of a measured step add up to its time, and so do those of the model. Where the trace does not tell two terms
+The rows of a measured step add up to its time, as the model's parts do. Where the trace does not tell two terms
 apart, their rows are joined on both sides. The model's parts are of the slowest stage of the pipeline.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["StepBesideModel", "TermRow", "compare_step"]
 NAMED_SHARE: Final = 0.01
 """Least share of the step that a difference must have to be named [dimensionless]. Source: stated by us."""
 NAMED_SPREADS: Final = 3.0
-"""How far a named difference is outside the spread of the steps [dimensionless]. Source: stated by us."""
+"""Spreads of the steps by which a named difference exceeds zero [dimensionless]. Source: stated by us."""
 UNKNOWN_SHARE: Final = 0.01
 """Share of the step from which communication of unknown groups joins the rows of all groups [dimensionless]. Source:
 stated by us."""

@@ -66,7 +66,7 @@ class CheckedJson:
             stream: of the unpacked text.
             name: of the file, for messages.
             packed_bytes: size of the file [bytes].
-            limits: what is refused.
+            limits: largest files and events that are read.
         """
         self.replaced = 0
         self.num_bytes = 0

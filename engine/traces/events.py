@@ -38,7 +38,7 @@ class DeviceEvents:
     `start`, `end`: [ns] since the first event of the trace. `name`, `stream`, `device`: positions in the lists of the
     trace. `kind`: position in `CLASSES`. `launch_start`, `launch_end`: of the call that launched it [ns]; calls of the
     host may lie before the first event. `thread`: of that call, -1 where the trace has no such call. `collective`:
-    position in `RankTrace.collectives`, -1 if it is none.
+    position in `RankTrace.collectives`, -1 for other events.
     """
 
     start: Ints

@@ -21,7 +21,7 @@ from engine.traces.intervals import intersect, measure, share_exposed, unite
 __all__ = ["GROUPS", "exposed_by_group", "group_of"]
 
 GROUPS: Final = ("tensor", "context", "expert", "pipeline", "data", "unknown")
-"""Kinds of groups, by what they divide."""
+"""Kinds of groups, by the dimension of parallelism."""
 DESCRIPTIONS: Final = (
     ("data", r"^(EXPERT_)?DATA_PARALLEL_GROUP|^INTRA_(PARTIAL_DATA_PARALLEL|DISTRIBUTED_OPTIMIZER)"),
     ("data", r"^(fsdp|dp_replicate|dp_shard|dp|efsdp|dp_shard_cp)$"),
@@ -54,7 +54,7 @@ def group_of(collective: Collective) -> str:
 def exposed_by_group(trace: RankTrace, chosen: npt.NDArray[np.bool_] | None = None) -> dict[str, dict[str, Any]]:
     """Return the communication of each group present: `exposed_us`, `hidden_us`, `link_us` and `events`.
 
-    A moment with several groups counts in equal parts for each, so that exposed times add up to those of all.
+    A moment with several groups counts in equal parts for each, so that exposed times add up to the exposed time of the trace.
 
     Args:
         trace: of one rank.

@@ -75,10 +75,10 @@ def read_kineto(source: Path | bytes, name: str, limits: TraceLimits = DEFAULT_L
     Args:
         source: path of a `.json` or `.json.gz` file, or its content.
         name: of the file, for messages.
-        limits: what is refused.
+        limits: largest files and events that are read.
 
     Raises:
-        TraceError: it is no such file, or beyond the limits.
+        TraceError: the file is no trace, or beyond the limits.
     """
     packed = len(source) if isinstance(source, bytes) else source.stat().st_size
     with open_unpacked(source) as opened:
@@ -349,7 +349,7 @@ class _KinetoReader:
         )
 
     def _find_launches(self, correlation: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return start, end and thread of the last call with each identifier, -1 where there is none [events, 3]."""
+        """Return start, end and thread of the last call with each identifier, -1 where no call has it [events, 3]."""
         known, *columns = (np.frombuffer(each, np.int64) for each in self._launches)
         found = np.full((len(correlation), 3), -1, np.int64)
         if not len(known):
@@ -397,7 +397,7 @@ class _Around:
         }
 
     def innermost(self, thread: int, moment: int) -> int:
-        """Return the position of the innermost range around a moment, -1 if there is none."""
+        """Return the position of the innermost range around a moment, -1 outside of all."""
         starts = self._starts.get(thread)
         if starts is None:
             return -1

@@ -1,4 +1,4 @@
-"""Limits of what is read from profiler traces, and the error for what is refused."""
+"""Limits of profiler traces, and the error beyond them."""
 
 from __future__ import annotations
 

@@ -44,10 +44,10 @@ def read_nsight(path: Path, limits: TraceLimits = DEFAULT_LIMITS) -> list[RankTr
 
     Args:
         path: of the `.sqlite` file.
-        limits: what is refused.
+        limits: largest files and events that are read.
 
     Raises:
-        TraceError: it is no export of Nsight Systems, or beyond the limits.
+        TraceError: the file is no export of Nsight Systems, or beyond the limits.
     """
     deadline = time.monotonic() + limits.seconds
     try:
@@ -242,7 +242,7 @@ class KernelSums:
     remarks: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
-        """Return the sums in microseconds; what a summary cannot say is None."""
+        """Return the sums in microseconds; None for those that need overlap."""
         return {
             "kernel_sum_us": round(sum(self.sums_ns.values()) / 1000, 3),
             "comm_us": round(self.sums_ns.get("comm", 0) / 1000, 3),

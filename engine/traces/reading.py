@@ -87,7 +87,7 @@ def read(
 
     Args:
         path_or_paths: of one file, or of one per rank.
-        limits: what is refused.
+        limits: largest files and events that are read.
 
     Raises:
         TraceError: a file cannot be read, is beyond the limits, or stands for a rank twice.
@@ -113,7 +113,7 @@ def read_content(
 
     Args:
         contents: name and content of each.
-        limits: what is refused.
+        limits: largest files and events that are read.
 
     Raises `TraceError` as `read` does.
     """

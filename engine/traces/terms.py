@@ -1,8 +1,8 @@
 """The step of a trace in terms of the cost model: parts that add up to the time of the step.
 
 At every moment of a device's step one thing counts: computation, else communication that nothing hides, else copies,
-else idle time. A moment with several phases or groups belongs to each in equal parts. So the parts add up, as those
-of the cost model do.
+else idle time. A moment with several phases or groups belongs to each in equal parts. So the parts add up, like the
+cost model's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ idle time while the host had not launched what comes next, or for another reason
 
 @dataclass(frozen=True, slots=True)
 class StepTerms:
-    """The median step of a rank: its name, number of steps, and parts by name of `TERMS`, those of zero left out [s].
+    """The median step of a rank: its name, number of steps, and parts by name of `TERMS`, without zeros [s].
 
     `window_s`: from its first kernel to that of the next step [s]; the parts add up to it. `spread`: of the windows of
     all steps, longest less shortest over the median one [dimensionless]; 0 for a single step.

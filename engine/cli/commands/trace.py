@@ -46,7 +46,7 @@ def show_trace(
     timers. Several files, or a zip file, are the ranks of one job. A profiled step takes longer than others.
 
     With --execution, the parts of the step stand beside the predicted ones, with what explains the difference; --model
-    and --system say what it runs, unless the file was printed by `best --json` or `explore --json`.
+    and --system name its model and system, unless the file was printed by `best --json` or `explore --json`.
 
     \b
     Examples:

@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "import_deployment": "import",
     "export_launch": "export",
     "import_launch": "import",
+    "compare_trace": "trace",
     "standing": "standing",
     "normal": "normal",
     "validate": "validate",
@@ -59,6 +60,7 @@ READ_OTHERWISE: Final = {
     "simulate_distir": {"measurements"},  # --measured FILE
     "import_launch": {"text", "name"},  # FILE
     "import_deployment": {"text", "name"},
+    "compare_trace": {"text", "name"},  # FILE...
     "export_deployment": {"deployment"},  # FILE
     "validate": {"predictions"},  # --runs FILE
     "calibrate": {  # --scenario FILE

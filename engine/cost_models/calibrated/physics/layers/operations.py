@@ -316,7 +316,7 @@ def _build_row(
     Args:
         name: of the operation.
         engine: part of the processor that works on it.
-        label: its words; those of `LABELS` if empty.
+        label: its words; the entry of `LABELS` if empty.
         limit: what bounds it, where its own formula says so.
         stages: name -> operations [FLOP], bytes, seconds; 0 for missing stages.
     """
