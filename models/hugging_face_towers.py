@@ -66,7 +66,7 @@ def _build_tower(
         edges: products before and after them.
         norms: norms of the residual stream outside blocks.
         shift: True if norms have a shift.
-        tables: other weights, such as those of positions.
+        tables: other weights, such as embeddings of positions.
     """
     return LayerPattern(
         hidden=_stream_width(vision),

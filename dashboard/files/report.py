@@ -195,7 +195,7 @@ def _table_section(exploration: Exploration, best: dict[str, Any] | None) -> str
 
 
 def subjects(scenario: Scenario) -> str:
-    """Returns model and system with every value, its marks, and what is left out."""
+    """Returns model and system with every value and its marks, and the parts that figures leave out."""
     parts = ["<h2>Model and system</h2>"]
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
         limits = "".join(f"<li>{escape(line)}</li>" for line in not_represented(thing, scenario.cost_model))

@@ -143,7 +143,7 @@ class Worker:
         return None if self._process is None else self._process.popen.pid
 
     def start(self) -> None:
-        """Starts the process if there is none, without waiting until it is ready.
+        """Starts the process if none runs, without waiting until it is ready.
 
         Raises:
             OSError: it cannot be started.

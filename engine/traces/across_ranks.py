@@ -37,7 +37,7 @@ class RanksCompared:
     straggler: int | None
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures by rank, and those of all ranks."""
+        """Return the figures by rank, and the spread over the ranks."""
         steps = [each for each in self.step_s if each is not None]
         return {
             "step_s": dict(zip(map(str, self.names), self.step_s, strict=True)),

@@ -242,7 +242,7 @@ class KernelSums:
     remarks: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
-        """Return the sums in microseconds; None for those that need overlap."""
+        """Return the sums in microseconds; None where overlap would be needed."""
         return {
             "kernel_sum_us": round(sum(self.sums_ns.values()) / 1000, 3),
             "comm_us": round(self.sums_ns.get("comm", 0) / 1000, 3),
