@@ -7,6 +7,7 @@ to more than a step.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -61,7 +62,10 @@ def figures_of(trace: RankTrace, most_steps: int = 1000) -> dict[str, Any]:
         "phase_sum_us_by_launch": dict(sorted(phases.items())),
         "streams": trace.num_streams,
         "longest_other": [name[:80] for name in longest],
-        "steps": [_figures_of_step(trace, step, place) for place in range(min(len(steps), most_steps))],
+        "steps": [
+            _figures_of_step(trace, launched, place)
+            for place, launched in enumerate(_split_by_step(step, min(len(steps), most_steps)))
+        ],
         "kernels_outside_steps": int((step < 0).sum()) if len(steps) else None,
     }
 
@@ -82,11 +86,18 @@ def list_longest(trace: RankTrace, most: int) -> list[tuple[str, str, int, int]]
     return [(trace.names[place], CLASSES[kind[place]], int(total[place]), int(count[place])) for place in order]
 
 
-def _figures_of_step(trace: RankTrace, step: npt.NDArray[np.int64], place: int) -> dict[str, Any]:
+def _split_by_step(step: npt.NDArray[np.int64], number: int) -> list[npt.NDArray[np.int64]]:
+    """Return the positions of the events of each step, in their order."""
+    order = np.argsort(step, kind="stable")
+    bounds = np.searchsorted(step[order], np.arange(number + 1))
+    return [order[begin:end] for begin, end in pairwise(bounds.tolist())]
+
+
+def _figures_of_step(trace: RankTrace, events: npt.NDArray[np.int64], place: int) -> dict[str, Any]:
     steps, name = trace.steps, trace.steps.names[place]
     following = int(steps.start[place + 1] - steps.start[place]) if place + 1 < len(steps) else None
     on_device = trace.device_steps.get(name)
-    launched = trace.events.take(step == place)
+    launched = trace.events.take(events)
     return {
         "name": name,
         "host_us": _microseconds(int(steps.end[place] - steps.start[place])),
