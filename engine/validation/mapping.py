@@ -18,6 +18,7 @@ import pandas as pd
 
 import hardware
 from engine.columns import by_name
+from engine.columns.recompute_modules import MODULES, module_bits
 from engine.columns.stage_layouts import BALANCED, EVEN, StageLayoutError, layout_of_word
 from engine.cost_models.calibrated import (
     RECOMPUTES,
@@ -36,7 +37,7 @@ from engine.validation.reading import Runs
 from engine.validation.sites import describe_sites
 from engine.validation.software import infer_software
 from engine.validation.texts import Texts
-from engine.validation.words import accelerator_named, bits_of, recompute_of
+from engine.validation.words import RecomputePolicy, accelerator_named, bits_of, recompute_of
 
 __all__ = ["REASONS", "Mapped", "map_runs"]
 
@@ -134,6 +135,7 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     for name in (
         "generation",
         "recompute",
+        "recompute_modules",
         "attention_kernel",
         "launch",
         "unfused_elementwise",
@@ -305,8 +307,12 @@ def _map_layout(
     found.refuse(
         np.array([policy is None for policy in policies], bool),
         "unknown_recompute",
-        [f"Recomputation {text[:60]!r} is not covered." for text in recompute],
+        [
+            f"Recomputation {text[:60]!r} is not covered; modules are {', '.join(MODULES)}, joined by +."
+            for text in recompute
+        ],
     )
+    known = [policy or RecomputePolicy("none") for policy in policies]
     dtype = [str(text) for text in table["dtype"]]
     bits = np.array([bits_of(text) or np.nan for text in dtype], np.float64)
     found.refuse(np.array([text == "" for text in dtype], bool), "missing_field", "Not given: dtype.")
@@ -335,8 +341,9 @@ def _map_layout(
         "zero_stage": zero,
         "fully_sharded": fsdp,
         "linear_bits": bits,
-        "recompute": np.array([float(RECOMPUTES.index(policy[0] if policy else "none")) for policy in policies]),
-        "recompute_share": np.array([policy[1] if policy else 1.0 for policy in policies]),
+        "recompute": np.array([float(RECOMPUTES.index(policy.kind)) for policy in known]),
+        "recompute_share": np.array([policy.share for policy in known]),
+        "recompute_modules": np.array([module_bits(policy.modules) for policy in known]),
     }
 
 

@@ -111,7 +111,9 @@ WIDE: dict[str, Any] = {
     "expert_overlap": [False, True],
     "pipeline_overlap": [False, True],
     "context_par": {"max": 8},
-    "selective_recompute": ["attention", "modules", "half"],
+    "selective_recompute": ["attention", "modules", "half", "layernorm+mlp", "core_attn+moe"],
+    "recompute_blocks": [0, 1],
+    "fp8_param_gather": [False, True],
 }
 """Limits that widen the space; some of them are drawn for each scenario."""
 
