@@ -277,7 +277,7 @@ def limits_from_text(text: str, cost_model: str) -> dict[str, Any]:
 
 def _limit_from_text(name: str, text: str) -> Any:
     if name in OPTIONS:
-        return _SWITCH.get(text, text)
+        return int(text) if OPTIONS[name] == "int64" and _NUMBER.fullmatch(text) else _SWITCH.get(text, text)
     span = _RANGE.fullmatch(text)
     if span is not None:
         ends = {"min": span.group(1), "max": span.group(2)}

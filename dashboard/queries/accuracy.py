@@ -19,7 +19,7 @@ from dashboard.words.scenarios import in_words
 from engine import Exploration, Scenario
 from engine.columns import MFU_OF, by_name
 from engine.cost_models.registry import cost_model_of
-from engine.recommendation import fit_of
+from engine.recommendation import OUT_OF_MEMORY, describe_fit, find_fit, fit_of
 from engine.validation.uncertainty import (
     OFFLOADS,
     SHARE,
@@ -160,9 +160,19 @@ def _memory_marks(scenario: Scenario, execution: Mapping[Any, Any], label: str) 
     if not needed > 0.0:
         return {}
     told = span(error.low, error.high)
-    if fit_of(scenario, needed, error.high - 1.0, second=second) == "may not fit":
-        return {"error": f"may not fit: {told}", "tone": "worse"}
+    fit = fit_of(scenario, needed, error.high - 1.0, second=second, excess=1.0 - error.low)
+    if fit in ("may not fit", "may fit"):
+        return {"error": f"{fit}: {told}", "tone": "worse"}
     return {"error": told}
+
+
+def fit_sentence(scenario: Scenario, execution: Mapping[Any, Any]) -> str:
+    """Returns the sentence about an execution that needs more than the capacity, but by less than the error of
+    predicted memory; empty for all others. execution: with the statistics that it would have."""
+    error = memory_interval_of(scenario)
+    if error is None or execution["reason"] not in OUT_OF_MEMORY:
+        return ""
+    return describe_fit(scenario.model, scenario.system, find_fit(execution, scenario.system, error))
 
 
 def founded(scenario: Scenario, execution: Mapping[Any, Any], kind: Literal["time", "rate"]) -> dict[str, str]:

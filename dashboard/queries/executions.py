@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -13,20 +13,17 @@ from engine import Exploration
 from engine.columns import fields_of, statistics_of
 from engine.exploration.result import first_row
 from engine.launch.standing import SAME_RATE
+from engine.recommendation import OUT_OF_MEMORY, without_capacity
 from engine.store import StoreCondition
 
 __all__ = ["Faster", "evaluated", "faster_than", "several"]
-
-_MEMORY: Final = ("memory_tier1", "memory_tier2")
-_ENDLESS: Final = 1e12
-"""Capacity that no execution exceeds [GiB]."""
 
 
 @remembered(entries=512)
 def evaluated(_exploration: Exploration, key: str, execution: int) -> dict[str, Any]:
     """Returns one execution with all its statistics. key: of the exploration."""
     row = first_row(_exploration.evaluate_ids([execution]))
-    if row["reason"] in _MEMORY:
+    if row["reason"] in OUT_OF_MEMORY:
         row |= _unbounded_statistics(_exploration, row)
     return row
 
@@ -59,12 +56,7 @@ def several(exploration: Exploration, executions: Sequence[int]) -> dict[int, Ma
 
 def _unbounded_statistics(exploration: Exploration, row: Mapping[Any, Any]) -> dict[str, float]:
     """The statistics that an execution would have if memory were no limit, to show by how much it does not fit."""
-    system = exploration.scenario.system
-    tiers = {
-        name: memory.model_copy(update={"capacity_gib": _ENDLESS}) if memory.capacity_gib > 0 else memory
-        for name, memory in (("mem1", system.mem1), ("mem2", system.mem2))
-    }
-    scenario = replace(exploration.scenario, system=system.model_copy(update=tiers))
+    scenario = replace(exploration.scenario, system=without_capacity(exploration.scenario.system))
     fields = pd.DataFrame([{column.name: row[column.name] for column in fields_of(scenario.cost_model)}])
     found = scenario.evaluate(fields).iloc[0]
     return {column.name: float(found[column.name]) for column in statistics_of(scenario.cost_model)}

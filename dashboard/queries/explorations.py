@@ -241,7 +241,9 @@ def options_of(exploration: Exploration, field: str) -> list[Any]:
     column = by_name(field)
     if column.dtype == "bool":
         return [bool(value) for value in sorted(present, reverse=True)]
-    return [column.choices[int(value)] if column.choices else int(value) for value in sorted(present)]
+    if column.choices:
+        return sorted((column.words[int(value)] for value in present), key=column.rank)
+    return [int(value) for value in sorted(present)]
 
 
 def reasons_in_cell(exploration: Exploration, cell: tuple[int, int]) -> dict[str, int]:
@@ -277,7 +279,10 @@ def values_of(exploration: Exploration, metric: Metric, cells: pd.DataFrame) -> 
 def cells_of(exploration: Exploration, metric: Metric) -> pd.DataFrame:
     """Returns one row per (tensor, pipeline) pair with the best value of a metric, as `charts.degree_map` reads it."""
     cells = exploration.by_pair(metric.ranked_by)
-    return cells.assign(value=values_of(exploration, metric, cells))
+    cells = cells.assign(value=values_of(exploration, metric, cells), may_fit=False)
+    runs = (cells["feasible"] > 0).to_numpy()
+    cells.loc[runs, "may_fit"] = exploration.exceed_capacity(cells["id"][runs])
+    return cells
 
 
 @remembered(entries=32)

@@ -108,6 +108,10 @@ def _first_large(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+_OPTIONS: Final = {"uneven_pipelines": "Uneven pipelines", "memory_excess": "Memory above capacity [%]"}
+"""Labels of limits that are no field."""
+
+
 def _labelled_fields(scenario: Scenario, exact: bool, networks: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
     """((group, field), value) of everything that results depend on. exact: whether all compared know a model
     by the six numbers of its block alone. networks: what the networks are called."""
@@ -121,7 +125,7 @@ def _labelled_fields(scenario: Scenario, exact: bool, networks: Sequence[str]) -
             label = words.get(key, key if rest.startswith("block.") else _path_label(key))
             yield ("Model", label), _value_words(value)
         elif part == "limits":
-            label = by_name(rest).label if rest != "uneven_pipelines" else "Uneven pipelines"
+            label = _OPTIONS[rest] if rest in _OPTIONS else by_name(rest).label
             yield ("Limits", label), _told_limit(rest, value, scenario.system)
         else:
             label = _system_label(rest, networks)
@@ -177,6 +181,6 @@ def _told_limit(name: str, limit: Any, system: hardware.System) -> str:
     if isinstance(limit, Mapping):
         return f"{limit['min']:,} to {limit['max']:,}"
     values = limit if isinstance(limit, list) else [limit]
-    if name != "uneven_pipelines" and by_name(name).of_network:
+    if name not in _OPTIONS and by_name(name).of_network:
         return ", ".join(choice_label(name, value, hardware.network_names(system)) for value in values)
     return ", ".join(_value_words(value) for value in values)

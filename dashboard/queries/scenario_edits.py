@@ -9,7 +9,7 @@ from dashboard.link.document_validation import PROBLEMS, Refused, checked, sente
 from engine import Scenario
 from engine.columns import fields_of
 from engine.cost_models.registry import able, chosen_cost_model, cost_model_of, named
-from engine.executions.limits import OPTIONS
+from engine.executions.limits import options_of
 from hardware import Calibration, System
 from models import Model
 from models.token_flops import Convention
@@ -50,7 +50,7 @@ def altered(
     moved = found is not None and found.system != "" and not on_same_accelerator(scenario.system, system)
     if moved or not named(cost_model).takes_calibration:
         found = None
-    names = {column.name for column in fields_of(cost_model)} | set(OPTIONS)
+    names = {column.name for column in fields_of(cost_model)} | set(options_of(cost_model))
     held = scenario.limits if limits is None else limits
     return Scenario.of(
         model,

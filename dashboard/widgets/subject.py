@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard.link import state
 from dashboard.link.shared import SharedView
+from dashboard.queries.accuracy import fit_sentence
 from dashboard.queries.executions import evaluated
 from dashboard.queries.tie_breaking import plainest
 from dashboard.words.markdown import literal
@@ -72,7 +73,9 @@ def refusal(exploration: Exploration, chosen: Subject) -> None:
         return
     text, here, button = st.columns([5, 1, 1], vertical_alignment="center")
     why = literal(str(chosen.row["reason_text"]))
-    text.warning(f"Execution {chosen.id:,} does not run. {why}", icon=":material/block:")
+    may_fit = fit_sentence(exploration.scenario, chosen.row)
+    runs = "is predicted not to run" if may_fit else "does not run"
+    text.warning(f"Execution {chosen.id:,} {runs}. {why} {may_fit}".rstrip(), icon=":material/block:")
     cells = exploration.by_cell()
     own = [cells[name] == chosen.row[name] for name in ("tensor_par", "pipeline_par")]
     here.button(

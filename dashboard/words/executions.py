@@ -170,6 +170,8 @@ def recomputed(execution: Mapping[Any, Any], *, brief: bool = False) -> str:
     brief: for columns of tables; without the operations for the usual attention core, else in a word.
     """
     word = _choice_word(execution, "activation_recompute")
+    if blocks := _field_value(execution, "recompute_blocks"):
+        return f"{word} ({int(blocks):,} per chunk)"
     if execution["activation_recompute"] != "attn_only":
         return word
     kind = _field_value(execution, "selective_recompute")

@@ -9,6 +9,7 @@ from dashboard.words.executions import OFFLOADS
 from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from engine.columns import by_name, choice_label
+from engine.executions.limits import EXCESS
 from hardware import System, network_names
 
 __all__ = ["describe", "in_words"]
@@ -44,6 +45,8 @@ def _in_words(name: str, limit: Any, system: System) -> str:
     """One limit in a few words: "TP 1 or 2", "weights not offloaded", "recompute none"."""
     if name == "uneven_pipelines":
         return "uneven pipelines too"
+    if name == EXCESS:
+        return f"memory up to {limit} % above the capacity"
     column = by_name(name)
     short = column.dtype == "int64" and not column.of_network
     label = column.short if short else in_sentence(column.label)

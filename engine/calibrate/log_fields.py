@@ -196,13 +196,9 @@ def _recompute_word(known: Mapping[str, str], row: Mapping[str, str], execution:
         chunks = max(_parse_number(row, "pp"), 1.0) * max(float(execution["pipeline_interleaving"]), 1.0)
         return f"full:{min(blocks * chunks, _parse_number(row, 'layers')):.0f}layers"
     if kind == "attn_only":
-        return "selective" if execution["selective_recompute"] == "attention" else _modules_word(known)
+        chosen = str(execution["selective_recompute"])
+        return "selective" if chosen == "attention" else f"modules:{chosen}"
     return str(kind)
-
-
-def _modules_word(known: Mapping[str, str]) -> str:
-    words = known.get("recompute_modules", "").strip("[]'\" ").replace(",", " ").replace("'", " ").split()
-    return "modules: " + " ".join(words)
 
 
 def _software_fields(known: Mapping[str, str], execution: Mapping[str, Any], said: frozenset[str]) -> dict[str, str]:

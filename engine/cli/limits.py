@@ -13,8 +13,9 @@ from models.documents import shown
 __all__ = ["parse_limits", "parse_values"]
 
 _FLAGS = dict.fromkeys(("true", "on", "yes"), True) | dict.fromkeys(("false", "off", "no"), False)
-_BOOLEAN = {column.name for column in ALL_FIELDS if column.dtype == "bool"} | set(OPTIONS)
-_WHOLE = {column.name for column in ALL_FIELDS if column.dtype == "int64"}
+_BOOLEAN = {column.name for column in ALL_FIELDS if column.dtype == "bool"}
+_BOOLEAN |= {name for name, dtype in OPTIONS.items() if dtype == "bool"}
+_WHOLE = {column.name for column in ALL_FIELDS if column.dtype == "int64"} | (set(OPTIONS) - _BOOLEAN)
 _KNOWN = {column.name for column in ALL_FIELDS} | set(OPTIONS)
 _NUMBERS = re.compile(r"[\d\s.]*")
 
@@ -37,7 +38,8 @@ def parse_limits(texts: Iterable[str]) -> dict[str, Any]:
             raise LimitError(f"The limit {shown(text)} is not understood; write field=a,b,.. or field=lo..hi.")
         if name in limits:
             raise LimitError(f"There are two limits on {shown(name)[1:-1]}; give all its values in one.")
-        if ".." in values and (name in _WHOLE or (name not in _KNOWN and _NUMBERS.fullmatch(values))):
+        ranged = name in _WHOLE - set(OPTIONS) or (name not in _KNOWN and _NUMBERS.fullmatch(values))
+        if ".." in values and ranged:
             limits[name] = _parse_range(name, values)
         else:
             found = [_parse_value(name, value.strip()) for value in _split_values(name, values)]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from engine.columns.derived import DERIVED_ROWS
 from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, GROUPS, NETWORKS, SCENARIO, FieldRow
 from engine.columns.open_words import OpenWords
+from engine.columns.recompute_modules import word_of_modules
 from engine.columns.rules import FieldCondition, holds
 from engine.columns.stage_layouts import LAYOUTS, canonical
 from engine.columns.statistics import EXTENSION_STATISTIC_ROWS, SHARE_ROWS, STATISTIC_ROWS, StatisticRow
@@ -107,8 +108,9 @@ class Column:
 
     @property
     def least(self) -> int:
-        """Smallest value of a number field: networks are counted from 0, degrees and sizes from 1."""
-        return min(self.numbers) if self.numbers else 0 if self.of_network else 1
+        """Smallest value of a number field: networks, and numbers that are 0 by default, count from 0; others from
+        1."""
+        return min(self.numbers) if self.numbers else 0 if self.of_network or self.default == 0 else 1
 
 
 ID: Final = Column(
@@ -124,7 +126,12 @@ ID: Final = Column(
 )
 
 
-_OPEN: Final = {"stage_layout": OpenWords(LAYOUTS, canonical)}
+_OPEN: Final = {
+    "stage_layout": OpenWords(LAYOUTS, canonical),
+    "selective_recompute": OpenWords(
+        next(row.choices for row in EXTENSION_ROWS if row.name == "selective_recompute"), word_of_modules
+    ),
+}
 """Fields with more words than their choices."""
 
 
@@ -493,5 +500,5 @@ def choice_label(column: Column | str, value: object, networks: Sequence[str] = 
     if networks and column.of_network and str(value).isdecimal() and int(str(value)) < len(networks):
         return networks[int(str(value))]
     found = CHOICE_LABELS.get(column.name, {}).get(str(value), str(value))
-    # Numbers in a word of an open field read as numbers: "first 7 last 6".
-    return found.replace("_", " ") if column.open is not None else found
+    # Numbers in a stage layout read as numbers: "first 7 last 6".
+    return found.replace("_", " ") if column.name == "stage_layout" else found

@@ -10,16 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from engine.columns import ALL, ALL_FIELDS, Column, by_name, called, cost_models_with, fields_of
+from engine.columns import ALL, ALL_FIELDS, EXTENSIONS, Column, by_name, called, cost_models_with, fields_of
 from engine.executions.table import LARGEST
 from models.documents import did_you_mean, shown
 
-__all__ = ["LimitError", "Limits", "normalise", "permits"]
+__all__ = ["EXCESS", "OPTIONS", "LimitError", "Limits", "capacity_factor", "normalise", "options_of", "permits"]
 
 Limits = Mapping[str, Any]
 
-OPTIONS = {"uneven_pipelines": "bool"}
-"""Limits that are no field: `uneven_pipelines` true also tries pipelines that do not divide the blocks."""
+EXCESS = "memory_excess"
+OPTIONS = {"uneven_pipelines": "bool", EXCESS: "int64"}
+"""Limits that are no field: `uneven_pipelines` true also tries pipelines that do not divide the blocks; `memory_excess`
+counts executions as running whose predicted memory exceeds a capacity by up to so many percent: they may fit."""
+MOST_EXCESS = 100
+"""Largest excess of memory [%]. Source: stated by us; memory was measured within 25 % of predictions."""
 
 _FIXED = tuple(column.name for column in ALL_FIELDS if column.of_scenario)
 
@@ -45,10 +49,14 @@ def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
     if not isinstance(limits, Mapping):
         raise LimitError(f"Limits must map field names to values, not be {type(limits).__name__}.")
     result: dict[str, Any] = {}
-    names = {column.name for column in fields_of(cost_model)} | set(OPTIONS)
+    names = {column.name for column in fields_of(cost_model)} | set(options_of(cost_model))
     for name, limit in limits.items():
         if name not in names or name in _FIXED:
             raise LimitError(_describe_unknown_limit(name, names - set(_FIXED)))
+        if name == EXCESS:
+            if excess := _check_excess(limit):
+                result[name] = excess
+            continue
         if name in OPTIONS:
             if not isinstance(limit, bool | np.bool_):
                 raise LimitError(f"Uneven pipelines ({name}) is {shown(limit)}; it must be true or false.")
@@ -58,6 +66,36 @@ def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
         if limit is not None:
             result[name] = _normalise_one(name, limit)
     return dict(sorted(result.items()))
+
+
+def options_of(cost_model: str) -> tuple[str, ...]:
+    """Return the limits that are no field of a cost model: an excess of memory only where memory is a prediction.
+
+    Args:
+        cost_model: name of a cost model.
+    """
+    further = {column.name for column in EXTENSIONS} & {column.name for column in fields_of(cost_model)}
+    return tuple(name for name in OPTIONS if name != EXCESS or further)
+
+
+def capacity_factor(limits: Limits) -> float:
+    """Return the multiple of a capacity up to which executions run: 1.0 unless an excess of memory is allowed.
+
+    Args:
+        limits: normalised limits of a scenario.
+    """
+    return 1.0 + float(limits.get(EXCESS, 0)) / 100.0
+
+
+def _check_excess(limit: Any) -> int:
+    """Return an excess of memory [%]. Raises `LimitError` unless it is a whole number of percent."""
+    value = limit[0] if isinstance(limit, list | tuple) and len(limit) == 1 else limit
+    value = value.item() if isinstance(value, np.integer) else value
+    if type(value) is not int or not 0 <= value <= MOST_EXCESS:
+        raise LimitError(
+            f"Memory excess ({EXCESS}) is {shown(limit)}; it must be a whole number of percent from 0 to {MOST_EXCESS}."
+        )
+    return value
 
 
 def _describe_unknown_limit(name: Any, accepted: Collection[str]) -> str:

@@ -17,12 +17,14 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns import SHARES, by_name, statistics_of
+from engine.executions.limits import capacity_factor
 from engine.exploration.frontier import frontier
 from engine.exploration.reductions import PRIMARY, Reductions
 from engine.scenarios.scenario import Scenario
 from engine.store import Rows
 from engine.store.added_columns import AddedArrays
 from engine.store.conditions import StoreCondition, source_of_table
+from hardware import GIB
 
 __all__ = ["ArrowRows", "Exploration", "first_row"]
 
@@ -79,6 +81,30 @@ class Exploration:
         """`best`, evaluated once."""
         found = self.reductions.best()
         return None if found is None else {"id": found[0]} | self.scenario.row(found[0])
+
+    @cached_property
+    def may_fit(self) -> int:
+        """Number of feasible executions that need more than a capacity, by no more than the limit `memory_excess`."""
+        if capacity_factor(self.scenario.limits) == 1.0:
+            return 0
+        (first, own), (second, host) = self._capacities()
+        over_first = self.rows.count([StoreCondition(first, ">", own)])
+        return over_first + self.rows.count([StoreCondition(first, "<=", own), StoreCondition(second, ">", host)])
+
+    def exceed_capacity(self, ids: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return whether feasible executions need more than a capacity, which only `memory_excess` allows [ids]."""
+        numbers = np.asarray(ids, np.int64)
+        if not len(numbers) or not self.may_fit:
+            return np.zeros(len(numbers), bool)
+        found = self.evaluate_ids(numbers)
+        over: npt.NDArray[np.bool_] = np.logical_or.reduce([found[name] > most for name, most in self._capacities()])
+        return over
+
+    def _capacities(self) -> list[tuple[str, float]]:
+        """Return the statistic of each tier of memory, and the capacity of that tier [bytes]."""
+        system = self.scenario.system
+        tiers = (("proc_mem_tier1_cap_req", system.mem1), ("proc_mem_tier2_cap_req", system.mem2))
+        return [(name, tier.capacity_gib * GIB) for name, tier in tiers]
 
     def top(self, k: int, by: str = PRIMARY) -> pd.DataFrame:
         """Returns the `k` best executions by a headline metric: `id`, fields, and all statistics."""

@@ -273,7 +273,7 @@ def _convert_value(column: Column, value: Any) -> Any:
         right = "true or false"
     elif column.dtype == "int64":
         found = whole_number(value)
-        least = 0 if column.name.endswith("_net") or column.name == "zero_stage" else 1
+        least = column.least
         if found is not None and not (found in column.numbers if column.numbers else least <= found <= LARGEST):
             found = None
         right = " or ".join(map(str, column.numbers)) or f"a whole number from {least}"

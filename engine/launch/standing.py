@@ -32,7 +32,7 @@ ALONE: Final[tuple[tuple[str, ...], ...]] = (
     ("pipeline_interleaving", "schedule", "stage_layout"),
     ("stage_layout",),
     ("optimizer_sharding", "zero_stage"),
-    ("activation_recompute", "selective_recompute"),
+    ("activation_recompute", "selective_recompute", "recompute_blocks"),
     ("tensor_par_comm_type", "seq_par_ag_redo"),
     ("tensor_par_overlap",),
     ("data_par_overlap",),
@@ -45,6 +45,7 @@ ALONE: Final[tuple[tuple[str, ...], ...]] = (
     ("launch",),
     ("gradient_datatype",),
     ("optimizer_datatype",),
+    ("fp8_param_gather",),
 )
 """Choices of one or two flags that leave the degrees unchanged; fields of one choice share flags."""
 TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
@@ -68,7 +69,7 @@ TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
     ("stage_layout",),
     ("microbatch_size",),
     ("optimizer_sharding", "zero_stage"),
-    ("activation_recompute", "selective_recompute"),
+    ("activation_recompute", "selective_recompute", "recompute_blocks"),
     ("tensor_par_comm_type", "seq_par_ag_redo", "tensor_par_overlap"),
     ("tensor_par_comm_type", "seq_par_ag_redo"),
     ("tensor_par_overlap",),
@@ -84,7 +85,14 @@ NOT_COMPARED: Final = frozenset(
     {"seq_par_ag_redo", "tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation"}
 )
 """Fields that follow from others, or that no configuration states."""
-KEPT: Final = ("attention_kernel", "launch", "gradient_datatype", "optimizer_datatype", "pipeline_overlap")
+KEPT: Final = (
+    "attention_kernel",
+    "launch",
+    "gradient_datatype",
+    "optimizer_datatype",
+    "fp8_param_gather",
+    "pipeline_overlap",
+)
 """Choices of software that are kept by default."""
 LARGEST_RANKED: Final = 20_000_000
 """Spaces of up to this many executions are evaluated whole to give the rank, about two seconds of work; in larger ones

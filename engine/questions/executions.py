@@ -25,6 +25,7 @@ from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
 from engine.questions.scenario_documents import found_model
 from engine.questions.standings import reading_document
 from engine.questions.verb import Document, Row, Verb
+from engine.recommendation import add_fits, describe_fit
 from engine.scenarios.dispatch import evaluate
 from models import load, unrepresented
 
@@ -53,7 +54,11 @@ class EvaluateAnswer(Document):
     calibration: str | None
     not_represented: list[str] = Field(description="What of the model the figures leave out or approximate.")
     ok: int = Field(description="How many run.")
-    executions: list[Row] = Field(description="Fields, status (ok, infeasible, invalid), the reason, and statistics.")
+    executions: list[Row] = Field(
+        description="Fields, status (ok, infeasible, invalid), the reason, and statistics; with the calibrated cost "
+        "model also fit: fits, may not fit, may fit (above the capacity by less than the error of predicted memory, "
+        "with statistics), does not fit."
+    )
     units: dict[str, str] = Field(description="Units of the statistics by name.")
 
 
@@ -116,7 +121,15 @@ def _answer_evaluate(asked: EvaluateQuestion, context: Context) -> dict[str, Any
     cost_model = setting.cost_model.name
     statistics = chosen_statistics(cost_model, asked.statistics)
     known = {column.name for column in fields_of(cost_model)}
-    rows = rows_of(found[[name for name in found if name != "id"]], cost_model, statistics)
+    fitting = add_fits(
+        setting.model, setting.system, table, found, cost_model=cost_model, calibration=setting.calibration
+    )
+    fits = fitting["fit"].tolist()
+    rows = rows_of(fitting[[name for name in found if name != "id"]], cost_model, statistics)
+    rows = [row if fit is None else {**row, "fit": fit} for row, fit in zip(rows, fits, strict=True)]
+    for row in rows:
+        if sentence := describe_fit(setting.model, setting.system, row.get("fit")):
+            row["reason_text"] = f"{row['reason_text']} {sentence}"
     return {
         **_setting_document(setting),
         "ok": int((found["status"] == "ok").sum()),

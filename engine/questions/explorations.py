@@ -81,6 +81,9 @@ class ExploreAnswer(ScenarioSummary):
 
     total: int = Field(description="Executions of the space.")
     feasible: int = Field(description="How many of them run.")
+    may_fit: int = Field(
+        description="How many of those exceed a capacity, within the limit memory_excess; 0 without that limit."
+    )
     infeasible_by_reason: dict[str, int] = Field(description="Why the others do not: how many by code of the reason.")
     reasons: dict[str, str] = Field(description="What the codes mean.")
     step_time_interval: StepInterval | None = Field(description="Of the fastest; null where no measured runs tell.")
@@ -147,6 +150,7 @@ def exploration_document(found: Exploration) -> dict[str, Any]:
         **summary_of(found.scenario),
         "total": found.total,
         "feasible": found.feasible,
+        "may_fit": found.may_fit,
         "infeasible_by_reason": found.infeasible_by_reason,
         **prediction_confidence(found.scenario, found.best),
     }

@@ -45,6 +45,12 @@ class RunPredictions:
         counts = self.table.loc[self.table["status"] != "predicted", "reason"].value_counts()
         return {str(reason): int(count) for reason, count in counts.items()}
 
+    @property
+    def runs_by_fit(self) -> dict[str, int]:
+        """Number of predicted runs by whether their predicted memory fits, with its error; all of them ran."""
+        counts = self.table["memory_fit"].value_counts()
+        return {word: int(counts.get(word, 0)) for word in ("fits", "may not fit", "may fit", "does not fit")}
+
     @cached_property
     def errors(self) -> pd.DataFrame:
         """Errors of step times by set, source, hardware and family [%]; see `engine.validation.error_table`."""
@@ -77,6 +83,7 @@ class RunPredictions:
             "unsupported_by_reason": self.unsupported_by_reason,
             "errors": self.errors.to_dict("records"),
             "memory_errors": self.memory_errors.to_dict("records"),
+            "runs_by_fit": self.runs_by_fit,
             "coverage": self.coverage.to_dict("records"),
             "releases": self.releases.to_dict("records"),
         }
@@ -90,6 +97,10 @@ class ValidationAnswer(Document):
     unsupported_by_reason: dict[str, int] = Field(description="Runs without a prediction.")
     errors: list[Row] = Field(description="Errors of the step time by set, source, hardware and family.")
     memory_errors: list[Row] = Field(description="Errors of the memory of the fullest GPU by source.")
+    runs_by_fit: dict[str, int] = Field(
+        description="Predicted runs whose predicted memory fits, may not fit, may fit (above the capacity, within its "
+        "error) or does not fit. All of them ran."
+    )
     coverage: list[Row] = Field(description="Share of measured times inside the intervals of figures.")
     releases: list[Row] = Field(
         description="Errors of the package's runs by date of the fit and set of runs: mean and median, and the mean "

@@ -38,6 +38,7 @@ PLAIN: Final[Mapping[str, tuple[Any, ...]]] = {
     "pipeline_overlap": (False,),
     "gradient_datatype": ("float32",),
     "optimizer_datatype": ("float32",),
+    "fp8_param_gather": (False,),
     "weight_offload": (False,),
     "activations_offload": (False,),
     "optimizer_offload": (False,),

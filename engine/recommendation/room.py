@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from engine.scenarios.scenario import Scenario
-from engine.validation.uncertainty import Interval, interval_of, memory_interval_of
+from engine.validation.uncertainty import Fit, Interval, interval_of, memory_interval_of
 from hardware import GIB
 from models.documents import shown
 
@@ -21,8 +21,6 @@ UNTOLD_ERROR: Final = 0.05
 """Share of the throughput within which executions count as equal, without measured runs."""
 UNTOLD_HEADROOM: Final = 0.1
 """Share of the predicted memory to keep free in addition, without measured runs."""
-
-Fit = Literal["fits", "may not fit", "does not fit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,9 @@ def terms_of(
     return Terms(error, headroom, time, memory, offload, unmeasured)
 
 
-def fit_of(scenario: Scenario, bytes_needed: float, headroom: float, *, second: bool = False) -> Fit:
+def fit_of(
+    scenario: Scenario, bytes_needed: float, headroom: float, *, second: bool = False, excess: float = 0.0
+) -> Fit:
     """Returns whether predicted memory fits, with room to spare.
 
     Args:
@@ -85,9 +85,10 @@ def fit_of(scenario: Scenario, bytes_needed: float, headroom: float, *, second: 
         bytes_needed: predicted memory of a GPU [bytes].
         headroom: share of it to keep free.
         second: whether it is memory of the second tier.
+        excess: share of it that measured runs may need less, by which it may exceed the capacity and still fit.
     """
     tier = scenario.system.mem2 if second else scenario.system.mem1
     capacity = tier.capacity_gib * GIB
     if bytes_needed > capacity:
-        return "does not fit"
+        return "may fit" if bytes_needed * (1.0 - excess) <= capacity else "does not fit"
     return "may not fit" if bytes_needed * (1.0 + headroom) > capacity else "fits"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
 
 import hardware
@@ -16,7 +17,7 @@ import models
 from engine.columns import ALL_FIELDS, EXPERTS, SECOND_TIER, cost_model_in
 from engine.cost_models.contract import CostModel, CostModelError
 from engine.cost_models.registry import COST_MODELS, chosen_cost_model
-from engine.executions.limits import LimitError, normalise
+from engine.executions.limits import LimitError, capacity_factor, normalise
 from engine.scenarios.dispatch import evaluate
 from engine.space.space import Space, SpaceError, checked_size
 from hardware import Calibration, System, SystemLike, system_of
@@ -144,8 +145,23 @@ class Scenario:
         return COST_MODELS[self.cost_model]
 
     def evaluate(self, executions: pd.DataFrame) -> pd.DataFrame:
-        """Returns every statistic of executions, by the scenario's cost model; see `engine.evaluate`."""
-        return evaluate(self.model, self.system, executions, cost_model=self.cost_model, calibration=self.calibration)
+        """Returns every statistic of executions, by the scenario's cost model; see `engine.evaluate`.
+
+        Executions above a capacity by no more than the limit `memory_excess` run.
+        """
+        settings: dict[str, Any] = {"cost_model": self.cost_model, "calibration": self.calibration}
+        found = evaluate(self.model, self.system, executions, **settings)
+        over = np.flatnonzero(found["reason"].isin(("memory_tier1", "memory_tier2")).to_numpy())
+        factor = capacity_factor(self.limits)
+        if factor == 1.0 or not len(over):
+            return found
+        wide = evaluate(self.model, _with_capacities(self.system, factor), executions.iloc[over], **settings)
+        fits = np.flatnonzero((wide["status"] == "ok").to_numpy())
+        place = np.arange(len(found))
+        place[over[fits]] = len(found) + fits
+        both = pd.concat([found, wide], ignore_index=True).take(place)
+        both.index, both.attrs = found.index, found.attrs
+        return both
 
     def row(self, number: int, space: Space | None = None) -> dict[str, Any]:
         """Return the fields and every statistic of one execution by name.
@@ -251,6 +267,17 @@ class Scenario:
             )
         except (CostModelError, LimitError, SpaceError) as problem:
             raise ScenarioError(f"{where}: {problem}") from None
+
+
+def _with_capacities(system: System, factor: float) -> System:
+    """Return the system with so many times the capacity of both tiers of memory."""
+    tiers = {name: getattr(system, name) for name in ("mem1", "mem2")}
+    return system.model_copy(
+        update={
+            name: memory.model_copy(update={"capacity_gib": memory.capacity_gib * factor})
+            for name, memory in tiers.items()
+        }
+    )
 
 
 def load_entity(

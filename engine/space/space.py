@@ -25,9 +25,9 @@ import pandas as pd
 from engine.columns import Column, by_name, fields_of
 from engine.executions.arrays import Ints
 from engine.executions.codes import NETWORKS
-from engine.executions.limits import normalise
+from engine.executions.limits import capacity_factor, normalise
 from engine.executions.table import LARGEST, Executions
-from hardware import System
+from hardware import GIB, System
 from models import Model
 from models.documents import shown
 
@@ -177,6 +177,13 @@ class Space(ABC):
         """Blocks of the model."""
         return self.model.num_blocks
 
+    @property
+    def capacities(self) -> tuple[float, float]:
+        """Memory up to which an execution runs, of both tiers: capacities, with the excess of a limit [bytes]."""
+        factor = capacity_factor(self.limits)
+        first, second = self.system.mem1.capacity_gib * GIB, self.system.mem2.capacity_gib * GIB
+        return (first, second) if factor == 1.0 else (first * factor, second * factor)
+
     @abstractmethod
     def mode_kind(self, cell: Cell) -> int:
         """Returns the position of the mode list that a cell uses."""
@@ -199,7 +206,8 @@ class Space(ABC):
         if limit is None:
             return default
         every = by_name(name).choices or (True, False)
-        return tuple(value for value in every if value in limit)
+        # Further words of an open field follow, in the order of the limit.
+        return (*(value for value in every if value in limit), *(value for value in limit if value not in every))
 
     def _batches(self, data_par: int) -> Sequence[int]:
         """Batch sizes tried at a data-parallel degree."""

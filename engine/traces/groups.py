@@ -54,7 +54,8 @@ def group_of(collective: Collective) -> str:
 def exposed_by_group(trace: RankTrace, chosen: npt.NDArray[np.bool_] | None = None) -> dict[str, dict[str, Any]]:
     """Return the communication of each group present: `exposed_us`, `hidden_us`, `link_us` and `events`.
 
-    A moment with several groups counts in equal parts for each, so that exposed times add up to the exposed time of the trace.
+    A moment with several groups counts in equal parts for each, so that exposed times add up to the exposed time of
+    the trace.
 
     Args:
         trace: of one rank.

@@ -18,6 +18,7 @@ import pandas as pd
 
 import hardware
 from engine.columns import by_name
+from engine.columns.recompute_modules import MODULES, module_bits
 from engine.columns.stage_layouts import BALANCED, EVEN, StageLayoutError, layout_of_word
 from engine.cost_models.calibrated import (
     DATATYPES,
@@ -42,7 +43,7 @@ from engine.validation.sites import describe_sites
 from engine.validation.software import infer_software
 from engine.validation.texts import Texts
 from engine.validation.unread import name_unread_words
-from engine.validation.words import PRECISIONS, accelerator_named, datatype_of, recompute_of
+from engine.validation.words import PRECISIONS, RecomputePolicy, accelerator_named, datatype_of, recompute_of
 
 __all__ = ["REASONS", "Mapped", "map_runs", "map_shapes"]
 
@@ -155,6 +156,7 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     for name in (
         "generation",
         "recompute",
+        "recompute_modules",
         "attention_kernel",
         "launch",
         "unfused_elementwise",
@@ -356,8 +358,12 @@ def _map_layout(
     found.refuse(
         np.array([policy is None for policy in policies], bool),
         "unknown_recompute",
-        [f"Recomputation {text[:60]!r} is not covered." for text in recompute],
+        [
+            f"Recomputation {text[:60]!r} is not covered; modules are {', '.join(MODULES)}, joined by +."
+            for text in recompute
+        ],
     )
+    known = [policy or RecomputePolicy("none") for policy in policies]
     vpp = fill(columns["vpp"], 1.0, "vpp 1")
     chunks = np.where(p > 1, vpp, 1.0)
     microbatches = columns["gbs"] / (dp * columns["mbs"])
@@ -378,8 +384,9 @@ def _map_layout(
         "sequence_par": fill(columns["seq_parallel"], np.where(t > 1, 1.0, 0.0), "seq_parallel tp > 1"),
         "zero_stage": zero,
         "fully_sharded": fsdp,
-        "recompute": np.array([float(RECOMPUTES.index(policy[0] if policy else "none")) for policy in policies]),
-        "recompute_share": np.array([policy[1] if policy else 1.0 for policy in policies]),
+        "recompute": np.array([float(RECOMPUTES.index(policy.kind)) for policy in known]),
+        "recompute_share": np.array([policy.share for policy in known]),
+        "recompute_modules": np.array([module_bits(policy.modules) for policy in known]),
     }
 
 

@@ -153,7 +153,7 @@ def _flops_counted(flops: TokenFlops, run: pd.Series[Any]) -> float:
 
 def _repeated_part(run: pd.Series[Any]) -> Recompute | None:
     policy = recompute_of(str(run["recompute"]) or "none", float(run["layers"]))
-    return None if policy is None or (policy[0] != "none" and policy[1] != 1.0) else _REPEATED.get(policy[0])
+    return None if policy is None or (policy.kind != "none" and policy.share != 1.0) else _REPEATED.get(policy.kind)
 
 
 def explain_unread_rates(table: pd.DataFrame) -> list[str]:

@@ -186,7 +186,7 @@ def _recomputed_share(text: str, layers: float) -> float:
     policy = recompute_of(text or "none", layers)
     if policy is None:
         return math.nan
-    return 0.0 if policy[0] == "none" else 1.0 if policy == ("full", 1.0) else 0.5
+    return 0.0 if policy.kind == "none" else 1.0 if (policy.kind, policy.share) == ("full", 1.0) else 0.5
 
 
 def find_nearest_runs(setting: TrainingSetting, count: int, runs: Runs | None = None) -> NearestRuns:

@@ -13,6 +13,7 @@ from engine.cost_models.calibrated import Parameters, StepTimes, memory_use, par
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.model_flops import explain_unread_rates, rates_by_flops
 from engine.validation.reading import Runs, library_runs, read_runs, runs_of
+from engine.validation.uncertainty import memory_fits
 from engine.validation.words import DRIVER_MEMORY
 from hardware import GIB
 
@@ -50,7 +51,8 @@ def validate(
         `OUT_COLUMNS`: `status` is `predicted` or `unsupported`, `reason` then a code of `REASONS`; step time [s],
         tokens per second and accelerator, memory on the fullest accelerator [GiB]. Then `reason_text`, `assumptions`,
         `software_rule`, `measured_step_time_s`, `error` (predicted over measured minus 1), `measured_mem_gib`,
-        `memory_error`, and with `calculon` also `calculon_step_time_s` and `calculon_error`.
+        `memory_error`, `memory_fit` (a word of `engine.validation.uncertainty.Fit`, though all runs ran), and with
+        `calculon` also `calculon_step_time_s` and `calculon_error`.
 
     Raises:
         engine.validation.RunsFileError: the file is no table of runs at all. Bad rows never raise.
@@ -107,6 +109,7 @@ def predict_runs(mapped: Mapped, p: Parameters) -> pd.DataFrame:
         "error": seconds / measured - 1.0,
         "measured_mem_gib": given_memory,
         "memory_error": memory / given_memory - 1.0,
+        "memory_fit": memory_fits(mapped, np.where(supported, memory_use(case).peak / GIB, np.nan)),
     }
     return pd.DataFrame(columns)
 

@@ -70,7 +70,12 @@ RULES: tuple[SoftwareRule, ...] = (
         "the pipeline engine sends and receives whole tensors in separate, blocking steps; gradients are 32-bit",
         {"gradient_bytes": 4.0, "split_messages": 0.0, "messages": 4.0},
     ),
-    SoftwareRule("Megatron-Bridge", r"Megatron-Bridge", "performance recipes", {**NVIDIA, "gradient_bytes": 4.0}),
+    SoftwareRule(
+        "Megatron-Bridge",
+        r"Megatron-Bridge",
+        "performance recipes: grad_reduce_in_fp32 is False for every model, and recipes of 8 bits gather 8 bits",
+        {**NVIDIA, "fp8_parameters": 1.0},
+    ),
     SoftwareRule("NeMo AutoModel", r"AutoModel", "PyTorch FSDP2 with Hugging Face models", {**EAGER, **PYTORCH}),
     SoftwareRule(
         "PaXML",
@@ -109,6 +114,8 @@ RULES: tuple[SoftwareRule, ...] = (
             "kept_bytes": 1.0,
             "moment_bytes": 2.0,
             "overlap_pipeline": 1.0,
+            # Figure 6: weights of products are cast to FP8 from the 32-bit master weights.
+            "fp8_parameters": 1.0,
         },
     ),
     SoftwareRule("Megatron", r"Megatron|MegaScale|Primus", "defaults; no overlap unless notes name its options"),
@@ -128,6 +135,10 @@ the eight runs of 24.01 are 3.8 % off instead of 6.2."""
 GROUPED_EXPERTS_YEAR = 2026.25
 """From when NVIDIA's stacks quantise all experts in one launch: identical configurations in successive releases of
 Megatron-Bridge got two times faster in 26.04."""
+
+FP8_PARAMETERS_YEAR = 2024.7
+"""From when NeMo's recipes hold parameters in 8 bits: NeMo 2 in release 24.09, `fp8_params` in
+`llm/recipes/precision/mixed_precision.py`."""
 
 
 def release_year(framework: str, date: str) -> float:
@@ -230,6 +241,8 @@ def _refine_facts(
         facts["launch"][noted(r"\battn\b", "cuda_graph")] = "partial_graphs"
     maturing = noted(MATURING, "framework")
     facts["grouped_experts"][maturing & (years < GROUPED_EXPERTS_YEAR)] = 0.0
+    nemo = np.asarray(named == "NeMo", bool) & noted(r"\bNeMo\b", "framework")
+    facts["fp8_parameters"][nemo & (years >= FP8_PARAMETERS_YEAR)] = 1.0
     # BigScience set CUDA_LAUNCH_BLOCKING=1 until 2022-02-28 against hangs.
     early = dates.each((date < "2022-02-28" for date in dates.different), np.bool_)
     facts["launch"][noted(r"BigScience tr11 prequel", "source") & early] = "blocking"

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,8 @@ from engine.cost_models.registry import cost_model_of
 from engine.executions.arrays import Floats
 from engine.validation.mapping import Mapped
 from engine.validation.selection import reported, sources_of
-from models import datatypes
+from hardware import GIB, System
+from models import Model, datatypes
 
 if TYPE_CHECKING:
     from engine.scenarios.scenario import Scenario
@@ -48,21 +49,27 @@ __all__ = [
     "SHARE",
     "SHARES",
     "UNSEEN",
+    "Fit",
     "Interval",
     "coverage_of",
     "coverage_table",
     "describe_kind",
+    "fit_within",
     "interval",
     "interval_of",
     "interval_of_kind",
     "is_modelled",
     "kinds_of",
+    "memory_fits",
+    "memory_interval",
     "memory_interval_of",
     "memory_residuals",
     "plain_width",
     "residuals",
 ]
 
+Fit = Literal["fits", "may not fit", "may fit", "does not fit"]
+"""Predicted memory below the capacity by more than its error, by less; above it by less, by more."""
 SHARE = 0.8
 """Share of comparable runs inside the intervals that are shown."""
 SHARES = (0.5, SHARE, 0.9)
@@ -308,11 +315,51 @@ def memory_interval_of(scenario: Scenario, share: float = SHARE) -> Interval | N
 
     Raises ValueError for a share that `interval` does not take.
     """
-    if not cost_model_of(scenario).takes_calibration:
-        return None
-    return _usual_interval(
-        generation_of(scenario.system), bool(model_shapes(scenario.model).experts > 0), share, memory=True
+    return (
+        memory_interval(scenario.model, scenario.system, share) if cost_model_of(scenario).takes_calibration else None
     )
+
+
+def memory_interval(model: Model, system: System, share: float = SHARE) -> Interval | None:
+    """Return the interval of `memory_interval_of` for the calibrated cost model.
+
+    Args:
+        model: the model that is trained.
+        system: the system that it runs on.
+        share: of comparable runs inside the interval, 0.5 to 0.99.
+
+    Raises ValueError for a share that `interval` does not take.
+    """
+    return _usual_interval(generation_of(system), bool(model_shapes(model).experts > 0), share, memory=True)
+
+
+def memory_fits(mapped: Mapped, predicted_gib: npt.NDArray[np.float64]) -> npt.NDArray[np.object_]:
+    """Return whether the predicted memory of runs fits into their accelerators [rows]: words of `Fit`, "" without one.
+
+    Args:
+        mapped: runs as the cost model reads them, with why others cannot be read [rows].
+        predicted_gib: memory of tensors on the fullest accelerator [GiB] [rows]; not a number without a prediction.
+    """
+    capacity = np.broadcast_to(mapped.case.accelerator.capacity / GIB, len(mapped.table))
+    kinds, found = kinds_of(mapped), np.full(len(mapped.table), "", object)
+    for row in np.flatnonzero(np.isfinite(predicted_gib)).tolist():
+        error = _usual_interval(str(kinds["generation"].iat[row]), bool(kinds["experts"].iat[row]), SHARE, memory=True)
+        found[row] = fit_within(float(predicted_gib[row]), float(capacity[row]), error)
+    return found
+
+
+def fit_within(needed: float, capacity: float, error: Interval | None) -> Fit:
+    """Return whether predicted memory fits, given how far it may be off.
+
+    Args:
+        needed: predicted memory, in any unit.
+        capacity: in the same unit.
+        error: factors on predicted memory; None where its error is not known.
+    """
+    low, high = (1.0, 1.0) if error is None else (error.low, error.high)
+    if needed > capacity:
+        return "may fit" if needed * low <= capacity else "does not fit"
+    return "may not fit" if needed * high > capacity else "fits"
 
 
 @lru_cache(256)

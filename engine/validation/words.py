@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import NamedTuple
 
 import hardware
+from engine.columns.recompute_modules import RecomputeModulesError, modules_of_word
 from engine.cost_models.calibrated import RECOMPUTES, system_named
 from hardware import System
 from models import datatypes
@@ -17,6 +19,7 @@ from models.token_flops import Convention
 __all__ = [
     "DRIVER_MEMORY",
     "PRECISIONS",
+    "RecomputePolicy",
     "accelerator_named",
     "convention_of",
     "datatype_of",
@@ -43,7 +46,7 @@ SAME_POLICY = {
     "block": "full",
     "attn_only": "selective",
     "attention": "selective",
-    "core_attn": "selective",
+    "modules": "modules",
 }
 """Other words for recomputation policies, as the options of frameworks have them."""
 POLICY_PATTERNS = (
@@ -53,8 +56,6 @@ POLICY_PATTERNS = (
     (r".*save_dot_only", "save_dots"),
     # MaxText's minimal saves products without a batch dimension (its layers/decoders.py): all but the attention core.
     (r"(?:other:)?minimal$", "save_dots"),
-    (r".*mla[_ ]up[_-]proj", "modules_mla"),
-    (r"modules:", "modules"),
 )
 """Policies by a pattern at the beginning of their words, the first that matches."""
 FULL_OF_SOME = r"full: ?(\d+) ?layers"
@@ -92,8 +93,17 @@ def is_hardware_rate(text: str) -> bool:
     return re.search(r"\bhardware|\bhfu\b", text.lower()) is not None
 
 
-def recompute_of(text: str, layers: float) -> tuple[str, float] | None:
-    """Return the kind of recomputation, one of `RECOMPUTES`, and share of the blocks; None for words without a policy.
+class RecomputePolicy(NamedTuple):
+    """Recomputation in a row's words: one of `RECOMPUTES`, the share of the blocks that it repeats [dimensionless], and
+    the modules that it repeats where they are named."""
+
+    kind: str
+    share: float = 1.0
+    modules: tuple[str, ...] = ()
+
+
+def recompute_of(text: str, layers: float) -> RecomputePolicy | None:
+    """Return the recomputation that words name; None for words without a policy.
 
     Args:
         text: words from a user or a publication.
@@ -101,9 +111,15 @@ def recompute_of(text: str, layers: float) -> tuple[str, float] | None:
     """
     word = SAME_POLICY.get(text.lower(), text.lower())
     if part := re.match(FULL_OF_SOME, word):
-        return "full", min(float(part[1]) / layers, 1.0) if layers > 0 else 1.0
+        return RecomputePolicy("full", min(float(part[1]) / layers, 1.0) if layers > 0 else 1.0)
     kind = next((kind for pattern, kind in POLICY_PATTERNS if re.match(pattern, word)), word)
-    return (kind, 1.0) if kind in RECOMPUTES else None
+    if kind in RECOMPUTES and kind != "by_module":
+        return RecomputePolicy(kind)
+    try:
+        modules = modules_of_word(word.removeprefix("modules:"))
+    except RecomputeModulesError:
+        return None
+    return RecomputePolicy("selective") if modules == ("core_attn",) else RecomputePolicy("by_module", 1.0, modules)
 
 
 def accelerator_named(text: str) -> tuple[System, str] | None:

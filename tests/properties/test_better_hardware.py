@@ -113,7 +113,9 @@ WIDE: dict[str, Any] = {
     "expert_overlap": [False, True],
     "pipeline_overlap": [False, True],
     "context_par": {"max": 8},
-    "selective_recompute": ["attention", "modules", "half"],
+    "selective_recompute": ["attention", "modules", "half", "layernorm+mlp", "core_attn+moe"],
+    "recompute_blocks": [0, 1],
+    "fp8_param_gather": [False, True],
     "schedule": list(SCHEDULES),
     "zero_stage": [0, 1, 2, 3],
 }

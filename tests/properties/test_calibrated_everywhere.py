@@ -10,6 +10,7 @@ import pytest
 
 import hardware
 import models
+from engine.columns.recompute_modules import MODULES
 from engine.cost_models.calibrated import (
     SIZES,
     Accelerators,
@@ -85,6 +86,7 @@ def everywhere(seed: int) -> Case:
         "linear_bits": any_of(4, 8, 16),
         "recompute": any_of(*range(len(RECOMPUTES))),
         "recompute_share": any_of(0.5, 1.0),
+        "recompute_modules": any_of(*range(1 << len(MODULES))),
     }
     software = {name: value for name, value in SOFTWARE_DEFAULTS.items() if not isinstance(value, str)}
     software |= {

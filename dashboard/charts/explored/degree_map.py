@@ -35,7 +35,8 @@ def degree_map(
         cells: one row per pair with at least one execution, columns of `Exploration.by_cell` and `value`: tensor_par,
             pipeline_par, value in the metric's unit (NaN where nothing fits), total and feasible [executions], id of
             the best execution, reason_text of the nearest miss, shortfall_bytes [bytes] by which it misses the memory
-            (0 or NaN where memory is not the reason); further degrees are optional and only named on hovering.
+            (0 or NaN where memory is not the reason); further degrees, and `may_fit`, whether the best exceeds a
+            capacity, are optional and only named on hovering.
         selected, base_cell: (tensor_par, pipeline_par). axes: tensor and pipeline degrees.
         metric, domain, height, among, bar, narrow: as for `best_map`.
     """
@@ -51,6 +52,7 @@ def degree_map(
         (int(tensor), int(pipeline))
         for tensor, pipeline in zip(columns["tensor_par"], columns["pipeline_par"], strict=True)
     ]
+    marks = cells["may_fit"].tolist() if "may_fit" in cells else [False] * len(cells)
     rows = cells.filter(list(DEGREES)).to_dict("records")
     drawn = pd.DataFrame(
         {
@@ -64,8 +66,8 @@ def degree_map(
             "label": [shortfall(missing) for missing in columns["shortfall_bytes"]],
             "why": ["Nothing fits." if pd.isna(reason) else str(reason) for reason in columns["reason_text"]],
             "tally": [
-                f"{count(fit)} of {count(total)} executions fit"
-                for fit, total in zip(columns["feasible"], columns["total"], strict=True)
+                f"{count(fit)} of {count(total)} executions fit{' · the best may fit' if over else ''}"
+                for fit, total, over in zip(columns["feasible"], columns["total"], marks, strict=True)
             ],
         }
     )

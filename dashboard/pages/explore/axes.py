@@ -187,9 +187,10 @@ def without_facet() -> None:
 def _best_per_group(
     _exploration: Exploration, key: str, fields: tuple[str, ...], statistic: str, where: data.Where
 ) -> pd.DataFrame:
-    """Return the number of executions, the best value and its id per combination of fields."""
+    """Return the number of executions, the best value, its id and whether it only may fit per combination of fields."""
     found = _exploration.rows.best_by(fields, statistic, where=where)
-    return pd.DataFrame({name: found[name].to_pylist() for name in found.column_names})
+    table = pd.DataFrame({name: found[name].to_pylist() for name in found.column_names})
+    return table.assign(may_fit=_exploration.exceed_capacity(table["id"]))
 
 
 def cells_for(
@@ -226,7 +227,9 @@ def _name_cells(cells: pd.DataFrame, axes: Axes, networks: tuple[str, ...]) -> p
     members = cells[list(axes.fields)].astype(object).values.tolist()
     parts = [_cell_filters(axes, row) for row in members]
     cells["at"], cells["name"] = [text(row) for row in parts], [_cell_title(row, networks) for row in parts]
-    cells["tally"] = [counted(number, "execution") if number else "" for number in cells["rows"]]
+    marks = [" · the best may fit" if pd.notna(mark) and mark else "" for mark in cells["may_fit"]]
+    tallies = [counted(number, "execution") if number else "" for number in cells["rows"]]
+    cells["tally"] = [tally + mark for tally, mark in zip(tallies, marks, strict=True)]
     return cells
 
 

@@ -141,8 +141,10 @@ def draw_headline(
         else Tile(
             "Feasible",
             count(exploration.feasible),
-            f"{percent(exploration.feasible / exploration.total)} of {count(exploration.total)}",
-            formula="Executions that this system can run, of all in the space.",
+            f"{percent(exploration.feasible / exploration.total)} of {count(exploration.total)}"
+            + (f" · {count(exploration.may_fit)} may fit" if exploration.may_fit else ""),
+            formula="Executions that this system can run, of all in the space. Those that may fit exceed the capacity, "
+            "within the limit on memory.",
         ),
         Tile(
             "Within 5 % of best" if exact else "As good as the best",

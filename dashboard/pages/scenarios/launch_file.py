@@ -155,7 +155,7 @@ def _draw_field(name: str) -> Any:
     if column.dtype == "int64":
         return st.number_input(
             column.label,
-            min_value=0 if name == "zero_stage" else 1,
+            min_value=column.least,
             value=None,
             step=1,
             key=key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -15,7 +16,9 @@ from dashboard.words.numbers import counted
 from engine import Scenario
 from engine.columns import Column, applies, by_name, choice_label, choices_of
 from engine.cost_models.registry import cost_model_of
+from engine.executions.limits import EXCESS, options_of
 from engine.space.space import divisors
+from engine.validation.uncertainty import memory_interval_of
 from hardware import network_names
 from models import dimensions
 
@@ -58,7 +61,26 @@ def _dialog(scenario: Scenario) -> None:
                     )
                     if uneven:
                         chosen["uneven_pipelines"] = True
+    if EXCESS in options_of(scenario.cost_model) and (excess := _draw_excess(scenario)):
+        chosen[EXCESS] = excess
     _draw_dialog_foot(scenario, chosen)
+
+
+def _draw_excess(scenario: Scenario) -> int:
+    """Draw the switch for executions that may fit; return the excess of memory to allow [%], 0 for none."""
+    error = memory_interval_of(scenario)
+    given = int(scenario.limits.get(EXCESS, 0))
+    usual = 0 if error is None else math.floor(100.0 * (1.0 / error.low - 1.0))
+    excess = given or usual
+    if not excess:
+        return 0
+    on = st.toggle(
+        f"Also what may fit: memory up to {excess} % above the capacity",
+        bool(given),
+        key="limit_memory_excess",
+        help="Predicted memory may be off by as much. Such executions are marked: may fit.",
+    )
+    return excess if on else 0
 
 
 def _fields_by_column(scenario: Scenario) -> list[dict[str, list[Column]]]:
@@ -180,6 +202,8 @@ def _field_options(scenario: Scenario, column: Column) -> list[Any]:
         return list(range(scenario.system.tiers))
     if column.numbers:
         return list(column.numbers)
+    if name == "recompute_blocks":
+        return [0, *(number for number in (1, 2, 3, 4, 6, 8, 12, 16) if number <= blocks)]
     if name == "pipeline_interleaving":
         even = divisors(blocks) if even_only else {*divisors(blocks), *divisors(blocks + 2)}
         return _values_up_to(sorted(even), blocks)

@@ -129,6 +129,14 @@ class _FileEvaluation:
                 counts[str(status)] += int(count)
             yield results
 
+    def fit_sentence(self, results: pd.DataFrame) -> str:
+        """Return the sentence about the only one of some results, if it may fit; otherwise ""."""
+        from engine.recommendation import add_fits, describe_fit
+
+        model, system, name = self.setting.model, self.setting.system, self.setting.cost_model.name
+        found = add_fits(model, system, results, results, cost_model=name, calibration=self.setting.calibration)
+        return describe_fit(model, system, found["fit"].iloc[0])
+
     def beside(self, results: pd.DataFrame) -> pd.DataFrame:
         """Return figures derived from throughputs of executions that run; sizes and datatypes may differ."""
         import pandas as pd
@@ -164,7 +172,7 @@ def _print_results(by: _FileEvaluation, first: pd.DataFrame, total: int) -> None
             write_line()
             write_line(statistics_list(row))
         else:
-            write_line(f"{row['status']}: {row['reason_text']}")
+            write_line(f"{row['status']}: {row['reason_text']} {by.fit_sentence(first)}".rstrip())
         return
     runs = first[first["status"] == "ok"]
     if len(runs):

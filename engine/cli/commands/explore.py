@@ -54,6 +54,7 @@ def explore_space(
       --limit batch_size=256,512        these batches instead of the largest
       --limit attention_type=multihead,multiquery
       --limit uneven_pipelines=on       pipelines that do not divide the blocks, too
+      --limit memory_excess=14          memory up to 14 % above the capacity: it may fit
       --limit context_par=1,2,4         a field of the cost model calibrated
 
     \b
@@ -66,7 +67,8 @@ def explore_space(
     \b
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
     not_represented (of the model), model_document (null for a model of the library), total,
-    feasible, infeasible_by_reason (a number per reason), best (the highest sample rate: fields and statistics),
+    feasible, may_fit (how many exceed a capacity, within the limit memory_excess), infeasible_by_reason (a number
+    per reason), best (the highest sample rate: fields and statistics),
     step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, sources, runs,
     held_of_sources_left_out, few_sources; null where no runs tell), not_measured (what no measured run had of what that
     rests on), top (a list of such), seconds, executions_per_second, from_store, cells (with --cells). Times are in
@@ -165,8 +167,9 @@ def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, s
 
     write_scenario(found.scenario)
     speed = f"{seconds:.2f} s, {format_rate(found.total / seconds)}" if seconds > 0 else "0 s"
+    may = f", {found.may_fit:,} of those only may fit" if found.may_fit else ""
     write_line(
-        f"{found.total:,} executions, {found.feasible:,} of them feasible "
+        f"{found.total:,} executions, {found.feasible:,} of them feasible{may} "
         f"({'remembered; evaluated in ' if again else ''}{speed})"
     )
     write_reasons(found.infeasible_by_reason)

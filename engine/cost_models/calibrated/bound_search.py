@@ -27,10 +27,15 @@ import numpy.typing as npt
 from engine.cost_models.calibrated.bounds import CalibratedCandidates, calibrated_candidates
 from engine.cost_models.calibrated.physics.inputs import Floats
 from engine.cost_models.calibrated.physics.step import BlockLevel
-from engine.cost_models.calibrated.point_bounds import PointBounds, blocks_together, least_update, rates_of
+from engine.cost_models.calibrated.point_bounds import (
+    PointBounds,
+    blocks_together,
+    least_update,
+    quickest_gathers,
+    rates_of,
+)
 from engine.cost_models.calibrated.rows.memory_groups import alike_in_memory
 from engine.cost_models.calibrated.rows.memory_requirements import (
-    GIB,
     MemoryCheck,
     refused,
     stages_of,
@@ -155,7 +160,7 @@ class CalibratedBoundSearch:
     def __init__(self, space: CalibratedSpace, numbers: range) -> None:
         self.point_table = point_table_of(space, numbers)
         self._modes = _search_modes(space.modes)
-        self._shapes, self._shape_of = block_shapes(self.point_table.point)
+        self._shapes, self._shape_of = block_shapes(self.point_table.point, self.point_table.modes)
         self._alike: tuple[Ints, Ints] | None = None
         self._fitting: OrderedDict[tuple[float, float], _Fitting] = OrderedDict()
         self._kept: list[_Asked] | None = None
@@ -257,7 +262,7 @@ class CalibratedBoundSearch:
         row = self._modes.block_of[:, None] * len(self._shapes["tensor_par"]) + self._shape_of[here]
         sharded = self._modes.search["fully_sharded"]
         update = least_update(space, point, self.point_table.modes.optimizer_modes, sharded)
-        modes = self._modes.search | {"pipeline_overlap": np.ones(len(sharded), bool)}
+        modes = {**self._modes.search, **quickest_gathers(self.point_table.modes.optimizer_modes, len(sharded))}
         rate = rates_of(space, point, modes, level.take(row), update)
         mode, place = np.nonzero(possible)
         return here[place], mode, rate[mode, place]
@@ -407,4 +412,4 @@ def _tier_capacities(space: CalibratedSpace) -> tuple[float, float]:
     # In no memory at all nothing fits either.
     if not space.connected:
         return 0.0, 0.0
-    return space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB
+    return space.capacities

@@ -70,6 +70,7 @@ SOFTWARE_DEFAULTS: dict[str, float | str] = {
     "token_dispatcher": "all_to_all",
     "dispatch_bytes": 2.0,
     "kept_bytes": 2.0,
+    "fp8_parameters": 0.0,
 }
 """Default software facts of an execution: fused kernels, 32-bit gradients, no overlap, mature software."""
 
@@ -190,6 +191,7 @@ def _build_layout(e: Mapping[str, Any]) -> Layout:
         "fully_sharded": number("fully_sharded", 0.0),
         **_linear_formats(e),
         "recompute": _word_positions(e, "recompute", RECOMPUTES, _recompute_words(e)),
+        "recompute_modules": number("recompute_modules", 0.0),
     }
     sharded = np.asarray(e["optimizer_sharding"], np.float64) if "optimizer_sharding" in e else 1.0
     values["zero_stage"] = number("zero_stage", np.where(values["fully_sharded"] > 0, 3.0, sharded))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
+from engine.columns.recompute_modules import module_bits, modules_of_word
 from engine.columns.stage_layouts import EVEN
 from engine.cost_models.calibrated.case_building import NEUTRAL, case_of, model_shapes
 from engine.cost_models.calibrated.physics.communication.networks import farthest
-from engine.cost_models.calibrated.physics.formats import DATATYPES, LINEAR_BITS, LINEAR_FORMATS
+from engine.cost_models.calibrated.physics.formats import DATATYPES, FORMATS, LINEAR_BITS, LINEAR_FORMATS
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
+    BY_MODULE,
     RECOMPUTES,
     Case,
     Layout,
@@ -193,6 +196,9 @@ def check(model: Model, system: System, fields: Fields, reason: ReasonNumbers) -
                 "selective_needs_attn_only",
                 (f["activation_recompute"] != ATTENTION_ONLY) & (f["selective_recompute"] != 0),
             ),
+            ("recompute_blocks_of_full", (f["recompute_blocks"] > 0) & (f["activation_recompute"] != FULL)),
+            ("recompute_blocks_negative", f["recompute_blocks"] < 0),
+            ("fp8_parameters_of_8_bits", fp8_rule(f)),
             ("attention_of_the_model", (f["attention_type"] == 1) & np.bool_(heads != 1)),
             ("gradient_sharding_in_pipeline", stages_of_zero["gradient_sharding_in_pipeline"] & (data * context > 1)),
             ("context_not_dividing_sequence", (context > 1) & (model.seq_size % (2 * context) != 0)),
@@ -320,6 +326,20 @@ def zero_rules(mode: Mapping[str, Any], *, single_replica: Flags, pipelined: Fla
     }
 
 
+EIGHT_BITS = np.array([each.bits == 8 for each in FORMATS])
+"""Truth of datatypes of 8 bits, by position in `DATATYPES`."""
+
+
+def fp8_rule(f: Mapping[str, Any]) -> Flags:
+    """Return where parameters are held in 8 bits, but products are not in 8 bits.
+
+    Args:
+        f: fields of the executions by name, arrays that broadcast.
+    """
+    wrong: Flags = np.asarray(f["fp8_param_gather"], bool) & ~EIGHT_BITS[np.maximum(f["datatype"], 0)]
+    return wrong
+
+
 def schedule_rules(f: Mapping[str, Any]) -> dict[str, Flags]:
     """Return which executions their schedule cannot run, by reason code.
 
@@ -354,13 +374,13 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         system: the system that it runs on.
         fields: fields by name, arrays of any one shape [rows], or plain values.
     """
-    kinds = ["selective", *by_name("selective_recompute").choices[1:]]
-    selective = np.array([RECOMPUTES.index(kind) for kind in kinds])
+    selective, sets = _selections(len(by_name("selective_recompute").words))
     plain = {FULL: RECOMPUTES.index("full"), NONE: RECOMPUTES.index("none")}
     recompute = np.asarray(fields["activation_recompute"])
+    chosen = fields["selective_recompute"]
     kind = np.where(
         recompute == ATTENTION_ONLY,
-        selective[fields["selective_recompute"]],
+        selective[chosen],
         np.where(recompute == FULL, plain[FULL], plain[NONE]),
     )
     comm = np.asarray(fields["tensor_par_comm_type"])
@@ -373,6 +393,8 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         "linear_bits": LINEAR_BITS[fields["datatype"]],
         "linear_format": LINEAR_FORMATS[fields["datatype"]],
         "recompute": kind,
+        "recompute_share": _recomputed_share(model, fields),
+        "recompute_modules": np.where(recompute == ATTENTION_ONLY, sets[chosen], 0.0),
         "overlap_tensor": np.asarray(fields["tensor_par_overlap"]) != 0,
         "unfused_elementwise": np.asarray(fields["launch"]) == EAGER,
         "overlap_data": fields["data_par_overlap"],
@@ -382,8 +404,29 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         "gradient_bytes": _element_bytes("gradient_datatype", fields),
         "moment_bytes": _element_bytes("optimizer_datatype", fields),
         "shard_gradient_bytes": _element_bytes("gradient_datatype", fields),
+        "fp8_parameters": fields["fp8_param_gather"],
     }
     return case_of(model, system, values).remembering()
+
+
+def _recomputed_share(model: Model, fields: Mapping[str, Any]) -> Any:
+    """Return the share of the blocks that full recomputation repeats [rows]: a number of each chunk, all where 0."""
+    number = np.asarray(fields["recompute_blocks"])
+    if not np.any(number):
+        return np.ones(())
+    chunks = np.asarray(fields["pipeline_par"], np.float64) * np.maximum(fields["pipeline_interleaving"], 1)
+    share = np.minimum(number * chunks / float(model_shapes(model).num_blocks), 1.0)
+    return np.where((number > 0) & (np.asarray(fields["activation_recompute"]) == FULL), share, 1.0)
+
+
+@lru_cache(maxsize=8)
+def _selections(number: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the kind of recomputation of every word of selective recomputation, and its set of modules [words]."""
+    column = by_name("selective_recompute")
+    kinds = ["selective", *column.choices[1:]]
+    modules = [modules_of_word(word) for word in column.words[len(kinds) : number]]
+    found = [RECOMPUTES.index(kind) for kind in kinds] + [BY_MODULE] * len(modules)
+    return np.array(found), np.array([0.0] * len(kinds) + [module_bits(each) for each in modules])
 
 
 def _element_bytes(name: str, fields: Mapping[str, Any]) -> Any:

@@ -20,7 +20,15 @@ import pandas as pd
 from engine.columns import ALL_FIELDS, choice_label
 from engine.cost_models.calibrated.fields import case_of_fields, read
 from engine.cost_models.calibrated.physics.formats import SCALED
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, LAUNCHES, RECOMPUTES, Case
+from engine.cost_models.calibrated.physics.inputs import (
+    ATTENTION_KERNELS,
+    BY_MODULE,
+    GENERATIONS,
+    LAUNCHES,
+    RECOMPUTES,
+    Case,
+)
+from engine.cost_models.calibrated.physics.layers.recompute import repeated_modules
 from engine.cost_models.calibrated.physics.layers.views import modelled_layers
 from engine.cost_models.calibrated.physics.pipeline.schedules import SCHEDULES
 from engine.cost_models.calibrated.systems import calibrated, generation_of
@@ -126,6 +134,7 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
         "overlap_expert": (software.overlap_expert, "overlap of expert exchange"),
         "overlap_pipeline": (software.overlap_pipeline, "overlap of pipeline transfers"),
         "moment_bytes": (software.moment_bytes < 4, "an optimizer in 16 bits"),
+        "fp8_parameters": (software.fp8_parameters * (layout.linear_bits < 16), "parameters in 8 bits"),
         **{name: (offloads[name], words) for name, words in OFFLOADS.items()},
         **{title: (1.0, title) for title in modelled_layers(model.pattern)},
     }
@@ -134,13 +143,33 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
         "precision": _append_generation(bits, generation),
         "model": _append_generation(experts, generation),
         "zero_stage": np.char.mod("ZeRO stage %.0f", _broadcast_rows(layout.zero_stage, rows)),
-        "recompute": _choice_words(layout.recompute, [f"recomputation of kind {name}" for name in RECOMPUTES], rows),
+        **_recompute_words(case, rows),
         "attention_kernel": _choice_words(
             software.attention_kernel, [f"attention kernel {name}" for name in ATTENTION_KERNELS], rows
         ),
         "launch": _choice_words(software.launch, [f"launches of kind {name}" for name in LAUNCHES], rows),
         "schedule": np.where(_broadcast_rows(layout.pipeline_par, rows) > 1, schedules, NOTHING),
         **{name: np.where(_broadcast_rows(on, rows) > 0, words, NOTHING) for name, (on, words) in switches.items()},
+    }
+
+
+def _recompute_words(case: Case, rows: int) -> dict[str, Words]:
+    """Return the words of recomputation [rows]: the kind, and of sets of modules each module."""
+    kinds = [f"recomputation of kind {name}" for name in RECOMPUTES]
+    named = [*kinds[:BY_MODULE], NOTHING]
+    some = _broadcast_rows(case.layout.recompute_share, rows) < 1.0
+    found = {"recompute_share": np.where(some, "recomputation of some blocks", NOTHING)}
+    found |= {"recompute": _choice_words(case.layout.recompute, named, rows)}
+    modules = repeated_modules(case)
+    if not modules:
+        return found
+    # Norms and activation functions together are the kind that they were before modules had words of their own.
+    both = _broadcast_rows(modules["layernorm"] * modules["moe_act"], rows) > 0
+    found["recompute"] = np.where(both, kinds[RECOMPUTES.index("modules")], found["recompute"])
+    words = {name: f"recomputation of {name}" for name in modules} | {"core_attn": kinds[RECOMPUTES.index("selective")]}
+    return found | {
+        f"recompute_{name}": np.where(_broadcast_rows(on, rows) > 0, words[name], NOTHING)
+        for name, on in modules.items()
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.columns import by_name
 from engine.cost_models.calibrated.fields import FULLY_SHARDED
 from engine.cost_models.calibrated.physics.communication.sharding import exchange_passes, exposed_exchange
 from engine.cost_models.calibrated.physics.inputs import Floats
@@ -32,8 +33,9 @@ from engine.cost_models.calibrated.rows.schedule_points import case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
 from engine.executions.arrays import Flags, Ints, distinct
 from engine.executions.work_sizes import work_sizes
+from models import datatypes
 
-__all__ = ["PointBounds", "blocks_together", "least_update", "rates_of"]
+__all__ = ["PointBounds", "blocks_together", "least_update", "quickest_gathers", "rates_of"]
 
 Fields = Mapping[str, npt.NDArray[Any]]
 
@@ -129,10 +131,27 @@ class PointBounds:
             for kind, block in self._blocks.items()
         }
         level = BlockLevel(blocks, Ends(*map(least, self._ends)))
-        every = {**modes, "pipeline_overlap": np.ones(len(starts), bool)}
+        every = {**modes, **quickest_gathers(self._update_modes, len(starts))}
         rate = rates_of(self._space, point, every, level, update)
         found: Floats = np.where(there[:, alike], rate, -np.inf).max(axis=0)
         return found
+
+
+def quickest_gathers(modes: Fields, number: int) -> Fields:
+    """Return the choices of a space that no other gathers weights and sends messages in less time than, for some search
+    modes, which do not distinguish them [search modes].
+
+    Args:
+        modes: fields of the modes of the update by name.
+        number: of search modes.
+    """
+    sizes = np.array([datatypes.named(word).num_bytes for word in by_name("gradient_datatype").choices])
+    given = np.unique(modes["gradient_datatype"])
+    return {
+        "gradient_datatype": np.full(number, given[np.argmin(sizes[given])]),
+        "fp8_param_gather": np.full(number, bool(np.any(modes["fp8_param_gather"]))),
+        "pipeline_overlap": np.ones(number, bool),
+    }
 
 
 def least_update(space: CalibratedSpace, point: Fields, modes: Fields, sharded: npt.NDArray[Any]) -> Update:

@@ -44,7 +44,7 @@ from engine.executions.limits import LimitError, permits
 from engine.executions.rules import mode_rules, tokens_undivided
 from engine.space.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
 from hardware import Calibration, System
-from models import Model
+from models import Model, datatypes
 
 __all__ = ["COVERED", "CalibratedSpace"]
 
@@ -67,7 +67,8 @@ COVERED: dict[str, str] = {
     "microbatch_size": "divisors of a replica's batch",
     "zero_stage": "0, 1, 3, and 2 without a pipeline; 3 always with its gathers overlapped",
     "activation_recompute": "none, full, and selective of norms and activation functions or of every second block; "
-    "other kinds with a limit on selective_recompute; of attention where its kernel is unfused",
+    "other kinds, and sets of modules, with a limit on selective_recompute; of attention where its kernel is unfused",
+    "recompute_blocks": "all; numbers of each chunk with a limit",
     "tensor_par_comm_type": "all-reduce, with messages split over the group where there is a pipeline, and sequence "
     "parallelism",
     "tensor_par_overlap": "none and ring; pipe makes no difference",
@@ -75,6 +76,7 @@ COVERED: dict[str, str] = {
     "launch": "fused kernels; others with a limit",
     "gradient_datatype": "float32; others with a limit",
     "optimizer_datatype": "float32; others with a limit",
+    "fp8_param_gather": "off; on with a limit, for 8-bit datatypes",
     "expert_overlap": "off; on with a limit",
     "pipeline_overlap": "off; on with a limit",
     "tensor_par_net": "as ranks are placed: tensor, context, data, pipeline, innermost first",
@@ -166,8 +168,10 @@ class CalibratedSpace(Space):
         values = []
         for name in FIELDS_OF_A_MODE:
             if by_name(name).dtype == "int64":
-                allowed = permits(self.limits, name)
-                values.append(tuple(value for value in default[name] if allowed(value)))
+                allowed, tried = permits(self.limits, name), default[name]
+                if name == "recompute_blocks" and name in self.limits:
+                    tried = tuple(range(self.num_blocks + 1))
+                values.append(tuple(value for value in tried if allowed(value)))
             else:
                 chosen = self._telling(name, self._values(name, default[name]))
                 # Off before on, so that of equal executions the one that does without comes first.
@@ -180,6 +184,8 @@ class CalibratedSpace(Space):
             return tuple(value for value in values if value)
         if name == "tensor_par_overlap" and "ring" in values:
             return tuple(value for value in values if value != "pipe")
+        if name == "fp8_param_gather":
+            return tuple(value for value in values if not value or datatypes.named(self.datatype).bits == 8)
         if name == "attention_type":
             single = int(model_shapes(self.model).key_value_heads) == 1
             return tuple(value for value in values if value == "multihead" or single)[:1]
@@ -376,8 +382,10 @@ def _list_modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], 
     places = np.indices([len(each) for each in values], np.int8).reshape(len(values), -1)
     for name, each, place in zip(FIELDS_OF_A_MODE, values, places, strict=True):
         column = by_name(name)
-        numbers = [column.choices.index(value) for value in each] if column.choices else each
-        columns[name] = np.array(numbers, bool if column.dtype == "bool" else np.int8)[place]
+        numbers = [column.position(value) for value in each] if column.choices else each
+        # An open field may have more words than a byte can number.
+        whole = np.int8 if column.open is None and name != "recompute_blocks" else np.int16
+        columns[name] = np.array(numbers, bool if column.dtype == "bool" else whole)[place]
 
     def word(name: str, choice: str) -> npt.NDArray[np.bool_]:
         return np.asarray(columns[name] == by_name(name).choices.index(choice))
@@ -401,6 +409,7 @@ def _list_modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], 
         & (np.bool_(pipeline or not tensor or not plain_too) | ~split)
         & np.where(selective, ~attention | word("attention_kernel", "unfused"), attention)
         & ~(columns["activations_offload"] & word("activation_recompute", "full"))
+        & ((columns["recompute_blocks"] == 0) | word("activation_recompute", "full"))
         & (experts | ~columns["expert_overlap"])
         & (pipeline | ~columns["pipeline_overlap"])
     )

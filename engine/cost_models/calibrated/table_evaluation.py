@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name, statistics_of
+from engine.columns.recompute_modules import MODULES
 from engine.cost_models.calibrated.case_building import model_shapes
 from engine.cost_models.calibrated.fields import (
     DATATYPES,
@@ -59,8 +60,11 @@ __all__ = ["calibrated_row", "evaluate_calibrated", "link_rate", "perfect_second
 GIGA, TERA = 1e9, 1e12
 """Units of system documents in base units: GB/s, TFLOP/s."""
 
-OTHER_LAYOUTS = ", the blocks of the ends, such as first_7_last_6, or a list, such as Et*3|(tt|)*29m|L"
-"""Other values of a stage layout than its choices, in words."""
+OTHER_WORDS = {
+    "stage_layout": ", the blocks of the ends, such as first_7_last_6, or a list, such as Et*3|(tt|)*29m|L",
+    "selective_recompute": f", or modules joined by + out of {', '.join(MODULES)}",
+}
+"""Other values of open fields than their choices, in words."""
 
 
 def perfect_seconds(model: Model, system: System, datatype: str) -> float:
@@ -124,20 +128,28 @@ def calibrated_row(space: CalibratedSpace, number: int, p: Parameters) -> dict[s
     """
     found, reason = space.fields([number]), np.zeros(1, np.int16)
     check(space.model, space.system, found, reason)
-    values, _ = _evaluate_rows(space.model, space.system, found, reason, p)
+    values, _ = _evaluate_rows(space.model, space.system, found, reason, p, space.capacities)
     if reason[0] != reasons.FITS:
         return None
     return running_row(space.row(number), statistics_of("calibrated"), values[:, 0])
 
 
 def _evaluate_rows(
-    model: Model, system: System, found: Fields, reason: ReasonNumbers, p: Parameters
+    model: Model,
+    system: System,
+    found: Fields,
+    reason: ReasonNumbers,
+    p: Parameters,
+    capacities: tuple[float, float] | None = None,
 ) -> tuple[Floats, Floats]:
     """Return the statistics of the rows that break no rule [statistics, rows], not a number elsewhere, and their
-    required memory [tiers, rows] [bytes]; marks the reason of rows that do not fit."""
+    required memory [tiers, rows] [bytes]; marks the reason of rows that do not fit into the capacities, the
+    system's where None [bytes]."""
     columns = statistics_of("calibrated")
     values = np.empty((len(columns), len(reason)))
     needs = np.zeros((2, len(reason)))
+    if capacities is None:
+        capacities = (system.mem1.capacity_gib * GIB, system.mem2.capacity_gib * GIB)
     rows = np.flatnonzero(reason == reasons.FITS)
     together = work_sizes().rows_tabulated
     for start in range(0, len(rows), together):
@@ -151,7 +163,7 @@ def _evaluate_rows(
         figures = _row_statistics(model, system, part, case, p)
         need = (figures["proc_mem_tier1_cap_req"], figures["proc_mem_tier2_cap_req"])
         needs[0, here], needs[1, here] = need
-        over = [tier > memory.capacity_gib * GIB for tier, memory in zip(need, (system.mem1, system.mem2), strict=True)]
+        over = [tier > capacity for tier, capacity in zip(need, capacities, strict=True)]
         numbers = [reasons.number_of(code) for code in ("memory_tier1", "memory_tier2")]
         reason[here] = np.where(over[0], numbers[0], np.where(over[1], numbers[1], reasons.FITS))
         for position, column in enumerate(columns):
@@ -344,7 +356,7 @@ def _first_fault(given: pd.DataFrame, f: Fields, rows: npt.NDArray[np.intp], cod
         wrong = np.array([f[name] < 1 for name in names])
     which = np.argmax(wrong, axis=0)
     accepted = [", ".join(DATATYPES if name == "datatype" else by_name(name).choices) for name in names]
-    accepted = [words + OTHER_LAYOUTS * (name == "stage_layout") for words, name in zip(accepted, names, strict=True)]
+    accepted = [words + OTHER_WORDS.get(name, "") for words, name in zip(accepted, names, strict=True)]
     values = [given_words(given[name], rows).to_pylist() for name in names]
     return {
         "field": words_array(which, names),

@@ -279,6 +279,7 @@ def _read_precision(settings: LaunchSettings, report: Report) -> None:
     report.say("datatype", datatype)
     report.say("optimizer_datatype", moments)
     report.say("gradient_datatype", gradients)
+    report.say("fp8_param_gather", lambda: False)
 
 
 def _read_offload(settings: LaunchSettings, report: Report) -> None:
@@ -327,6 +328,7 @@ def _read_code(settings: LaunchSettings, report: Report) -> None:
 
     report.say("pipeline_par", stages)
     report.say("activation_recompute", recompute)
+    report.say("recompute_blocks", lambda: 0)
     if report.execution.known("activation_recompute") == "full":
         report.say("selective_recompute", lambda: "attention")
     report.say("launch", lambda: "compiled" if settings.section("compile").truth("deepcompile") else OPEN)

@@ -147,6 +147,8 @@ def _precision_keys(e: dict[str, Any], report: Report) -> dict[str, Any]:
             report.remark("Moments in BF16 put master weights and gradients in BF16, too.")
     elif datatype == "float16":
         found["fp16"] = {"enabled": True}
+    if e["fp8_param_gather"]:
+        report.not_expressible(f"{called('fp8_param_gather')}: DeepSpeed gathers the datatype of its parameters.")
     if e["optimizer_datatype"] == "bfloat16" and datatype != "bfloat16":
         report.not_expressible(f"{called('optimizer_datatype')} BF16 without BF16 weights.")
     found["communication_data_type"] = "bf16" if e["gradient_datatype"] == "bfloat16" else "fp32"
@@ -197,6 +199,8 @@ def _degree_keys(e: dict[str, Any], order: LaunchOrder) -> dict[str, Any]:
 def _name_the_rest(e: dict[str, Any], report: Report) -> None:
     report.remark("Model and sequence length are the training code's.")
     recompute = str(e["activation_recompute"])
+    if e["recompute_blocks"]:
+        report.not_expressible(f"{called('recompute_blocks')}: the code decides what is recomputed.")
     if recompute == "full":
         report.not_expressible(
             f"{called('activation_recompute')} full: the code asks for it, as with "

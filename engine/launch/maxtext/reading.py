@@ -368,6 +368,7 @@ def _read_recompute(settings: LaunchSettings, report: Report) -> None:
         return policy.endswith("_offloaded")
 
     report.say(("activation_recompute", "selective_recompute"), recompute)
+    report.say("recompute_blocks", lambda: 0)
     report.say("activations_offload", offload)
     try:
         is_custom = _remat_policy(settings) == "custom"
@@ -403,6 +404,7 @@ def _read_software(settings: LaunchSettings, report: Report) -> None:
     say("training", lambda: True)
     say("launch", lambda: "compiled")
     say("optimizer_datatype", lambda: "float32")
+    say("fp8_param_gather", lambda: False)
     say("gradient_datatype", lambda: "float32" if settings.word("grad_dtype", "float32") == "float32" else "bfloat16")
     say("optimizer_offload", lambda: settings.truth("optimizer_memory_host_offload"))
     say("weight_offload", lambda: settings.truth("parameter_memory_host_offload"))

@@ -214,6 +214,8 @@ def _pipeline_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:
 
 def _recompute_keys(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
     kind, selection = str(e["activation_recompute"]), str(e["selective_recompute"])
+    if e["recompute_blocks"]:
+        report.not_expressible(f"{called('recompute_blocks')}: all blocks are recomputed.")
     policy = {"none": "none", "full": "full"}.get(kind)
     if policy is None:
         exact = {"save_dots": "minimal", "save_projections": "save_dot_except_mlp"}
@@ -277,6 +279,8 @@ def _name_the_rest(order: LaunchOrder, report: Report) -> None:
         unsaid("data_par_overlap", "XLA decides what overlaps.")
     if e["pipeline_overlap"]:
         unsaid("pipeline_overlap", "XLA decides what overlaps.")
+    if e["fp8_param_gather"]:
+        unsaid("fp8_param_gather", "parameters have the datatype of weight_dtype.")
     if e["optimizer_datatype"] != "float32":
         unsaid("optimizer_datatype", "only the first moment can be.")
     if "experts" in order.shape and e["expert_tensor_par"] != e["tensor_par"]:

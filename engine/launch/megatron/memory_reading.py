@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from engine.columns.recompute_modules import ATTENTION_CORE, MODULES, word_of_modules
 from engine.launch.contract import LaunchError
 from engine.launch.megatron.arguments import Arguments
 from engine.launch.report import OPEN, Report, parse_integer
@@ -13,10 +14,6 @@ from models.documents import shown
 __all__ = ["read_memory", "read_recompute"]
 
 _SHARDING: Final = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-
-
-_RECOMPUTED: Final = frozenset({"layernorm", "moe_act"})
-"""Modules that the selection "modules" stands for; with latent attention `mla_up_proj` beside them."""
 
 
 def read_memory(args: Arguments, report: Report) -> None:
@@ -125,10 +122,11 @@ def read_recompute(args: Arguments, report: Report) -> None:
         args: arguments of Megatron-Core.
         report: receives the fields.
     """
-    report.say(("activation_recompute", "selective_recompute"), partial(_recompute_kind, args, report))
+    names = ("activation_recompute", "selective_recompute", "recompute_blocks")
+    report.say(names, partial(_recompute_kind, args, report))
 
 
-def _recompute_kind(args: Arguments, report: Report) -> tuple[str, str]:
+def _recompute_kind(args: Arguments, report: Report) -> tuple[str, str, int]:
     kind = args.word("recompute_granularity")
     method, blocks = args.word("recompute_method"), args["recompute_num_layers"]
     if not kind and args.on("recompute_activations"):
@@ -136,33 +134,14 @@ def _recompute_kind(args: Arguments, report: Report) -> tuple[str, str]:
     if not kind and (args.on("checkpoint_activations") or (method and "recompute_granularity" not in args)):
         kind, method = "full", method or "uniform"
     if kind == "full" and method == "block":
-        return _recompute_block(
-            args, report, parse_integer(blocks, args.name("recompute_num_layers"), 0) if blocks is not None else 1
-        )
+        number = parse_integer(blocks, args.name("recompute_num_layers"), 0) if blocks is not None else 1
+        return ("full", ATTENTION_CORE, number) if number else ("none", ATTENTION_CORE, 0)
     if kind != "selective":
-        return ("full" if kind == "full" else "none"), "attention"
+        return ("full" if kind == "full" else "none"), ATTENTION_CORE, 0
     modules = args.words("recompute_modules") or ["core_attn"]
     if args.on("moe_layer_recompute"):
         modules.append("moe")
-    others = [each for each in modules if each != "core_attn"]
-    strange = [each for each in others if each not in _RECOMPUTED]
-    if strange:
-        report.remark(f"Recompute modules {', '.join(strange)} have no word here; the nearest is taken.")
-    return "attn_only", "modules" if others else "attention"
-
-
-def _recompute_block(args: Arguments, report: Report, blocks: int) -> tuple[str, str]:
-    """Full recomputation of the first layers of every chunk, however many chunks a stage has."""
-    e = report.execution
-    layers = report.model.get("layers")
-    if layers is None:
-        report.remark("Layers of each chunk are recomputed, but the number of layers is not known; all are taken.")
-        return "full", "attention"
-    accounted = args.on("account_for_embedding_in_pipeline_split") + args.on("account_for_loss_in_pipeline_split")
-    chunk = -(-(layers + accounted) // (e["pipeline_par"] * e["pipeline_interleaving"]))
-    if blocks >= chunk:
-        return "full", "attention"
-    if not blocks:
-        return "none", "attention"
-    report.remark(f"The first {blocks} of {chunk} layers of every chunk are recomputed; read as every second one.")
-    return "attn_only", "half"
+    known = [each for each in modules if each in MODULES]
+    if strange := [each for each in modules if each not in MODULES]:
+        report.not_modelled(f"{args.name('recompute_modules')} {' '.join(strange)}")
+    return ("attn_only", word_of_modules("+".join(known)), 0) if known else ("none", ATTENTION_CORE, 0)

@@ -17,6 +17,7 @@ from engine.launch.megatron.memory_reading import read_memory, read_recompute
 from engine.launch.megatron.pattern_reading import has_hybrid_pattern, hybrid_layout, stated_pattern
 from engine.launch.precision import read_word
 from engine.launch.report import OPEN, Report, parse_integer
+from models import datatypes
 
 __all__ = ["read_execution"]
 
@@ -236,8 +237,15 @@ def _read_layout(args: Arguments, report: Report, listed: list[Any]) -> str | No
 
 def _read_precision(args: Arguments, report: Report) -> None:
     report.say("datatype", partial(_read_datatype, args, report))
-    for name in ("fp8_param_gather", "fp4_param_gather", "first_last_layers_bf16", "reuse_grad_buf_for_mxfp8_param_ag"):
+    for name in ("fp4_param_gather", "first_last_layers_bf16"):
         report.note(partial(args.note_if_given, report, name))
+    report.say("fp8_param_gather", partial(_has_fp8_parameters, args, report))
+
+    def buffer() -> None:
+        if not args.on("fp8_param_gather"):
+            args.note_if_given(report, "reuse_grad_buf_for_mxfp8_param_ag")
+
+    report.note(buffer)
     report.say("gradient_datatype", partial(_read_gradients, args, report))
     report.say("optimizer_datatype", partial(_read_moments, args, report))
 
@@ -262,6 +270,14 @@ def _read_datatype(args: Arguments, report: Report) -> Any:
     if args.given("fp32_precision"):
         return "float32"
     return "float16" if args.on("fp16") else args.dialect.assumes_precision
+
+
+def _has_fp8_parameters(args: Arguments, report: Report) -> bool:
+    is_given, datatype = args.on("fp8_param_gather"), report.execution.get("datatype")
+    if is_given and datatype is not None and datatypes.named(datatype).bits != 8:
+        report.not_modelled(f"{args.name('fp8_param_gather')}: without effect on {datatypes.label_of(datatype)}")
+        return False
+    return is_given
 
 
 def _read_moments(args: Arguments, report: Report) -> str:

@@ -25,6 +25,7 @@ TERMS: Final[Mapping[str, str]] = {
     "attention_type": "--group-query-attention --num-query-groups",
     "activation_recompute": "--recompute-granularity",
     "selective_recompute": "--recompute-modules",
+    "recompute_blocks": "--recompute-method, --recompute-num-layers",
     "optimizer_sharding": "--use-distributed-optimizer",
     "zero_stage": "--use-distributed-optimizer, --use-megatron-fsdp --data-parallel-sharding-strategy",
     "tensor_par_comm_type": "--sequence-parallel",
@@ -38,6 +39,7 @@ TERMS: Final[Mapping[str, str]] = {
     "launch": "--cuda-graph-impl, --cuda-graph-modules, --transformer-impl",
     "gradient_datatype": "--grad-reduce-in-bf16",
     "optimizer_datatype": "--exp-avg-dtype, --exp-avg-sq-dtype",
+    "fp8_param_gather": "--fp8-param-gather",
     "expert_overlap": "--overlap-moe-expert-parallel-comm",
 }
 """Flags of Megatron-LM by field."""

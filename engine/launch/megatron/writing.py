@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.columns import called, choice_label
+from engine.columns import by_name, called, choice_label
+from engine.columns.recompute_modules import modules_of_word
 from engine.launch.contract import LaunchError, LaunchOrder
 from engine.launch.megatron.layouts import cut_of
 from engine.launch.megatron.pattern_writing import count_letters, pattern_arguments
@@ -300,17 +301,22 @@ def _recompute_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
     # Each letter of a pattern is a layer there: the layers of a block are recomputed together, as they are here.
     together = 1 if order.model.layers is None else count_letters(order)
     uniform = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": together}
+    if kind == "full" and e["recompute_blocks"]:
+        if order.model.layers is not None:
+            report.not_expressible(f"{called('recompute_blocks')}: not for a model with a pattern of layers")
+            return uniform
+        number = int(e["recompute_blocks"])
+        return {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": number}
     if kind == "full":
         return uniform
     selected = e["selective_recompute"]
     if selected == "attention":
         return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
+    if selected not in by_name("selective_recompute").choices:
+        return {"recompute_granularity": "selective", "recompute_modules": list(modules_of_word(selected))}
     if selected == "modules":
-        modules = ["layernorm"]
-        if "experts" in order.shape:
-            modules.append("moe_act")
-        if "kv_rank" in order.shape:
-            modules.append("mla_up_proj")
+        report.remark(f"{called('selective_recompute')} modules is written as the modules that Megatron has for it.")
+        modules = ["layernorm", "moe_act"] if "experts" in order.shape else ["layernorm"]
         return {"recompute_granularity": "selective", "recompute_modules": modules}
     if selected == "half" and order.model.layers is None:
         chunk = -(-layers // (e["pipeline_par"] * e["pipeline_interleaving"]))
@@ -331,6 +337,13 @@ def _precision_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
         found |= {"bf16": True, f"fp{datatype.bits}": datatype.encoding, f"fp{datatype.bits}_recipe": word}
     elif kind != "float32":
         found[word] = True
+    if e["fp8_param_gather"]:
+        found["fp8_param_gather"] = True
+        if word == "mxfp8":
+            # Megatron-Core, distributed_data_parallel_config.py: gathers of MXFP8 use the buffer of the gradients.
+            found["reuse_grad_buf_for_mxfp8_param_ag"] = True
+        if not e["zero_stage"]:
+            raise LaunchError("Parameters in 8 bits need the distributed optimizer in Megatron: zero_stage 1 or more.")
     if kind == "float8":
         report.not_modelled("--fp8-recipe tensorwise: how FP8 values are scaled")
         report.remark(_BLACKWELL_AND_HOPPER)

@@ -147,6 +147,7 @@ def _read_precisions(said: dict[str, Any], flags: Mapping[str, Any], names: dict
     if flags.get("model.fp8") not in (None, False) and "fp8" not in said:  # NeMo 1: with Transformer Engine
         said["fp8"] = flags["model.fp8"] if isinstance(flags["model.fp8"], UnknownValue) else "hybrid"
         names["fp8"] = "model.fp8"
+    _read_fp8_parameters(said, flags, names)
     wide: Any = flags.get("mixed_precision.grad_reduce_in_fp32")
     key = "mixed_precision.grad_reduce_in_fp32"
     if wide is None and (found := re.search(r"grad_reduce_in_fp32\s*=\s*(true|false)", text)):
@@ -160,3 +161,18 @@ def _read_precisions(said: dict[str, Any], flags: Mapping[str, Any], names: dict
         known = wide if isinstance(wide, UnknownValue) else parse_flag(wide, "grad_reduce_in_fp32")
         said["grad_reduce_in_bf16"] = known if isinstance(known, UnknownValue) else not known
         said["accumulate_allreduce_grads_in_fp32"] = known
+
+
+_FP8_PARAMETERS: Final = ("mixed_precision.fp8_param_gather", "mixed_precision.fp8_param", "model.fp8_param_gather")
+
+
+def _read_fp8_parameters(said: dict[str, Any], flags: Mapping[str, Any], names: dict[str, str]) -> None:
+    """Read whether parameters are held in 8 bits: a key, or else the recipe, which all but the blockwise one do.
+
+    Source: NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/mixed_precision.py.
+    """
+    key = next((each for each in _FP8_PARAMETERS if each in flags), "")
+    if key:
+        said["fp8_param_gather"], names["fp8_param_gather"] = flags[key], key
+    elif said.get("fp8") and "model.fp8" not in flags and said.get("fp8_recipe") != "blockwise":
+        said["fp8_param_gather"], names["fp8_param_gather"] = True, "mixed_precision"

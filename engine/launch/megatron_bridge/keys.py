@@ -65,6 +65,7 @@ TERMS: Final[Mapping[str, str]] = {
     "attention_type": "model.num_query_groups",
     "activation_recompute": "model.recompute_granularity",
     "selective_recompute": "model.recompute_modules",
+    "recompute_blocks": "model.recompute_method, model.recompute_num_layers",
     "optimizer_sharding": "ddp.use_distributed_optimizer",
     "zero_stage": "ddp.use_distributed_optimizer, ddp.use_megatron_fsdp, ddp.data_parallel_sharding_strategy",
     "tensor_par_comm_type": "model.sequence_parallel",
@@ -79,6 +80,7 @@ TERMS: Final[Mapping[str, str]] = {
     "launch": "model.cuda_graph_impl",
     "gradient_datatype": "mixed_precision.grad_reduce_in_fp32",
     "optimizer_datatype": "optimizer.exp_avg_dtype, optimizer.exp_avg_sq_dtype",
+    "fp8_param_gather": "mixed_precision.fp8_param_gather",
     "expert_overlap": "comm_overlap.overlap_moe_expert_parallel_comm",
 }
 """Keys of Megatron-Bridge by field."""

@@ -105,6 +105,8 @@ def _configuration_keys(groups: Groups, order: LaunchOrder) -> dict[str, Any]:
         a.get("accumulate_allreduce_grads_in_fp32", False)
     )
     keys["ddp.grad_reduce_in_fp32"] = keys["mixed_precision.grad_reduce_in_fp32"]
+    if a.get("fp8"):
+        keys["mixed_precision.fp8_param_gather"] = bool(a.get("fp8_param_gather", False))
     for name in ("overlap_grad_reduce", "overlap_param_gather"):
         keys[f"comm_overlap.{name}"] = a[name]
     return {**keys, **_RUN}

@@ -365,6 +365,7 @@ def _read_recompute(settings: LaunchSettings, report: Report, dialect: str) -> N
         raise LaunchError(f"activation_checkpoint is {kind!r}; torchtitan knows none, selective, full, memory_budget.")
 
     report.say(("activation_recompute", "selective_recompute"), rule)
+    report.say("recompute_blocks", lambda: 0)
 
 
 def _read_software(settings: LaunchSettings, report: Report, dialect: str) -> None:
@@ -399,6 +400,7 @@ def _read_software(settings: LaunchSettings, report: Report, dialect: str) -> No
     say("datatype", datatype)
     say("gradient_datatype", lambda: "float32")
     say("optimizer_datatype", lambda: "float32")
+    say("fp8_param_gather", lambda: False)
     say("launch", launch)
     say("attention_kernel", lambda: OPEN)
     say(("weight_offload", "optimizer_offload"), lambda: settings.truth("training.enable_cpu_offload"))

@@ -253,6 +253,8 @@ def _software_keys(e: Mapping[str, Any], config: FlavorConfig | None, report: Re
 
 def _recompute_keys(e: Mapping[str, Any], report: Report) -> dict[str, Any]:
     kind, selection = str(e["activation_recompute"]), str(e["selective_recompute"])
+    if e["recompute_blocks"]:
+        report.not_expressible(f"{called('recompute_blocks')}: all blocks are recomputed.")
     if kind != "attn_only":
         return {"activation_checkpoint": kind}
     if selection != "operators":
@@ -279,6 +281,8 @@ def _name_the_rest(order: LaunchOrder, report: Report) -> None:
         )
     if e["gradient_datatype"] != "float32":
         report.not_expressible(f"{called('gradient_datatype')} BF16: torchtitan reduces in FP32.")
+    if e["fp8_param_gather"]:
+        report.not_expressible(f"{called('fp8_param_gather')}: the converter of the function decides it.")
     if e["optimizer_datatype"] != "float32":
         report.not_expressible(f"{called('optimizer_datatype')} BF16: it would take the weights with it.")
     if not e["data_par_overlap"] and e["data_par"] * e["context_par"] > 1:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import hardware
 from dashboard.charts.explored.best_map import best_map, numbered
 from dashboard.pages.explore.axes import Axes, cells_for
 from dashboard.queries import explorations
@@ -475,3 +476,28 @@ def test_a_map_per_datatype_shows_the_explorations_of_the_others_beside_it() -> 
     # The panel is about the datatype of the scenario, also where another one is faster.
     assert f"<b>{percent(utilisation(found.scenario, found.best['sample_rate']))}</b>" in html(app)  # type: ignore[index]
     assert "a click on a map of another datatype changes to it" in html(app)
+
+
+def test_what_may_fit_is_marked_on_the_map_and_counted() -> None:
+    """The tile counts executions above the capacity, and a cell says whether its best is one of them."""
+    system = hardware.load("h100_80g_sxm")
+    small = system.mem1.model_copy(update={"capacity_gib": 30.0})
+    system = system.model_copy(update={"mem1": small, "mem2": system.mem2.model_copy(update={"capacity_gib": 0.0})})
+    kind: dict[str, Any] = {"num_procs": 8, "max_batch_size": 8, "datatype": "bfloat16", "cost_model": "calibrated"}
+    few = {"context_par": 1, "selective_recompute": "modules"}
+    for limits in (few, {**few, "memory_excess": 13}):
+        found = explore("llama-3-8B", system, limits=limits, **kind)
+        app = run("explore", found)
+        assert (f"{count(found.may_fit)} may fit" in plainly(html(app))) == (found.may_fit > 0) == (limits != few)
+        best = found.by_pair()
+        best = best[best["feasible"] > 0]
+        need = found.evaluate_ids(best["id"])["proc_mem_tier1_cap_req"].to_numpy()
+        bars = [trace for trace in figure(app, "explore_map")["data"] if trace["type"] == "bar"]
+        texts = [pair for bar in bars for pair in zip(bar["customdata"], bar["hovertext"], strict=True)]
+        marked = {tuple(where[:2]) for where, text in texts if "the best may fit" in text}
+        pairs = zip(best["tensor_par"], best["pipeline_par"], need > 30.0 * 2**30, strict=True)
+        expected = {(tensor, pipeline) for tensor, pipeline, over in pairs if over}
+        assert marked == expected
+        assert bool(expected) == (limits != few)
+        others = texts_by_cell(run("explore", found, {"map_x": "microbatch_size", "map_y": "data_par"}))
+        assert any("the best may fit" in text for text in others.values()) == (limits != few)

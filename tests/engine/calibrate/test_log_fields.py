@@ -31,8 +31,12 @@ def test_the_command_line_in_a_log_says_what_the_script_says(fixture: dict[str, 
     assert fields["dtype"] == {"float8": "fp8", "bfloat16": "bf16", "float16": "fp16"}[expected["datatype"]]
     assert (fields.get("launch") == "graphs") == (expected["launch"] == "graphs")
     assert fields.get("overlap_expert", "False") == str(expected["expert_overlap"])
-    kind = {"none": "none", "full": "full", "attn_only": "modules_mla"}[expected["activation_recompute"]]
-    assert recompute_of(fields["recompute"], expected["num_procs"]) == (kind, 1.0)
+    kind = {"none": "none", "full": "full", "attn_only": "by_module"}[expected["activation_recompute"]]
+    found = recompute_of(fields["recompute"], expected["num_procs"])
+    assert found is not None
+    assert (found.kind, found.share) == (kind, 1.0)
+    if kind == "by_module":
+        assert "+".join(found.modules) == expected["selective_recompute"]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,7 @@ def test_the_command_line_in_a_log_says_what_the_script_says(fixture: dict[str, 
         (
             {"recompute_granularity": "selective", "recompute_modules": "['layernorm']"},
             "recompute",
-            "modules: layernorm",
+            "modules:layernorm",
         ),
         (
             {

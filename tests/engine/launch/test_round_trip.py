@@ -54,9 +54,12 @@ def executions(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     kind = draw(st.sampled_from(["none", "full", "attn_only"]))
     layouts = [*LAYOUTS_OF.get((model, pipeline * v), ()), "even", "even"] if pipeline > 1 else ["even"]
     combined = expert > 1 and v > 1 and kind != "full" and draw(st.booleans())
-    selected = draw(st.sampled_from(["attention", "modules"])) if kind == "attn_only" else "attention"
+    sets = ["attention", "moe_act+layernorm", "mla_up_proj", "core_attn+mlp", "layernorm+moe+shared_experts"]
+    selected = draw(st.sampled_from(sets)) if kind == "attn_only" else "attention"
     graphs = ["graphs", "partial_graphs"] if kind != "full" else ["graphs"]
     launched = draw(st.sampled_from(["fused", *graphs]))
+    datatype = draw(st.sampled_from(["bfloat16", "float4", *NARROW]))
+    narrow = zero > 0 and datatypes.named(datatype).bits == 8 and draw(st.booleans())
     return model, {
         "num_procs": tensor * pipeline * context * data,
         "tensor_par": tensor,
@@ -67,10 +70,11 @@ def executions(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         "expert_tensor_par": split,
         "batch_size": data * microbatch * pipeline * draw(st.sampled_from([1, 2, 8])),
         "microbatch_size": microbatch,
-        "datatype": draw(st.sampled_from(["bfloat16", "float4", *NARROW])),
+        "datatype": datatype,
         "attention_type": "multiquery" if heads == 1 else "multihead",
         "activation_recompute": kind,
         "selective_recompute": selected,
+        "recompute_blocks": draw(st.sampled_from([0, 1, 3])) if kind == "full" else 0,
         "pipeline_interleaving": v,
         "schedule": "combined_1f1b" if combined else "interleaved" if v > 1 else "1f1b",
         "stage_layout": draw(st.sampled_from(layouts)),
@@ -88,6 +92,7 @@ def executions(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         "launch": launched,
         "gradient_datatype": draw(st.sampled_from(["float32", "bfloat16"])),
         "optimizer_datatype": draw(st.sampled_from(["float32", "bfloat16"])) if zero else "float32",
+        "fp8_param_gather": narrow,
         "expert_overlap": combined or (expert > 1 and pipeline == 1 and kind != "full" and draw(st.booleans())),
         "pipeline_overlap": False,
     }

@@ -29,7 +29,7 @@ def mapped(**change: Any) -> Any:
     ("change", "facts"),
     [
         ({"framework": "NeMo 24.12"}, {"overlap_data": 1, "overlap_tensor": 1, "gradient_bytes": 2}),
-        ({"framework": "Megatron-Bridge 26.06"}, {"gradient_bytes": 4, "grouped_experts": 1}),
+        ({"framework": "Megatron-Bridge 26.06"}, {"gradient_bytes": 2, "grouped_experts": 1}),
         ({"framework": "Megatron-Bridge 25.11"}, {"grouped_experts": 0}),
         ({"framework": "Megatron-DeepSpeed"}, {"messages": 4, "split_messages": 0, "gradient_bytes": 4}),
         ({"framework": "Megatron-LM+DeepSpeed ZeRO-3"}, {"gather_calls": 12, "messages": 2}),

@@ -211,17 +211,22 @@ def test_precisions_by_other_words(words: str, name: str | None) -> None:
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("none", ("none", 1)),
-        ("Full", ("full", 1)),
-        ("core_attn", ("selective", 1)),
-        ("full:8layers", ("full", 0.25)),
-        ("modules:mla_up_proj", ("modules_mla", 1)),
-        ("modules:moe_act", ("modules", 1)),
-        ("other:SAVE_DOT_ONLY", ("save_dots", 1)),
+        ("none", ("none", 1, ())),
+        ("Full", ("full", 1, ())),
+        ("core_attn", ("selective", 1, ())),
+        ("modules:core_attn", ("selective", 1, ())),
+        ("full:8layers", ("full", 0.25, ())),
+        ("modules:mla_up_proj", ("by_module", 1, ("mla_up_proj",))),
+        ("modules: moe_act", ("by_module", 1, ("moe_act",))),
+        ("moe,layernorm core_attn+moe", ("by_module", 1, ("core_attn", "layernorm", "moe"))),
+        ("other:SAVE_DOT_ONLY", ("save_dots", 1, ())),
         ("other:magic", None),
+        ("modules:layernorm+magic", None),
+        ("modules:", None),
+        ("by_module", None),
     ],
 )
-def test_recomputation_by_other_words(words: str, found: tuple[str, float] | None) -> None:
+def test_recomputation_by_other_words(words: str, found: tuple[str, float, tuple[str, ...]] | None) -> None:
     assert recompute_of(words, 32.0) == found
 
 

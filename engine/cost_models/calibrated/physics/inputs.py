@@ -22,6 +22,7 @@ from models import LayerPattern
 
 __all__ = [
     "ATTENTION_KERNELS",
+    "BY_MODULE",
     "DISPATCHERS",
     "GENERATIONS",
     "LAUNCHES",
@@ -77,9 +78,11 @@ RECOMPUTES = (
     "save_projections",
     "save_dots",
     "modules",
-    "modules_mla",
+    "by_module",
 )
-"""Kinds of recomputation in the backward pass: see `engine.cost_models.calibrated.physics.layers.recompute`."""
+"""Kinds of recomputation in the backward pass: see `engine.cost_models.calibrated.physics.layers.recompute`. The last
+repeats the modules of `Layout.recompute_modules`."""
+BY_MODULE = RECOMPUTES.index("by_module")
 
 
 class _Arrays:
@@ -238,7 +241,8 @@ class Layout(_Arrays):
     processors; `expert_tensor_par` splits each expert. `zero_stage` 0-3; `fully_sharded` is 1 where weights are
     gathered layer by layer. `linear_bits` is the width of a factor of the linear layers with its part of the scale
     [bits], `linear_format` 0 for the plain datatype of 16, 8 or 4 bits, else 1 + a position in `formats.SCALED`.
-    `recompute` a position in `RECOMPUTES`, `schedule` one in
+    `recompute` a position in `RECOMPUTES`, `recompute_modules` the sum of 2 to the position in
+    `engine.columns.recompute_modules.MODULES` of every repeated module, `schedule` one in
     `engine.cost_models.calibrated.physics.pipeline.schedules.SCHEDULES`, `stage_layout` one among the words of that
     field.
     """
@@ -261,11 +265,12 @@ class Layout(_Arrays):
     linear_format: Floats
     recompute: Floats
     recompute_share: Floats
+    recompute_modules: Floats
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         derived = {"schedule": plain_schedule(values["pipeline_interleaving"]), "stage_layout": EVEN}
-        return {**derived, "linear_format": 0.0, **values}
+        return {**derived, "linear_format": 0.0, "recompute_modules": 0.0, **values}
 
     @property
     def groups(self) -> tuple[Floats, Floats, Floats]:
@@ -279,14 +284,15 @@ class Software(_Arrays):
 
     `attention_kernel` and `launch` are positions in `ATTENTION_KERNELS` and `LAUNCHES`. Truth values say whether
     data-parallel, tensor-parallel, expert and pipeline communication overlap with computation, and whether pipeline
-    messages are split over the tensor-parallel group. `gradient_bytes` per parameter in the data-parallel reduction,
-    `moment_bytes` per parameter of each of the optimizer's two moments,
+    messages are split over the tensor-parallel group. `gradient_bytes` per parameter in the data-parallel reduction
+    and in the buffer that it reduces, `moment_bytes` per parameter of each of the optimizer's two moments,
     `gather_bytes` per parameter in fully sharded gathers, `shard_gradient_bytes` in fully sharded reductions.
     `unfused_elementwise` is 1 where norms and activations run as plain framework operators.
     `gather_cast_bytes` per parameter and pass for casts of gathered weights. `partial_graphs` is 1 where graphs cover
     part of a block only. `token_dispatcher` is a position in `DISPATCHERS`, `dispatch_bytes` per element of a token on
-    its way to an expert, with its scales, `kept_bytes` per element that linear layers and activation functions store
-    for the backward pass.
+    its way to an expert, with its scales, `kept_bytes` per element that activation functions store for the backward
+    pass; linear layers store no more, and less where they compute in fewer bits. `fp8_parameters` is 1 where
+    weights of 8-bit products are held and gathered in 8 bits, instead of in 16 with 8-bit copies beside them.
     """
 
     attention_kernel: Floats
@@ -311,10 +317,11 @@ class Software(_Arrays):
     token_dispatcher: Floats
     dispatch_bytes: Floats
     kept_bytes: Floats
+    fp8_parameters: Floats
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"token_dispatcher": 0.0, "dispatch_bytes": 2.0, "kept_bytes": 2.0, **values}
+        return {"token_dispatcher": 0.0, "dispatch_bytes": 2.0, "kept_bytes": 2.0, "fp8_parameters": 0.0, **values}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 The fullest stage determines the peak: the first keeps the activations of most microbatches, the last holds the logits,
 and one between them may hold more blocks, or larger ones. Counts of bytes assume mixed-precision training with Adam:
-weights in 16 bits, gradients, master weights and two moments in 32 bits.
+weights in 16 bits, gradients in the datatype of their exchange, master weights and two moments in 32 bits.
 
 Source: activations, Korthikanti et al. 2022 (unfused attention) and the tensors that Megatron's and PyTorch's fused
 kernels keep; microbatches in flight, Narayanan et al. 2021 (arXiv:2104.04473).
@@ -10,14 +10,24 @@ kernels keep; microbatches in flight, Narayanan et al. 2021 (arXiv:2104.04473).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
+from engine.cost_models.calibrated.physics.formats import COPIES, COPIES_BLACKWELL
+from engine.cost_models.calibrated.physics.inputs import (
+    ATTENTION_KERNELS,
+    BY_MODULE,
+    GENERATIONS,
+    LAUNCHES,
+    RECOMPUTES,
+    Case,
+    Floats,
+)
+from engine.cost_models.calibrated.physics.layers.recompute import repeated_modules
 from engine.cost_models.calibrated.physics.layers.views import layer_cases
 from engine.cost_models.calibrated.physics.pipeline.layouts import sizes_of
 from engine.cost_models.calibrated.physics.pipeline.residence import has_unlike_chunks, kept_blocks
@@ -42,8 +52,9 @@ __all__ = [
 
 WEIGHT = 2.0
 """Bytes of a 16-bit weight [bytes]. Source: mixed-precision training, Micikevicius et al. 2018."""
-GRADIENT = 4.0
-"""Bytes of an accumulated 32-bit gradient [bytes]. Source: Megatron's main gradients."""
+SHARDED_GRADIENT = 4.0
+"""Bytes of a gradient of PyTorch's fully sharded training, which has the datatype of the 32-bit weights [bytes].
+Source: as for `SHARDED_WEIGHT`."""
 MASTER = 4.0
 """Bytes of a 32-bit master weight [bytes]. Source: mixed-precision training, Micikevicius et al. 2018."""
 MOMENTS = 2.0
@@ -69,6 +80,11 @@ RESIDENT_BLOCKS = 2.0
 Calculon 0.1.0, its rule for offloading."""
 
 
+_BY_BLOCK = (RECOMPUTES.index("full"), RECOMPUTES.index("half"), BY_MODULE)
+"""Kinds of recomputation that bring activations back block by block."""
+_BLACKWELL = GENERATIONS.index("blackwell")
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessorMemory:
     """Bytes on the processor that holds most, arrays [rows]; the parts add up to `peak` [bytes]."""
@@ -92,14 +108,19 @@ class Activations:
 
 
 class KeptParts(NamedTuple):
-    """Activations of one block and microbatch by the layer that they belong to [bytes]: norms; mixers, of which the
-    backward pass can make `expanded` again; the feed-forward half. `widths` are the outputs of the projections
-    [elements per token], `branches` the inputs of the activation [elements per token]."""
+    """Activations of one block and microbatch by the layer that they belong to [bytes]: norms, `normed` of them their
+    outputs; mixers, of which the backward pass can make `expanded` again; a dense feed-forward layer; experts, of which
+    `acted` are the inputs of the second product of routed ones and `shared` belong to shared ones. `widths` are the
+    outputs of the projections [elements per token], `branches` the inputs of the activation [elements per token]."""
 
     norms: Floats
+    normed: Floats
     mixers: Floats
     expanded: Floats
-    feedforward: Floats
+    dense: Floats
+    experts: Floats
+    acted: Floats
+    shared: Floats
     widths: Floats
     branches: Floats
 
@@ -113,13 +134,23 @@ def activation_bytes(case: Case) -> Activations:
     if case.model.pattern is not None:
         parts = pattern_kept(case, case.model.pattern)
     else:
-        # Inputs and outputs of two norms in 16 bits: 4 x 2 T h, divided by t under sequence parallelism.
-        norm = 8.0 * case.split_tokens * case.model.hidden
+        # 16-bit inputs of two norms, and their outputs, from which products start; T h each, divided by t under
+        # sequence parallelism. The router of a layer of experts keeps its input in 16 bits.
+        low, of_norms = _product_bytes(case), case.split_tokens * case.model.hidden
         attention, expanded, widths = attention_kept(case)
         branches = np.where(case.model.gated > 0, 2.0, 1.0) * case.model.feedforward
         # What products and activation functions keep, in the datatype that they keep it in.
-        halves = dense_kept(case), experts_kept(case)
-        parts = tuple(KeptParts(norm, attention, expanded, half, widths, branches) for half in halves)
+        none: Floats = np.zeros(())
+        around = KeptParts(none, none, attention, expanded, none, none, none, none, widths, branches)
+        dense = around._replace(norms=(4.0 + 2.0 * low) * of_norms, normed=2.0 * low * of_norms, dense=dense_kept(case))
+        sparse = around._replace(
+            norms=(6.0 + low) * of_norms,
+            normed=(2.0 + low) * of_norms,
+            experts=experts_kept(case),
+            acted=activation_kept(case),
+            shared=shared_kept(case),
+        )
+        parts = dense, sparse
     found = [_kept_by_recomputation(case, each) for each in parts]
     return Activations(tuple(kept for kept, _ in found), tuple(everything for _, everything in found))
 
@@ -137,6 +168,9 @@ def attention_kept(case: Case) -> tuple[Floats, Floats, Floats]:
     widths = (model.attn_heads + keys) * model.attn_size + (keys + model.attn_heads) * model.value_size
     # 16-bit queries, keys, values and outputs, and one 32-bit log-sum-exp per head and token.
     attention = 2.0 * tokens * widths / t + 4.0 * tokens * model.attn_heads / t
+    # The output projection keeps a copy of its input in a narrower datatype; at 16 bits it is the output of attention.
+    low = _product_bytes(case)
+    attention = attention + np.where(low < 2.0, low, 0.0) * tokens * model.attn_heads * model.value_size / t
     ranks = model.query_rank + model.key_value_rank + model.rope_size + 2.0 * model.key_value_rank
     # Values are a view of the expanded latent, keys a copy of its other part.
     up = 2.0 * tokens * (model.attn_size - model.rope_size) * model.attn_heads / t
@@ -154,10 +188,10 @@ def dense_kept(case: Case) -> Floats:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     model = case.model
-    # Inputs of the activation (two if gated) and its output, T F / t each.
-    branches = np.where(model.gated > 0, 3.0, 2.0)
-    dense = 2.0 * case.tokens * branches * model.feedforward / case.layout.tensor_par
-    return case.software.kept_bytes / 2.0 * dense
+    # Inputs of the activation (two if gated), and its output, which is the input of a product: T F / t each.
+    inputs = np.where(model.gated > 0, 2.0, 1.0) * case.software.kept_bytes
+    each = case.tokens * model.feedforward / case.layout.tensor_par
+    return (inputs + _product_bytes(case)) * each
 
 
 def experts_kept(case: Case) -> Floats:
@@ -166,17 +200,56 @@ def experts_kept(case: Case) -> Floats:
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
-    model, t, tokens = case.model, case.layout.tensor_par, case.tokens
+    model = case.model
+    # The router keeps 8 bytes per token and expert.
+    router = 4.0 * case.software.kept_bytes * case.split_tokens * model.experts
+    return routed_kept(case) + activation_kept(case) + shared_kept(case) + router
+
+
+def routed_kept(case: Case) -> Floats:
+    """Return the activations of routed experts but for the input of their second product [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model, t, kept = case.model, case.layout.tensor_par, case.software.kept_bytes
     split = case.layout.expert_tensor_par / t
-    # k copies of a token: 4 h for its input and output, 6 F_e for gate, up and activation (3 tensors of 16 bits).
-    routed = tokens * model.experts_per_token * (4.0 * model.hidden * split + 6.0 * model.expert_feedforward / t)
-    # Shared experts likewise; the router keeps 8 bytes per token and expert.
-    sparse = (
-        routed
-        + 6.0 * tokens * model.shared_experts * model.expert_feedforward / t
-        + 8.0 * case.split_tokens * model.experts
-    )
-    return case.software.kept_bytes / 2.0 * sparse
+    # k copies of a token: h for its input, which is the input of a product, and for its output; F_e for gate and up.
+    copies = case.tokens * model.experts_per_token
+    ends = (_product_bytes(case) + kept) * model.hidden * split
+    return copies * (ends + 2.0 * kept * model.expert_feedforward / t)
+
+
+def activation_kept(case: Case) -> Floats:
+    """Return the inputs of the second product of routed experts [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model = case.model
+    copies = case.tokens * model.experts_per_token
+    return _product_bytes(case) * copies * model.expert_feedforward / case.layout.tensor_par
+
+
+def shared_kept(case: Case) -> Floats:
+    """Return the activations of shared experts [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model = case.model
+    width = model.shared_experts * model.expert_feedforward / case.layout.tensor_par
+    return (2.0 * case.software.kept_bytes + _product_bytes(case)) * case.tokens * width
+
+
+def _product_bytes(case: Case) -> Floats:
+    """Return the bytes per element in which products keep their inputs for the backward pass [rows] [bytes].
+
+    Transformer Engine keeps the copy that the product read, with its scales, `stored_bits` of the datatype. PyTorch's
+    8-bit layers keep 16 bits. Source: TransformerEngine, `module/linear.py`; torchao, `float8_linear.py`.
+    """
+    low = np.minimum(case.layout.linear_bits / 8.0, 2.0)
+    return np.minimum(np.where(case.software.pytorch_native > 0, 2.0, low), case.software.kept_bytes)
 
 
 def pattern_kept(case: Case, pattern: LayerPattern) -> tuple[KeptParts, ...]:
@@ -190,22 +263,30 @@ def pattern_kept(case: Case, pattern: LayerPattern) -> tuple[KeptParts, ...]:
     none: Floats = np.zeros(())
     found = []
     for place, block in enumerate(pattern.blocks):
-        mixers = expanded = feedforward = widths = branches = none
+        mixers = expanded = dense = experts = acted = shared = widths = branches = none
         for layer, view in layer_cases(case)[place]:
             if layer.softmax() is not None:
                 kept, again, width = attention_kept(view)
                 mixers, expanded, widths = mixers + kept, expanded + again, widths + width
                 continue
-            acted = layer.activation()
-            if acted is not None:
-                feedforward = feedforward + (dense_kept(view) if layer.routing() is None else experts_kept(view))
-                branches = branches + (2.0 if acted.gated else 1.0) * acted.width
+            activated = layer.activation()
+            if activated is not None:
+                if layer.routing() is None:
+                    dense = dense + dense_kept(view)
+                else:
+                    experts = experts + experts_kept(view)
+                    acted, shared = acted + activation_kept(view), shared + shared_kept(view)
+                branches = branches + (2.0 if activated.gated else 1.0) * activated.width
                 continue
             kept_bytes = layer.kept(hidden)
             mixers = mixers + tokens * (kept_bytes.split / t + kept_bytes.whole)
             widths = widths + sum(product.outputs for product in layer.products(hidden) if product.split == "outputs")
-        norm = 4.0 * block.sublayers * case.split_tokens * hidden
-        found.append(KeptParts(norm, mixers, expanded, feedforward, widths, branches))
+        # Inputs of norms in 16 bits; their outputs are inputs of products, and of routers, which keep 16 bits.
+        routers = sum(layer.routing() is not None for layer, _ in layer_cases(case)[place])
+        low = 2.0 * routers + _product_bytes(case) * (block.sublayers - routers)
+        of_norms = case.split_tokens * hidden
+        norms = (2.0 * block.sublayers + low) * of_norms, low * of_norms
+        found.append(KeptParts(*norms, mixers, expanded, dense, experts, acted, shared, widths, branches))
     return tuple(found)
 
 
@@ -213,8 +294,8 @@ def _kept_by_recomputation(case: Case, parts: KeptParts) -> tuple[Floats, Floats
     """Return the activations of a block that recomputation leaves, and all of them [rows] [bytes]."""
     model, layout = case.model, case.layout
     t, tokens = layout.tensor_par, case.tokens
-    norm, attention, expanded, feed, widths, branches = parts
-    low = case.software.kept_bytes / 2.0
+    norm, attention, feed = parts.norms, parts.mixers, parts.dense + parts.experts
+    kept_bytes = case.software.kept_bytes
     unfused = case.software.attention_kernel == ATTENTION_KERNELS.index("unfused")
     # Korthikanti et al. 2022, table 2: s b h (10 + 24/t + 5 a s/(h t)), with sequence parallelism 10/t; selective
     # recomputation drops the last term, full recomputation leaves 2 s b h.
@@ -232,12 +313,16 @@ def _kept_by_recomputation(case: Case, parts: KeptParts) -> tuple[Floats, Floats
 
     everything = np.where(unfused, old + scores, norm + attention + feed + gathered)
     without_scores = np.where(unfused, old, everything)
+    # Outputs of norms and of the activation are computed again: half of 8 T h, one of three tensors of T F.
+    modules = norm / 2.0 + attention + feed * 2.0 / 3.0
+    # PyTorch's compiler does so without being asked, inside the kernels that read them: torch/_functorch/
+    # partitioners.py, `min_cut_rematerialization_partition`.
+    compiled = pytorch & (case.software.launch == LAUNCHES.index("compiled")) & ~unfused
+    stored = np.where(compiled, modules + gathered, everything)
     # The 16-bit input of the block, of which everything can be computed again.
     boundary = 2.0 * case.split_tokens * model.hidden
     operators = OPERATOR_SHARES[0] * norm + OPERATOR_SHARES[1] * attention + OPERATOR_SHARES[2] * feed
-    projections = boundary + 2.0 * tokens * widths / t
-    # Outputs of norms and of the activation are computed again: half of 8 T h, one of three tensors of T F.
-    modules = norm / 2.0 + attention + feed * 2.0 / 3.0
+    projections = boundary + 2.0 * tokens * parts.widths / t
     value = np.select(
         [
             is_kind("full"),
@@ -247,24 +332,44 @@ def _kept_by_recomputation(case: Case, parts: KeptParts) -> tuple[Floats, Floats
             is_kind("save_projections"),
             is_kind("save_dots"),
             is_kind("modules"),
-            is_kind("modules_mla"),
         ],
         [
             boundary,
-            without_scores,
-            (everything + boundary) / 2.0,
+            np.minimum(without_scores, stored),
+            (stored + boundary) / 2.0,
             operators,
             projections,
-            projections + low * 2.0 * tokens * branches / t,
+            projections + kept_bytes * tokens * parts.branches / t,
             modules,
-            modules - expanded,
         ],
-        everything,
+        stored,
     )
     # The sources of unfused attention and of modules count differently; less is never kept without recomputation.
     value = np.minimum(value, everything)
     share = layout.recompute_share
-    return share * value + (1.0 - share) * everything, everything
+    kept = share * value + (1.0 - share) * stored
+    if not (modules_of := repeated_modules(case)):
+        return kept, everything
+    # What checkpointed modules and discarded outputs take is there for one block at a time.
+    chosen = kind == BY_MODULE
+    core = np.where(unfused & (modules_of["core_attn"] > 0), scores, 0.0)
+    left = np.minimum(np.maximum(everything - core - _dropped(parts, modules_of), boundary), stored)
+    return np.where(chosen, left, kept), np.where(chosen, everything - left, everything)
+
+
+def _dropped(parts: KeptParts, modules: Mapping[str, Floats]) -> Floats:
+    """Return the activations of a block that recomputation by module leaves out, but for scores [rows] [bytes]."""
+    moe = modules["moe"]
+    of_experts = np.maximum(moe * parts.experts, modules["moe_act"] * parts.acted)
+    # The whole layer of experts has the shared ones in it.
+    shared = (1.0 - moe) * modules["shared_experts"] * parts.shared
+    return (
+        modules["layernorm"] * parts.normed
+        + modules["mla_up_proj"] * parts.expanded
+        + modules["mlp"] * parts.dense
+        + of_experts
+        + shared
+    )
 
 
 def in_flight(case: Case, position: Floats | float) -> Floats:
@@ -355,9 +460,11 @@ def block_weight_bytes(case: Case) -> tuple[Floats, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Bytes of a processor per parameter: outside experts and inside, for each kind of state."""
+    """Bytes of a processor per parameter: outside experts and inside, for each kind of state; `narrow` what weights of
+    blocks take besides where products read them in fewer than 16 bits."""
 
     weight: tuple[Floats, Floats]
+    narrow: Floats
     gradient: tuple[Floats, Floats]
     optimizer: tuple[Floats, Floats]
 
@@ -377,12 +484,32 @@ class _Held:
 
         moments = MOMENTS * case.software.moment_bytes
         return cls(
-            each(WEIGHT, SHARDED_WEIGHT, 3.0), each(GRADIENT, GRADIENT, 2.0), each(MASTER + moments, moments, 1.0)
+            each(WEIGHT, SHARDED_WEIGHT, 3.0),
+            _narrow_copies(case),
+            # Main gradients have the datatype of their exchange: Megatron-Core, `param_and_grad_buffer.py`.
+            each(case.software.gradient_bytes, SHARDED_GRADIENT, 2.0),
+            each(MASTER + moments, moments, 1.0),
         )
 
-    def weights(self, outside: Floats, inside: Floats) -> Floats:
-        """Return the bytes of the weights of parameters outside and inside experts [bytes]."""
-        return self.weight[0] * outside + self.weight[1] * inside
+    def weights(self, outside: Floats, inside: Floats, vocabulary: Floats | float = 0.0) -> Floats:
+        """Return the bytes of the weights of blocks outside and inside experts, and of vocabulary matrices, which stay
+        in 16 bits [bytes]."""
+        wide = self.weight[0] * (outside + vocabulary) + self.weight[1] * inside
+        return wide + self.narrow * (outside + inside) if np.any(self.narrow) else wide
+
+
+def _narrow_copies(case: Case) -> Floats:
+    """Return the bytes per weight of a block besides 16-bit ones, for products in fewer bits [rows] [bytes].
+
+    Parameters held in 8 bits are the copies themselves. PyTorch casts again for every product, and so does fully
+    sharded training after every gather.
+    """
+    layout, software = case.layout, case.software
+    low = layout.linear_bits / 8.0
+    plain = (layout.linear_format <= 0) & (low == 1.0) & (case.accelerator.generation == _BLACKWELL)
+    number = np.where(plain, COPIES_BLACKWELL, COPIES)
+    copies = np.where((low < 2.0) & (layout.fully_sharded <= 0) & (software.pytorch_native <= 0), number * low, 0.0)
+    return np.where((software.fp8_parameters > 0) & (low >= 1.0) & (copies > 0), copies - WEIGHT, copies)
 
 
 def stage_memories(case: Case) -> tuple[StageMemory, ...]:
@@ -421,7 +548,7 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
     end = number < ENDS
     blocks, experts, vocabulary = held_on(case, local, stage, number)
     plain = blocks + vocabulary
-    weights = held.weights(plain, experts)
+    weights = held.weights(blocks, experts, vocabulary)
     gradients = held.gradient[0] * plain + held.gradient[1] * experts
     optimizer = held.optimizer[0] * plain + held.optimizer[1] * experts
 
@@ -429,7 +556,7 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
     flying = in_flight(case, stage.position)
     copies = stage.by_size(sizes_of(case.model))
     activations = _sum_of(copies, kept.kept)
-    full = (layout.recompute == RECOMPUTES.index("full")) | (layout.recompute == RECOMPUTES.index("half"))
+    full = np.isin(layout.recompute, _BY_BLOCK)
     # Recomputation brings one block at a time back in full.
 
     pytorch = software.pytorch_native > 0

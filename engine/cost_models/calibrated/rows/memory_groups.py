@@ -41,7 +41,9 @@ def alike_in_memory(space: CalibratedSpace, point_table: PointTable) -> tuple[In
     held += [np.broadcast_to(flags, len(point_table.points.kind)) for flags in _schedule_refusals(point_table)]
     # By hashes: sorting takes ten times as long.
     numbered = [pd.factorize(values)[0] for values in held]
-    told = ("batch_size", "pipeline_interleaving", "stage_layout")
+    # A number of recomputed blocks is one of each chunk.
+    cut = () if np.any(point_table.modes.memory_modes["recompute_blocks"]) else ("pipeline_interleaving",)
+    told = ("batch_size", "stage_layout", *cut)
     others = (values for name, values in point_table.point.items() if name not in told)
     return distinct(point_table.points.kind, *others, *numbered)
 

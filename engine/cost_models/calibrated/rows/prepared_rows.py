@@ -28,7 +28,7 @@ from engine.cost_models.calibrated.physics.pipeline.stage_times import (
     pipeline_flow,
 )
 from engine.cost_models.calibrated.physics.step import Update, pipeline_level, running_seconds, straggling, update_level
-from engine.cost_models.calibrated.rows.memory_requirements import GIB, refused
+from engine.cost_models.calibrated.rows.memory_requirements import refused
 from engine.cost_models.calibrated.rows.row_tables import CalibratedRowTable, calibrated_row_table
 from engine.cost_models.calibrated.rows.schedule_points import BLOCK_FIELDS, case_at
 from engine.cost_models.calibrated.space import CalibratedSpace
@@ -110,8 +110,8 @@ class CalibratedRows:
     def memory_requirements(self) -> MemoryRequirements:
         """Returns the memory that everything in the cells needs [bytes]."""
         # No memory helps where the networks reach no further.
-        system, reached = self.space.system, self.space.connected
-        first, second = (tier.capacity_gib * GIB if reached else -np.inf for tier in (system.mem1, system.mem2))
+        reached = self.space.connected
+        first, second = (capacity if reached else -np.inf for capacity in self.space.capacities)
         rules = refused(self.space, self.modes, self.row_table.point).values()
         allowed = np.ascontiguousarray(~np.logical_or.reduce(list(rules)).T)
         return MemoryRequirements((self.row_table.first_tier, self.row_table.second_tier), (first, second), allowed)
@@ -214,7 +214,7 @@ def _reject_pairs(space: CalibratedSpace, row_table: CalibratedRowTable, rejecte
     # Where the networks reach no further, no memory would help.
     apart = np.broadcast_to(not space.connected, fits.shape)
     rules = refused(space, modes, row_table.point)
-    capacity = (space.system.mem1.capacity_gib * GIB, space.system.mem2.capacity_gib * GIB)
+    capacity = space.capacities
     possible = fits & ~np.logical_or.reduce([apart, *rules.values()])
     checks = [("network_too_small", apart), *rules.items()]
     checks += [(code, needs[tier] > capacity[tier]) for tier, code in enumerate(("memory_tier1", "memory_tier2"))]
@@ -257,7 +257,7 @@ def _pipeline_levels(
     # Blocks differ by fewer fields than time modes do: each distinct block is computed once, and pipelines refer to it.
     first, block_of = distinct(*(modes.time_modes[name] for name in BLOCK_FIELDS))
     kinds = {name: modes.time_modes[name][first] for name in BLOCK_FIELDS}
-    shapes, shape_of = block_shapes(row_table.point)
+    shapes, shape_of = block_shapes(row_table.point, modes)
     level = blocks_at(space, p, shapes, kinds)
     kept = held = None
     # Without a second tier nothing is offloaded, and these bytes are never read.
@@ -337,21 +337,24 @@ def _store_part(table: Any, where: Any, part: Any) -> None:
         getattr(table, item.name)[where] = getattr(part, item.name)
 
 
-def block_shapes(point: Mapping[str, Ints]) -> tuple[dict[str, Ints], Ints]:
+def block_shapes(point: Mapping[str, Ints], modes: StepModes) -> tuple[dict[str, Ints], Ints]:
     """Returns the fields of the shapes of blocks [shapes], and the shape of each schedule point [points].
 
-    A shape is a distinct (degrees, microbatch, whether there is a pipeline).
+    A shape is a distinct (degrees, microbatch, whether there is a pipeline); where some blocks of a chunk are
+    recomputed, also the stages and chunks that have them.
 
     Args:
         point: fields of the schedule points by name, each [points].
+        modes: modes of the space.
     """
     staged = point["pipeline_par"] > 1
     names = ("tensor_par", "context_par", "expert_par", "expert_tensor_par", "microbatch_size")
-    first, shape_of = distinct(*(point[name] for name in names), staged)
+    cut = ("pipeline_par", "pipeline_interleaving") if np.any(modes.time_modes["recompute_blocks"]) else ()
+    first, shape_of = distinct(*(point[name] for name in (*names, *cut)), staged)
     values = {name: point[name][first] for name in names}
     one = np.ones_like(values["tensor_par"])
     values |= {"pipeline_par": 1 + staged[first], "data_par": one, "batch_size": one, "pipeline_interleaving": one}
-    return values, shape_of
+    return values | {name: point[name][first] for name in cut}, shape_of
 
 
 def blocks_at(

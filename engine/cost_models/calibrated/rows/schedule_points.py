@@ -45,6 +45,7 @@ _PLACED = {
     "launch",
     "gradient_datatype",
     "optimizer_datatype",
+    "fp8_param_gather",
     "expert_overlap",
     "pipeline_overlap",
 }
@@ -60,8 +61,22 @@ BLOCK_FIELDS = (
     "expert_overlap",
     *_EVERYWHERE,
 )
-TIME_FIELDS = (*BLOCK_FIELDS, "pipeline_overlap", "fully_sharded", "gradient_datatype", "training")
-UPDATE_FIELDS = ("zero_stage", "gradient_datatype", "optimizer_datatype", "launch", *_EVERYWHERE)
+TIME_FIELDS = (
+    *BLOCK_FIELDS,
+    "pipeline_overlap",
+    "fully_sharded",
+    "gradient_datatype",
+    "fp8_param_gather",
+    "training",
+)
+UPDATE_FIELDS = (
+    "zero_stage",
+    "gradient_datatype",
+    "optimizer_datatype",
+    "fp8_param_gather",
+    "launch",
+    *_EVERYWHERE,
+)
 KEPT_FIELDS = (
     "activation_recompute",
     "selective_recompute",
@@ -70,7 +85,7 @@ KEPT_FIELDS = (
     *_EVERYWHERE,
 )
 """Fields that determine the stored activations of a stage."""
-STATE_FIELDS = ("zero_stage", "optimizer_datatype")
+STATE_FIELDS = ("zero_stage", "gradient_datatype", "optimizer_datatype", "fp8_param_gather")
 """Fields that determine the weights, gradients and optimizer state of a stage."""
 GRAINS = Grains(
     (*FIELDS_OF_A_MODE, "fully_sharded"),

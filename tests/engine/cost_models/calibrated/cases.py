@@ -82,6 +82,7 @@ LAYOUT: dict[str, Any] = {
     "zero_stage": 1.0,
     "fully_sharded": 0.0,
     "linear_bits": 16.0,
+    "linear_format": 0.0,
     "recompute": 0.0,
     "recompute_share": 1.0,
 }
@@ -105,6 +106,7 @@ SOFTWARE: dict[str, Any] = {
     "messages": 2.0,
     "pytorch_native": 0.0,
     "age_years": np.inf,
+    "fp8_parameters": 0.0,
 }
 
 

@@ -136,7 +136,18 @@ def scenario(
     )
 
 
-NAMES = ("dense", "experts", "plain", "one tier", "widened", "old software", "schedules", "layouts", "hybrid")
+NAMES = (
+    "dense",
+    "experts",
+    "plain",
+    "one tier",
+    "widened",
+    "old software",
+    "recomputing",
+    "schedules",
+    "layouts",
+    "hybrid",
+)
 
 
 @cache
@@ -234,6 +245,22 @@ def named(name: str) -> engine.Scenario:
         }
         machine = system_of("h100_80g_sxm", first=3.2, second=1.0)
         return scenario(hybrid_model(), machine, limits, max_batch_size=8)
+    if name == "recomputing":
+        limits = {
+            "selective_recompute": ["modules", "moe_act+layernorm", "moe+mlp", "core_attn+shared_experts"],
+            "recompute_blocks": [0, 1, 2],
+            "fp8_param_gather": [False, True],
+            "gradient_datatype": ["float32", "bfloat16"],
+            "tensor_par": [1, 2],
+            "tensor_par_comm_type": "rs_ag",
+            "tensor_par_overlap": "none",
+            "weight_offload": False,
+            "context_par": 1,
+            "expert_tensor_par": 1,
+            "data_par_overlap": True,
+        }
+        model, machine = model_of(EXPERTS, 2048), system_of("h100_80g_sxm", first=3.2, second=0.5)
+        return scenario(model, machine, limits, max_batch_size=8, datatype="float8")
     assert name == "old software"
     limits = {
         "attention_kernel": "flash1",

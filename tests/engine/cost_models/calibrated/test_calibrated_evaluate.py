@@ -23,9 +23,19 @@ from engine.columns import (
     headline_of,
     statistics_of,
 )
-from engine.cost_models.calibrated import block_level, case_of, library_calibration, memory_use, parameters, step_times
+from engine.columns.recompute_modules import module_bits, modules_of_word
+from engine.cost_models.calibrated import (
+    block_level,
+    case_of,
+    library_calibration,
+    memory_use,
+    model_shapes,
+    parameters,
+    step_times,
+)
 from engine.cost_models.calibrated.physics.inputs import Case
 from hardware import Calibration
+from models import Model
 from models.token_flops import token_flops
 from tests.engine.cost_models.calibrated.small import NAMES, evaluated, named, system_of
 
@@ -53,16 +63,24 @@ DIRECT = (
 )
 
 
-def in_words(table: pd.DataFrame) -> dict[str, Any]:
+CHOICES = by_name("selective_recompute").choices
+
+
+def in_words(model: Model, table: pd.DataFrame) -> dict[str, Any]:
     """Executions as `case_of` takes them: the names of `Layout` and `Software`, words as words."""
     selective = {"attention": "selective"}
-    kinds = [
-        {"attn_only": selective.get(kind, kind)}.get(recompute, recompute)
-        for recompute, kind in zip(table["activation_recompute"], table["selective_recompute"], strict=True)
-    ]
+    selective |= {word: "by_module" for word in table["selective_recompute"] if word not in CHOICES}
+    both = list(zip(table["activation_recompute"], table["selective_recompute"], strict=True))
+    kinds = [{"attn_only": selective.get(kind, kind)}.get(recompute, recompute) for recompute, kind in both]
+    sets = [module_bits(modules_of_word(kind)) if kind not in CHOICES else 0.0 for _, kind in both]
+    # Blocks of each chunk.
+    blocks = table["recompute_blocks"] * table["pipeline_par"] * table["pipeline_interleaving"]
     gradients = np.where(table["gradient_datatype"] == "float32", 4.0, 2.0)
     return {name: table[name].to_numpy() for name in DIRECT} | {
         "recompute": np.array(kinds),
+        "recompute_modules": np.array(sets),
+        "recompute_share": np.where(blocks > 0, np.minimum(blocks / float(model_shapes(model).num_blocks), 1.0), 1.0),
+        "fp8_parameters": table["fp8_param_gather"].to_numpy(),
         "fully_sharded": (table["zero_stage"] == 3).to_numpy(),
         "sequence_par": (table["tensor_par_comm_type"] == "rs_ag").to_numpy(),
         "split_messages": (table["tensor_par_comm_type"] != "ar").to_numpy(),
@@ -85,7 +103,7 @@ def without_offload(name: str) -> tuple[pd.DataFrame, Case]:
     table = evaluated(name)
     table = table[(table["status"] == "ok") & ~table[OFFLOADS].any(axis=1)]
     assert len(table) > 100
-    return table, case_of(named(name).model, named(name).system, in_words(table))
+    return table, case_of(named(name).model, named(name).system, in_words(named(name).model, table))
 
 
 def assert_near(found: Any, expected: Any, rel: float) -> None:
@@ -337,7 +355,7 @@ def test_a_step_is_what_plain_numbers_say(name: str, changes: dict[str, Any]) ->
     model, system = models.load(name), system_of("h100_80g_sxm", first=1e6, second=0)
     found = engine.evaluate(model, system, pd.DataFrame([e])).iloc[0]
     assert found["reason_text"] == ""
-    level = block_level(case_of(model, system, in_words(pd.DataFrame([e]))), P)
+    level = block_level(case_of(model, system, in_words(model, pd.DataFrame([e]))), P)
     plain = level.kinds[level.heaviest]
     block = {"forward": plain.forward, "backward": plain.backward}
     block |= {"embedding": level.ends.embedding, "head": level.ends.head}
@@ -368,7 +386,7 @@ def test_offloading_by_hand() -> None:
     model = models.load_document({**shape, "num_blocks": 32}, "plain")
     system = system_of("h100_80g_sxm", first=1e6, second=1e6)
     plain, away = (engine.evaluate(model, system, pd.DataFrame([row])).iloc[0] for row in (e, moved))
-    level = block_level(case_of(model, system, in_words(pd.DataFrame([e]))), P)
+    level = block_level(case_of(model, system, in_words(model, pd.DataFrame([e]))), P)
     block = level.kinds[level.heaviest]
     forward, backward = (float(np.ravel(time)[0]) for time in (block.forward, block.backward))
     assert plain["logit_space"] == 0  # the first stage needs most, so it is the one that the figures are of
@@ -437,6 +455,8 @@ def test_extensions_default_to_a_current_stack() -> None:
         "launch": {"fused"},
         "gradient_datatype": {"float32"},
         "optimizer_datatype": {"float32"},
+        "recompute_blocks": {0},
+        "fp8_param_gather": {False},
         "expert_overlap": {False},
         "pipeline_overlap": {False},
         "schedule": {"1f1b", "interleaved"},

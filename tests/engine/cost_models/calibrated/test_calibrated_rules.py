@@ -117,6 +117,26 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         "attention.",
     ),
     (
+        "fp8_parameters_of_8_bits",
+        DENSE,
+        {"fp8_param_gather": True},
+        "fp8_param_gather is true, but datatype is bfloat16; only weights of 8-bit products are held in 8 bits, so it "
+        "must be false.",
+    ),
+    (
+        "recompute_blocks_of_full",
+        DENSE,
+        {"recompute_blocks": 2, "activation_recompute": "none"},
+        "recompute_blocks is 2, but activation_recompute is none; only full recomputation counts blocks, leave it at "
+        "0.",
+    ),
+    (
+        "recompute_blocks_negative",
+        DENSE,
+        {"recompute_blocks": -1},
+        "recompute_blocks is -1; it must be 0, which recomputes all blocks of a chunk, or how many.",
+    ),
+    (
         "attention_of_the_model",
         DENSE,
         {"attention_type": "multiquery"},

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from engine.cost_models.calibrated import memory_use
-from engine.cost_models.calibrated.physics.inputs import RECOMPUTES
+from engine.cost_models.calibrated.physics.communication.sharding import gathered_bytes
+from engine.cost_models.calibrated.physics.formats import DATATYPES, LINEAR_BITS, LINEAR_FORMATS
+from engine.cost_models.calibrated.physics.inputs import GENERATIONS, LAUNCHES, RECOMPUTES
 from engine.cost_models.calibrated.physics.memory import ProcessorMemory, activation_bytes, in_flight
 from tests.engine.cost_models.calibrated.cases import DENSE, EXPERTS, case
 
@@ -59,6 +61,37 @@ def test_fully_sharded_training_divides_everything() -> None:
     assert found.temporaries == close(4 * BLOCK + 2 * WORDS)
 
 
+@pytest.mark.parametrize(
+    ("generation", "datatype", "copied", "held", "gathered"),
+    [
+        ("hopper", "bfloat16", 2, 2, 2),
+        ("hopper", "float8", 2 + 2 * 1, 2 * 1, 1),
+        # Products of Blackwell read 8 bits with one scale along either axis.
+        ("blackwell", "float8", 2 + 1, 1, 1),
+        # Scales of blocks differ by axis: two copies, gathered in 16 bits and converted.
+        ("blackwell", "mxfp8", 2 + 2 * 8.25 / 8, 2 * 8.25 / 8, 2),
+        # No parameters in 4 bits.
+        ("blackwell", "nvfp4", 2 + 2 * 4.5 / 8, 2 + 2 * 4.5 / 8, 2),
+    ],
+)
+def test_weights_of_narrow_products(
+    generation: str, datatype: str, copied: float, held: float, gathered: float
+) -> None:
+    """Bytes per weight of blocks without and with 8-bit parameters; vocabulary matrices stay in 16 bits."""
+    position = DATATYPES.index(datatype)
+    changes = {
+        "generation": float(GENERATIONS.index(generation)),
+        "linear_bits": LINEAR_BITS[position],
+        "linear_format": LINEAR_FORMATS[position],
+    }
+    plain, narrow = case(**changes), case(**changes, fp8_parameters=1.0)
+    assert memory_use(plain).weights == close(copied * 32 * BLOCK + 2 * WORDS)
+    assert memory_use(narrow).weights == close(held * 32 * BLOCK + 2 * WORDS)
+    assert (gathered_bytes(plain), gathered_bytes(narrow)) == (2, close(gathered))
+    # PyTorch casts weights for every product and keeps no copies.
+    assert memory_use(case(**changes, pytorch_native=1.0)).weights == close(2 * (32 * BLOCK + WORDS))
+
+
 def test_activations_of_a_block() -> None:
     norm, attention, feed = 8 * TOKENS * 4096, 2 * TOKENS * 4 * 4096 + 4 * TOKENS * 32, 2 * TOKENS * 2 * 16384
     assert activation_bytes(case()).kept[0] == close(norm + attention + feed)
@@ -67,6 +100,25 @@ def test_activations_of_a_block() -> None:
     full = activation_bytes(case(recompute=float(RECOMPUTES.index("full"))))
     assert full.kept[0] == close(2 * TOKENS * 4096)
     assert full.working[0] == close(norm + attention + feed)
+
+
+def test_pytorchs_compiler_does_not_keep_outputs_of_norms_and_activations() -> None:
+    """Per block: of 8 T h around norms half, of inputs and output of the gated activation, 3 T F, two thirds."""
+    gated = {**DENSE, "gated": 1.0}
+    plain, compiled = (
+        {
+            kind: activation_bytes(
+                case(gated, pytorch_native=1.0, launch=float(LAUNCHES.index(launch)), recompute=RECOMPUTES.index(kind))
+            ).kept[0]
+            for kind in RECOMPUTES
+        }
+        for launch in ("fused", "compiled")
+    )
+    saved = 4 * TOKENS * 4096 + 2 * TOKENS * 16384
+    assert plain["none"] - compiled["none"] == close(saved)
+    assert plain["half"] - compiled["half"] == close(saved / 2)
+    assert compiled["full"] == plain["full"]
+    assert all(kept <= compiled["none"] for kept in compiled.values())
 
 
 def test_unfused_attention_keeps_scores_unless_they_are_recomputed() -> None:

@@ -20,6 +20,7 @@ from engine.cost_models.calibrated.physics.communication.collectives import (
     tiers_of,
 )
 from engine.cost_models.calibrated.physics.communication.networks import shared_by
+from engine.cost_models.calibrated.physics.formats import GATHERED_WIDE
 from engine.cost_models.calibrated.physics.inputs import Case, Floats
 from engine.cost_models.calibrated.physics.layers.block import BlockTimes
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
@@ -34,6 +35,7 @@ __all__ = [
     "data_tiers",
     "exchange_passes",
     "exposed_exchange",
+    "gathered_bytes",
     "gradient_exchange",
     "layer_gathers",
     "tied_exchange",
@@ -167,7 +169,7 @@ def layer_gathers(
 
     # ZeRO stage 3 (Rajbhandari et al. 2020, section 7.2.2): all-gather of the weights forward and again backward, then
     # reduce-scatter of the gradients. Below stage 3 the weights stay gathered for the backward pass.
-    gather, reduce = moved(software.gather_bytes), moved(software.shard_gradient_bytes)
+    gather, reduce = moved(gathered_bytes(case)), moved(software.shard_gradient_bytes)
     # Weights gathered in 32 bits are cast to 16 after each gather.
     cast = software.gather_cast_bytes * (weights if experts is None else weights + experts) / rates.memory
     again = layout.zero_stage >= 3
@@ -196,6 +198,21 @@ def layer_gathers(
         both = gather + down
         pair = np.where(on & paired, both - hidden * np.minimum(both, block.paired) + cast + cast_again, pair)
     return Gathers(first, then, own, pair)
+
+
+def gathered_bytes(case: Case) -> Floats:
+    """Return the bytes per parameter of gathers of weights: fewer where parameters are held in 8 bits with scales of
+    whole tensors or of square blocks, `GATHERED_WIDE` of others [rows] [bytes].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    software, low = case.software, case.layout.linear_bits / 8.0
+    if not np.any(software.fp8_parameters):
+        return software.gather_bytes
+    narrow = (software.fp8_parameters > 0) & (low >= 1.0) & (low < 2.0)
+    narrow = narrow & ~np.isin(case.layout.linear_format, GATHERED_WIDE)
+    return np.where(narrow, np.minimum(low, software.gather_bytes), software.gather_bytes)
 
 
 def gradient_exchange(
@@ -266,7 +283,7 @@ def _exchange_time(case: Case, tiers: tuple[Tier, ...], hops: Floats, p: Paramet
     # Rajbhandari et al. 2020, section 7.2.1: reduce-scatter of gradients, then all-gather of 16-bit weights; without
     # sharding (section 7.1) an all-reduce, which is two passes over the gradients.
     reduce = collective(gradient_bytes * weights, tiers, p, passes=1.0, hops=hops)
-    gather = collective(2.0 * weights, tiers, p, passes=1.0, hops=hops)
+    gather = collective(np.minimum(2.0, gathered_bytes(case)) * weights, tiers, p, passes=1.0, hops=hops)
     return reduce + np.where(case.layout.zero_stage >= 1, gather, reduce)
 
 

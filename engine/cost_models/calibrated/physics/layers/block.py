@@ -25,13 +25,19 @@ from engine.cost_models.calibrated.physics.communication.networks import shared_
 from engine.cost_models.calibrated.physics.inputs import LAUNCHES, Case, Floats
 from engine.cost_models.calibrated.physics.layers.attention import Core, attention_core
 from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation, casts, norms
-from engine.cost_models.calibrated.physics.layers.experts import active_width, expert_layer
+from engine.cost_models.calibrated.physics.layers.experts import active_width, expert_layer, expert_layers
 from engine.cost_models.calibrated.physics.layers.gemm import Linear, LinearLayer, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.launch import (
     block_launches,
     dense_factor,
     expert_launches,
     launch_time,
+)
+from engine.cost_models.calibrated.physics.layers.modules_again import (
+    ModulesAgain,
+    dense_again,
+    experts_again,
+    mixers_again,
 )
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.layers.recompute import recomputed
@@ -297,26 +303,31 @@ def block(case: Case, rates: SustainedRates, p: Parameters, kind: BlockKind) -> 
 
 class Half(NamedTuple):
     """The feed-forward half of a block, with the projections of the other half among its products [s]; the exchange of
-    tokens between experts in one pass [s], and kernels launched in either pass."""
+    tokens between experts in one pass [s], kernels launched in either pass, and what the block repeats by module (None
+    if no row names modules)."""
 
     products: Linear
     traffic: Traffic
     exchange: Floats
     launches: tuple[Floats, Floats]
+    again: ModulesAgain | None = None
 
 
 def _dense_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> Half:
     """A plain or gated feed-forward layer."""
     model, t = case.model, case.layout.tensor_par
     products = shared.projections
-    for layer in feedforward_layers(case).values():
-        products = products.and_then(layer.time(shared.unit))
+    own = [layer.time(shared.unit) for layer in feedforward_layers(case).values()]
+    for layer in own:
+        products = products.and_then(layer)
     acted = activation(case, model.feedforward / t, case.tokens, rates, p)
     cast = casts(case, model.feedforward, rates)
     traffic = Traffic(acted.forward + cast.forward, acted.backward + cast.backward)
-    forward, backward = block_launches(case)
     left = dense_factor(case, p)
-    return Half(products, traffic, np.zeros(()), (forward * left, backward * left))
+    forward, backward = block_launches(case)
+    launches = (forward * left, backward * left)
+    again = dense_again(case, own[0].and_then(own[1]), acted, launches[0])
+    return Half(products, traffic, np.zeros(()), launches, again)
 
 
 def _expert_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> Half:
@@ -325,12 +336,20 @@ def _expert_half(case: Case, rates: SustainedRates, p: Parameters, shared: Commo
     cast = casts(case, active_width(case), rates)
     traffic = Traffic(found.traffic.forward + cast.forward, found.traffic.backward + cast.backward)
     left = dense_factor(case, p)
-    forward, backward = (a * left + b for a, b in zip(block_launches(case), expert_launches(case), strict=True))
-    return Half(shared.projections.and_then(found.products), traffic, 2.0 * found.exchange, (forward, backward))
+    plain, of_experts = block_launches(case), expert_launches(case)
+    forward, backward = (a * left + b for a, b in zip(plain, of_experts, strict=True))
+    counted = plain[0] * left, of_experts[0]
+    again = experts_again(case, found.products, found.traffic, expert_layers(case), shared.unit, rates, p, counted)
+    products = shared.projections.and_then(found.products)
+    return Half(products, traffic, 2.0 * found.exchange, (forward, backward), again)
 
 
 def _assemble_block(case: Case, p: Parameters, shared: Common, half: Half) -> BlockTimes:
     core = recomputed(case).attention * shared.core.forward
+    if half.again is not None:
+        latent = latent_layers(case) if np.any(case.model.latent > 0) else None
+        around = mixers_again(case, shared.unit, shared.norms.forward, latent)
+        half = half if around is None else half._replace(again=half.again.and_then(around))
     # One all-reduce after attention and one after the feed-forward half (Shoeybi et al. 2019, section 3).
     return complete_block(case, p, shared, half, 2.0 * shared.exchange, core)
 
@@ -349,14 +368,18 @@ def complete_block(
         core_again: seconds of its cores that recomputation runs again [rows] [s].
     """
     again = recomputed(case)
-    products, traffic, experts, launches = half
+    products, traffic, experts, launches, modules = half
     elementwise_forward = shared.norms.forward + traffic.forward
     # The backward pass runs these shares of the forward pass again (`recompute.SHARES`).
     redone = (
         again.linear * products.forward + core_again + again.elementwise * elementwise_forward + again.tensor * tensor
     )
+    tensor_share, expert_share = again.tensor, again.experts
+    if modules is not None:
+        redone = redone + modules.seconds + modules.tensor * tensor
+        tensor_share, expert_share = tensor_share + modules.tensor, expert_share + modules.experts
     # Attention that is recomputed asks for the keys and values of its ring again, hidden as in the forward pass.
-    ring_again, sent_again = again.attention * shared.context[0], again.experts * experts
+    ring_again, sent_again = again.attention * shared.context[0], expert_share * experts
     forward = products.forward + shared.core.forward + elementwise_forward + tensor + shared.context[0] + experts
     backward = (
         products.backward
@@ -374,6 +397,8 @@ def complete_block(
     # A block takes no less than its kernels need to be launched.
     floor_forward = launches[0] * host
     floor_backward = (launches[1] + again.linear * launches[0]) * host
+    if modules is not None:
+        floor_backward = floor_backward + modules.launches * host
     # Where every launch waits for the device, host time adds to device time instead of hiding behind it.
     blocking = case.software.launch == LAUNCHES.index("blocking")
     slow_forward = np.where(blocking, forward + floor_forward, np.maximum(forward, floor_forward))
@@ -398,7 +423,7 @@ def complete_block(
         slow_forward,
         slow_backward,
         slow_forward - tensor - shared.context[0] - experts,
-        again.tensor * tensor,
+        tensor_share * tensor,
         products.forward + products.backward,
         shared.core.forward + shared.core.backward,
         elementwise_forward + shared.norms.backward + traffic.backward,

@@ -18,7 +18,7 @@ from engine.cost_models.calibrated.physics.communication.collectives import coll
 from engine.cost_models.calibrated.physics.communication.context_parallel import ring
 from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
 from engine.cost_models.calibrated.physics.communication.networks import rate_over
-from engine.cost_models.calibrated.physics.inputs import RECOMPUTES, Case, Floats
+from engine.cost_models.calibrated.physics.inputs import BY_MODULE, RECOMPUTES, Case, Floats
 from engine.cost_models.calibrated.physics.layers.attention import (
     BACKWARD_PRODUCTS,
     Core,
@@ -34,6 +34,12 @@ from engine.cost_models.calibrated.physics.layers.launch import (
     block_launches,
     dense_factor,
     expert_launches,
+)
+from engine.cost_models.calibrated.physics.layers.modules_again import (
+    ModulesAgain,
+    dense_again,
+    experts_again,
+    mixers_again,
 )
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.layers.recompute import recomputed
@@ -104,7 +110,8 @@ def pattern_blocks(
 class LayerTimes:
     """Seconds of one layer and microbatch [s]: of its products; of its core, and the part of it that recomputation runs
     again; of exchanges between context-parallel ranks; of element-wise traffic; of tokens sent to experts in one pass;
-    of sums inside the layer; and its kernels, without the ones that any block has."""
+    of sums inside the layer; its kernels, without the ones that any block has; and its repeated modules (None if no row
+    names modules)."""
 
     products: Linear
     core: Core
@@ -114,6 +121,7 @@ class LayerTimes:
     exchange: Floats
     reduced: Floats
     launches: tuple[Floats, Floats]
+    again: ModulesAgain | None
 
 
 def exposed_share(case: Case, p: Parameters) -> Floats:
@@ -161,9 +169,10 @@ def time_layer(layer: LayerKind, view: Case, rates: SustainedRates, p: Parameter
         unit: matrix unit that computes its products.
     """
     none: Floats = np.zeros(())
-    products = Linear(none, none, none)
-    for each in local_products(layer, view).values():
+    products, own = Linear(none, none, none), local_products(layer, view)
+    for each in own.values():
         products = products.and_then(each.time(unit))
+    repeated: ModulesAgain | None = None
     traffic, sent, launches = Traffic(none, none), none, (none, none)
     core, again, context, reduced = Core(none, none), none, (none, none), none
     softmax, activated = layer.softmax(), layer.activation()
@@ -171,6 +180,8 @@ def time_layer(layer: LayerKind, view: Case, rates: SustainedRates, p: Parameter
         core = attention_core(view, rates, p, windowed=softmax.window is not None)
         again = recomputed(view).attention * core.forward
         context = ring(view, rates, p, core.forward, core.backward)
+        latent = own if {"query_up", "key_value_up"} <= own.keys() else None
+        repeated = mixers_again(view, unit, none, latent)
     elif activated is not None:
         traffic = activation(view, activated.width / view.layout.tensor_par, view.tokens, rates, p)
         if layer.routing() is not None:
@@ -179,12 +190,17 @@ def time_layer(layer: LayerKind, view: Case, rates: SustainedRates, p: Parameter
             moving = permuted(there) / rates.memory
             traffic = Traffic(traffic.forward + moving, traffic.backward + moving)
             sent, launches = 2.0 * exchange(there, rates, p), expert_launches(view)
+            plain = block_launches(view)[0] * dense_factor(view, p)
+            repeated = experts_again(view, products, traffic, own, unit, rates, p, (plain, launches[0]))
+        else:
+            launched = block_launches(view)[0] * dense_factor(view, p)
+            repeated = dense_again(view, products, traffic, launched)
     else:
         core, launches = mixing_core(layer, view, rates, p)
         again = _redone_scans(view) * core.forward
         context = _context_exchange(layer, view, rates, p)
         reduced = inner_sum(layer, view, rates, p)
-    return LayerTimes(products, core, again, context, traffic, sent, reduced, launches)
+    return LayerTimes(products, core, again, context, traffic, sent, reduced, launches, repeated)
 
 
 def sent_case(layer: LayerKind, view: Case) -> Case:
@@ -299,7 +315,7 @@ def mixing_works(layer: LayerKind, case: Case) -> tuple[KernelWork, KernelWork]:
 def _redone_scans(case: Case) -> Floats:
     """Return the share of scans that recomputation runs again [rows] [dimensionless]: "selective" is about the scores
     of attention, which scans do not have."""
-    selective = case.layout.recompute == RECOMPUTES.index("selective")
+    selective = np.isin(case.layout.recompute, (RECOMPUTES.index("selective"), BY_MODULE))
     return np.where(selective, 0.0, recomputed(case).attention)
 
 
@@ -373,7 +389,18 @@ def _pattern_block(
     )
     around = norms(case, rates, p, sublayers, attentions)
     shared = Common(unit, products, core, exchanged, (context[0], context[1]), around)
-    half = Half(products, traffic, sum((one.exchange for one in each), start=none), (launches[0], launches[1]))
+    repeated = mixers_again(case, unit, around.forward, None)
+    if repeated is not None:
+        for one in each:
+            repeated = repeated if one.again is None else repeated.and_then(one.again)
+        # A layer has one of the block's exchanges, not one of two.
+        repeated = repeated._replace(
+            tensor=np.minimum(2.0 / sublayers * repeated.tensor, 1.0),
+            experts=np.minimum(repeated.experts, 1.0),
+            launches=np.minimum(repeated.launches, launches[0]),
+        )
+    sent = sum((one.exchange for one in each), start=none)
+    half = Half(products, traffic, sent, (launches[0], launches[1]), repeated)
     return complete_block(case, p, shared, half, tensor, sum((one.core_again for one in each), start=none))
 
 

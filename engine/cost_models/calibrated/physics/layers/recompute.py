@@ -5,14 +5,16 @@ Sources: see `SHARES`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from engine.columns.recompute_modules import MODULES
 from engine.cost_models.calibrated.physics.case_cache import once_per_case
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, RECOMPUTES, Case, Floats
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, BY_MODULE, RECOMPUTES, Case, Floats
 
-__all__ = ["SHARES", "Recomputed", "recomputed"]
+__all__ = ["SHARES", "Recomputed", "recomputed", "repeated_modules"]
 
 SHARES: dict[str, tuple[float, float, float, float, float]] = {
     # linear layers, attention core with its exchange of keys and values, element-wise, tensor-parallel communication,
@@ -25,13 +27,13 @@ SHARES: dict[str, tuple[float, float, float, float, float]] = {
     "save_projections": (1.0 / 3.0, 1.0, 1.0, 0.0, 1.0),
     "save_dots": (0.0, 1.0, 1.0, 0.0, 0.5),
     "modules": (0.0, 0.0, 0.5, 0.0, 0.0),
-    "modules_mla": (0.05, 0.0, 0.5, 0.0, 0.0),
+    "by_module": (0.0, 0.0, 0.0, 0.0, 0.0),
 }
 """Shares done again. `selective` (Korthikanti et al. 2022) drops the scores: nothing to redo in a fused kernel, which
 recomputes them anyway. `half` is every second block. `operators` is torchtitan's per-operator policy, which keeps every
-second product; the two `save_` kinds are PaxML's policies; `modules` are Megatron's norms and activations, with the MLA
-up-projections or without. What recomputes the feed-forward layer sends its tokens to the experts and back again; where
-products are saved they need not come back."""
+second product; the two `save_` kinds are PaxML's policies; `modules` are norms and activation functions. What
+`by_module` repeats depends on the block: see `modules_again`. What recomputes the feed-forward layer sends its tokens
+to the experts and back again; where products are saved they need not come back."""
 
 _TABLE = np.array([SHARES[name] for name in RECOMPUTES])
 
@@ -61,4 +63,22 @@ def recomputed(case: Case) -> Recomputed:
     selective = kind == RECOMPUTES.index("selective")
     columns = [_TABLE[kind, position] * share for position in range(5)]
     columns[1] = np.where(selective & ~unfused, 0.0, columns[1])
+    if modules := repeated_modules(case):
+        # As `selective`: fused kernels compute scores again in any case.
+        columns[1] = np.where(kind == BY_MODULE, np.where(unfused, modules["core_attn"], 0.0), columns[1])
     return Recomputed(*columns)
+
+
+@once_per_case
+def repeated_modules(case: Case) -> Mapping[str, Floats]:
+    """Return 1.0 where a module is recomputed by itself, else 0.0, by its name [rows] [dimensionless]; empty if no row
+    names modules.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    chosen = case.layout.recompute == BY_MODULE
+    if not np.any(chosen):
+        return {}
+    sets = np.where(chosen, case.layout.recompute_modules, 0.0).astype(np.int64)
+    return {name: ((sets >> place) & 1).astype(np.float64) for place, name in enumerate(MODULES)}

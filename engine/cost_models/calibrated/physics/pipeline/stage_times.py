@@ -74,6 +74,7 @@ BLOCK_FIELDS = (
     "linear_format",
     "recompute",
     "recompute_share",
+    "recompute_modules",
 )
 """Fields of a layout that `BlockLevel.kinds` depends on; `.ends` also on whether there is a pipeline."""
 
