@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated import ATTENTION_KERNELS, DISPATCHERS, LAUNCHES, SOFTWARE_DEFAULTS
+from engine.cost_models.calibrated import ATTENTION_KERNELS, CONTEXT_EXCHANGES, DISPATCHERS, LAUNCHES, SOFTWARE_DEFAULTS
 from engine.validation.texts import Texts, compile_finder
 
 __all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "SoftwareRule", "infer_software", "release_year"]
@@ -32,7 +32,12 @@ settings), and a rule names the exceptions.
 SOFTWARE_COLUMNS = tuple(DEFAULTS)
 OTHER_WORDS = {"alltoall": "all_to_all", "allgather": "all_gather"}
 """Megatron's words for dispatchers, which tables of earlier versions have."""
-WORDS = {"attention_kernel": ATTENTION_KERNELS, "launch": LAUNCHES, "token_dispatcher": DISPATCHERS}
+WORDS = {
+    "attention_kernel": ATTENTION_KERNELS,
+    "launch": LAUNCHES,
+    "token_dispatcher": DISPATCHERS,
+    "context_par_comm": CONTEXT_EXCHANGES,
+}
 MATURING = r"\bNeMo\b|Megatron|PaXML"
 """Stacks whose own kernels (Transformer Engine) matured with the generation's programming model."""
 GENERATION_YEAR = {"hopper": 2022.8}
@@ -248,6 +253,8 @@ def _parse_fact(name: str, word: str) -> float | str:
         raise ValueError(f"{name} is {word[:40]}; it must be at least 0")
     if name == "unfused_elementwise" and value not in (0.0, 1.0, 2.0):
         raise ValueError(f"{name} is {word[:40]}; it must be 0 (fused), 1 (eager) or 2 (plain with upcasts)")
+    if name == "busiest_load" and value < 1.0:
+        raise ValueError(f"{name} is {word[:40]}; the busiest expert rank has at least the mean, 1")
     if name in ("gather_calls", "gather_efficiency") and value == 0:
         raise ValueError(f"{name} is 0; it must be above 0")
     return value

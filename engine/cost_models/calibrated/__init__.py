@@ -24,6 +24,7 @@ from engine.cost_models.calibrated.physics.communication.expert_exchange import 
 from engine.cost_models.calibrated.physics.communication.networks import LARGEST_HOST, farthest
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
+    CONTEXT_EXCHANGES,
     DISPATCHERS,
     GENERATIONS,
     LAUNCHES,
@@ -83,6 +84,7 @@ __all__ = [
     "ATTENTION_KERNELS",
     "BLOCK_FIELDS",
     "CALIBRATED",
+    "CONTEXT_EXCHANGES",
     "DISPATCHERS",
     "EMBEDDING_FORWARD",
     "FITTED",

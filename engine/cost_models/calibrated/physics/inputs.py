@@ -21,6 +21,7 @@ from models import LayerPattern
 
 __all__ = [
     "ATTENTION_KERNELS",
+    "CONTEXT_EXCHANGES",
     "DISPATCHERS",
     "GENERATIONS",
     "LAUNCHES",
@@ -49,6 +50,10 @@ attention half only."""
 DISPATCHERS = ("all_to_all", "all_gather", "deepep", "hybridep")
 """Token dispatchers: a collective all-to-all; a collective that sends every token to every rank; kernels that forward
 tokens from the network to the links of a host as they arrive (DeepEP, HybridEP)."""
+
+CONTEXT_EXCHANGES = ("p2p", "all_gather", "a2a", "hierarchical")
+"""Exchanges between context-parallel ranks: keys and values around a ring; keys and values of all ranks gathered; an
+all-to-all that gives every rank some heads of all tokens; that inside the innermost network and a ring beyond it."""
 
 RECOMPUTES = (
     "none",
@@ -267,7 +272,8 @@ class Software(_Arrays):
     `gather_cast_bytes` per parameter and pass for casts of gathered weights. `partial_graphs` is 1 where graphs cover
     part of a block only. `token_dispatcher` is a position in `DISPATCHERS`, `dispatch_bytes` per element of a token on
     its way to an expert, with its scales, `kept_bytes` per element that linear layers and activation functions store
-    for the backward pass.
+    for the backward pass. `busiest_load` is the tokens of the expert rank with most of them over the mean, at least 1,
+    `context_par_comm` a position in `CONTEXT_EXCHANGES`.
     """
 
     attention_kernel: Floats
@@ -292,10 +298,13 @@ class Software(_Arrays):
     token_dispatcher: Floats
     dispatch_bytes: Floats
     kept_bytes: Floats
+    busiest_load: Floats
+    context_par_comm: Floats
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"token_dispatcher": 0.0, "dispatch_bytes": 2.0, "kept_bytes": 2.0, **values}
+        usual = {"token_dispatcher": 0.0, "dispatch_bytes": 2.0, "kept_bytes": 2.0}
+        return {**usual, "busiest_load": 1.0, "context_par_comm": 0.0, **values}
 
 
 @dataclass(frozen=True, slots=True)

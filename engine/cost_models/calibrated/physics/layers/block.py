@@ -32,6 +32,7 @@ from engine.cost_models.calibrated.physics.layers.launch import (
     dense_factor,
     expert_launches,
     launch_time,
+    size_wait,
 )
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.layers.recompute import recomputed
@@ -295,12 +296,13 @@ def block(case: Case, rates: SustainedRates, p: Parameters, kind: BlockKind) -> 
 
 class Half(NamedTuple):
     """The feed-forward half of a block, with the projections of the other half among its products [s]; the exchange of
-    tokens between experts in one pass [s], and kernels launched in either pass."""
+    tokens between experts in one pass [s], kernels launched in either pass, and whether it has experts."""
 
     products: Linear
     traffic: Traffic
     exchange: Floats
     launches: tuple[Floats, Floats]
+    routed: bool = False
 
 
 def _dense_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> Half:
@@ -322,7 +324,9 @@ def _expert_half(case: Case, rates: SustainedRates, p: Parameters, shared: Commo
     traffic = Traffic(found.traffic.forward + cast.forward, found.traffic.backward + cast.backward)
     left = dense_factor(case, p)
     forward, backward = (a * left + b for a, b in zip(block_launches(case), expert_launches(case), strict=True))
-    return Half(shared.projections.and_then(found.products), traffic, 2.0 * found.exchange, (forward, backward))
+    return Half(
+        shared.projections.and_then(found.products), traffic, 2.0 * found.exchange, (forward, backward), routed=True
+    )
 
 
 def _assemble_block(case: Case, p: Parameters, shared: Common, half: Half) -> BlockTimes:
@@ -345,7 +349,7 @@ def complete_block(
         core_again: seconds of its cores that recomputation runs again [rows] [s].
     """
     again = recomputed(case)
-    products, traffic, experts, launches = half
+    products, traffic, experts, launches, routed = half
     elementwise_forward = shared.norms.forward + traffic.forward
     # The backward pass runs these shares of the forward pass again (`recompute.SHARES`).
     redone = (
@@ -374,6 +378,12 @@ def complete_block(
     blocking = case.software.launch == LAUNCHES.index("blocking")
     slow_forward = np.where(blocking, forward + floor_forward, np.maximum(forward, floor_forward))
     slow_backward = np.where(blocking, backward + floor_backward, np.maximum(backward, floor_backward))
+    waiting: Floats = np.zeros(())
+    if routed:
+        # The forward pass, and a repeated one, waits for the sizes that the router finds: its launches add to it.
+        waiting = size_wait(case, launches[0], p)
+        slow_forward = np.maximum(slow_forward, forward + waiting)
+        slow_backward = np.maximum(slow_backward, backward + again.experts * waiting)
     late = slow_forward - forward + slow_backward - backward
     exchanged = 2.0 * experts + sent_again
     together = slow_forward + slow_backward
@@ -384,7 +394,9 @@ def complete_block(
         hidden = np.where(case.software.overlap_expert > 0, 0.0, 1.0 - HIDDEN_EXCHANGE) * exchanged
         least = np.maximum(exchanged, np.maximum(slow_forward, slow_backward))
         least = np.maximum(least, floor_forward + floor_backward)
-        together = np.where(blocking, together, np.maximum(forward + backward - hidden, least))
+        together = np.where(
+            blocking, together, np.maximum(forward + backward + (1.0 + again.experts) * waiting - hidden, least)
+        )
     parts = (
         slow_forward,
         slow_backward,
