@@ -40,6 +40,7 @@ _CALLED: Final = {
     "optimizer_sharding": "optimizer",
     "zero_stage": "ZeRO",
     "gradient_datatype": "gradients",
+    "dispatch_datatype": "dispatch",
     "fused_activation": "activation",
     "training": "step",
     "seq_par_ag_redo": "repeat all-gather",

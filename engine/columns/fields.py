@@ -120,6 +120,18 @@ CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
         "flash2": "FlashAttention 2",
         "native": "native",
     },
+    "token_dispatcher": {
+        "all_to_all": "all-to-all",
+        "all_gather": "all-gather",
+        "deepep": "DeepEP",
+        "hybridep": "HybridEP",
+    },
+    "context_par_comm": {
+        "p2p": "ring",
+        "all_gather": "all-gather",
+        "a2a": "all-to-all",
+        "hierarchical": "all-to-all and ring",
+    },
     "launch": {"eager": "eager", "fused": "fused kernels", "compiled": "compiled", "graphs": "CUDA graphs"},
     **{
         row.name: {word: datatypes.named(word).label for word in row.choices}

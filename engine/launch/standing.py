@@ -44,6 +44,9 @@ ALONE: Final[tuple[tuple[str, ...], ...]] = (
     ("launch",),
     ("gradient_datatype",),
     ("optimizer_datatype",),
+    ("token_dispatcher",),
+    ("dispatch_datatype",),
+    ("context_par_comm",),
 )
 """Choices of one or two flags that leave the degrees unchanged; fields of one choice share flags."""
 TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
@@ -83,8 +86,18 @@ NOT_COMPARED: Final = frozenset(
     {"seq_par_ag_redo", "tensor_par_net", "pipeline_par_net", "data_par_net", "fused_activation"}
 )
 """Fields that follow from others, or that no configuration states."""
-KEPT: Final = ("attention_kernel", "launch", "gradient_datatype", "optimizer_datatype", "pipeline_overlap")
-"""Choices of software that are kept by default."""
+KEPT: Final = (
+    "attention_kernel",
+    "launch",
+    "gradient_datatype",
+    "optimizer_datatype",
+    "pipeline_overlap",
+    "token_dispatcher",
+    "dispatch_datatype",
+    "expert_imbalance",
+    "context_par_comm",
+)
+"""Choices of software, and the load of experts, that are kept by default."""
 LARGEST_RANKED: Final = 20_000_000
 """Spaces of up to this many executions are evaluated whole to give the rank, about two seconds of work; in larger ones
 only the best is proven."""

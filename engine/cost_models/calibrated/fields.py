@@ -184,6 +184,7 @@ def check(model: Model, system: System, fields: Fields, reason: ReasonNumbers) -
     mark(
         reason,
         (
+            ("expert_load_below_mean", f["expert_imbalance"] < 100),
             ("extension_not_positive", np.minimum(np.minimum(degrees[0], degrees[1]), degrees[2]) < 1),
             ("unknown_word", np.logical_or.reduce([f["datatype"] < 0, *words])),
             ("training_only", ~f["training"]),
@@ -382,8 +383,15 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         "gradient_bytes": _element_bytes("gradient_datatype", fields),
         "moment_bytes": _element_bytes("optimizer_datatype", fields),
         "shard_gradient_bytes": _element_bytes("gradient_datatype", fields),
+        "dispatch_bytes": _DISPATCH_BYTES[np.asarray(fields["dispatch_datatype"])],
+        "busiest_load": np.asarray(fields["expert_imbalance"]) / 100.0,
     }
     return case_of(model, system, values).remembering()
+
+
+_DISPATCH_BYTES = np.array([2.0, 1.0 + 4.0 / 128.0])
+"""Bytes of an element by `dispatch_datatype` [bytes]: 8 bits have a 32-bit scale per 128 elements (DeepSeek-V3,
+arXiv:2412.19437, section 3.3)."""
 
 
 def _element_bytes(name: str, fields: Mapping[str, Any]) -> Any:

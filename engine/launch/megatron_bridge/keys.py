@@ -80,5 +80,7 @@ TERMS: Final[Mapping[str, str]] = {
     "gradient_datatype": "mixed_precision.grad_reduce_in_fp32",
     "optimizer_datatype": "optimizer.exp_avg_dtype, optimizer.exp_avg_sq_dtype",
     "expert_overlap": "comm_overlap.overlap_moe_expert_parallel_comm",
+    "token_dispatcher": "model.moe_token_dispatcher_type, model.moe_flex_dispatcher_backend",
+    "context_par_comm": "model.cp_comm_type",
 }
 """Keys of Megatron-Bridge by field."""

@@ -47,6 +47,10 @@ _PLACED = {
     "optimizer_datatype",
     "expert_overlap",
     "pipeline_overlap",
+    "token_dispatcher",
+    "dispatch_datatype",
+    "expert_imbalance",
+    "context_par_comm",
 }
 _EVERYWHERE = tuple(name for name in FIELDS_OF_A_MODE if name not in (*MODE_FIELDS, *_PLACED))
 """Fields without an entry below: assumed to affect every table, which costs time only."""
@@ -58,6 +62,10 @@ BLOCK_FIELDS = (
     "attention_kernel",
     "launch",
     "expert_overlap",
+    "token_dispatcher",
+    "dispatch_datatype",
+    "expert_imbalance",
+    "context_par_comm",
     *_EVERYWHERE,
 )
 TIME_FIELDS = (*BLOCK_FIELDS, "pipeline_overlap", "fully_sharded", "gradient_datatype", "training")
@@ -67,6 +75,7 @@ KEPT_FIELDS = (
     "selective_recompute",
     "tensor_par_comm_type",
     "attention_kernel",
+    "expert_imbalance",
     *_EVERYWHERE,
 )
 """Fields that determine the stored activations of a stage."""

@@ -50,6 +50,8 @@ DIRECT = (
     "attention_kernel",
     "launch",
     "datatype",
+    "token_dispatcher",
+    "context_par_comm",
 )
 
 
@@ -76,6 +78,8 @@ def in_words(table: pd.DataFrame) -> dict[str, Any]:
         "gradient_bytes": gradients,
         "shard_gradient_bytes": gradients,
         "moment_bytes": np.where(table["optimizer_datatype"] == "float32", 4.0, 2.0),
+        "dispatch_bytes": np.where(table["dispatch_datatype"] == "float8", 1.0 + 4.0 / 128.0, 2.0),
+        "busiest_load": table["expert_imbalance"].to_numpy() / 100.0,
     }
 
 
@@ -437,6 +441,10 @@ def test_extensions_default_to_a_current_stack() -> None:
         "launch": {"fused"},
         "gradient_datatype": {"float32"},
         "optimizer_datatype": {"float32"},
+        "token_dispatcher": {"all_to_all"},
+        "dispatch_datatype": {"bfloat16"},
+        "expert_imbalance": {100},
+        "context_par_comm": {"p2p"},
         "expert_overlap": {False},
         "pipeline_overlap": {False},
         "schedule": {"1f1b", "interleaved"},

@@ -378,12 +378,13 @@ def complete_block(
     blocking = case.software.launch == LAUNCHES.index("blocking")
     slow_forward = np.where(blocking, forward + floor_forward, np.maximum(forward, floor_forward))
     slow_backward = np.where(blocking, backward + floor_backward, np.maximum(backward, floor_backward))
-    waiting: Floats = np.zeros(())
+    waited_forward, waited_backward = forward, backward
     if routed:
         # The forward pass, and a repeated one, waits for the sizes that the router finds: its launches add to it.
         waiting = size_wait(case, launches[0], p)
-        slow_forward = np.maximum(slow_forward, forward + waiting)
-        slow_backward = np.maximum(slow_backward, backward + again.experts * waiting)
+        waited_forward, waited_backward = forward + waiting, backward + again.experts * waiting
+        slow_forward = np.maximum(slow_forward, waited_forward)
+        slow_backward = np.maximum(slow_backward, waited_backward)
     late = slow_forward - forward + slow_backward - backward
     exchanged = 2.0 * experts + sent_again
     together = slow_forward + slow_backward
@@ -394,9 +395,9 @@ def complete_block(
         hidden = np.where(case.software.overlap_expert > 0, 0.0, 1.0 - HIDDEN_EXCHANGE) * exchanged
         least = np.maximum(exchanged, np.maximum(slow_forward, slow_backward))
         least = np.maximum(least, floor_forward + floor_backward)
-        together = np.where(
-            blocking, together, np.maximum(forward + backward + (1.0 + again.experts) * waiting - hidden, least)
-        )
+        overlapped = np.maximum(waited_forward + waited_backward - hidden, least)
+        # Without an exchange a pair hides nothing, whatever other rows do.
+        together = np.where(blocking | (exchanged <= 0.0), together, overlapped)
     parts = (
         slow_forward,
         slow_backward,

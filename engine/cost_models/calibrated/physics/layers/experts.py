@@ -112,9 +112,10 @@ def expert_layers(case: Case) -> Mapping[str, LinearLayer]:
     model, layout = case.model, case.layout
     width, gates, low = model.expert_feedforward, 1.0 + model.gated, layout.linear_bits / 8.0
     local = model.experts / layout.expert_par
-    # Tokens that one expert of the busiest rank processes; its columns are split over the expert-tensor-parallel group.
+    # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
     each = case.tokens * model.experts_per_token * layout.expert_tensor_par / layout.tensor_par / local
-    each = each * case.software.busiest_load
+    # The busiest rank takes as long as with more experts of the mean load.
+    local = local * case.software.busiest_load
     part = width / layout.expert_tensor_par
     routed = {
         "experts_up": LinearLayer(each, gates * part, model.hidden, local, together=False, in_bytes=low),

@@ -144,7 +144,8 @@ def local_products(layer: LayerKind, case: Case) -> dict[str, LinearLayer]:
             continue
         # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
         local, part = product.held / layout.expert_par, layout.expert_tensor_par
-        each = case.tokens * product.visited * part / t / local * case.software.busiest_load
+        each = case.tokens * product.visited * part / t / local
+        local = local * case.software.busiest_load
         n, k = product.local_outputs(part), np.asarray(product.local_inputs(part), np.float64)
         found[product.name] = LinearLayer(each, n, k, local, together=False, in_bytes=low)
     return found
