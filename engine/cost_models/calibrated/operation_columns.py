@@ -35,6 +35,7 @@ LABELS: Final = {
     "expert_exchange": "EP exchange",
     "size_wait": "Launches after routing",
     "tensor_exchange": "TP exchange",
+    "inner_sum": "TP sum inside the layer",
 }
 """Operation -> what people call it."""
 
