@@ -17,7 +17,7 @@ modules inside are private.
 from engine.cost_models.calibrated.case_building import SOFTWARE_DEFAULTS, case_of, model_shapes
 from engine.cost_models.calibrated.cost_model import CALIBRATED
 from engine.cost_models.calibrated.effective import accelerator_error, effective_rates
-from engine.cost_models.calibrated.fields import layer_rules, undivided_sizes
+from engine.cost_models.calibrated.fields import DISPATCH_BYTES, layer_rules, undivided_sizes
 from engine.cost_models.calibrated.measured import MEASURED_FILE, OFFLOADS, aspects, generation_words, kind_words
 from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
 from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
@@ -86,6 +86,7 @@ __all__ = [
     "CALIBRATED",
     "CONTEXT_EXCHANGES",
     "DISPATCHERS",
+    "DISPATCH_BYTES",
     "EMBEDDING_FORWARD",
     "FITTED",
     "GENERATIONS",

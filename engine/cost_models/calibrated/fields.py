@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,7 @@ from models import Model, datatypes
 
 __all__ = [
     "DATATYPES",
+    "DISPATCH_BYTES",
     "IMPLIED",
     "NOT_READ",
     "Fields",
@@ -383,15 +384,16 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         "gradient_bytes": _element_bytes("gradient_datatype", fields),
         "moment_bytes": _element_bytes("optimizer_datatype", fields),
         "shard_gradient_bytes": _element_bytes("gradient_datatype", fields),
-        "dispatch_bytes": _DISPATCH_BYTES[np.asarray(fields["dispatch_datatype"])],
+        "dispatch_bytes": _DISPATCHED[np.asarray(fields["dispatch_datatype"])],
         "busiest_load": np.asarray(fields["expert_imbalance"]) / 100.0,
     }
     return case_of(model, system, values).remembering()
 
 
-_DISPATCH_BYTES = np.array([2.0, 1.0 + 4.0 / 128.0])
+DISPATCH_BYTES: Final[Mapping[str, float]] = {"bfloat16": 2.0, "float8": 1.0 + 4.0 / 128.0}
 """Bytes of an element by `dispatch_datatype` [bytes]: 8 bits have a 32-bit scale per 128 elements (DeepSeek-V3,
 arXiv:2412.19437, section 3.3)."""
+_DISPATCHED: Final = np.array([DISPATCH_BYTES[word] for word in by_name("dispatch_datatype").choices])
 
 
 def _element_bytes(name: str, fields: Mapping[str, Any]) -> Any:
