@@ -162,7 +162,7 @@ class Runs:
 
 
 def library_runs() -> Runs:
-    """Returns the measured runs of the package: `runs.csv`, those of November 2026, and vTrain's two tables."""
+    """Returns the measured runs of the package: `runs.csv`, `runs_2026_11.csv` and vTrain's two tables."""
     packaged = _library_runs()
     return Runs(packaged.table.copy(), packaged.faults.copy())
 

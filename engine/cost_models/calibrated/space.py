@@ -179,7 +179,7 @@ class CalibratedSpace(Space):
         return _list_modes(tuple(values), offload, kind, experts)
 
     def _offered_numbers(self, name: str, default: tuple[int, ...]) -> Sequence[int]:
-        """Return the numbers of a mode field that a limit chooses from: those of the register, and any that it lists.
+        """Return the numbers of a mode field that a limit chooses from: the register's, and all that it lists.
 
         Args:
             name: of a field of whole numbers.

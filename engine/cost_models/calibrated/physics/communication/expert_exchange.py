@@ -38,7 +38,7 @@ HIDDEN_EXCHANGE = 0.3
 """Share of the exchange left where it overlaps with another microbatch's computation [dimensionless]. Source: the
 calibration study on 1,147 measured rows; stated, not fitted."""
 COPIED_HOST, COPIED_RACK, COPIED_OUT = 2.25, 1.125, 1.65
-"""Rates of an all-to-all of training over those that a calibration states for a host, a rack and the network
+"""Rates of an all-to-all of training over a calibration's rates of exchange in a host, a rack and the network
 [dimensionless], which count a token once per rank that it goes to. So it reaches 0.72 of the links inside a domain and
 0.77 of those beyond it. Source: NCCL's all-to-all of large messages reaches 0.54 to 0.73; between hosts, xtuner's two
 runs of Qwen3 235B on 32 expert ranks that differ in the dispatcher only."""

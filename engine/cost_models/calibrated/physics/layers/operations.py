@@ -304,7 +304,7 @@ def _linear_row(name: str, layer: LinearLayer, unit: MatrixUnit, label: str = ""
     slower = layer.slower(unit.p)
     each = zip(STAGES, layer.works(), layer.products(unit), strict=True)
     stages = {stage: (work.operations, work.moved, time * slower) for stage, work, time in each}
-    return _build_row(name, "matrix", label=label, **stages)
+    return _build_row(name, "matrix", label=label, limit="", **stages)
 
 
 def _traffic_row(name: str, moved: ElementBytes, traffic: Traffic) -> dict[str, Any]:
