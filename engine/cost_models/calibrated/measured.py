@@ -126,7 +126,7 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
         "overlap_expert": (software.overlap_expert, "overlap of expert exchange"),
         "overlap_pipeline": (software.overlap_pipeline, "overlap of pipeline transfers"),
         "dispatch_bytes": (spread & (software.dispatch_bytes < 2), "tokens sent in 8 bits"),
-        "busiest_load": ((model.experts > 0) & (software.busiest_load > 1), "an uneven load of experts"),
+        "busiest_load": (spread & (software.busiest_load > 1), "an uneven load of experts"),
         "moment_bytes": (software.moment_bytes < 4, "an optimizer in 16 bits"),
         **{name: (offloads[name], words) for name, words in OFFLOADS.items()},
         **{title: (1.0, title) for title in modelled_layers(model.pattern)},

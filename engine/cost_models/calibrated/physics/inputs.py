@@ -355,6 +355,17 @@ class Case(CachedRows):
 
     @property
     @once_per_case
+    def busiest_load(self) -> Floats:
+        """Tokens of the busiest expert rank over the mean: at most all tokens, and each token's experts once."""
+        load = self.software.busiest_load
+        if not np.any(load > 1.0):
+            return load
+        # Of n ranks with E/n experts each, one receives at most min(k, E/n) of a token's k copies; the mean is k/n.
+        most = np.minimum(self.layout.expert_par, self.model.experts / np.maximum(self.model.experts_per_token, 1.0))
+        return np.minimum(load, np.maximum(most, 1.0))
+
+    @property
+    @once_per_case
     def microbatches(self) -> Floats:
         """Microbatches that each pipeline runs in a step, at least 1."""
         share = self.layout.batch_size / (self.layout.data_par * self.layout.microbatch_size)

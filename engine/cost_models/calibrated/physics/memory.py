@@ -170,7 +170,7 @@ def experts_kept(case: Case) -> Floats:
     split = case.layout.expert_tensor_par / t
     # k copies of a token: 4 h for its input and output, 6 F_e for gate, up and activation (3 tensors of 16 bits).
     routed = tokens * model.experts_per_token * (4.0 * model.hidden * split + 6.0 * model.expert_feedforward / t)
-    routed = routed * case.software.busiest_load
+    routed = routed * case.busiest_load
     # Shared experts likewise; the router keeps 8 bytes per token and expert.
     sparse = (
         routed

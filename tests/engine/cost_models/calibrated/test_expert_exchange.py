@@ -101,6 +101,14 @@ def test_an_all_to_all_sends_a_copy_for_each_expert() -> None:
     assert _seconds(_alone(64, busiest_load=1.25)) == pytest.approx(1.25 * moved + p.latency)
 
 
+@pytest.mark.parametrize(("ranks", "load", "same"), [(1, 4.0, 1.0), (2, 4.0, 2.0), (64, 100.0, 32.0)])
+def test_the_busiest_rank_has_at_most_all_tokens(ranks: int, load: float, same: float) -> None:
+    """A rank alone has every expert; of 256 experts a token takes 8 different ones, so that one rank has 32 times the
+    mean at most."""
+    uneven, most = (step_times(_alone(ranks, busiest_load=each), parameters()).step for each in (load, same))
+    assert float(np.ravel(uneven)[0]) == float(np.ravel(most)[0])
+
+
 def test_an_all_gather_sends_every_token_to_all_ranks() -> None:
     """By hand: 7/8 of the tokens of a host's ranks over its links, then 7/8 of 8 hosts' over the network's."""
     case, p = _alone(64, token_dispatcher="all_gather"), parameters()

@@ -127,7 +127,7 @@ def _sent_bytes(case: Case) -> tuple[Floats, tuple[Floats, ...]]:
     network but the innermost [bytes]."""
     model, ranks = case.model, case.layout.expert_par
     # The rank with most of the tokens sets the pace.
-    token = _token_bytes(case) * case.software.busiest_load
+    token = _token_bytes(case) * case.busiest_load
 
     forwards = _is_forwarding(case)
     some, every = bool(np.any(forwards)), bool(np.all(forwards))

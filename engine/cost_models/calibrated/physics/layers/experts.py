@@ -80,7 +80,7 @@ def busiest_width(case: Case) -> Floats:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     model = case.model
-    busiest = model.experts_per_token * case.software.busiest_load + model.shared_experts
+    busiest = model.experts_per_token * case.busiest_load + model.shared_experts
     return busiest * model.expert_feedforward
 
 
@@ -98,7 +98,7 @@ def permuted(case: Case) -> Floats:
     sorting = case.software.token_dispatcher == DISPATCHERS.index("all_to_all")
     sender = np.where(sorting, case.split_tokens, 0.0)
     # Tokens of all ranks that share an expert meet there.
-    receiver = case.tokens * layout.expert_tensor_par / layout.tensor_par * case.software.busiest_load
+    receiver = case.tokens * layout.expert_tensor_par / layout.tensor_par * case.busiest_load
     return PERMUTE_BYTES / 2.0 * (sender + receiver) * case.model.experts_per_token * case.model.hidden
 
 
@@ -115,7 +115,7 @@ def expert_layers(case: Case) -> Mapping[str, LinearLayer]:
     # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
     each = case.tokens * model.experts_per_token * layout.expert_tensor_par / layout.tensor_par / local
     # The busiest rank takes as long as with more experts of the mean load.
-    local = local * case.software.busiest_load
+    local = local * case.busiest_load
     part = width / layout.expert_tensor_par
     routed = {
         "experts_up": LinearLayer(each, gates * part, model.hidden, local, together=False, in_bytes=low),

@@ -146,7 +146,7 @@ def local_products(layer: LayerKind, case: Case) -> dict[str, LinearLayer]:
         # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
         local, part = product.held / layout.expert_par, layout.expert_tensor_par
         each = case.tokens * product.visited * part / t / local
-        local = local * case.software.busiest_load
+        local = local * case.busiest_load
         n, k = product.local_outputs(part), np.asarray(product.local_inputs(part), np.float64)
         found[product.name] = LinearLayer(each, n, k, local, together=False, in_bytes=low)
     return found
@@ -203,7 +203,7 @@ def routed_width(layer: LayerKind, view: Case) -> Floats:
     if layer.routing() is None:
         return width
     routed = view.model.experts_per_token * view.model.expert_feedforward
-    return width + (view.software.busiest_load - 1.0) * routed
+    return width + (view.busiest_load - 1.0) * routed
 
 
 def sent_case(layer: LayerKind, view: Case) -> Case:
