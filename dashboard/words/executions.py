@@ -40,6 +40,8 @@ _CALLED: Final = {
     "optimizer_sharding": "optimizer",
     "zero_stage": "ZeRO",
     "gradient_datatype": "gradients",
+    "dispatch_datatype": "dispatch",
+    "expert_imbalance": "expert load",
     "fused_activation": "activation",
     "training": "step",
     "seq_par_ag_redo": "repeat all-gather",
@@ -149,7 +151,9 @@ def choices(execution: Mapping[Any, Any], system: System) -> list[tuple[str, str
         if column.of_scenario or column.name in _APART | left_out or not applies(column, execution):
             continue
         value = _field_value(execution, column.name)
-        if value != _USUAL.get(column.name, column.default):
+        # The load of experts is an assumption behind every figure with expert ranks, so that it is stated as it is.
+        assumed = column.name == "expert_imbalance" and int(execution.get("expert_par", 1)) > 1
+        if assumed or value != _USUAL.get(column.name, column.default):
             facts.append((name_of_choice(column), _WORDS.get(column.name, {}).get(value) or _in_words(column, value)))
     return [*facts, ("offload", describe_offload(execution))]
 
@@ -161,7 +165,8 @@ def name_of_choice(column: Column) -> str:
 
 
 def _in_words(column: Column, value: Any) -> str:
-    return f"{int(value):,}" if column.dtype == "int64" else choice_label(column, value)
+    unit = " %" if column.label.endswith("[%]") else ""
+    return f"{int(value):,}{unit}" if column.dtype == "int64" else choice_label(column, value)
 
 
 def recomputed(execution: Mapping[Any, Any], *, brief: bool = False) -> str:

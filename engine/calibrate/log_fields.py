@@ -93,6 +93,10 @@ _OTHERS = (
     "num_virtual_stages_per_pipeline_rank",
     "account_for_embedding_in_pipeline_split",
     "account_for_loss_in_pipeline_split",
+    "moe_token_dispatcher_type",
+    "moe_flex_dispatcher_backend",
+    "moe_enable_deepep",
+    "cp_comm_type",
 )
 ARGUMENTS = frozenset({name for names in (*NUMBERS.values(), *TRUTHS.values()) for name in names}.union(_OTHERS))
 """Every argument that is read."""
@@ -222,4 +226,11 @@ def _software_fields(known: Mapping[str, str], execution: Mapping[str, Any], sai
         found["gradient_bytes"] = "2"
     if (launch := execution.get("launch")) in ("graphs", "partial_graphs"):
         found["launch"] = str(launch)
+    # Megatron prints both arguments, also where there are no experts and no context ranks.
+    for argument, degree, name in (
+        ("moe_token_dispatcher_type", "num_experts", "token_dispatcher"),
+        ("cp_comm_type", "context_parallel_size", "context_par_comm"),
+    ):
+        if argument in said and degree in said and name in execution:
+            found[name] = str(execution[name])
     return found

@@ -30,11 +30,12 @@ _DOTTED = re.compile(r"(?:^|[\s:\]])([a-z][a-z0-9_]{0,60}) \.{2,60} ?" + _VALUE)
 _PAIR = re.compile(
     r"(?:^|[\s,({\[|>])['\"]?([A-Za-z][A-Za-z0-9_]{0,60}(?:[ -][a-z]{1,20}){0,4})['\"]?\s{0,8}[=:]\s{0,8}" + _VALUE
 )
-_MODULES = re.compile(
-    r"recompute_modules['\"]?[ .=:]{1,80}\[([a-z_, '\"]{1,200})\]"
-    r"|--recompute-modules[= ]([a-z_ ]{1,200}?)(?= *(?:-|\\|$))"
+_LISTS = ("recompute_modules", "cp_comm_type")
+_LIST = re.compile(
+    rf"({'|'.join(_LISTS)})['\"]?[ .=:]{{1,80}}\[([a-z0-9_+, '\"]{{1,200}})\]"
+    rf"|--({'|'.join(_LISTS).replace('_', '-')})[= ]([a-z0-9_+ ]{{1,200}}?)(?= *(?:[-\\|&>;]|\d>|$))"
 )
-"""The one argument that is a list."""
+"""Arguments that are lists."""
 _NEW_VOCABULARY = re.compile(r"padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
 _NOISE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -153,14 +154,14 @@ def _read_arguments(line: str, given: dict[str, str]) -> None:
     for pattern in (_DOTTED, _PAIR):
         for name, value in pattern.findall(line):
             key = re.sub(r"[ -]", "_", name).lower()
-            if key in ARGUMENTS and key != "recompute_modules":
+            if key in ARGUMENTS and key not in _LISTS:
                 # Some print where a value comes from behind it: "8...........default".
                 given[key] = value.split("..")[0].rstrip(".")
-    if modules := _MODULES.search(line):
-        given["recompute_modules"] = modules[1] or modules[2]
+    for printed, words, flag, values in _LIST.findall(line):
+        given[printed or flag.replace("-", "_")] = words or values
     for name, value in _FLAG.findall(line):
         key = name.replace("-", "_")
-        if key in ARGUMENTS and key != "recompute_modules":
+        if key in ARGUMENTS and key not in _LISTS:
             given[key] = value or "True"
 
 

@@ -64,6 +64,10 @@ OPTIONAL: Final[Mapping[str, str]] = {
     "overlap_tensor": "1 where tensor-parallel communication does",
     "overlap_expert": "1 where the exchange of tokens between experts does",
     "overlap_pipeline": "1 where pipeline communication does",
+    "token_dispatcher": "all_to_all, all_gather, deepep or hybridep: how tokens reach their experts",
+    "dispatch_datatype": "bfloat16 or float8: the number format of tokens on their way to experts",
+    "expert_imbalance": "Tokens of the busiest expert rank over the mean [%]; 100, balanced, where left out",
+    "context_par_comm": "p2p, all_gather, a2a or hierarchical: what context-parallel ranks exchange",
     "gradient_bytes": "Bytes per parameter in the reduction of gradients: 2 or 4",
     "notes": "Anything; ETP=2 gives the tensor-parallel degree of experts",
 }

@@ -127,6 +127,18 @@ CHOICE_LABELS: Final[dict[str, dict[str, str]]] = {
         "graphs": "CUDA graphs",
         "partial_graphs": "partial CUDA graphs",
     },
+    "token_dispatcher": {
+        "all_to_all": "all-to-all",
+        "all_gather": "all-gather",
+        "deepep": "DeepEP",
+        "hybridep": "HybridEP",
+    },
+    "context_par_comm": {
+        "p2p": "ring",
+        "all_gather": "all-gather",
+        "a2a": "all-to-all",
+        "hierarchical": "all-to-all and ring",
+    },
     **{
         row.name: {word: datatypes.named(word).label for word in row.choices}
         for row in EXTENSION_ROWS

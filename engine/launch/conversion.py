@@ -161,6 +161,10 @@ _ASSUMED: Final[Mapping[str, Any]] = {
     "activation_recompute": "none",
     "selective_recompute": "attention",
     "gradient_datatype": "float32",
+    "token_dispatcher": "all_to_all",
+    "dispatch_datatype": "bfloat16",
+    "expert_imbalance": 100,
+    "context_par_comm": "p2p",
 }
 """Fields that some files never state, because code or the system does, with what counts until the user states them;
 None: the system's default."""

@@ -46,6 +46,9 @@ ALONE: Final[tuple[tuple[str, ...], ...]] = (
     ("gradient_datatype",),
     ("optimizer_datatype",),
     ("fp8_param_gather",),
+    ("token_dispatcher",),
+    ("dispatch_datatype",),
+    ("context_par_comm",),
 )
 """Choices of one or two flags that leave the degrees unchanged; fields of one choice share flags."""
 TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
@@ -92,8 +95,12 @@ KEPT: Final = (
     "optimizer_datatype",
     "fp8_param_gather",
     "pipeline_overlap",
+    "token_dispatcher",
+    "dispatch_datatype",
+    "expert_imbalance",
+    "context_par_comm",
 )
-"""Choices of software that are kept by default."""
+"""Choices of software, and the load of experts, that are kept by default."""
 LARGEST_RANKED: Final = 20_000_000
 """Spaces of up to this many executions are evaluated whole to give the rank, about two seconds of work; in larger ones
 only the best is proven."""

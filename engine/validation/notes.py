@@ -54,6 +54,9 @@ NOTED_FACTS: tuple[NotedFact, ...] = (
         {"overlap_tensor": 0.0},
     ),
     NotedFact("overlap of the expert exchange", r"A2A overlap", {"overlap_expert": 1.0}, {"overlap_expert": 0.0}),
+    NotedFact("DeepEP", r"\bdeepep\b", {"token_dispatcher": "deepep"}),
+    NotedFact("HybridEP", r"\bhybridep\b", {"token_dispatcher": "hybridep"}),
+    NotedFact("Ulysses", r"\bUlysses\b", {"context_par_comm": "a2a"}),
     NotedFact("FlashAttention", r"flash[ -]?attention", {}, {"attention_kernel": "unfused"}),
     # Composer's DEFAULT mixed precision gathers 32-bit weights and casts them.
     NotedFact("32-bit gathers with casts", r"MP mode DEFAULT", {"gather_bytes": 4.0, "gather_cast_bytes": 6.0}),

@@ -16,9 +16,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from engine.cost_models.calibrated import ATTENTION_KERNELS, DISPATCHERS, LAUNCHES, SOFTWARE_DEFAULTS
+from engine.cost_models.calibrated import (
+    ATTENTION_KERNELS,
+    CONTEXT_EXCHANGES,
+    DISPATCH_BYTES,
+    DISPATCHERS,
+    LAUNCHES,
+    SOFTWARE_DEFAULTS,
+)
 from engine.validation.notes import COMPILED, apply_notes, remark, stating
 from engine.validation.texts import Texts, compile_finder
+from models import datatypes
 
 __all__ = ["DEFAULTS", "RULES", "SOFTWARE_COLUMNS", "SoftwareRule", "find_rule", "infer_software", "release_year"]
 
@@ -33,7 +41,14 @@ settings), and a rule names the exceptions.
 SOFTWARE_COLUMNS = tuple(DEFAULTS)
 OTHER_WORDS = {"alltoall": "all_to_all", "allgather": "all_gather"}
 """Megatron's words for dispatchers, which tables of earlier versions have."""
-WORDS = {"attention_kernel": ATTENTION_KERNELS, "launch": LAUNCHES, "token_dispatcher": DISPATCHERS}
+WORDS = {
+    "attention_kernel": ATTENTION_KERNELS,
+    "launch": LAUNCHES,
+    "token_dispatcher": DISPATCHERS,
+    "context_par_comm": CONTEXT_EXCHANGES,
+}
+FIELD_OF_FACT = {"dispatch_bytes": "dispatch_datatype", "busiest_load": "expert_imbalance"}
+"""Facts that a table may also state as the field of an execution, in its words and units."""
 MATURING = r"\bNeMo\b|Megatron|PaXML"
 """Stacks whose own kernels (Transformer Engine) matured with the generation's programming model."""
 GENERATION_YEAR = {"hopper": 2022.8}
@@ -110,7 +125,7 @@ RULES: tuple[SoftwareRule, ...] = (
         "between stages are hidden",
         {
             "token_dispatcher": "deepep",
-            "dispatch_bytes": 1.0 + 4.0 / 128.0,
+            "dispatch_bytes": DISPATCH_BYTES["float8"],
             "kept_bytes": 1.0,
             "moment_bytes": 2.0,
             "overlap_pipeline": 1.0,
@@ -254,15 +269,16 @@ def _refine_facts(
 def _override_facts(facts: dict[str, npt.NDArray[Any]], runs: pd.DataFrame) -> list[str]:
     """Facts given as columns of the table, in place; a sentence for each that cannot be read."""
     faults = [""] * len(runs)
-    for name in SOFTWARE_COLUMNS:
+    for name in (*FIELD_OF_FACT.values(), *SOFTWARE_COLUMNS):
         if name not in runs:
             continue
+        fact = next((fact for fact, field_name in FIELD_OF_FACT.items() if field_name == name), name)
         for position, value in enumerate(runs[name]):
             word = "" if value is None or value != value else str(value).strip()
             if word == "":
                 continue
             try:
-                facts[name][position] = _parse_fact(name, word)
+                facts[fact][position] = _parse_fact(name, word)
             except ValueError as problem:
                 faults[position] = str(problem)
     return faults
@@ -274,6 +290,12 @@ def _parse_fact(name: str, word: str) -> float | str:
         if word not in WORDS[name]:
             raise ValueError(f"{name} is {word[:40]!r}; it must be one of {', '.join(WORDS[name])}")
         return word
+    if name == "dispatch_datatype":
+        spelled = datatypes.spelled("runs", word)
+        sent = spelled.name if spelled else word
+        if sent not in DISPATCH_BYTES:
+            raise ValueError(f"{name} is {word[:40]!r}; it must be one of {', '.join(DISPATCH_BYTES)}")
+        return DISPATCH_BYTES[sent]
     lowered = word.lower()
     if lowered in ("true", "false"):
         return float(lowered == "true")
@@ -285,6 +307,12 @@ def _parse_fact(name: str, word: str) -> float | str:
         raise ValueError(f"{name} is {word[:40]}; it must be at least 0")
     if name == "unfused_elementwise" and value not in (0.0, 1.0, 2.0):
         raise ValueError(f"{name} is {word[:40]}; it must be 0 (fused), 1 (eager) or 2 (plain with upcasts)")
+    if name == "expert_imbalance":
+        if value < 100.0:
+            raise ValueError(f"{name} is {word[:40]} %; the busiest expert rank has at least the mean, 100 %")
+        return value / 100.0
+    if name == "busiest_load" and value < 1.0:
+        raise ValueError(f"{name} is {word[:40]}; the busiest expert rank has at least the mean, 1")
     if name in ("gather_calls", "gather_efficiency") and value == 0:
         raise ValueError(f"{name} is 0; it must be above 0")
     return value

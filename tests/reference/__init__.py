@@ -17,6 +17,7 @@ CALIBRATED_ONLY: frozenset[str] = frozenset(
         "unknown_word",
         "training_only",
         "parallelism_product_with_context",
+        "expert_load_below_mean",
         "zero_stage_unknown",
         "zero_stage_against_sharding",
         "sharding_needs_replicas",

@@ -17,7 +17,7 @@ modules inside are private.
 from engine.cost_models.calibrated.case_building import SOFTWARE_DEFAULTS, case_of, model_shapes
 from engine.cost_models.calibrated.cost_model import CALIBRATED
 from engine.cost_models.calibrated.effective import accelerator_error, effective_rates
-from engine.cost_models.calibrated.fields import layer_rules, undivided_sizes
+from engine.cost_models.calibrated.fields import DISPATCH_BYTES, layer_rules, undivided_sizes
 from engine.cost_models.calibrated.measured import MEASURED_FILE, OFFLOADS, aspects, generation_words, kind_words
 from engine.cost_models.calibrated.physics.communication.collectives import collective, network_tiers
 from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
@@ -25,6 +25,7 @@ from engine.cost_models.calibrated.physics.communication.networks import LARGEST
 from engine.cost_models.calibrated.physics.formats import DATATYPES, LINEAR_BITS, LINEAR_FORMATS
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
+    CONTEXT_EXCHANGES,
     DISPATCHERS,
     GENERATIONS,
     LAUNCHES,
@@ -90,8 +91,10 @@ __all__ = [
     "ATTENTION_KERNELS",
     "BLOCK_FIELDS",
     "CALIBRATED",
+    "CONTEXT_EXCHANGES",
     "DATATYPES",
     "DISPATCHERS",
+    "DISPATCH_BYTES",
     "EMBEDDING_FORWARD",
     "FITTED",
     "GENERATIONS",

@@ -19,6 +19,7 @@ from engine.columns.stage_layouts import EVEN, canonical
 from engine.cost_models.calibrated.physics.formats import DATATYPES, LINEAR_BITS, LINEAR_FORMATS
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
+    CONTEXT_EXCHANGES,
     DISPATCHERS,
     LAUNCHES,
     RECOMPUTES,
@@ -71,6 +72,8 @@ SOFTWARE_DEFAULTS: dict[str, float | str] = {
     "dispatch_bytes": 2.0,
     "kept_bytes": 2.0,
     "fp8_parameters": 0.0,
+    "busiest_load": 1.0,
+    "context_par_comm": "p2p",
 }
 """Default software facts of an execution: fused kernels, 32-bit gradients, no overlap, mature software."""
 
@@ -216,6 +219,7 @@ def _build_software(system: System, e: Mapping[str, Any]) -> Software:
     values["attention_kernel"] = _word_positions(e, "attention_kernel", ATTENTION_KERNELS, fastest_attention(system))
     values["launch"] = _word_positions(e, "launch", LAUNCHES, "fused")
     values["token_dispatcher"] = _word_positions(e, "token_dispatcher", DISPATCHERS, "all_to_all")
+    values["context_par_comm"] = _word_positions(e, "context_par_comm", CONTEXT_EXCHANGES, "p2p")
     return Software.of(values)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,7 @@ from models import Model, datatypes
 
 __all__ = [
     "DATATYPES",
+    "DISPATCH_BYTES",
     "IMPLIED",
     "NOT_READ",
     "Fields",
@@ -187,6 +188,7 @@ def check(model: Model, system: System, fields: Fields, reason: ReasonNumbers) -
     mark(
         reason,
         (
+            ("expert_load_below_mean", f["expert_imbalance"] < 100),
             ("extension_not_positive", np.minimum(np.minimum(degrees[0], degrees[1]), degrees[2]) < 1),
             ("unknown_word", np.logical_or.reduce([f["datatype"] < 0, *words])),
             ("training_only", ~f["training"]),
@@ -405,8 +407,16 @@ def case_of_fields(model: Model, system: System, fields: Mapping[str, Any]) -> C
         "moment_bytes": _element_bytes("optimizer_datatype", fields),
         "shard_gradient_bytes": _element_bytes("gradient_datatype", fields),
         "fp8_parameters": fields["fp8_param_gather"],
+        "dispatch_bytes": _DISPATCHED[np.asarray(fields["dispatch_datatype"])],
+        "busiest_load": np.asarray(fields["expert_imbalance"]) / 100.0,
     }
     return case_of(model, system, values).remembering()
+
+
+DISPATCH_BYTES: Final[Mapping[str, float]] = {"bfloat16": 2.0, "float8": 1.0 + 4.0 / 128.0}
+"""Bytes of an element by `dispatch_datatype` [bytes]: 8 bits have a 32-bit scale per 128 elements (DeepSeek-V3,
+arXiv:2412.19437, section 3.3)."""
+_DISPATCHED: Final = np.array([DISPATCH_BYTES[word] for word in by_name("dispatch_datatype").choices])
 
 
 def _recomputed_share(model: Model, fields: Mapping[str, Any]) -> Any:

@@ -23,6 +23,8 @@ from engine.cost_models.calibrated.physics.formats import SCALED
 from engine.cost_models.calibrated.physics.inputs import (
     ATTENTION_KERNELS,
     BY_MODULE,
+    CONTEXT_EXCHANGES,
+    DISPATCHERS,
     GENERATIONS,
     LAUNCHES,
     RECOMPUTES,
@@ -124,6 +126,9 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
     bits = np.where(_broadcast_rows(layout.linear_format, rows) > 0, scaled, plain)
     experts = np.where(_broadcast_rows(model.experts, rows) > 0, kind_words(True), kind_words(False))
     schedules = _choice_words(np.maximum(layout.schedule, 0), [schedule_words(name) for name in SCHEDULES], rows)
+    spread = (layout.expert_par > 1) & (model.experts > 0)
+    sent = [NOTHING, *(f"token dispatcher {choice_label('token_dispatcher', name)}" for name in DISPATCHERS[1:])]
+    rings = [NOTHING, *(f"CP communication {choice_label('context_par_comm', name)}" for name in CONTEXT_EXCHANGES[1:])]
     switches = {
         "latent": (model.latent, "latent attention"),
         "window": (model.window, "sliding windows"),
@@ -133,6 +138,8 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
         "overlap_data": (software.overlap_data, "overlap of data-parallel transfers"),
         "overlap_expert": (software.overlap_expert, "overlap of expert exchange"),
         "overlap_pipeline": (software.overlap_pipeline, "overlap of pipeline transfers"),
+        "dispatch_bytes": (spread & (software.dispatch_bytes < 2), "tokens sent in 8 bits"),
+        "busiest_load": (spread & (software.busiest_load > 1), "an uneven load of experts"),
         "moment_bytes": (software.moment_bytes < 4, "an optimizer in 16 bits"),
         "fp8_parameters": (software.fp8_parameters * (layout.linear_bits < 16), "parameters in 8 bits"),
         **{name: (offloads[name], words) for name, words in OFFLOADS.items()},
@@ -148,6 +155,8 @@ def aspects(case: Case, offloads: Mapping[str, Any], rows: int) -> dict[str, Wor
             software.attention_kernel, [f"attention kernel {name}" for name in ATTENTION_KERNELS], rows
         ),
         "launch": _choice_words(software.launch, [f"launches of kind {name}" for name in LAUNCHES], rows),
+        "token_dispatcher": _choice_words(software.token_dispatcher * spread, sent, rows),
+        "context_par_comm": _choice_words(software.context_par_comm * (layout.context_par > 1), rings, rows),
         "schedule": np.where(_broadcast_rows(layout.pipeline_par, rows) > 1, schedules, NOTHING),
         **{name: np.where(_broadcast_rows(on, rows) > 0, words, NOTHING) for name, (on, words) in switches.items()},
     }

@@ -33,6 +33,7 @@ LABELS: Final = {
     "shared_down": "Shared, linear 2",
     "permutation": "Permutation",
     "expert_exchange": "EP exchange",
+    "size_wait": "Launches after routing",
     "tensor_exchange": "TP exchange",
     "inner_sum": "TP sum inside the layer",
 }

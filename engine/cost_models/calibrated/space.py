@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from engine.columns import ALL_FIELDS, EXTENSIONS, by_name
 from engine.columns.stage_layouts import EVEN
-from engine.cost_models.calibrated.case_building import model_shapes
+from engine.cost_models.calibrated.case_building import NEUTRAL, model_shapes
 from engine.cost_models.calibrated.fields import (
     DATATYPES,
     FULLY_SHARDED,
@@ -78,6 +78,10 @@ COVERED: dict[str, str] = {
     "optimizer_datatype": "float32; others with a limit",
     "fp8_param_gather": "off; on with a limit, for 8-bit datatypes",
     "expert_overlap": "off; on with a limit",
+    "token_dispatcher": "all-to-all; others with a limit",
+    "dispatch_datatype": "bfloat16; float8 with a limit",
+    "expert_imbalance": "100 %; others with a limit",
+    "context_par_comm": "p2p; others with a limit",
     "pipeline_overlap": "off; on with a limit",
     "tensor_par_net": "as ranks are placed: tensor, context, data, pipeline, innermost first",
     "pipeline_par_net": "as ranks are placed",
@@ -168,15 +172,28 @@ class CalibratedSpace(Space):
         values = []
         for name in FIELDS_OF_A_MODE:
             if by_name(name).dtype == "int64":
-                allowed, tried = permits(self.limits, name), default[name]
-                if name == "recompute_blocks" and name in self.limits:
-                    tried = tuple(range(self.num_blocks + 1))
-                values.append(tuple(value for value in tried if allowed(value)))
+                allowed = permits(self.limits, name)
+                values.append(tuple(value for value in self._offered_numbers(name, default[name]) if allowed(value)))
             else:
                 chosen = self._telling(name, self._values(name, default[name]))
                 # Off before on, so that of equal executions the one that does without comes first.
                 values.append(tuple(sorted(chosen)) if by_name(name).dtype == "bool" else chosen)
         return _list_modes(tuple(values), offload, kind, experts)
+
+    def _offered_numbers(self, name: str, default: tuple[int, ...]) -> Sequence[int]:
+        """Return the numbers of a mode field that a limit chooses from: the register's, and all that it lists.
+
+        Args:
+            name: of a field of whole numbers.
+            default: values without a limit.
+        """
+        limit = self.limits.get(name)
+        if limit is None:
+            return default
+        if name == "recompute_blocks":
+            return range(self.num_blocks + 1)
+        listed = () if isinstance(limit, Mapping) else limit
+        return sorted({*by_name(name).numbers, *listed})
 
     def _telling(self, name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the allowed values that the model can have and that give different figures."""
@@ -373,6 +390,15 @@ def _known_to_run(schedule: int, pipeline: int, chunks: int) -> dict[int, bool]:
     return {}
 
 
+OF_EXPERTS = ("token_dispatcher", "dispatch_datatype", "expert_imbalance")
+"""Extensions that matter to models with experts only."""
+
+
+def _has_defaults(columns: Mapping[str, npt.NDArray[Any]], names: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Return where fields have the default values of the register [modes]."""
+    return np.asarray(np.logical_and.reduce([columns[name] == NEUTRAL[name] for name in names]), bool)
+
+
 @lru_cache(maxsize=256)
 def _list_modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], kind: int, experts: bool) -> Modes:
     """Return all valid and distinct combinations of the values of `FIELDS_OF_A_MODE`, for cells of a kind."""
@@ -383,9 +409,10 @@ def _list_modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], 
     for name, each, place in zip(FIELDS_OF_A_MODE, values, places, strict=True):
         column = by_name(name)
         numbers = [column.position(value) for value in each] if column.choices else each
-        # An open field may have more words than a byte can number.
-        whole = np.int8 if column.open is None and name != "recompute_blocks" else np.int16
-        columns[name] = np.array(numbers, bool if column.dtype == "bool" else whole)[place]
+        # An open field may have more words, and a number may be larger, than a byte can say.
+        is_wide = column.open is not None or name == "recompute_blocks"
+        is_wide |= bool(column.numbers) and max(column.numbers) > np.iinfo(np.int8).max
+        columns[name] = np.array(numbers, bool if column.dtype == "bool" else np.int16 if is_wide else np.int8)[place]
 
     def word(name: str, choice: str) -> npt.NDArray[np.bool_]:
         return np.asarray(columns[name] == by_name(name).choices.index(choice))
@@ -410,7 +437,7 @@ def _list_modes(values: tuple[tuple[Any, ...], ...], offload: tuple[bool, ...], 
         & np.where(selective, ~attention | word("attention_kernel", "unfused"), attention)
         & ~(columns["activations_offload"] & word("activation_recompute", "full"))
         & ((columns["recompute_blocks"] == 0) | word("activation_recompute", "full"))
-        & (experts | ~columns["expert_overlap"])
+        & (experts | (_has_defaults(columns, OF_EXPERTS) & ~columns["expert_overlap"]))
         & (pipeline | ~columns["pipeline_overlap"])
     )
     for name in OFFLOADS:

@@ -83,7 +83,10 @@ def _list_neglected(thing: Model | System) -> tuple[str, ...]:
     if modelled := modelled_layers(model_shapes(thing).pattern):
         remarks.append(_MODELLED_LAYERS.format(" and ".join(modelled)))
     if found.experts is not None:
-        remarks.append("Experts are visited evenly: neither an uneven load nor dropped tokens are modelled.")
+        remarks.append(
+            "Experts are visited evenly unless Expert load says how much the busiest rank has; dropped tokens are not "
+            "modelled."
+        )
     return (*remarks, *unrepresented(thing))
 
 

@@ -33,6 +33,7 @@ _TERMS: Final[Mapping[str, str]] = {
     "tensor_par_overlap": "tensor_parallel.tp_overlap_comm",
     "context_par": "sequence_parallel_size",
     "data_par": "data_parallel_size, or the GPUs that are left",
+    "context_par_comm": "sequence_parallel_size (all-to-all always)",
     "expert_par": "expert_parallel.autoep_size",
     "expert_tensor_par": "expert_parallel.expert_tensor_parallel_size",
     "pipeline_par": "PipelineModule(num_stages=...) in the code",

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from engine.launch.contract import LaunchError, LaunchInputs, LaunchReading, UnknownValue
 from engine.launch.deepspeed.keys import KNOWN, WITHOUT_EFFECT, ZERO_KEYS, ZERO_WITHOUT_EFFECT
+from engine.launch.not_expressible import read_expert_load
 from engine.launch.report import OPEN, Report
 from engine.launch.settings import LaunchSettings
 from engine.launch.yaml_files import is_expression
@@ -55,6 +56,8 @@ def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchR
         ("training", True),
         ("pipeline_overlap", False),
         ("expert_overlap", False),
+        ("token_dispatcher", "all_to_all"),
+        ("dispatch_datatype", "bfloat16"),
     ):
         report.say(name, partial(lambda each: each, value))
     _read_zero(settings, report)
@@ -63,6 +66,7 @@ def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchR
     _read_precision(settings, report)
     _read_offload(settings, report)
     _read_code(settings, report)
+    read_expert_load(report)
     _name_rest(document, report)
     if asked.model and "seq" in asked.model:
         report.lists.get("left", {}).pop("sequence length", None)
@@ -169,8 +173,6 @@ def _read_degrees(settings: LaunchSettings, report: Report) -> None:
         return gpus // each
 
     def check() -> None:
-        if e["context_par"] > 1:
-            report.remark("Sequence parallelism is Ulysses, which exchanges heads; here it is a ring.")
         if settings.section("expert_parallel").truth("enabled") and e["tensor_par"] > 1:
             report.refuse("DeepSpeed has no expert parallelism beside automatic tensor parallelism.")
         if e["expert_tensor_par"] > 1:
@@ -186,6 +188,8 @@ def _read_degrees(settings: LaunchSettings, report: Report) -> None:
     say("tensor_par_comm_type", lambda: "ar")
     say("tensor_par_overlap", overlap)
     say("context_par", lambda: settings.whole("sequence_parallel_size", 1) or 1)
+    # Its sequence parallelism is Ulysses, which exchanges heads.
+    say("context_par_comm", lambda: "a2a" if e["context_par"] > 1 else "p2p")
     say("expert_par", lambda: of_experts("autoep_size"))
     say("expert_tensor_par", lambda: of_experts("expert_tensor_parallel_size"))
     say("num_procs", report.told_gpus)

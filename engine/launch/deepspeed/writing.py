@@ -12,6 +12,7 @@ from typing import Any, Final
 from engine.columns import called, choice_label
 from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header
+from engine.launch.not_expressible import name_expert_load, name_unwritten
 from engine.launch.report import LIST_TITLES, Report
 from models import datatypes
 
@@ -215,6 +216,11 @@ def _name_the_rest(e: dict[str, Any], report: Report) -> None:
         report.not_expressible(f"{called('attention_kernel')}: it is the code's.")
     if e["expert_tensor_par"] > 1:
         report.not_expressible(f"{called('expert_tensor_par')}: experts are whole.")
+    name_expert_load(e, report)
+    sent = {"token_dispatcher": "all_to_all", "dispatch_datatype": "bfloat16"}
+    name_unwritten(e, report, sent, "DeepSpeed sends tokens by an all-to-all in 16 bits.")
+    if e["context_par"] > 1:
+        name_unwritten(e, report, {"context_par_comm": "a2a"}, "its sequence parallelism is an all-to-all of heads.")
     for field in ("expert_overlap", "pipeline_overlap"):
         if e[field]:
             report.not_expressible(f"{called(field)}.")

@@ -39,6 +39,8 @@ _TERMS: Final[Mapping[str, str]] = {
     "pipeline_par": "dcn_pipeline_parallelism, ici_pipeline_parallelism",
     "data_par": "data, fsdp, fsdp_transpose and expert axes of ici_* and dcn_*",
     "context_par": "ici_context_parallelism, dcn_context_parallelism",
+    "context_par_comm": "context_parallel_strategy",
+    "token_dispatcher": "use_ring_of_experts",
     "expert_par": "ici_expert_parallelism, dcn_expert_parallelism",
     "batch_size": "per_device_batch_size x GPUs x gradient_accumulation_steps",
     "microbatch_size": "num_pipeline_microbatches, gradient_accumulation_steps",

@@ -24,6 +24,7 @@ from engine.launch.maxtext.names import (
     pipelined_layers,
 )
 from engine.launch.named_models import library_shape
+from engine.launch.not_expressible import read_expert_load
 from engine.launch.precision import read_word
 from engine.launch.report import OPEN, OpenValue, Report
 from engine.launch.settings import LaunchSettings
@@ -42,7 +43,7 @@ _NUMBERS: Final = {
 }
 """Numbers of a model that has no name: key and default."""
 _NODE: Final = 8
-_NOT_MODELLED: Final = ("enable_diloco", "use_ring_of_experts", "te_moe_block", "pipeline_fsdp_ag_once")
+_NOT_MODELLED: Final = ("enable_diloco", "te_moe_block", "pipeline_fsdp_ag_once")
 
 
 def read_configuration(flags: Mapping[str, Any], asked: LaunchInputs) -> LaunchReading:
@@ -214,13 +215,21 @@ def _read_degrees(settings: LaunchSettings, report: Report) -> None:
     def notes() -> None:
         if axis("tensor") > 1:
             report.remark("The tensor axis shards the width of activations; read as sequence parallelism.")
-        if e["context_par"] > 1 and settings.word("context_parallel_strategy", "all_gather") != "ring":
-            report.remark("Keys and values are gathered over context ranks; here they go round a ring.")
         for name in ("sequence", "autoregressive", "context_autoregressive", "context_usp_ulysses", "diloco"):
             if (size := axis(name)) > 1:
                 report.not_modelled(f"the {name} axis, {size}")
 
+    def exchange() -> Any:
+        if e["context_par"] == 1:
+            return "p2p"
+        word = settings.word("context_parallel_strategy", "all_gather")
+        found = {"ring": "p2p", "all_gather": "all_gather"}.get(word)
+        if found is None:
+            report.not_modelled(f"context_parallel_strategy {word}"[:200])
+        return found or OPEN
+
     report.note(notes)
+    say("context_par_comm", exchange)
     say("zero_stage", lambda: _zero_stage(settings, report))
     say("optimizer_sharding", lambda: e["zero_stage"] >= 1)
     e.origins["optimizer_sharding"] = e.origins["zero_stage"]
@@ -410,6 +419,10 @@ def _read_software(settings: LaunchSettings, report: Report) -> None:
     say("weight_offload", lambda: settings.truth("parameter_memory_host_offload"))
     say("attention_kernel", kernel)
     say("tensor_par_overlap", tensor_overlap)
+    # A ring of experts gathers all tokens on every rank.
+    say("token_dispatcher", lambda: "all_gather" if settings.truth("use_ring_of_experts") else "all_to_all")
+    say("dispatch_datatype", lambda: "bfloat16")
+    read_expert_load(report)
     say("expert_overlap", lambda: settings.truth("use_batch_split_schedule") and int(e["expert_par"]) > 1)
 
     def notes() -> None:

@@ -16,7 +16,7 @@ from engine.launch.launchers import script_header
 from engine.launch.layer_words import words_of_layers
 from engine.launch.maxtext.names import PATTERN_MODELS, model_name, pipelined_layers
 from engine.launch.named_models import named_pattern
-from engine.launch.not_expressible import without_predictions
+from engine.launch.not_expressible import name_expert_load, without_predictions
 from engine.launch.precision import datatype_for
 from engine.launch.report import LIST_TITLES, Report
 
@@ -158,7 +158,7 @@ def _degree_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:
     if stage < 2:
         flags["shard_optimizer_over_data"] = stage == 1
     if e["context_par"] > 1:
-        outer["context_parallel_strategy"] = "ring"
+        outer["context_parallel_strategy"] = "all_gather" if e["context_par_comm"] == "all_gather" else "ring"
     return {**flags, **outer}
 
 
@@ -254,6 +254,8 @@ def _software_keys(order: LaunchOrder, report: Report) -> dict[str, Any]:
         if kernel != "native":
             label = choice_label("attention_kernel", kernel)
             report.not_expressible(f"{called('attention_kernel')} {label}: cuDNN's kernel stands for it.")
+    if e["token_dispatcher"] == "all_gather" and "experts" in order.shape:
+        flags["use_ring_of_experts"] = True
     if e["expert_overlap"]:
         flags["use_batch_split_schedule"] = True
     return flags
@@ -281,6 +283,13 @@ def _name_the_rest(order: LaunchOrder, report: Report) -> None:
         unsaid("pipeline_overlap", "XLA decides what overlaps.")
     if e["fp8_param_gather"]:
         unsaid("fp8_param_gather", "parameters have the datatype of weight_dtype.")
+    if e["context_par"] > 1 and e["context_par_comm"] not in ("p2p", "all_gather"):
+        unsaid("context_par_comm", "keys and values travel by a ring or an all-gather; the ring is written.")
+    if e["token_dispatcher"] in ("deepep", "hybridep"):
+        unsaid("token_dispatcher", "XLA's all-to-all sends tokens.")
+    if e["dispatch_datatype"] != "bfloat16":
+        unsaid("dispatch_datatype", "tokens are sent as they are.")
+    name_expert_load(e, report)
     if e["optimizer_datatype"] != "float32":
         unsaid("optimizer_datatype", "only the first moment can be.")
     if "experts" in order.shape and e["expert_tensor_par"] != e["tensor_par"]:

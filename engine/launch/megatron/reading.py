@@ -15,6 +15,8 @@ from engine.launch.megatron.arguments import Arguments
 from engine.launch.megatron.layouts import ACCOUNTS, ENDS, layout_of, list_of
 from engine.launch.megatron.memory_reading import read_memory, read_recompute
 from engine.launch.megatron.pattern_reading import has_hybrid_pattern, hybrid_layout, stated_pattern
+from engine.launch.megatron.terms import CONTEXT_EXCHANGES, DISPATCHERS
+from engine.launch.not_expressible import read_expert_load
 from engine.launch.precision import read_word
 from engine.launch.report import OPEN, Report, parse_integer
 from models import datatypes
@@ -103,9 +105,6 @@ def _check_degrees(args: Arguments, report: Report) -> None:
     gpus, expert = e["num_procs"], e["expert_tensor_par"] * e["expert_par"] * e["pipeline_par"]
     if gpus % expert:
         report.refuse(f"{gpus} GPUs are no multiple of {expert}, the product of the degrees of experts and pipeline")
-    kind = args.words("cp_comm_type")
-    if e["context_par"] > 1 and kind not in ([], ["p2p"]):
-        report.not_modelled(f"{args.name('cp_comm_type')} {' '.join(kind)}: a ring is assumed")
     for name in ("use_tp_pp_dp_mapping", "hierarchical_context_parallel_sizes", "hybrid_context_parallel"):
         if args.given(name):
             report.not_modelled(args.name(name))
@@ -347,8 +346,39 @@ def _read_communication(args: Arguments, report: Report) -> None:
     ):
         say("schedule", lambda: "combined_1f1b" if args.on("overlap_moe_expert_parallel_comm") else OPEN)
     say("pipeline_overlap", lambda: False)
+    say("context_par_comm", partial(_read_context_exchange, args, report))
+    say("token_dispatcher", partial(_read_dispatcher, args, report))
+    say("dispatch_datatype", lambda: "bfloat16")  # Megatron-Core sends tokens as they are
+    read_expert_load(report)
     report.note(lambda: _note_communication(args, report))
     report.note(lambda: _note_experts(args, report))
+
+
+def _read_dispatcher(args: Arguments, report: Report) -> Any:
+    spread = (report.execution.known("expert_par") or 1) > 1 or "experts" in report.model
+    if not spread and ("layers" in report.model or not args.given("moe_token_dispatcher_type")):
+        return "all_to_all"  # nothing is sent, whatever the argument says
+    if not args.dialect.assumes_model and not args.given("moe_token_dispatcher_type"):
+        return OPEN  # a recipe may say it
+    kind, backend = args.word("moe_token_dispatcher_type"), args.word("moe_flex_dispatcher_backend")
+    if args.on("moe_enable_deepep"):
+        backend = "deepep"
+    words = kind, backend if kind == "flex" else None
+    found = next((name for name, each in DISPATCHERS.items() if each == words), None)
+    if found is None:
+        named = " / ".join(filter(None, words))
+        report.not_modelled(f"{args.name('moe_token_dispatcher_type')} {named}"[:200])
+    return found or OPEN
+
+
+def _read_context_exchange(args: Arguments, report: Report) -> Any:
+    kinds = set(args.words("cp_comm_type")) or {"p2p"}
+    if report.execution.known("context_par") == 1 or args.given("dsa_indexer_topk"):
+        return "p2p"  # nothing is exchanged, or layers with an indexer say what is
+    found = next((name for name, word in CONTEXT_EXCHANGES.items() if kinds == {word}), None)
+    if found is None:
+        report.not_modelled(f"{args.name('cp_comm_type')} {' '.join(sorted(kinds))}"[:200])
+    return found or OPEN
 
 
 def _data_overlap(args: Arguments) -> Any:
@@ -369,11 +399,6 @@ def _note_communication(args: Arguments, report: Report) -> None:
 
 def _note_experts(args: Arguments, report: Report) -> None:
     if (report.execution.known("expert_par") or 1) > 1 or report.model.known("experts"):
-        kind = args.word("moe_token_dispatcher_type")
-        if args.given("moe_token_dispatcher_type") and kind != "alltoall":
-            backend = args.word("moe_flex_dispatcher_backend")
-            named = f"{kind} / {backend}" if backend and kind == "flex" else kind
-            report.not_modelled(f"{args.name('moe_token_dispatcher_type')} {named}")
         for name in ("moe_expert_capacity_factor", "moe_shared_expert_overlap", "delay_wgrad_compute"):
             if args.given(name):
                 report.not_modelled(args.name(name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["TERMS"]
+__all__ = ["CONTEXT_EXCHANGES", "DISPATCHERS", "TERMS"]
 
 TERMS: Final[Mapping[str, str]] = {
     "num_procs": "torchrun --nproc_per_node x --nnodes",
@@ -41,5 +41,22 @@ TERMS: Final[Mapping[str, str]] = {
     "optimizer_datatype": "--exp-avg-dtype, --exp-avg-sq-dtype",
     "fp8_param_gather": "--fp8-param-gather",
     "expert_overlap": "--overlap-moe-expert-parallel-comm",
+    "token_dispatcher": "--moe-token-dispatcher-type, --moe-flex-dispatcher-backend",
+    "context_par_comm": "--cp-comm-type",
 }
 """Flags of Megatron-LM by field."""
+
+DISPATCHERS: Final[Mapping[str, tuple[str, str | None]]] = {
+    "all_to_all": ("alltoall", None),
+    "all_gather": ("allgather", None),
+    "deepep": ("flex", "deepep"),
+    "hybridep": ("flex", "hybridep"),
+}
+"""Token dispatchers in Megatron's words: --moe-token-dispatcher-type, --moe-flex-dispatcher-backend."""
+CONTEXT_EXCHANGES: Final[Mapping[str, str]] = {
+    "p2p": "p2p",
+    "all_gather": "allgather",
+    "a2a": "a2a",
+    "hierarchical": "a2a+p2p",
+}
+"""Exchanges between context-parallel ranks in Megatron's words: --cp-comm-type."""

@@ -12,6 +12,8 @@ from engine.columns.recompute_modules import modules_of_word
 from engine.launch.contract import LaunchError, LaunchOrder
 from engine.launch.megatron.layouts import cut_of
 from engine.launch.megatron.pattern_writing import count_letters, pattern_arguments
+from engine.launch.megatron.terms import CONTEXT_EXCHANGES, DISPATCHERS
+from engine.launch.not_expressible import name_expert_load
 from engine.launch.precision import datatype_for
 from engine.launch.report import Report
 
@@ -175,13 +177,11 @@ def _expert_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
 def _dispatch_flags(report: Report) -> dict[str, Any]:
     """Return the arguments of routing and sending tokens that say nothing of the model's shape."""
     report.not_modelled(
-        "--moe-token-dispatcher-type alltoall, --moe-grouped-gemm, --moe-permute-fusion, --moe-router-*, "
-        "--moe-aux-loss-coeff: how tokens are routed and sent"
+        "--moe-grouped-gemm, --moe-permute-fusion, --moe-router-*, --moe-aux-loss-coeff: how tokens are routed"
     )
     return {
         "moe_grouped_gemm": True,
         "moe_permute_fusion": True,
-        "moe_token_dispatcher_type": "alltoall",
         "moe_router_load_balancing_type": ["aux_loss"],
         "moe_aux_loss_coeff": [0.01],
     }
@@ -209,8 +209,15 @@ def _parallel_flags(order: LaunchOrder, report: Report) -> dict[str, Any]:
         "context_parallel_size": e["context_par"],
     }
     if e["context_par"] > 1:
-        found["cp_comm_type"] = ["p2p"]
+        found["cp_comm_type"] = [CONTEXT_EXCHANGES[e["context_par_comm"]]]
+        if e["context_par_comm"] == "hierarchical":
+            report.remark("Give --hierarchical-context-parallel-sizes: ranks of a domain, and domains.")
     if "experts" in order.shape:
+        kind, backend = DISPATCHERS[e["token_dispatcher"]]
+        found |= {"moe_token_dispatcher_type": kind} | ({"moe_flex_dispatcher_backend": backend} if backend else {})
+        if e["dispatch_datatype"] != "bfloat16":
+            report.not_expressible(f"{called('dispatch_datatype')} FP8: Megatron-Core sends tokens in 16 bits")
+        name_expert_load(e, report)
         found |= {
             "expert_model_parallel_size": e["expert_par"],
             "expert_tensor_parallel_size": e["expert_tensor_par"],

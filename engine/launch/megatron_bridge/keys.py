@@ -82,5 +82,7 @@ TERMS: Final[Mapping[str, str]] = {
     "optimizer_datatype": "optimizer.exp_avg_dtype, optimizer.exp_avg_sq_dtype",
     "fp8_param_gather": "mixed_precision.fp8_param_gather",
     "expert_overlap": "comm_overlap.overlap_moe_expert_parallel_comm",
+    "token_dispatcher": "model.moe_token_dispatcher_type, model.moe_flex_dispatcher_backend",
+    "context_par_comm": "model.cp_comm_type",
 }
 """Keys of Megatron-Bridge by field."""

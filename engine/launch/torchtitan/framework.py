@@ -51,6 +51,8 @@ _TERMS: Final[Mapping[str, str]] = {
     "weight_offload": "training.enable_cpu_offload",
     "optimizer_offload": "training.enable_cpu_offload",
     "launch": "compile.enable, training.disable_cuda_graphs",
+    "token_dispatcher": "parallelism.expert_parallel_comm_backend (0.2.2 only)",
+    "context_par_comm": "parallelism.context_parallel_rotate_method (0.2.2 only)",
     "datatype": "model.converters (0.2.2); converters of the function",
 }
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 from engine.launch.contract import LaunchError, LaunchInputs, LaunchReading
 from engine.launch.key_lists import read_key_lists
 from engine.launch.named_models import library_shape
+from engine.launch.not_expressible import read_expert_load
 from engine.launch.report import OPEN, OpenValue, Report
 from engine.launch.settings import LaunchSettings
 from engine.launch.torchtitan.cuts import read_cut
@@ -187,12 +188,17 @@ def _read_degrees(settings: LaunchSettings, report: Report, dialect: str) -> Non
     say("optimizer_sharding", lambda: e["zero_stage"] >= 1)
     e.origins["optimizer_sharding"] = e.origins["zero_stage"]
 
-    def rotation() -> None:
+    def rotation() -> Any:
+        # PyTorch's alltoall passes keys and values from rank to rank, step by step.
         method = settings.word("parallelism.context_parallel_rotate_method", "allgather")
-        if e["context_par"] > 1 and dialect == "0.2.2":
-            report.remark(f"Keys and values travel by {method}; here they go round a ring.")
+        if e["context_par"] == 1 or dialect != "0.2.2":
+            return "p2p"
+        found = {"allgather": "all_gather", "alltoall": "p2p"}.get(method)
+        if found is None:
+            report.not_modelled(f"parallelism.context_parallel_rotate_method {method}"[:200])
+        return found or OPEN
 
-    report.note(rotation)
+    say("context_par_comm", rotation)
     _read_experts(settings, report, dialect)
 
 
@@ -228,12 +234,17 @@ def _read_experts(settings: LaunchSettings, report: Report, dialect: str) -> Non
         # Without expert parallelism experts are split as everything is, whatever the key says.
         return e["tensor_par"] if experts else 1
 
-    def backend() -> None:
-        if settings.word("parallelism.expert_parallel_comm_backend", "standard") != "standard":
-            report.not_modelled("parallelism.expert_parallel_comm_backend")
+    def dispatcher() -> Any:
+        word = settings.word("parallelism.expert_parallel_comm_backend", "standard")
+        found = {"standard": "all_to_all", "deepep": "deepep"}.get(word)
+        if found is None:
+            report.not_modelled(f"parallelism.expert_parallel_comm_backend {word}"[:200])
+        return found or OPEN
 
     report.say("expert_tensor_par", split)
-    report.note(backend)
+    report.say("token_dispatcher", dispatcher)
+    report.say("dispatch_datatype", lambda: "bfloat16")
+    read_expert_load(report)
 
 
 def _read_batch(settings: LaunchSettings, report: Report, dialect: str) -> None:

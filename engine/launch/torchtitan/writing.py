@@ -14,7 +14,7 @@ from engine.launch.contract import LaunchError, LaunchFile, LaunchOrder, Written
 from engine.launch.launchers import script_header, torchrun_command
 from engine.launch.layer_words import words_of_layers
 from engine.launch.named_models import named_pattern
-from engine.launch.not_expressible import without_predictions
+from engine.launch.not_expressible import name_expert_load, name_unwritten, without_predictions
 from engine.launch.report import LIST_TITLES, Report
 from engine.launch.torchtitan.cuts import cut_keys
 from engine.launch.torchtitan.flavors import PATTERN_CONFIGS, PATTERN_MODULE, FlavorConfig, config_for
@@ -279,6 +279,13 @@ def _name_the_rest(order: LaunchOrder, report: Report) -> None:
         report.not_expressible(
             f"{called('tensor_par_comm_type')} p2p RS+AG: sequence parallelism throughout stands for it."
         )
+    name_expert_load(e, report)
+    name_unwritten(
+        e,
+        report,
+        {"token_dispatcher": "all_to_all", "dispatch_datatype": "bfloat16", "context_par_comm": "p2p"},
+        "torchtitan's functions have no setting for it.",
+    )
     if e["gradient_datatype"] != "float32":
         report.not_expressible(f"{called('gradient_datatype')} BF16: torchtitan reduces in FP32.")
     if e["fp8_param_gather"]:

@@ -160,7 +160,12 @@ def test_a_replay_that_does_not_fit_is_an_error_in_words() -> None:
 def test_microbatches_that_are_not_replayed_count() -> None:
     """104 of 120 microbatches were replayed, and the step was theirs."""
     scenario = engine.Scenario.of(
-        "deepseek-v3", "h800_80g_sxm", num_procs=2048, max_batch_size=15360, datatype="bfloat16"
+        "deepseek-v3",
+        "h800_80g_sxm",
+        num_procs=2048,
+        max_batch_size=15360,
+        datatype="bfloat16",
+        limits={"tensor_par": 1, "pipeline_par": 16, "context_par": 1, "microbatch_size": 1},
     )
     row = dict(engine.best_of(scenario))
     compared = stage_replay(row, execution_times(scenario, row).account)

@@ -10,6 +10,9 @@ from engine.calibrate.logs import read_log
 from engine.validation.words import recompute_of
 from tests.engine.launch import fixtures
 
+EXPERTS = {"num_experts": 8, "moe_router_topk": 2, "expert_model_parallel_size": 8, "world_size": 16}
+CONTEXT = {"context_parallel_size": 4, "world_size": 8}
+
 
 def logged(**arguments: object) -> dict[str, str]:
     shape = {"num_layers": 16, "hidden_size": 512, "num_attention_heads": 8, "pipeline_model_parallel_size": 2}
@@ -50,6 +53,21 @@ def test_the_command_line_in_a_log_says_what_the_script_says(fixture: dict[str, 
         ({"fp4": "e2m1", "bf16": True}, "dtype", "nvfp4"),
         ({"grad_reduce_in_bf16": True}, "gradient_bytes", "2"),
         ({"overlap_p2p_comm": True}, "overlap_pipeline", None),
+        (EXPERTS | {"moe_token_dispatcher_type": "alltoall"}, "token_dispatcher", "all_to_all"),
+        (
+            EXPERTS | {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": "hybridep"},
+            "token_dispatcher",
+            "hybridep",
+        ),
+        (
+            EXPERTS | {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": "ncclep"},
+            "token_dispatcher",
+            None,
+        ),
+        ({"num_experts": "None", "moe_token_dispatcher_type": "allgather"}, "token_dispatcher", None),
+        (CONTEXT | {"cp_comm_type": "['a2a+p2p']"}, "context_par_comm", "hierarchical"),
+        (CONTEXT | {"cp_comm_type": "['allgather']"}, "context_par_comm", "all_gather"),
+        (CONTEXT | {"cp_comm_type": "['p2p', 'a2a']"}, "context_par_comm", None),
         ({"optimizer_cpu_offload": True}, "notes", "optimizer offload=True"),
         ({"cpu_offloading_num_layers": 3}, "notes", "offloading of 3 layers"),
         ({"recompute_granularity": "selective", "recompute_modules": "['core_attn']"}, "recompute", "selective"),
@@ -72,3 +90,8 @@ def test_the_command_line_in_a_log_says_what_the_script_says(fixture: dict[str, 
 )
 def test_what_a_log_prints(arguments: dict[str, object], field: str, value: str | None) -> None:
     assert logged(**arguments).get(field) == value
+
+
+def test_flags_of_a_log_that_take_several_words_end_before_the_next_command() -> None:
+    command = "torchrun pretrain_gpt.py --context-parallel-size 2 --cp-comm-type a2a 2>&1 | tee log"
+    assert read_log(command, "a").fields["context_par_comm"] == "a2a"

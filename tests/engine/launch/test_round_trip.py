@@ -31,6 +31,9 @@ LAYOUTS_OF = {
     ("gpt3-175B", 2): ["Et*47|t*49L"],
 }
 """Layouts that cut the layers of a model, by model and stages."""
+DISPATCHERS = ("all_gather", "all_to_all", "deepep", "hybridep")
+"""Dispatchers; combined 1F1B goes with all but the first."""
+CONTEXT_EXCHANGES = ("p2p", "all_gather", "a2a", "hierarchical")
 MODELS = ("llama-3-70B", "mixtral-8x7B", "deepseek-v3", "gpt3-175B", "gemma-2B")
 
 
@@ -95,6 +98,10 @@ def executions(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         "fp8_param_gather": narrow,
         "expert_overlap": combined or (expert > 1 and pipeline == 1 and kind != "full" and draw(st.booleans())),
         "pipeline_overlap": False,
+        "token_dispatcher": draw(st.sampled_from(DISPATCHERS[combined:])) if experts else "all_to_all",
+        "dispatch_datatype": "bfloat16",
+        "expert_imbalance": 100,
+        "context_par_comm": draw(st.sampled_from(CONTEXT_EXCHANGES)) if context > 1 else "p2p",
     }
 
 

@@ -12,7 +12,7 @@ import hardware
 import models
 from engine.cost_models.calibrated import Software, case_of, parameters, step_times
 from engine.cost_models.calibrated.case_building import SOFTWARE_DEFAULTS
-from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, LAUNCHES
+from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, CONTEXT_EXCHANGES, DISPATCHERS, LAUNCHES
 from engine.validation.mapping import map_runs
 from engine.validation.reading import runs_of
 from engine.validation.sites import rate_per_processor
@@ -78,6 +78,59 @@ def test_kernels_and_launches(change: dict[str, Any], kernel: str, launch: str) 
     software = mapped(**change).case.software
     assert ATTENTION_KERNELS[int(software.attention_kernel[0])] == kernel
     assert LAUNCHES[int(software.launch[0])] == launch
+
+
+@pytest.mark.parametrize(
+    ("change", "dispatcher", "exchange"),
+    [
+        ({}, "all_to_all", "p2p"),
+        ({"notes": "DeepEP. MoE: forced-balanced routing"}, "deepep", "p2p"),
+        ({"notes": "HybridEP, A2A overlap"}, "hybridep", "p2p"),
+        ({"notes": "without DeepEP"}, "all_to_all", "p2p"),
+        ({"notes": "DeepEP off; Ulysses"}, "all_to_all", "a2a"),
+        (
+            {"notes": "DeepEP", "token_dispatcher": "allgather", "context_par_comm": "hierarchical"},
+            "all_gather",
+            "hierarchical",
+        ),
+    ],
+)
+def test_dispatchers_and_exchanges_of_context_parallelism(
+    change: dict[str, Any], dispatcher: str, exchange: str
+) -> None:
+    software = mapped(framework="Megatron-LM", **change).case.software
+    assert DISPATCHERS[int(software.token_dispatcher[0])] == dispatcher
+    assert CONTEXT_EXCHANGES[int(software.context_par_comm[0])] == exchange
+
+
+@pytest.mark.parametrize(
+    ("column", "word", "fact", "value"),
+    [
+        ("dispatch_datatype", "float8", "dispatch_bytes", 1.0 + 4.0 / 128.0),
+        ("dispatch_datatype", "bf16", "dispatch_bytes", 2.0),
+        ("dispatch_datatype", "int3", "", "dispatch_datatype is 'int3'; it must be one of bfloat16, float8."),
+        ("expert_imbalance", "125", "busiest_load", 1.25),
+        (
+            "expert_imbalance",
+            "90",
+            "",
+            "expert_imbalance is 90 %; the busiest expert rank has at least the mean, 100 %.",
+        ),
+        (
+            "token_dispatcher",
+            "mori",
+            "",
+            "token_dispatcher is 'mori'; it must be one of all_to_all, all_gather, deepep, hybridep.",
+        ),
+        ("context_par_comm", "x", "", "context_par_comm is 'x'; it must be one of p2p, all_gather, a2a, hierarchical."),
+    ],
+)
+def test_fields_of_an_execution_as_columns_mean_themselves(column: str, word: str, fact: str, value: Any) -> None:
+    found = mapped(**{column: word})
+    if fact:
+        assert float(getattr(found.case.software, fact)[0]) == value
+    else:
+        assert (found.reason[0], found.reason_text[0]) == ("bad_value", value)
 
 
 def test_what_no_rule_states_are_the_defaults_of_an_execution_with_16_bit_gradients() -> None:

@@ -23,6 +23,7 @@ from models import LayerPattern
 __all__ = [
     "ATTENTION_KERNELS",
     "BY_MODULE",
+    "CONTEXT_EXCHANGES",
     "DISPATCHERS",
     "GENERATIONS",
     "LAUNCHES",
@@ -68,6 +69,10 @@ iteration, CUDA graphs of blocks without their routed experts, or plain calls th
 DISPATCHERS = ("all_to_all", "all_gather", "deepep", "hybridep")
 """Token dispatchers: a collective all-to-all; a collective that sends every token to every rank; kernels that forward
 tokens from the network to the links of a host as they arrive (DeepEP, HybridEP)."""
+
+CONTEXT_EXCHANGES = ("p2p", "all_gather", "a2a", "hierarchical")
+"""Exchanges between context-parallel ranks: keys and values around a ring; keys and values of all ranks gathered; an
+all-to-all that gives every rank some heads of all tokens; that inside the innermost network and a ring beyond it."""
 
 RECOMPUTES = (
     "none",
@@ -293,6 +298,8 @@ class Software(_Arrays):
     its way to an expert, with its scales, `kept_bytes` per element that activation functions store for the backward
     pass; linear layers store no more, and less where they compute in fewer bits. `fp8_parameters` is 1 where
     weights of 8-bit products are held and gathered in 8 bits, instead of in 16 with 8-bit copies beside them.
+    `busiest_load` is the tokens of the expert rank with most of them over the mean, at least 1, `context_par_comm` a
+    position in `CONTEXT_EXCHANGES`.
     """
 
     attention_kernel: Floats
@@ -318,10 +325,13 @@ class Software(_Arrays):
     dispatch_bytes: Floats
     kept_bytes: Floats
     fp8_parameters: Floats
+    busiest_load: Floats
+    context_par_comm: Floats
 
     @classmethod
     def _completed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"token_dispatcher": 0.0, "dispatch_bytes": 2.0, "kept_bytes": 2.0, "fp8_parameters": 0.0, **values}
+        usual = {"token_dispatcher": 0.0, "dispatch_bytes": 2.0, "kept_bytes": 2.0, "fp8_parameters": 0.0}
+        return {**usual, "busiest_load": 1.0, "context_par_comm": 0.0, **values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +379,17 @@ class Case(CachedRows):
     def key_value_heads(self) -> Floats:
         """Key and value heads of the whole tensor-parallel group: each is repeated where there are more ranks."""
         return np.maximum(self.model.key_value_heads, self.layout.tensor_par)
+
+    @property
+    @once_per_case
+    def busiest_load(self) -> Floats:
+        """Tokens of the busiest expert rank over the mean: at most all tokens, and each token's experts once."""
+        load = self.software.busiest_load
+        if not np.any(load > 1.0):
+            return load
+        # Of n ranks with E/n experts each, one receives at most min(k, E/n) of a token's k copies; the mean is k/n.
+        most = np.minimum(self.layout.expert_par, self.model.experts / np.maximum(self.model.experts_per_token, 1.0))
+        return np.minimum(load, np.maximum(most, 1.0))
 
     @property
     @once_per_case

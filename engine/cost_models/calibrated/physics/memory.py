@@ -215,7 +215,7 @@ def routed_kept(case: Case) -> Floats:
     model, t, kept = case.model, case.layout.tensor_par, case.software.kept_bytes
     split = case.layout.expert_tensor_par / t
     # k copies of a token: h for its input, which is the input of a product, and for its output; F_e for gate and up.
-    copies = case.tokens * model.experts_per_token
+    copies = case.tokens * model.experts_per_token * case.busiest_load
     ends = (_product_bytes(case) + kept) * model.hidden * split
     return copies * (ends + 2.0 * kept * model.expert_feedforward / t)
 
@@ -227,7 +227,7 @@ def activation_kept(case: Case) -> Floats:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     model = case.model
-    copies = case.tokens * model.experts_per_token
+    copies = case.tokens * model.experts_per_token * case.busiest_load
     return _product_bytes(case) * copies * model.expert_feedforward / case.layout.tensor_par
 
 

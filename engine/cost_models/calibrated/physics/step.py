@@ -240,7 +240,8 @@ def pipeline_level(case: Case, level: BlockLevel, p: Parameters, flow: Flow | No
         "gather_exposed": micro * (gathered + at_edge),
         "pipeline_exposed": micro * flow.of_slowest(flow.waits) + flow.messages + flow.path.late,
         # What the path takes beyond the work of the slowest stage; overlapped pairs have made that shorter.
-        "bubble": flow.path.seconds - flow.path.late - whole + saved,
+        # Rounding leaves less than nothing where there is none.
+        "bubble": np.maximum(flow.path.seconds - flow.path.late - whole + saved, 0.0),
         "running": flow.running,
         "window": flow.slowest * exchange_passes(case),
     }

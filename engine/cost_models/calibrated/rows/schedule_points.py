@@ -48,6 +48,10 @@ _PLACED = {
     "fp8_param_gather",
     "expert_overlap",
     "pipeline_overlap",
+    "token_dispatcher",
+    "dispatch_datatype",
+    "expert_imbalance",
+    "context_par_comm",
 }
 _EVERYWHERE = tuple(name for name in FIELDS_OF_A_MODE if name not in (*MODE_FIELDS, *_PLACED))
 """Fields without an entry below: assumed to affect every table, which costs time only."""
@@ -59,6 +63,10 @@ BLOCK_FIELDS = (
     "attention_kernel",
     "launch",
     "expert_overlap",
+    "token_dispatcher",
+    "dispatch_datatype",
+    "expert_imbalance",
+    "context_par_comm",
     *_EVERYWHERE,
 )
 TIME_FIELDS = (
@@ -82,6 +90,7 @@ KEPT_FIELDS = (
     "selective_recompute",
     "tensor_par_comm_type",
     "attention_kernel",
+    "expert_imbalance",
     *_EVERYWHERE,
 )
 """Fields that determine the stored activations of a stage."""

@@ -147,6 +147,7 @@ NAMES = (
     "schedules",
     "layouts",
     "hybrid",
+    "dispatched",
 )
 
 
@@ -192,6 +193,26 @@ def named(name: str) -> engine.Scenario:
             "tensor_par_comm_type": ["rs_ag"],
         }
         return scenario(model_of(EXPERTS, 2048), system_of("h200_141g_sxm", first=2.7, second=1.0), limits)
+    if name == "dispatched":
+        limits = {
+            "token_dispatcher": ["all_to_all", "all_gather", "deepep", "hybridep"],
+            "dispatch_datatype": ["bfloat16", "float8"],
+            "expert_imbalance": [100, 125],
+            "context_par": [1, 2],
+            "context_par_comm": ["p2p", "all_gather", "a2a", "hierarchical"],
+            "tensor_par": [1, 2],
+            "tensor_par_comm_type": "rs_ag",
+            "tensor_par_overlap": "none",
+            "data_par_overlap": True,
+            "expert_overlap": [False, True],
+            "activation_recompute": ["none", "full"],
+            "zero_stage": [1],
+            "weight_offload": False,
+            "activations_offload": False,
+            "optimizer_offload": False,
+            "pipeline_par": [1, 2],
+        }
+        return scenario(model_of(EXPERTS, 2048), system_of("h200_141g_sxm", first=4.0, second=1.0), limits)
     if name == "schedules":
         limits = {
             "schedule": ["1f1b", "interleaved", "zb_h1", "zb_v", "dualpipe", "dualpipev", "combined_1f1b"],

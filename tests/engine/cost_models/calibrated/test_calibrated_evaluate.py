@@ -60,6 +60,8 @@ DIRECT = (
     "attention_kernel",
     "launch",
     "datatype",
+    "token_dispatcher",
+    "context_par_comm",
 )
 
 
@@ -94,6 +96,8 @@ def in_words(model: Model, table: pd.DataFrame) -> dict[str, Any]:
         "gradient_bytes": gradients,
         "shard_gradient_bytes": gradients,
         "moment_bytes": np.where(table["optimizer_datatype"] == "float32", 4.0, 2.0),
+        "dispatch_bytes": np.where(table["dispatch_datatype"] == "float8", 1.0 + 4.0 / 128.0, 2.0),
+        "busiest_load": table["expert_imbalance"].to_numpy() / 100.0,
     }
 
 
@@ -457,6 +461,10 @@ def test_extensions_default_to_a_current_stack() -> None:
         "optimizer_datatype": {"float32"},
         "recompute_blocks": {0},
         "fp8_param_gather": {False},
+        "token_dispatcher": {"all_to_all"},
+        "dispatch_datatype": {"bfloat16"},
+        "expert_imbalance": {100},
+        "context_par_comm": {"p2p"},
         "expert_overlap": {False},
         "pipeline_overlap": {False},
         "schedule": {"1f1b", "interleaved"},

@@ -95,6 +95,12 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         {"context_par": 2},
         "tensor_par 4 x pipeline_par 4 x data_par 4 x context_par 2 is 128, but num_procs is 64; they must be equal.",
     ),
+    (
+        "expert_load_below_mean",
+        EXPERTS,
+        {"expert_imbalance": 90},
+        "expert_imbalance is 90 %; the busiest expert rank has at least the mean, 100 %.",
+    ),
     ("zero_stage_unknown", DENSE, {"zero_stage": 4}, "zero_stage is 4; it must be 0, 1, 2 or 3."),
     ("zero_stage_unknown", DENSE, {"zero_stage": -1}, "zero_stage is -1; it must be 0, 1, 2 or 3."),
     (

@@ -91,17 +91,48 @@ def test_destinations_meet_where_places_are_groups_and_without_groups() -> None:
     assert np.all(many <= distinct_destinations(np.arange(1.0, 65.0), np.asarray(8.0)) + 1e-9)
 
 
-def test_routing_to_few_hosts_and_fewer_bytes_are_quicker() -> None:
-    """By hand: of 64 ranks on 8 hosts, 3.6 hosts are hit instead of 5.25, and 32 (1 - (31/32)^8) ranks."""
-    limited, free = _alone(64), _grouped(_alone(64), 1, 1)
-    element = 2 * 7168 * 4096
-    hosts, ranks = 4 * (1 - 0.75**8) * 7 / 8, 32 * (1 - (31 / 32) ** 8) * 63 / 64
-    p = parameters()
-    inside, outside = 200e9 * p.scale_up * p.exchange_host, 50e9 * p.scale_out * p.exchange_network
-    assert _seconds(limited) == pytest.approx(element * (ranks / inside + hosts / outside) + p.latency)
-    assert _seconds(limited) < _seconds(free)
-    low = _alone(64, dispatch_bytes=1.0)
-    assert _seconds(low) - p.latency == pytest.approx(0.75 * (_seconds(limited) - p.latency))
+def test_an_all_to_all_sends_a_copy_for_each_expert() -> None:
+    """By hand: of 8 copies 63/64 leave the rank and 7/8 the host, at 0.9 of what collectives sustain and 0.99 beyond
+    it; an uneven load or tokens in 8 bits take longer or less in proportion."""
+    copies, element, p = _alone(64), 2 * 7168 * 4096, parameters()
+    inside, outside = 200e9 * p.scale_up * 0.9, 50e9 * p.scale_out * 0.99
+    moved = element * (8 * 63 / 64 / inside + 8 * 7 / 8 / outside)
+    assert _seconds(copies) == pytest.approx(moved + p.latency)
+    assert _seconds(_alone(64, dispatch_bytes=1.0)) == pytest.approx(0.75 * moved + p.latency)
+    assert _seconds(_alone(64, busiest_load=1.25)) == pytest.approx(1.25 * moved + p.latency)
+
+
+@pytest.mark.parametrize(("ranks", "load", "same"), [(1, 4.0, 1.0), (2, 4.0, 2.0), (64, 100.0, 32.0)])
+def test_the_busiest_rank_has_at_most_all_tokens(ranks: int, load: float, same: float) -> None:
+    """A rank alone has every expert; of 256 experts a token takes 8 different ones, so that one rank has 32 times the
+    mean at most."""
+    uneven, most = (step_times(_alone(ranks, busiest_load=each), parameters()).step for each in (load, same))
+    assert float(np.ravel(uneven)[0]) == float(np.ravel(most)[0])
+
+
+def test_an_all_gather_sends_every_token_to_all_ranks() -> None:
+    """By hand: 7/8 of the tokens of a host's ranks over its links, then 7/8 of 8 hosts' over the network's."""
+    case, p = _alone(64, token_dispatcher="all_gather"), parameters()
+    whole = 64 * 2 * 7168 * 4096
+    moved = whole / 8 * 7 / 8 / (50e9 * p.scale_out) + whole * 7 / 8 / (200e9 * p.scale_up)
+    assert _seconds(case) == pytest.approx(moved, rel=0.01)
+    assert _seconds(case) > _seconds(_alone(64))
+    assert _seconds(_alone(1, token_dispatcher="all_gather")) == 0
+
+
+@pytest.mark.parametrize("dispatcher", ["all_to_all", "all_gather", "deepep", "hybridep"])
+def test_every_dispatcher_is_no_slower_on_quicker_networks(dispatcher: str) -> None:
+    slow = _alone(64, token_dispatcher=dispatcher)
+    for place in range(2):
+        quicker = list(slow.accelerator.network_bandwidths)
+        quicker[place] = quicker[place] * 1.5
+        accelerator = replace(slow.accelerator, network_bandwidths=tuple(quicker))
+        assert _seconds(replace(slow, accelerator=accelerator)) <= _seconds(slow)
+
+
+def test_routing_to_few_hosts_is_quicker_where_tokens_are_forwarded() -> None:
+    limited = _alone(64, token_dispatcher="deepep")
+    assert _seconds(limited) < _seconds(_grouped(limited, 1, 1)) < _seconds(_alone(64))
 
 
 def test_latents_are_kept_instead_of_queries_keys_and_values() -> None:

@@ -32,6 +32,7 @@ from engine.cost_models.calibrated.physics.layers.launch import (
     dense_factor,
     expert_launches,
     launch_time,
+    size_wait,
 )
 from engine.cost_models.calibrated.physics.layers.modules_again import (
     ModulesAgain,
@@ -303,14 +304,15 @@ def block(case: Case, rates: SustainedRates, p: Parameters, kind: BlockKind) -> 
 
 class Half(NamedTuple):
     """The feed-forward half of a block, with the projections of the other half among its products [s]; the exchange of
-    tokens between experts in one pass [s], kernels launched in either pass, and what the block repeats by module (None
-    if no row names modules)."""
+    tokens between experts in one pass [s], kernels launched in either pass, what the block repeats by module (None if
+    no row names modules), and whether it has experts."""
 
     products: Linear
     traffic: Traffic
     exchange: Floats
     launches: tuple[Floats, Floats]
     again: ModulesAgain | None = None
+    routed: bool = False
 
 
 def _dense_half(case: Case, rates: SustainedRates, p: Parameters, shared: Common) -> Half:
@@ -341,7 +343,7 @@ def _expert_half(case: Case, rates: SustainedRates, p: Parameters, shared: Commo
     counted = plain[0] * left, of_experts[0]
     again = experts_again(case, found.products, found.traffic, expert_layers(case), shared.unit, rates, p, counted)
     products = shared.projections.and_then(found.products)
-    return Half(products, traffic, 2.0 * found.exchange, (forward, backward), again)
+    return Half(products, traffic, 2.0 * found.exchange, (forward, backward), again, routed=True)
 
 
 def _assemble_block(case: Case, p: Parameters, shared: Common, half: Half) -> BlockTimes:
@@ -368,7 +370,7 @@ def complete_block(
         core_again: seconds of its cores that recomputation runs again [rows] [s].
     """
     again = recomputed(case)
-    products, traffic, experts, launches, modules = half
+    products, traffic, experts, launches, modules, routed = half
     elementwise_forward = shared.norms.forward + traffic.forward
     # The backward pass runs these shares of the forward pass again (`recompute.SHARES`).
     redone = (
@@ -403,6 +405,13 @@ def complete_block(
     blocking = case.software.launch == LAUNCHES.index("blocking")
     slow_forward = np.where(blocking, forward + floor_forward, np.maximum(forward, floor_forward))
     slow_backward = np.where(blocking, backward + floor_backward, np.maximum(backward, floor_backward))
+    waited_forward, waited_backward = forward, backward
+    if routed:
+        # The forward pass, and a repeated one, waits for the sizes that the router finds: its launches add to it.
+        waiting = size_wait(case, launches[0], p)
+        waited_forward, waited_backward = forward + waiting, backward + again.experts * waiting
+        slow_forward = np.maximum(slow_forward, waited_forward)
+        slow_backward = np.maximum(slow_backward, waited_backward)
     late = slow_forward - forward + slow_backward - backward
     # A pass of its own for the gradients of weights has the launches that a backward pass has beyond a forward pass.
     floor_weights = np.maximum(launches[1] - launches[0], 0.0) * host
@@ -418,7 +427,9 @@ def complete_block(
         hidden = np.where(case.software.overlap_expert > 0, 0.0, 1.0 - HIDDEN_EXCHANGE) * exchanged
         least = np.maximum(exchanged, np.maximum(slow_forward, slow_backward))
         least = np.maximum(least, floor_forward + floor_backward)
-        together = np.where(blocking, together, np.maximum(forward + backward - hidden, least))
+        overlapped = np.maximum(waited_forward + waited_backward - hidden, least)
+        # Without an exchange a pair hides nothing, whatever other rows do.
+        together = np.where(blocking | (exchanged <= 0.0), together, overlapped)
     parts = (
         slow_forward,
         slow_backward,

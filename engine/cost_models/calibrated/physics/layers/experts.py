@@ -15,13 +15,13 @@ import numpy as np
 
 from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.communication.expert_exchange import exchange
-from engine.cost_models.calibrated.physics.inputs import Case, Floats
+from engine.cost_models.calibrated.physics.inputs import DISPATCHERS, Case, Floats
 from engine.cost_models.calibrated.physics.layers.elementwise import Traffic, activation
 from engine.cost_models.calibrated.physics.layers.gemm import Linear, LinearLayer, MatrixUnit
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
-__all__ = ["PERMUTE_BYTES", "ExpertTimes", "active_width", "expert_layer", "expert_layers", "permuted"]
+__all__ = ["PERMUTE_BYTES", "ExpertTimes", "active_width", "busiest_width", "expert_layer", "expert_layers", "permuted"]
 
 PERMUTE_BYTES = 16.0
 """Bytes per routed element for permuting tokens into groups of one expert and back, each pass [bytes]. Source: stated
@@ -51,7 +51,7 @@ def expert_layer(case: Case, rates: SustainedRates, p: Parameters) -> ExpertTime
     if "shared_up" in found:
         shared = found["shared_up"].and_then(found["shared_down"])
         products = products.and_then(shared.where(model.shared_experts > 0))
-    acted = activation(case, active_width(case) / layout.tensor_par, case.tokens, rates, p)
+    acted = activation(case, busiest_width(case) / layout.tensor_par, case.tokens, rates, p)
     # Tokens are permuted into groups of one expert and back, once per pass.
     moving = permuted(case) / rates.memory
     return ExpertTimes(
@@ -73,6 +73,18 @@ def active_width(case: Case) -> Floats:
 
 
 @once_per_case
+def busiest_width(case: Case) -> Floats:
+    """Returns the same width with the load of the busiest expert rank [rows] [elements].
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+    """
+    model = case.model
+    busiest = model.experts_per_token * case.busiest_load + model.shared_experts
+    return busiest * model.expert_feedforward
+
+
+@once_per_case
 def permuted(case: Case) -> Floats:
     """Returns the bytes of permuting the tokens of one microbatch into groups of one expert and back, each pass [rows]
     [bytes].
@@ -80,7 +92,14 @@ def permuted(case: Case) -> Floats:
     Args:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
-    return PERMUTE_BYTES * (case.tokens * case.model.experts_per_token) * case.model.hidden
+    layout = case.layout
+    # Collectives need the copies of a token sorted by rank before they leave; forwarding kernels read the token itself,
+    # and an all-gather sends it to all.
+    sorting = case.software.token_dispatcher == DISPATCHERS.index("all_to_all")
+    sender = np.where(sorting, case.split_tokens, 0.0)
+    # Tokens of all ranks that share an expert meet there.
+    receiver = case.tokens * layout.expert_tensor_par / layout.tensor_par * case.busiest_load
+    return PERMUTE_BYTES / 2.0 * (sender + receiver) * case.model.experts_per_token * case.model.hidden
 
 
 @once_per_case
@@ -95,6 +114,8 @@ def expert_layers(case: Case) -> Mapping[str, LinearLayer]:
     local = model.experts / layout.expert_par
     # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
     each = case.tokens * model.experts_per_token * layout.expert_tensor_par / layout.tensor_par / local
+    # The busiest rank takes as long as with more experts of the mean load.
+    local = local * case.busiest_load
     part = width / layout.expert_tensor_par
     routed = {
         "experts_up": LinearLayer(each, gates * part, model.hidden, local, together=False, in_bytes=low),

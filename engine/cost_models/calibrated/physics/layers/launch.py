@@ -14,7 +14,7 @@ from engine.cost_models.calibrated.physics.case_cache import once_per_case
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS, GENERATIONS, LAUNCHES, Case, Floats
 from engine.cost_models.calibrated.physics.parameters import Parameters
 
-__all__ = ["block_launches", "expert_launches", "launch_time"]
+__all__ = ["block_launches", "expert_launches", "launch_time", "size_wait"]
 
 FUSED_BLOCK = 20.0
 """Kernels of a dense block forward with fused attention [kernels]. Source: count for a Megatron-style block, taken from
@@ -32,10 +32,15 @@ EXPERTS_FORWARD = 15.0
 """Kernels that a layer of experts adds forward [kernels]. Source: as for `FUSED_BLOCK`."""
 EXPERTS_BACKWARD = 25.0
 """The same backward [kernels]. Source: as for `FUSED_BLOCK`."""
-PER_EXPERT = 2.0
-"""Kernels of every local expert forward where products are not grouped [kernels]. Source: as for `FUSED_BLOCK`."""
-PER_EXPERT_EIGHT_BIT = 4.0
-"""Kernels that casts to 8 bits add to each of them [kernels]. Source: as for `FUSED_BLOCK`."""
+PER_PRODUCTS = 1.0
+"""Launches' worth of host time of the two products of every local expert forward [kernels]: Transformer Engine hands
+them to cuBLAS one by one, without a framework operation for each. Source: stated by us."""
+PER_EXPERT = 1.0
+"""The same of operations for every local expert forward where experts are not grouped [kernels]. Source: stated by us,
+looking at identical configurations before and after Megatron-Bridge 26.04."""
+PER_EXPERT_EIGHT_BIT = 2.0
+"""Casts to 8 bits of every local expert forward where experts are not grouped [kernels]: of the inputs of its two
+products. Source: count."""
 
 
 _ONE_PROGRAM = np.array([name.startswith("tpu") for name in GENERATIONS])
@@ -65,6 +70,21 @@ def dense_factor(case: Case, p: Parameters) -> Floats:
     return np.where(case.software.launch == LAUNCHES.index("partial_graphs"), p.graphs_launch, 1.0)
 
 
+def size_wait(case: Case, launches: Floats, p: Parameters) -> Floats:
+    """Returns the seconds that a forward pass through a layer of experts waits for its launches [rows] [s].
+
+    The host waits for the device, to learn how many tokens each expert gets, so that its launches hide behind nothing.
+    Graphs of a whole step work with sizes fixed beforehand.
+
+    Args:
+        case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
+        launches: kernels of the block forward [rows] [kernels].
+        p: parameters of a calibration.
+    """
+    waits = case.software.launch != LAUNCHES.index("graphs")
+    return np.where(waits, launches * launch_time(case, p), 0.0)
+
+
 @once_per_case
 def block_launches(case: Case) -> tuple[Floats, Floats]:
     """Returns how many kernels a dense block launches, forward and backward [rows] [kernels].
@@ -89,6 +109,7 @@ def expert_launches(case: Case) -> tuple[Floats, Floats]:
         case: shapes, layouts, software and accelerators of the rows; arrays that broadcast to [rows].
     """
     own = PER_EXPERT + np.where(case.layout.linear_bits < 16, PER_EXPERT_EIGHT_BIT, 0.0)
-    own = np.where(case.software.grouped_experts > 0, 0.0, own) * case.model.experts / case.layout.expert_par
+    own = np.where(case.software.grouped_experts > 0, 0.0, own) + PER_PRODUCTS
+    own = own * case.model.experts / case.layout.expert_par
     # Backward each expert has two products for one forward.
     return EXPERTS_FORWARD + own, EXPERTS_BACKWARD + 2.0 * own

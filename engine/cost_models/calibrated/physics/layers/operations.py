@@ -35,14 +35,21 @@ from engine.cost_models.calibrated.physics.layers.elementwise import (
     normed,
     norms,
 )
-from engine.cost_models.calibrated.physics.layers.experts import active_width, expert_layers, permuted
+from engine.cost_models.calibrated.physics.layers.experts import active_width, busiest_width, expert_layers, permuted
 from engine.cost_models.calibrated.physics.layers.gemm import LinearLayer, MatrixUnit
+from engine.cost_models.calibrated.physics.layers.launch import (
+    block_launches,
+    dense_factor,
+    expert_launches,
+    size_wait,
+)
 from engine.cost_models.calibrated.physics.layers.pattern_blocks import (
     cast_elements,
     exposed_share,
     local_products,
     mixing_limit,
     mixing_works,
+    routed_width,
     sent_case,
     time_layer,
 )
@@ -102,9 +109,9 @@ def limits(case: Case, p: Parameters) -> ProcessorLimits:
 def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
     """Returns the operations of a block of one kind, in the order they run.
 
-    Columns: `name`; `label` for people; `engine`: "matrix", "memory" or "network"; and for each stage of `STAGES`
-    `{stage}_flops` [FLOP], `{stage}_mem_accessed` [bytes] and `{stage}_processing_time` [s]. Communication counts with
-    what nothing hides of it.
+    Columns: `name`; `label` for people; `engine`: "matrix", "memory", "network" or "host"; and for each stage of
+    `STAGES` `{stage}_flops` [FLOP], `{stage}_mem_accessed` [bytes] and `{stage}_processing_time` [s]. Communication
+    counts with what nothing hides of it.
 
     Args:
         case: case of one row.
@@ -117,7 +124,7 @@ def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
     experts, windowed = _KINDS[kind].experts, _KINDS[kind].windowed
     found = common(case, rates, p, windowed=windowed)
     width = active_width(case) if experts else case.model.feedforward
-    per_processor = width / case.layout.tensor_par
+    per_processor = (busiest_width(case) if experts else width) / case.layout.tensor_par
     layers = expert_layers(case) if experts else feedforward_layers(case)
     ups = {name: layer for name, layer in layers.items() if name.endswith("up")}
     acted = activation(case, per_processor, case.tokens, rates, p)
@@ -134,6 +141,8 @@ def block_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
         rows.append(_traffic_row("permutation", ElementBytes(permuted(case), permuted(case)), Traffic(moving, moving)))
         sent = 2.0 * exchange(case, rates, p)
         rows.append(_network_row("expert_exchange", sent, sent))
+        launches = block_launches(case)[0] * dense_factor(case, p) + expert_launches(case)[0]
+        rows.append(_wait_row(size_wait(case, launches, p)))
     rows.append(_network_row("tensor_exchange", 2.0 * found.exchange, 2.0 * found.exchange))
     table = pd.DataFrame(rows)
     times = table[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
@@ -169,6 +178,10 @@ def _pattern_operations(case: Case, p: Parameters, kind: str) -> pd.DataFrame:
     ]
     for layer, view in layers:
         rows += _layer_rows(layer, view, rates, p, unit)
+    if any(layer.routing() is not None for layer, _ in layers):
+        launches = block_launches(case)[0] * sublayers / 2.0 * dense_factor(case, p)
+        each = [time_layer(layer, view, rates, p, unit).launches[0] for layer, view in layers]
+        rows.append(_wait_row(size_wait(case, sum(each, start=launches), p)))
     tensor = sublayers * tensor_exchange(case, rates, p) * exposed_share(case, p)
     rows.append(_network_row("tensor_exchange", tensor, tensor))
     table = pd.DataFrame(rows)
@@ -203,7 +216,7 @@ def _layer_rows(
         row = _build_row(name, "matrix", label=words(name), limit=limit, **core)
         ring = _network_row("context_ring", *times.context)
         return [*first, row, ring, _network_row("inner_sum", times.reduced, times.reduced), *last]
-    width = np.asarray(acted.width / view.layout.tensor_par)
+    width = routed_width(layer, view) / view.layout.tensor_par
     moved = activated(view, width, view.tokens, p)
     rows = [*first, _traffic_row("activation", moved, activation(view, width, view.tokens, rates, p)), *last]
     if layer.routing() is not None:
@@ -306,6 +319,11 @@ def _traffic_row(name: str, moved: ElementBytes, traffic: Traffic) -> dict[str, 
 def _network_row(name: str, forward: Floats, backward: Floats) -> dict[str, Any]:
     none = np.zeros(())
     return _build_row(name, "network", fw=(none, none, forward), agrad=(none, none, backward))
+
+
+def _wait_row(forward: Floats) -> dict[str, Any]:
+    none = np.zeros(())
+    return _build_row("size_wait", "host", fw=(none, none, forward))
 
 
 def _build_row(

@@ -59,6 +59,7 @@ __all__ = [
     "mixing_time",
     "mixing_works",
     "pattern_blocks",
+    "routed_width",
     "scan_bandwidth",
     "sent_case",
     "time_layer",
@@ -153,6 +154,7 @@ def local_products(layer: LayerKind, case: Case) -> dict[str, LinearLayer]:
         # Tokens that one expert processes; its columns are split over the expert-tensor-parallel group.
         local, part = product.held / layout.expert_par, layout.expert_tensor_par
         each = case.tokens * product.visited * part / t / local
+        local = local * case.busiest_load
         n, k = product.local_outputs(part), np.asarray(product.local_inputs(part), np.float64)
         found[product.name] = LinearLayer(each, n, k, local, together=False, in_bytes=low)
     return found
@@ -183,7 +185,7 @@ def time_layer(layer: LayerKind, view: Case, rates: SustainedRates, p: Parameter
         latent = own if {"query_up", "key_value_up"} <= own.keys() else None
         repeated = mixers_again(view, unit, none, latent)
     elif activated is not None:
-        traffic = activation(view, activated.width / view.layout.tensor_par, view.tokens, rates, p)
+        traffic = activation(view, routed_width(layer, view) / view.layout.tensor_par, view.tokens, rates, p)
         if layer.routing() is not None:
             # Tokens are permuted into groups of one expert and back, once per pass.
             there = sent_case(layer, view)
@@ -201,6 +203,23 @@ def time_layer(layer: LayerKind, view: Case, rates: SustainedRates, p: Parameter
         context = _context_exchange(layer, view, rates, p)
         reduced = inner_sum(layer, view, rates, p)
     return LayerTimes(products, core, again, context, traffic, sent, reduced, launches, repeated)
+
+
+def routed_width(layer: LayerKind, view: Case) -> Floats:
+    """Returns the outputs of the activation of a layer per token, on the busiest expert rank where it has experts
+    [rows] [elements].
+
+    Args:
+        layer: of a pattern, with an activation.
+        view: the case whose model has the sizes of this layer.
+    """
+    activated = layer.activation()
+    assert activated is not None
+    width = np.asarray(activated.width, np.float64)
+    if layer.routing() is None:
+        return width
+    routed = view.model.experts_per_token * view.model.expert_feedforward
+    return width + (view.busiest_load - 1.0) * routed
 
 
 def sent_case(layer: LayerKind, view: Case) -> Case:
@@ -400,7 +419,7 @@ def _pattern_block(
             launches=np.minimum(repeated.launches, launches[0]),
         )
     sent = sum((one.exchange for one in each), start=none)
-    half = Half(products, traffic, sent, (launches[0], launches[1]), repeated)
+    half = Half(products, traffic, sent, (launches[0], launches[1]), repeated, routed=kind.experts)
     return complete_block(case, p, shared, half, tensor, sum((one.core_again for one in each), start=none))
 
 
