@@ -64,12 +64,34 @@ FIELDS: Final[tuple[Column, ...]] = (
     ),
     _field_column("kv_bits", "KV cache bits", "KV bits", "Bits per element of the KV cache."),
     _field_column(
+        "attention_bits",
+        "Attention bits",
+        "attn bits",
+        "Bits per weight of the projections around attention, which 4-bit checkpoints often keep in 16; those of the "
+        "other layers by default.",
+    ),
+    _field_column(
+        "compute_bits",
+        "Compute bits",
+        "comp. bits",
+        "Precision of products: 16 where weights alone have few bits; that of the weights by default, where the system "
+        "has it.",
+    ),
+    _field_column(
         "launch",
         "Launch",
         "launch",
         "How kernels are launched: one by one, fused by a compiler, or captured in CUDA graphs.",
         "str",
         ("eager", "compiled", "graphs"),
+    ),
+    _field_column(
+        "engine",
+        "Engine",
+        "engine",
+        "Serving engine, whose overheads, waiting and first token are measured; generic is their mean.",
+        "str",
+        ("generic", "vllm", "sglang", "trtllm"),
     ),
     _field_column("prompt", "Prompt", "prompt", "Tokens of a request's prompt."),
     _field_column("output", "Output", "output", "Tokens that a request generates."),

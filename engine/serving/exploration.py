@@ -18,7 +18,7 @@ from engine.exploration.run import ExplorationCancelled
 from engine.serving.assumptions import Assumptions
 from engine.serving.checks import limit_reasons, shape_reasons
 from engine.serving.columns import FIELDS, FIGURES, HEADLINE, by_name
-from engine.serving.deployments import LAUNCHES, Deployments
+from engine.serving.deployments import WORDS, Deployments
 from engine.serving.evaluation import evaluate, positive, subject_of
 from engine.serving.figures import ServingSubject, figures, grouped, memory_of
 from engine.serving.reasons import FITS, REASONS, by_code, number_of
@@ -121,7 +121,7 @@ class ServingExploration:
         """Returns the deployments by id with every figure and the parts of a decode step, also such that do not run."""
         d = self.space.at(np.asarray(ids, np.int64))
         columns = {column.name: getattr(d, column.name) for column in FIELDS if column.dtype == "int64"}
-        columns["launch"] = [LAUNCHES[int(number)] for number in d.launch]
+        columns |= {name: [words[int(place)] for place in getattr(d, name)] for name, words in WORDS.items()}
         found = evaluate(
             self.model,
             self.system,
@@ -269,7 +269,8 @@ class _Sweep:
             if column.dtype == "int64":
                 columns[column.name] = getattr(d, column.name).astype(np.int64)
             else:
-                columns[column.name] = pd.Categorical.from_codes(d.launch.astype(np.int8), pd.Index(LAUNCHES))
+                places = getattr(d, column.name).astype(np.int8)
+                columns[column.name] = pd.Categorical.from_codes(places, pd.Index(WORDS[column.name]))
         for position, name in enumerate(KEPT):
             values = [np.zeros(0), *(part[position] for part in self._figures)]
             columns[name] = np.concatenate(values)[order]
