@@ -1,11 +1,11 @@
-"""Serving: prefill and decode of a model on a system, modelled with the rates of the calibrated cost model.
+"""Serving: prefill and decode of a model on a system, by constants fitted to measured kernels and servers.
 
     from engine import inference
     found = inference.explore("llama-3-70B", "h100_80g_sxm", num_procs=8, prompt=1024, output=256)
     found.best, found.frontier
 
-`evaluate` returns the figures of a table of deployments, `explore` the figures of every deployment of a space. All
-figures are modelled: the calibration rests on training runs, and no measured serving run was used to fit anything.
+`evaluate` returns the figures of a table of deployments, `explore` the figures of every deployment of a space, and
+`figure_ranges` the ranges in which comparable servers were measured.
 """
 
 from engine.cost_models.calibrated import library_calibration
@@ -17,6 +17,7 @@ from engine.serving.exploration import ServingExploration, explore
 from engine.serving.reasons import REASONS
 from engine.serving.shapes import not_represented
 from engine.serving.space import DeploymentSpace, ServingLimitError, SpaceTooLarge
+from engine.serving.uncertainty import FigureRange, figure_ranges
 
 __all__ = [
     "FIELDS",
@@ -28,6 +29,7 @@ __all__ = [
     "Assumptions",
     "DeploymentSpace",
     "DeploymentTableError",
+    "FigureRange",
     "ServingExploration",
     "ServingLimitError",
     "SpaceTooLarge",
@@ -35,6 +37,7 @@ __all__ = [
     "by_name",
     "evaluate",
     "explore",
+    "figure_ranges",
     "library_calibration",
     "not_represented",
 ]

@@ -112,12 +112,13 @@ def evaluate(
     assumptions: Assumptions | None = None,
     requests_per_slot: float | None = None,
 ) -> pd.DataFrame:
-    """Evaluates deployments of a model on a system; everything is modelled.
+    """Evaluates deployments of a model on a system, with constants fitted to measured kernels and servers.
 
     Args:
         model, system: name, path or object.
         table: one deployment per row: tensor_par, pipeline_par, batch, prompt, output; optional expert_par, replicas,
-            weight_bits, kv_bits, attention_bits, compute_bits, launch, engine. A mapping has columns of one length, or single values for all rows.
+            weight_bits, kv_bits, attention_bits, compute_bits, launch, engine. A mapping has columns of one length, or
+            single values for all rows.
         time_to_first_token, time_per_output_token: limits [s].
         price: of a processor [USD per hour].
         calibration, assumptions: the library's where left out.
@@ -180,9 +181,7 @@ def _build_result_table(
     columns: dict[str, Any] = {
         column.name: getattr(d, column.name).astype(np.int64) for column in FIELDS if column.dtype == "int64"
     }
-    columns = {
-        column.name: columns.get(column.name) if column.name in columns else words[column.name] for column in FIELDS
-    }
+    columns = {column.name: (columns | dict(words))[column.name] for column in FIELDS}
     numbers = reason.tolist()
     columns["status"] = ["ok" if number == FITS else REASONS[number - 1].status for number in numbers]
     columns["reason"] = [code_of(number) for number in numbers]

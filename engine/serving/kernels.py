@@ -77,9 +77,12 @@ class Device(NamedTuple):
 
 class KernelRates(NamedTuple):
     """Rates of one kind of kernel, arrays [rows] or numbers: start [s], shares of memory bandwidth and of the matrix
-    peak [dimensionless], and the kind's own terms: passes over the inputs to quantise them, rows that a tile computes whatever it is given, seconds per doubling of the
-    context [s], passes over the results of parts of a context, and heads that latent kernels compute whatever is left
-    of them."""
+    peak [dimensionless], and terms of some kinds.
+
+    Products have passes over their inputs to quantise them, and rows that a tile computes whatever it is given; decode
+    attention seconds per doubling of the context [s], and passes over the results of parts of a context; its latent
+    kernels compute some heads whatever is left of them.
+    """
 
     start: Floats
     memory: Floats
@@ -249,9 +252,8 @@ def attend_latent_context(
 def _spread_contexts(units: Floats, context: Floats, device: Device) -> Floats:
     """Return how much longer few caches take than enough to keep all multiprocessors busy [dimensionless]."""
     # A pass may have no request that decodes.
-    return 1.0 + CONTEXT_IDLE * device.multiprocessors / (
-        np.maximum(units, 1.0) * np.maximum(context / CONTEXT_SPLIT, 1.0)
-    )
+    spread = np.maximum(units, 1.0) * np.maximum(context / CONTEXT_SPLIT, 1.0)
+    return np.asarray(1.0 + CONTEXT_IDLE * device.multiprocessors / spread)
 
 
 def attend_prompt(

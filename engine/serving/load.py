@@ -39,7 +39,7 @@ class PassTimes(NamedTuple):
 
 class Latencies(NamedTuple):
     """Results [rows] [s]: time to the first token, per output token after it, of a decode step with the engine's
-    overheads, and in which the prompt of one request keeps a replica busy."""
+    overheads, and of the passes that the prompt of one request takes, alone or with others."""
 
     first_token: Floats
     per_token: Floats
@@ -97,4 +97,4 @@ def load_latencies(
     crowded = (1.0 - share) * apart * passes / np.maximum(later, 1.0)
     longer = terms.mixed * np.maximum(crowded - 1.0, 0.0) * times.cycle
     per_token = step + longer + crowded * added
-    return Latencies(first, per_token, step, passes * added)
+    return Latencies(first, per_token, step, passes * each)

@@ -26,7 +26,15 @@ __all__ = ["LAUNCHED", "WORDS", "draw_inputs", "parse_inputs", "write_inputs"]
 MOST_PROCESSORS: Final = 4096
 MOST_TOKENS: Final = 1_000_000
 ANY_ID: Final = re.compile(r"\d{1,9}")
-WORDS: Final = {"eager": "One by one", "compiled": "Compiled", "graphs": "CUDA graphs"}
+WORDS: Final = {
+    "eager": "One by one",
+    "compiled": "Compiled",
+    "graphs": "CUDA graphs",
+    "generic": "Any engine",
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "trtllm": "TensorRT-LLM",
+}
 LAUNCHED: Final = {
     "eager": "kernels launched one by one",
     "compiled": "kernels fused by a compiler",
@@ -61,14 +69,16 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServingLink, Mapping[str, LinkF
     start = 1024 if longest is None or longest >= 1536 else max(longest // 2, 1)
     asked.read("prompt", default=start, most=MOST_TOKENS)
     asked.read("output", default=max(start // 4, 1), most=MOST_TOKENS)
-    for name in ("time_to_first_token_s", "time_per_output_token_s", "price_usd_per_h"):
+    for name in ("time_to_first_token_s", "time_per_output_token_s", "price_usd_per_h", "memory_share"):
         asked.read(name)
     asked.read("by", options=ORDERS)
     limits: dict[str, Any] = {}
     for name, values in CHOICES.items():
         options = {value: WORDS.get(value, str(value)) for value in values}
-        chosen = page.read(name, default=list(DEFAULTS[name]), options=options)
-        if set(chosen) != set(DEFAULTS[name]):
+        # Bits that follow those of the weights are an empty choice.
+        default = [value for value in DEFAULTS[name] if value in options]
+        chosen = page.read(name, default=default, options=options)
+        if set(chosen) != set(default):
             limits[name] = chosen
     for name in ("only", "columns"):
         page.read(name)
@@ -111,7 +121,10 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
         draw_whole(fields["output"], label="Output, tokens", width=116, resets=RESETS)
         draw_decimal(fields["time_to_first_token_s"], step=50.0, width=124, resets=RESETS)
         draw_decimal(fields["time_per_output_token_s"], step=5.0, width=124, resets=RESETS)
-        with st.popover("Choices", icon=":material/tune:", help="Precisions and launch modes to try; price."):
+        with st.popover(
+            "Choices", icon=":material/tune:", help="Precisions, launch modes and engines to try; memory; price."
+        ):
             for name in CHOICES:
                 draw_several(fields[name], resets=RESETS)
+            draw_decimal(fields["memory_share"], step=0.05, resets=RESETS)
             draw_decimal(fields["price_usd_per_h"], label="USD per GPU-hour", step=0.5, resets=RESETS)

@@ -15,11 +15,14 @@ PAGE_NAME: Final = "serving"
 
 
 class ServingLink(Document):
-    """Parameters of the page besides its question: precisions and launch modes to try, and display options."""
+    """Parameters of the page besides its question: precisions, launch modes and engines to try, and display options."""
 
     weight_bits: Annotated[list[int], Asked("Weight bits")] = Field(default_factory=list)
     kv_bits: Annotated[list[int], Asked("KV cache bits")] = Field(default_factory=list)
+    attention_bits: Annotated[list[int], Asked("Attention bits")] = Field(default_factory=list)
+    compute_bits: Annotated[list[int], Asked("Compute bits")] = Field(default_factory=list)
     launch: Annotated[list[str], Asked("Launch")] = Field(default_factory=list)
+    engine: Annotated[list[str], Asked("Engine")] = Field(default_factory=list)
     only: Annotated[bool, Asked("Frontier only")] = Field(
         default=False, description="Pareto-optimal deployments: throughput per GPU against speed per user."
     )

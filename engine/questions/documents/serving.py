@@ -53,12 +53,24 @@ class DeploymentsQuestion(Document):
     ] = Field(
         default_factory=dict,
         description="Values of fields of deployments: a value, a list of values, or {min, max}. Fields are tensor_par, "
-        "pipeline_par, expert_par, replicas, batch, weight_bits, kv_bits (16, 8 or 4) and launch (eager, compiled or "
-        "graphs); others are tried in all ways.",
+        "pipeline_par, expert_par, replicas, batch, weight_bits, kv_bits, attention_bits, compute_bits (16, 8 or 4), launch "
+        "(eager, compiled or graphs) and engine (generic, vllm, sglang or trtllm); others are tried in all ways, except "
+        "attention_bits and compute_bits, which are those of the weights, and engine, which is generic.",
     )
     price_usd_per_h: Annotated[
         Annotated[float, Number(0, 1e6)] | None, Asked("Price", "USD/h", option="price", parameter="price")
     ] = Field(default=None, description="Price of a GPU and hour; the middle of the recorded prices by default.")
+    memory_share: Annotated[
+        Annotated[float, Number(0.05, 1.0)] | None, Asked("Memory share", option="memory-share", parameter="share")
+    ] = Field(default=None, description="Share of the memory that the engine may use, such as 0.95; 0.9 by default.")
+    requests_per_slot: Annotated[
+        Annotated[float, Number(1.0, 1e6)] | None,
+        Asked("Requests per slot", option="requests-per-slot", parameter="burst"),
+    ] = Field(
+        default=None,
+        description="Requests that a benchmark sends per request in flight, all at once at first, such as 10; a steady "
+        "load by default.",
+    )
     top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best deployments to list.")
     by: Annotated[str, Asked("Order")] = Field(
         default="tokens_per_s_per_processor", description="Figure to rank deployments by."

@@ -82,8 +82,8 @@ def print_errors(errors: pd.DataFrame) -> None:
         errors: log(predicted / measured) of ttft, tpot and output.
     """
     groups: list[tuple[str, pd.DataFrame]] = [("all servers", errors)]
-    groups += [(engine, some) for engine, some in errors.groupby("engine")]  # type: ignore[misc]
-    groups += [(" ".join(key), some) for key, some in errors.groupby(["gpu", "engine", "model"])]  # type: ignore[misc]
+    groups += [(str(engine), some) for engine, some in errors.groupby("engine")]
+    groups += [(" ".join(map(str, key)), some) for key, some in errors.groupby(["gpu", "engine", "model"])]
     for described, some in groups:
         each = "; ".join(f"{name} {_words(np.expm1(some[name]))}" for name in ("tpot", "output", "ttft"))
         print(f"{described}: {each}")

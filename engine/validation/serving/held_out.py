@@ -183,7 +183,7 @@ def fit_errors(errors: pd.DataFrame) -> list[FitError]:
         errors: of `held_out_errors`.
     """
     groups: list[tuple[str, pd.DataFrame]] = [("all servers", errors)]
-    groups += [(f"{gpu}, {engine}", some) for (gpu, engine), some in errors.groupby(["gpu", "engine"])]  # type: ignore[misc]
+    groups += [(f"{gpu}, {engine}", some) for (gpu, engine), some in errors.groupby(["gpu", "engine"])]
     words = {"ttft": "time to first token", "tpot": "time per output token", "output": "output"}
     found = []
     for described, some in groups:

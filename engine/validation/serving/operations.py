@@ -210,7 +210,7 @@ def _experts(rows: pd.DataFrame, gpu: str) -> Iterator[KernelTable]:
         tokens, hidden, width, chosen, experts, sliced, spread, seconds = _columns(best, *shape, "latency_us")
         work = ExpertWork(tokens, experts, chosen, spread, hidden, width / sliced)
         device, weight = _device(gpu, COMPUTED.get(name, 16)), WEIGHT_BITS[name] / 8.0
-        uneven = best["distribution"].map(IMBALANCES).to_numpy(np.float64)
+        uneven: Floats = np.asarray(best["distribution"].map(IMBALANCES), np.float64)
 
         def predict(
             values: Mapping[str, float],
@@ -239,7 +239,7 @@ def _decode(rows: pd.DataFrame, gpu: str) -> Iterator[KernelTable]:
 
         def predict(
             values: Mapping[str, float],
-            shape: tuple[Floats, ...] = (requests, context, heads, keys),
+            shape: tuple[Floats, Floats, Floats, Floats] = (requests, context, heads, keys),
             width: Floats = width,
             cache: float = cache,
             device: Device = device,

@@ -112,8 +112,9 @@ def server_table(table: pd.DataFrame) -> ServerTable:
         1e3 * table["batch"] * table["output"] / (table["ttft_ms"] + (table["output"] - 1.0) * table["tpot_ms"])
     )
     groups = []
-    for (gpu, model), index in table.groupby(["gpu", "model"]).indices.items():  # type: ignore[misc]
-        subject = subject_of(MODELS[str(model)], GPUS[str(gpu)], requests_per_slot=BURST)
+    for key, index in table.groupby(["gpu", "model"]).indices.items():
+        gpu, model = str(key[0]), str(key[1])  # type: ignore[index]  # keys of two columns are pairs
+        subject = subject_of(MODELS[model], GPUS[gpu], requests_per_slot=BURST)
         groups.append((subject, np.asarray(index, np.intp)))
     return ServerTable(table, tuple(groups))
 

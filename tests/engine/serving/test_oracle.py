@@ -302,7 +302,7 @@ class Run:
         return {
             "decode_step_time": step,
             "time_to_first_token": first,
-            "prefill_time": passes * added,
+            "prefill_time": passes * one,
             "time_per_output_token": per_token,
             "tokens_per_s_per_processor": rate,
             "energy_per_token": 700 / rate,
