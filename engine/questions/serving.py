@@ -50,8 +50,8 @@ class DeploymentsAnswer(Document):
     reasons: dict[str, str] = Field(description="Labels of the codes.")
     best: Row | None = Field(description="Most output per processor, with all figures; null if nothing runs.")
     ranges: dict[str, RangeRow] = Field(
-        description="By figure of the best deployment: factors between which most comparable measured servers are; empty "
-        "where none was measured."
+        description="By figure of the best deployment: factors between which most comparable measured servers are; "
+        "empty where none was measured."
     )
     top: list[Row] | None = Field(description="Best deployments, best first; null if the frontier is asked for.")
     frontier: list[Row] | None = Field(

@@ -75,8 +75,8 @@ def find_serving(
 
     \b
     JSON is the answer to the question find_deployments: total, feasible, rejected_by_reason (a number per reason),
-    best (the most output per processor, with all figures), ranges, top or frontier, nearest (per reason the deployment that
-    misses least), units and more. Times are in seconds, sizes in bytes; null means unknown.
+    best (the most output per processor, with all figures), ranges of it, top or frontier, nearest (per reason the
+    deployment that misses least), units and more. Times are in seconds, sizes in bytes; null means unknown.
 
     Exit code 1 when nothing runs within the limits.
     """

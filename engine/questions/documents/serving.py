@@ -53,9 +53,9 @@ class DeploymentsQuestion(Document):
     ] = Field(
         default_factory=dict,
         description="Values of fields of deployments: a value, a list of values, or {min, max}. Fields are tensor_par, "
-        "pipeline_par, expert_par, replicas, batch, weight_bits, kv_bits, attention_bits, compute_bits (16, 8 or 4), launch "
-        "(eager, compiled or graphs) and engine (generic, vllm, sglang or trtllm); others are tried in all ways, except "
-        "attention_bits and compute_bits, which are those of the weights, and engine, which is generic.",
+        "pipeline_par, expert_par, replicas, batch, weight_bits, kv_bits, attention_bits, compute_bits (16, 8 or 4), "
+        "launch (eager, compiled or graphs) and engine (generic, vllm, sglang or trtllm); others are tried in all "
+        "ways, but attention_bits and compute_bits are those of the weights, and the engine is generic.",
     )
     price_usd_per_h: Annotated[
         Annotated[float, Number(0, 1e6)] | None, Asked("Price", "USD/h", option="price", parameter="price")
