@@ -39,6 +39,9 @@ WRITABLE: Final = (".csv", ".parquet")
 LARGEST_JSON: Final = 200_000_000
 """Largest JSON file that is read [bytes]; it must fit in memory whole; about 300,000 executions."""
 
+RESULT_LISTS: Final = ("top", "executions")
+"""Keys under which the results of `best` and `evaluate` list executions."""
+
 LONGEST_TEXT: Final = 4_000
 """Characters of the longest text in a Parquet file of executions; stage layouts have some hundred."""
 LARGEST_TEXTS: Final = 400_000_000
@@ -63,7 +66,8 @@ def read_executions(path: str | os.PathLike[str]) -> Iterator[pd.DataFrame]:
     least one.
 
     Fields of the calibrated cost model beyond the 23 come where the file has them; other columns are left out. A
-    `.json` file holds one execution as an object, as Calculon's files do, or a list of them. Cells of a `.csv` file
+    `.json` file holds one execution as an object, as Calculon's files do, a list of them, or a result of `best` or
+    `evaluate`. Cells of a `.csv` file
     become what the register says their field is, where they can.
 
     Raises `TableFileError` for a file that cannot be read or lacks a field.
@@ -278,7 +282,7 @@ def _read_json(file: Path) -> Iterator[pd.DataFrame]:
         raise TableFileError(f"{file} is not UTF-8 text (byte {error.start}), so it is not JSON.") from None
     except ValueError:  # Python reads whole numbers of some thousand digits only
         raise TableFileError(f"{file} holds a number with too many digits for a field of an execution.") from None
-    records = [document] if isinstance(document, Mapping) else document
+    records = _list_records(document)
     if not isinstance(records, list) or not all(isinstance(record, Mapping) for record in records):
         raise TableFileError(f"{file} holds no execution; it must be an object with the 23 fields, or a list of such.")
     names = list(NAMES)
@@ -292,6 +296,14 @@ def _read_json(file: Path) -> Iterator[pd.DataFrame]:
         yield pd.DataFrame(
             {name: _build_series(by_name(name), [record.get(name) for record in part], rows) for name in names}
         )
+
+
+def _list_records(document: Any) -> Any:
+    """Return the executions of a document: the list in a result of `best` or `evaluate`, or the document itself."""
+    if not isinstance(document, Mapping):
+        return document
+    listed = [document[name] for name in RESULT_LISTS if isinstance(document.get(name), list)]
+    return listed[0] if listed else [document]
 
 
 def _parse_exact_number(text: str) -> float | Decimal:

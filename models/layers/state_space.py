@@ -27,8 +27,9 @@ SAVED_EVERY = 2_048
 """Tokens between saved states of Mamba-1's scan. Source: `selective_scan.cpp` of mamba-ssm 2.3.2."""
 
 MEGATRON_KERNEL: Final = 4
+"""Taps of the convolution, which Megatron-LM has no argument for. Source: mamba_mixer.py, d98e8a64."""
 MEGATRON_CHUNK: Final = 128
-"""Taps and tokens of a chunk, which Megatron-LM has no argument for. Source: mamba_mixer.py, d98e8a64."""
+"""Tokens of a chunk, which Megatron-LM has no argument for. Source: mamba_mixer.py, d98e8a64."""
 
 
 class Mamba2Layer(LayerKind):

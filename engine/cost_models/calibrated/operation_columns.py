@@ -34,6 +34,7 @@ LABELS: Final = {
     "permutation": "Permutation",
     "expert_exchange": "EP exchange",
     "tensor_exchange": "TP exchange",
+    "inner_sum": "TP sum inside the layer",
 }
 """Operation -> what people call it."""
 

@@ -10,7 +10,7 @@ import pytest
 import engine
 import hardware
 from engine.cli.output import ExitCode
-from engine.columns import UNITS
+from engine.columns import ALL_FIELDS, UNITS
 from engine.cost_models.calibrated.operation_columns import LABELS, OPERATION_COLUMNS
 
 SYSTEM = "h100_80g_sxm"
@@ -219,3 +219,18 @@ def test_an_execution_that_does_not_fit_has_operations_all_the_same(shardscape, 
     assert engine.evaluate("mixtral-8x7B", SYSTEM, pd.DataFrame([EXPERTS]))["reason"].tolist() == ["memory_tier1"]
     assert len(engine.operations("mixtral-8x7B", SYSTEM, EXPERTS, cost_model="calibrated"))
     assert shardscape("layers", "mixtral-8x7B", SYSTEM, file(EXPERTS))[0] == 0
+
+
+def test_the_best_of_a_result_is_listed_as_it_stands(tmp_path, shardscape) -> None:
+    """What `best --json` prints is a file of executions: its first one has the operations of that execution."""
+    asked = ("llama-3-8B", SYSTEM, "--procs", "8", "--max-batch", "8", "--datatype", "bfloat16")
+    code, printed, _ = shardscape("best", *asked, "--json")
+    assert code == 0
+    result = tmp_path / "best.json"
+    result.write_text(printed)
+    code, out, _ = shardscape("layers", "llama-3-8B", SYSTEM, str(result), "--json")
+    assert code == 0
+    fields = {column.name for column in ALL_FIELDS}
+    best = {name: value for name, value in json.loads(printed)["top"][0].items() if name in fields}
+    expected = engine.operations("llama-3-8B", SYSTEM, best, cost_model="calibrated")
+    assert [row["fw_time"] for row in json.loads(out)] == expected["fw_time"].tolist()

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hardware
+import models
 from engine.cost_models.calibrated import parameters
+from engine.cost_models.calibrated.case_building import case_of, model_shapes
 from engine.cost_models.calibrated.physics.inputs import ATTENTION_KERNELS
 from engine.cost_models.calibrated.physics.layers.block import block
 from engine.cost_models.calibrated.physics.layers.operations import STAGES, block_operations, blocks_of, limits
 from engine.cost_models.calibrated.physics.layers.rates import sustained_rates
-from engine.cost_models.calibrated.physics.pipeline.stages import PLAIN
-from engine.cost_models.calibrated.physics.step import step_times
+from engine.cost_models.calibrated.physics.pipeline.stages import PLAIN, kinds_of
+from engine.cost_models.calibrated.physics.step import block_level, step_times
 from tests.engine.cost_models.calibrated.cases import A100, DENSE, EXPERTS, case
 
 P = parameters()
@@ -90,6 +93,21 @@ def test_together_they_are_the_block(name: str) -> None:
     assert sum(rows.sum() for rows in parts.values()) == len(found)
     recomputed_and_late = float(made.recompute + made.launch)
     assert seconds.sum() == pytest.approx(float(made.forward + made.backward) - recomputed_and_late, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in models.names() if model_shapes(models.load(name)).pattern is not None]
+)
+def test_together_they_are_the_block_of_a_pattern(name: str) -> None:
+    """Sums inside layers, messages and layers without a product included, on two tensor-parallel ranks."""
+    layout = {"tensor_par": 2, "pipeline_par": 1, "data_par": 4, "microbatch_size": 1, "batch_size": 8}
+    one = case_of(models.load(name), hardware.load("h100_80g_sxm"), {**layout, "sequence_par": 1})
+    level = block_level(one, P)
+    for kind, title in zip(kinds_of(one.model), blocks_of(one.model), strict=True):
+        made = level.kinds[kind]
+        found = block_operations(one, P, title)
+        seconds = found[[f"{stage}_processing_time" for stage in STAGES]].sum(axis=1)
+        assert seconds.sum() == pytest.approx(float(made.forward + made.backward - made.recompute - made.launch))
 
 
 def test_work_by_hand() -> None:

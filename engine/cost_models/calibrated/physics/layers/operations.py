@@ -41,6 +41,7 @@ from engine.cost_models.calibrated.physics.layers.pattern_blocks import (
     cast_elements,
     exposed_share,
     local_products,
+    mixing_limit,
     mixing_works,
     sent_case,
     time_layer,
@@ -186,7 +187,8 @@ def _layer_rows(
         return LABELS.get(name, f"{title}: {name.replace('_', ' ')}")
 
     products = [_linear_row(name, each, unit, words(name)) for name, each in local_products(layer, view).items()]
-    *first, last = products
+    # What stands between the products comes before the last of them; a kind may also have none.
+    first, last = products[:-1], products[-1:]
     acted = layer.activation()
     if acted is None:
         softmax = layer.softmax()
@@ -195,13 +197,15 @@ def _layer_rows(
             name = "attention_core"
         else:
             works, name = mixing_works(layer, view), "mixing"
+        limit = mixing_limit(layer, view, rates, p) if softmax is None else ""
         passes = zip(("fw", "agrad"), works, times.core, strict=True)
         core = {stage: (work.operations, work.moved, time) for stage, work, time in passes}
-        row = _build_row(name, "matrix", label=words(name), **core)
-        return [*first, row, _network_row("context_ring", *times.context), last]
+        row = _build_row(name, "matrix", label=words(name), limit=limit, **core)
+        ring = _network_row("context_ring", *times.context)
+        return [*first, row, ring, _network_row("inner_sum", times.reduced, times.reduced), *last]
     width = np.asarray(acted.width / view.layout.tensor_par)
     moved = activated(view, width, view.tokens, p)
-    rows = [*first, _traffic_row("activation", moved, activation(view, width, view.tokens, rates, p)), last]
+    rows = [*first, _traffic_row("activation", moved, activation(view, width, view.tokens, rates, p)), *last]
     if layer.routing() is not None:
         there = permuted(sent_case(layer, view))
         moving = there / rates.memory
@@ -241,12 +245,8 @@ def summarised(operations: pd.DataFrame, most: ProcessorLimits) -> pd.DataFrame:
     moved = operations[[f"{stage}_mem_accessed" for stage in STAGES]].sum(axis=1)
     intensity = (operations["fw_flops"] / operations["fw_mem_accessed"]).where((flops > 0) & (moved > 0))
     limit = [
-        engine
-        if engine != "matrix"
-        else "compute"
-        if pd.isna(ratio)
-        else bound(ratio, most.sustained, most.memory_sustained)
-        for engine, ratio in zip(operations["engine"], intensity, strict=True)
+        stated or _limit_of(engine, ratio, most)
+        for stated, engine, ratio in zip(operations["limit"], operations["engine"], intensity, strict=True)
     ]
     return operations.assign(
         fw_time=forward,
@@ -258,6 +258,14 @@ def summarised(operations: pd.DataFrame, most: ProcessorLimits) -> pd.DataFrame:
         rate=(flops / (forward + backward)).where(flops > 0),
         bound=limit,
     )
+
+
+def _limit_of(engine: str, intensity: float, most: ProcessorLimits) -> str:
+    """Return what bounds an operation: its engine, or the roof that its products meet first."""
+    if engine != "matrix":
+        return engine
+    # A core that is fused with its neighbours moves nothing of its own.
+    return "compute" if pd.isna(intensity) else bound(intensity, most.sustained, most.memory_sustained)
 
 
 def _attention_rows(case: Case, found: Common, windowed: bool) -> list[dict[str, Any]]:
@@ -298,9 +306,19 @@ def _network_row(name: str, forward: Floats, backward: Floats) -> dict[str, Any]
     return _build_row(name, "network", fw=(none, none, forward), agrad=(none, none, backward))
 
 
-def _build_row(name: str, engine: str, *, label: str = "", **stages: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
-    """Return the row of an operation. stages: name -> operations [FLOP], bytes, seconds; 0 for missing stages."""
-    row: dict[str, Any] = {"name": name, "label": label or LABELS[name], "engine": engine}
+def _build_row(
+    name: str, engine: str, *, label: str = "", limit: str = "", **stages: tuple[Floats, Floats, Floats]
+) -> dict[str, Any]:
+    """Return the row of an operation.
+
+    Args:
+        name: of the operation.
+        engine: part of the processor that works on it.
+        label: its words; those of `LABELS` if empty.
+        limit: what bounds it, where its own formula says so.
+        stages: name -> operations [FLOP], bytes, seconds; 0 for missing stages.
+    """
+    row: dict[str, Any] = {"name": name, "label": label or LABELS[name], "engine": engine, "limit": limit}
     for stage in STAGES:
         values = stages.get(stage, (np.zeros(()),) * 3)
         names = ("flops", "mem_accessed", "processing_time")

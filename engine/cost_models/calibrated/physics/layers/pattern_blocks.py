@@ -49,6 +49,7 @@ __all__ = [
     "inner_sum",
     "local_products",
     "mixing_core",
+    "mixing_limit",
     "mixing_time",
     "mixing_works",
     "pattern_blocks",
@@ -249,6 +250,22 @@ def mixing_time(
     """
     matrix, lanes, moved = _mixing_parts(work, tokens, case, rates, p, bandwidth)
     return np.maximum(np.maximum(matrix, lanes), moved) + work.kernels * p.kernel_start
+
+
+def mixing_limit(layer: LayerKind, case: Case, rates: SustainedRates, p: Parameters) -> str:
+    """Returns the limit of the work between the products of a layer in a forward pass: compute, vector or memory.
+
+    Args:
+        layer: one that states its work itself.
+        case: shapes, layouts, software and accelerators of one row.
+        rates: sustained rates of the accelerator [FLOP/s, bytes/s].
+        p: parameters of a calibration.
+    """
+    hidden, tokens = int(np.ravel(case.model.hidden)[0]), float(np.ravel(case.model.seq_size)[0])
+    work = layer.mixing(hidden, tokens, causal=True)
+    parts = _mixing_parts(work, case.tokens, case, rates, p, scan_bandwidth(layer))
+    seconds = dict(zip(("compute", "vector", "memory"), (float(np.ravel(each)[0]) for each in parts), strict=True))
+    return max(seconds, key=seconds.__getitem__)
 
 
 def _mixing_parts(
