@@ -15,6 +15,7 @@ __all__ = [
     "HEADLINE",
     "MEMORY_PARTS",
     "OUTCOME",
+    "SERVICE_FIGURES",
     "STEP_PARTS",
     "by_name",
 ]
@@ -107,6 +108,9 @@ OUTCOME: Final = outcome_columns(
 FIGURES: Final = statistic_columns(read_statistics("engine.serving", "figures.csv"))
 """Results of a deployment that runs, declared in `figures.csv`."""
 
+SERVICE_FIGURES: Final = statistic_columns(read_statistics("engine.serving", "service_figures.csv"))
+"""Results of a service under load, declared in `service_figures.csv`."""
+
 HEADLINE: Final[tuple[Column, ...]] = tuple(column for column in FIGURES if column.headline)
 """The figures that an exploration keeps for every deployment; the others are computed for rows in view."""
 
@@ -118,7 +122,7 @@ MEMORY_PARTS: Final = ("memory_weights", "memory_kv_cache", "memory_activations"
 
 ALL: Final[tuple[Column, ...]] = (ID, *FIELDS, *OUTCOME, *FIGURES)
 
-_BY_NAME: Final = {column.name: column for column in ALL}
+_BY_NAME: Final = {column.name: column for column in (*ALL, *SERVICE_FIGURES)}
 
 
 def by_name(name: str) -> Column:

@@ -54,7 +54,8 @@ class ServingSubject:
     """Model, system and assumptions that all deployments have in common.
 
     `price` of a processor [USD per hour], not a number where it is not known. `requests_per_slot` of a benchmark that
-    sends all requests at once and keeps a number of them in flight; None for a steady load.
+    sends all requests at once and keeps a number of them in flight; None for a steady load. `output_cv` is the
+    coefficient of variation of the output lengths.
     """
 
     model: Model
@@ -64,6 +65,7 @@ class ServingSubject:
     price: float
     constants: ServingConstants
     requests_per_slot: float | None = None
+    output_cv: float = 0.0
 
     @cached_property
     def shapes(self) -> ModelShapes:
@@ -234,8 +236,8 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
     # A pipeline of p stages decodes up to p microbatches in turn.
     tokens = np.ceil(d.batch / d.pipeline_par)
     microbatches = np.ceil(d.batch / tokens)
-    # Mean context over the answer: the prompt and half of the output.
-    context = d.prompt + d.output / 2.0
+    # Mean context over the answer: the prompt and half of the output, which requests in flight have more of.
+    context = d.prompt + d.output / 2.0 * (1.0 + subject.output_cv**2)
     run, messages = _run_pass(subject, d, Pass(tokens, context), is_step=True)
     # One microbatch through all stages, or all microbatches through the slowest stage.
     cycle = np.maximum(run.total + messages, microbatches * run.slowest)

@@ -39,12 +39,15 @@ class PassTimes(NamedTuple):
 
 class Latencies(NamedTuple):
     """Results [rows] [s]: time to the first token, per output token after it, of a decode step with the engine's
-    overheads, and of the passes that the prompt of one request takes, alone or with others."""
+    overheads, and of the passes that the prompt of one request takes, alone or with others; of the own passes of a
+    request, with request and reply; and what the prompt of one request adds to the steps of others."""
 
     first_token: Floats
     per_token: Floats
     step: Floats
     prefill: Floats
+    alone: Floats
+    added: Floats
 
 
 def prompts_per_pass(batch: Floats, prompt: Floats, output: Floats, chunk: float) -> Floats:
@@ -97,4 +100,4 @@ def load_latencies(
     crowded = (1.0 - share) * apart * passes / np.maximum(later, 1.0)
     longer = terms.mixed * np.maximum(crowded - 1.0, 0.0) * times.cycle
     per_token = step + longer + crowded * added
-    return Latencies(first, per_token, step, passes * each)
+    return Latencies(first, per_token, step, passes * each, terms.first_token + own, passes * added)
