@@ -34,6 +34,7 @@ from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
 from engine.questions.plans import PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
 from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
+from engine.questions.services import SIZE_SERVICE
 from engine.questions.serving import FIND_DEPLOYMENTS
 from engine.questions.standings import STANDING
 from engine.questions.validations import VALIDATE
@@ -59,6 +60,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         COMPARE,
         COST,
         FIND_DEPLOYMENTS,
+        SIZE_SERVICE,
         PLAN_LAYERS,
         PLAN_ELASTIC,
         PLAN_OPERATORS,

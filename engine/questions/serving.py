@@ -17,7 +17,7 @@ from engine.serving.reasons import by_code
 from engine.serving.space import MOST
 from engine.serving.uncertainty import SHARE
 
-__all__ = ["FIND_DEPLOYMENTS", "deployments_document", "explore_deployments"]
+__all__ = ["FIND_DEPLOYMENTS", "RangeRow", "deployments_document", "explore_deployments"]
 
 
 class RangeRow(Document):

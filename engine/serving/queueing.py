@@ -35,6 +35,7 @@ HALVINGS: Final = 26
 MOST_WAITING: Final = 64.0
 """Requests per place that a closed load may have, as the bound of a search []. Source: stated by us."""
 TINY: Final = 1e-30
+"""Least number that others are divided by. Source: stated by us."""
 MOST_SHARE: Final = 0.98
 """Largest share of the time that prompts take, and of the residence that grows with others, that formulas are evaluated
 at. Source: stated by us."""

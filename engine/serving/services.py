@@ -30,6 +30,7 @@ from engine.serving.profiles import MOST_REQUESTS, ReplicaProfile, replica_profi
 from engine.serving.queueing import LEVELS, LatencyLimits, LoadedReplicas, largest_load, loaded_replicas
 from engine.serving.reasons import FITS, REASONS
 from engine.serving.space import MOST_PROCESSORS, DeploymentSpace, ServingLimitError
+from engine.serving.uncertainty import FigureRange, figure_ranges
 from engine.space.space import divisors
 from hardware import System, SystemLike
 from models import Model, ModelLike
@@ -84,6 +85,15 @@ class ServiceSizing:
     def best(self) -> dict[str, Any] | None:
         """The service with the fewest GPUs, of these the one with the most headroom; None where none holds."""
         return self._row(0) if len(self.table) else None
+
+    @cached_property
+    def ranges(self) -> dict[str, FigureRange]:
+        """Factors between which comparable measured servers are, of the mean latencies of the best service, by figure;
+        empty where none was measured. All of them had closed loads."""
+        if self.best is None:
+            return {}
+        found = figure_ranges(self.model, self.system, {**self.best, "batch": max(self.best["in_flight"], 1.0)})
+        return {name: found[name] for name in ("time_to_first_token", "time_per_output_token") if name in found}
 
     def _row(self, place: int) -> dict[str, Any]:
         return {str(name): value for name, value in self.table.iloc[place].items() if name != "profile"}
