@@ -14,10 +14,10 @@ import models
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems, usable_models
 from dashboard.link.fields import LinkField, LinkReader
-from dashboard.pages.serving.link import PAGE_NAME, ServingLink
+from dashboard.pages.serving.link import LOAD_FIELDS, PAGE_NAME, ServingLink
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_several, draw_whole
 from dashboard.words.scenarios import system_titles
-from engine.questions.documents.serving import DeploymentsQuestion
+from engine.questions.documents.serving import DeploymentsQuestion, ServedModel, ServiceQuestion
 from engine.serving import HEADLINE
 from engine.serving.space import CHOICES, DEFAULTS
 
@@ -54,8 +54,9 @@ def write_inputs(**values: str | None) -> None:
     state.set_url_values({f"{PAGE_NAME}_{name}": value for name, value in {"id": None, **values}.items()})
 
 
-def parse_inputs() -> tuple[DeploymentsQuestion, ServingLink, Mapping[str, LinkField]]:
-    """Parse the link: the question, the page's other parameters, and all fields by name.
+def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, ServingLink, Mapping[str, LinkField]]:
+    """Parse the link: the question, that about a load if there is one, the page's other parameters, and all fields by
+    name.
 
     Model and system start as the scenario's. Raises the errors of loading them.
     """
@@ -84,7 +85,23 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServingLink, Mapping[str, LinkF
         page.read(name)
     page.read("id", pattern=ANY_ID)
     question = asked.build(model=named_model(model), system=named_system(system), limits=limits)
-    return question, page.build(), {**asked.fields, **page.fields}
+    service, load = _parse_load(question)
+    return question, service, page.build(), {**asked.fields, **page.fields, **load}
+
+
+def _parse_load(question: DeploymentsQuestion) -> tuple[ServiceQuestion | None, Mapping[str, LinkField]]:
+    """Return the question about a load, None without one, and its fields; model and limits are the other's."""
+    reader = LinkReader(ServiceQuestion, PAGE_NAME)
+    for name in LOAD_FIELDS:
+        reader.read(name)
+    rate, users = (reader.fields[name].value for name in ("request_rate", "users"))
+    if rate is None and users is None:
+        return None, reader.fields
+    shared: dict[str, Any] = {name: getattr(question, name) for name in ServedModel.model_fields}
+    if rate is not None and users is not None:
+        shared["users"] = None
+        state.complain(f"{PAGE_NAME}_users", "The link has requests per second and users; showing the former.")
+    return reader.build(**shared), reader.fields
 
 
 def _parse_name(asked: LinkReader[DeploymentsQuestion], field: str, scenario: str, titles: Mapping[str, str]) -> str:

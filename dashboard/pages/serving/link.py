@@ -9,9 +9,11 @@ from pydantic import Field
 from engine.questions.fields import Asked
 from engine.questions.verb import Document
 
-__all__ = ["PAGE_NAME", "ServingLink"]
+__all__ = ["LOAD_FIELDS", "PAGE_NAME", "ServingLink"]
 
 PAGE_NAME: Final = "serving"
+LOAD_FIELDS: Final = ("request_rate", "users", "held_at", "request_latency_s", "arrival_cv", "prompt_cv", "output_cv")
+"""Fields of a `ServiceQuestion` that the page reads besides those that its other question has."""
 
 
 class ServingLink(Document):

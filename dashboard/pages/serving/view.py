@@ -17,12 +17,13 @@ from dashboard.link.fields import LinkField
 from dashboard.pages.serving.inputs import LAUNCHED, draw_inputs, parse_inputs, write_inputs
 from dashboard.pages.serving.link import ServingLink
 from dashboard.pages.serving.queries import changes, chips, curves, explored, per_degree, question_key, title
+from dashboard.pages.serving.service import draw_service
 from dashboard.pages.serving.tables import draw_deployments, draw_rejected
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, gibibytes, percent
-from engine.questions.documents.serving import DeploymentsQuestion
+from engine.questions.documents.serving import DeploymentsQuestion, ServiceQuestion
 from engine.serving import FigureRange, ServingExploration, by_name, figure_ranges, not_represented
 from engine.serving.uncertainty import SHARE
 
@@ -43,6 +44,8 @@ class ServingView:
     mode: str
     """The theme: "light" or "dark"."""
     question: DeploymentsQuestion | None
+    service: ServiceQuestion | None
+    """Question about a load; None without one."""
     link: ServingLink
     fields: Mapping[str, LinkField]
     problem: str = ""
@@ -57,10 +60,10 @@ class ServingView:
 def parse() -> ServingView:
     """Parse the page's part of the link."""
     try:
-        question, link, fields = parse_inputs()
+        question, service, link, fields = parse_inputs()
     except ValueError as problem:
-        return ServingView(state.theme_mode(), None, ServingLink(), {}, str(problem))
-    return ServingView(state.theme_mode(), question, link, fields)
+        return ServingView(state.theme_mode(), None, None, ServingLink(), {}, str(problem))
+    return ServingView(state.theme_mode(), question, service, link, fields)
 
 
 def render(view: ServingView) -> None:
@@ -77,6 +80,7 @@ def render(view: ServingView) -> None:
         return
     if not found.feasible:
         _draw_nothing_runs(question, found, mode)
+        draw_service(view.service, view.fields, mode)
         return
     chosen = _chosen_deployment(found, view.deployment)
     _draw_strip(found, chosen)
@@ -96,6 +100,7 @@ def render(view: ServingView) -> None:
         st.html(markup.legend(MEMORY))
     with right.container(border=True, gap="xsmall", height="stretch"):
         draw_rejected(found, question_key(question))
+    draw_service(view.service, view.fields, mode)
     draw_deployments(question.by, view.link, view.fields, found)
     _draw_remarks(found)
 

@@ -11,7 +11,7 @@ from engine.questions.fields import Asked, FieldKind
 from engine.questions.verb import Document, Named
 from models.documents import Accepts, Number, Whole
 
-__all__ = ["DeploymentsQuestion", "ServiceQuestion"]
+__all__ = ["DeploymentsQuestion", "ServedModel", "ServiceQuestion"]
 
 Limit = Annotated[float, Number(1e-6, 1e6)]
 

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from dashboard.words.numbers import format_value
 from engine import ExplorationCancelled, serving
 from engine.questions import VERBS, Context, QuestionError, answer
+from engine.serving import by_name
+from tests.dashboard.page_runs import figure, html, page_alone
 
 MODEL, SYSTEM = "llama-3-8B", "h100_80g_sxm"
 QUESTION: dict[str, Any] = {
@@ -63,6 +66,44 @@ def test_every_door_has_the_same_service(shardscape: Callable[..., tuple[int, st
     assert "Fewest GPUs within the limits, which hold for the p90" in out
     assert "latencies under load are modelled" in out
     assert "Load of the best service" in out
+
+
+def test_page_shows_the_same_service() -> None:
+    found = answer("size_service", QUESTION)
+    page = page_alone("serving")
+    page.session_state["_url"] = {
+        "serving_model": MODEL,
+        "serving_system": SYSTEM,
+        "serving_procs": "1",
+        "serving_prompt": "1000",
+        "serving_output": "200",
+        "serving_ttft": "500",
+        "serving_tpot": "30",
+        "serving_price": "2.5",
+        "serving_launch": "graphs",
+        "serving_rate": "90",
+        "serving_held_at": "p90",
+        "serving_output_cv": "0.5",
+    }
+    page.run()
+    assert not page.exception
+    best, words = found["best"], html(page)
+    copies = best["deployments"]
+    assert f"{best['gpus']} GPUs: {copies} deployment{'s' * (copies != 1)} of TP {best['tensor_par']} × PP" in words
+    assert f"First token, p90 {format_value(by_name('first_token_p90'), best['first_token_p90'])}" in words
+    assert f"Cost per hour {format_value(by_name('cost_per_h'), best['cost_per_h'])}" in words
+    curve = next(each for each in figure(page, "serving_load_first")["data"] if each.get("name") == "p99")
+    assert len(curve["x"]) == len(found["curve"])
+    assert curve["x"] == [row["load"] for row in found["curve"]]
+    both = page_alone("serving")
+    both.session_state["_url"] = {**page.session_state["_url"], "serving_users": "50"}
+    both.run()
+    assert f"{best['gpus']} GPUs: {copies} deployment" in html(both)
+    none = page_alone("serving")
+    none.session_state["_url"] = {**page.session_state["_url"], "serving_tpot": "0.1"}
+    none.run()
+    assert not none.exception
+    assert any("No service holds the limits" in each.value for each in none.warning)
 
 
 def test_command_reads_a_trace(shardscape: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
