@@ -143,8 +143,27 @@ def _device(gpu: str, bits: int) -> Device:
     return Device(np.asarray(peak), a.memory_bandwidth, a.multiprocessors)
 
 
+MOST_SLOWER = 1.5
+"""Time of a kernel over that of the fastest at the median of shared shapes, above which its measurements are left out
+[dimensionless]. Source: stated by us; kernels that engines choose are within 1.3 of each other."""
+LEAST_SHARED = 20
+"""Least shapes that kernels are compared at. Source: stated by us."""
+
+
 def _fastest(rows: pd.DataFrame, shape: list[str]) -> pd.DataFrame:
-    return rows.sort_values("latency_us", kind="stable").drop_duplicates(shape)
+    """Return the fastest kernel of every shape, without kernels that engines would not choose: those that are slower
+    than others by `MOST_SLOWER` at the median of the shapes that others were measured at, too."""
+    while True:
+        best = rows.sort_values("latency_us", kind="stable").drop_duplicates(shape)
+        whose = rows.groupby(["engine", "kernel_source"], dropna=False).ngroup()
+        each = rows.assign(whose=whose).groupby([*shape, "whose"], dropna=False)["latency_us"].min().reset_index()
+        shapes = each.groupby(shape, dropna=False)["latency_us"]
+        each = each[shapes.transform("size") > 1].assign(slower=each["latency_us"] / shapes.transform("min"))
+        slower = each.groupby("whose")["slower"].agg(["median", "size"])
+        slower = slower[(slower["size"] >= LEAST_SHARED) & (slower["median"] > MOST_SLOWER)]
+        if not len(slower):
+            return best
+        rows = rows[whose != slower["median"].idxmax()]
 
 
 def _columns(rows: pd.DataFrame, *names: str) -> list[Floats]:

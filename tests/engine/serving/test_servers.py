@@ -22,6 +22,7 @@ from engine import serving
 from engine.cost_models.calibrated import Accelerators, accelerator_of
 from engine.serving.constants import ENGINES, FORMATS, library_constants
 from engine.serving.kernels import Device, ExpertRates, ExpertWork, KernelRates, multiply, run_experts
+from engine.validation.serving.operations import kernel_tables
 from engine.validation.serving.servers import log_errors, read_servers
 
 
@@ -165,3 +166,21 @@ def test_ranges_are_of_comparable_servers():
     assert {"sglang", "experts"} <= set(found.described.split(", "))
     assert not serving.figure_ranges(models.load("llama-3-8B"), hardware.load("mi300x_192g"), dict(row))
     assert float(Accelerators.of(accelerator_of(hardware.load("mi300x_192g"))).generation) == 3
+
+
+def test_kernels_that_no_engine_would_choose_are_left_out_of_the_fit(tmp_path: Path):
+    """A kernel that is slow wherever others were measured counts nowhere, also where it is the only one."""
+    rows = []
+    for count in range(1, 61):
+        row = {"gpu": "h100_sxm", "isl": 1, "kv_cache_dtype": "fp8", "batch_size": count, "num_heads": 16, "step": 1023}
+        if count <= 40:
+            rows.append({**row, "engine": "trtllm", "kernel_source": "default", "latency_us": 10.0 + count})
+        if count > 10:
+            rows.append({**row, "engine": "vllm", "kernel_source": "slow", "latency_us": 50.0 + 5.0 * count})
+    for name in ("ops_gemm", "ops_moe", "ops_attention_decode"):
+        pd.DataFrame({"gpu": pd.Series([], dtype=str)}).to_parquet(tmp_path / f"{name}.parquet")
+    pd.DataFrame(rows).to_parquet(tmp_path / "ops_mla_decode.parquet")
+    table = next(kernel_tables(tmp_path))
+    assert (table.kind, table.name) == ("latent_decode", "float8")
+    assert len(table.measured) == 40
+    assert table.measured.max() == pytest.approx(50e-6)
