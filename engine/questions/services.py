@@ -67,6 +67,7 @@ class ServiceAnswer(Document):
     top: list[Row] = Field(description="Best services, best first.")
     curve: list[Row] = Field(description="Latencies of the best service against its load, up to saturation.")
     nearest: dict[str, NearestRow] = Field(description="By limit: the deployment that misses it least, without load.")
+    obstacle: str = Field(description="Why nothing was tried, and what would help; empty if something was.")
     units: dict[str, str] = Field(description="Units of figures by name.")
     seconds: float = Field(description="Time of the search [s].")
 
@@ -147,6 +148,7 @@ def service_document(asked: ServiceQuestion, found: ServiceSizing) -> dict[str, 
             code: {"row": each.row, "latency_s": each.latency, "limit_s": each.limit}
             for code, each in found.nearest.items()
         },
+        "obstacle": found.obstacle,
         "units": {column.name: column.unit for column in (*FIELDS, *SERVICE_FIGURES) if column.unit},
         "seconds": found.seconds,
     }

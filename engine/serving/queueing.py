@@ -218,7 +218,8 @@ def _closed_load(profile: ReplicaProfile, load: ServiceLoad, users: Floats) -> L
 
 
 def _whole_request(first: LatencyFigure, per_token: LatencyFigure, later: Floats, load: ServiceLoad) -> LatencyFigure:
-    mean = first.usual + later * per_token.usual
+    # Of one token there is no time between tokens, whatever it would be.
+    mean = first.usual + np.multiply(later, per_token.usual, out=np.zeros_like(later), where=later > 0)
     with np.errstate(invalid="ignore"):
         lengths = (per_token.usual * (later + 1.0) * load.output_cv) ** 2
     variance = first.variance + later * later * per_token.variance + np.where(np.isfinite(mean), lengths, 0.0)

@@ -82,6 +82,13 @@ class ServiceSizing:
     profile: ReplicaProfile
 
     @property
+    def obstacle(self) -> str:
+        """Explains why nothing was tried, and what would help; "" if something was."""
+        if self.total:
+            return ""
+        return f"No layout of 1 to {MOST_UNIT} GPUs is within the limits on fields; leave some limits out."
+
+    @property
     def best(self) -> dict[str, Any] | None:
         """The service with the fewest GPUs, of these the one with the most headroom; None where none holds."""
         return self._row(0) if len(self.table) else None
@@ -247,6 +254,11 @@ def _runnable_units(
     space = DeploymentSpace.of(size, prompt, output, {**limits, "batch": [1]}, mixture=mixture)
     # Checks the limit on the requests at once, too.
     allowed = DeploymentSpace.of(size, prompt, output, {"batch": places}, mixture=mixture).limits.get("batch")
+    least = min(allowed) if isinstance(allowed, list) else (allowed or {"min": 0})["min"]
+    if least > MOST_REQUESTS:
+        raise ServingLimitError(
+            f"batch cannot be {least:,} or more; a replica serves at most {MOST_REQUESTS:,} at once."
+        )
     d = space.at(np.arange(space.total))
     # Replicas that share no experts are deployments of their own.
     d = d.take(d.replicas == d.expert_replicas)

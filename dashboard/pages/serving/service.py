@@ -162,7 +162,8 @@ def _draw_no_service(found: ServiceSizing) -> None:
     ]
     if not parts:
         reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
-        parts = [f"{reason_label(code)}: {number:,} deployments." for code, number in reasons[:3]]
+        parts = [found.obstacle] if found.obstacle else []
+        parts += [f"{reason_label(code)}: {number:,} deployments." for code, number in reasons[:3]]
     st.warning(f"**No service holds the limits.** {literal(' '.join(parts))}", icon=":material/block:")
 
 

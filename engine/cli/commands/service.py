@@ -152,6 +152,8 @@ def _print_services(found: ServiceSizing, top: int, curve: bool) -> None:
         write_line(text_table(("rejected because", "deployments"), [(reason_label(c), f"{n:,}") for c, n in reasons]))
     write_line()
     if found.best is None:
+        if found.obstacle:
+            write_line(found.obstacle)
         for code, near in found.nearest.items():
             layout = f"TP {near.row['tensor_par']} x PP {near.row['pipeline_par']}"
             write_line(

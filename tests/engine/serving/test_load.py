@@ -212,6 +212,15 @@ def test_nothing_holds() -> None:
     assert sized(most_procs=1).rejected["too_many_gpus"] > 0
 
 
+@pytest.mark.parametrize("load", [serving.ServiceLoad(request_rate=5.0), serving.ServiceLoad(users=5.0)])
+def test_requests_of_one_token_end_with_it(load: serving.ServiceLoad) -> None:
+    found = sized(load=load, output=1)
+    assert found.best is not None
+    for level in LEVELS:
+        assert found.best[f"request_{level}"] == pytest.approx(found.best[f"first_token_{level}"], rel=0.1)
+    assert found.best["request_mean"] == found.best["first_token_mean"]
+
+
 def test_trace_of_requests() -> None:
     text = "arrival_s,prompt,output\n0,100,10\n1,300,30\n3,200,20\n6,200,20\n"
     found = serving.read_trace(text)
@@ -252,5 +261,8 @@ def test_services_that_are_refused() -> None:
         sized(level="p95")
     with pytest.raises(ServingLimitError, match="leave the limit on replicas out"):
         sized(limits={"replicas": 2})
+    with pytest.raises(ServingLimitError, match="batch cannot be 5,000 or more; a replica serves at most 4,096"):
+        sized(limits={"batch": {"min": 5000}})
+    assert "leave some limits out" in sized(limits={"tensor_par": 3}).obstacle
     with pytest.raises(ServingLimitError, match="most_procs is 0"):
         sized(most_procs=0)
