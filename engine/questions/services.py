@@ -47,6 +47,7 @@ class ServiceAnswer(Document):
     request_rate: float | None = Field(description="Of an open load [1/s].")
     users: float | None = Field(description="Of a closed load.")
     held_at: str
+    room_for_error: bool
     time_to_first_token_limit: float | None = Field(description="[s]; null for none.")
     time_per_output_token_limit: float | None = Field(description="[s]; null for none.")
     request_latency_limit: float | None = Field(description="[s]; null for none.")
@@ -100,6 +101,7 @@ def size_asked_service(
         time_per_output_token=asked.time_per_output_token_s,
         request_latency=asked.request_latency_s,
         level=asked.held_at,
+        room_for_error=asked.room_for_error,
         price=asked.price_usd_per_h,
         assumptions=None if asked.memory_share is None else Assumptions(reserve_share=1.0 - asked.memory_share),
         progress=progress,
@@ -131,6 +133,7 @@ def service_document(asked: ServiceQuestion, found: ServiceSizing) -> dict[str, 
         "request_rate": asked.request_rate,
         "users": asked.users,
         "held_at": found.limits.level,
+        "room_for_error": asked.room_for_error,
         "time_to_first_token_limit": found.limits.first_token,
         "time_per_output_token_limit": found.limits.per_token,
         "request_latency_limit": found.limits.request,

@@ -87,13 +87,14 @@ class LatencyFigure:
 
 
 class LatencyLimits(NamedTuple):
-    """Longest first token, time per output token and whole request [s]; None for none; and the statistic of `LEVELS`
-    that they hold for."""
+    """Longest first token, time per output token and whole request [s]; None for none; the statistic of `LEVELS` that
+    they hold for; and factors on the three latencies that leave room for their error, numbers or [rows]."""
 
     first_token: float | None = None
     per_token: float | None = None
     request: float | None = None
     level: str = "mean"
+    room: tuple[Floats | float, Floats | float, Floats | float] = (1.0, 1.0, 1.0)
 
 
 class PassWait(NamedTuple):
@@ -125,14 +126,10 @@ class LoadedReplicas:
             limits: latencies and their statistic.
         """
         found = np.where(self.busy < 1.0, 0, 1)
-        each = (
-            (self.first_token, limits.first_token),
-            (self.per_token, limits.per_token),
-            (self.request, limits.request),
-        )
-        for number, (figure, limit) in enumerate(each, 1):
+        figures = (self.first_token, self.per_token, self.request)
+        for number, (figure, limit, room) in enumerate(zip(figures, limits[:3], limits.room, strict=True), 1):
             if limit is not None:
-                found = np.where((found == 0) & (figure.level(limits.level) > limit), number, found)
+                found = np.where((found == 0) & (room * figure.level(limits.level) > limit), number, found)
         return found
 
 

@@ -80,6 +80,8 @@ class ServiceSizing:
     nearest: Mapping[str, NearestService]
     seconds: float
     profile: ReplicaProfile
+    held: LatencyLimits
+    """The limits with the room for error of every row of `profile`."""
 
     @property
     def obstacle(self) -> str:
@@ -130,8 +132,9 @@ class ServiceSizing:
             # Beyond all places, users wait for each other.
             loads = np.array(CURVE) * 1.5 * profile.most
         found = loaded_replicas(profile, self.load, loads, replicas)
+        held = self.limits._replace(room=_room_of(self.held, int(best["profile"])))
         columns = {"load": loads * replicas, "served_rate": found.rate * replicas}
-        return pd.DataFrame(columns | _latencies(found) | {"holds": found.missed(self.limits) == 0})
+        return pd.DataFrame(columns | _latencies(found) | {"holds": found.missed(held) == 0})
 
 
 def size_service(
@@ -148,6 +151,7 @@ def size_service(
     time_per_output_token: float | None = None,
     request_latency: float | None = None,
     level: str = "p99",
+    room_for_error: bool = False,
     price: float | None = None,
     assumptions: Assumptions | None = None,
     progress: Callable[[float, str], None] | None = None,
@@ -165,6 +169,8 @@ def size_service(
             at once.
         time_to_first_token, time_per_output_token, request_latency: limits [s]; None for none.
         level: statistic that they hold for, one of `engine.serving.queueing.LEVELS`.
+        room_for_error: True if latencies have to hold their limits also at the upper end of the range in which most
+            comparable servers were measured.
         price: of a GPU [USD/h]; the system's recorded price where None.
         assumptions: the usual ones where None.
         progress: called with the share that is done, 0 to 1, and the current step in words.
@@ -208,8 +214,9 @@ def size_service(
     profile = replica_profiles(subject, d, most)
     if cancel is not None and cancel():
         raise ExplorationCancelled
-    capacity, missed = largest_load(profile, load, bounds)
-    table, nearest = _services(subject, d, profile, load, bounds, (capacity, missed), num_procs, most_procs, rejected)
+    held = _leave_room(subject, d, bounds) if room_for_error else bounds
+    capacity, missed = largest_load(profile, load, held)
+    table, nearest = _services(subject, d, profile, load, held, (capacity, missed), num_procs, most_procs, rejected)
     return ServiceSizing(
         subject.model,
         subject.system,
@@ -223,7 +230,30 @@ def size_service(
         nearest,
         time.perf_counter() - start,
         profile,
+        held,
     )
+
+
+def _leave_room(subject: ServingSubject, d: Deployments, limits: LatencyLimits) -> LatencyLimits:
+    """Return the limits with the upper ends of the ranges of each deployment's engine as factors [rows]."""
+    found = [figure_ranges(subject.model, subject.system, {"engine": name, "batch": None}) for name in WORDS["engine"]]
+    if not all(found):
+        raise WorkloadError(
+            f"No server was measured on GPUs like {subject.system.name}'s, so the error is unknown; leave "
+            "room_for_error out."
+        )
+    engines = d.engine.astype(np.intp)
+    first, each = (
+        np.array([ranges[name].high for ranges in found])[engines]
+        for name in ("time_to_first_token", "time_per_output_token")
+    )
+    return limits._replace(room=(first, each, np.maximum(first, each)))
+
+
+def _room_of(limits: LatencyLimits, place: int) -> tuple[float, float, float]:
+    """Return the factors of one row."""
+    first, each, request = (float(np.ravel(room)[place if np.ndim(room) else 0]) for room in limits.room)
+    return first, each, request
 
 
 def _unit_sizes(num_procs: int | None, most_procs: int) -> list[int]:
@@ -355,12 +385,15 @@ def _services(
             zip(codes, (idle.first_token, idle.per_token, idle.request), strict=True), 1
         ):
             late = np.flatnonzero((capacity <= 0) & (missed == number))
+            limit = bounds[:3][number - 1]
             if len(late):
                 values = figure.level(bounds.level)[late]
                 place = late[int(np.argmin(values))]
                 fields_of = _fields_table(d.take(np.array([place])), profile.most[[place]])
                 row = {str(name): value for name, value in fields_of.iloc[0].items()}
-                nearest[code] = NearestService(row, float(values.min()), float(bounds[number - 1] or 0.0))
+                nearest[code] = NearestService(
+                    row, float(values.min()), float(limit or 0.0) / _room_of(bounds, place)[number - 1]
+                )
     return table, nearest
 
 

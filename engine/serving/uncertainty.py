@@ -73,7 +73,7 @@ def figure_ranges(model: Model, system: System, row: Mapping[str, Any]) -> dict[
 
     Args:
         model, system: of the deployment.
-        row: its fields.
+        row: its fields; a batch of None for servers of any.
     """
     generation = generation_of(system)
     if generation == "other":
@@ -83,7 +83,7 @@ def figure_ranges(model: Model, system: System, row: Mapping[str, Any]) -> dict[
         "engine": engine if engine != "generic" else ANY,
         "generation": generation,
         "kind": "experts" if pattern_of(model).is_routed else "dense",
-        "batch": band_of(float(row["batch"])),
+        "batch": ANY if row["batch"] is None else band_of(float(row["batch"])),
     }
     found = {}
     for figure in ("time_to_first_token", "time_per_output_token", "tokens_per_s"):

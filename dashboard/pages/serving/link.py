@@ -12,7 +12,16 @@ from engine.questions.verb import Document
 __all__ = ["LOAD_FIELDS", "PAGE_NAME", "ServingLink"]
 
 PAGE_NAME: Final = "serving"
-LOAD_FIELDS: Final = ("request_rate", "users", "held_at", "request_latency_s", "arrival_cv", "prompt_cv", "output_cv")
+LOAD_FIELDS: Final = (
+    "request_rate",
+    "users",
+    "held_at",
+    "room_for_error",
+    "request_latency_s",
+    "arrival_cv",
+    "prompt_cv",
+    "output_cv",
+)
 """Fields of a `ServiceQuestion` that the page reads besides those that its other question has."""
 
 

@@ -13,7 +13,7 @@ from dashboard.charts.serving_load import load_curve
 from dashboard.link.fields import LinkField
 from dashboard.pages.serving.inputs import LAUNCHED, WORDS
 from dashboard.widgets.chart import show
-from dashboard.widgets.link_fields import draw_choice, draw_decimal
+from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_switch
 from dashboard.widgets.tables import ROW, height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value, percent, plain
@@ -77,6 +77,7 @@ def draw_service(question: ServiceQuestion | None, fields: Mapping[str, LinkFiel
             draw_decimal(fields["users"], label="or users at once", step=10.0, width=150)
             draw_choice(fields["held_at"], width=130)
             draw_decimal(fields["request_latency_s"], step=1.0, width=150)
+            draw_switch(fields["room_for_error"])
             with st.popover("Variation", icon=":material/tune:", help="How arrivals and lengths vary."):
                 for name in ("arrival_cv", "prompt_cv", "output_cv"):
                     draw_decimal(fields[name], step=0.1)

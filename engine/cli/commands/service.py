@@ -89,7 +89,7 @@ def find_service(
     if json:
         write_line(as_json(service_document(question, found)))
     else:
-        _print_services(found, question.top, curve)
+        _print_services(found, question, curve)
     if found.best is None:
         raise typer.Exit(ExitCode.NOTHING)
 
@@ -130,7 +130,7 @@ def _is_said(asked: UnfinishedQuestion[ServiceQuestion], name: str) -> bool:
     return asked.said[name] not in (None, ServiceQuestion.model_fields[name].default)
 
 
-def _print_services(found: ServiceSizing, top: int, curve: bool) -> None:
+def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -> None:
     from engine.questions.services import reason_label
     from engine.serving import by_name, not_represented
 
@@ -161,8 +161,9 @@ def _print_services(found: ServiceSizing, top: int, curve: bool) -> None:
                 f"more than the limit of {1e3 * near.limit:,.4g} ms."
             )
         return
-    write_line(f"Fewest GPUs within the limits, which hold for the {found.limits.level}")
-    write_line(_services_table(found.top(top), SHOWN))
+    room = ", with room for the error" if asked.room_for_error else ""
+    write_line(f"Fewest GPUs within the limits, which hold for the {found.limits.level}{room}")
+    write_line(_services_table(found.top(asked.top), SHOWN))
     write_line(_describe_ranges(found))
     if curve:
         write_line()

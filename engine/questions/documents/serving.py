@@ -110,6 +110,10 @@ class ServiceQuestion(ServedModel):
         Literal["mean", "p50", "p90", "p99"],
         Asked("Limits hold for", words={"mean": "Mean", "p50": "p50", "p90": "p90", "p99": "p99"}),
     ] = Field(default="p99", description="Statistic of each latency that its limit holds for.")
+    room_for_error: Annotated[bool, Asked("Room for error")] = Field(
+        default=False,
+        description="Hold the limits also at the upper end of the range of most comparable measured servers.",
+    )
     request_latency_s: Annotated[Limit | None, Asked("Whole request", "s", option="e2e", parameter="e2e")] = Field(
         default=None, description="Limit on the time of a whole request; none by default."
     )

@@ -202,6 +202,21 @@ def test_harder_questions_never_need_fewer_gpus() -> None:
     assert curve["holds"].iloc[0]
 
 
+def test_room_for_error_holds_limits_at_the_upper_end_of_measured_ranges() -> None:
+    found = sized(room_for_error=True, limits={"engine": ["vllm", "trtllm"]})
+    assert found.best is not None
+    for engine, rows in found.table.groupby("engine"):
+        ranges = serving.figure_ranges(found.model, found.system, {"engine": engine, "batch": None})
+        assert (rows["first_token_p99"] * ranges["time_to_first_token"].high <= 1.0).all()
+        assert (rows["per_token_p99"] * ranges["time_per_output_token"].high <= 0.05).all()
+        assert ranges["time_per_output_token"].high > 1.05
+    assert gpus(found) >= gpus(sized(limits={"engine": ["vllm", "trtllm"]}))
+    holds = found.curve["holds"]
+    assert found.curve["load"][holds].max() <= found.best["most_load"]
+    with pytest.raises(WorkloadError, match="No server was measured on GPUs like l40s"):
+        serving.size_service("llama-3-8B", "l40s_48g", load=found.load, **SIZED, room_for_error=True)
+
+
 def test_nothing_holds() -> None:
     found = sized(time_per_output_token=0.0001)
     assert found.best is None
