@@ -68,7 +68,7 @@ def load_curve(
             colour=colours.worse,
         )
     _draw_line(drawing, [load, load], [0.0, highest / scale.factor], colours.muted)
-    note(drawing, "your load", colours, x=load, y=highest / scale.factor, xanchor="left", yanchor="top", xshift=4)
+    note(drawing, "your load", colours, x=load, y=0, xanchor="left", yanchor="bottom", xshift=4)
     label = columns[0].label.removesuffix(" (p50)")
     drawing.update_xaxes(title=f"Load, {unit}", range=[0, 1.02 * end])
     drawing.update_yaxes(
