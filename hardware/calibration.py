@@ -90,6 +90,8 @@ class Calibration(_CalibrationEntity):
 
     name: Name
     title: Line = ""
+    subject: Literal["training", "serving"] = "training"
+    """The physics whose values it has: a calibration of one is of no use to the other."""
     system: Annotated[str, Text(255)] = ""
     """Name of the system it is for; empty for all systems."""
     fitted_on: Annotated[str, Text(2_000, shortest=1)]
@@ -124,9 +126,13 @@ _LIBRARY: Library[Calibration] = Library(
 )
 
 
-def calibration_names() -> list[str]:
-    """Returns the names of the calibrations in the library, in alphabetical order."""
-    return _LIBRARY.names()
+def calibration_names(subject: str = "training") -> list[str]:
+    """Returns the names of the calibrations in the library, in alphabetical order.
+
+    Args:
+        subject: "training" or "serving".
+    """
+    return [name for name in _LIBRARY.names() if _LIBRARY.load(name).subject == subject]
 
 
 def load_calibration(name_or_path: str | os.PathLike[str]) -> Calibration:

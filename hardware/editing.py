@@ -61,7 +61,10 @@ def _full_document(system: System) -> dict[str, Any]:
     """Returns the document including fields that files omit at their usual value."""
     document = system.model_dump(mode="json", by_alias=False)
     if system.accelerator is not None:
-        document["accelerator"]["fused_attention"] = system.accelerator.fused_attention
+        document["accelerator"] |= {
+            "exponentials_per_clock": system.accelerator.exponentials_per_clock,
+            "fused_attention": system.accelerator.fused_attention,
+        }
     for network, entry in zip(system.networks, document["networks"], strict=True):
         entry |= {"name": network.name, "within_node": network.within_node}
     return document

@@ -400,7 +400,7 @@ STATED: tuple[Stated, ...] = (
     Stated("output per GPU | {} | median error {} %, at most {} % |", lambda: serving("throughput")),
     Stated("outputs of 2,048 tokens | {} | {} to {} % too fast", lambda: serving("long")),
     Stated("first token of prompts of 2,048 tokens | {} | {} to {} % |", lambda: serving("2048")),
-    Stated("first token of prompts of 128 tokens | {} | {} to {} % too fast", lambda: serving("128")),
+    Stated("first token of prompts of 128 tokens | {} | {} to {} % too slow", lambda: serving("128")),
     Stated(
         "| published, dense | {} | {} | {} | {} | {} | {} % | {} | {} ({} runs) | {} |",
         lambda: of_set("published runs, dense", rows=True),

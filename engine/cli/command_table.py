@@ -82,6 +82,11 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
         "find_serving",
         "Find the best way to serve a model: time to first token, time per output token, throughput, memory, cost.",
     ),
+    "service": CommandEntry(
+        "service",
+        "find_service",
+        "Find the fewest GPUs that serve so many users or requests per second within limits of latency.",
+    ),
     "cost": CommandEntry(
         "cost",
         "estimate_cost",

@@ -12,7 +12,6 @@ import pandas as pd
 from pydantic import Field
 
 from engine.columns import MFU_OF, TFLOPS_OF, fields_of
-from engine.cost_models.calibrated import parameters_of
 from engine.economics import derived_of
 from engine.executions.execution_names import execution_name
 from engine.launch import evaluable
@@ -24,7 +23,7 @@ from engine.questions.verb import Document, QuestionError, Verb
 from engine.scenarios.scenario import Scenario
 from engine.validation.model_flops import flops_of_runs
 from engine.validation.nearest import WEIGHTS, NearestRuns, TrainingSetting, find_nearest_runs
-from engine.validation.predict import validate
+from engine.validation.predict import validate_by
 from engine.validation.source_links import find_link
 from engine.validation.uncertainty import Interval, interval_of
 from models.datatypes import explain_refusal
@@ -253,8 +252,7 @@ def _throughput_figures(scenario: Scenario, batch_size: int, step: float) -> dic
 def _list_runs(found: NearestRuns, scenario: Scenario) -> list[dict[str, Any]]:
     """Return the nearest runs with their predictions: by the scenario's calibration, or the library's."""
     table = found.runs.table
-    own = scenario.calibration
-    predictions = validate(found.runs, None if own is None else parameters_of(own))
+    predictions = validate_by(found.runs, scenario.calibration)
     flops = flops_of_runs(table)
     listed = []
     for at, (run, told) in enumerate(zip(table.to_dict("records"), predictions.to_dict("records"), strict=True)):

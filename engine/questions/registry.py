@@ -35,6 +35,7 @@ from engine.questions.nearest_runs import NORMAL
 from engine.questions.plans import PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
 from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
+from engine.questions.services import SIZE_SERVICE
 from engine.questions.serving import FIND_DEPLOYMENTS
 from engine.questions.serving_launch import EXPORT_DEPLOYMENT, IMPORT_DEPLOYMENT
 from engine.questions.standings import STANDING
@@ -64,6 +65,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         FIND_DEPLOYMENTS,
         EXPORT_DEPLOYMENT,
         IMPORT_DEPLOYMENT,
+        SIZE_SERVICE,
         PLAN_LAYERS,
         PLAN_ELASTIC,
         PLAN_OPERATORS,

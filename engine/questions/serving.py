@@ -12,11 +12,23 @@ from engine.questions.documents.serving import DeploymentsQuestion
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, Row, Verb
-from engine.serving import FIELDS, FIGURES, ServingExploration, explore, not_represented
+from engine.serving import FIELDS, FIGURES, Assumptions, ServingExploration, explore, not_represented
 from engine.serving.reasons import by_code
 from engine.serving.space import MOST
+from engine.serving.uncertainty import SHARE
 
-__all__ = ["FIND_DEPLOYMENTS", "deployments_document", "explore_deployments"]
+__all__ = ["FIND_DEPLOYMENTS", "RangeRow", "deployments_document", "explore_deployments"]
+
+
+class RangeRow(Document):
+    """Range of a figure, from servers of models that were left out of the fit."""
+
+    low: float = Field(description="Least measured over modelled.")
+    high: float = Field(description="Greatest measured over modelled.")
+    share: float = Field(description="Share of comparable servers inside.")
+    rows: int = Field(description="Comparable servers.")
+    models: int = Field(description="Their models.")
+    described: str = Field(description="What they share with the deployment.")
 
 
 class DeploymentsAnswer(Document):
@@ -30,13 +42,17 @@ class DeploymentsAnswer(Document):
     time_to_first_token_limit: float | None = Field(description="[s]; null for none.")
     time_per_output_token_limit: float | None = Field(description="[s]; null for none.")
     limits: dict[str, Any]
-    kind: Literal["modelled"] = Field(description="No figure was measured, and no measured serving run was fitted.")
+    kind: Literal["modelled"] = Field(description="Modelled with constants fitted to measured kernels and servers.")
     not_represented: list[str] = Field(description="Parts of the model that the figures leave out or approximate.")
     total: int = Field(description="Deployments of the space.")
     feasible: int = Field(description="Deployments that run within the limits.")
     rejected_by_reason: dict[str, int] = Field(description="Numbers of the others, by code of the reason.")
     reasons: dict[str, str] = Field(description="Labels of the codes.")
     best: Row | None = Field(description="Most output per processor, with all figures; null if nothing runs.")
+    ranges: dict[str, RangeRow] = Field(
+        description="By figure of the best deployment: factors between which most comparable measured servers are; "
+        "empty where none was measured."
+    )
     top: list[Row] | None = Field(description="Best deployments, best first; null if the frontier is asked for.")
     frontier: list[Row] | None = Field(
         description="Pareto-optimal deployments in output per processor and per user; null unless asked for."
@@ -71,6 +87,8 @@ def explore_deployments(
         time_to_first_token=asked.time_to_first_token_s,
         time_per_output_token=asked.time_per_output_token_s,
         price=asked.price_usd_per_h,
+        assumptions=None if asked.memory_share is None else Assumptions(reserve_share=1.0 - asked.memory_share),
+        requests_per_slot=asked.requests_per_slot,
         progress=progress,
         cancel=cancel,
         largest=largest,
@@ -102,6 +120,7 @@ def deployments_document(asked: DeploymentsQuestion, found: ServingExploration) 
         "rejected_by_reason": dict(found.rejected),
         "reasons": {code: by_code(code).label for code in found.rejected},
         "best": found.best,
+        "ranges": {name: {**each._asdict(), "share": SHARE} for name, each in found.ranges.items()},
         "top": None if asked.frontier else records,
         "frontier": records if asked.frontier else None,
         "nearest": {code: found.evaluate_ids([number]).iloc[0].to_dict() for code, number in found.nearest.items()},

@@ -1,22 +1,26 @@
-"""Serving: prefill and decode of a model on a system, modelled with the rates of the calibrated cost model.
+"""Serving: prefill and decode of a model on a system, by constants fitted to measured kernels and servers.
 
     from engine import inference
     found = inference.explore("llama-3-70B", "h100_80g_sxm", num_procs=8, prompt=1024, output=256)
     found.best, found.frontier
 
-`evaluate` returns the figures of a table of deployments, `explore` the figures of every deployment of a space. All
-figures are modelled: the calibration rests on training runs, and no measured serving run was used to fit anything.
+`evaluate` returns the figures of a table of deployments, `explore` the figures of every deployment of a space,
+`figure_ranges` the ranges in which comparable servers were measured, and `size_service` the fewest GPUs that hold
+limits under a load.
 """
 
 from engine.cost_models.calibrated import library_calibration
+from engine.serving.arrivals import RequestTrace, ServiceLoad, read_trace
 from engine.serving.assumptions import Assumptions
-from engine.serving.columns import FIELDS, FIGURES, HEADLINE, MEMORY_PARTS, STEP_PARTS, by_name
+from engine.serving.columns import FIELDS, FIGURES, HEADLINE, MEMORY_PARTS, SERVICE_FIGURES, STEP_PARTS, by_name
 from engine.serving.deployments import DeploymentTableError
 from engine.serving.evaluation import WorkloadError, evaluate
 from engine.serving.exploration import ServingExploration, explore
 from engine.serving.reasons import REASONS
+from engine.serving.services import ServiceSizing, size_service
 from engine.serving.shapes import not_represented
 from engine.serving.space import DeploymentSpace, ServingLimitError, SpaceTooLarge
+from engine.serving.uncertainty import FigureRange, figure_ranges
 
 __all__ = [
     "FIELDS",
@@ -24,10 +28,15 @@ __all__ = [
     "HEADLINE",
     "MEMORY_PARTS",
     "REASONS",
+    "SERVICE_FIGURES",
     "STEP_PARTS",
     "Assumptions",
     "DeploymentSpace",
     "DeploymentTableError",
+    "FigureRange",
+    "RequestTrace",
+    "ServiceLoad",
+    "ServiceSizing",
     "ServingExploration",
     "ServingLimitError",
     "SpaceTooLarge",
@@ -35,6 +44,9 @@ __all__ = [
     "by_name",
     "evaluate",
     "explore",
+    "figure_ranges",
     "library_calibration",
     "not_represented",
+    "read_trace",
+    "size_service",
 ]

@@ -31,8 +31,6 @@ class Assumptions:
     graph_kernel_start: float = 2e-6
     """Start and end of a kernel inside a captured graph [s], against 3.5 us for one launched by the host. Source:
     stated by us, looking at recalled single-user output of Llama 3.1 405B."""
-    step_host: float = 0.5e-3
-    """Scheduling and sampling per step that no framework hides [s]. Source: stated by us."""
     four_bits: float = datatypes.named("mxfp4").weight_bits
     """Bits per weight of 4-bit formats with an 8-bit scale for every 32 weights, or a 16-bit one for every 64 [bits].
     Source: count of bits."""
@@ -44,7 +42,3 @@ class Assumptions:
         any."""
         start = min(self.graph_kernel_start, p.kernel_start) if captured else p.kernel_start
         return p.model_copy(update={"latency": min(self.collective_latency, p.latency), "kernel_start": start})
-
-    def weight_bytes(self, bits: float) -> float:
-        """Returns the bytes per weight of a linear layer [bytes]."""
-        return self.four_bits / 8.0 if bits == 4 else bits / 8.0

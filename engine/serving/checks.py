@@ -22,6 +22,8 @@ __all__ = ["BITS", "limit_reasons", "reason_text", "shape_reasons"]
 
 BITS = (16, 8, 4)
 """Widths of weights and of the KV cache that the model has rates for [bits]."""
+BIT_FIELDS = ("weight_bits", "kv_bits", "attention_bits", "compute_bits")
+"""Fields with one of them."""
 
 
 def shape_reasons(subject: ServingSubject, d: Deployments) -> Ints:
@@ -49,8 +51,10 @@ def shape_reasons(subject: ServingSubject, d: Deployments) -> Ints:
     slices = np.maximum(t / e, 1.0)
     broken = (
         ("not_positive", ~positive),
-        ("unknown_bits", ~(np.isin(d.weight_bits, BITS) & np.isin(d.kv_bits, BITS))),
+        ("unknown_bits", ~np.all([np.isin(getattr(d, name), BITS) for name in BIT_FIELDS], axis=0)),
         ("unknown_launch", d.launch < 0),
+        ("unknown_engine", d.engine < 0),
+        ("narrow_products", d.compute_bits < d.weight_bits),
         ("heads_not_divisible", undividable.get("heads_not_divisible", nowhere)),
         ("layer_not_divisible", undividable.get("layer_not_divisible", nowhere)),
         ("kv_heads_not_divisible", undividable.get("key_value_heads_not_divisible", nowhere)),

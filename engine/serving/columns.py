@@ -15,6 +15,7 @@ __all__ = [
     "HEADLINE",
     "MEMORY_PARTS",
     "OUTCOME",
+    "SERVICE_FIGURES",
     "STEP_PARTS",
     "by_name",
 ]
@@ -64,12 +65,34 @@ FIELDS: Final[tuple[Column, ...]] = (
     ),
     _field_column("kv_bits", "KV cache bits", "KV bits", "Bits per element of the KV cache."),
     _field_column(
+        "attention_bits",
+        "Attention bits",
+        "attn bits",
+        "Bits per weight of the projections around attention, which 4-bit checkpoints often keep in 16; those of the "
+        "other layers by default.",
+    ),
+    _field_column(
+        "compute_bits",
+        "Compute bits",
+        "comp. bits",
+        "Precision of products: 16 where weights alone have few bits; that of the weights by default, where the system "
+        "has it.",
+    ),
+    _field_column(
         "launch",
         "Launch",
         "launch",
         "How kernels are launched: one by one, fused by a compiler, or captured in CUDA graphs.",
         "str",
         ("eager", "compiled", "graphs"),
+    ),
+    _field_column(
+        "engine",
+        "Engine",
+        "engine",
+        "Serving engine, whose overheads, waiting and first token are measured; generic is their mean.",
+        "str",
+        ("generic", "vllm", "sglang", "trtllm"),
     ),
     _field_column("prompt", "Prompt", "prompt", "Tokens of a request's prompt."),
     _field_column("output", "Output", "output", "Tokens that a request generates."),
@@ -85,6 +108,9 @@ OUTCOME: Final = outcome_columns(
 FIGURES: Final = statistic_columns(read_statistics("engine.serving", "figures.csv"))
 """Results of a deployment that runs, declared in `figures.csv`."""
 
+SERVICE_FIGURES: Final = statistic_columns(read_statistics("engine.serving", "service_figures.csv"))
+"""Results of a service under load, declared in `service_figures.csv`."""
+
 HEADLINE: Final[tuple[Column, ...]] = tuple(column for column in FIGURES if column.headline)
 """The figures that an exploration keeps for every deployment; the others are computed for rows in view."""
 
@@ -96,7 +122,7 @@ MEMORY_PARTS: Final = ("memory_weights", "memory_kv_cache", "memory_activations"
 
 ALL: Final[tuple[Column, ...]] = (ID, *FIELDS, *OUTCOME, *FIGURES)
 
-_BY_NAME: Final = {column.name: column for column in ALL}
+_BY_NAME: Final = {column.name: column for column in (*ALL, *SERVICE_FIGURES)}
 
 
 def by_name(name: str) -> Column:

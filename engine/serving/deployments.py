@@ -14,13 +14,24 @@ from engine.executions.arrays import Floats
 from engine.executions.field_values import column_names, convert, to_whole, to_word
 from engine.serving.columns import FIELDS
 
-__all__ = ["LAUNCHES", "DeploymentTableError", "Deployments", "deployments_of", "expert_layout", "frame_of"]
+__all__ = ["LAUNCHES", "WORDS", "DeploymentTableError", "Deployments", "deployments_of", "expert_layout", "frame_of"]
 
 LAUNCHES = ("eager", "compiled", "graphs")
 LARGEST = 2**40
 """Largest number that a field may have. Source: stated by us."""
-DEFAULTS: Mapping[str, Any] = {"expert_par": 1, "replicas": 1, "weight_bits": 16, "kv_bits": 16, "launch": "graphs"}
-"""Fields that a table may leave out."""
+WORDS: Mapping[str, tuple[str, ...]] = {column.name: column.choices for column in FIELDS if column.dtype == "str"}
+"""Fields with words, and the words; arrays have their positions."""
+DEFAULTS: Mapping[str, Any] = {
+    "expert_par": 1,
+    "replicas": 1,
+    "weight_bits": 16,
+    "kv_bits": 16,
+    "attention_bits": "weight_bits",
+    "compute_bits": "weight_bits",
+    "launch": "graphs",
+    "engine": "generic",
+}
+"""Fields that a table may leave out; a default may be another field."""
 
 
 class DeploymentTableError(ValueError):
@@ -29,7 +40,7 @@ class DeploymentTableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Deployments:
-    """Columns [rows] of float64; `launch` is a position in `LAUNCHES`, -1 for an unknown word."""
+    """Columns [rows] of float64; `launch` and `engine` are positions in `WORDS`, -1 for an unknown word."""
 
     tensor_par: Floats
     pipeline_par: Floats
@@ -38,7 +49,10 @@ class Deployments:
     batch: Floats
     weight_bits: Floats
     kv_bits: Floats
+    attention_bits: Floats
+    compute_bits: Floats
     launch: Floats
+    engine: Floats
     prompt: Floats
     output: Floats
 
@@ -154,7 +168,10 @@ def deployments_of(frame: pd.DataFrame) -> Deployments:
             columns[column.name] = _convert_column(column.name, frame[column.name])
         elif column.name in DEFAULTS:
             value = DEFAULTS[column.name]
-            number = LAUNCHES.index(value) if column.name == "launch" else value
+            if value in columns:
+                columns[column.name] = columns[value]
+                continue
+            number = WORDS[column.name].index(value) if column.name in WORDS else value
             columns[column.name] = np.full(len(frame), float(number))
         else:
             needed = ", ".join(each.name for each in FIELDS if each.name not in DEFAULTS)
@@ -163,11 +180,11 @@ def deployments_of(frame: pd.DataFrame) -> Deployments:
 
 
 def _convert_column(name: str, values: pd.Series[Any]) -> Floats:
-    is_word = name == "launch"
-    array, faults = convert(values, to_word(LAUNCHES) if is_word else to_whole(LARGEST), np.float64)
+    words = WORDS.get(name)
+    array, faults = convert(values, to_whole(LARGEST) if words is None else to_word(words), np.float64)
     if faults:
         row, value = min((int(fault.rows[0]), fault.values[0]) for fault in faults)
-        accepted = f"one of {', '.join(LAUNCHES)}" if is_word else f"a whole number up to {LARGEST:,}"
+        accepted = f"a whole number up to {LARGEST:,}" if words is None else f"one of {', '.join(words)}"
         raise DeploymentTableError(
             f"Row {row + 1:,} of the deployments has {f'{name} {value}' if value else f'no {name}'}; it must be "
             f"{accepted}."

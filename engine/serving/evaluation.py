@@ -14,7 +14,8 @@ from engine.executions.field_values import quoted
 from engine.serving.assumptions import Assumptions
 from engine.serving.checks import limit_reasons, reason_text, shape_reasons
 from engine.serving.columns import FIELDS, FIGURES
-from engine.serving.deployments import LAUNCHES, Deployments, deployments_of, frame_of
+from engine.serving.constants import library_constants
+from engine.serving.deployments import WORDS, Deployments, deployments_of, frame_of
 from engine.serving.figures import ServingSubject, figures, grouped
 from engine.serving.reasons import FITS, REASONS, code_of, number_of
 from hardware import Calibration, SystemLike, system_of
@@ -47,6 +48,7 @@ def subject_of(
     price: float | None = None,
     calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
+    requests_per_slot: float | None = None,
 ) -> ServingSubject:
     """Returns the subject of an evaluation: model, system, price and assumptions. The default price is the middle of
     the system's recorded prices.
@@ -57,8 +59,9 @@ def subject_of(
         price: of a processor [USD/h]; where None, the middle of the system's recorded prices, or not a number.
         calibration: whose parameters count; the library's where None.
         assumptions: about memory and batches; the usual ones where None.
+        requests_per_slot: of a benchmark's burst; None for a steady load.
 
-    Raises `WorkloadError` for an invalid price, and as `model_of` and `system_of` do.
+    Raises `WorkloadError` for an invalid price or an invalid number of requests, and as `model_of` and `system_of` do.
     """
     found = system_of(system)
     if price is None:
@@ -66,8 +69,19 @@ def subject_of(
         price = math.nan if known is None else (known[0] + known[1]) / 2.0
     elif isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price <= 1e6:
         raise WorkloadError(f"price is {shown(price)}; it must be from 0 to 1,000,000 USD per processor and hour.")
+    if requests_per_slot is not None and (
+        isinstance(requests_per_slot, bool)
+        or not isinstance(requests_per_slot, int | float)
+        or not 1 <= requests_per_slot <= 1e6
+    ):
+        raise WorkloadError(
+            f"requests_per_slot is {shown(requests_per_slot)}; it must be from 1 to 1,000,000 requests, or None for a "
+            "steady load."
+        )
     p = parameters_of(calibration or library_calibration())
-    return ServingSubject(model_of(model), found, p, assumptions or Assumptions(), float(price))
+    return ServingSubject(
+        model_of(model), found, p, assumptions or Assumptions(), float(price), library_constants(), requests_per_slot
+    )
 
 
 def positive(name: str, value: float | None) -> float | None:
@@ -96,16 +110,20 @@ def evaluate(
     price: float | None = None,
     calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
+    requests_per_slot: float | None = None,
 ) -> pd.DataFrame:
-    """Evaluates deployments of a model on a system; everything is modelled.
+    """Evaluates deployments of a model on a system, with constants fitted to measured kernels and servers.
 
     Args:
         model, system: name, path or object.
         table: one deployment per row: tensor_par, pipeline_par, batch, prompt, output; optional expert_par, replicas,
-            weight_bits, kv_bits, launch. A mapping has columns of one length, or single values for all rows.
+            weight_bits, kv_bits, attention_bits, compute_bits, launch, engine. A mapping has columns of one length, or
+            single values for all rows.
         time_to_first_token, time_per_output_token: limits [s].
         price: of a processor [USD per hour].
         calibration, assumptions: the library's where left out.
+        requests_per_slot: requests that a benchmark sends per request in flight, all at once at first, whose burst is
+            part of its mean time to the first token; None for a steady load.
 
     Returns:
         The fields, status, reason and reason_text, and every figure of `engine.serving.columns`, by row. Deployments
@@ -113,14 +131,21 @@ def evaluate(
 
     Raises:
         DeploymentTableError: not a table, columns of different length, a missing or repeated column, or a value that
-            is not a whole number (for launch, a word); the message names column and row.
+            is not a whole number (for launch and engine, a word); the message names column and row.
         WorkloadError: a limit or the price is invalid.
     """
     limits = (
         positive("time_to_first_token", time_to_first_token),
         positive("time_per_output_token", time_per_output_token),
     )
-    subject = subject_of(model, system, price=price, calibration=calibration, assumptions=assumptions)
+    subject = subject_of(
+        model,
+        system,
+        price=price,
+        calibration=calibration,
+        assumptions=assumptions,
+        requests_per_slot=requests_per_slot,
+    )
     frame = frame_of(table)
     d = deployments_of(frame)
     reason = shape_reasons(subject, d)
@@ -134,20 +159,21 @@ def evaluate(
         reason[part] = np.where(over, number_of("memory"), late)
         for name, value in found.items():
             values[name][part] = value if name in MEMORY_FIGURES else np.where(over, np.nan, value)
-    words = _launch_words(frame, d)
+    words = {name: _words_of(name, frame, d) for name in WORDS}
     return _build_result_table(subject, d, words, reason, values, limits)
 
 
-def _launch_words(frame: pd.DataFrame, d: Deployments) -> list[str]:
-    """The launch modes as they were given; nothing is computed for unknown ones, but their reason names them."""
-    given = [quoted(word)[1:-1] for word in frame["launch"]] if "launch" in frame else [""] * len(d)
-    return [LAUNCHES[int(n)] if n >= 0 else word for n, word in zip(d.launch.tolist(), given, strict=True)]
+def _words_of(name: str, frame: pd.DataFrame, d: Deployments) -> list[str]:
+    """The words of a field as they were given; nothing is computed for unknown ones, but their reason names them."""
+    given = [quoted(word)[1:-1] for word in frame[name]] if name in frame else [""] * len(d)
+    places = getattr(d, name).tolist()
+    return [WORDS[name][int(n)] if n >= 0 else word for n, word in zip(places, given, strict=True)]
 
 
 def _build_result_table(
     subject: ServingSubject,
     d: Deployments,
-    words: list[str],
+    words: Mapping[str, list[str]],
     reason: Any,
     values: Mapping[str, Any],
     limits: tuple[float | None, float | None],
@@ -155,7 +181,7 @@ def _build_result_table(
     columns: dict[str, Any] = {
         column.name: getattr(d, column.name).astype(np.int64) for column in FIELDS if column.dtype == "int64"
     }
-    columns = {column.name: columns.get(column.name, words) for column in FIELDS}
+    columns = {column.name: (columns | dict(words))[column.name] for column in FIELDS}
     numbers = reason.tolist()
     columns["status"] = ["ok" if number == FITS else REASONS[number - 1].status for number in numbers]
     columns["reason"] = [code_of(number) for number in numbers]

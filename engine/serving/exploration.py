@@ -18,12 +18,13 @@ from engine.exploration.run import ExplorationCancelled
 from engine.serving.assumptions import Assumptions
 from engine.serving.checks import limit_reasons, shape_reasons
 from engine.serving.columns import FIELDS, FIGURES, HEADLINE, by_name
-from engine.serving.deployments import LAUNCHES, Deployments
+from engine.serving.deployments import WORDS, Deployments
 from engine.serving.evaluation import evaluate, positive, subject_of
 from engine.serving.figures import ServingSubject, figures, grouped, memory_of
 from engine.serving.reasons import FITS, REASONS, by_code, number_of
 from engine.serving.shapes import longest_context
 from engine.serving.space import MOST, DeploymentSpace
+from engine.serving.uncertainty import FigureRange, figure_ranges
 from hardware import Calibration, System, SystemLike
 from models import Model, ModelLike
 
@@ -61,6 +62,7 @@ class ServingExploration:
     seconds: float
     calibration: Calibration | None
     assumptions: Assumptions | None
+    requests_per_slot: float | None = None
 
     @property
     def total(self) -> int:
@@ -112,6 +114,11 @@ class ServingExploration:
         return {str(name): value for name, value in self.evaluate_ids([int(top["id"].iloc[0])]).iloc[0].items()}
 
     @cached_property
+    def ranges(self) -> dict[str, FigureRange]:
+        """Ranges of the measured figures of the best deployment, see `figure_ranges`."""
+        return {} if self.best is None else figure_ranges(self.model, self.system, self.best)
+
+    @cached_property
     def frontier(self) -> pd.DataFrame:
         """The deployments that no other beats in output per user and per processor at once, fastest per user first."""
         axes = [self.table[name].to_numpy(np.float64) for name in AXES]
@@ -121,7 +128,7 @@ class ServingExploration:
         """Returns the deployments by id with every figure and the parts of a decode step, also such that do not run."""
         d = self.space.at(np.asarray(ids, np.int64))
         columns = {column.name: getattr(d, column.name) for column in FIELDS if column.dtype == "int64"}
-        columns["launch"] = [LAUNCHES[int(number)] for number in d.launch]
+        columns |= {name: [words[int(place)] for place in getattr(d, name)] for name, words in WORDS.items()}
         found = evaluate(
             self.model,
             self.system,
@@ -131,6 +138,7 @@ class ServingExploration:
             price=self.price,
             calibration=self.calibration,
             assumptions=self.assumptions,
+            requests_per_slot=self.requests_per_slot,
         )
         found.insert(0, "id", np.asarray(ids, np.int64))
         return found
@@ -149,11 +157,12 @@ def explore(
     price: float | None = None,
     calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
+    requests_per_slot: float | None = None,
     progress: Callable[[float, str], None] | None = None,
     cancel: Callable[[], bool] | None = None,
     largest: int = MOST,
 ) -> ServingExploration:
-    """Evaluates every deployment of a model on a number of processors; everything is modelled.
+    """Evaluates every deployment of a model on a number of processors, with constants fitted to measured servers.
 
     Args:
         model, system: name, path or object.
@@ -163,6 +172,7 @@ def explore(
         time_to_first_token, time_per_output_token: slower deployments are rejected [s].
         price: of a processor [USD per hour]; the system's recorded price where left out.
         calibration, assumptions: the library's where left out.
+        requests_per_slot: as for `evaluate`.
         progress: called with the share that is done, 0 to 1, and the current step in words.
         cancel: returns whether to stop.
         largest: deployments that the space may have.
@@ -176,7 +186,14 @@ def explore(
         positive("time_to_first_token", time_to_first_token),
         positive("time_per_output_token", time_per_output_token),
     )
-    subject = subject_of(model, system, price=price, calibration=calibration, assumptions=assumptions)
+    subject = subject_of(
+        model,
+        system,
+        price=price,
+        calibration=calibration,
+        assumptions=assumptions,
+        requests_per_slot=requests_per_slot,
+    )
     space = DeploymentSpace.of(num_procs, prompt, output, limits, mixture=subject.pattern.is_routed, largest=largest)
     sweep = _Sweep(subject, space, bounds)
     sweep.run(progress, cancel)
@@ -194,6 +211,7 @@ def explore(
         time.perf_counter() - start,
         calibration,
         assumptions,
+        requests_per_slot,
     )
 
 
@@ -269,7 +287,8 @@ class _Sweep:
             if column.dtype == "int64":
                 columns[column.name] = getattr(d, column.name).astype(np.int64)
             else:
-                columns[column.name] = pd.Categorical.from_codes(d.launch.astype(np.int8), pd.Index(LAUNCHES))
+                places = getattr(d, column.name).astype(np.int8)
+                columns[column.name] = pd.Categorical.from_codes(places, pd.Index(WORDS[column.name]))
         for position, name in enumerate(KEPT):
             values = [np.zeros(0), *(part[position] for part in self._figures)]
             columns[name] = np.concatenate(values)[order]

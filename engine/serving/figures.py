@@ -1,10 +1,6 @@
 """From deployments to figures: prefill, decode step, and figures of users, processors, cost and energy.
 
-A replica serves `batch` requests without a break: whenever one ends, the prefill of the next takes its place and holds
-up the others ("continuous batching"). While a request of o tokens generates, batch - 1 others start, so that
-
-    time per output token = step + (batch - 1) prefill / (o - 1)
-    throughput of a replica = batch o / (batch prefill + (o - 1) step)
+Latencies under load follow from the times of two passes, see `engine.serving.load`.
 
 A pipeline of p stages decodes up to p microbatches in turn: one token for all of them takes as long as one microbatch
 takes through all stages, or the slowest stage for all microbatches, whichever is longer.
@@ -33,14 +29,17 @@ from engine.cost_models.calibrated import (
 from engine.executions.arrays import Floats
 from engine.serving.assumptions import Assumptions
 from engine.serving.columns import FIGURES
+from engine.serving.constants import ENGINES, EngineTerms, ServingConstants
 from engine.serving.deployments import LAUNCHES, Deployments
+from engine.serving.load import PassTimes, load_latencies, prompts_per_pass
 from engine.serving.memory import ServingMemoryUse, kv_bytes_per_token, memory_use
-from engine.serving.passes import Blocks, Pass, PassWork, block_times
+from engine.serving.passes import Blocks, Pass, PassSetting, PassWork, block_times
+from engine.serving.rates import bytes_per_weight, computed_bits, pass_rates
 from engine.serving.shapes import BlockPattern, ServingStage, pattern_of, stages
 from hardware import System
 from models import Model
 
-__all__ = ["CHUNK", "ServingSubject", "figures", "grouped"]
+__all__ = ["CHUNK", "ServingSubject", "figures", "grouped", "memory_of", "pass_times"]
 
 CHUNK = 8192
 """Rows that are computed together; they stay in cache."""
@@ -54,7 +53,9 @@ MILLION = 1e6
 class ServingSubject:
     """Model, system and assumptions that all deployments have in common.
 
-    `price` of a processor [USD per hour], not a number where it is not known.
+    `price` of a processor [USD per hour], not a number where it is not known. `requests_per_slot` of a benchmark that
+    sends all requests at once and keeps a number of them in flight; None for a steady load. `output_cv` is the
+    coefficient of variation of the output lengths.
     """
 
     model: Model
@@ -62,6 +63,9 @@ class ServingSubject:
     p: Parameters
     assumptions: Assumptions
     price: float
+    constants: ServingConstants
+    requests_per_slot: float | None = None
+    output_cv: float = 0.0
 
     @cached_property
     def shapes(self) -> ModelShapes:
@@ -80,23 +84,24 @@ class ServingSubject:
 
     def weight_bytes(self, d: Deployments) -> Floats:
         """Returns the bytes per weight of the linear layers [bytes]."""
-        known = (16.0, 8.0, 4.0)
-        return np.select([d.weight_bits == bits for bits in known], [self.assumptions.weight_bytes(b) for b in known])
+        return bytes_per_weight(d.weight_bits, self.assumptions.four_bits)
 
-    def product_bits(self, d: Deployments) -> Floats:
-        """Returns the precision of the products: that of the weights where the system has it, else 16 bits."""
-        eight = float(self.accelerator.flops8) > 0
-        four = float(self.accelerator.flops4) > 0
-        return np.select([(d.weight_bits == 8) & eight, (d.weight_bits == 4) & four], [8.0, 4.0], 16.0)
+    def attention_bytes(self, d: Deployments) -> Floats:
+        """Returns the bytes per weight of the projections around attention [bytes]."""
+        return bytes_per_weight(d.attention_bits, self.assumptions.four_bits)
+
+    def engine(self, d: Deployments) -> EngineTerms:
+        """Returns the terms of the engine of deployments with one engine."""
+        return self.constants.engine(ENGINES[int(d.engine[0])])
 
 
 def grouped(d: Deployments) -> Iterator[npt.NDArray[np.intp]]:
-    """Yields the rows with the same number of stages and launch mode, at most `CHUNK` at a time.
+    """Yields the rows with the same number of stages, launch mode and engine, at most `CHUNK` at a time.
 
     Args:
         d: deployments [rows].
     """
-    keys = d.pipeline_par * len(LAUNCHES) + d.launch
+    keys = (d.pipeline_par * len(LAUNCHES) + d.launch) * len(ENGINES) + d.engine
     order = np.argsort(keys, kind="stable")
     starts = np.flatnonzero(np.diff(keys[order], prepend=np.nan) != 0)
     for start, end in zip(starts, np.append(starts, len(order))[1:], strict=True):
@@ -117,6 +122,7 @@ def memory_of(subject: ServingSubject, d: Deployments) -> ServingMemoryUse:
         d,
         _pipeline_stages(subject, d),
         subject.weight_bytes(d),
+        subject.attention_bytes(d),
         subject.assumptions,
     )
 
@@ -129,16 +135,16 @@ def figures(subject: ServingSubject, d: Deployments) -> dict[str, Floats]:
         d: deployments with one number of stages and one launch mode [rows].
     """
     memory = memory_of(subject, d)
-    step, parts = _decode_step(subject, d)
-    first_token, prefill = _prefill_of_distinct(subject, d)
-    later = np.maximum(d.output - 1.0, 0.0)
-    # Between two tokens of a request its B - 1 neighbours start once in O - 1 steps.
-    per_token = step + np.where(later > 0, (d.batch - 1.0) * prefill / np.maximum(later, 1.0), 0.0)
-    # B requests of O tokens take B prefills and O - 1 steps; the prefill gives the first token.
-    rate = d.batch * d.output / (d.batch * prefill + later * step)
+    times, parts = pass_times(subject, d)
+    later, blocks = np.maximum(d.output - 1.0, 0.0), float(len(subject.pattern.blocks))
+    found = load_latencies(times, subject.engine(d), d.batch, d.output, blocks, subject.requests_per_slot)
+    first_token, per_token = found.first_token, found.per_token
+    parts["step_host"] = found.step - times.cycle
+    # B requests in flight, each of which takes the first token and O - 1 more.
+    rate = d.batch * d.output / (first_token + later * per_token)
     processors = d.tensor_par * d.pipeline_par
     per_processor = rate / processors
-    found = {
+    values = {
         "tokens_per_s_per_processor": per_processor,
         "tokens_per_s_per_user": 1.0 / per_token,
         "tokens_per_s": rate * d.replicas,
@@ -146,8 +152,8 @@ def figures(subject: ServingSubject, d: Deployments) -> dict[str, Floats]:
         "time_to_first_token": first_token,
         "time_per_output_token": per_token,
         "request_latency": first_token + later * per_token,
-        "decode_step_time": step,
-        "prefill_time": prefill,
+        "decode_step_time": found.step,
+        "prefill_time": found.prefill,
         "memory_total": memory.total,
         "memory_weights": memory.weights,
         "memory_kv_cache": memory.kv_cache,
@@ -161,7 +167,7 @@ def figures(subject: ServingSubject, d: Deployments) -> dict[str, Floats]:
         "energy_per_token": subject.accelerator.power / per_processor,
         **parts,
     }
-    return {column.name: np.broadcast_to(found[column.name], (len(d),)) for column in FIGURES}
+    return {column.name: np.broadcast_to(values[column.name], (len(d),)) for column in FIGURES}
 
 
 def _pipeline_stages(subject: ServingSubject, d: Deployments) -> tuple[ServingStage, ...]:
@@ -182,7 +188,7 @@ def _case_of_pass(subject: ServingSubject, d: Deployments, tokens: Floats) -> Ca
             "expert_par": d.expert_par,
             "expert_tensor_par": d.slices,
             "sequence_par": 0.0,
-            "linear_bits": subject.product_bits(d),
+            "linear_bits": computed_bits(d.compute_bits, subject.accelerator),
             "launch": LAUNCHES[int(d.launch[0])],
         },
     )
@@ -219,24 +225,22 @@ def _run_stages(layout: tuple[ServingStage, ...], blocks: Blocks, *, floor: bool
     return _Stages(slowest, total, everything)
 
 
-def _decode_step(subject: ServingSubject, d: Deployments) -> tuple[Floats, dict[str, Floats]]:
-    """Seconds of a decode step [s], and its parts."""
-    captured = int(d.launch[0]) == LAUNCHES.index("graphs")
-    p = subject.assumptions.parameters(subject.p, captured=captured)
+def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict[str, Floats]]:
+    """Returns the times of the passes of deployments [s], and the parts of a decode step without the engine's
+    overheads [s].
+
+    Args:
+        subject: model, system, price and assumptions.
+        d: deployments with one number of stages, one launch mode and one engine [rows].
+    """
+    # A pipeline of p stages decodes up to p microbatches in turn.
     tokens = np.ceil(d.batch / d.pipeline_par)
     microbatches = np.ceil(d.batch / tokens)
-    case = _case_of_pass(subject, d, tokens)
-    rates = sustained_rates(case.accelerator, case.software.age_years, p)
-    # Mean context over the answer: the prompt and half of the output.
-    work = Pass(tokens, tokens, context=d.prompt + d.output / 2.0)
-    blocks = block_times(case, d, work, rates, p, subject.weight_bytes(d))
-    # A captured step is one launch; otherwise the host launches kernel by kernel.
-    run = _run_stages(_pipeline_stages(subject, d), blocks, floor=not captured)
-    # A token passes p - 1 hops and goes back to the first stage.
-    messages = d.pipeline_par * message_time(case, rates, p)
+    # Mean context over the answer: the prompt and half of the output, which requests in flight have more of.
+    context = d.prompt + d.output / 2.0 * (1.0 + subject.output_cv**2)
+    run, messages = _run_pass(subject, d, Pass(tokens, context), is_step=True)
     # One microbatch through all stages, or all microbatches through the slowest stage.
     cycle = np.maximum(run.total + messages, microbatches * run.slowest)
-    host = np.asarray(subject.assumptions.step_host)
     parts = {
         "step_linear": run.work.linear,
         "step_attention": run.work.attention,
@@ -246,47 +250,34 @@ def _decode_step(subject: ServingSubject, d: Deployments) -> tuple[Floats, dict[
         "step_ends": run.work.ends,
         "step_launch": run.total - run.work.total,
         "step_pipeline": cycle - run.total,
-        "step_host": host,
     }
-    return cycle + host, parts
-
-
-def _prefill_of_distinct(subject: ServingSubject, d: Deployments) -> tuple[Floats, Floats]:
-    """Return `_prefill_times`, computed once for equal inputs: most deployments differ in batch or KV cache only."""
-    together = np.clip(np.floor(subject.assumptions.prefill_chunk / d.prompt), 1.0, d.batch)
-    keys = np.stack([d.tensor_par, d.expert_par, d.weight_bits, d.prompt, together])
-    _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    if len(first) == len(d):
-        return _prefill_times(subject, d)
-    alone, packed = _prefill_times(subject, d.take(first))
-    return np.broadcast_to(alone, first.shape)[inverse], np.broadcast_to(packed, first.shape)[inverse]
-
-
-def _prefill_times(subject: ServingSubject, d: Deployments) -> tuple[Floats, Floats]:
-    """Seconds until the first token of a request, and for which its prompt keeps the replica busy [s].
-
-    A prompt longer than a chunk passes in equal chunks, which follow each other through the pipeline. Shorter prompts
-    that wait share a pass of up to a chunk; the first token is that of a prompt that came alone.
-    """
-    chunk = subject.assumptions.prefill_chunk
+    chunk, terms = float(subject.assumptions.prefill_chunk), subject.engine(d)
+    # A longer prompt passes in equal chunks, which follow each other through the pipeline.
     chunks = np.ceil(d.prompt / chunk)
-    run, messages = _prefill_pass(subject, d, chunks, np.ones(()))
-    # Chunks follow each other at the pace of the slowest stage.
-    first = run.total + (chunks - 1.0) * run.slowest + messages + subject.assumptions.step_host
-    together = np.clip(np.floor(chunk / d.prompt), 1.0, d.batch)
-    if np.all(together == 1.0):
-        return first, chunks * run.slowest
-    packed, _ = _prefill_pass(subject, d, chunks, together)
-    return first, chunks * packed.slowest / together
+    together = prompts_per_pass(d.batch, d.prompt, d.output, chunk)
+    # Each prompt of a pass brings O - 1 tokens to decode, in this pass and those that follow.
+    decoding = terms.mixed * np.minimum(np.minimum(tokens, d.batch - 1.0), together * (d.output - 1.0))
+    mixed, sent = _run_pass(subject, d, Pass(decoding, context, together, d.prompt, chunks), is_step=False)
+    return PassTimes(cycle, run.slowest, mixed.slowest, mixed.total + sent, chunks, together), parts
 
 
-def _prefill_pass(subject: ServingSubject, d: Deployments, chunks: Floats, prompts: Floats) -> tuple[_Stages, Floats]:
-    """One pass of `prompts` prompts, or of one chunk of a long one; and the messages between its stages [s]."""
-    p = subject.assumptions.parameters(subject.p, captured=False)
-    tokens = prompts * d.prompt / chunks
-    case = _case_of_pass(subject, d, tokens)
-    rates = sustained_rates(case.accelerator, case.software.age_years, p)
-    work = Pass(tokens, prompts, prompt=d.prompt, chunks=chunks)
-    blocks = block_times(case, d, work, rates, p, subject.weight_bytes(d))
-    run = _run_stages(_pipeline_stages(subject, d), blocks, floor=True)
-    return run, (d.pipeline_par - 1.0) * message_time(case, rates, p)
+def _run_pass(subject: ServingSubject, d: Deployments, work: Pass, *, is_step: bool) -> tuple[_Stages, Floats]:
+    """One pass through all stages, and the messages between them [s]; a step's last goes back to the first stage."""
+    captured = is_step and int(d.launch[0]) == LAUNCHES.index("graphs")
+    p = subject.assumptions.parameters(subject.p, captured=captured)
+    starts = subject.engine(d).starts if is_step else 1.0
+    p = p.model_copy(update={"kernel_start": p.kernel_start * starts})
+    case = _case_of_pass(subject, d, work.tokens)
+    sustained = sustained_rates(case.accelerator, case.software.age_years, p)
+    rates = pass_rates(
+        d,
+        subject.accelerator,
+        subject.constants,
+        starts,
+        has_block_scales=subject.pattern.is_routed,
+        four_bits=subject.assumptions.four_bits,
+    )
+    blocks = block_times(PassSetting(case, d, work, sustained, p, rates))
+    # A captured step is one launch; otherwise the host launches kernel by kernel.
+    run = _run_stages(_pipeline_stages(subject, d), blocks, floor=not captured)
+    return run, (d.pipeline_par - (0.0 if is_step else 1.0)) * message_time(case, sustained, p)

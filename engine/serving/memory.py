@@ -56,7 +56,9 @@ class KindMemory(NamedTuple):
     token: Floats
 
 
-def pattern_memory(model: ModelShapes, d: Deployments, weight_bytes: Floats, length: Floats) -> list[KindMemory]:
+def pattern_memory(
+    model: ModelShapes, d: Deployments, weight_bytes: Floats, attention_bytes: Floats, length: Floats
+) -> list[KindMemory]:
     """Returns the memory of every kind of block of a pattern [rows] [bytes].
 
     Ranks of a tensor-parallel group divide heads and states among them; compressed caches and index keys are repeated
@@ -66,6 +68,7 @@ def pattern_memory(model: ModelShapes, d: Deployments, weight_bytes: Floats, len
         model: sizes of a model with a pattern.
         d: deployments [rows].
         weight_bytes: of an element of a linear layer [bytes] [rows].
+        attention_bytes: of an element of the products of layers that mix tokens [bytes] [rows].
         length: tokens that a sequence ends with [rows].
     """
     assert model.pattern is not None
@@ -73,25 +76,21 @@ def pattern_memory(model: ModelShapes, d: Deployments, weight_bytes: Floats, len
     for block in model.pattern.blocks:
         weights = kept = widths = feed = np.zeros(())
         for layer in block.layers:
+            narrow = attention_bytes if layer.activation() is None else weight_bytes
             for product in layer.products(hidden):
                 if product.held > 1:
                     weights = weights + weight_bytes * product.parameters / np.maximum(d.expert_par, t)
                 else:
-                    bytes_each = WIDE if product.negligible else weight_bytes
+                    bytes_each = WIDE if product.negligible else narrow
                     weights = weights + bytes_each * product.local_weights(t)
             state = layer.sequence_state(hidden)
-            softmax = layer.softmax()
-            shared: Floats = np.ones(())
-            if softmax is not None and not softmax.is_latent:
-                shared = np.maximum(softmax.kv_heads / t, 1.0) / softmax.kv_heads
-            grown = sum(state.per_token.values()) * length + state.windowed * np.minimum(length, state.window)
             fixed = sum(
                 number * (STATE if name == "recurrent" else WIDE) for name, number in state.per_sequence.items()
             )
-            kept = kept + shared * grown * d.kv_bits / 8.0 + fixed / t
+            kept = kept + state.count_grown(length, t) * d.kv_bits / 8.0 + fixed / t
             acted = layer.activation()
             if acted is None:
-                widths = widths + sum(each.local_outputs(t) for each in layer.products(hidden))
+                widths = widths + sum((each.local_outputs(t) for each in layer.products(hidden)), start=np.zeros(()))
             else:
                 feed = np.maximum(feed, _branch_elements(layer, hidden, d))
         found.append(KindMemory(weights, kept, WIDE * (4.0 * hidden + widths + feed)))
@@ -145,6 +144,7 @@ def memory_use(
     d: Deployments,
     layout: Sequence[ServingStage],
     weight_bytes: Floats,
+    attention_bytes: Floats,
     a: Assumptions,
 ) -> ServingMemoryUse:
     """Returns the memory of deployments with one number of stages and one launch mode [bytes].
@@ -155,6 +155,7 @@ def memory_use(
         d: deployments with one number of stages and one launch mode [rows].
         layout: stages of the pipeline, equal ones together.
         weight_bytes: of an element of a linear layer [bytes] [rows].
+        attention_bytes: of an element of the projections around attention [bytes] [rows].
         a: share kept free, memory of captured graphs, and tokens of a prefill pass.
     """
     held = held_weights(model, d.tensor_par, d.expert_par)
@@ -166,7 +167,7 @@ def memory_use(
     reserve = a.reserve_share * accelerator.capacity + np.where(captured, a.graph_memory, 0.0)
     sparse = weight_bytes * (held.experts + held.shared) + WIDE * held.router
     tied = np.any(model.tied_embeddings > 0)
-    kinds = None if model.pattern is None else pattern_memory(model, d, weight_bytes, length)
+    kinds = None if model.pattern is None else pattern_memory(model, d, weight_bytes, attention_bytes, length)
     found: list[tuple[Floats, Floats, tuple[Floats, Floats]]] = []
     for stage in layout:
         # A stage with both ends holds a tied matrix once.
@@ -174,7 +175,7 @@ def memory_use(
         weights: Floats = np.zeros(())
         if kinds is None:
             full, near, plain, routed = stage.parts
-            weights = (full + near) * weight_bytes * held.attention
+            weights = (full + near) * attention_bytes * held.attention
             weights = weights + plain * weight_bytes * held.dense + routed * sparse
             kv = per_token * (full * length + near * windowed)
             token = _token_bytes(model, d, dense=plain > 0, sparse=routed > 0)

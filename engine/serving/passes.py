@@ -1,14 +1,12 @@
 """Seconds of one pass of tokens through one block and the ends of the model, on one processor.
 
-A pass is a chunk of one prompt (prefill), or one token of every request of a microbatch (decode). Linear layers come
-from the calibrated block, with the time of serving's products (`engine.serving.products`); attention is the fused
-kernel on a prompt, and a read of the KV cache in decode; element-wise operations come from the forward pass in
-training.
+A pass has one token of every request of a microbatch (decode), prompts or chunks of a prompt (prefill), or both.
+Kernels take the times of serving's measured ones (`engine.serving.kernels`); element-wise operations come from the
+forward pass in training.
 
-Three layers differ from training: the router, which training leaves out; the experts, whose rows are the tokens of all
-replicas that share them, in one launch over those visited; and the projection of keys and values where a group has more
-ranks than there are such heads. Frameworks repeat the heads there, and serving does; the calibration was fitted
-without.
+Four layers differ from training: the router, which training leaves out; the experts, whose rows are the tokens of all
+replicas that share them, in one launch over those visited; the projection of keys and values where a group has more
+ranks than there are such heads, which engines repeat; and the all-reduces, which engines run in kernels of their own.
 
 Decode attention of latent models multiplies queries into the compressed cache ("absorbed"): as many weights and
 operations around it as expanding would take for one token.
@@ -16,25 +14,22 @@ operations around it as expanding would take for one token.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from functools import reduce as fold
 
 import numpy as np
 
 from engine.cost_models.calibrated import (
     EMBEDDING_FORWARD,
     LOGIT_FORWARD,
-    PERMUTE_BYTES,
     Case,
     LinearLayer,
-    MatrixUnit,
     Parameters,
     SustainedRates,
     activation,
-    active_width,
-    attention_core,
     attention_layers,
     block_launches,
-    casts,
     collective,
     exchange,
     expert_launches,
@@ -42,7 +37,6 @@ from engine.cost_models.calibrated import (
     feedforward_layers,
     head_layer,
     inner_sum,
-    kernel_rate,
     launch_time,
     layer_cases,
     local_products,
@@ -50,24 +44,26 @@ from engine.cost_models.calibrated import (
     network_tiers,
     norms,
     scan_bandwidth,
+    sent_case,
     tensor_exchange,
 )
 from engine.executions.arrays import Floats
 from engine.serving.deployments import Deployments
-from engine.serving.products import product, products
-from engine.serving.shapes import cached_elements, key_value_heads
+from engine.serving.kernels import (
+    ExpertWork,
+    attend_context,
+    attend_latent_context,
+    attend_latent_prompt,
+    attend_prompt,
+    multiply,
+    reduce_messages,
+    run_experts,
+)
+from engine.serving.rates import PassRates, ProductUnit
+from engine.serving.shapes import key_value_heads
 from models.layers import LayerKind
 
-__all__ = ["Blocks", "Pass", "PassWork", "block_times"]
-
-CONTEXT_TILE = 128.0
-"""Tokens of the prompt that one block of the fused kernel handles [tokens]. Source: as for the 128 queries per block in
-the calibrated attention core."""
-MATRIX_ROWS = 16.0
-"""Least rows of a tensor-core operation: query heads that share a key head are padded to it. Source: the shape m16n8k16
-of PTX's `mma` on 16-bit factors."""
-WIDE_BYTES = 2.0
-"""Bytes per weight of router and LM head, for every precision of the linear layers. Source: stated by us."""
+__all__ = ["Blocks", "Pass", "PassSetting", "PassWork", "block_times"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +94,49 @@ class PassWork:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass: tokens in the linear layers, requests that need logits, and the context of attention.
+    """Contents of one pass, arrays [rows]: requests that decode a token each, with `context` tokens to attend to
+    [tokens]; and `prompts` of `prompt` tokens, or one of `chunks` chunks of each."""
 
-    `prompt` is the whole prompt [tokens] of a prefill, whose attention is spread over `chunks` passes; `context` the
-    tokens [tokens] that each request of a decode pass attends to.
+    requests: Floats
+    context: Floats
+    prompts: Floats | float = 0.0
+    prompt: Floats | float = 0.0
+    chunks: Floats | float = 1.0
+
+    @property
+    def tokens(self) -> Floats:
+        """Rows of the linear layers."""
+        return np.asarray(self.requests + self.prompts * self.prompt / self.chunks)
+
+    @property
+    def decodes(self) -> bool:
+        """True if some row has requests that decode."""
+        return bool(np.any(self.requests > 0))
+
+    @property
+    def has_prompts(self) -> bool:
+        """True if prompts are part of the pass."""
+        return bool(np.any(np.asarray(self.prompts) > 0))
+
+
+@dataclass(frozen=True, slots=True)
+class PassSetting:
+    """All that a pass is computed from. `case` has one "sequence" per token of the pass (microbatch_size = tokens,
+    seq_size = 1), so that its token counts equal the pass's.
+
+    `sustained` are rates of training, for networks and for traffic between kernels; `rates` those of serving's kernels.
     """
 
-    tokens: Floats
-    requests: Floats
-    prompt: Floats | None = None
-    chunks: Floats | float = 1.0
-    context: Floats | None = None
+    case: Case
+    d: Deployments
+    work: Pass
+    sustained: SustainedRates
+    p: Parameters
+    rates: PassRates
+
+    def viewing(self, case: Case) -> PassSetting:
+        """Returns the same pass through a layer of other sizes."""
+        return replace(self, case=case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,70 +150,47 @@ class Blocks:
     head: PassWork
 
 
-def block_times(
-    case: Case, d: Deployments, work: Pass, rates: SustainedRates, p: Parameters, weight_bytes: Floats
-) -> Blocks:
+def block_times(setting: PassSetting) -> Blocks:
     """Returns the work of every part of a block of every row [s].
 
-    `case` has one "sequence" per token of the pass (microbatch_size = tokens, seq_size = 1), so that its token counts
-    equal the pass's.
-
     Args:
-        case: one "sequence" per token of the pass (microbatch_size = tokens, seq_size = 1) [rows].
-        d: deployments [rows].
-        work: tokens, requests and attention of the pass [rows].
-        rates: sustained rates [FLOP/s], [bytes/s] [rows].
-        p: parameters of the calibrated cost model.
-        weight_bytes: of an element of a linear layer [bytes] [rows].
+        setting: model, layout, pass and rates [rows].
     """
+    case, work, p = setting.case, setting.work, setting.p
     model = case.model
-    unit = MatrixUnit(rates.linear_of(case.layout), rates.memory, case.accelerator.multiprocessors, p)
-    wide = unit._replace(rate=rates.matrix16)
-    reduce = tensor_exchange(case, rates, p)
+    reduce = _reduce_seconds(setting)
     ends = (
-        PassWork.of(ends=EMBEDDING_FORWARD * work.tokens * model.hidden / rates.memory + reduce),
-        PassWork.of(ends=_head_seconds(case, work.requests, wide, rates, p)),
+        PassWork.of(ends=EMBEDDING_FORWARD * work.tokens * model.hidden / setting.sustained.memory + reduce),
+        PassWork.of(ends=_head_seconds(setting)),
     )
     host = launch_time(case, p)
-    launches = block_launches(case)[0]
     if model.pattern is not None:
-        kinds = [
-            _pattern_work(case, d, work, place, (unit, wide), weight_bytes, rates, p, reduce)
-            for place in range(len(model.pattern.blocks))
-        ]
+        kinds = [_pattern_work(setting, place, reduce) for place in range(len(model.pattern.blocks))]
         return Blocks(tuple(one for one, _ in kinds), tuple(number * host for _, number in kinds), *ends)
+    launches = block_launches(case)[0]
     around = PassWork.of(
-        linear=_projection_seconds(case, unit, weight_bytes), elementwise=norms(case, rates, p).forward, tensor=reduce
+        linear=_products(attention_layers(case).values(), setting.rates.attention),
+        elementwise=norms(case, setting.sustained, p).forward,
+        tensor=reduce,
     )
     routed = bool(np.any(model.experts > 0))
-    windowed = bool(np.any(model.window > 0))
-    full = around.plus(PassWork.of(attention=_attention_seconds(case, d, work, rates, p, np.asarray(np.inf))))
-    dense = _dense_work(case, unit, weight_bytes, rates, p, reduce)
+    full = around.plus(PassWork.of(attention=_attention_seconds(setting, None)))
+    dense = _dense_work(setting, reduce)
     near = full
-    if windowed:
-        near = around.plus(PassWork.of(attention=_attention_seconds(case, d, work, rates, p, model.window)))
-    sparse = _expert_work(case, d, unit, wide, weight_bytes, rates, p, reduce) if routed else dense
+    if np.any(model.window > 0):
+        near = around.plus(PassWork.of(attention=_attention_seconds(setting, model.window)))
+    sparse = _expert_work(setting, reduce) if routed else dense
     none = np.zeros(())
     floors = none, none, launches * host, (launches + expert_launches(case)[0]) * host
     return Blocks((full, near, dense, sparse), floors, *ends)
 
 
-def _pattern_work(
-    case: Case,
-    d: Deployments,
-    work: Pass,
-    place: int,
-    units: tuple[MatrixUnit, MatrixUnit],
-    weight_bytes: Floats,
-    rates: SustainedRates,
-    p: Parameters,
-    reduce: Floats,
-) -> tuple[PassWork, Floats]:
+def _pattern_work(setting: PassSetting, place: int, reduce: Floats) -> tuple[PassWork, Floats]:
     """Return the work of one kind of block of a pattern [s], and its kernels."""
+    case, p, rates = setting.case, setting.p, setting.sustained
     pattern = case.model.pattern
     assert pattern is not None
     layers, sublayers = layer_cases(case)[place], float(pattern.blocks[place].sublayers)
-    unit, wide = units
     attentions = [view for layer, view in layers if layer.softmax() is not None]
     found = PassWork.of(
         elementwise=norms(case, rates, p, sublayers, attentions).forward,
@@ -193,134 +198,169 @@ def _pattern_work(
     )
     kernels = block_launches(case)[0] * sublayers / 2.0
     for layer, view in layers:
-        softmax = layer.softmax()
+        there = setting.viewing(view)
         if layer.routing() is not None:
-            found = found.plus(_expert_work(view, d, unit, wide, weight_bytes, rates, p, reduce))
+            found = found.plus(_expert_work(there, reduce, layer))
             kernels = kernels + expert_launches(view)[0]
         elif layer.activation() is not None:
-            found = found.plus(_dense_work(view, unit, weight_bytes, rates, p, reduce))
+            found = found.plus(_dense_work(there, reduce))
         else:
-            linear = products(local_products(layer, case).values(), unit, weight_bytes)
+            linear = _products(local_products(layer, case).values(), setting.rates.attention)
+            softmax = layer.softmax()
             if softmax is not None:
-                window = np.asarray(np.inf if softmax.window is None else float(softmax.window))
-                core = _attention_seconds(view, d, work, rates, p, window)
+                window = None if softmax.window is None else np.asarray(float(softmax.window))
+                core = _attention_seconds(there, window)
             else:
-                core, more = _mixing_seconds(layer, view, d, work, rates, p)
+                core, more = _mixing_seconds(there, layer)
                 kernels = kernels + more
             summed = inner_sum(layer, view, rates, p)
             found = found.plus(PassWork.of(linear=linear, attention=core, tensor=summed))
     return found, kernels
 
 
-def _mixing_seconds(
-    layer: LayerKind, case: Case, d: Deployments, work: Pass, rates: SustainedRates, p: Parameters
-) -> tuple[Floats, Floats]:
+def _mixing_seconds(setting: PassSetting, layer: LayerKind) -> tuple[Floats, Floats]:
     """Return the seconds between the products of a layer that states its work itself [s], and its kernels."""
-    hidden, cached, share = int(np.ravel(case.model.hidden)[0]), np.zeros(()), 1.0
-    if work.prompt is not None:
+    case, work, rates, p = setting.case, setting.work, setting.sustained, setting.p
+    hidden, seconds = int(np.ravel(case.model.hidden)[0]), np.zeros(())
+    kernels = 0
+    if work.has_prompts:
         each = layer.mixing(hidden, work.prompt, causal=True)  # type: ignore[arg-type]  # formulas broadcast
-        tokens, share = work.requests * work.prompt / work.chunks, scan_bandwidth(layer)
-    else:
-        assert work.context is not None
+        tokens = np.asarray(work.prompts * work.prompt / work.chunks)
+        seconds = mixing_time(each, tokens, case, rates, p, scan_bandwidth(layer))
+        kernels = each.kernels
+    if work.decodes:
         each = layer.decoding(hidden, work.context)  # type: ignore[arg-type]
-        tokens = work.requests
-        # Caches that grow are read besides; compressed and shared ones are whole on every rank.
-        read = layer.count_cache_reads(hidden, work.context) * d.kv_bits / 8.0  # type: ignore[arg-type]
-        cached = tokens * read / rates.memory
-    return mixing_time(each, tokens, case, rates, p, share) + cached, np.asarray(float(each.kernels))
+        t, unit = case.layout.tensor_par, setting.rates.wide.device
+        read = layer.count_cache_reads(hidden, work.context, t) * setting.d.kv_bits / 8.0  # type: ignore[arg-type]
+        if np.any(read > 0):
+            # Attention to chosen tokens: kernels of decode attention, one more for each choice.
+            decode = setting.rates.decode
+            memory = work.requests * (read + each.local_moved(t)) / (decode.memory * unit.memory)
+            compute = work.requests * each.local_matrix(t) / (decode.matrix * unit.matrix)
+            seconds = seconds + np.maximum(memory, compute) + each.kernels * decode.start
+        else:
+            seconds = seconds + mixing_time(each, work.requests, case, rates, p)
+        kernels = max(kernels, each.kernels)
+    return seconds, np.asarray(float(kernels))
 
 
-def _projection_seconds(case: Case, unit: MatrixUnit, weight_bytes: Floats) -> Floats:
-    """Linear layers around the attention core [s], with the heads of keys and values that are repeated."""
-    return products(attention_layers(case).values(), unit, weight_bytes)
+def _products(layers: Iterable[LinearLayer], unit: ProductUnit) -> Floats:
+    """Return the seconds of the products of layers that run one after the other [s]."""
+    # A chip's block without products takes none: 0 as start.
+    return fold(np.add, (_product(layer, unit) for layer in layers), np.zeros(()))
 
 
-def _attention_seconds(
-    case: Case, d: Deployments, work: Pass, rates: SustainedRates, p: Parameters, window: Floats
-) -> Floats:
-    """Attention between projections of one block [s]; `window` is infinite where it sees everything."""
-    if work.prompt is not None:
-        # Whole tiles of the prompt, or a token more could make the kernel faster by filling its last wave.
-        seen = np.ceil(work.prompt / CONTEXT_TILE) * CONTEXT_TILE
-        bounded = bool(np.isfinite(window).all())
-        shapes, layout = replace(case.model, seq_size=seen), replace(case.layout, microbatch_size=work.requests)
-        prompts = replace(case, model=shapes, layout=layout)
-        return attention_core(prompts, rates, p, windowed=bounded).forward / work.chunks
-    model, t = case.model, case.layout.tensor_par
-    assert work.context is not None
-    # Decode reads the cache of every request once: bound by memory, or by products padded to tensor-core tiles.
-    positions = work.requests * np.minimum(work.context, window)
-    heads = key_value_heads(model, t)
-    read = positions * cached_elements(model, heads) * d.kv_bits / 8.0 / rates.memory
-    latent = model.latent > 0
-    # Grouped queries share a tile; latent attention has all heads on one compressed key.
-    rows = np.where(latent, model.attn_heads / t, heads * np.maximum(model.attn_heads / t / heads, MATRIX_ROWS))
-    # Latent: rank + rope columns for scores, rank for values (DeepSeek-V2, section 2.1, weights absorbed).
-    widths = np.where(latent, 2.0 * model.key_value_rank + model.rope_size, model.attn_size + model.value_size)
-    computed = 2.0 * positions * np.maximum(rows, MATRIX_ROWS) * widths / kernel_rate(case, p)
-    # The kernel over parts of the context, and the one that joins the parts.
-    return np.maximum(read, computed) + 2.0 * p.kernel_start
+def _product(layer: LinearLayer, unit: ProductUnit) -> Floats:
+    return multiply(layer.m, layer.n, layer.k, unit.weight_bytes, unit.device, unit.rates)
 
 
-def _dense_work(
-    case: Case, unit: MatrixUnit, weight_bytes: Floats, rates: SustainedRates, p: Parameters, reduce: Floats
-) -> PassWork:
+def _attention_seconds(setting: PassSetting, window: Floats | None) -> Floats:
+    """Attention between projections of one block [s], of requests that decode and of prompts; None sees everything."""
+    case, work, rates = setting.case, setting.work, setting.rates
+    model, t, cache = case.model, case.layout.tensor_par, setting.d.kv_bits / 8.0
+    heads, key_heads, widths = model.attn_heads / t, key_value_heads(model, t), (model.attn_size, model.value_size)
+    device, latent = rates.wide.device, bool(np.any(model.latent > 0))
+    seconds: Floats = np.zeros(())
+    if work.decodes:
+        context = work.context if window is None else np.minimum(work.context, window)
+        if latent:
+            ranks = model.key_value_rank, model.rope_size
+            found = attend_latent_context(work.requests, context, heads, *ranks, cache, device, rates.latent_decode)
+        else:
+            found = attend_context(work.requests, context, heads, key_heads, widths, cache, device, rates.decode)
+        seconds = np.where(work.requests > 0, found, 0.0)
+    if work.has_prompts:
+        prompt, prompts = np.asarray(work.prompt), np.asarray(work.prompts)
+        if latent:
+            found = attend_latent_prompt(prompts, prompt, heads, widths, device, rates.latent_prefill)
+            start = rates.latent_prefill.start
+        else:
+            seen = prompt if window is None else np.minimum(window, prompt)
+            # Causal pairs inside a window: w s - w^2 / 2.
+            scores = seen * prompt - 0.5 * seen * seen
+            found = attend_prompt(prompts, prompt, scores, heads, key_heads, widths, cache, device, rates.prefill)
+            start = rates.prefill.start
+        seconds = seconds + start + (found - start) / work.chunks
+    return seconds
+
+
+def _dense_work(setting: PassSetting, reduce: Floats) -> PassWork:
     """A plain or gated MLP."""
-    width = case.model.feedforward
-    linear = products(feedforward_layers(case).values(), unit, weight_bytes)
-    acted = activation(case, width / case.layout.tensor_par, case.tokens, rates, p)
-    return PassWork.of(linear=linear, elementwise=acted.forward + casts(case, width, rates).forward, tensor=reduce)
+    case = setting.case
+    linear = _products(feedforward_layers(case).values(), setting.rates.feedforward)
+    width = case.model.feedforward / case.layout.tensor_par
+    acted = activation(case, width, case.tokens, setting.sustained, setting.p)
+    return PassWork.of(linear=linear, elementwise=acted.forward, tensor=reduce)
 
 
-def _expert_work(
-    case: Case,
-    d: Deployments,
-    unit: MatrixUnit,
-    wide: MatrixUnit,
-    weight_bytes: Floats,
-    rates: SustainedRates,
-    p: Parameters,
-    reduce: Floats,
-) -> PassWork:
-    """A mixture of experts.
+def _expert_work(setting: PassSetting, reduce: Floats, layer: LayerKind | None = None) -> PassWork:
+    """A mixture of experts; `layer` of a pattern, whose experts may work on a latent.
 
-    Routing is uniform: of E experts with k per token, N tokens visit E (1 - (1 - k/E)^N) distinct ones, whose weights
-    are read. Up to EP = TP all ranks of a replica have all its tokens and add their results up; beyond, tokens are
-    exchanged between replicas, and what the group shares is gathered again.
+    Routing is uneven as in the measured launches: of E experts with k per token, N tokens visit E (1 - (1 - k/E)^N)
+    distinct ones, whose weights are read. Up to EP = TP all ranks of a replica have all its tokens and add their
+    results up; beyond, tokens are exchanged between replicas, and what the group shares is gathered again.
     """
+    case, d, rates = setting.case, setting.d, setting.rates
     model, t, tokens = case.model, case.layout.tensor_par, case.tokens
-    group = tokens * d.expert_replicas
-    # Share of the experts that N tokens visit: 1 - (1 - k/E)^N.
-    visited = 1.0 - (1.0 - model.experts_per_token / model.experts) ** group
-    touched = model.experts / d.expert_par * visited
-    # Tokens of a visited expert: N k / (E visited share).
-    each = group * model.experts_per_token / model.experts / visited
-    layers = dict(expert_layers(case))
-    for name in ("experts_up", "experts_down"):
-        layers[name] = replace(layers[name], m=each, count=touched)
-    router = product(LinearLayer(tokens, model.experts, model.hidden), wide, WIDE_BYTES)
-    active = active_width(case)
-    routed = group * model.experts_per_token / d.expert_par
-    traffic = activation(case, active / t, tokens, rates, p).forward + casts(case, active, rates).forward
-    traffic = traffic + PERMUTE_BYTES * routed * model.hidden / rates.memory
+    there = case if layer is None else sent_case(layer, case)
+    # Parts of experts that tensor parallelism slices, and the matrices of one: up, down and gate.
+    work = ExpertWork(
+        tokens * d.expert_replicas,
+        model.experts,
+        model.experts_per_token,
+        d.expert_par,
+        there.model.hidden,
+        model.expert_feedforward / d.slices,
+        2.0 + model.gated,
+    )
+    routed = run_experts(work, rates.expert_bytes, rates.expert_device, rates.experts)
+    router = _product(LinearLayer(tokens, model.experts, model.hidden), rates.wide)
+    linear = routed + router
+    elementwise = np.asarray(setting.p.kernel_start)
+    if layer is not None:
+        # Products of the whole layer: shared experts, and those to a latent width and back.
+        hidden = int(np.ravel(model.hidden)[0])
+        whole = {product.name for product in layer.products(hidden) if product.held == 1}
+        shared = [each for name, each in local_products(layer, case).items() if name in whole]
+    else:
+        shared = [each for name, each in expert_layers(case).items() if name.startswith("shared")]
+    linear = linear + _products(shared, rates.feedforward)
+    if np.any(model.shared_experts > 0):
+        width = model.shared_experts * model.expert_feedforward / t
+        elementwise = elementwise + activation(case, width, tokens, setting.sustained, setting.p).forward
     exchanged = d.expert_par > t
-    sent = replace(case, layout=replace(case.layout, sequence_par=np.ones(())))
+    sent = replace(there, layout=replace(there.layout, sequence_par=np.ones(())))
     # Dispatch and combine, for ranks that hold experts of other replicas.
-    moved = np.where(exchanged, 2.0 * exchange(sent, rates, p), 0.0)
+    moved = np.where(exchanged, 2.0 * exchange(sent, setting.sustained, setting.p), 0.0)
     return PassWork.of(
-        linear=products(layers.values(), unit, weight_bytes, router),
-        elementwise=traffic,
+        linear=linear,
+        elementwise=elementwise,
         tensor=np.where(exchanged, reduce / 2.0, reduce),
         experts=moved,
     )
 
 
-def _head_seconds(case: Case, requests: Floats, unit: MatrixUnit, rates: SustainedRates, p: Parameters) -> Floats:
+def _reduce_seconds(setting: PassSetting) -> Floats:
+    """Return the seconds of one all-reduce of the tensor-parallel group over the tokens of the pass [s]: an engine's
+    own kernels inside a domain where they were measured, else a collective."""
+    case, rates = setting.case, setting.rates
+    t, accelerator = case.layout.tensor_par, case.accelerator
+    found = tensor_exchange(case, setting.sustained, setting.p)
+    if rates.all_reduce is None:
+        return found
+    size = 2.0 * case.tokens * case.model.hidden
+    own = reduce_messages(size, t, accelerator.network_bandwidths[0], rates.all_reduce)
+    return np.where(t <= accelerator.domain, np.minimum(own, found), found)
+
+
+def _head_seconds(setting: PassSetting) -> Floats:
     """LM head, softmax, and gathering of the logits over the tensor-parallel group [s]."""
+    case, rates = setting.case, setting.sustained
+    requests = np.asarray(setting.work.requests + setting.work.prompts)
     model, t = case.model, case.layout.tensor_par
-    logits = product(replace(head_layer(case), m=requests), unit, WIDE_BYTES)
+    logits = _product(replace(head_layer(case), m=requests), setting.rates.wide)
     # Every rank has V / t logits of a request; sampling needs all of them.
     gathered = collective(
-        2.0 * requests * model.vocabulary, network_tiers(t, 1.0, case.accelerator, rates), p, passes=1.0
+        2.0 * requests * model.vocabulary, network_tiers(t, 1.0, case.accelerator, rates), setting.p, passes=1.0
     )
     return logits + LOGIT_FORWARD * requests * model.vocabulary / t / rates.memory + gathered

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.executions.limits import permits
-from engine.serving.deployments import LAUNCHES, Deployments, expert_layout
+from engine.serving.deployments import WORDS, Deployments, expert_layout
 from engine.space.space import divisors
 from models.documents import did_you_mean, shown
 
@@ -28,18 +28,35 @@ __all__ = ["BATCHES", "LIMITED", "MOST", "DeploymentSpace", "ServingLimitError",
 BATCHES: Final = tuple(sorted({2**power for power in range(13)} | {3 * 2**power for power in range(11)}))
 """Batches per replica that are tried without a limit: 1, 2, 3, 4, 6, ... 4096."""
 
-LIMITED: Final = ("tensor_par", "pipeline_par", "expert_par", "replicas", "batch", "weight_bits", "kv_bits", "launch")
+LIMITED: Final = (
+    "tensor_par",
+    "pipeline_par",
+    "expert_par",
+    "replicas",
+    "batch",
+    "weight_bits",
+    "kv_bits",
+    "attention_bits",
+    "compute_bits",
+    "launch",
+    "engine",
+)
 CHOICES: Final[Mapping[str, tuple[Any, ...]]] = {
     "weight_bits": (16, 8, 4),
     "kv_bits": (16, 8, 4),
-    "launch": LAUNCHES,
+    "attention_bits": (16, 8, 4),
+    "compute_bits": (16, 8, 4),
+    **WORDS,
 }
 DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "weight_bits": (16, 8),
     "kv_bits": (16, 8),
+    "attention_bits": (0,),
+    "compute_bits": (0,),
     "launch": ("eager", "graphs"),
+    "engine": ("generic",),
 }
-"""Values tried without a limit; a limit may name others."""
+"""Values tried without a limit; a limit may name others. 0 stands for the bits of the weights."""
 MOST: Final = 20_000_000
 """Deployments of the largest space. Source: stated by us."""
 LARGEST: Final = 2**40
@@ -128,7 +145,7 @@ class DeploymentSpace:
         return np.array([batch for batch in BATCHES if permitted(batch)], np.int64)
 
     def choices(self, name: str) -> tuple[Any, ...]:
-        """Returns the values of weight_bits, kv_bits or launch that are tried."""
+        """Returns the values of a field with few values that are tried; 0 for the bits of the weights."""
         limit = self.limits.get(name)
         if limit is None:
             return DEFAULTS[name]
@@ -147,24 +164,29 @@ class DeploymentSpace:
 
     def at(self, ids: npt.NDArray[np.int64]) -> Deployments:
         """Returns the deployments of ids, positions in the enumeration."""
-        options = [np.asarray(self.choices(name)) for name in ("weight_bits", "kv_bits")]
-        launches = np.array([LAUNCHES.index(word) for word in self.choices("launch")])
-        sizes = (len(self.layouts), len(self.batches), len(options[0]), len(options[1]), len(launches))
-        layout, batch, weight, cache, launch = np.unravel_index(ids, sizes)
+        options = {name: self._positions(name) for name in CHOICES}
+        sizes = (len(self.layouts), len(self.batches), *(len(values) for values in options.values()))
+        layout, batch, *places = np.unravel_index(ids, sizes)
+        chosen = {name: values[place] for (name, values), place in zip(options.items(), places, strict=True)}
+        for name in ("attention_bits", "compute_bits"):
+            chosen[name] = np.where(chosen[name] == 0, chosen["weight_bits"], chosen[name])
         t, p, e, replicas = self.layouts[layout].T.astype(np.float64)
-        columns = (
-            t,
-            p,
-            e,
-            replicas,
-            self.batches[batch],
-            options[0][weight],
-            options[1][cache],
-            launches[launch],
-            np.full(len(ids), self.prompt),
-            np.full(len(ids), self.output),
-        )
-        return Deployments(*(np.asarray(column, np.float64) for column in columns))
+        columns = {
+            "tensor_par": t,
+            "pipeline_par": p,
+            "expert_par": e,
+            "replicas": replicas,
+            "batch": self.batches[batch],
+            **chosen,
+            "prompt": np.full(len(ids), self.prompt),
+            "output": np.full(len(ids), self.output),
+        }
+        return Deployments(**{name: np.asarray(column, np.float64) for name, column in columns.items()})
+
+    def _positions(self, name: str) -> npt.NDArray[np.int64]:
+        """Return the values of a field that are tried, words as positions."""
+        values = self.choices(name)
+        return np.array([WORDS[name].index(value) for value in values] if name in WORDS else values, np.int64)
 
 
 def _normalise_limits(limits: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -186,7 +208,7 @@ def _normalise_limits(limits: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _normalise_limit(name: str, limit: Any) -> Any:
     if isinstance(limit, Mapping):
-        if name == "launch" or not limit or set(limit) - {"min", "max"}:
+        if name in WORDS or not limit or set(limit) - {"min", "max"}:
             raise ServingLimitError(f"The limit on {name} is {shown(limit)}; a range has min, max or both.")
         low, high = _check_value(name, limit.get("min", 0)), _check_value(name, limit.get("max", LARGEST))
         if low > high:
@@ -201,9 +223,9 @@ def _normalise_limit(name: str, limit: Any) -> Any:
 def _check_value(name: str, value: Any, *, choice: bool = False) -> Any:
     if isinstance(value, np.integer):
         value = int(value)
-    if name == "launch":
-        if not isinstance(value, str) or value not in LAUNCHES:
-            raise ServingLimitError(f"launch cannot be {shown(value)}; it is one of {', '.join(LAUNCHES)}.")
+    if name in WORDS:
+        if not isinstance(value, str) or value not in WORDS[name]:
+            raise ServingLimitError(f"{name} cannot be {shown(value)}; it is one of {', '.join(WORDS[name])}.")
         return value
     if choice and name in CHOICES and not (isinstance(value, int) and value in CHOICES[name]):
         raise ServingLimitError(f"{name} cannot be {shown(value)}; it is one of {', '.join(map(str, CHOICES[name]))}.")

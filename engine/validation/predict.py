@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.cost_models.calibrated import Parameters, StepTimes, memory_use, parameters, step_times
+from engine.cost_models.calibrated import Parameters, StepTimes, memory_use, parameters, parameters_of, step_times
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.model_flops import explain_unread_rates, rates_by_flops
 from engine.validation.reading import Runs, library_runs, read_runs, runs_of
 from engine.validation.uncertainty import memory_fits
 from engine.validation.words import DRIVER_MEMORY
-from hardware import GIB
+from hardware import GIB, Calibration
 
-__all__ = ["OUT_COLUMNS", "breakdown", "measured_seconds", "predict_runs", "validate"]
+__all__ = ["OUT_COLUMNS", "breakdown", "measured_seconds", "predict_runs", "validate", "validate_by"]
 
 OUT_COLUMNS = (
     "id",
@@ -112,6 +112,16 @@ def predict_runs(mapped: Mapped, p: Parameters) -> pd.DataFrame:
         "memory_fit": memory_fits(mapped, np.where(supported, memory_use(case).peak / GIB, np.nan)),
     }
     return pd.DataFrame(columns)
+
+
+def validate_by(runs: Runs, calibration: Calibration | None) -> pd.DataFrame:
+    """Return the predictions for measured runs by a calibration, one row per run; see `validate`.
+
+    Args:
+        runs: as they were read.
+        calibration: its values are used; the library's if None.
+    """
+    return validate(runs, None if calibration is None else parameters_of(calibration))
 
 
 def _with_unread(mapped: Mapped) -> np.ndarray[tuple[int], np.dtype[np.object_]]:

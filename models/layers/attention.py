@@ -141,9 +141,18 @@ class AttentionLayer(LayerKind):
         if not kept:
             return SequenceState()
         if self.window is not None:
-            return SequenceState(windowed=kept, window=self.window)
+            return SequenceState(windowed=kept, window=self.window, kv_heads=self.kv_heads)
         indexed = {} if self.indexer is None else {"indexer": self.indexer.head_dim}
-        return SequenceState({"kv": kept, **indexed})
+        return SequenceState({"kv": kept, **indexed}, kv_heads=self.kv_heads)
+
+    def count_cache_reads(self, hidden: int, context: float, tensor_par: Any = 1) -> Any:
+        """Return the keys and values of all tokens, or of the chosen blocks and all index keys."""
+        if self.indexer is None:
+            return super().count_cache_reads(hidden, context, tensor_par)
+        kept = self.sequence_state(hidden)
+        seen = attended_tokens(context, self.indexer.block * self.indexer.top_k, causal=False)
+        keys = kept.per_token.get("kv", 0) * kept.share("kv", tensor_par)
+        return keys * seen + kept.per_token.get("indexer", 0) * context
 
     def mixing(self, hidden: int, tokens: float, *, causal: bool) -> MixingWork:
         """Return scores and weighted values, gates, and scores of an indexer over all tokens.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from models.layers.contract import (
     ContextExchange,
@@ -128,7 +128,7 @@ class CompressedAttentionLayer(LayerKind):
         """Return attention inside the window and to the compressed keys, or to the chosen ones."""
         return self._attend(context, causal=False)
 
-    def count_cache_reads(self, hidden: int, context: float) -> float:
+    def count_cache_reads(self, hidden: int, context: float, tensor_par: Any = 1) -> float:
         """Return keys inside the window, compressed or chosen ones, and all index keys."""
         seen = attended_tokens(context, self.window, causal=False)
         if self.ratio == 1:

@@ -111,6 +111,30 @@ class SequenceState:
     """Tokens of the window."""
     per_sequence: Mapping[str, int] = field(default_factory=dict)
     """Fixed: convolution columns and recurrent states [elements by name]."""
+    kv_heads: int = 0
+    """Key and value heads whose entries "kv" and inside the window tensor-parallel ranks divide among them, repeated
+    where there are more ranks; 0 where every rank keeps all that grows."""
+
+    def share(self, name: str, tensor_par: Any) -> Any:
+        """Return the share of an entry that a tensor-parallel rank keeps [dimensionless].
+
+        Args:
+            name: of an entry of `per_token`, or "windowed".
+            tensor_par: degrees, a number or an array [rows].
+        """
+        if not self.kv_heads or name not in ("kv", "windowed"):
+            return 1.0
+        return np.maximum(self.kv_heads / tensor_par, 1.0) / self.kv_heads
+
+    def count_grown(self, context: Any, tensor_par: Any = 1) -> Any:
+        """Return the elements that a rank keeps of a sequence's tokens, without those of fixed size.
+
+        Args:
+            context: tokens of the sequence; a number or an array.
+            tensor_par: degrees, a number or an array [rows].
+        """
+        grown = sum(self.share(name, tensor_par) * each for name, each in self.per_token.items()) * context
+        return grown + self.share("windowed", tensor_par) * self.windowed * np.minimum(context, self.window)
 
     def count_elements(self, context: float) -> float:
         """Return the elements that a sequence of some length keeps.
@@ -342,15 +366,16 @@ class LayerKind(LayerEntity):
         """
         return self.mixing(hidden, tokens, causal=causal).matrix
 
-    def count_cache_reads(self, hidden: int, context: float) -> float:
-        """Return the cached elements that one new token reads, states of fixed size left out: they are in `decoding`.
+    def count_cache_reads(self, hidden: int, context: float, tensor_par: Any = 1) -> Any:
+        """Return the cached elements that one new token reads on a tensor-parallel rank, states of fixed size left out:
+        they are in `decoding`.
 
         Args:
             hidden: width of the residual stream [elements].
             context: tokens before it [tokens].
+            tensor_par: degrees, a number or an array [rows].
         """
-        kept = self.sequence_state(hidden)
-        return kept.count_elements(context) - sum(kept.per_sequence.values())
+        return self.sequence_state(hidden).count_grown(context, tensor_par)
 
     @abstractmethod
     def kept(self, hidden: int) -> KeptBytes:

@@ -208,7 +208,7 @@ class LatentAttentionLayer(LayerKind):
         core = MixingWork(matrix=self._absorbed * seen, moved=gate, kernels=2 if self.gated else 1)
         return core if self.indexer is None else merge_work(core, self.indexer.mixing(context, causal=False))
 
-    def count_cache_reads(self, hidden: int, context: float) -> float:
+    def count_cache_reads(self, hidden: int, context: float, tensor_par: Any = 1) -> float:
         """Return the latents of all or of the chosen tokens, and all index keys."""
         width = self.kv_rank + self.rope_head_dim
         if self.indexer is None:

@@ -101,6 +101,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 def test_the_library_is_listed_and_loaded_by_name() -> None:
     assert hardware.calibration_names() == ["global"]
+    assert hardware.calibration_names("serving") == ["serving"]
     found = hardware.load_calibration("global")
     assert (found.name, found.system) == ("global", "")
     assert {value.kind for value in found.parameters.values()} == {"fitted", "stated"}

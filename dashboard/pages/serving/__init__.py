@@ -1,8 +1,8 @@
 """Serving: how to run a trained model for its users, with which latencies, throughput and cost."""
 
 from dashboard.pages.contract import NavigationGroup, Needs, Page, page_parameters
-from dashboard.pages.serving.link import PAGE_NAME, ServingLink
-from engine.questions.documents.serving import DeploymentsQuestion
+from dashboard.pages.serving.link import LOAD_FIELDS, PAGE_NAME, ServingLink
+from engine.questions.documents.serving import DeploymentsQuestion, ServiceQuestion
 
 __all__ = ["PAGE"]
 
@@ -14,5 +14,6 @@ PAGE = Page(
     help="The best way to serve a model: latency, throughput, memory and cost.",
     needs=Needs.NOTHING,
     guide="serving",
-    parameters=page_parameters(PAGE_NAME, DeploymentsQuestion, ServingLink, leave_out=("limits", "top", "frontier")),
+    parameters=page_parameters(PAGE_NAME, DeploymentsQuestion, ServingLink, leave_out=("limits", "top", "frontier"))
+    | page_parameters(PAGE_NAME, ServiceQuestion, only=LOAD_FIELDS),
 )

@@ -14,10 +14,10 @@ import models
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, named_model, named_system, system_of, systems, usable_models
 from dashboard.link.fields import LinkField, LinkReader
-from dashboard.pages.serving.link import PAGE_NAME, ServingLink
+from dashboard.pages.serving.link import LOAD_FIELDS, PAGE_NAME, ServingLink
 from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_several, draw_whole
 from dashboard.words.scenarios import system_titles
-from engine.questions.documents.serving import DeploymentsQuestion
+from engine.questions.documents.serving import DeploymentsQuestion, ServedModel, ServiceQuestion
 from engine.serving import HEADLINE
 from engine.serving.space import CHOICES, DEFAULTS
 
@@ -26,7 +26,15 @@ __all__ = ["LAUNCHED", "WORDS", "draw_inputs", "parse_inputs", "write_inputs"]
 MOST_PROCESSORS: Final = 4096
 MOST_TOKENS: Final = 1_000_000
 ANY_ID: Final = re.compile(r"\d{1,9}")
-WORDS: Final = {"eager": "One by one", "compiled": "Compiled", "graphs": "CUDA graphs"}
+WORDS: Final = {
+    "eager": "One by one",
+    "compiled": "Compiled",
+    "graphs": "CUDA graphs",
+    "generic": "Any engine",
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "trtllm": "TensorRT-LLM",
+}
 LAUNCHED: Final = {
     "eager": "kernels launched one by one",
     "compiled": "kernels fused by a compiler",
@@ -46,8 +54,9 @@ def write_inputs(**values: str | None) -> None:
     state.set_url_values({f"{PAGE_NAME}_{name}": value for name, value in {"id": None, **values}.items()})
 
 
-def parse_inputs() -> tuple[DeploymentsQuestion, ServingLink, Mapping[str, LinkField]]:
-    """Parse the link: the question, the page's other parameters, and all fields by name.
+def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, ServingLink, Mapping[str, LinkField]]:
+    """Parse the link: the question, that about a load if there is one, the page's other parameters, and all fields by
+    name.
 
     Model and system start as the scenario's. Raises the errors of loading them.
     """
@@ -61,20 +70,38 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServingLink, Mapping[str, LinkF
     start = 1024 if longest is None or longest >= 1536 else max(longest // 2, 1)
     asked.read("prompt", default=start, most=MOST_TOKENS)
     asked.read("output", default=max(start // 4, 1), most=MOST_TOKENS)
-    for name in ("time_to_first_token_s", "time_per_output_token_s", "price_usd_per_h"):
+    for name in ("time_to_first_token_s", "time_per_output_token_s", "price_usd_per_h", "memory_share"):
         asked.read(name)
     asked.read("by", options=ORDERS)
     limits: dict[str, Any] = {}
     for name, values in CHOICES.items():
         options = {value: WORDS.get(value, str(value)) for value in values}
-        chosen = page.read(name, default=list(DEFAULTS[name]), options=options)
-        if set(chosen) != set(DEFAULTS[name]):
+        # Bits that follow those of the weights are an empty choice.
+        default = [value for value in DEFAULTS[name] if value in options]
+        chosen = page.read(name, default=default, options=options)
+        if set(chosen) != set(default):
             limits[name] = chosen
     for name in ("only", "columns"):
         page.read(name)
     page.read("id", pattern=ANY_ID)
     question = asked.build(model=named_model(model), system=named_system(system), limits=limits)
-    return question, page.build(), {**asked.fields, **page.fields}
+    service, load = _parse_load(question)
+    return question, service, page.build(), {**asked.fields, **page.fields, **load}
+
+
+def _parse_load(question: DeploymentsQuestion) -> tuple[ServiceQuestion | None, Mapping[str, LinkField]]:
+    """Return the question about a load, None without one, and its fields; model and limits are the other's."""
+    reader = LinkReader(ServiceQuestion, PAGE_NAME)
+    for name in LOAD_FIELDS:
+        reader.read(name)
+    rate, users = (reader.fields[name].value for name in ("request_rate", "users"))
+    if rate is None and users is None:
+        return None, reader.fields
+    shared: dict[str, Any] = {name: getattr(question, name) for name in ServedModel.model_fields}
+    if rate is not None and users is not None:
+        shared["users"] = None
+        state.complain(f"{PAGE_NAME}_users", "The link has requests per second and users; showing the former.")
+    return reader.build(**shared), reader.fields
 
 
 def _parse_name(asked: LinkReader[DeploymentsQuestion], field: str, scenario: str, titles: Mapping[str, str]) -> str:
@@ -111,7 +138,10 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
         draw_whole(fields["output"], label="Output, tokens", width=116, resets=RESETS)
         draw_decimal(fields["time_to_first_token_s"], step=50.0, width=124, resets=RESETS)
         draw_decimal(fields["time_per_output_token_s"], step=5.0, width=124, resets=RESETS)
-        with st.popover("Choices", icon=":material/tune:", help="Precisions and launch modes to try; price."):
+        with st.popover(
+            "Choices", icon=":material/tune:", help="Precisions, launch modes and engines to try; memory; price."
+        ):
             for name in CHOICES:
                 draw_several(fields[name], resets=RESETS)
+            draw_decimal(fields["memory_share"], step=0.05, resets=RESETS)
             draw_decimal(fields["price_usd_per_h"], label="USD per GPU-hour", step=0.5, resets=RESETS)

@@ -58,6 +58,7 @@ def chips(row: Mapping[Any, Any]) -> list[tuple[str, str]]:
         ("weights", f"{int(row['weight_bits'])} bits"),
         ("KV cache", f"{int(row['kv_bits'])} bits"),
         ("launch", WORDS[str(row["launch"])]),
+        ("engine", WORDS[str(row["engine"])]),
         ("requests at once", f"{int(row['batch']) * int(row['replicas']):,}"),
         ("KV per token", format_value(by_name("kv_bytes_per_token"), row["kv_bytes_per_token"])),
     ]

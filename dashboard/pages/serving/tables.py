@@ -41,7 +41,10 @@ COLUMNS: Final = (
     "batch",
     "weight_bits",
     "kv_bits",
+    "attention_bits",
+    "compute_bits",
     "launch",
+    "engine",
     *(column.name for column in HEADLINE if column.name not in ("memory_capacity", "memory_reserve")),
 )
 FIRST: Final = (
@@ -69,7 +72,6 @@ UNITS: Final = {
     "graph_memory": "bytes",
     "collective_latency": "s",
     "graph_kernel_start": "s",
-    "step_host": "s",
     "four_bits": "bits per weight",
     "prefill_chunk": "tokens",
 }
@@ -164,7 +166,7 @@ def deployments_file(found: ServingExploration, kind: str) -> bytes:
         found: all deployments.
         kind: csv, parquet or json.
     """
-    table = found.table.astype({"launch": "str"})
+    table = found.table.astype({"launch": "str", "engine": "str"})
     calibration = found.calibration or library_calibration()
     about = {
         "format": "shardscape-deployments/1",

@@ -18,22 +18,24 @@ from dashboard.pages.serving.inputs import LAUNCHED, draw_inputs, parse_inputs, 
 from dashboard.pages.serving.link import ServingLink
 from dashboard.pages.serving.own_server import draw_own_server
 from dashboard.pages.serving.queries import changes, chips, curves, explored, per_degree, question_key, title
+from dashboard.pages.serving.service import draw_service
 from dashboard.pages.serving.tables import draw_deployments, draw_rejected
 from dashboard.widgets import launch
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import count, format_value, gibibytes, percent
-from engine.questions.documents.serving import DeploymentsQuestion
-from engine.serving import ServingExploration, by_name, not_represented
+from engine.questions.documents.serving import DeploymentsQuestion, ServiceQuestion
+from engine.serving import FigureRange, ServingExploration, by_name, figure_ranges, not_represented
+from engine.serving.uncertainty import SHARE
 
 __all__ = ["ServingView", "parse", "render"]
 
 CHARTS_KEPT: Final = 32
 """Most cached charts of each kind."""
 _BASIS: Final = (
-    "Modelled with the rates of the calibrated cost model, fitted to measured training runs; no measured serving "
-    "run was used."
+    "Modelled with constants fitted to measured kernels and servers. Ranges hold most servers of models that were left "
+    "out of the fit."
 )
 
 
@@ -44,6 +46,8 @@ class ServingView:
     mode: str
     """The theme: "light" or "dark"."""
     question: DeploymentsQuestion | None
+    service: ServiceQuestion | None
+    """Question about a load; None without one."""
     link: ServingLink
     fields: Mapping[str, LinkField]
     problem: str = ""
@@ -58,10 +62,10 @@ class ServingView:
 def parse() -> ServingView:
     """Parse the page's part of the link."""
     try:
-        question, link, fields = parse_inputs()
+        question, service, link, fields = parse_inputs()
     except ValueError as problem:
-        return ServingView(state.theme_mode(), None, ServingLink(), {}, str(problem))
-    return ServingView(state.theme_mode(), question, link, fields)
+        return ServingView(state.theme_mode(), None, None, ServingLink(), {}, str(problem))
+    return ServingView(state.theme_mode(), question, service, link, fields)
 
 
 def render(view: ServingView) -> None:
@@ -78,6 +82,7 @@ def render(view: ServingView) -> None:
         return
     if not found.feasible:
         _draw_nothing_runs(question, found, mode)
+        draw_service(view.service, view.fields, mode)
         return
     chosen = _chosen_deployment(found, view.deployment)
     _draw_strip(found, chosen)
@@ -97,6 +102,7 @@ def render(view: ServingView) -> None:
         st.html(markup.legend(MEMORY))
     with right.container(border=True, gap="xsmall", height="stretch"):
         draw_rejected(found, question_key(question))
+    draw_service(view.service, view.fields, mode)
     draw_deployments(question.by, view.link, view.fields, found)
     launch.deployment_card(found.model, found.system, chosen, "serving_launch")
     draw_own_server(found)
@@ -169,30 +175,36 @@ def _draw_strip(found: ServingExploration, row: dict[str, Any]) -> None:
             ("time_per_output_token", found.time_per_output_token, "no limit"),
         )
     ]
+    ranges = figure_ranges(found.model, found.system, row)
     formula = {name: by_name(name).description for name in row if name not in ("reason", "status")}
+    for name, each in ranges.items():
+        formula[name] += (
+            f" {SHARE:.0%} of {each.rows:,} comparable measured servers ({each.described}) are between {each.low:.2f} "
+            f"and {each.high:.2f} times the figure."
+        )
     tiles = [
         markup.Tile(
             "Output per GPU",
             _format_figure(row, "tokens_per_s_per_processor"),
-            "every replica full",
+            _describe_range(row, ranges, "tokens_per_s_per_processor", "every replica full"),
             formula=formula["tokens_per_s_per_processor"],
         ),
         markup.Tile(
             "Output per user",
             _format_figure(row, "tokens_per_s_per_user"),
-            "while it generates",
+            _describe_range(row, ranges, "tokens_per_s_per_user", "while it generates"),
             formula=formula["tokens_per_s_per_user"],
         ),
         markup.Tile(
             "Time to first token",
             _format_figure(row, "time_to_first_token"),
-            slack[0],
+            _describe_range(row, ranges, "time_to_first_token", slack[0]),
             formula=formula["time_to_first_token"],
         ),
         markup.Tile(
             "Time per output token",
             _format_figure(row, "time_per_output_token"),
-            slack[1],
+            _describe_range(row, ranges, "time_per_output_token", slack[1]),
             formula=formula["time_per_output_token"],
         ),
         markup.Tile(
@@ -216,6 +228,14 @@ def _draw_strip(found: ServingExploration, row: dict[str, Any]) -> None:
         markup.Tile("Deployments that run", f"{found.feasible:,}", f"of {count(found.total)}"),
     ]
     st.html(markup.figure_strip(tiles, _BASIS))
+
+
+def _describe_range(row: Mapping[str, Any], ranges: Mapping[str, FigureRange], name: str, words: str) -> str:
+    """Return the words below a figure, with its range where servers like it were measured."""
+    if name not in ranges:
+        return f"{words}; error unknown"
+    low, high = (format_value(by_name(name), row[name] * factor) for factor in (ranges[name].low, ranges[name].high))
+    return f"{low} to {high}; {words}"
 
 
 def _draw_panel(question: DeploymentsQuestion, found: ServingExploration, row: dict[str, Any], mode: str) -> None:

@@ -32,6 +32,7 @@ SHOWN: Final = (
     "weight_bits",
     "kv_bits",
     "launch",
+    "engine",
     "tokens_per_s_per_processor",
     "tokens_per_s_per_user",
     "time_to_first_token",
@@ -53,15 +54,18 @@ def find_serving(
 ) -> None:
     """Find the best way to serve a model: time to first token, time per output token, throughput, memory, cost.
 
-    Everything is modelled, with the rates of the calibrated cost model; no measured serving run was used to fit it.
-    Every replica is full and requests do not wait in a queue.
+    Times come from constants fitted to measured kernels and servers; the range of comparable servers is stated. Every
+    replica is full and requests do not wait in a queue.
 
     \b
     Limits:
       --limit tensor_par=1,2,4          one of these; also pipeline_par, expert_par, replicas
       --limit batch=1..64               a range of the batches that are tried; a list names the batches
       --limit weight_bits=16            16, 8 or 4; without a limit 16 and 8; kv_bits likewise
+      --limit attention_bits=16         of the projections around attention; without a limit those of the weights
+      --limit compute_bits=16           of products; without a limit those of the weights
       --limit launch=graphs             eager, compiled or graphs; without a limit eager and graphs
+      --limit engine=vllm               vllm, sglang or trtllm; without a limit generic, their mean
 
     \b
     Examples:
@@ -71,8 +75,8 @@ def find_serving(
 
     \b
     JSON is the answer to the question find_deployments: total, feasible, rejected_by_reason (a number per reason),
-    best (the most output per processor, with all figures), top or frontier, nearest (per reason the deployment that
-    misses least), units and more. Times are in seconds, sizes in bytes; null means unknown.
+    best (the most output per processor, with all figures), ranges of it, top or frontier, nearest (per reason the
+    deployment that misses least), units and more. Times are in seconds, sizes in bytes; null means unknown.
 
     Exit code 1 when nothing runs within the limits.
     """
@@ -89,7 +93,7 @@ def find_serving(
     else:
         _print_serving(found, asked)
     if export is not None:
-        write_table_file(found.table.astype({"launch": "str"}), export)
+        write_table_file(found.table.astype({"launch": "str", "engine": "str"}), export)
         write_line(f"{found.feasible:,} deployments are in {export}.", stream=sys.stderr)
     if not found.feasible:
         raise typer.Exit(ExitCode.NOTHING)
@@ -106,7 +110,7 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion) -> Non
     )
     write_line(
         f"{found.total:,} deployments, {found.feasible:,} of them run within the limits ({found.seconds:.2f} s); "
-        "all figures are modelled"
+        "figures are modelled"
     )
     for sentence in not_represented(found.model):
         write_line(sentence)
@@ -122,6 +126,8 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion) -> Non
         what = "Frontier of output per GPU and per user" if asked.frontier else what
         write_line(what)
         write_line(_serving_table(rows))
+        for sentence in _describe_ranges(found):
+            write_line(sentence)
     if not found.feasible:
         write_line()
         if not found.nearest:
@@ -130,6 +136,26 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion) -> Non
             row = found.evaluate_ids([number]).iloc[0]
             write_line(f"{by_code(code).label}, nearest: {row['reason_text']}")
             write_line(_serving_table(row.to_frame().T))
+
+
+def _describe_ranges(found: ServingExploration) -> list[str]:
+    """Return a sentence on the ranges of the best deployment; on their absence where no server was measured."""
+    from engine.serving import by_name
+    from engine.serving.uncertainty import SHARE
+
+    if not found.ranges:
+        return ["No server was measured on such GPUs, so that the error is unknown."]
+    parts = []
+    for name in ("time_to_first_token", "time_per_output_token", "tokens_per_s_per_processor"):
+        assert found.best is not None
+        value, each = found.best[name], found.ranges[name]
+        low, high = (format_quantity(by_name(name), value * factor) for factor in (each.low, each.high))
+        parts.append(f"{by_name(name).short} {low} to {high} {unit_of(by_name(name))}")
+    each = found.ranges["time_per_output_token"]
+    return [
+        f"Best of all, range of {SHARE:.0%} of comparable measured servers ({each.described}: {each.rows:,} of "
+        f"{each.models:,} models): {', '.join(parts)}"
+    ]
 
 
 def _serving_table(rows: pd.DataFrame) -> str:

@@ -49,6 +49,7 @@ class Calculon(CostModel):
         "accelerator.tfloat32_tflops",
         "accelerator.multiprocessors",
         "accelerator.clock_ghz",
+        "accelerator.exponentials_per_clock",
         "accelerator.fused_attention",
     )
     flop_recipe = "block"

@@ -49,6 +49,7 @@ from engine.cost_models.calibrated.physics.layers.pattern_blocks import (
     local_products,
     mixing_time,
     scan_bandwidth,
+    sent_case,
 )
 from engine.cost_models.calibrated.physics.layers.rates import SustainedRates, power_factor, sustained_rates
 from engine.cost_models.calibrated.physics.layers.views import layer_cases, modelled_layers, split_sizes
@@ -177,6 +178,7 @@ __all__ = [
     "refusals",
     "router_weights",
     "scan_bandwidth",
+    "sent_case",
     "shared_weights",
     "split_sizes",
     "step_times",

@@ -1,8 +1,8 @@
-"""Question about serving: every way to serve a model on a number of processors."""
+"""Questions about serving: every way to serve a model on a number of processors, and the fewest that hold a load."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
@@ -17,6 +17,8 @@ __all__ = [
     "DeploymentImportQuestion",
     "DeploymentTermsQuestion",
     "DeploymentsQuestion",
+    "ServedModel",
+    "ServiceQuestion",
 ]
 
 LONGEST_TEXT: Final = 500_000
@@ -36,8 +38,8 @@ Gpus = Annotated[int, Whole(1, 2**31 - 1)]
 Limit = Annotated[float, Number(1e-6, 1e6)]
 
 
-class DeploymentsQuestion(Document):
-    """Question for the deployments of a model, the best first, within limits of latency."""
+class ServedModel(Document):
+    """Fields that all questions about serving have: model, system, lengths, limits and price."""
 
     model: Annotated[Named, Asked("Model", option_help="Library name or JSON file of the model.")] = Field(
         description="Model: a name that `list_models` has, or a whole model document."
@@ -45,9 +47,6 @@ class DeploymentsQuestion(Document):
     system: Annotated[Named, Asked("System", option_help="Library name or JSON file of the system.")] = Field(
         description="System: a name that `list_systems` has, or a whole system document."
     )
-    num_procs: Annotated[
-        int, Whole(1, 2**20), Asked("Number of GPUs", option="num-procs", other_option="procs", parameter="procs")
-    ] = Field(description="Processors; every deployment uses all of them.")
     prompt: Annotated[int, Whole(1, 2**30), Asked("Prompt length", "tokens")] = Field(
         description="Tokens of a request's prompt."
     )
@@ -73,12 +72,32 @@ class DeploymentsQuestion(Document):
     ] = Field(
         default_factory=dict,
         description="Values of fields of deployments: a value, a list of values, or {min, max}. Fields are tensor_par, "
-        "pipeline_par, expert_par, replicas, batch, weight_bits, kv_bits (16, 8 or 4) and launch (eager, compiled or "
-        "graphs); others are tried in all ways.",
+        "pipeline_par, expert_par, replicas, batch, weight_bits, kv_bits, attention_bits, compute_bits (16, 8 or 4), "
+        "launch (eager, compiled or graphs) and engine (generic, vllm, sglang or trtllm); others are tried in all "
+        "ways, but attention_bits and compute_bits are those of the weights, and the engine is generic.",
     )
     price_usd_per_h: Annotated[
         Annotated[float, Number(0, 1e6)] | None, Asked("Price", "USD/h", option="price", parameter="price")
     ] = Field(default=None, description="Price of a GPU and hour; the middle of the recorded prices by default.")
+    memory_share: Annotated[
+        Annotated[float, Number(0.05, 1.0)] | None, Asked("Memory share", option="memory-share", parameter="share")
+    ] = Field(default=None, description="Share of the memory that the engine may use, such as 0.95; 0.9 by default.")
+
+
+class DeploymentsQuestion(ServedModel):
+    """Question for the deployments of a model, the best first, within limits of latency."""
+
+    num_procs: Annotated[
+        int, Whole(1, 2**20), Asked("Number of GPUs", option="num-procs", other_option="procs", parameter="procs")
+    ] = Field(description="Processors; every deployment uses all of them.")
+    requests_per_slot: Annotated[
+        Annotated[float, Number(1.0, 1e6)] | None,
+        Asked("Requests per slot", option="requests-per-slot", parameter="burst"),
+    ] = Field(
+        default=None,
+        description="Requests that a benchmark sends per request in flight, all at once at first, such as 10; a steady "
+        "load by default.",
+    )
     top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best deployments to list.")
     by: Annotated[str, Asked("Order")] = Field(
         default="tokens_per_s_per_processor", description="Figure to rank deployments by."
@@ -178,3 +197,46 @@ class DeploymentImportQuestion(DeploymentTermsQuestion):
     system: Annotated[Named | None, Asked("System")] = Field(
         default=None, description="System on which the deployment is evaluated; not evaluated by default."
     )
+
+
+class ServiceQuestion(ServedModel):
+    """Question for the fewest GPUs that serve a load within limits of latency, and the deployment that does."""
+
+    request_rate: Annotated[
+        Annotated[float, Number(1e-6, 1e9)] | None,
+        Asked("Requests per second", "requests/s", option="rate", parameter="rate"),
+    ] = Field(default=None, description="Open load: requests that arrive per second. Give it or `users`.")
+    users: Annotated[Annotated[float, Number(1e-6, 1e9)] | None, Asked("Users", parameter="users")] = Field(
+        default=None,
+        description="Closed load: users with one request each, who send the next as soon as the last has ended.",
+    )
+    held_at: Annotated[
+        Literal["mean", "p50", "p90", "p99"],
+        Asked("Limits hold for", words={"mean": "Mean", "p50": "p50", "p90": "p90", "p99": "p99"}),
+    ] = Field(default="p99", description="Statistic of each latency that its limit holds for.")
+    room_for_error: Annotated[bool, Asked("Room for error")] = Field(
+        default=False,
+        description="Hold the limits also at the upper end of the range of most comparable measured servers.",
+    )
+    request_latency_s: Annotated[Limit | None, Asked("Whole request", "s", option="e2e", parameter="e2e")] = Field(
+        default=None, description="Limit on the time of a whole request; none by default."
+    )
+    arrival_cv: Annotated[float, Number(0, 100), Asked("Arrival variation")] = Field(
+        default=1.0,
+        description="Coefficient of variation of the times between arrivals: 1 for Poisson's, 0 for regular ones, "
+        "above 1 for bursts.",
+    )
+    prompt_cv: Annotated[float, Number(0, 10), Asked("Prompt variation")] = Field(
+        default=0.0, description="Coefficient of variation of the prompt lengths."
+    )
+    output_cv: Annotated[float, Number(0, 10), Asked("Output variation")] = Field(
+        default=0.0, description="Coefficient of variation of the output lengths."
+    )
+    num_procs: Annotated[
+        Annotated[int, Whole(1, 2**20)] | None,
+        Asked("Number of GPUs", option="num-procs", other_option="procs", parameter="procs"),
+    ] = Field(default=None, description="GPUs of the service; the fewest that hold the limits by default.")
+    most_procs: Annotated[int, Whole(1, 2**20), Asked("Most GPUs")] = Field(
+        default=4096, description="Most GPUs that the service may use."
+    )
+    top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best services to list.")

@@ -112,15 +112,15 @@ def test_tiles_are_the_best_deployment(found: ServingExploration):
         assert format_value(column, best[name]) in text, name
     assert f"Best: {title(best)}" in text
     assert f"Deployments that run {found.feasible:,}, of {found.total:,}" in text
-    assert "Modelled with the rates" in text
+    assert "Modelled with constants" in text
 
 
 def test_limits_of_the_link_are_the_engines(found: ServingExploration):
     page = run(
         {
             **LINK,
-            "serving_ttft": "100",
-            "serving_tpot": "25.5",
+            "serving_ttft": "500",
+            "serving_tpot": "40.5",
             "serving_price": "2",
             "serving_weight_bits": "16,8,4",
             "serving_launch": "graphs",
@@ -130,8 +130,8 @@ def test_limits_of_the_link_are_the_engines(found: ServingExploration):
         "llama-3-70B",
         "h100_80g_sxm",
         **QUESTION,
-        time_to_first_token=0.1,
-        time_per_output_token=0.0255,
+        time_to_first_token=0.5,
+        time_per_output_token=0.0405,
         price=2.0,
         limits={"weight_bits": [16, 8, 4], "launch": "graphs"},
     )
@@ -318,7 +318,7 @@ def test_downloads_have_every_deployment(found: ServingExploration, kind: str):
     assert {column["name"]: column["unit"] for column in about["columns"]}["memory_total"] == "bytes"
     bare = {name for name, value in about.items() if isinstance(value, int | float) or value is None}
     assert set(about["units"]) == bare | set(about["assumptions"])
-    assert {about["units"][name] for name in ("graph_memory", "step_host")} == {"bytes", "s"}
+    assert {about["units"][name] for name in ("graph_memory", "collective_latency")} == {"bytes", "s"}
     # From the file alone the same deployments are found again.
     model, system = models.load_document(about["model"]), hardware.load_document(about["system"])
     asked = {name: about[name] for name in ("num_procs", "prompt", "output")}

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "compare": "compare",
     "cost": "cost",
     "find_deployments": "inference",
+    "size_service": "service",
     "plan_layers": "plan layers",
     "plan_operators": "plan operators",
     "plan_elastic": "plan elastic model",

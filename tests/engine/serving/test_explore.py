@@ -56,7 +56,8 @@ def by_hand(found: serving.ServingExploration, *, mixture: bool) -> pd.DataFrame
             found.space.choices("kv_bits"),
             found.space.choices("launch"),
         ):
-            rows.append((t, p, e, replicas, int(batch), weights, cache, launch, 1000, 200))
+            fields = (t, p, e, replicas, int(batch), weights, cache, weights, weights, launch, "generic", 1000, 200)
+            rows.append(fields)
     return serving.evaluate(
         found.model,
         found.system,
@@ -75,7 +76,7 @@ def test_every_deployment_once_with_its_figures_or_its_reason(name: str, request
     assert found.feasible == len(good) > 10
     assert found.rejected == listed.loc[listed["status"] != "ok", "reason"].value_counts().to_dict()
     assert found.feasible + sum(found.rejected.values()) == found.total
-    ours = found.table.assign(launch=found.table["launch"].astype(str)).sort_values(NAMES, ignore_index=True)
+    ours = found.table.astype({"launch": str, "engine": str}).sort_values(NAMES, ignore_index=True)
     good = good.sort_values(NAMES, ignore_index=True)
     assert (ours[NAMES] == good[NAMES]).all().all()
     for column in HEADLINE:

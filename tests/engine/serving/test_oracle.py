@@ -1,23 +1,26 @@
 """Rows recomputed with plain numbers, formula by formula, without any code of the engine's physics.
 
-Hopper's sustained rates, serving's stated numbers and datasheet values are typed in or read from the calibration.
+Datasheet values are typed in; rates are those of the calibrations, of training for networks, of serving for kernels.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor, log2
+from math import ceil, log2, sqrt
 from typing import Any
 
 import pytest
 
 from engine import serving
 from engine.cost_models.calibrated import parameters
+from hardware import load_calibration
 
 P = parameters()
+C = {name: each.value for name, each in load_calibration("serving").parameters.items()}
 PEAK16, PEAK8, HBM, NVLINK, NETWORK = 989e12, 1979e12, 3350e9, 450e9, 50e9
 DOMAIN, SM, CLOCK, CAPACITY = 8, 132, 1.755e9, 79.6474609375 * 2**30
 LATENCY = 5e-6
+GENERIC = {name.rsplit(".", 1)[1]: value for name, value in C.items() if name.startswith("engine.generic.")}
 
 
 @dataclass
@@ -70,19 +73,29 @@ DEEPSEEK = Net(
 )
 
 
-def gemm(m: float, n: float, k: float, count: float, low: bool, weight: float, start: float) -> float:
-    rate = (PEAK8 * P.eight_bit if low else PEAK16) * P.sustained_hopper
-    if n % 64 or k % 64:
-        rate /= 1 + P.misaligned
-    moved = count * (weight * k * n + 2 * m * (k + n)) / (HBM * P.memory)
+def join(memory: float, compute: float) -> float:
+    return (memory**4 + compute**4) ** 0.25
 
-    def computed(parts: int) -> float:
-        waves = ceil(n / 128) * count * m / 128 * parts / SM
-        return 2 * m * n * k * count / rate * (1 + P.wave / waves) * (1 + P.depth / (k / parts))
 
-    whole = max(computed(1), moved)
-    split = max(computed(8), moved + 8 * 8 * count * m * n / (HBM * P.memory))
-    return min(whole, split) + start
+def rates(kind: str, name: str) -> dict[str, float]:
+    found = {key.rsplit(".", 1)[1]: value for key, value in C.items() if key.startswith(f"{kind}.hopper.{name}.")}
+    assert found
+    return found
+
+
+def gemm(m: float, n: float, k: float, name: str, weight: float, starts: float) -> float:
+    r = rates("product", name)
+    peak = PEAK8 if name.startswith("float8") else PEAK16
+    waves = max(m / 128, 1) * ceil(n / 128) / SM
+    compute = 2 * max(m, r["rows"]) * n * k / (r["matrix"] * peak) * min(1 + 0.35 / waves, 6) * (1 + 300 / k)
+    memory = (weight * n * k + 2 * m * (n + k)) / (r["memory"] * HBM)
+    return starts * r["start"] + 0.2 * r["quantise"] * 2 * m * k / HBM + join(memory, compute)
+
+
+def wide(m: float, n: float, k: float, starts: float) -> float:
+    """A product whose weights have 16 bits in every checkpoint: its inputs are not quantised by a norm before."""
+    r = rates("product", "bfloat16")
+    return gemm(m, n, k, "bfloat16", 2.0, starts) + 0.8 * r["quantise"] * 2 * m * k / HBM
 
 
 def exchange_time(size: float, ranks: int, passes: int) -> float:
@@ -93,6 +106,18 @@ def exchange_time(size: float, ranks: int, passes: int) -> float:
     time += passes / 2 * LATENCY * (1 + 0.1 * (inside - 1)) if inside > 1 else 0
     time += passes * (outside - 1) / outside * size / inside / (NETWORK * P.scale_out)
     return time + (passes / 2 * LATENCY * (1.5 + log2(outside)) if outside > 1 else 0)
+
+
+def all_reduce(size: float, ranks: int, starts: float) -> float:
+    """The engine's kernel in the domain, unless a collective is faster."""
+    if ranks == 1:
+        return 0.0
+    plain, r = exchange_time(size, ranks, 2), rates("all_reduce", "all")
+    if ranks > DOMAIN:
+        return plain
+    one = (ranks - 1) * size / (r["one_step"] * NVLINK)
+    two = 2 * (ranks - 1) / ranks * size / (r["two_steps"] * NVLINK) + r["second"]
+    return min(plain, starts * r["start"] + r["rank"] * (ranks - 1) + min(one, two))
 
 
 @dataclass
@@ -111,28 +136,79 @@ class Run:
     output: int
 
     @property
-    def low(self) -> bool:
-        return self.bits == 8
-
-    @property
     def weight(self) -> float:
         return {16: 2.0, 8: 1.0, 4: 4.25 / 8}[self.bits]
 
+    def name(self) -> str:
+        """Datatype of products: no 4-bit rate on Hopper, whose kernels for weights alone are those of 16 bits."""
+        if self.bits == 8:
+            return "float8_block" if self.net.experts else "float8"
+        return "bfloat16"
+
+    def attend(self, decoding: float, prompts: float, chunks: int, windowed: bool, starts: float) -> float:
+        """Seconds of attention of one block."""
+        net, t = self.net, self.t
+        heads, keys, cache = net.heads / t, max(net.kv / t, 1), self.kv_bits / 8
+        name, time = "bfloat16" if self.kv_bits == 16 else "float8", 0.0
+        if decoding:
+            context = self.prompt + self.output / 2
+            context = min(context, net.window) if windowed else context
+            r = rates("latent_decode" if net.rank else "decode", name)
+            idle = 1 + 0.02 * SM / max(decoding * (1 if net.rank else keys), 1) / max(context / 256, 1)
+            if net.rank:
+                read, rows = net.rank + net.rope, max(heads, r["heads"])
+                done, joined = rows * (2 * net.rank + net.rope), heads * net.rank
+            else:
+                read = keys * (net.head + net.value)
+                done, joined = keys * max(heads / keys, 32) * (net.head + net.value), heads * net.value
+            memory = decoding * context * read * cache / (r["memory"] * HBM) * idle
+            compute = 2 * decoding * context * done / (r["matrix"] * PEAK16) * idle
+            time += starts * r["start"] + r["doubling"] * log2(1 + context / 128) + join(memory, compute)
+            time += r["joined"] * 4 * decoding * joined / HBM
+        if prompts:
+            r = rates("latent_prefill" if net.rank else "prefill", "all")
+            seen = min(net.window, self.prompt) if windowed else self.prompt
+            keys, cache = (heads, 0) if net.rank else (keys, cache)
+            moved = prompts * self.prompt * (2 * (heads + keys) + cache * keys) * (net.head + net.value)
+            waves = heads * prompts * max(self.prompt / 128, 1) / SM
+            scores = seen * self.prompt - seen**2 / 2
+            compute = 2 * prompts * scores * heads * (net.head + net.value) / (r["matrix"] * PEAK16)
+            core = join(moved / (r["memory"] * HBM), compute * min(1 + 0.5 / waves, 5))
+            time += starts * r["start"] + core / chunks
+        return time
+
+    def experts(self, tokens: float, starts: float) -> float:
+        """Seconds of the launch over routed experts of one block."""
+        net, r = self.net, rates("experts", self.name())
+        peak = PEAK8 if self.bits == 8 else PEAK16
+        tokens *= max(self.e / self.t, 1)
+        width = net.width / max(self.t / self.e, 1)
+        visit = 1 - (1 - net.top / net.experts) ** tokens
+        touched, each = max(net.experts / self.e * visit, 1), tokens * net.top / net.experts / visit
+        weights = 3 * net.h * width
+        memory = touched * weights * self.weight / (r["memory"] * HBM)
+        memory *= 1 + 0.5 * SM / (touched * 2 * width / 128 + 1)
+        waves = touched * max(each / 128, 1) * ceil(2 * width / 128) / SM
+        compute = touched * 2 * max(each, 10) * weights / (r["matrix"] * peak) * min(1 + 5 / waves, 8) * 1.25
+        time = starts * (r["start"] + r["doubling"] * log2(1 + tokens / 64)) + sqrt(memory**2 + compute**2)
+        return time + 8 * tokens * net.top / self.e * net.h / HBM
+
     def block(
         self,
-        tokens: float,
+        decoding: float,
         prompts: float,
-        start: float,
+        chunks: int,
         windowed: bool,
         sparse: bool,
-        context: float | None,
-        chunks: int,
+        start: float,
+        starts: float,
     ) -> float:
-        """Seconds of one block."""
+        """Seconds of one block; `start` of kernels over elements, `starts` times those of the others."""
         net, t, hbm = self.net, self.t, HBM * P.memory
+        tokens = decoding + prompts * self.prompt / chunks
 
-        def mm(m: float, n: float, k: float, count: float = 1) -> float:
-            return gemm(m, n, k, count, self.low, self.weight, start)
+        def mm(m: float, n: float, k: float) -> float:
+            return gemm(m, n, k, self.name(), self.weight, starts)
 
         local = max(net.kv / t, 1)
         if net.rank:
@@ -144,43 +220,16 @@ class Run:
         time += mm(tokens, net.h, net.heads * net.value / t)
         # Norms, residuals, positions.
         time += (22 * tokens * net.h + 4 * tokens * (net.heads / t + local) * net.head) / hbm + 6 * start
-        rate = PEAK16 * P.attention
-        if context is None:
-            seen = ceil(self.prompt / 128) * 128
-            windows = min(net.window / seen, 1)
-            share = windows * (2 - windows) if windowed else 1
-            scores = 0.5 * seen**2 * net.heads / t * prompts * share
-            waves = net.heads / t * prompts * ceil(seen / 128) / SM
-            core = 2 * scores * (net.head + net.value) / rate + P.exponentials * scores / (SM * 16 * CLOCK)
-            time += (core * (1 + 0.5 * min(1 / waves, 4)) + start) / chunks
-        else:
-            seen = min(context, net.window) if windowed else context
-            elements = net.rank + net.rope if net.rank else local * (net.head + net.value)
-            read = prompts * seen * elements * self.kv_bits / 8 / hbm
-            if net.rank:
-                done = 2 * prompts * seen * max(net.heads / t, 16) * (2 * net.rank + net.rope) / rate
-            else:
-                rows = local * max(net.heads / t / local, 16)
-                done = 2 * prompts * seen * max(rows, 16) * (net.head + net.value) / rate
-            time += max(read, done) + 2 * start
-        reduce = exchange_time(2 * tokens * net.h, t, 2) if t > 1 else 0
+        time += self.attend(decoding, prompts, chunks, windowed, starts)
+        reduce = all_reduce(2 * tokens * net.h, t, starts)
         time += reduce
-        cast = 0.0
-        width = (net.top + net.shared) * net.width if sparse else net.ffn
-        if self.low:
-            cast = 4 * (2 * net.h * tokens + (net.heads * net.value + width) * tokens / t) / hbm
-        time += 6 * tokens * width / t / hbm + 2 * start + cast
         if not sparse:
+            time += 6 * tokens * net.ffn / t / hbm + 2 * start
             return time + mm(tokens, 2 * net.ffn / t, net.h) + mm(tokens, net.h, net.ffn / t) + reduce
-        together, slices = max(self.e / t, 1), max(t / self.e, 1)
-        visit = 1 - (1 - net.top / net.experts) ** (tokens * together)
-        touched = net.experts / self.e * visit
-        each = tokens * together * net.top / net.experts / visit
-        time += gemm(tokens, net.experts, net.h, 1, False, 2.0, start)
-        time += mm(each, 2 * net.width / slices, net.h, touched) + mm(each, net.h, net.width / slices, touched)
+        time += wide(tokens, net.experts, net.h, starts) + start + self.experts(tokens, starts)
         if net.shared:
-            time += mm(tokens, 2 * net.shared * net.width / t, net.h) + mm(tokens, net.h, net.shared * net.width / t)
-        time += 16 * tokens * together * net.top / self.e * net.h / hbm
+            width = net.shared * net.width / t
+            time += mm(tokens, 2 * width, net.h) + mm(tokens, net.h, width) + 6 * tokens * width / hbm + 2 * start
         if self.e <= t:
             return time + reduce
         inside = min(DOMAIN, self.e)
@@ -197,10 +246,11 @@ class Run:
         return time + 2 * one_way + reduce / 2
 
     def through(
-        self, tokens: float, prompts: float, start: float, context: float | None, chunks: int, host: float
+        self, decoding: float, prompts: float, chunks: int, start: float, starts: float, host: float
     ) -> tuple[float, float]:
         """Sum and maximum over stages [s]."""
         net, t = self.net, self.t
+        tokens, requests = decoding + prompts * self.prompt / chunks, decoding + prompts
         sizes = [net.blocks // self.p + (stage < net.blocks % self.p) for stage in range(self.p)]
         times, block = [], 0
         for stage, size in enumerate(sizes):
@@ -208,17 +258,16 @@ class Run:
             for _ in range(size):
                 windowed = bool(net.window) and (block + 1) % net.every != 0
                 sparse = bool(net.experts) and block >= net.leading
-                time += self.block(tokens, prompts, start, windowed, sparse, context, chunks)
-                launches = 20 + (t - 1) + (10 if self.low else 0) + (15 if sparse else 0)
+                time += self.block(decoding, prompts, chunks, windowed, sparse, start, starts)
+                launches = 20 + (t - 1) + (10 if self.bits == 8 else 0) + (15 if sparse else 0)
                 floor_time += launches * P.launch * host
                 block += 1
             if stage == 0:
-                time += 6 * tokens * net.h / (HBM * P.memory)
-                time += exchange_time(2 * tokens * net.h, t, 2) if t > 1 else 0
+                time += 6 * tokens * net.h / (HBM * P.memory) + all_reduce(2 * tokens * net.h, t, starts)
             if stage == self.p - 1:
-                time += gemm(prompts, net.vocab / t, net.h, 1, False, 2.0, start)
-                time += 12 * prompts * net.vocab / t / (HBM * P.memory)
-                time += exchange_time(2 * prompts * net.vocab, t, 1) if t > 1 else 0
+                time += wide(requests, net.vocab / t, net.h, starts)
+                time += 12 * requests * net.vocab / t / (HBM * P.memory)
+                time += exchange_time(2 * requests * net.vocab, t, 1) if t > 1 else 0
             times.append(max(time, floor_time))
         return sum(times), max(times)
 
@@ -229,23 +278,31 @@ class Run:
         return 2 * tokens * self.net.h / self.t / link + LATENCY
 
     def figures(self) -> dict[str, float]:
-        tokens = ceil(self.batch / self.p)
+        g, batch, later = GENERIC, self.batch, self.output - 1
+        tokens = ceil(batch / self.p)
         start, host = (2e-6, 0.0) if self.graphs else (P.kernel_start, 1.0)
-        total, slowest = self.through(tokens, tokens, start, self.prompt + self.output / 2, 1, host)
-        step = max(total + self.p * self.message(tokens), ceil(self.batch / tokens) * slowest) + 0.5e-3
+        total, stage = self.through(tokens, 0, 1, start * g["starts"], g["starts"], host)
+        cycle = max(total + self.p * self.message(tokens), ceil(batch / tokens) * stage)
+        step = cycle + g["step"] + g["step_layer"] * self.net.blocks + g["sequence"] * batch
         chunks = ceil(self.prompt / 8192)
+        together = min(max((batch - 1) / later, 1), max(8192 / self.prompt, 1))
+        decoding = g["mixed"] * min(tokens, batch - 1, together * later)
         host = P.graphs_launch if self.graphs else 1.0
-        total, slowest = self.through(self.prompt / chunks, 1, P.kernel_start, None, chunks, host)
-        first = total + (chunks - 1) * slowest + (self.p - 1) * self.message(self.prompt / chunks) + 0.5e-3
-        together = min(max(floor(8192 / self.prompt), 1), self.batch)
-        _, slowest = self.through(together * self.prompt / chunks, together, P.kernel_start, None, chunks, host)
-        prefill = chunks * slowest / together
-        per_token = step + (self.batch - 1) * prefill / (self.output - 1)
-        rate = self.batch * self.output / (self.batch * prefill + (self.output - 1) * step) / self.t / self.p
+        total, slowest = self.through(decoding, together, chunks, P.kernel_start, 1.0, host)
+        added_host = g["prefill_pass"] + g["prefill_layer"] * self.net.blocks
+        one, passes = slowest + added_host, chunks / together
+        sent = (self.p - 1) * self.message(decoding + together * self.prompt / chunks)
+        own = total + sent + (chunks - 1) * slowest + chunks * added_host
+        first = g["first_token"] + (step / 2 if batch > 1 else 0) + own
+        first += g["waiting"] * (batch - together) * passes * one if batch > together else 0
+        crowded = (1 - g["waiting"]) * max(batch - together, 0) * passes / later
+        added = max(one - g["mixed"] * stage, 0)
+        per_token = step + g["mixed"] * max(crowded - 1, 0) * cycle + crowded * added
+        rate = batch * self.output / (first + later * per_token) / self.t / self.p
         return {
             "decode_step_time": step,
             "time_to_first_token": first,
-            "prefill_time": prefill,
+            "prefill_time": passes * one,
             "time_per_output_token": per_token,
             "tokens_per_s_per_processor": rate,
             "energy_per_token": 700 / rate,

@@ -46,17 +46,18 @@ def test_reading_the_weights_bounds_the_decode_step():
     bound = 70.55e9 * 2 / 8 / (0.82 * 3350e9)
     assert bound == pytest.approx(6.42e-3, rel=1e-3)
     assert found["step_linear"] + found["step_ends"] > 0.97 * bound  # the embedding is not read whole
-    assert bound < found["time_per_output_token"] < 1.8 * bound
+    assert bound < found["decode_step_time"] - found["step_host"] < 1.8 * bound
+    assert found["time_per_output_token"] == found["decode_step_time"]
     assert found["memory_weights"] == pytest.approx(70.55e9 * 2 / 8, rel=0.001)
 
 
 def test_a_large_prompt_is_bound_by_the_matrix_rate():
-    """2 x parameters x tokens at the sustained rate of an H100, 68 % of 989 TFLOP/s; attention and the rest on top.
+    """2 x parameters x tokens at the rate of measured products on an H100, 96 % of 989 TFLOP/s; the rest on top.
 
     One prompt passes the stages one after the other.
     """
     found = one(tensor_par=1, pipeline_par=4, prompt=8000, output=100)
-    bound = 2 * 68.5e9 * 8000 / (989e12 * parameters().sustained_hopper)
+    bound = 2 * 68.5e9 * 8000 / (989e12 * 0.96)
     assert bound < found["time_to_first_token"] < 1.4 * bound
 
 
@@ -128,11 +129,14 @@ def test_one_token_reads_as_many_experts_as_it_visits():
 
 
 def test_quantised_weights_and_cache():
-    wide, narrow = one(batch=64), one(batch=64, weight_bits=8, kv_bits=8)
+    wide, narrow = one(batch=512), one(batch=512, weight_bits=8, kv_bits=8)
     assert narrow["memory_kv_cache"] == wide["memory_kv_cache"] / 2
-    assert narrow["step_linear"] < 0.65 * wide["step_linear"]
-    assert narrow["step_attention"] < 0.65 * wide["step_attention"]
-    four = one(batch=64, weight_bits=4)
+    few, fewer = one(batch=64), one(batch=64, weight_bits=8)
+    # Half the bytes, in kernels that start later.
+    assert fewer["step_linear"] < 0.7 * few["step_linear"]
+    # Kernels for caches of 8 bits reach a smaller share of the bandwidth.
+    assert narrow["step_attention"] < 0.7 * wide["step_attention"]
+    four = one(batch=512, weight_bits=4)
     blocks = 80 * (2 * 8192 * 128 * 72 + 3 * 8192 * 28672) / 8
     assert wide["memory_weights"] - four["memory_weights"] == pytest.approx(blocks * (2 - 4.25 / 8))
 
@@ -148,7 +152,7 @@ def test_graphs_take_memory_and_save_launches():
     eager, graphs = one(launch="eager"), one(launch="graphs")
     assert eager["step_launch"] > graphs["step_launch"] == 0
     # 80 blocks of 20 kernels and 7 peers, host time for each
-    assert eager["decode_step_time"] == pytest.approx(80 * 27 * parameters().launch, rel=0.02)
+    assert eager["decode_step_time"] - eager["step_host"] == pytest.approx(80 * 27 * parameters().launch, rel=0.02)
     assert graphs["memory_reserve"] - eager["memory_reserve"] == pytest.approx(2 * GIB)
 
 
@@ -165,7 +169,7 @@ def test_limits_are_reasons():
     table = {"tensor_par": [8], "pipeline_par": [1], "batch": [64], "prompt": [1024], "output": [256]}
     found = serving.evaluate("llama-3-70B", "h100_80g_sxm", table, time_to_first_token=0.01).iloc[0]
     assert (found["status"], found["reason"]) == ("infeasible", "time_to_first_token")
-    assert found["reason_text"].startswith("The first token takes 5")
+    assert found["reason_text"].startswith("The first token takes 3")
     assert found["reason_text"].endswith("ms, more than the limit of 10 ms.")
     found = serving.evaluate("llama-3-70B", "h100_80g_sxm", table, time_per_output_token=0.01).iloc[0]
     assert found["reason"] == "time_per_output_token"

@@ -588,7 +588,9 @@ def _stage_memory(case: Case, common: _Common, stage: StageBlocks, number: int) 
     working: Floats = np.zeros(())
     if np.any(full):
         # What comes back was not kept: with few blocks in flight it is less than the largest block, input included.
-        left_out = _sum_of(kept_copies, kept.working) - activations
+        # Of modules, `working` is what they leave out already.
+        kept_too = np.where(layout.recompute == BY_MODULE, 0.0, activations)
+        left_out = _sum_of(kept_copies, kept.working) - kept_too
         working = np.where(full, np.minimum(_of_largest_block(copies, kept.working), left_out), 0.0)
     kept_largest = _two_largest(kept_copies, kept.kept)
     return StageMemory(

@@ -1,0 +1,192 @@
+"""Section of the Serving page: how many GPUs a load needs, which deployment serves it, latencies against load, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.template import Chart
+from dashboard.charts.serving_load import load_curve
+from dashboard.link.fields import LinkField
+from dashboard.pages.serving.inputs import LAUNCHED, WORDS
+from dashboard.widgets.chart import show
+from dashboard.widgets.link_fields import draw_choice, draw_decimal, draw_switch
+from dashboard.widgets.tables import ROW, height_of
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import format_value, percent, plain
+from engine.questions.documents.serving import ServiceQuestion
+from engine.questions.services import reason_label, size_asked_service
+from engine.serving import ServiceSizing, by_name
+
+__all__ = ["draw_service"]
+
+_BASIS: Final = "Waiting, percentiles and open loads are modelled; no service under an open load was measured."
+_LISTED: Final = 50
+_COLUMNS: Final = (
+    "gpus",
+    "deployments",
+    "tensor_par",
+    "pipeline_par",
+    "expert_par",
+    "batch",
+    "weight_bits",
+    "kv_bits",
+    "launch",
+    "engine",
+    "headroom",
+    "first_token_p50",
+    "first_token_p99",
+    "per_token_p50",
+    "per_token_p99",
+    "request_p99",
+    "cost_per_h",
+    "cost_per_million_served",
+)
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
+def _size_service(key: str, _question: ServiceQuestion) -> ServiceSizing:
+    return size_asked_service(_question)
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
+def _load_charts(key: str, _found: ServiceSizing, mode: str) -> tuple[Chart, Chart]:
+    unit = "requests/s" if _found.load.is_open else "users"
+    limits = _found.limits
+    return (
+        load_curve(_found.curve, "first_token", limits.first_token, _found.load.amount, unit, mode),
+        load_curve(_found.curve, "per_token", limits.per_token, _found.load.amount, unit, mode),
+    )
+
+
+def draw_service(question: ServiceQuestion | None, fields: Mapping[str, LinkField], mode: str) -> None:
+    """Draw the inputs of a load and, where there is one, the fewest GPUs that hold it.
+
+    Args:
+        question: of the link; None without a load.
+        fields: of the page by name.
+        mode: the theme.
+    """
+    with st.container(border=True, gap="xsmall"):
+        st.html(markup.head("Under load: how many GPUs?", "users or requests per second, with the limits above"))
+        with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+            draw_decimal(fields["request_rate"], label="Requests per second", step=1.0, width=150)
+            draw_decimal(fields["users"], label="or users at once", step=10.0, width=150)
+            draw_choice(fields["held_at"], width=130)
+            draw_decimal(fields["request_latency_s"], step=1.0, width=150)
+            draw_switch(fields["room_for_error"])
+            with st.popover("Variation", icon=":material/tune:", help="How arrivals and lengths vary."):
+                for name in ("arrival_cv", "prompt_cv", "output_cv"):
+                    draw_decimal(fields[name], step=0.1)
+        if question is None:
+            st.caption("Give a load to see the fewest GPUs, the deployment, latencies up to saturation, and the cost.")
+            return
+        key = question.model_dump_json()
+        try:
+            found = _size_service(key, question)
+        except ValueError as problem:
+            st.error(literal(str(problem)), icon=":material/error:")
+            return
+        if found.best is None:
+            _draw_no_service(found)
+            return
+        _draw_best(found, found.best)
+        left, right = st.columns(2, gap="medium")
+        first, each = _load_charts(key, found, mode)
+        with left:
+            show(first, "serving_load_first")
+        with right:
+            show(each, "serving_load_token")
+        _draw_table(found)
+
+
+def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:
+    copies, level = int(best["deployments"]), found.limits.level
+    degrees = f"{best['replicas']} replicas of " if best["replicas"] > 1 else ""
+    degrees += f"TP {best['tensor_par']} × PP {best['pipeline_par']}"
+    if best["expert_par"] > 1:
+        degrees += f" × EP {best['expert_par']}"
+    how = (
+        f"weights in {best['weight_bits']} bits, KV cache in {best['kv_bits']}, {LAUNCHED[str(best['launch'])]}, "
+        f"up to {int(best['batch']):,} requests at once; modelled"
+    )
+    st.html(markup.head(f"{int(best['gpus']):,} GPUs: {copies:,} deployment{'s' * (copies != 1)} of {degrees}", how))
+
+    def tile(label: str, name: str, context: str) -> markup.Tile:
+        return markup.Tile(label, format_value(by_name(name), best[name]), context, formula=by_name(name).description)
+
+    def latency(label: str, name: str, limit: float | None) -> markup.Tile:
+        shown = f"{name}_{level}"
+        held = "no limit" if limit is None else f"limit {format_value(by_name(shown), limit)}"
+        found_tile = tile(
+            f"{label}, {level}", shown, f"{held}; mean {format_value(by_name(shown), best[f'{name}_mean'])}"
+        )
+        return found_tile._replace(error=_describe_range(found, best, name))
+
+    unit = "requests/s" if found.load.is_open else "users"
+    load = f"load {plain(found.load.amount)} {unit}"
+    room = f"{percent(best['headroom'] - 1.0, 0)} more than the {load}"
+    tiles = [
+        markup.Tile("GPUs", f"{int(best['gpus']):,}", load),
+        latency("First token", "first_token", found.limits.first_token),
+        latency("Per token", "per_token", found.limits.per_token),
+        latency("Whole request", "request", found.limits.request),
+        markup.Tile(
+            "Most load", f"{plain(float(best['most_load']))} {unit}", room, formula=by_name("most_load").description
+        ),
+        tile("Requests in flight", "in_flight", "per replica, on average"),
+        tile("Output", "served_tokens", "of all deployments"),
+        tile("Cost per hour", "cost_per_h", "all GPUs"),
+        tile("Cost per million tokens", "cost_per_million_served", "at this load"),
+    ]
+    st.html(markup.figure_strip(tiles, _BASIS))
+
+
+def _describe_range(found: ServiceSizing, best: Mapping[str, Any], name: str) -> str:
+    """Return the range of measured servers around a mean latency in words; empty where none was measured."""
+    measured = {"first_token": "time_to_first_token", "per_token": "time_per_output_token"}.get(name, "")
+    if measured not in found.ranges:
+        return ""
+    mean, each = by_name(f"{name}_mean"), found.ranges[measured]
+    low, high = (format_value(mean, best[mean.name] * factor) for factor in (each.low, each.high))
+    return f"mean of measured servers {low} to {high}"
+
+
+def _draw_no_service(found: ServiceSizing) -> None:
+    parts = [
+        f"{reason_label(code)}: the nearest takes {1e3 * each.latency:,.4g} ms ({found.limits.level}), the limit is "
+        f"{1e3 * each.limit:,.4g} ms."
+        for code, each in found.nearest.items()
+    ]
+    if not parts:
+        reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
+        parts = [found.obstacle] if found.obstacle else []
+        parts += [f"{reason_label(code)}: {number:,} deployments." for code, number in reasons[:3]]
+    st.warning(f"**No service holds the limits.** {literal(' '.join(parts))}", icon=":material/block:")
+
+
+def _draw_table(found: ServiceSizing) -> None:
+    rows = found.top(_LISTED)
+    shown: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    for name in _COLUMNS:
+        column, values = by_name(name), rows[name]
+        if column.dtype == "str":
+            shown[name] = [WORDS.get(str(value), str(value)) for value in values]
+        elif values.dtype.kind == "f":
+            shown[name] = [format_value(column, value) for value in values]
+        else:
+            shown[name] = values.tolist()
+        settings[name] = st.column_config.Column(column.short, help=f"{column.label}. {column.description}")
+    st.dataframe(
+        shown,
+        hide_index=True,
+        key="serving_services",
+        column_config=settings,
+        row_height=ROW,
+        height=height_of(len(rows), 280),
+    )
+    st.caption(f"Services that hold the limits, fewest GPUs first: {len(rows):,} of {len(found.table):,}.")

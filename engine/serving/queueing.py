@@ -1,0 +1,319 @@
+"""Latencies of replicas under load, with percentiles, from queues in closed form.
+
+A request waits three times before its first token: for a place among the requests that a replica serves at once, for
+the pass that is running when it comes, and for prompts that share its pass or fill the passes before. Then it shares
+every step with the requests in flight, whose number follows from Little's law and varies.
+
+Nothing here is measured: means under a closed load are those of `engine.serving.load`, which were; the waits of an open
+load and all percentiles are modelled, and compared with a simulation in the tests.
+
+References: [1] Takagi 1986, Analysis of Polling Systems (one gated queue with a switch-over time, the decode step);
+[2] Allen 1990, Probability, Statistics, and Queueing Theory, section 5.3 (G/G/c by Erlang's C); [3] Whitt 1993,
+Production and Operations Management 2 (peakedness, Hayward's approximation); [4] Kimura 1994, J. Appl. Prob. 31
+(Cosmetatos's waiting of M/D/c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from scipy.special import gammainc, gammaincc, gammaincinv, gammaln
+
+from engine.executions.arrays import Floats
+from engine.serving.arrivals import ServiceLoad
+from engine.serving.profiles import ReplicaProfile, ReplicaTimes
+
+__all__ = ["LEVELS", "LatencyFigure", "LatencyLimits", "LoadedReplicas", "largest_load", "loaded_replicas"]
+
+LEVELS: Final[Mapping[str, float | None]] = {"mean": None, "p50": 0.5, "p90": 0.9, "p99": 0.99}
+"""Statistics of a latency: its mean and percentiles."""
+HALVINGS: Final = 26
+"""Halvings of the interval in which the largest load is looked for; the load is exact to 1e-7 of its bound."""
+MOST_WAITING: Final = 64.0
+"""Requests per place that a closed load may have, as the bound of a search []. Source: stated by us."""
+TINY: Final = 1e-30
+"""Least number that others are divided by. Source: stated by us."""
+MOST_SHARE: Final = 0.98
+"""Largest share of the time that prompts take, and of the residence that grows with others, that formulas are evaluated
+at. Source: stated by us."""
+
+
+class RareWait(NamedTuple):
+    """A wait that happens with a chance [] and is exponential then, with a mean [s] [rows]."""
+
+    chance: Floats
+    mean: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyFigure:
+    """A latency of requests [rows]: mean [s] and variance [s^2] without the rare wait, the least that it can be [s],
+    and the wait for a place, which most requests do not have."""
+
+    usual: Floats
+    variance: Floats
+    least: Floats
+    wait: RareWait
+
+    @property
+    def mean(self) -> Floats:
+        """Mean of all requests [s]."""
+        return self.usual + self.wait.chance * self.wait.mean
+
+    def level(self, name: str) -> Floats:
+        """Returns the mean or a percentile [s].
+
+        Percentiles are those of a gamma distribution of the usual mean and variance above the least, or of the
+        exponential wait after the usual mean, whichever is longer.
+
+        Args:
+            name: one of `LEVELS`.
+        """
+        share = LEVELS[name]
+        if share is None:
+            return self.mean
+        over = np.maximum(self.usual - self.least, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            shape = over * over / np.maximum(self.variance, TINY)
+            # Beyond, the distribution is as narrow as a point for all that is shown.
+            value = np.where(shape > 1e8, over, gammaincinv(np.clip(shape, 1e-8, 1e8), share) * over / shape)
+            waited = self.usual + self.wait.mean * np.log(np.maximum(self.wait.chance / (1.0 - share), TINY))
+        value = self.least + np.where(over > 0, value, 0.0)
+        value = np.where(self.wait.chance > 1.0 - share, np.maximum(value, waited), value)
+        return np.asarray(np.where(np.isfinite(self.usual), value, np.inf))
+
+
+class LatencyLimits(NamedTuple):
+    """Longest first token, time per output token and whole request [s]; None for none; the statistic of `LEVELS` that
+    they hold for; and factors on the three latencies that leave room for their error, numbers or [rows]."""
+
+    first_token: float | None = None
+    per_token: float | None = None
+    request: float | None = None
+    level: str = "mean"
+    room: tuple[Floats | float, Floats | float, Floats | float] = (1.0, 1.0, 1.0)
+
+
+class PassWait(NamedTuple):
+    """Wait for passes [rows]: mean [s], variance [s^2], the part of the mean for prompts that share the own pass [s];
+    and the share of the time that prompts need []."""
+
+    mean: Floats
+    variance: Floats
+    shared: Floats
+    used: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedReplicas:
+    """Replicas under load, arrays [rows]: requests per second and in flight per replica, those that wait for a place
+    among them; share of the places and of the passes that is busy, whichever is more []; latencies."""
+
+    rate: Floats
+    in_flight: Floats
+    busy: Floats
+    first_token: LatencyFigure
+    per_token: LatencyFigure
+    request: LatencyFigure
+
+    def missed(self, limits: LatencyLimits) -> Floats:
+        """Returns the first limit that is missed: 1 first token, 2 per token, 3 request; 0 for none [rows].
+
+        Args:
+            limits: latencies and their statistic.
+        """
+        found = np.where(self.busy < 1.0, 0, 1)
+        figures = (self.first_token, self.per_token, self.request)
+        for number, (figure, limit, room) in enumerate(zip(figures, limits[:3], limits.room, strict=True), 1):
+            if limit is not None:
+                found = np.where((found == 0) & (room * figure.level(limits.level) > limit), number, found)
+        return found
+
+
+def loaded_replicas(profile: ReplicaProfile, load: ServiceLoad, amount: Floats, replicas: Floats) -> LoadedReplicas:
+    """Returns replicas under their share of a load [rows].
+
+    Args:
+        profile: of the replicas.
+        load: kind of load and spread of lengths.
+        amount: requests per second, or users, of one replica [rows].
+        replicas: among which requests are drawn at random [rows].
+    """
+    return _open_load(profile, load, amount, replicas) if load.is_open else _closed_load(profile, load, amount)
+
+
+def _open_load(profile: ReplicaProfile, load: ServiceLoad, rate: Floats, replicas: Floats) -> LoadedReplicas:
+    # Of arrivals with c^2, every n-th at random has 1 + (c^2 - 1) / n.
+    arrivals = 1.0 + (load.arrival_cv**2 - 1.0) / replicas
+    # Peakedness: variance over mean of the requests in flight, without feedback; a request meets so many of its burst.
+    peaked = np.maximum(1.0 + (arrivals - 1.0) / (1.0 + load.output_cv**2), 0.0)
+    later, longer = np.maximum(profile.output - 1.0, 0.0), np.zeros_like(rate)
+    for _ in range(2):
+        served = profile.requests_served(rate, np.maximum(peaked, 1.0), longer)
+        times = profile.at(served)
+        free = 1.0 - np.minimum(rate * times.added, MOST_SHARE)
+        passes = _wait_for_pass(profile, times, rate, arrivals, load.prompt_cv)
+        # Prompts that come during the own pass take its steps; they bring others: rho / (1 - rho) of what that pass is
+        # longer than the mean.
+        own = np.maximum(times.alone - profile.fixed + passes.shared - profile.mixed * times.step / free, 0.0)
+        longer = np.where(later > 0, (1.0 - free) / free * own, 0.0)
+    # Prompts of others take their share of the time between tokens.
+    each = times.step / free + longer / np.maximum(later, 1.0)
+    residence = times.alone + later * each
+    # More requests in flight stay longer, so that their number varies more: 1 / (1 - d log residence / d log n).
+    slope = profile.step_slope(served) / free
+    steady = 1.0 - np.minimum(rate * later * slope, MOST_SHARE)
+    used = rate * residence / profile.most
+    waits = _wait_for_place(profile.most, used, residence, arrivals, steady, load)
+    busy = np.maximum(used, passes.used)
+    # Lengths of prompts vary the own passes; requests in flight the own step and half of the one before.
+    own, others = times.alone - profile.fixed, rate * residence * peaked / steady
+    first = LatencyFigure(
+        np.where(busy < 1.0, times.alone + passes.mean, np.inf),
+        passes.variance + (own * load.prompt_cv) ** 2 + (1.5 * slope) ** 2 * others,
+        times.alone - own * min(load.prompt_cv, 1.0),
+        waits,
+    )
+    # A request sees the mean of the others over its residence: two thirds of their variance if these stay as long.
+    varied = slope**2 * others * (1.0 - steady / 3.0)
+    # Prompts that begin during its steps, in number and length.
+    begun = rate * later * each * (np.maximum(arrivals, 0.0) + load.prompt_cv**2)
+    varied = varied + begun * (times.added / np.maximum(later, 1.0) / free) ** 2
+    none = RareWait(np.zeros_like(rate), np.zeros_like(rate))
+    per_token = LatencyFigure(np.where(busy < 1.0, each, np.inf), varied, np.zeros_like(rate), none)
+    in_flight = np.minimum(rate * residence, profile.most)
+    return LoadedReplicas(rate, in_flight, busy, first, per_token, _whole_request(first, per_token, later, load))
+
+
+def _closed_load(profile: ReplicaProfile, load: ServiceLoad, users: Floats) -> LoadedReplicas:
+    served = np.clip(users, 1.0, profile.most)
+    times, later = profile.at(served), np.maximum(profile.output - 1.0, 0.0)
+    residence = times.alone + times.waited + later * times.per_token
+    # Those without a place wait until it is their turn: (users / places - 1) residences.
+    queue = np.maximum(users / profile.most - 1.0, 0.0) * residence
+    rate = np.minimum(users, served) / residence
+    own = times.alone - profile.fixed
+    none = RareWait(np.zeros_like(users), np.zeros_like(users))
+    behind = np.maximum(times.waited - times.step / 2.0, 0.0)
+    first = LatencyFigure(
+        times.alone + times.waited + queue,
+        # A step that runs is uniformly over; prefills of others come by chance; lengths vary.
+        times.step**2 / 12.0 + times.added * behind + (own * load.prompt_cv) ** 2 + (queue * load.output_cv) ** 2,
+        times.alone - own * min(load.prompt_cv, 1.0),
+        none,
+    )
+    begun = rate * later * times.per_token * (load.output_cv**2 + load.prompt_cv**2)
+    varied = begun * (times.added / np.maximum(later, 1.0)) ** 2
+    per_token = LatencyFigure(times.per_token, varied, np.zeros_like(rate), none)
+    busy = np.minimum(served / profile.most, 1.0 - 1e-9)
+    return LoadedReplicas(
+        rate, np.minimum(users, served), busy, first, per_token, _whole_request(first, per_token, later, load)
+    )
+
+
+def _whole_request(first: LatencyFigure, per_token: LatencyFigure, later: Floats, load: ServiceLoad) -> LatencyFigure:
+    # Of one token there is no time between tokens, whatever it would be.
+    mean = first.usual + np.multiply(later, per_token.usual, out=np.zeros_like(later), where=later > 0)
+    with np.errstate(invalid="ignore"):
+        lengths = (per_token.usual * (later + 1.0) * load.output_cv) ** 2
+    variance = first.variance + later * later * per_token.variance + np.where(np.isfinite(mean), lengths, 0.0)
+    return LatencyFigure(mean, variance, np.zeros_like(mean), first.wait)
+
+
+def _erlang_wait(places: Floats, used: Floats) -> Floats:
+    """Return the chance that all places are taken, some of which are used on average [].
+
+    Args:
+        places: c, also fractions.
+        used: share of them in use, below 1.
+    """
+    # Erlang's C from his B = e^-a a^c / Gamma(c + 1) / Q(c + 1, a), a = c u.
+    offered = np.maximum(places * used, TINY)
+    below = np.maximum(gammaincc(places + 1.0, offered), TINY)
+    lost = np.exp(places * np.log(offered) - offered - gammaln(places + 1.0)) / below
+    return np.asarray(np.clip(lost / (1.0 - used * (1.0 - lost)), 0.0, 1.0))
+
+
+def _wait_for_place(
+    places: Floats, used: Floats, residence: Floats, arrivals: Floats, steady: Floats, load: ServiceLoad
+) -> RareWait:
+    """Return the wait for a place among the requests that are served at once."""
+    # Allen and Cunneen: W = C(c, u) R / (c (1 - u)) (ca^2 + cs^2) / 2. Where the number in flight varies more than
+    # Poisson's by 1 / steady, as with so many fewer places (Hayward).
+    inside, fewer = np.clip(used, 0.0, 1.0 - 1e-9), places * steady
+    spread = (np.maximum(arrivals, 0.0) + load.output_cv**2) / 2.0
+    # Residences of one length wait longer than half of exponential ones (Cosmetatos).
+    root = np.maximum(np.sqrt(4.0 + 5.0 * fewer) - 2.0, 0.0)
+    equal = (1.0 - inside) * np.maximum(fewer - 1.0, 0.0) * root / (16.0 * np.maximum(inside, 0.05) * fewer)
+    spread = spread + max(1.0 - load.output_cv**2, 0.0) * equal / 2.0
+    return RareWait(_erlang_wait(fewer, inside), residence / fewer / (1.0 - inside) * spread)
+
+
+def _others_within(window: Floats, rate: Floats, arrivals: Floats) -> Floats:
+    """Return the other requests that come within a window around the arrival of one [requests]."""
+    # Renewal function of gamma gaps over half the window, twice: a chain of gaps shorter than it, at most the
+    # asymptote x + (c^2 - 1) / 2. With Poisson's arrivals this is rate x window.
+    half, squared = rate * window / 2.0, np.maximum(arrivals, 1e-3)
+    near = np.minimum(gammainc(1.0 / squared, half / squared), 1.0 - 1e-9)
+    return np.asarray(2.0 * np.maximum(np.minimum(near / (1.0 - near), half + (squared - 1.0) / 2.0), 0.0))
+
+
+def _wait_for_pass(
+    profile: ReplicaProfile, times: ReplicaTimes, rate: Floats, arrivals: Floats, prompt_cv: float
+) -> PassWait:
+    """Return the wait for passes that run and for prompts of others."""
+    step, added, most = times.step, times.added, profile.per_pass
+    # Time of a prompt in full passes; where engines mix, each also takes a step.
+    each = added + profile.mixed * step / most
+    used = rate * each
+    prefilled, inside = (np.clip(value, 0.0, 1.0 - 1e-9) for value in (rate * added, used))
+    # A pass lasts as long as the prompts that came during the last one take: T = step + added N(T), whose mean is
+    # step / (1 - rho), and whose variance is mean(N) added^2 spread / (1 - rho^2); no longer than full ones.
+    full = step + most * added
+    mean = np.minimum(step / (1.0 - prefilled), full)
+    bursts = 1.0 + _others_within(mean, rate, arrivals) - rate * mean
+    spread = np.maximum(bursts, 0.0) + prompt_cv**2
+    varied = rate * mean * (added * added) * spread / (1.0 - prefilled * prefilled)
+    varied = np.minimum(varied, (full - step) ** 2 / 4.0)
+    # Requests come in long passes more often: E[T^2] / E[T]; variance as of gamma distributed T.
+    met, met_varied = mean + varied / mean, varied + (varied / mean) ** 2
+    # With one prompt per pass, waiting for passes of prompts is the queue's below.
+    several = 1.0 - 1.0 / most
+    met, met_varied = step + (np.minimum(met, full) - step) * several, met_varied * several
+    # Prompts of others in the own pass; the mean pass of a full batch has `together` already.
+    others = np.clip(_others_within(met, rate, arrivals) - (times.together - 1.0), 0.0, most - 1.0)
+    # W = T (U + rho) + prompts by chance, U uniform from 0 to 1.
+    before = met / 2.0 + others * added
+    varied = met_varied * ((0.5 + prefilled) ** 2 + 1.0 / 12.0) + met * met / 12.0 + others * added * added * spread
+    # Beyond full passes, for one of `most` places in each, as above.
+    chance = _erlang_wait(most, inside)
+    served = (added * prompt_cv / np.maximum(each, TINY)) ** 2
+    queued = each / (1.0 - inside) * (np.maximum(arrivals, 0.0) + served) / 2.0
+    mean, squared = chance * queued, 2.0 * chance * queued**2
+    return PassWait(before + mean, varied + squared - mean * mean, others * added, used)
+
+
+def largest_load(profile: ReplicaProfile, load: ServiceLoad, limits: LatencyLimits) -> tuple[Floats, Floats]:
+    """Returns the most load of a replica within limits, requests per second or users, 0 if none is [rows]; and the
+    limit that the least load misses, as `LoadedReplicas.missed` has it [rows].
+
+    Arrivals more regular than Poisson's count as Poisson's: replicas share them at random.
+
+    Args:
+        profile: of the replicas.
+        load: kind of load and spread of lengths.
+        limits: latencies and their statistic.
+    """
+    one = np.ones_like(profile.most)
+    careful = ServiceLoad(load.request_rate, load.users, max(load.arrival_cv, 1.0), load.prompt_cv, load.output_cv)
+    high = profile.largest_rate() if load.is_open else MOST_WAITING * profile.most
+    low, fixed = np.zeros_like(high), one if load.is_open else np.minimum(one, high)
+    least = loaded_replicas(profile, careful, 1e-9 * high if load.is_open else fixed, one).missed(limits)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        holds = loaded_replicas(profile, careful, middle, one).missed(limits) == 0
+        low, high = np.where(holds, middle, low), np.where(holds, high, middle)
+    return np.where(least == 0, low, 0.0), least
