@@ -72,7 +72,7 @@ UNMEASURED: Final = "hopper"
 
 
 class EngineTerms(NamedTuple):
-    """What an engine adds to its kernels."""
+    """Times that an engine adds to its kernels."""
 
     starts: float
     """Factor on the starts of all kernels of a decode step []; below 1 where they overlap."""

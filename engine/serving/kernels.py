@@ -79,7 +79,7 @@ class KernelRates(NamedTuple):
     """Rates of one kind of kernel, arrays [rows] or numbers: start [s], shares of memory bandwidth and of the matrix
     peak [dimensionless], and terms of some kinds.
 
-    Products have passes over their inputs to quantise them, and rows that a tile computes whatever it is given; decode
+    Products have passes over their inputs to quantise them, and rows of a tile that are computed in any case; decode
     attention seconds per doubling of the context [s], and passes over the results of parts of a context; its latent
     kernels compute some heads whatever is left of them.
     """

@@ -124,7 +124,7 @@ class PassSetting:
     """All that a pass is computed from. `case` has one "sequence" per token of the pass (microbatch_size = tokens,
     seq_size = 1), so that its token counts equal the pass's.
 
-    `sustained` are rates of training, for networks and for traffic between kernels; `rates` those of serving's kernels.
+    `sustained` are rates of training, for networks and for traffic between kernels; `rates` of serving's kernels.
     """
 
     case: Case

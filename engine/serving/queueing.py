@@ -4,7 +4,7 @@ A request waits three times before its first token: for a place among the reques
 the pass that is running when it comes, and for prompts that share its pass or fill the passes before. Then it shares
 every step with the requests in flight, whose number follows from Little's law and varies.
 
-Nothing here is measured: means under a closed load are those of `engine.serving.load`, which were; the waits of an open
+Nothing here is measured, but means under a closed load come from `engine.serving.load`, which was; the waits of an open
 load and all percentiles are modelled, and compared with a simulation in the tests.
 
 References: [1] Takagi 1986, Analysis of Polling Systems (one gated queue with a switch-over time, the decode step);
@@ -66,7 +66,7 @@ class LatencyFigure:
     def level(self, name: str) -> Floats:
         """Returns the mean or a percentile [s].
 
-        Percentiles are those of a gamma distribution of the usual mean and variance above the least, or of the
+        Percentiles follow a gamma distribution of the usual mean and variance above the least, or of the
         exponential wait after the usual mean, whichever is longer.
 
         Args:
@@ -109,7 +109,7 @@ class PassWait(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadedReplicas:
-    """Replicas under load, arrays [rows]: requests per second and in flight per replica, those that wait for a place
+    """Replicas under load, arrays [rows]: requests per second and in flight per replica, requests that wait for a place
     among them; share of the places and of the passes that is busy, whichever is more []; latencies."""
 
     rate: Floats

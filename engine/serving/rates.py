@@ -22,7 +22,7 @@ __all__ = ["PassRates", "ProductUnit", "bytes_per_weight", "formats_of", "is_cal
 
 MOST_FOUR_BIT = 4.0
 """Largest matrix rate of 4-bit products over that of 16 bits []. Source: products of 4 bits measured on B300 and GB300,
-whose peaks are half as high again as those of B200 and GB200 and which are no faster."""
+whose peaks are half as high again as on B200 and GB200 and which are no faster."""
 UNFUSED = 0.2
 """Share of the quantisation of inputs that the norm or activation before does not do []. Source: stated by us; the
 measured kernels quantise on their own, engines fuse most of it."""
@@ -32,7 +32,7 @@ WIDE_BYTES = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ProductUnit:
-    """Where and how products run: device, rates of their datatype, and bytes per weight."""
+    """Device and formats of products: device, rates of their datatype, and bytes per weight."""
 
     device: Device
     rates: KernelRates

@@ -47,7 +47,7 @@ LOAD_REASONS: Final[Mapping[str, str]] = {
     "too_many_gpus": "More GPUs than allowed",
     "too_few_gpus": "Load too high for the GPUs",
 }
-"""Reasons why a deployment holds no load, by code, besides those of `engine.serving.reasons`."""
+"""Reasons why a deployment holds no load, by code, beyond `engine.serving.reasons`."""
 CURVE: Final = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94, 0.97)
 """Shares of the saturating load at which a load curve is drawn. Source: stated by us."""
 

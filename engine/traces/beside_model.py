@@ -36,7 +36,7 @@ class TermRow(NamedTuple):
         return self.measured_s - self.predicted_s
 
 
-class _Row(NamedTuple):
+class _SharedRow(NamedTuple):
     """Parts of a trace, and statistics of the cost model, that are the same; what to try where it takes longer."""
 
     name: str
@@ -45,63 +45,63 @@ class _Row(NamedTuple):
     advice: str
 
 
-_FORWARD: Final = _Row(
+_FORWARD: Final = _SharedRow(
     "Forward pass",
     ("forward",),
     ("fw_time",),
     "Kernels take longer than predicted: look at the longest ones, at fused kernels and datatypes that are not used, "
     "and at clocks under the power limit.",
 )
-_BACKWARD: Final = _Row("Backward pass", ("backward",), ("bw_time",), _FORWARD.advice)
-_RECOMPUTATION: Final = _Row(
+_BACKWARD: Final = _SharedRow("Backward pass", ("backward",), ("bw_time",), _FORWARD.advice)
+_RECOMPUTATION: Final = _SharedRow(
     "Recomputation",
     ("recomputation",),
     ("recompute_time",),
     "More is recomputed than the execution says: compare its recomputation with the launch file.",
 )
 _GROUPS: Final = (
-    _Row(
+    _SharedRow(
         "Tensor-parallel communication",
         ("tensor communication",),
         ("tp_comm_exposed_time", "recomm_exposed_time"),
         "Overlap it with products (user buffers, asynchronous all-gather), and see that the group stays within NVLink.",
     ),
-    _Row(
+    _SharedRow(
         "Context-parallel communication",
         ("context communication",),
         ("cp_comm_exposed_time",),
         "Try another exchange of keys and values, and see that the group stays within NVLink.",
     ),
-    _Row(
+    _SharedRow(
         "Expert-parallel communication",
         ("expert communication",),
         ("ep_comm_exposed_time",),
         "Try another dispatcher, overlap with the shared expert or the other microbatch, and look at the load of the "
         "experts.",
     ),
-    _Row(
+    _SharedRow(
         "Pipeline communication",
         ("pipeline communication",),
         ("pp_comm_exposed_time",),
         "It waits for the neighbouring stage: look at the balance of the stages, and at the overlap of sends.",
     ),
-    _Row(
+    _SharedRow(
         "Data-parallel communication",
         ("data communication",),
         ("dp_comm_exposed_time",),
         "Overlap the reduction of gradients and the gathering of weights, and look at the size of the buckets.",
     ),
 )
-_OPTIMIZER: Final = _Row(
+_OPTIMIZER: Final = _SharedRow(
     "Optimizer", ("optimizer",), ("optim_step_time",), "Use a fused optimizer, and shard its states."
 )
-_COPIES: Final = _Row(
+_COPIES: Final = _SharedRow(
     "Copies to and from the host",
     ("copies",),
     ("fw_offload_exposed_time", "bw_offload_exposed_time"),
     "Copies block the device: pin memory, copy asynchronously, and look for values that the host reads in every step.",
 )
-_IDLE: Final = _Row(
+_IDLE: Final = _SharedRow(
     "Idle: pipeline, host, slower ranks",
     ("host", "other idle time"),
     ("bubble_time", "overhead_time"),
@@ -154,7 +154,7 @@ def compare_step(step: StepTerms, predicted: Mapping[str, Any]) -> StepBesideMod
     return StepBesideModel(step.window_s, total, tuple(found for _, found in kept), tuple(sentences))
 
 
-def _rows_for(step: StepTerms) -> list[_Row]:
+def _rows_for(step: StepTerms) -> list[_SharedRow]:
     """Return the rows that the trace can tell apart, in the order of a step."""
     computing = [_FORWARD, _BACKWARD, _RECOMPUTATION]
     if step.parts_s.get("unknown phase", 0.0) > UNKNOWN_SHARE * step.window_s or "backward" not in step.parts_s:
@@ -171,8 +171,8 @@ def _rows_for(step: StepTerms) -> list[_Row]:
     return [*computing, *groups, _OPTIMIZER, _COPIES, _IDLE]
 
 
-def _join(name: str, rows: Sequence[_Row], *terms: str) -> _Row:
-    return _Row(
+def _join(name: str, rows: Sequence[_SharedRow], *terms: str) -> _SharedRow:
+    return _SharedRow(
         name,
         (*(term for row in rows for term in row.terms), *terms),
         tuple(statistic for row in rows for statistic in row.statistics),
@@ -180,7 +180,7 @@ def _join(name: str, rows: Sequence[_Row], *terms: str) -> _Row:
     )
 
 
-def _describe(step: StepTerms, predicted_s: float, rows: Sequence[tuple[_Row, TermRow]]) -> list[str]:
+def _describe(step: StepTerms, predicted_s: float, rows: Sequence[tuple[_SharedRow, TermRow]]) -> list[str]:
     difference = step.window_s - predicted_s
     steps = f"median of {step.num_steps}" if step.num_steps > 1 else "one step"
     longer = "longer" if difference > 0 else "shorter"

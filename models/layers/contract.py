@@ -127,7 +127,7 @@ class SequenceState:
         return np.maximum(self.kv_heads / tensor_par, 1.0) / self.kv_heads
 
     def count_grown(self, context: Any, tensor_par: Any = 1) -> Any:
-        """Return the elements that a rank keeps of a sequence's tokens, without those of fixed size.
+        """Return the elements that a rank keeps of a sequence's tokens, without states of fixed size.
 
         Args:
             context: tokens of the sequence; a number or an array.

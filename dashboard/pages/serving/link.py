@@ -22,7 +22,7 @@ LOAD_FIELDS: Final = (
     "prompt_cv",
     "output_cv",
 )
-"""Fields of a `ServiceQuestion` that the page reads besides those that its other question has."""
+"""Fields of a `ServiceQuestion` that the page reads besides those of its other question."""
 
 
 class ServingLink(Document):

@@ -62,8 +62,8 @@ def find_serving(
       --limit tensor_par=1,2,4          one of these; also pipeline_par, expert_par, replicas
       --limit batch=1..64               a range of the batches that are tried; a list names the batches
       --limit weight_bits=16            16, 8 or 4; without a limit 16 and 8; kv_bits likewise
-      --limit attention_bits=16         of the projections around attention; without a limit those of the weights
-      --limit compute_bits=16           of products; without a limit those of the weights
+      --limit attention_bits=16         of the projections around attention; as the weights without a limit
+      --limit compute_bits=16           of products; as the weights without a limit
       --limit launch=graphs             eager, compiled or graphs; without a limit eager and graphs
       --limit engine=vllm               vllm, sglang or trtllm; without a limit generic, their mean
 

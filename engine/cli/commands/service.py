@@ -65,7 +65,7 @@ def find_service(
 ) -> None:
     """Find the fewest GPUs that serve so many users or requests per second within limits of latency.
 
-    The load is open (--rate, requests per second that arrive whatever happens) or closed (--users, who wait for one
+    The load is open (--rate, requests that arrive per second) or closed (--users, each of whom waits for one
     answer and send the next request). A deployment is copied as often as the load needs. Waiting and percentiles are
     modelled: no service under an open load was measured.
 

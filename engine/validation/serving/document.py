@@ -36,7 +36,7 @@ def described_value(
         value: in that unit.
         kind: "fitted", "measured" or "stated".
         source: of the value.
-        ends: of the range that fits as well; None where there is none.
+        ends: of the range that fits as well; None for a single value.
     """
     found = _rounded(value)
     low, high = (None, None) if ends is None else (min(_rounded(ends[0]), found), max(_rounded(ends[1]), found))

@@ -28,7 +28,7 @@ FITTED: Final = ("first_token", "prefill_layer", "step_layer", "waiting")
 STATED: Final[Mapping[str, float]] = {"starts": 0.5, "prefill_pass": 1e-3, "step": 0.4e-3, "sequence": 6e-6}
 """Terms that engines share, stated: chosen once on all servers, and of little effect where the others are fitted."""
 MIXED: Final[Mapping[str, float]] = {"vllm": 1.0, "sglang": 0.0, "trtllm": 1.0}
-"""Whether prompts share passes with requests that generate. Source: defaults of vLLM's chunked prefill and of
+"""True where prompts share passes with requests that generate. Source: defaults of vLLM's chunked prefill and of
 TensorRT-LLM's inflight batching; SGLang runs prefill passes of their own unless --enable-mixed-chunk is set."""
 LEAST_ROWS, LEAST_MODELS = 15, 2
 """Servers and models that an interval needs."""

@@ -151,7 +151,7 @@ LEAST_SHARED = 20
 
 
 def _fastest(rows: pd.DataFrame, shape: list[str]) -> pd.DataFrame:
-    """Return the fastest kernel of every shape, without kernels that engines would not choose: those that are slower
+    """Return the fastest kernel of every shape, without kernels that engines would not choose: kernels slower
     than others by `MOST_SLOWER` at the median of the shapes that others were measured at, too."""
     while True:
         best = rows.sort_values("latency_us", kind="stable").drop_duplicates(shape)

@@ -224,7 +224,7 @@ def fit_engine(
         servers: of that engine.
         fitted: names of the terms to fit, of `TERMS`.
         fixed: values of the others.
-        first_token_weight: of errors of the first token, against those of the time per output token.
+        first_token_weight: of errors of the first token; errors of the time per output token have weight 1.
     """
     first, low, high = (np.log([TERMS[name][place] for name in fitted]) for place in range(3))
 
