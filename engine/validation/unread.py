@@ -57,6 +57,7 @@ _NO_RATE = "single node|not stated"
 """Words of the column `scaleout` without a rate."""
 _SEPARATORS = r"[\s,;/+&()\[\]]+"
 MOST_SHOWN = 40
+"""Characters of an unread word that are shown."""
 
 
 def name_unread_words(table: pd.DataFrame, found: Findings, interleaved: Rows) -> None:

@@ -47,6 +47,7 @@ ALLOWED_COLUMNS = ("group", "up_to", "why")
 PERCENT_SHOWN = 0.01
 """Change that is not shown if no change is larger [%]."""
 MOST_NAMED = 3
+"""Runs of a group that a message names."""
 SECONDS = {"choosing executions": 2.0, "predicting": 12.0, "comparing": 2.0}
 
 

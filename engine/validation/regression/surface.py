@@ -37,11 +37,13 @@ model and a generation is tried besides the pair of every model."""
 LONG_SEQUENCE = 32_768
 """Length of samples of the layout with context parallelism [tokens]."""
 LARGEST_TENSOR = LARGEST_EXPERT = 8
+"""Largest tensor and expert parallel degrees of the samples: the GPUs of a usual host."""
 MODEL_STATE, OPTIMIZER_STATE = 6.0, 12.0
 """Bytes per weight of weights and gradients, and of master weights and moments, for a rule of thumb of sizes."""
 STATE_SHARE, LAYOUT_SHARE = 0.15, 0.25
 """Shares of the memory for the state of the optimizer and for weights and gradients, for the same rule."""
 MOST_STAGES, MOST_REPLICAS = 32, 4_096
+"""Largest pipeline and data parallel degrees of the samples."""
 
 PLAIN: dict[str, Any] = {
     "num_procs": 8,
