@@ -93,6 +93,8 @@ class Filter:
     def words(self) -> str:
         """Return the filter in the words of its chip: "HBM needed ≤ 40.0 GiB", "Recompute none or full"."""
         label = self.column.label
+        if self.bounds is not None:
+            return f"Memory {' or '.join(map(str, self.values))}"
         if self.values:
             return f"{label} {' or '.join(choice_label(self.column, value, self.networks) for value in self.values)}"
         low = None if self.low is None else format_value(self.column, self.low)

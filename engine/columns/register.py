@@ -246,7 +246,7 @@ be others than `UNITS`."""
 
 FIT: Final = Column(
     "fit",
-    "Fit into memory",
+    "Memory fit",
     "fit",
     "",
     "outcome",

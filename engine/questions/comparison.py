@@ -169,11 +169,7 @@ def comparison_document(asked: CompareQuestion, found: Sequence[ComparedBest]) -
 
 
 def _first_row(each: ComparedBest, table: pd.DataFrame | None, statistics: Sequence[str]) -> dict[str, Any] | None:
-    return (
-        None
-        if table is None or not len(table)
-        else rows_of(table, each.scenario.cost_model, statistics)[0]
-    )
+    return None if table is None or not len(table) else rows_of(table, each.scenario.cost_model, statistics)[0]
 
 
 def _rate_figures(scenario: Scenario, rate: float) -> dict[str, float]:

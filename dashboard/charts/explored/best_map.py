@@ -30,7 +30,7 @@ from engine.columns import Column
 
 __all__ = ["COLUMNS", "HEIGHT", "MOST_LABELS", "best_map", "numbered"]
 
-COLUMNS: Final = ("x", "y", "facet", "value", "id", "at", "name", "label", "why", "tally", "may_fit")
+COLUMNS: Final = ("x", "y", "facet", "value", "id", "at", "name", "label", "why", "tally")
 """Columns that `best_map` reads."""
 HEIGHT: Final = 532
 MOST_LABELS: Final = 420
@@ -75,8 +75,8 @@ def best_map(
         cells: one row per cell, columns `COLUMNS`: the values of the two fields and of the third (any value without
             one), best value of the metric (NaN if none is feasible), id of the best, `at` for clicks, the cell's
             `name`, for cells without a value their printed `label` and the sentence `why`, and the `tally` of
-            executions behind it, and `may_fit`, whether the best exceeds a capacity within the limit; a label of "" is
-            drawn as an empty cell, any other one hatched.
+            executions behind it; a label of "" is drawn as an empty cell, any other one hatched. Optional: `may_fit`,
+            whether the best exceeds a capacity within the limit, which is marked.
         x, y, facet: the fields. metric: metric of `value`.
         selected, base_cell: the `at` of the cells that are framed, by a solid and by a dotted line.
         height: at most [px].
@@ -89,6 +89,8 @@ def best_map(
     colours = palette(mode)
     if not len(cells):
         return empty(colours, height, "No execution to show.")
+    if "may_fit" not in cells:
+        cells = cells.assign(may_fit=False)
     values = [float(value) for value in cells["value"]]
     lower = metric.better == "lower"
     across, up = axes or (_ordered_values(cells["x"], x), _ordered_values(cells["y"], y))
