@@ -94,6 +94,7 @@ SPECIAL: dict[str, Any] = {
     "hybrid_override_pattern": "M*",
     "offload_modules": "attn_norm",
     "cuda_graph_modules": "attn",
+    "cuda_graph_scope_deprecated": "attn",
 }
 
 
