@@ -50,6 +50,7 @@ def bar(exploration: Exploration, filters: Sequence[Filter], within: InForce = O
     with st.popover(label, icon=":material/filter_list:", key="explore_filter_open", help="Filter executions"):
         if filled("filter"):
             ranges(exploration, filters, within)
+            _draw_fit(exploration, filters, within)
             _draw_choices(exploration, filters, within)
 
 
@@ -135,13 +136,13 @@ def _draw_choices(exploration: Exploration, filters: Sequence[Filter], within: I
             format_func=partial(choice_label, column, networks=networks),
         )
 
+
+def _draw_fit(exploration: Exploration, filters: Sequence[Filter], within: InForce) -> None:
+    """Draw the choice of fits into memory that executions have, if the error of predicted memory is known."""
     bounds = fit_bounds_of(exploration.scenario)
-    if bounds is not None:
-        _draw_fit(exploration, Filter(FIT, values.get(FIT.name, ()), bounds=bounds), within)
-
-
-def _draw_fit(exploration: Exploration, now: Filter, within: InForce) -> None:
-    """Draw the choice of fits into memory that executions have. now: the filter, without values if there is none."""
+    if bounds is None:
+        return
+    now = next((one for one in filters if one.bounds is not None), Filter(FIT, bounds=bounds))
     numbers = {word: matching(exploration, exploration.key, where_of([replace(now, values=(word,))])) for word in FITS}
     options = [word for word, number in numbers.items() if number or word in now.values]
     key = key_for("_explore_pick_fit", list(now.values))
