@@ -28,9 +28,10 @@ from dashboard.files.excel import MOST_ROWS, write_excel
 from dashboard.jobs.scratch_folders import scratch_folder
 from dashboard.queries.accuracy import label_of
 from engine import Exploration, Scenario
-from engine.columns import DERIVED, Column, by_name, stored_of
+from engine.columns import DERIVED, FIT, Column, by_name, stored_of
 from engine.economics import derived_columns
 from engine.executions.work_sizes import work_sizes
+from engine.recommendation import FIT_NEEDS, table_with_fit
 from engine.store import StoreCondition
 
 __all__ = [
@@ -233,9 +234,9 @@ def _rows(
     """Yield the rows batch by batch, through a file, so that a slow reader does not hold the query."""
     known = {column.name for column in stored_of(exploration.scenario.cost_model)}
     derived = [column.name for column in DERIVED if column.name in names]
-    asked = [name for name in names if name not in derived]
-    if derived and "sample_rate" not in asked:
-        asked.append("sample_rate")
+    asked = [name for name in names if name not in (*derived, FIT.name)]
+    needed = [*(["sample_rate"] if derived else []), *(FIT_NEEDS if FIT.name in names else [])]
+    asked += [name for name in needed if name not in asked]
     stored = known.issuperset(asked)
     with scratch_folder() as folder:
         path = folder / "rows.parquet"
@@ -252,6 +253,8 @@ def _rows(
                     found = derived_columns(exploration.scenario, rates)
                     for name in derived:
                         table = table.append_column(name, pa.array(found[name]))
+                if FIT.name in names:
+                    table = table_with_fit(exploration.scenario, table)
                 yield table.select(list(names))
 
 

@@ -103,7 +103,7 @@ def figures(exploration: Exploration, best: dict[str, Any] | None) -> list[Figur
             "The whole space",
             "best throughput of every pair of degrees",
             lambda mode: degree_map(cells, metric.column, mode),
-            map_legend(scenario.num_procs, unit, runs=best is not None),
+            map_legend(scenario.num_procs, unit, runs=best is not None, may_fit=bool(cells["may_fit"].any())),
         )
     ]
     if best is not None:

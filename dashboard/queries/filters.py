@@ -18,8 +18,9 @@ from typing import Any, Final
 from dashboard.queries.economics import Metric, metrics, unstored_metrics
 from dashboard.words.numbers import format_value
 from engine import Scenario
-from engine.columns import SHARES, STORED_OF_ANY, Column, choice_label
+from engine.columns import FIT, SHARES, STORED_OF_ANY, Column, choice_label
 from engine.executions.table import DATATYPES
+from engine.recommendation import FIT_NEEDS, FitBounds
 from engine.store import StoreCondition
 
 __all__ = ["FILTERABLE", "PATTERN", "Filter", "asked_of", "conditions", "derived_of", "parse", "text"]
@@ -46,12 +47,16 @@ class Filter:
     high: float | None = None
     metric: Metric | None = None
     """Derivation of the figure from a stored statistic; None for a stored figure."""
+    bounds: FitBounds | None = None
+    """Memory that the words of a filter on the fit stand for; None for all other filters."""
     networks: tuple[str, ...] = field(default=(), compare=False)
     """Names of the system's networks, innermost first, which words use instead of their numbers."""
 
     @property
     def stored(self) -> str:
         """Name of the stored column that is filtered."""
+        if self.bounds is not None:
+            return FIT_NEEDS[0]
         return self.column.name if self.metric is None else self.metric.statistic
 
     def figures(self, low: float, high: float) -> tuple[float, float]:
@@ -65,6 +70,8 @@ class Filter:
     def conditions(self) -> list[StoreCondition]:
         """The filter as conditions of a query."""
         name = self.stored
+        if self.bounds is not None:
+            return self.bounds.conditions(str(value) for value in self.values)
         if self.values:
             if self.column.dtype == "bool":  # a switch is on, off, or does not matter
                 return [StoreCondition(name, "=", self.values[0])] if len(set(self.values)) == 1 else []
@@ -86,6 +93,8 @@ class Filter:
     def words(self) -> str:
         """Return the filter in the words of its chip: "HBM needed ≤ 40.0 GiB", "Recompute none or full"."""
         label = self.column.label
+        if self.bounds is not None:
+            return f"Memory {' or '.join(map(str, self.values))}"
         if self.values:
             return f"{label} {' or '.join(choice_label(self.column, value, self.networks) for value in self.values)}"
         low = None if self.low is None else format_value(self.column, self.low)
@@ -98,7 +107,7 @@ class Filter:
     def text(self) -> str:
         """The filter as a link carries it."""
         if self.values:
-            listed = ("on" if v is True else "off" if v is False else str(v) for v in self.values)
+            listed = ("on" if v is True else "off" if v is False else str(v).replace(" ", "_") for v in self.values)
             return f"{self.column.name}:{','.join(listed)}"
         whole = self.column.dtype == "int64"
         ends = (
@@ -131,11 +140,15 @@ def asked_of(filters: Sequence[Filter], *chosen: Metric) -> list[str]:
 
 
 def parse(
-    link: str, derived: Mapping[str, Metric] = _NOTHING, networks: tuple[str, ...] = ()
+    link: str,
+    derived: Mapping[str, Metric] = _NOTHING,
+    networks: tuple[str, ...] = (),
+    bounds: FitBounds | None = None,
 ) -> tuple[list[Filter], list[str]]:
     """Returns the filters of a link, and a sentence for every part that could not be read. Never raises.
 
     derived: figures beside the stored columns, see `derived_of`. networks: what the system's networks are called.
+    bounds: of the fit into memory; None where there is no filter on it.
     """
     filters: dict[str, Filter] = {}
     problems = []
@@ -143,19 +156,23 @@ def parse(
         name, _, wanted = piece.partition(":")
         metric = derived.get(name)
         column = FILTERABLE.get(name) if metric is None else metric.column
+        if name == FIT.name and bounds is not None:
+            column = FIT
         found = _read_filter(column, wanted) if column is not None else None
         if column is None:
             problems.append(f"There is no field or result {name[:40]!r} to filter by; the filter is left out.")
         elif found is None:
             problems.append(f"The filter {piece[:60]!r} cannot be read; {_accepted_words(column)}. It is left out.")
         else:
-            filters[name] = replace(found, metric=metric, networks=networks)
+            filters[name] = replace(found, metric=metric, networks=networks, bounds=bounds if column is FIT else None)
     return list(filters.values()), problems
 
 
 def _accepted_words(column: Column) -> str:
     if column.dtype == "bool":
         return f"{column.name} is on or off"
+    if column is FIT:
+        return f"{column.name} is one or more of {', '.join(word.replace(' ', '_') for word in column.choices)}"
     if column.dtype == "str":
         return f"{column.name} is one or more of {', '.join(_column_words(column))}"
     return f"filters on {column.name} look like {column.name}:1..2" + (" or :1,2" if column.dtype == "int64" else "")
@@ -177,6 +194,8 @@ def _read_filter(column: Column, wanted: str) -> Filter | None:
     for part in parts:
         if column.dtype == "bool" and part in _SWITCH:
             values.append(_SWITCH[part])
+        elif column is FIT and part.replace("_", " ") in column.choices:
+            values.append(part.replace("_", " "))
         elif column.dtype == "str" and part in _column_words(column):
             values.append(part)
         elif column.open is not None and (position := column.position(part)) >= 0:

@@ -152,7 +152,8 @@ def executions_table(table: pd.DataFrame, figures: pd.DataFrame, system: System,
     varying = {column.name for column in fields if several and table[column.name].astype(str).nunique() > 1}
     shown = [column for column in fields if column.name in ALWAYS or column.name in varying]
     present = [name for name in WHERE_PRESENT if name in table and (table[name] > 0).any()]
-    summary = [SUMMARY[0], *beside, *SUMMARY[1:-2], *present, *SUMMARY[-2:]]
+    fit = ["fit"] if "fit" in table and (table["fit"] != "fits").any() else []
+    summary = [SUMMARY[0], *beside, *SUMMARY[1:-2], *present, *SUMMARY[-2:], *fit]
     columns = [*([by_name("id")] if "id" in table else []), *shown, *(by_name(name) for name in summary)]
     headers = [
         f"{column.short} [{unit}]" if (unit := unit_of(column)) not in ("", column.short) else column.short

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from engine.columns.derived import MFU_OF, TFLOPS_OF, rates_beside
+from engine.columns.derived import FITS, MFU_OF, TFLOPS_OF, Fit, rates_beside
 from engine.columns.fields import GROUPS
 from engine.columns.register import (
     ALL,
@@ -12,6 +12,7 @@ from engine.columns.register import (
     EXTENSION_STATISTICS,
     EXTENSIONS,
     FIELDS,
+    FIT,
     HEADLINE,
     HEADLINE_OF_ANY,
     ID,
@@ -56,6 +57,8 @@ __all__ = [
     "EXTENSIONS",
     "EXTENSION_STATISTICS",
     "FIELDS",
+    "FIT",
+    "FITS",
     "GROUPS",
     "HEADLINE",
     "HEADLINE_NAMES",
@@ -73,6 +76,7 @@ __all__ = [
     "UNITS",
     "Column",
     "ColumnSet",
+    "Fit",
     "UnknownColumn",
     "applies",
     "arrow_type",

@@ -1,16 +1,20 @@
-"""Figures that follow from the throughput of an execution by one factor of its scenario.
+"""Figures that follow from stored results of an execution and from its scenario.
 
-They are no results of an execution's own: model, system and number of processors make the factor, which
-`engine.economics.derived` computes.
+They are no results of an execution's own. Rates and costs are the throughput times a factor that
+`engine.economics.derived` computes; the fit compares required memory with the capacity (`engine.recommendation.fits`).
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from engine.columns.statistics import read_statistics
 
-__all__ = ["DERIVED_ROWS", "MFU_OF", "TFLOPS_OF", "rates_beside"]
+__all__ = ["DERIVED_ROWS", "FITS", "MFU_OF", "TFLOPS_OF", "Fit", "rates_beside"]
+
+Fit = Literal["fits", "may not fit", "may fit", "does not fit"]
+"""Predicted memory below the capacity by more than its error, by less; above it by less, by more."""
+FITS: Final[tuple[Fit, ...]] = get_args(Fit)
 
 DERIVED_ROWS: Final = read_statistics("engine.columns", "derived.csv")
 

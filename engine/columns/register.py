@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from engine.columns.derived import DERIVED_ROWS
+from engine.columns.derived import DERIVED_ROWS, FITS
 from engine.columns.fields import CHOICE_LABELS, EXTENSION_ROWS, FIELD_ROWS, GROUPS, NETWORKS, SCENARIO, FieldRow
 from engine.columns.open_words import OpenWords
 from engine.columns.recompute_modules import word_of_modules
@@ -244,8 +244,23 @@ DERIVED: Final = statistic_columns(DERIVED_ROWS)
 """Figures that follow from the throughput by one factor of the scenario (`engine.economics.derived`). Their units may
 be others than `UNITS`."""
 
+FIT: Final = Column(
+    "fit",
+    "Memory fit",
+    "fit",
+    "",
+    "outcome",
+    "str",
+    "Result",
+    None,
+    "Predicted memory against the capacity: below it by more than the error of predictions (fits) or by less (may not "
+    "fit), above it by less (may fit) or by more (does not fit).",
+    FITS,
+)
+"""Fit into memory, the worse of both tiers, which follows from the required memory (`engine.recommendation.fits`)."""
+
 _SHARED: Final[dict[str, tuple[str, ...]]] = {name: parts for name, _, _, parts, _ in SHARE_ROWS}
-_BY_NAME: Final[dict[str, Column]] = {column.name: column for column in (*ALL, *SHARES, *DERIVED)}
+_BY_NAME: Final[dict[str, Column]] = {column.name: column for column in (*ALL, *SHARES, *DERIVED, FIT)}
 
 
 @dataclass(frozen=True, slots=True)

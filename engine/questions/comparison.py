@@ -20,7 +20,7 @@ from engine.questions.explorations import best_table
 from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
 from engine.questions.scenario_documents import ScenarioSummary, scenario_of, summary_of
 from engine.questions.verb import Document, Row, Verb
-from engine.recommendation import recommend
+from engine.recommendation import recommend, with_fit
 from engine.scenarios.differences import scenario_differences
 from engine.scenarios.scenario import Scenario
 
@@ -132,7 +132,7 @@ def _recommended_table(scenario: Scenario) -> pd.DataFrame | None:
 def _evaluated_row(scenario: Scenario, execution: int) -> pd.DataFrame:
     table = scenario.evaluate(scenario.space.table([execution]))
     table.insert(0, "id", [execution])
-    return table
+    return with_fit(scenario, table)
 
 
 def comparison_document(asked: CompareQuestion, found: Sequence[ComparedBest]) -> dict[str, Any]:

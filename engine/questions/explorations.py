@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -20,6 +21,7 @@ from engine.questions.documents.explorations import BestQuestion, ExploreQuestio
 from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
 from engine.questions.scenario_documents import ScenarioSummary, scenario_of, summary_of
 from engine.questions.verb import Document, QuestionError, Row, Verb
+from engine.recommendation import FIT_NEEDS, fit_bounds_of, with_fit
 from engine.scenarios.scenario import Scenario
 from models.documents import did_you_mean, shown
 
@@ -33,6 +35,12 @@ __all__ = [
     "exploration_document",
     "prediction_confidence",
 ]
+
+
+_TOP: Final = (
+    "The best executions, best first: id, fields, outcome, fit into memory where its error is known (fits, may not "
+    "fit, may fit), statistics."
+)
 
 
 class StepInterval(Document):
@@ -58,7 +66,7 @@ class BestAnswer(ScenarioSummary):
     evaluated: int = Field(description="How many had to be evaluated; the others are proven to be no better.")
     step_time_interval: StepInterval | None = Field(description="Of the best; null where no measured runs tell.")
     not_measured: list[str] = Field(description="What no measured run had of what the best rests on.")
-    top: list[Row] = Field(description="The best executions, best first: id, fields, outcome, statistics.")
+    top: list[Row] = Field(description=_TOP)
     units: dict[str, str] = Field(description="Units of the statistics by name.")
     seconds: float = Field(description="What finding out took [s].")
 
@@ -72,6 +80,9 @@ class CellRow(Document):
     feasible: int = Field(description="How many of them run.")
     value: float | None = Field(description="Best of them by the figure that was asked for; null where none runs.")
     id: int = Field(description="Which execution that is; -1 where none runs.")
+    fit: str | None = Field(
+        description="Whether that fits into memory; null where none runs or its error is not known."
+    )
     reason: str = Field(description="Where none runs: code of what is nearest to being overcome.")
     reason_text: str = Field(description="The same as a sentence.")
 
@@ -88,7 +99,7 @@ class ExploreAnswer(ScenarioSummary):
     reasons: dict[str, str] = Field(description="What the codes mean.")
     step_time_interval: StepInterval | None = Field(description="Of the fastest; null where no measured runs tell.")
     not_measured: list[str] = Field(description="What no measured run had of what the fastest rests on.")
-    top: list[Row] = Field(description="The best executions, best first: id, fields, outcome, statistics.")
+    top: list[Row] = Field(description=_TOP)
     cells: list[CellRow] | None = Field(
         description="Best of each pair of tensor and pipeline degrees, and why a pair has none; null unless asked for."
     )
@@ -165,7 +176,7 @@ def best_table(found: Optimum) -> pd.DataFrame:
     ids = found.top["id"].to_numpy()
     table = found.scenario.evaluate(found.scenario.space.table(ids))
     table.insert(0, "id", ids)
-    return table
+    return with_fit(found.scenario, table)
 
 
 def check_headline(scenario: Scenario, by: str) -> None:
@@ -187,7 +198,14 @@ def cell_rows(found: Exploration, by: str) -> Any:
         found: the exploration.
         by: headline figure that they are best by.
     """
-    return plain(found.by_pair(by)[list(CellRow.model_fields)].to_dict("records"))
+    table, bounds = found.by_pair(by).assign(fit=None), fit_bounds_of(found.scenario)
+    runs = np.flatnonzero((table["feasible"] > 0).to_numpy())
+    if bounds is not None and len(runs):
+        needs = found.evaluate_ids(table["id"].to_numpy()[runs])
+        fits = np.full(len(table), None, object)
+        fits[runs] = bounds.find_fits(*(needs[name] for name in FIT_NEEDS))
+        table["fit"] = fits
+    return plain(table[list(CellRow.model_fields)].to_dict("records"))
 
 
 def _answer_best(asked: BestQuestion, context: Context) -> dict[str, Any]:
@@ -234,7 +252,7 @@ def _top_executions(found: Exploration, top: int, by: str, context: Context) -> 
             f"{found.feasible:,} executions run; up to {context.bounds.rows_kept:,} can be sorted by {by}. "
             f"Limit some fields, or ask by {PRIMARY}."
         )
-    return found.top(top, by)
+    return with_fit(found.scenario, found.top(top, by))
 
 
 BEST = Verb(

@@ -53,7 +53,15 @@ def rows_of(table: pd.DataFrame, cost_model: str, statistics: Iterable[str]) -> 
         cost_model: cost model of the evaluation.
         statistics: names of the statistics.
     """
-    names = ["id", *(column.name for column in fields_of(cost_model)), "status", "reason", "reason_text", *statistics]
+    names = [
+        "id",
+        *(column.name for column in fields_of(cost_model)),
+        "status",
+        "reason",
+        "reason_text",
+        "fit",
+        *statistics,
+    ]
     return [plain(row) for row in table[[name for name in names if name in table]].to_dict("records")]
 
 

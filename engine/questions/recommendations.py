@@ -14,7 +14,7 @@ from engine.questions.documents.explorations import RecommendationTermsQuestion,
 from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
 from engine.questions.scenario_documents import ScenarioSummary, scenario_of, summary_of
 from engine.questions.verb import Document, Row, Verb
-from engine.recommendation import Recommendation, mechanisms_of, recommend
+from engine.recommendation import Recommendation, mechanisms_of, recommend, with_fit
 from engine.scenarios.scenario import Scenario
 
 __all__ = ["RECOMMEND", "find_recommendation", "recommendation_document"]
@@ -113,7 +113,7 @@ def _answer_recommend(asked: RecommendQuestion, context: Context) -> dict[str, A
             return None
         table = scenario.evaluate(scenario.space.table([int(execution["id"])]))
         table.insert(0, "id", [int(execution["id"])])
-        return rows_of(table, scenario.cost_model, statistics)[0]
+        return rows_of(with_fit(scenario, table), scenario.cost_model, statistics)[0]
 
     own = found.execution
     same = ("error", "headroom", "close", "fastest_takes", "fastest_faster_by", "fastest_loses_because", "contenders")

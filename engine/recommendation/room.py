@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from engine.columns import Fit
 from engine.scenarios.scenario import Scenario
-from engine.validation.uncertainty import Fit, Interval, interval_of, memory_interval_of
+from engine.validation.uncertainty import Interval, interval_of, memory_interval_of
 from hardware import GIB
 from models.documents import shown
 

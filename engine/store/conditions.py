@@ -21,7 +21,7 @@ ASKABLE: Final = {column.name: column for column in (*columns.STATISTICS, *colum
 
 _COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
-Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "not in"]
+Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "not in", "any of"]
 Direction = Literal["ascending", "descending"]
 
 
@@ -31,7 +31,15 @@ class StoreCondition(NamedTuple):
     column: str
     operator: Operator
     value: Any
-    """A number, text or truth value; for "in" and "not in" a sequence of them."""
+    """A number, text or truth value; for "in" and "not in" a sequence of them; for "any of" groups of conditions, of
+    which at least one must hold as a whole (the column is then any of theirs)."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that it reads."""
+        if self.operator != "any of":
+            return [self.column]
+        return [name for group in self.value for one in group for name in StoreCondition(*one).columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +71,18 @@ class Query:
         """`names` are the columns that the query asks for in addition to the columns of its conditions."""
         self.parameters: dict[str, Any] = {} if source.files is None else {"files": source.files}
         wanted = [StoreCondition(*condition) for condition in where]
-        conditions = [self._condition(number, condition) for number, condition in enumerate(wanted)]
-        used = dict.fromkeys([*(condition.column for condition in wanted), *names])
+        conditions = [self._condition(condition) for condition in wanted]
+        used = dict.fromkeys([*(name for condition in wanted for name in condition.columns), *names])
         self.added = [name for name in used if name not in STORED]
         """Columns that are not stored."""
         rows = source.clause((name for name in used if name in STORED), self.added)
         self.rows = f"{rows} WHERE {' AND '.join(conditions)}" if conditions else rows
 
-    def _condition(self, number: int, condition: StoreCondition) -> str:
+    def _condition(self, condition: StoreCondition) -> str:
         """Return the SQL of one condition and add its values to the parameters."""
+        if condition.operator == "any of":
+            groups = [" AND ".join(self._condition(StoreCondition(*one)) for one in group) for group in condition.value]
+            return f"({' OR '.join(f'({group})' for group in groups)})" if groups else "false"
         column = askable_column(condition.column)
         several = condition.operator in ("in", "not in")
         if not several and condition.operator not in _COMPARISONS:
@@ -83,8 +94,8 @@ class Query:
         if several and not values:
             return "false" if condition.operator == "in" else "true"
         places = []
-        for position, value in enumerate(values):
-            name = f"value_{number}_{position}"
+        for value in values:
+            name = f"value_{len(self.parameters)}"
             self.parameters[name] = _check_value(column, condition.operator, value)
             places.append(f"${name}")
         right = f"({', '.join(places)})" if several else places[0]

@@ -7,7 +7,7 @@ ids only: several times faster than sorting whole rows. For the first few it is 
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -262,12 +262,19 @@ class Rows:
         names: Sequence[str] | None = None,
         where: Sequence[StoreCondition] = (),
         order_by: Sequence[tuple[str, Direction]] = (),
+        complete: Callable[[pa.Table], pa.Table] = lambda batch: batch,
     ) -> int:
         """Writes rows to a `.csv` or `.parquet` file, replacing it; returns their number.
 
         They come by `order_by`, equal ones by ascending id, or else in the order in which they were appended. The file
         appears only when it is whole. Rows stream through: memory holds some batches, not the table (a sort by
         `order_by` spills to disk beside the store).
+
+        Args:
+            path: of the file.
+            names: of the columns; None for all that the cost model stores.
+            where, order_by: conditions of the rows, and their order.
+            complete: adds columns of the register to each batch of rows, the same to all.
         """
         target = Path(path)
         if target.suffix.lower() not in (".csv", ".parquet"):
@@ -285,7 +292,7 @@ class Rows:
             with self._reading(query), room, self._database.cursor(self._active, self._everyone) as cursor:
                 reader = cursor.sql(text, params=query.parameters).to_arrow_reader(_ROWS_PER_BATCH)
                 try:
-                    written = _write_rows(temporary, reader)
+                    written = _write_rows(temporary, reader, complete)
                 except OSError as error:
                     if has_no_room(error):  # there, not where the store is
                         raise explain(error, target) from error
@@ -387,11 +394,10 @@ def as_stored(result: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _write_rows(path: Path, reader: pa.RecordBatchReader) -> int:
-    """Write batches to a CSV or Parquet file, by the suffix of `path`; return the number of rows."""
+def _write_rows(path: Path, reader: pa.RecordBatchReader, complete: Callable[[pa.Table], pa.Table]) -> int:
+    """Write completed batches to a CSV or Parquet file, by the suffix of `path`; return the number of rows."""
     written = 0
-    names = reader.schema.names
-    schema = pa.schema([SCHEMA.field(name) for name in names])
+    schema = complete(as_stored(reader.schema.empty_table())).schema
     as_text = ".csv." in path.name.lower()
     if as_text:  # Arrow's CSV writer takes plain text only
         schema = pa.schema([f.with_type(pa.string()) if pa.types.is_dictionary(f.type) else f for f in schema])
@@ -400,7 +406,7 @@ def _write_rows(path: Path, reader: pa.RecordBatchReader) -> int:
         writer = pq.ParquetWriter(path, schema, compression="zstd")
     with writer:
         for batch in reader:
-            table = as_stored(pa.Table.from_batches([batch]))
+            table = complete(as_stored(pa.Table.from_batches([batch])))
             writer.write_table(table.cast(schema) if as_text else table)
             written += batch.num_rows
     return written

@@ -17,12 +17,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from engine.columns import FITS, Fit
 from engine.cost_models.calibrated import (
     GENERATIONS,
     OFFLOADS,
@@ -49,11 +50,11 @@ __all__ = [
     "SHARE",
     "SHARES",
     "UNSEEN",
-    "Fit",
     "Interval",
     "coverage_of",
     "coverage_table",
     "describe_kind",
+    "fit_bounds",
     "fit_within",
     "interval",
     "interval_of",
@@ -68,8 +69,6 @@ __all__ = [
     "residuals",
 ]
 
-Fit = Literal["fits", "may not fit", "may fit", "does not fit"]
-"""Predicted memory below the capacity by more than its error, by less; above it by less, by more."""
 SHARE = 0.8
 """Share of comparable runs inside the intervals that are shown."""
 SHARES = (0.5, SHARE, 0.9)
@@ -356,10 +355,18 @@ def fit_within(needed: float, capacity: float, error: Interval | None) -> Fit:
         capacity: in the same unit.
         error: factors on predicted memory; None where its error is not known.
     """
+    return FITS[sum(needed > bound for bound in fit_bounds(capacity, error))]
+
+
+def fit_bounds(capacity: float, error: Interval | None) -> tuple[float, float, float]:
+    """Return the predicted memory up to which an execution fits, may not fit and may fit, in the unit of the capacity.
+
+    Args:
+        capacity: in any unit.
+        error: factors on predicted memory; None where its error is not known.
+    """
     low, high = (1.0, 1.0) if error is None else (error.low, error.high)
-    if needed > capacity:
-        return "may fit" if needed * low <= capacity else "does not fit"
-    return "may not fit" if needed * high > capacity else "fits"
+    return min(capacity, capacity / high), capacity, max(capacity, capacity / low)
 
 
 @lru_cache(256)

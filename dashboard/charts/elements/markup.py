@@ -16,6 +16,7 @@ from engine.columns import ALL_FIELDS
 
 NOT_FITTING: Final = '<i class="ss-swatch ss-hatch"></i>does not fit; GiB the nearest lacks (T: TiB), HBM + host'
 """Legend item: hatched cells of a map and the number in them."""
+MAY_FIT: Final = "? may fit: memory above the capacity, but within the limit"
 NOT_NUMBERED: Final = "the cells are too small for numbers: hover one, or choose As table under View"
 """Legend item of a map whose cells are too small for numbers."""
 
@@ -180,16 +181,25 @@ def ramp(worst: str, best: str, unit: str = "") -> str:
     )
 
 
-def map_legend(num_procs: int, unit: str, *, fastest: bool = False, runs: bool = True, numbered: bool = True) -> str:
+def map_legend(
+    num_procs: int,
+    unit: str,
+    *,
+    fastest: bool = False,
+    runs: bool = True,
+    numbered: bool = True,
+    may_fit: bool = False,
+) -> str:
     """Returns the caption line under the cell map.
 
     unit: unit of the cells' values, empty without one. fastest: whether cells show their fastest execution, for any
     metric. runs: whether any cell has a feasible execution. numbered: whether cells print their values.
+    may_fit: whether the best of any cell only may fit.
     """
     best = "the fastest" if fastest else "the best"
     shown = f"<span>Each cell: {best} setting with this TP and PP{in_unit(unit)}.</span><span>★ best of all</span>"
     return (
-        f'<div class="ss-legend">{shown if runs else ""}'
+        f'<div class="ss-legend">{shown if runs else ""}{f"<span>{MAY_FIT}</span>" if may_fit else ""}'
         f"<span>{NOT_FITTING if numbered else NOT_NUMBERED}</span>"
         f"<span>· no execution: TP × PP does not divide {num_procs:,} or the model</span></div>"
     )

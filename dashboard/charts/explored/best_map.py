@@ -15,7 +15,15 @@ import pandas as pd
 from dashboard.charts.elements.colour_scale import Domain, colour_bar, ramp_for
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import TICK_SIZE, Chart, axis_style, empty, noted, written
-from dashboard.charts.explored.map_cells import Axes, MapLook, MapPanel, bar_traces, best_cell_mark, heatmap_traces
+from dashboard.charts.explored.map_cells import (
+    MAY_FIT_SIGN,
+    Axes,
+    MapLook,
+    MapPanel,
+    bar_traces,
+    best_cell_mark,
+    heatmap_traces,
+)
 from dashboard.words.names import in_sentence, named_value
 from dashboard.words.numbers import format_value, scale_for
 from engine.columns import Column
@@ -67,7 +75,8 @@ def best_map(
         cells: one row per cell, columns `COLUMNS`: the values of the two fields and of the third (any value without
             one), best value of the metric (NaN if none is feasible), id of the best, `at` for clicks, the cell's
             `name`, for cells without a value their printed `label` and the sentence `why`, and the `tally` of
-            executions behind it; a label of "" is drawn as an empty cell, any other one hatched.
+            executions behind it; a label of "" is drawn as an empty cell, any other one hatched. Optional: `may_fit`,
+            whether the best exceeds a capacity within the limit, which is marked.
         x, y, facet: the fields. metric: metric of `value`.
         selected, base_cell: the `at` of the cells that are framed, by a solid and by a dotted line.
         height: at most [px].
@@ -80,6 +89,8 @@ def best_map(
     colours = palette(mode)
     if not len(cells):
         return empty(colours, height, "No execution to show.")
+    if "may_fit" not in cells:
+        cells = cells.assign(may_fit=False)
     values = [float(value) for value in cells["value"]]
     lower = metric.better == "lower"
     across, up = axes or (_ordered_values(cells["x"], x), _ordered_values(cells["y"], y))
@@ -315,5 +326,10 @@ def _summarize_map(cells: pd.DataFrame, fields: Sequence[Column | None], look: M
     row, fitting = cells.iloc[look.best], int(cells["value"].notna().sum())
     return (
         f"{look.metric.label} by {by}: the best is {format_value(look.metric, row['value'])} at {row['name']}; "
-        f"{fitting} of {len(cells)} cells have an execution."
+        f"{fitting} of {len(cells)} cells have an execution{_summarize_may_fit(cells)}."
     )
+
+
+def _summarize_may_fit(cells: pd.DataFrame) -> str:
+    number = int(cells["may_fit"].sum())
+    return f"; in {number} of them the best only may fit, marked {MAY_FIT_SIGN}" if number else ""

@@ -35,8 +35,8 @@ def degree_map(
         cells: one row per pair with at least one execution, columns of `Exploration.by_cell` and `value`: tensor_par,
             pipeline_par, value in the metric's unit (NaN where nothing fits), total and feasible [executions], id of
             the best execution, reason_text of the nearest miss, shortfall_bytes [bytes] by which it misses the memory
-            (0 or NaN where memory is not the reason); further degrees, and `may_fit`, whether the best exceeds a
-            capacity, are optional and only named on hovering.
+            (0 or NaN where memory is not the reason); `may_fit`, whether the best exceeds a capacity within the limit
+            (no cell without), is marked; further degrees are optional and only named on hovering.
         selected, base_cell: (tensor_par, pipeline_par). axes: tensor and pipeline degrees.
         metric, domain, height, among, bar, narrow: as for `best_map`.
     """
@@ -69,6 +69,7 @@ def degree_map(
                 f"{count(fit)} of {count(total)} executions fit{' · the best may fit' if over else ''}"
                 for fit, total, over in zip(columns["feasible"], columns["total"], marks, strict=True)
             ],
+            "may_fit": marks,
         }
     )
     return best_map(

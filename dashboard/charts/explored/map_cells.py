@@ -11,9 +11,11 @@ from dashboard.charts.elements.template import noted, wrapped
 from dashboard.words.numbers import ABSENT, Scale, format_value, percent
 from engine.columns import Column
 
-__all__ = ["Axes", "MapLook", "MapPanel", "bar_traces", "best_cell_mark", "heatmap_traces"]
+__all__ = ["MAY_FIT_SIGN", "Axes", "MapLook", "MapPanel", "bar_traces", "best_cell_mark", "heatmap_traces"]
 
 _SIDE: Final = 0.95
+MAY_FIT_SIGN: Final = "?"
+"""Sign of cells whose best execution only may fit."""
 
 
 Axes = tuple[Sequence[Any], Sequence[Any]]
@@ -130,6 +132,7 @@ def heatmap_traces(panel: MapPanel, look: MapLook) -> list[dict[str, Any]]:
         if not math.isnan(row["value"]):
             grid[line][column] = look.ramp.position(row["value"])
     misses = [place for row, place in zip(rows, places, strict=True) if math.isnan(row["value"]) and row["label"]]
+    signed = [(row, place) for row, place in zip(rows, places, strict=True) if row["may_fit"]]
     return [
         {
             "type": "heatmap",
@@ -150,6 +153,19 @@ def heatmap_traces(panel: MapPanel, look: MapLook) -> list[dict[str, Any]]:
             "mode": "markers",
             "hoverinfo": "skip",
             "marker": {"symbol": "line-ne-open", "size": 8, "color": colours.muted, "line": {"width": 1}},
+            **panel.on,
+        },
+        {
+            "type": "scatter",
+            "x": [place[0] for _, place in signed],
+            "y": [place[1] for _, place in signed],
+            "mode": "text",
+            "text": [MAY_FIT_SIGN] * len(signed),
+            "hoverinfo": "skip",
+            "textfont": {
+                "size": 9,
+                "color": [colours.label_on_ramp(look.ramp.position(row["value"])) for row, _ in signed],
+            },
             **panel.on,
         },
         {
@@ -198,7 +214,7 @@ def best_cell_mark(panel: MapPanel, look: MapLook) -> list[dict[str, Any]]:
         ]
     return [
         noted(
-            f"★ {look.scale.number(look.best_value)}",
+            f"★ {_cell_label(next(row for row in panel.rows if row['best']), look.scale)}",
             colours,
             x=place[0],
             y=place[1],
@@ -216,8 +232,10 @@ def best_cell_mark(panel: MapPanel, look: MapLook) -> list[dict[str, Any]]:
 
 
 def _cell_label(row: dict[Any, Any], scale: Scale) -> str:
-    """Returns what a cell prints: its value without unit, or by how much it misses the memory."""
-    return str(row["label"]) or ABSENT if math.isnan(row["value"]) else scale.number(row["value"])
+    """Return the text in a cell: its value without unit, with a sign if it only may fit, or the memory it lacks."""
+    if math.isnan(row["value"]):
+        return str(row["label"]) or ABSENT
+    return scale.number(row["value"]) + (MAY_FIT_SIGN if row["may_fit"] else "")
 
 
 def _cell_hover_text(row: dict[Any, Any], look: MapLook) -> str:

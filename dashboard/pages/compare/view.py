@@ -49,7 +49,7 @@ __all__ = ["CompareView", "parse", "render"]
 
 _LEGEND: Final = (
     '<div class="ss-legend"><span>Each cell: {which} setting with this TP and PP{unit}.</span>{colours}'
-    f"<span>★ best of the scenario</span><span>{markup.NOT_FITTING}</span><span>· no execution</span></div>"
+    f"<span>★ best of the scenario</span>{{may_fit}}<span>{markup.NOT_FITTING}</span><span>· no execution</span></div>"
 )
 
 
@@ -264,7 +264,7 @@ def _draw_maps(view: CompareView, sides: list[Side]) -> None:
                 narrow=is_narrow(),
             )
             show(chart, f"compare_map_{side.letter}")
-    st.html(_map_legend(metric, among, domain))
+    st.html(_map_legend(metric, among, domain, may_fit=bool(every["may_fit"].any())))
 
 
 def _why_not(side: Side) -> str:
@@ -273,7 +273,7 @@ def _why_not(side: Side) -> str:
     return f"nothing fits: the nearest lacks {short}" if short else "nothing runs"
 
 
-def _map_legend(metric: Metric, among: list[float], domain: Any) -> str:
+def _map_legend(metric: Metric, among: list[float], domain: Any, *, may_fit: bool) -> str:
     """Return the legend of all maps: content of the cells and meaning of the colours."""
     scale = scale_for(metric.column, among)
     ramp = ramp_for(among, lower_is_better=metric.column.better == "lower", domain=domain)
@@ -282,6 +282,7 @@ def _map_legend(metric: Metric, among: list[float], domain: Any) -> str:
         which="the fastest" if metric.of_fastest else "the best",
         unit=markup.in_unit(scale.unit),
         colours=markup.ramp(*ramp.ends(scale)) if known else "",
+        may_fit=f"<span>{markup.MAY_FIT}</span>" if may_fit else "",
     )
 
 

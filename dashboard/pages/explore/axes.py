@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.elements.markup import NOT_FITTING, NOT_NUMBERED, in_unit
+from dashboard.charts.elements.markup import MAY_FIT, NOT_FITTING, NOT_NUMBERED, in_unit
 from dashboard.charts.explored.best_map import numbered
 from dashboard.compat.caches import remembered
 from dashboard.link import state
@@ -227,7 +227,8 @@ def _name_cells(cells: pd.DataFrame, axes: Axes, networks: tuple[str, ...]) -> p
     members = cells[list(axes.fields)].astype(object).values.tolist()
     parts = [_cell_filters(axes, row) for row in members]
     cells["at"], cells["name"] = [text(row) for row in parts], [_cell_title(row, networks) for row in parts]
-    marks = [" · the best may fit" if pd.notna(mark) and mark else "" for mark in cells["may_fit"]]
+    cells["may_fit"] = [bool(pd.notna(mark) and mark) for mark in cells["may_fit"]]  # cells of no execution have none
+    marks = [" · the best may fit" if mark else "" for mark in cells["may_fit"]]
     tallies = [counted(number, "execution") if number else "" for number in cells["rows"]]
     cells["tally"] = [tally + mark for tally, mark in zip(tallies, marks, strict=True)]
     return cells
@@ -335,6 +336,8 @@ def pair_legend(axes: Axes, cells: pd.DataFrame, metric: Metric, facets: tuple[i
     unit = scale_for(metric.column, cells["value"]).unit
     among = "the executions that meet the filters" if filtered else "all other choices"
     parts = [f"Each cell: the best of {among}{in_unit(unit)}.", f"★ best of {'these' if filtered else 'all'}"]
+    if cells["may_fit"].any():
+        parts.append(MAY_FIT)
     if not numbered(cells, narrow=is_narrow()):
         parts.append(NOT_NUMBERED)
     if axes.of_datatypes:

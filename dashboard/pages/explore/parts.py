@@ -264,6 +264,7 @@ def _map_of_all(exploration: Exploration, view: MapView) -> None:
             fastest=metric.of_fastest,
             runs=runs,
             numbered=is_drawable(chart.drawing) or not len(cells),
+            may_fit=bool(cells["may_fit"].any()),
         )
     )
 

@@ -26,6 +26,7 @@ def cells_table(cells: pd.DataFrame, metric: Metric) -> None:
             "PP": cells["pipeline_par"],
             "DP": cells["data_par"],
             name: cells["value"] / scale.factor,
+            **_fit_column(cells),
             "feasible": cells["feasible"],
             "executions": cells["total"],
             "why nothing fits": cells["reason_text"].fillna(""),
@@ -54,6 +55,13 @@ def cells_table(cells: pd.DataFrame, metric: Metric) -> None:
     )
 
 
+def _fit_column(cells: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the column that marks cells whose best execution only may fit; none without such cells."""
+    if not cells["may_fit"].any():
+        return {}
+    return {"fit of the best": ["may fit" if mark else "" for mark in cells["may_fit"]]}
+
+
 def pairs_table(
     cells: pd.DataFrame, metric: Metric, axes: Axes, pick: Callable[[str, int], None], networks: Sequence[str]
 ) -> None:
@@ -73,6 +81,7 @@ def pairs_table(
                 for field, column in fields.items()
             },
             name: cells["value"] / scale.factor,
+            **_fit_column(cells),
             "executions": cells["rows"],
             "why nothing runs": cells["why"],
         }

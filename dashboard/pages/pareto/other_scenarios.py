@@ -25,6 +25,7 @@ from dashboard.words.names import in_sentence
 from dashboard.words.numbers import ABSENT, format_value, relative
 from engine import Exploration, Scenario
 from engine.executions.execution_names import execution_name
+from engine.recommendation import fit_bounds_of
 
 __all__ = ["chooser", "frontiers", "side_by_side"]
 
@@ -91,7 +92,7 @@ def frontiers(
         keys = tuple(axis.key for axis in axes)
         missing = set(keys) - set(axes_of(other))
         # The same text, but figures may be derived with another factor there.
-        theirs, unread = parse(text(filters), derived_of(other.scenario))
+        theirs, unread = parse(text(filters), derived_of(other.scenario), bounds=fit_bounds_of(other.scenario))
         why = _why_not(exploration, member, missing) if missing or not other.feasible else " ".join(unread)
         if not why:
             if not there(other, asked_of(theirs, *axes)):

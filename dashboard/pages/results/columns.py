@@ -11,8 +11,9 @@ from dashboard.queries.economics import unstored_metrics
 from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.needed_statistics import names_of
 from engine import Exploration, economics
-from engine.columns import MFU_OF, Column, applies, by_name, fields_of, statistics_of, stored_of
+from engine.columns import FIT, MFU_OF, Column, applies, by_name, fields_of, statistics_of, stored_of
 from engine.cost_models.registry import cost_model_of
+from engine.recommendation import fit_bounds_of
 
 __all__ = [
     "KnownColumns",
@@ -40,6 +41,7 @@ _DEFAULT: Final = (
     "total_time",
     "total_efficiency",
     "proc_mem_tier1_cap_req",
+    "fit",
     "proc_mem_tier2_cap_req",
     "bubble_time",
     "microbatch_size",
@@ -81,13 +83,16 @@ class KnownColumns(NamedTuple):
     stored: tuple[Column, ...]
     derived: tuple[Column, ...]
     """Figures that are derived from the throughput."""
+    fit: tuple[Column, ...]
+    """The fit into memory, where its error is known."""
 
 
 def known_columns(exploration: Exploration) -> KnownColumns:
     """Return the columns that the executions of an exploration have."""
     model = exploration.scenario.cost_model
     derived = tuple(one.column for one in economics.derived_of(exploration.scenario).values())
-    return KnownColumns(fields_of(model), statistics_of(model), stored_of(model), derived)
+    fit = () if fit_bounds_of(exploration.scenario) is None else (FIT,)
+    return KnownColumns(fields_of(model), statistics_of(model), stored_of(model), derived, fit)
 
 
 def sortable_columns(exploration: Exploration, register: KnownColumns) -> dict[str, str]:
@@ -100,7 +105,8 @@ def sortable_columns(exploration: Exploration, register: KnownColumns) -> dict[s
 
 def columns_in_link(wanted: tuple[str, ...], register: KnownColumns, first: tuple[str, ...]) -> list[str]:
     """Return the known columns of the link, in its order; `first` without any."""
-    known = {"id", *(column.name for column in (*register.fields, *register.statistics, *register.derived))}
+    columns = (*register.fields, *register.statistics, *register.derived, *register.fit)
+    known = {"id", *(column.name for column in columns)}
     given = [name for name in wanted if name in known]
     strange = [name[:40] for name in wanted if name not in known]
     if strange:
@@ -114,7 +120,8 @@ def default_columns(exploration: Exploration) -> tuple[str, ...]:
     """Return the default columns."""
     scenario, every = exploration.scenario, list(_DEFAULT)
     mfu = MFU_OF[scenario.flop_convention]
-    there = {"id", "tokens_per_gpu", mfu, *(column.name for column in statistics_of(scenario.cost_model))}
+    fit = [column.name for column in known_columns(exploration).fit]
+    there = {"id", "tokens_per_gpu", mfu, *fit, *(column.name for column in statistics_of(scenario.cost_model))}
     for column in fields_of(scenario.cost_model):
         if column.after in every:
             every.insert(every.index(column.after) + 1, column.name)
@@ -127,7 +134,7 @@ def draw_column_chooser(names: list[str], register: KnownColumns, first: tuple[s
     """Draw the choice of columns, group by group of the register."""
     groups: dict[str, list[str]] = {}
     keys: list[str] = []
-    every_one = (*register.derived, *register.fields, *register.statistics)
+    every_one = (*register.derived, *register.fit, *register.fields, *register.statistics)
     for column in every_one:
         groups.setdefault(column.group, []).append(column.name)
 

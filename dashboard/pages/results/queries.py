@@ -14,6 +14,7 @@ from dashboard.words.numbers import counted
 from engine import Exploration, economics
 from engine.columns import DERIVED, by_name, fields_of
 from engine.cost_models.words import told_not_measured
+from engine.recommendation import FIT_NEEDS, with_fit
 from engine.store import StoreCondition
 
 __all__ = [
@@ -56,14 +57,18 @@ def load_page(
     register = known_columns(_exploration)
     kept = {column.name for column in register.stored}
     derived = {column.name for column in register.derived}
+    fit = {column.name for column in register.fit} & set(names)
     stored = list(dict.fromkeys(name if name in kept else "sample_rate" for name in names if name in kept | derived))
+    stored += [name for name in FIT_NEEDS if fit and name not in stored]
     found = _exploration.rows.page(
         (page - 1) * size, size, order_by=(sorted_by(by, order),), where=list(where), names=["id", *stored]
     ).to_pandas()
-    if not kept | derived >= set(names):
+    if not kept | derived | fit >= set(names):
         found = _exploration.evaluate_ids(found["id"].to_numpy())
     if derived & set(names):
         found = pd.concat([found, economics.derived_columns(_exploration.scenario, found)], axis=1)
+    if fit:
+        found = with_fit(_exploration.scenario, found)
     result: pd.DataFrame = found[[*dict.fromkeys(("id", *names))]]
     return result
 

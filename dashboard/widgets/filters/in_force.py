@@ -13,6 +13,7 @@ from typing import Final
 from dashboard.link import state
 from dashboard.link.shared import parse_shared
 from dashboard.queries.filters import FILTERABLE, PATTERN, Filter, derived_of, parse, text
+from engine.recommendation import fit_bounds_of
 from hardware import network_names
 
 __all__ = ["OF_LINK", "PAGE", "WITH_CELL", "InForce", "ignore_cell", "parse_cell_filter"]
@@ -30,7 +31,12 @@ _DEGREES: Final = ("tensor_par", "pipeline_par")
 def _parse_filters() -> list[Filter]:
     """Return the filters of the link; unreadable ones are reported above the page."""
     scenario = state.current_scenario()
-    filters, problems = parse(state.url_value(_NAME, "", PATTERN), derived_of(scenario), network_names(scenario.system))
+    filters, problems = parse(
+        state.url_value(_NAME, "", PATTERN),
+        derived_of(scenario),
+        network_names(scenario.system),
+        fit_bounds_of(scenario),
+    )
     if problems:
         state.complain(_NAME, " ".join(problems))
     return filters

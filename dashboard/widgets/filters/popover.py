@@ -21,7 +21,8 @@ from dashboard.words.markdown import literal
 from dashboard.words.names import in_sentence
 from dashboard.words.numbers import counted
 from engine import Exploration
-from engine.columns import choice_label
+from engine.columns import FIT, FITS, choice_label
+from engine.recommendation import fit_bounds_of
 from hardware import network_names
 
 __all__ = ["bar", "matching", "relaxations", "where_of"]
@@ -49,6 +50,7 @@ def bar(exploration: Exploration, filters: Sequence[Filter], within: InForce = O
     with st.popover(label, icon=":material/filter_list:", key="explore_filter_open", help="Filter executions"):
         if filled("filter"):
             ranges(exploration, filters, within)
+            _draw_fit(exploration, filters, within)
             _draw_choices(exploration, filters, within)
 
 
@@ -133,6 +135,32 @@ def _draw_choices(exploration: Exploration, filters: Sequence[Filter], within: I
             wrap=True,
             format_func=partial(choice_label, column, networks=networks),
         )
+
+
+def _draw_fit(exploration: Exploration, filters: Sequence[Filter], within: InForce) -> None:
+    """Draw the choice of fits into memory that executions have, if the error of predicted memory is known."""
+    bounds = fit_bounds_of(exploration.scenario)
+    if bounds is None:
+        return
+    now = next((one for one in filters if one.bounds is not None), Filter(FIT, bounds=bounds))
+    numbers = {word: matching(exploration, exploration.key, where_of([replace(now, values=(word,))])) for word in FITS}
+    options = [word for word, number in numbers.items() if number or word in now.values]
+    key = key_for("_explore_pick_fit", list(now.values))
+
+    def picked() -> None:
+        words = tuple(given(key) or ())
+        within.put_one(FIT.name, replace(now, values=words) if 0 < len(words) < len(options) else None)
+
+    st.pills(
+        FIT.label,
+        options,
+        default=[word for word in options if word in now.values],
+        selection_mode="multi",
+        key=key,
+        help=literal(FIT.description),
+        on_change=picked,
+        format_func=lambda word: f"{word} · {numbers[word]:,}",
+    )
 
 
 def _apply_picks(name: str, key: str, number: int, within: InForce) -> None:

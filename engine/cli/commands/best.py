@@ -48,7 +48,8 @@ def find_best(
     not_represented (of the model), model_document (null for a model of the library), total,
     feasible, evaluated, step_time_interval (low, high [s], share of comparable measured runs between them, rows,
     sources, runs, held_of_sources_left_out, few_sources; null where no runs tell), not_measured (what no measured run
-    had of what the best rests on), top (best first: id, fields and statistics), seconds.
+    had of what the best rests on), top (best first: id, fields and statistics, with fit: fits, may not fit or may fit,
+    where the error of predicted memory is known), seconds.
 
     Progress is shown where errors go, if that is a terminal. Exit code 1 when nothing is feasible.
     """

@@ -67,16 +67,19 @@ def _print_comparison(found: Sequence[ComparedBest], document: dict[str, Any]) -
     rate, memory = by_name("sample_rate"), by_name("proc_mem_tier1_cap_req")
     # All in one convention, so that they can be compared: that of A.
     convention = found[0].scenario.flop_convention
+    fits = [(told["best"] or {}).get("fit", "-") for told in document["scenarios"]]
+    with_fits = any(fit not in ("fits", "-") for fit in fits)
     rows = []
     for each, told in zip(found, document["scenarios"], strict=True):
         scenario, best = each.scenario, each.best
         name = f"{scenario.model.name} on {scenario.num_procs:,} x {scenario.system.name}"
         if best is None:
-            rows.append([each.letter, name, "-", "-", "-", "-", "nothing runs"])
+            rows.append([each.letter, name, "-", "-", "-", "-", *(["-"] if with_fits else []), "nothing runs"])
             continue
         gain = "-" if told["gain"] is None else f"{told['gain']:+.1%}"
         mfu = f"{told['figures'][MFU_OF[convention]]:.1%}"
         figures = [format_quantity(rate, best["sample_rate"]), gain, mfu, format_quantity(memory, best[memory.name])]
+        figures += [fits[len(rows)]] if with_fits else []
         rows.append([each.letter, name, *figures, execution_name(best)])
     headers = [
         "",
@@ -85,9 +88,10 @@ def _print_comparison(found: Sequence[ComparedBest], document: dict[str, Any]) -
         "against A",
         by_name(MFU_OF[convention]).short,
         f"HBM [{unit_of(memory)}]",
+        *(["fit"] if with_fits else []),
         "best",
     ]
-    write_line(text_table(headers, rows, left=(0, 1, 6)))
+    write_line(text_table(headers, rows, left=(0, 1, len(headers) - 1)))
     for title, differences in (("differs", document["differences"]), ("choice of the best", document["choices"])):
         if differences:
             write_line()

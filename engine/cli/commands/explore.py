@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +25,7 @@ from engine.questions.documents.explorations import ExploreQuestion
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine import Exploration
+    from engine import Exploration, Scenario
 
 __all__ = ["explore_space"]
 
@@ -68,7 +69,8 @@ def explore_space(
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
     not_represented (of the model), model_document (null for a model of the library), total,
     feasible, may_fit (how many exceed a capacity, within the limit memory_excess), infeasible_by_reason (a number
-    per reason), best (the highest sample rate: fields and statistics),
+    per reason), best (the highest sample rate: fields and statistics,
+    and fit: fits, may not fit or may fit, where the error of predicted memory is known),
     step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, sources, runs,
     held_of_sources_left_out, few_sources; null where no runs tell), not_measured (what no measured run had of what that
     rests on), top (a list of such), seconds, executions_per_second, from_store, cells (with --cells). Times are in
@@ -79,6 +81,7 @@ def explore_space(
     import engine
     from engine.questions.explorations import check_headline
     from engine.questions.scenario_documents import scenario_of
+    from engine.recommendation import table_with_fit, with_fit
     from engine.store import Store
 
     scenario, by = scenario_of(asked.scenario), asked.by
@@ -103,13 +106,13 @@ def explore_space(
             line.clear()
     again = not line.calls
     seconds = found.timings.get("explore", 0.0) if again else time.perf_counter() - start
-    best_rows = found.top(asked.top, by) if asked.top and found.feasible else None
+    best_rows = with_fit(scenario, found.top(asked.top, by)) if asked.top and found.feasible else None
     if json:
         write_line(as_json(_exploration_document(found, asked, best_rows, seconds, again)))
     else:
         _print_exploration(found, best_rows, by, seconds, again)
     if export is not None:
-        rows = found.rows.export(export)
+        rows = found.rows.export(export, complete=partial(table_with_fit, scenario))
         write_line(f"{rows:,} executions are in {export}.", stream=sys.stderr)
     if not found.feasible:
         raise typer.Exit(ExitCode.NOTHING)
@@ -152,13 +155,23 @@ def _exploration_document(
 
     return {
         **exploration_document(found),
-        "best": found.best,
+        "best": None if found.best is None else _row_with_fit(found.scenario, found.best),
         "top": [] if best is None else best.to_dict("records"),
         "seconds": seconds,
         "executions_per_second": found.total / seconds if seconds > 0 else None,
         "from_store": again,
         **({"cells": cell_rows(found, asked.by)} if asked.cells else {}),
     }
+
+
+def _row_with_fit(scenario: Scenario, row: dict[str, Any]) -> dict[str, Any]:
+    """Return an execution with its fit into memory behind its outcome, where that is known."""
+    import pandas as pd
+
+    from engine.recommendation import with_fit
+
+    table = with_fit(scenario, pd.DataFrame([row]))
+    return {str(name): row.get(str(name), table[name].iloc[0]) for name in table}
 
 
 def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, seconds: float, again: bool) -> None:

@@ -419,15 +419,15 @@ def _read_software(args: Arguments, report: Report) -> None:
         graphs = args.word("cuda_graph_impl") not in ("", "none")
         graphs |= args.on("enable_cuda_graph") or args.on("external_cuda_graph")
         if graphs:
-            modules = args.words("cuda_graph_modules")
-            if not modules or args.word("cuda_graph_impl") == "full_iteration":
+            former = "cuda_graph_scope_deprecated"  # flag of older releases; "full" is a whole layer
+            told = "cuda_graph_modules" if args.words("cuda_graph_modules") else former
+            modules = [word for word in args.words(told) if word != "full"]
+            if not modules or "full_iteration" in (args.word("cuda_graph_impl"), *modules):
                 return "graphs"
             if "attn" in modules:
                 report.remark(f"CUDA graphs cover only {', '.join(modules)}.")
                 return "partial_graphs"
-            report.not_modelled(
-                f"{args.name('cuda_graph_modules')} {' '.join(modules)}: graphs without attention"[:200]
-            )
+            report.not_modelled(f"{args.name(told)} {' '.join(modules)}: graphs without attention"[:200])
         plain: Any = args["bias_swiglu_fusion"] is False or args["bias_gelu_fusion"] is False
         plain = plain and args["bias_dropout_fusion"] is False and args["masked_softmax_fusion"] is False
         return "eager" if args.word("transformer_impl") == "local" and plain else "fused"

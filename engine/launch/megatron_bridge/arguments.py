@@ -57,6 +57,9 @@ def arguments_of(flags: Mapping[str, Any], report: Report) -> Arguments:
     impl, scope = str(said.get("cuda_graph_impl") or "none").lower(), str(flags.get("model.cuda_graph_scope") or "")
     if impl == "local" and "full_iteration" in scope.lower():
         said["cuda_graph_impl"] = "full_iteration"
+    elif scope and said.get("cuda_graph_modules") is None:
+        said["cuda_graph_scope_deprecated"] = flags["model.cuda_graph_scope"]
+        names["cuda_graph_scope_deprecated"] = "model.cuda_graph_scope"
     if _is_off(said.get("cpu_offloading"), "model.cpu_offloading"):
         said["cpu_offloading_num_layers"] = 0
     for key in ("cpu_offloading_weights", "cpu_offloading_activations", "cpu_offloading"):

@@ -10,7 +10,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import hardware
+from dashboard.charts.elements.static_preview import still
 from dashboard.charts.explored.best_map import best_map, numbered
+from dashboard.charts.explored.degree_map import degree_map
 from dashboard.pages.explore.axes import Axes, cells_for
 from dashboard.queries import explorations
 from dashboard.queries.economics import metrics, utilisation
@@ -499,5 +501,20 @@ def test_what_may_fit_is_marked_on_the_map_and_counted() -> None:
         expected = {(tensor, pipeline) for tensor, pipeline, over in pairs if over}
         assert marked == expected
         assert bool(expected) == (limits != few)
+        # The sign is in the chart, in its picture, in the alternative text, in the legend and in the table.
+        labels = [
+            text
+            for trace in figure(app, "explore_map")["data"]
+            if trace["type"] == "scatter" and trace["mode"] == "text"
+            for text in trace["text"]
+        ]
+        assert sum(text.endswith("?") for text in labels) == len(expected)
+        drawn = degree_map(explorations.cells_of(found, metrics(found.scenario)["sample_rate"]), "sample_rate")
+        assert still(drawn.drawing).count("?</span>") == len(expected)
+        assert ("the best only may fit, marked ?" in drawn.alt) == (limits != few)
+        assert ("? may fit: memory above the capacity" in html(app)) == (limits != few)
+        rows = run("explore", found, {"map_table": "on"}).dataframe[0].value
+        assert ("fit of the best" in rows) == (limits != few)
+        assert rows.get("fit of the best", pd.Series(dtype=str)).tolist().count("may fit") == len(expected)
         others = texts_by_cell(run("explore", found, {"map_x": "microbatch_size", "map_y": "data_par"}))
         assert any("the best may fit" in text for text in others.values()) == (limits != few)

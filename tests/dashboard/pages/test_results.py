@@ -25,6 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine
+import hardware
 from dashboard.files import exports
 from dashboard.files.excel import write_excel
 from dashboard.files.growing_file import Abandoned, GrowingFile
@@ -33,6 +34,7 @@ from dashboard.queries.filters import FILTERABLE, Filter, conditions, parse, tex
 from dashboard.words.numbers import count
 from engine import WorkSizes, working_in
 from engine.columns import FIELDS, STATISTICS, by_name, stored_of
+from engine.recommendation import fit_bounds_of, with_fit
 from engine.store import StoreCondition
 from tests.dashboard.page_runs import again, exploration, html, plainly, run
 from tests.dashboard.pages.test_calibrated_pages import dense
@@ -441,3 +443,40 @@ def test_a_filter_on_an_inverse_figure_turns_its_ends() -> None:
     ]
     assert filters[0].figures(100.0, 300.0) == (2.0, 6.0)
     assert parse("usd:0.0..", {"usd": metric})[0][0].conditions == [StoreCondition("sample_rate", "<=", math.inf)]
+
+
+def test_results_show_filter_and_export_the_fit() -> None:
+    """The column and the files say the fit of each row, and the filter of the link keeps the rows that have it."""
+    system = hardware.load("h100_80g_sxm")
+    small = system.mem1.model_copy(update={"capacity_gib": 30.0})
+    found = engine.explore(
+        "llama-3-8B",
+        system.model_copy(update={"mem1": small}),
+        num_procs=8,
+        max_batch_size=8,
+        datatype="bfloat16",
+        limits={"context_par": 1, "selective_recompute": "modules", "memory_excess": 13},
+    )
+    fits = with_fit(found.scenario, found.rows.table().to_pandas())["fit"]
+    for words in (("may fit",), ("may not fit", "may fit")):
+        number = int(fits.isin(words).sum())
+        link = f"fit:{','.join(word.replace(' ', '_') for word in words)}"
+        app = run("results", found, {"results_where": link}, opened=["filter"])
+        shown = app.dataframe[0].value
+        assert set(shown["fit"]) <= set(words)
+        assert f"{count(number)} of {count(found.feasible)} feasible executions" in plainly(html(app))
+        one, problems = parse(link, bounds=fit_bounds_of(found.scenario))
+        assert (problems, text(one)) == ([], link)
+        counts = fits[fits.isin(words)].value_counts().to_dict()
+        for kind in ("parquet", "csv", "excel"):
+            target = io.BytesIO()
+            exports.of_rows(found, kind, names=("id", "fit", "sample_rate"), where=conditions(one))(target)
+            if kind == "parquet":
+                assert pd.read_parquet(target)["fit"].value_counts().to_dict() == counts
+                continue
+            with zipfile.ZipFile(target) as packed:
+                sheet = packed.read("executions.csv" if kind == "csv" else "xl/worksheets/sheet1.xml").decode()
+            assert {word: sheet.count(word) for word in words} == counts
+    # Elsewhere there is no such filter, and a link that has it says so.
+    assert "fit" in parse("fit:may_fit")[1][0]
+    assert "fits, may_not_fit, may_fit" in parse("fit:perhaps", bounds=fit_bounds_of(found.scenario))[1][0]

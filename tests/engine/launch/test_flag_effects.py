@@ -45,6 +45,13 @@ BASES: list[dict[str, Any]] = [
     },
     {**COMMON, "--num-experts": 8, "--expert-model-parallel-size": 2},
     {
+        **COMMON,
+        "--num-experts": 8,
+        "--expert-model-parallel-size": 2,
+        "--moe-token-dispatcher-type": "flex",
+        "--moe-flex-dispatcher-backend": "hybridep",
+    },
+    {
         name: value
         for name, value in COMMON.items()
         if name not in ("--sequence-parallel", "--micro-batch-size", "--tensor-model-parallel-size")
@@ -94,6 +101,7 @@ SPECIAL: dict[str, Any] = {
     "hybrid_override_pattern": "M*",
     "offload_modules": "attn_norm",
     "cuda_graph_modules": "attn",
+    "cuda_graph_scope_deprecated": "attn",
 }
 
 

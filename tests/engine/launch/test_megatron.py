@@ -345,6 +345,12 @@ def test_combined_1f1b_is_written_with_what_it_needs_or_refused() -> None:
         ({"cuda_graph_impl": "full_iteration"}, "graphs"),
         ({"cuda_graph_impl": "transformer_engine", "cuda_graph_modules": ["attn", "moe_router"]}, "partial_graphs"),
         ({"cuda_graph_impl": "transformer_engine", "cuda_graph_modules": ["moe_router"]}, "fused"),
+        ({"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": ["attn", "moe_router"]}, "partial_graphs"),
+        ({"cuda_graph_impl": "transformer_engine", "--cuda-graph-scope": "attn"}, "partial_graphs"),
+        ({"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": "moe_router"}, "fused"),
+        ({"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": "full"}, "graphs"),
+        ({"cuda_graph_impl": "local", "cuda_graph_scope": "full_iteration"}, "graphs"),
+        ({"cuda_graph_scope": "attn"}, "fused"),
         ({}, "fused"),
     ],
 )
@@ -353,7 +359,7 @@ def test_cuda_graphs_are_read_with_what_they_cover(words: dict[str, Any], launch
     kept = {name: value for name, value in flags.items() if not name.startswith("cuda_graph")}
     found = launch.read_flags("megatron", {**kept, **words}, gpus=64)
     assert found.execution["launch"] == launched
-    unread = words.get("cuda_graph_modules") == ["moe_router"]
+    unread = "cuda_graph_impl" in words and launched == "fused"
     assert any("graphs without attention" in each for each in found.not_modelled) == unread
 
 

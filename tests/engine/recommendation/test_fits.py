@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,11 @@ import engine
 import hardware
 import models
 from engine.cli.limits import parse_limits
+from engine.columns import FITS
 from engine.executions.limits import EXCESS, LimitError, normalise
 from engine.questions.plain import plain
 from engine.questions.registry import answer
-from engine.recommendation import fit_of
+from engine.recommendation import FIT_NEEDS, fit_bounds_of, fit_of, table_with_fit, with_fit
 from engine.validation import validate
 from engine.validation.uncertainty import fit_within, memory_interval
 
@@ -111,6 +115,49 @@ def test_an_exploration_counts_what_may_fit_if_asked() -> None:
     assert best["sample_rate"] == after["sample_rate"].max()
     assert engine.Scenario.from_document(scenario.to_document()) == scenario
     assert parse_limits([f"{EXCESS}=13"]) == {EXCESS: 13}
+
+
+def test_every_row_has_the_fit_that_counts_filters_and_files_say(tmp_path: Path) -> None:
+    """Words of rows, numbers of rows that meet each set of words, files and JSON agree with the memory of the rows."""
+    kind: dict[str, Any] = {"num_procs": 8, "max_batch_size": 8, "datatype": "bfloat16", "cost_model": "calibrated"}
+    system = machine(30.0)
+    system = system.model_copy(update={"mem2": system.mem2.model_copy(update={"capacity_gib": 20.0})})
+    limits = {"pipeline_par": 1, "context_par": 1, "selective_recompute": "modules", EXCESS: 40}
+    found = engine.explore("llama-3-8B", system, limits=limits, **kind)
+    error, bounds = memory_interval(found.scenario.model, system), fit_bounds_of(found.scenario)
+    assert error is not None
+    assert bounds is not None
+    rows = with_fit(found.scenario, found.rows.table().to_pandas())
+    needs = [rows[name] / 2**30 for name in FIT_NEEDS]
+    assert (needs[1] > 20.0).any()  # of the second tier, too
+    over = (needs[0] > 30.0) | (needs[1] > 20.0)
+    sure = (needs[0] * error.high <= 30.0 * (1 - 1e-9)) & (needs[1] * error.high <= 20.0 * (1 - 1e-9))
+    # The limit goes beyond the error here: all that it lets run may fit.
+    expected = np.select([over, sure], ["may fit", "fits"], "may not fit")
+    assert rows["fit"].tolist() == expected.tolist()
+    counts = rows["fit"].value_counts()
+    assert set(counts.index) == {"fits", "may not fit", "may fit"}
+    assert counts["may fit"] == found.may_fit
+    for number in range(1, 4):
+        for words in combinations(FITS, number):
+            assert found.rows.count(bounds.conditions(words)) == int(rows["fit"].isin(words).sum())
+    for name, read in (("rows.csv", pd.read_csv), ("rows.parquet", pd.read_parquet)):
+        found.rows.export(tmp_path / name, complete=partial(table_with_fit, found.scenario))
+        assert read(tmp_path / name)["fit"].tolist() == rows["fit"].tolist()
+    document = {"model": "llama-3-8B", "system": hardware.to_document(system), "limits": limits, **kind}
+    by_id = rows.set_index("id")["fit"]
+    explored = answer("explore", {"scenario": document, "top": 5, "cells": True})
+    assert explored["may_fit"] == found.may_fit
+    for row in (*explored["top"], *answer("best", {"scenario": document, "top": 5})["top"]):
+        assert row["fit"] == by_id[row["id"]]
+    assert {cell["fit"] for cell in explored["cells"] if not cell["feasible"]} <= {None}
+    assert all(cell["fit"] == by_id[cell["id"]] for cell in explored["cells"] if cell["feasible"])
+
+
+def test_without_a_known_error_rows_have_no_fit() -> None:
+    scenario = engine.Scenario.of("gpt3-13B", "h100_80g_nvl8", num_procs=8, max_batch_size=8, datatype="float16")
+    assert fit_bounds_of(scenario) is None
+    assert "fit" not in with_fit(scenario, scenario.evaluate(scenario.space.table([0])))
 
 
 @pytest.mark.parametrize("excess", [-1, 101, 1.5, True, "much", [3, 4]])

@@ -150,7 +150,7 @@ def test_export_refuses_other_endings_and_missing_folders(read_only, tmp_path):
 
 
 def test_a_full_disk_is_blamed_where_the_file_was_to_go(read_only, tmp_path, monkeypatch):
-    def full(path, reader):
+    def full(path, *_):
         path.write_bytes(b"some of it")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
