@@ -75,7 +75,7 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     "export": CommandEntry(
         "launch",
         "export_execution",
-        "Write an execution as a configuration that a training framework starts with: model, launcher, every flag.",
+        "Write an execution for a training framework, or a deployment for a serving engine: every flag and file.",
     ),
     "inference": CommandEntry(
         "inference",

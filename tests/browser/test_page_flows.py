@@ -167,7 +167,7 @@ def test_filtered_results_are_shared_and_downloaded_exactly(
     open_at(stranger, shared(page))
     told_there = stranger.locator(".ss-head").filter(has_text="feasible executions")
     expect(told_there).to_contain_text(f"{count(expected.num_rows)} of {count(direct.feasible)}")
-    page.get_by_role("button", name="Model FLOP utilisation", exact=False).first.click()  # the chip removes its filter
+    page.get_by_role("button", name="MFU, full attention", exact=False).first.click()  # the chip removes its filter
     fewer = direct.rows.count(where[1:])
     expect(sentence).to_contain_text(f"{count(fewer)} of {count(direct.feasible)}")
 

@@ -283,7 +283,7 @@ def test_several_ranges_hold_at_once_on_results_fields_and_what_follows_from_the
     assert f"{count(len(mine))} of {count(found.feasible)} that run" in words(app)
     labels = [plainly(button.label).replace("\\", "") for button in app.button]
     assert {"HBM needed ≤ 30 GiB", "Microbatch 2 to 8"} <= set(labels)
-    assert any(label.startswith("Model FLOP utilisation ≥") for label in labels)
+    assert any(label.startswith("MFU, full attention ≥") for label in labels)
     assert set(app.multiselect(key="_explore_ranges").value) == {
         "mfu",
         "proc_mem_tier1_cap_req",
@@ -340,7 +340,7 @@ def test_a_derived_range_that_nothing_meets_is_relaxed_to_the_nearest() -> None:
     app = run("explore", found, {"results_where": "mfu:0.99.."})
     best = utilisation(found.scenario, found.best["sample_rate"])  # type: ignore[index]
     labels = [plainly(button.label).replace("\\", "") for button in app.button]
-    assert f"Relax to Model FLOP utilisation ≥ {plainly(percent(best))}" in labels
+    assert f"Relax to MFU, full attention ≥ {plainly(percent(best))}" in labels
     app.button(key="explore_relax_mfu").click()
     again(app, found)
     assert 'aria-label="Meet the filters ' in html(app)

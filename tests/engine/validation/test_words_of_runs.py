@@ -78,6 +78,8 @@ def reads_alike(column: str, word: str) -> bool:
 
     if column in CHOICES:
         return word in CHOICES[column]
+    if column == "token_dispatcher":
+        return word in ("alltoall", "allgather")  # Megatron's words
     if column == "hardware":
         return any(word.casefold() == each.casefold() for each in CANONICAL[column])
     return column in ("attn", "dtype", "mem_kind") and not unread_part(column, word)
@@ -124,6 +126,9 @@ PHRASES = {
     "overlap of the gradient exchange": "overlap-grad-reduce",
     "overlap of tensor-parallel communication": "tp-comm-overlap",
     "overlap of the expert exchange": "MoE A2A overlap",
+    "DeepEP": "DeepEP",
+    "HybridEP": "HybridEP",
+    "Ulysses": "Ulysses",
     "FlashAttention": "flash attention",
     "32-bit gathers with casts": "MP mode DEFAULT",
     "CUDA graphs of attention": "CUDA graphs transformer_engine/['attn', 'mlp']",
