@@ -247,7 +247,7 @@ class _SystemPlanner:
     ) -> None:
         self.scenario_at, self.offer, self.goal, self.search = scenario_at, offer, goal, search
         self.progress, self.cancel, self.offload = progress, cancel, offload
-        self.inputs = RunInputs.of(offer.system, **offer.hourly(), **assumptions)
+        self.inputs = RunInputs.of(offer.system, **offer.hourly(), **assumptions, tokens=goal.tokens)
         self.runs: dict[int, SizedRun] = {}
         self.refused: dict[int, str] = {}
 

@@ -150,9 +150,9 @@ class PlanRunQuestion(RecommendationTermsQuestion, RunAssumptionsQuestion):
     num_procs: Annotated[Annotated[int, Whole(1, 2**20)] | None, Asked("GPUs", option="procs", parameter="procs")] = (
         Field(default=None, description="Number of GPUs; chosen by default.")
     )
-    max_batch_size: Annotated[int, Whole(1, 2**31 - 1), Asked("Largest batch", option="max-batch")] = Field(
-        description="Largest global batch [samples], the same at every number of GPUs."
-    )
+    max_batch_size: Annotated[
+        int, Whole(1, 2**31 - 1), Asked("Largest batch", option="max-batch", parameter="batch")
+    ] = Field(description="Largest global batch [samples], the same at every number of GPUs.")
     datatype: Annotated[str, Asked("Datatype")] = Field(
         default="bfloat16", description="Datatype of the matrix arithmetic; every system must compute in it."
     )
