@@ -1,4 +1,4 @@
-"""Plans of training runs: how many GPUs of which system hold a deadline or a budget, and time, cost and energy then.
+"""Plans of training runs: the GPUs and the system that hold a deadline or a budget, with time, cost and energy.
 
 Every size is one recommended (or fastest) execution and one training run of `engine.economics`, so a plan's figures
 equal those of the execution. Sizes are whole nodes: powers of two and three times powers of two, and closer ones
@@ -104,7 +104,7 @@ class RunGoal:
 
 @dataclass(frozen=True, slots=True)
 class RunFigure:
-    """Figure with its interval; `low` and `high` are None if the error is unknown."""
+    """Figure with its interval; `low` and `high` stay empty if the error is unknown."""
 
     value: float
     low: float | None = None
@@ -156,7 +156,7 @@ class SystemRuns:
     thrifty: tuple[SizedRun, ...]
     """Sizes between half and twice the chosen with fewer GPU-hours, fewest first."""
     obstacle: str
-    """Why there is no choice, and what would help; empty with one."""
+    """Reason for a missing choice, with the nearest run; empty with a choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class _SystemPlanner:
         self.refused: dict[int, str] = {}
 
     def plan(self) -> SystemRuns:
-        """Return the runs, the chosen one among them, and why there is none."""
+        """Return the runs and the choice, or the reason for a missing one."""
         goal, offer = self.goal, self.offer
         if offer.usd_per_kwh > 0.0 and self.inputs.power_w is None:
             obstacle = "No power is recorded, so electricity has no cost; leave usd_per_kwh out."
@@ -323,7 +323,7 @@ class _SystemPlanner:
                 return
 
     def _try_size(self, size: int) -> None:
-        """Record the run on so many GPUs, or why there is none."""
+        """Record the run on so many GPUs, or the reason why nothing runs."""
         try:
             scenario = self.scenario_at(self.offer.system, size)
             execution = self.search(scenario)

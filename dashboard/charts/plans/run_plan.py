@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from dashboard.charts.elements.palette import Palette, palette
 from dashboard.charts.elements.template import Chart, base, empty, log_ticks, note
 from dashboard.words.amounts import format_large
-from dashboard.words.numbers import plain
+from dashboard.words.numbers import counted, plain
 
 __all__ = ["RunPoint", "days_against_cost"]
 
@@ -17,6 +17,9 @@ HEIGHT: Final = 360
 DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash")
 AIR: Final = 0.06
 """Room beyond the outermost points, as a share of an axis."""
+
+NARROW: Final = 1.1
+"""Ratio of the ends of an axis below which it is widened."""
 
 
 class RunPoint(NamedTuple):
@@ -126,7 +129,9 @@ def days_against_cost(
     drawing.update_layout(showlegend=len(systems) > 1, margin={"t": 40 if len(systems) > 1 else 14})
     ends = [min(points, key=lambda each: each.days), max(points, key=lambda each: each.days)]
     told = " to ".join(f"{plain(each.days)} days for {format_large(size * each.cost)} {unit}" for each in ends)
-    return Chart(drawing, f"Days against {unit} of {len(points)} sizes on {len(systems)} systems: {told}.")
+    return Chart(
+        drawing, f"Days against {unit} of {counted(len(points), 'size')} on {counted(len(systems), 'system')}: {told}."
+    )
 
 
 def _cost_scale(points: Sequence[RunPoint], unit: str) -> tuple[float, str]:
@@ -152,7 +157,9 @@ def _draw_limit(drawing: Any, x: list[float], y: list[float], colours: Palette) 
 
 def _log_axis(values: Sequence[float]) -> dict[str, Any]:
     low, high = min(values), max(values)
-    air = AIR * math.log10(high / low) or 0.1
+    if high < NARROW * low:  # room for two ticks
+        low, high = low / NARROW, high * NARROW
+    air = AIR * math.log10(high / low)
     return {"type": "log", "range": [math.log10(low) - air, math.log10(high) + 2 * air], **log_ticks(low, high)}
 
 
