@@ -18,12 +18,22 @@ from dashboard.files.report_parts import Figure
 from dashboard.words.amounts import format_large, format_usd_range
 from dashboard.words.numbers import ABSENT, percent, plain
 from dashboard.words.scenarios import system_name
+from engine.cost_models.words import told_not_measured
 from engine.economics import INPUTS
 from engine.questions.documents.cost import PlanRunQuestion
 from engine.questions.run_plans import layout_words
-from engine.recommendation.training_plans import RunFigure, RunPlan, SizedRun, SystemRuns
+from engine.recommendation.training_plans import PricedSystem, RunFigure, RunPlan, SizedRun, SystemRuns
 
-__all__ = ["build_report", "cost_unit", "describe_basis", "plan_tiles", "run_points", "sizes_table", "system_label"]
+__all__ = [
+    "build_report",
+    "cost_unit",
+    "describe_basis",
+    "describe_outlay",
+    "plan_tiles",
+    "run_points",
+    "sizes_table",
+    "system_label",
+]
 
 TERMS: Final = {"rent": "rented", "reserve": "reserved", "buy": "bought"}
 
@@ -95,10 +105,28 @@ def describe_basis(run: SizedRun) -> str:
         run: the planned run.
     """
     if run.interval is None:
-        return "The error of the time is unknown: too few runs of this kind were measured. Ranges of cost are prices."
+        unknown = run.not_measured
+        reason = told_not_measured(unknown) if unknown else "Too few runs of this kind were measured."
+        return f"The error of the time is unknown. {reason} Ranges of cost are prices."
     return (
-        f"Ranges: {run.interval.share:.0%} of {run.interval.rests_on} are inside; those of cost go from the lowest to "
-        "the highest price. Failure rates have no range."
+        f"Ranges hold {run.interval.share:.0%} of {run.interval.rests_on}. Ranges of cost go from the lowest to the "
+        "highest price. Failure rates have no range."
+    )
+
+
+def describe_outlay(run: SizedRun, offer: PricedSystem) -> str:
+    """Return a sentence on the purchase of all GPUs; empty if they are not bought.
+
+    Args:
+        run: the planned run.
+        offer: its system and price.
+    """
+    if run.outlay_usd is None:
+        return ""
+    power = "counted" if offer.usd_per_kwh > 0 else "not counted"
+    return (
+        f"All GPUs cost {format_usd_range(run.outlay_usd)}; the run pays its share of {offer.lifetime_years:g} years. "
+        f"Electricity is {power}."
     )
 
 
@@ -209,6 +237,7 @@ def build_report(asked: PlanRunQuestion, plan: RunPlan, title: str, address: str
     answer = "<p>Nothing reaches the goal.</p>"
     if run is not None and chosen is not None:
         answer = figure_strip(plan_tiles(run, system_label(chosen)), describe_basis(run))
+        answer += f"<p>{escape(describe_outlay(run, chosen.offer))}</p>" if run.outlay_usd is not None else ""
     unit = cost_unit(plan)
     figure = Figure(
         "curve",

@@ -50,13 +50,14 @@ class SizedRunRow(Document):
     tokens: float
     days: FigureRow = Field(description="Wall-clock time, failures and checkpoints included.")
     usd: FigureRow | None = Field(
-        description="Middle price; from the lowest to the highest, error of the time included."
+        description="Middle price; from the lowest to the highest, error of the time included where known."
     )
     mwh: FigureRow | None
     gpu_hours: FigureRow
     failures: FigureRow
     goodput: FigureRow = Field(description="Share of the time that computes what counts.")
     outlay_usd: list[float] | None = Field(description="Price of all GPUs where they are bought.")
+    not_measured: list[str] = Field(description="Properties of the execution that no measured run has.")
     misses: list[Literal["deadline_days", "budget_usd"]] = Field(description="Limits that it does not hold.")
     execution: Row
 
@@ -188,6 +189,7 @@ def _run_row(run: SizedRun | None) -> dict[str, Any] | None:
         "mwh": None,
         **figures,
         "outlay_usd": None if run.outlay_usd is None else list(run.outlay_usd),
+        "not_measured": run.not_measured,
         "misses": [GOALS[name] for name in run.misses],
         "execution": {str(name): plain(value) for name, value in run.execution.items()},
     }

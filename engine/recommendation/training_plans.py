@@ -137,6 +137,11 @@ class SizedRun:
         return self.run.num_procs
 
     @property
+    def not_measured(self) -> list[str]:
+        """Properties of the execution that no measured run has."""
+        return list(self.scenario.not_measured(self.execution))
+
+    @property
     def hours_per_token(self) -> float:
         """GPU-hours of a token: the waste of a size."""
         return self.run.proc_hours / self.run.inputs.tokens
@@ -368,7 +373,9 @@ class _SystemPlanner:
             )
         if run.usd is not None:
             first, last = (run, run) if ends is None else ends
-            figures["usd"] = RunFigure(sum(self._cost(run)) / 2.0, self._cost(first)[0], self._cost(last)[1])
+            low, high = self._cost(first)[0], self._cost(last)[1]
+            is_exact = ends is None and low == high
+            figures["usd"] = RunFigure(sum(self._cost(run)) / 2.0, *((None, None) if is_exact else (low, high)))
         misses = tuple(
             name
             for name, most in (("days", self.goal.days), ("usd", self.goal.usd))

@@ -200,5 +200,5 @@ def _draw_amount(
         on_change=change,
         format="%g",
         placeholder="recorded" if own.get("terms") != "buy" else "needed",
-        width=110,
+        width=180,
     )

@@ -13,6 +13,7 @@ from dashboard.files.run_plan_report import (
     build_report,
     cost_unit,
     describe_basis,
+    describe_outlay,
     plan_tiles,
     run_points,
     sizes_table,
@@ -81,9 +82,8 @@ def _draw_plan(view: PlanRunView, question: PlanRunQuestion, plan: RunPlan, titl
     else:
         st.html(markup.figure_strip(plan_tiles(run, system_label(chosen)), describe_basis(run)))
         if run.outlay_usd is not None:
-            low, high = run.outlay_usd
-            st.caption(f"All GPUs cost {low:,.3g} to {high:,.3g} USD; the run pays its share of their lifetime.")
-    unit = cost_unit(plan)
+            st.caption(literal(describe_outlay(run, chosen.offer)))
+    unit, address = cost_unit(plan), share.current_link()
     with st.container(border=True, gap="xsmall"):
         st.html(markup.head("Days against cost", "each point a number of GPUs with its execution"))
         budget = plan.goal.usd if unit == "USD" else None
@@ -92,7 +92,7 @@ def _draw_plan(view: PlanRunView, question: PlanRunQuestion, plan: RunPlan, titl
         st.caption("Large: chosen. Diamond: the knee, from which on fewer days get dear. Hollow: misses a limit.")
         draw_download(
             "Report",
-            lambda: build_report(question, plan, title, share.current_link()),
+            lambda: build_report(question, plan, title, address),
             "training-plan.html",
             "text/html",
             key="plan_run_report",

@@ -88,6 +88,8 @@ def plan_training(asked: PlanRunQuestion, json: JsonOption = False) -> None:
 
 
 def _print_plan(found: RunPlan) -> None:
+    from engine.cost_models.words import told_not_measured
+
     run = found.run
     if run is not None and found.chosen is not None:
         write_line(f"{run.num_procs:,} x {_title(found.chosen)}: {_layout(run)}")
@@ -104,11 +106,13 @@ def _print_plan(found: RunPlan) -> None:
             write_line(f"  {label}: {value}")
         write_line(f"  Tokens: {run.run.inputs.tokens:.4g}")
         if run.outlay_usd is not None:
-            write_line(
-                f"  All GPUs cost {run.outlay_usd[0]:,.4g} to {run.outlay_usd[1]:,.4g} USD; the run's share is above."
-            )
+            power = "counted" if found.chosen.offer.usd_per_kwh > 0 else "not counted"
+            low, high = map(_format_number, run.outlay_usd)
+            write_line(f"  All GPUs cost {low} to {high} USD; the run pays its share. Electricity is {power}.")
         if run.interval is None:
-            write_line("  Error of the time unknown: too few runs of this kind were measured.")
+            unknown = run.not_measured
+            reason = told_not_measured(unknown) if unknown else "Too few runs of this kind were measured."
+            write_line(f"  The error of the time is unknown. {reason}")
         else:
             write_line(f"  Intervals: {run.interval.share:.0%} of {run.interval.rests_on}; prices from low to high.")
     for each in found.systems:
@@ -140,8 +144,14 @@ def _saving(runs: SystemRuns, run: SizedRun) -> str:
 
 def _with_interval(figure: RunFigure) -> str:
     if figure.low is None or figure.high is None:
-        return f"{figure.value:,.4g}"
-    return f"{figure.value:,.4g} ({figure.low:,.4g} to {figure.high:,.4g})"
+        return _format_number(figure.value)
+    return f"{_format_number(figure.value)} ({_format_number(figure.low)} to {_format_number(figure.high)})"
+
+
+def _format_number(value: float) -> str:
+    """Return four significant digits, the rest of a large number as zeros: 872,700."""
+    rounded = float(f"{value:.4g}")
+    return f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:g}"
 
 
 def _curve_table(runs: SystemRuns) -> str:
@@ -152,7 +162,7 @@ def _curve_table(runs: SystemRuns) -> str:
             for word, other in (("chosen", runs.chosen), ("knee", runs.knee))
             if other is not None and other.num_procs == run.num_procs
         ]
-        cells = [f"{run.figures[name].value:,.4g}" if name in run.figures else "-" for name in COLUMNS]
+        cells = [_format_number(run.figures[name].value) if name in run.figures else "-" for name in COLUMNS]
         missed = ["too slow" if "days" in run.misses else "", "too dear" if "usd" in run.misses else ""]
         rows.append((f"{run.num_procs:,}", *cells, _layout(run), ", ".join(filter(None, [*marks, *missed]))))
     header = ("GPUs", "days", "USD", "MWh", "GPU-hours", "failures", "goodput", "layout", "")
