@@ -31,6 +31,7 @@ _ORDER: Final = (
     "not-modelled",
     "accuracy",
     "papers",
+    "plan-a-run",
     "launch",
     "serving",
     "schedules",

@@ -18,6 +18,7 @@ from dashboard.jobs.layer_plans import layer_plans
 from dashboard.jobs.operator_plans import operator_plans
 from dashboard.jobs.paper_figures import paper_figures
 from dashboard.jobs.questions import Questions
+from dashboard.jobs.run_plans import run_plans
 from dashboard.jobs.studies import Studies
 from dashboard.jobs.unstored_statistics import UnstoredStatistics
 from dashboard.jobs.uploads import UploadReader
@@ -43,6 +44,7 @@ class Server:
         self.questions = Questions(self.board, self.workers.answers)
         self.studies = Studies(self.board, self.workers.answers, self.questions.kind)
         self.layer_plans = layer_plans(self.workers.answers)
+        self.run_plans = run_plans(self.workers.answers)
         self.elastic_plans = elastic_plans(self.workers.answers)
         self.codesign_studies = codesign_studies(self.workers.answers)
         self.study_times = study_times(self.workers.answers)

@@ -14,6 +14,7 @@ from dashboard.widgets.controls import given, key_for, whole, whole_field
 __all__ = [
     "draw_choice",
     "draw_decimal",
+    "draw_list",
     "draw_segments",
     "draw_several",
     "draw_slider",
@@ -116,6 +117,24 @@ def draw_several(
         selection_mode="multi",
         on_change=change,
         format_func=lambda each: field.options[each],
+    )
+
+
+def draw_list(field: LinkField, *, label: str = "", most: int | None = None, resets: Collection[str] = ()) -> None:
+    """Draw a searchable list of which several may be chosen; none is the default. See `draw_choice`.
+
+    most: choices at once.
+    """
+    key, change = _prepare(field, resets, None)
+    st.multiselect(
+        label or field.label,
+        list(field.options),
+        field.value,
+        format_func=lambda each: field.options[each],
+        key=key,
+        on_change=change,
+        help=field.declared.help or None,
+        max_selections=most,
     )
 
 

@@ -134,6 +134,8 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
     ),
     "store": CommandEntry("store", "store_app", "Result stores: check one, repair or drop what is damaged."),
     "plan": CommandEntry(
-        "plan", "plan_app", "Plans: layers divided among devices, elastic training, operators in layers."
+        "plan",
+        "plan_app",
+        "Plans: a training run, layers divided among devices, elastic training, operators in layers.",
     ),
 }

@@ -34,6 +34,7 @@ from engine.questions.library import LIST_COLUMNS, LIST_MODELS, LIST_SYSTEMS
 from engine.questions.nearest_runs import NORMAL
 from engine.questions.plans import PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
+from engine.questions.run_plans import PLAN_RUN
 from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
 from engine.questions.services import SIZE_SERVICE
 from engine.questions.serving import FIND_DEPLOYMENTS
@@ -62,6 +63,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         SENSITIVITY,
         COMPARE,
         COST,
+        PLAN_RUN,
         FIND_DEPLOYMENTS,
         EXPORT_DEPLOYMENT,
         IMPORT_DEPLOYMENT,

@@ -10,6 +10,7 @@ import typer
 
 from engine.cli.commands.plan_elastic import elastic_app
 from engine.cli.commands.plan_operators import plan_operators
+from engine.cli.commands.plan_run import plan_training
 from engine.cli.options import JsonOption
 from engine.cli.output import as_json, write_line
 from engine.cli.progress import ProgressReport
@@ -25,15 +26,17 @@ if TYPE_CHECKING:
 __all__ = ["plan_app"]
 
 plan_app = typer.Typer(
-    help="Plans: layers divided among devices, elastic training, operators in layers.", no_args_is_help=True
+    help="Plans: a training run, layers divided among devices, elastic training, operators in layers.",
+    no_args_is_help=True,
 )
 plan_app.add_typer(elastic_app, name="elastic")
 plan_app.command("operators")(plan_operators)
+plan_app.command("run")(plan_training)
 
 
 @plan_app.callback()
 def describe_plans() -> None:
-    """Plans: layers divided among devices, elastic training, operators in layers."""
+    """Plans: a training run, layers divided among devices, elastic training, operators in layers."""
 
 
 def _parse_system(text: str) -> SystemShare:

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "sensitivity": "what-if",
     "compare": "compare",
     "cost": "cost",
+    "plan_run": "plan run",
     "find_deployments": "inference",
     "size_service": "service",
     "plan_layers": "plan layers",

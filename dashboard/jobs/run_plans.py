@@ -1,0 +1,84 @@
+"""Plans of training runs off the page; searched sizes are cached, so that other tokens or prices take no search."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dashboard.jobs.job import Job, JobKind
+from dashboard.jobs.worker import Task, Worker
+from engine import Scenario
+from engine.questions.bounds import Context
+from engine.questions.documents.cost import PlanRunQuestion
+from engine.questions.run_plans import find_execution, find_run_plan
+from engine.recommendation.training_plans import RunPlan
+
+__all__ = ["RunPlanJob", "found_run_plan", "run_plans"]
+
+MOST_KEPT: Final = 32
+"""Plans that are remembered."""
+MOST_SEARCHED: Final = 2_048
+"""Searched sizes that a worker remembers."""
+STEPS: Final = 100
+"""Steps in which progress is reported."""
+
+_SEARCHED: OrderedDict[str, Mapping[str, Any] | None] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlanProgress:
+    """Progress of a plan."""
+
+    done: int
+    total: int
+    rate: float
+    seconds_left: float
+
+
+def found_run_plan(task: Task, question: PlanRunQuestion) -> RunPlan:
+    """Return the plan of a question; for a worker."""
+    start = time.monotonic()
+
+    def tell(share: float, _: str) -> None:
+        spent = time.monotonic() - start
+        left = spent * (1 - share) / share if share > 0 else math.inf
+        task.tell(RunPlanProgress(round(STEPS * share), STEPS, 0.0, left))
+
+    def search(scenario: Scenario) -> Mapping[str, Any] | None:
+        terms = [question.figures_of, question.headroom, question.offload, question.unmeasured]
+        text = json.dumps([scenario.to_document(), terms], sort_keys=True)
+        key = hashlib.sha256(text.encode()).hexdigest()
+        if key not in _SEARCHED:
+            _SEARCHED[key] = find_execution(question, scenario)
+            while len(_SEARCHED) > MOST_SEARCHED:
+                _SEARCHED.popitem(last=False)
+        return _SEARCHED[key]
+
+    return find_run_plan(question, context=Context(tell=tell, stops=task.stops), search=search)
+
+
+class RunPlanJob(Job):
+    """One plan on its way."""
+
+    def __init__(self, kind: JobKind, question: PlanRunQuestion, about: str) -> None:
+        key = hashlib.sha256(question.model_dump_json().encode()).hexdigest()
+        super().__init__(kind, key, "Planning the run", about)
+        self.question, self.plan = question, None
+
+    plan: RunPlan | None
+
+    def work(self) -> bool:
+        """Plans."""
+        self.plan = self.run(found_run_plan, self.question)
+        return False
+
+
+def run_plans(worker: Worker) -> JobKind:
+    """Return the kind of such jobs, worked on by a worker."""
+    return JobKind(name="run plan", doing="Planning", unit="step", most_kept=MOST_KEPT, workers={"": worker})
