@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "cost": "cost",
     "find_deployments": "inference",
     "size_service": "service",
+    "compare_servers": "servers",
     "plan_layers": "plan layers",
     "plan_operators": "plan operators",
     "plan_elastic": "plan elastic model",
