@@ -75,15 +75,19 @@ class ServingBenchmark:
     """False where something in the remarks changes the times, such as speculative decoding."""
 
 
-def read_benchmarks(text: str, name: str) -> tuple[ServingBenchmark, ...]:
+def read_benchmarks(content: str | bytes, name: str) -> tuple[ServingBenchmark, ...]:
     """Return the results of a file, in its order.
 
     Args:
-        text: contents of the file.
+        content: of the file; bytes are UTF-8.
         name: of the file, for messages.
 
     Raises `BenchmarkFileError` for any other file, and for a result without a needed value.
     """
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BenchmarkFileError(f"{name} is not text in UTF-8; it must be a result of {TOOLS}.") from None
     documents = _parse_documents(text, name)
     found: list[ServingBenchmark] = []
     for place, document in enumerate(documents, 1):

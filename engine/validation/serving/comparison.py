@@ -6,6 +6,7 @@ import datetime
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -132,10 +133,10 @@ def deployment_fields(deployment: Mapping[str, Any]) -> dict[str, Any]:
 def _load_fields(fields: Mapping[str, Any], benchmark: ServingBenchmark) -> dict[str, int]:
     """Return batch, prompt and output of a result."""
     replicas = fields.get("replicas", 1)
-    if isinstance(replicas, bool) or not isinstance(replicas, int | float) or not replicas >= 1:
+    if isinstance(replicas, bool) or not isinstance(replicas, Real) or not replicas >= 1:
         raise BenchmarkFileError(f"replicas is {shown(replicas)}; it must be a whole number from 1.")
     return {
-        "batch": max(math.ceil(benchmark.in_flight / replicas - 1e-9), 1),
+        "batch": max(math.ceil(benchmark.in_flight / float(replicas) - 1e-9), 1),
         "prompt": max(round(benchmark.prompt), 1),
         "output": max(round(benchmark.output), 2),
     }

@@ -37,6 +37,7 @@ __all__ = [
     "SERVER_WEIGHTS",
     "NearestServers",
     "ServerSetting",
+    "count_server_errors",
     "find_nearest_servers",
     "library_servers",
     "predicted_servers",
@@ -139,6 +140,24 @@ def predicted_servers() -> pd.DataFrame:
         tpot=rows["tpot_ms"] / predicted["tpot_ms"] - 1.0,
         output_error=rows["measured_output"] / predicted["predicted_output"] - 1.0,
     )
+
+
+def count_server_errors() -> pd.DataFrame:
+    """Return the errors of the predicted figures of the measured servers, by GPU, engine and model [rows].
+
+    Columns: gpu, engine, model; servers; for each of ttft, tpot and output, `<figure>_median`, the median of
+    |predicted / measured - 1|, and `<figure>_bias`, the median of predicted / measured - 1. The constants were fitted
+    to these servers.
+    """
+    table = predicted_servers()
+    errors = {"ttft": "ttft", "tpot": "tpot", "output": "output_error"}
+    shares = {name: 1.0 / (1.0 + table[column]) - 1.0 for name, column in errors.items()}
+    columns = {f"{name}_bias": share for name, share in shares.items()}
+    columns |= {f"{name}_median": share.abs() for name, share in shares.items()}
+    keys = ["gpu", "engine", "model"]
+    groups = table[keys].assign(**columns).groupby(keys)
+    found = groups.median().assign(servers=groups.size()).reset_index()
+    return found[[*keys, "servers", *(f"{name}_{kind}" for name in errors for kind in ("median", "bias"))]]
 
 
 @cache
