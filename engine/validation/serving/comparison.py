@@ -133,7 +133,7 @@ def deployment_fields(deployment: Mapping[str, Any]) -> dict[str, Any]:
 def _load_fields(fields: Mapping[str, Any], benchmark: ServingBenchmark) -> dict[str, int]:
     """Return batch, prompt and output of a result."""
     replicas = fields.get("replicas", 1)
-    if isinstance(replicas, bool) or not isinstance(replicas, Real) or not replicas >= 1:
+    if isinstance(replicas, bool) or not isinstance(replicas, Real) or not float(replicas) >= 1:
         raise BenchmarkFileError(f"replicas is {shown(replicas)}; it must be a whole number from 1.")
     return {
         "batch": max(math.ceil(benchmark.in_flight / float(replicas) - 1e-9), 1),
