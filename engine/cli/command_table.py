@@ -87,6 +87,11 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = {
         "find_service",
         "Find the fewest GPUs that serve so many users or requests per second within limits of latency.",
     ),
+    "servers": CommandEntry(
+        "servers",
+        "show_servers",
+        "Compare a deployment with your own benchmark results and the nearest measured servers; measure factors.",
+    ),
     "cost": CommandEntry(
         "cost",
         "estimate_cost",

@@ -347,7 +347,7 @@ def read_named(text: str, name: str) -> Any:
 
     Args:
         text: a name; a path where it ends in .json or has a separator.
-        name: "model", "system" or "calibration"; another word is used in messages only.
+        name: "model", "system", "calibration" or "factors"; another word is used in messages only.
 
     Raises `models.documents.DocumentError` for a file that cannot be read.
     """
@@ -360,7 +360,7 @@ def read_named(text: str, name: str) -> Any:
         return models.to_document(models.load(text))
     if name == "system":
         return hardware.to_document(hardware.load(text))
-    if name == "calibration":
+    if name in ("calibration", "factors"):
         return hardware.calibration_document(hardware.load_calibration(text))
     return read_json(Path(text), name.replace("_", " "), DocumentError)
 

@@ -36,6 +36,7 @@ from engine.questions.plans import PLAN_OPERATORS
 from engine.questions.recommendations import RECOMMEND
 from engine.questions.run_plans import PLAN_RUN
 from engine.questions.schedules import LIST_SCHEDULES, SIMULATE_EXECUTION, SIMULATE_SCHEDULE
+from engine.questions.servers import COMPARE_SERVERS
 from engine.questions.services import SIZE_SERVICE
 from engine.questions.serving import FIND_DEPLOYMENTS
 from engine.questions.serving_launch import EXPORT_DEPLOYMENT, IMPORT_DEPLOYMENT
@@ -68,6 +69,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         EXPORT_DEPLOYMENT,
         IMPORT_DEPLOYMENT,
         SIZE_SERVICE,
+        COMPARE_SERVERS,
         PLAN_LAYERS,
         PLAN_ELASTIC,
         PLAN_OPERATORS,

@@ -6,18 +6,21 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+import hardware
 from engine.planners.contract import Cancel, Progress, never, unheard
 from engine.questions.bounds import Context
 from engine.questions.documents.serving import DeploymentsQuestion
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, Row, Verb
-from engine.serving import FIELDS, FIGURES, Assumptions, ServingExploration, explore, not_represented
+from engine.scenarios.scenario import load_entity
+from engine.serving import FIELDS, FIGURES, Assumptions, EngineFactors, ServingExploration, explore, not_represented
 from engine.serving.reasons import by_code
 from engine.serving.space import MOST
 from engine.serving.uncertainty import SHARE
+from hardware import System
 
-__all__ = ["FIND_DEPLOYMENTS", "RangeRow", "deployments_document", "explore_deployments"]
+__all__ = ["FIND_DEPLOYMENTS", "RangeRow", "deployments_document", "explore_deployments", "load_factors"]
 
 
 class RangeRow(Document):
@@ -42,6 +45,9 @@ class DeploymentsAnswer(Document):
     time_to_first_token_limit: float | None = Field(description="[s]; null for none.")
     time_per_output_token_limit: float | None = Field(description="[s]; null for none.")
     limits: dict[str, Any]
+    factors: str | None = Field(
+        description="Sentence that names the measured factors on the latencies; null without factors."
+    )
     kind: Literal["modelled"] = Field(description="Modelled with constants fitted to measured kernels and servers.")
     not_represented: list[str] = Field(description="Parts of the model that the figures leave out or approximate.")
     total: int = Field(description="Deployments of the space.")
@@ -63,6 +69,21 @@ class DeploymentsAnswer(Document):
     seconds: float = Field(description="Time of the exploration [s].")
 
 
+def load_factors(value: Any, system: System) -> EngineFactors | None:
+    """Return the measured factors of a question; None without.
+
+    Args:
+        value: file or document of a calibration; None for none.
+        system: that the predictions are of.
+
+    Raises `engine.serving.FactorError`, and the errors of loading a calibration.
+    """
+    if value is None:
+        return None
+    found = load_entity(value, "calibration", hardware.load_calibration, hardware.load_calibration_document)
+    return EngineFactors.of(found, system)
+
+
 def explore_deployments(
     asked: DeploymentsQuestion, *, progress: Progress = unheard, cancel: Cancel = never, largest: int = MOST
 ) -> ServingExploration:
@@ -75,11 +96,12 @@ def explore_deployments(
         largest: deployments that a space may have.
 
     Raises `engine.serving.ServingLimitError`, `engine.serving.SpaceTooLarge`, `engine.serving.WorkloadError`,
-    `engine.ExplorationCancelled`, and the errors of loading model and system.
+    `engine.serving.FactorError`, `engine.ExplorationCancelled`, and the errors of loading model, system and factors.
     """
+    system = found_system(asked.system)
     return explore(
         found_model(asked.model),
-        found_system(asked.system),
+        system,
         num_procs=asked.num_procs,
         prompt=asked.prompt,
         output=asked.output,
@@ -89,6 +111,7 @@ def explore_deployments(
         price=asked.price_usd_per_h,
         assumptions=None if asked.memory_share is None else Assumptions(reserve_share=1.0 - asked.memory_share),
         requests_per_slot=asked.requests_per_slot,
+        factors=load_factors(asked.factors, system),
         progress=progress,
         cancel=cancel,
         largest=largest,
@@ -113,6 +136,7 @@ def deployments_document(asked: DeploymentsQuestion, found: ServingExploration) 
         "time_to_first_token_limit": found.time_to_first_token,
         "time_per_output_token_limit": found.time_per_output_token,
         "limits": dict(found.space.limits),
+        "factors": None if found.factors is None else found.factors.describe(),
         "kind": "modelled",
         "not_represented": list(not_represented(found.model)),
         "total": found.total,

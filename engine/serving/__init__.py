@@ -16,6 +16,7 @@ from engine.serving.columns import FIELDS, FIGURES, HEADLINE, MEMORY_PARTS, SERV
 from engine.serving.deployments import DeploymentTableError
 from engine.serving.evaluation import WorkloadError, evaluate
 from engine.serving.exploration import ServingExploration, explore
+from engine.serving.factors import EngineFactors, FactorError
 from engine.serving.reasons import REASONS
 from engine.serving.services import ServiceSizing, size_service
 from engine.serving.shapes import not_represented
@@ -33,6 +34,8 @@ __all__ = [
     "Assumptions",
     "DeploymentSpace",
     "DeploymentTableError",
+    "EngineFactors",
+    "FactorError",
     "FigureRange",
     "RequestTrace",
     "ServiceLoad",

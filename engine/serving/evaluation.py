@@ -16,6 +16,7 @@ from engine.serving.checks import limit_reasons, reason_text, shape_reasons
 from engine.serving.columns import FIELDS, FIGURES
 from engine.serving.constants import library_constants
 from engine.serving.deployments import WORDS, Deployments, deployments_of, frame_of
+from engine.serving.factors import EngineFactors
 from engine.serving.figures import ServingSubject, figures, grouped
 from engine.serving.reasons import FITS, REASONS, code_of, number_of
 from hardware import Calibration, SystemLike, system_of
@@ -49,6 +50,7 @@ def subject_of(
     calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
     requests_per_slot: float | None = None,
+    factors: EngineFactors | None = None,
 ) -> ServingSubject:
     """Returns the subject of an evaluation: model, system, price and assumptions. The default price is the middle of
     the system's recorded prices.
@@ -60,6 +62,7 @@ def subject_of(
         calibration: whose parameters count; the library's where None.
         assumptions: about memory and batches; the usual ones where None.
         requests_per_slot: of a benchmark's burst; None for a steady load.
+        factors: on the latencies of engines; none where None.
 
     Raises `WorkloadError` for an invalid price or an invalid number of requests, and as `model_of` and `system_of` do.
     """
@@ -80,7 +83,14 @@ def subject_of(
         )
     p = parameters_of(calibration or library_calibration())
     return ServingSubject(
-        model_of(model), found, p, assumptions or Assumptions(), float(price), library_constants(), requests_per_slot
+        model_of(model),
+        found,
+        p,
+        assumptions or Assumptions(),
+        float(price),
+        library_constants(),
+        requests_per_slot,
+        factors=factors,
     )
 
 
@@ -111,6 +121,7 @@ def evaluate(
     calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
     requests_per_slot: float | None = None,
+    factors: EngineFactors | None = None,
 ) -> pd.DataFrame:
     """Evaluates deployments of a model on a system, with constants fitted to measured kernels and servers.
 
@@ -124,6 +135,7 @@ def evaluate(
         calibration, assumptions: the library's where left out.
         requests_per_slot: requests that a benchmark sends per request in flight, all at once at first, whose burst is
             part of its mean time to the first token; None for a steady load.
+        factors: on the latencies of engines, measured on one's own servers; none where None.
 
     Returns:
         The fields, status, reason and reason_text, and every figure of `engine.serving.columns`, by row. Deployments
@@ -145,6 +157,7 @@ def evaluate(
         calibration=calibration,
         assumptions=assumptions,
         requests_per_slot=requests_per_slot,
+        factors=factors,
     )
     frame = frame_of(table)
     d = deployments_of(frame)

@@ -20,6 +20,7 @@ from engine.serving.checks import limit_reasons, shape_reasons
 from engine.serving.columns import FIELDS, FIGURES, HEADLINE, by_name
 from engine.serving.deployments import WORDS, Deployments
 from engine.serving.evaluation import evaluate, positive, subject_of
+from engine.serving.factors import EngineFactors
 from engine.serving.figures import ServingSubject, figures, grouped, memory_of
 from engine.serving.reasons import FITS, REASONS, by_code, number_of
 from engine.serving.shapes import longest_context
@@ -63,6 +64,7 @@ class ServingExploration:
     calibration: Calibration | None
     assumptions: Assumptions | None
     requests_per_slot: float | None = None
+    factors: EngineFactors | None = None
 
     @property
     def total(self) -> int:
@@ -139,6 +141,7 @@ class ServingExploration:
             calibration=self.calibration,
             assumptions=self.assumptions,
             requests_per_slot=self.requests_per_slot,
+            factors=self.factors,
         )
         found.insert(0, "id", np.asarray(ids, np.int64))
         return found
@@ -158,6 +161,7 @@ def explore(
     calibration: Calibration | None = None,
     assumptions: Assumptions | None = None,
     requests_per_slot: float | None = None,
+    factors: EngineFactors | None = None,
     progress: Callable[[float, str], None] | None = None,
     cancel: Callable[[], bool] | None = None,
     largest: int = MOST,
@@ -172,7 +176,7 @@ def explore(
         time_to_first_token, time_per_output_token: slower deployments are rejected [s].
         price: of a processor [USD per hour]; the system's recorded price where left out.
         calibration, assumptions: the library's where left out.
-        requests_per_slot: as for `evaluate`.
+        requests_per_slot, factors: as for `evaluate`.
         progress: called with the share that is done, 0 to 1, and the current step in words.
         cancel: returns whether to stop.
         largest: deployments that the space may have.
@@ -193,6 +197,7 @@ def explore(
         calibration=calibration,
         assumptions=assumptions,
         requests_per_slot=requests_per_slot,
+        factors=factors,
     )
     space = DeploymentSpace.of(num_procs, prompt, output, limits, mixture=subject.pattern.is_routed, largest=largest)
     sweep = _Sweep(subject, space, bounds)
@@ -212,6 +217,7 @@ def explore(
         calibration,
         assumptions,
         requests_per_slot,
+        factors,
     )
 
 

@@ -31,6 +31,7 @@ from engine.serving.assumptions import Assumptions
 from engine.serving.columns import FIGURES
 from engine.serving.constants import ENGINES, EngineTerms, ServingConstants
 from engine.serving.deployments import LAUNCHES, Deployments
+from engine.serving.factors import EngineFactors, LatencyFactors
 from engine.serving.load import PassTimes, load_latencies, prompts_per_pass
 from engine.serving.memory import ServingMemoryUse, kv_bytes_per_token, memory_use
 from engine.serving.passes import Blocks, Pass, PassSetting, PassWork, block_times
@@ -55,7 +56,7 @@ class ServingSubject:
 
     `price` of a processor [USD per hour], not a number where it is not known. `requests_per_slot` of a benchmark that
     sends all requests at once and keeps a number of them in flight; None for a steady load. `output_cv` is the
-    coefficient of variation of the output lengths.
+    coefficient of variation of the output lengths. `factors` on the latencies of engines; None for none.
     """
 
     model: Model
@@ -66,6 +67,7 @@ class ServingSubject:
     constants: ServingConstants
     requests_per_slot: float | None = None
     output_cv: float = 0.0
+    factors: EngineFactors | None = None
 
     @cached_property
     def shapes(self) -> ModelShapes:
@@ -93,6 +95,10 @@ class ServingSubject:
     def engine(self, d: Deployments) -> EngineTerms:
         """Returns the terms of the engine of deployments with one engine."""
         return self.constants.engine(ENGINES[int(d.engine[0])])
+
+    def latency_factors(self, d: Deployments) -> LatencyFactors:
+        """Returns the measured factors on the latencies of deployments with one engine."""
+        return LatencyFactors() if self.factors is None else self.factors.find(ENGINES[int(d.engine[0])])
 
 
 def grouped(d: Deployments) -> Iterator[npt.NDArray[np.intp]]:
@@ -138,7 +144,9 @@ def figures(subject: ServingSubject, d: Deployments) -> dict[str, Floats]:
     times, parts = pass_times(subject, d)
     later, blocks = np.maximum(d.output - 1.0, 0.0), float(len(subject.pattern.blocks))
     found = load_latencies(times, subject.engine(d), d.batch, d.output, blocks, subject.requests_per_slot)
-    first_token, per_token = found.first_token, found.per_token
+    factors = subject.latency_factors(d)
+    first_token = factors.time_to_first_token * found.first_token
+    per_token = factors.time_per_output_token * found.per_token
     parts["step_host"] = found.step - times.cycle
     # B requests in flight, each of which takes the first token and O - 1 more.
     rate = d.batch * d.output / (first_token + later * per_token)

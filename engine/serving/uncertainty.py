@@ -76,7 +76,7 @@ def figure_ranges(model: Model, system: System, row: Mapping[str, Any]) -> dict[
         row: its fields; a batch of None for servers of any.
     """
     generation = generation_of(system)
-    if generation == "other":
+    if generation not in {key[2] for key in _factors()}:
         return {}
     engine = str(row["engine"])
     properties = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from typing import Any, Final, Literal
@@ -28,7 +28,7 @@ from hardware import System
 from models import Model, datatypes, dimensions
 from models.token_flops import TokenFlops, token_flops
 
-__all__ = ["WEIGHTS", "NearestRuns", "TrainingSetting", "find_nearest_runs", "settings_of_runs"]
+__all__ = ["WEIGHTS", "NearestRuns", "TrainingSetting", "find_nearest_runs", "hardware_distances", "settings_of_runs"]
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "kind": 16.0,
@@ -241,13 +241,11 @@ def _distance_parts(setting: TrainingSetting, settings: pd.DataFrame) -> pd.Data
         return np.asarray(settings[name] == own[name], bool) & (settings[name] != "").to_numpy(bool)
 
     recomputed = np.abs(settings["recomputed"].to_numpy(np.float64) - setting.recomputed)
-    ours = _chip_of(setting.accelerator)
-    chips = np.array([ours != "" and _chip_of(name) == ours for name in settings["accelerator"]], bool)
-    # Chips that were not calibrated have no generation in common.
-    akin = agrees("generation") & (setting.generation != "other")
     found = {
         "kind": np.where(agrees("kind"), 0.0, 1.0),
-        "hardware": np.select([agrees("accelerator"), chips, akin], [0.0, _OTHER_BOARD, _OTHER_CHIP], 1.0),
+        "hardware": hardware_distances(
+            setting.accelerator, setting.generation, settings["accelerator"], settings["generation"]
+        ),
         "datatype": np.where(
             agrees("datatype"), 0.0, np.where(agrees("bits"), _OTHER_FORMAT, np.maximum(doublings("bits"), 0.5))
         ),
@@ -257,6 +255,30 @@ def _distance_parts(setting: TrainingSetting, settings: pd.DataFrame) -> pd.Data
         "layout": sum(doublings(name) for name in _DEGREES) + np.nan_to_num(recomputed, nan=UNSTATED),
     }
     return pd.DataFrame({name: weight * found[name] for name, weight in WEIGHTS.items()}, index=settings.index)
+
+
+def hardware_distances(
+    accelerator: str, generation: str, accelerators: Iterable[str], generations: Iterable[str]
+) -> npt.NDArray[np.float64]:
+    """Return the distances of accelerators from one: 0 for the same, 1 for another generation [rows].
+
+    Args:
+        accelerator: maker's name of the one, such as "H100-80GB-SXM"; empty where unknown.
+        generation: its generation.
+        accelerators: the others' names [rows].
+        generations: their generations [rows].
+    """
+    found = []
+    ours = _chip_of(accelerator)
+    for name, other in zip(accelerators, generations, strict=True):
+        if name != "" and name == accelerator:
+            found.append(0.0)
+        elif ours != "" and _chip_of(name) == ours:
+            found.append(_OTHER_BOARD)
+        else:
+            # Chips that were not calibrated have no generation in common.
+            found.append(_OTHER_CHIP if other == generation and generation not in ("", "other") else 1.0)
+    return np.array(found, np.float64)
 
 
 @cache

@@ -16,6 +16,7 @@ from dashboard.link import state
 from dashboard.link.fields import LinkField
 from dashboard.pages.serving.inputs import LAUNCHED, draw_inputs, parse_inputs, write_inputs
 from dashboard.pages.serving.link import ServingLink
+from dashboard.pages.serving.measured_servers import draw_measured_servers
 from dashboard.pages.serving.own_server import draw_own_server
 from dashboard.pages.serving.queries import changes, chips, curves, explored, per_degree, question_key, title
 from dashboard.pages.serving.service import draw_service
@@ -106,6 +107,7 @@ def render(view: ServingView) -> None:
     draw_deployments(question.by, view.link, view.fields, found)
     launch.deployment_card(found.model, found.system, chosen, "serving_launch")
     draw_own_server(found)
+    draw_measured_servers(found, chosen)
     _draw_remarks(found)
 
 

@@ -17,10 +17,12 @@ from dashboard.pages.validation.run import layout_words
 from dashboard.widgets.chart import show
 from dashboard.widgets.link_fields import draw_segments, draw_switch
 from dashboard.widgets.tables import ROW, height_of, signed
-from dashboard.words.numbers import count
+from dashboard.words.numbers import count, signed_percent
 from engine.validation import REASONS, stored_releases
+from engine.validation.serving.nearest_servers import SERVER_SOURCE, count_server_errors
+from hardware import load_calibration
 
-__all__ = ["draw_errors", "draw_releases", "draw_unsupported", "draw_worst_runs"]
+__all__ = ["draw_errors", "draw_releases", "draw_servers", "draw_unsupported", "draw_worst_runs"]
 
 WORST: Final = 200
 LISTED: Final = 1_000
@@ -51,6 +53,7 @@ RELEASED: Final = {
 """Sets of runs whose errors by release are shown, each with its name on screen."""
 _FIRST: Final = re.compile(r"^(?:all|published)\b")
 """Beginning of the name of a set of runs; other names are sources."""
+_ENGINES: Final = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
 _SIGNED: Final = [name for name, _, _, form, _ in COLUMNS if form is None]
 
 
@@ -244,3 +247,54 @@ def draw_unsupported(gone: pd.DataFrame, total: int) -> None:
     )
     if len(gone) > LISTED:
         st.caption(f"The first {LISTED:,} of {len(gone):,}.")
+
+
+def draw_servers() -> None:
+    """Draw the errors of predicted servers by GPU, engine and model."""
+    rows = count_server_errors()
+    number = int(rows["servers"].sum())
+    st.html(markup.head("Measured servers", f"{number:,} servers under load; predicted against measured"))
+    names = {"tpot": "per token", "output": "output", "ttft": "first token"}
+    shown = pd.DataFrame(
+        {
+            "GPU": rows["gpu"].str.replace("_sxm", "").str.upper(),
+            "Engine": rows["engine"].map(_ENGINES),
+            "Model": rows["model"].str.rpartition("/")[2],
+            "Servers": rows["servers"],
+        }
+    )
+    settings: dict[str, Any] = {
+        "GPU": st.column_config.TextColumn(width=60),
+        "Engine": st.column_config.TextColumn(width=110),
+        "Model": st.column_config.TextColumn(width=180),
+        "Servers": st.column_config.NumberColumn(width=66, format="localized"),
+    }
+    for name, words in names.items():
+        median, bias = f"{words.capitalize()}, %", f"Bias, {words}"
+        shown[median] = 100.0 * rows[f"{name}_median"]
+        shown[bias] = [signed_percent(value) for value in rows[f"{name}_bias"]]
+        settings[median] = st.column_config.NumberColumn(
+            width=100, format="%.1f", help="Median of |predicted / measured − 1|"
+        )
+        settings[bias] = st.column_config.TextColumn(
+            width=110, help="Median of predicted / measured − 1; negative: predicted too small"
+        )
+    st.dataframe(
+        shown,
+        hide_index=True,
+        key="validation_servers",
+        height=height_of(len(shown), 24),
+        row_height=ROW,
+        column_config=settings,
+        alt=f"Errors of predicted first token, time per token and output of {number:,} measured servers",
+    )
+    unseen = {each.described.split(",")[0]: each for each in load_calibration("serving").errors if each.held_out}
+    told = "; ".join(
+        f"{words.removeprefix('all servers: ')} {each.median_absolute_percent:.0f} %"
+        for words, each in unseen.items()
+        if words.startswith("all servers: ")
+    )
+    st.caption(
+        f"The constants of serving were fitted to these servers. Median error at the fit with every model left out in "
+        f"turn: {told}. Source: {SERVER_SOURCE}. The page Serving has the nearest of them for any deployment."
+    )

@@ -20,7 +20,13 @@ from dashboard.link.fields import LinkField, LinkReader
 from dashboard.pages.validation import queries as data
 from dashboard.pages.validation.link import FIELDS, PAGE_NAME, ValidationLink
 from dashboard.pages.validation.run import draw_run
-from dashboard.pages.validation.tables import draw_errors, draw_releases, draw_unsupported, draw_worst_runs
+from dashboard.pages.validation.tables import (
+    draw_errors,
+    draw_releases,
+    draw_servers,
+    draw_unsupported,
+    draw_worst_runs,
+)
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.link_fields import draw_choice
 from dashboard.widgets.upload import file_field
@@ -107,6 +113,7 @@ def render(view: ValidationView) -> None:
     draw_errors(checked, filters, view.fields)
     if checked.is_packaged and filters == data.Filters():
         draw_releases(mode)
+        draw_servers()
     draw_unsupported(gone, len(checked.rows[data.is_selected(checked, filters)]))
 
 

@@ -93,7 +93,10 @@ def find_serving(
     else:
         _print_serving(found, asked)
     if export is not None:
-        write_table_file(found.table.astype({"launch": "str", "engine": "str"}), export)
+        table = found.table.astype({"launch": "str", "engine": "str"})
+        if found.factors is not None:
+            table = table.assign(factors=found.factors.name)
+        write_table_file(table, export)
         write_line(f"{found.feasible:,} deployments are in {export}.", stream=sys.stderr)
     if not found.feasible:
         raise typer.Exit(ExitCode.NOTHING)
@@ -114,6 +117,8 @@ def _print_serving(found: ServingExploration, asked: DeploymentsQuestion) -> Non
     )
     for sentence in not_represented(found.model):
         write_line(sentence)
+    if found.factors is not None:
+        write_line(found.factors.describe())
     if found.rejected:
         reasons = sorted(found.rejected.items(), key=lambda item: -item[1])
         write_line()

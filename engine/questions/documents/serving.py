@@ -18,6 +18,7 @@ __all__ = [
     "DeploymentTermsQuestion",
     "DeploymentsQuestion",
     "ServedModel",
+    "ServersQuestion",
     "ServiceQuestion",
 ]
 
@@ -97,6 +98,14 @@ class DeploymentsQuestion(ServedModel):
         default=None,
         description="Requests that a benchmark sends per request in flight, all at once at first, such as 10; a steady "
         "load by default.",
+    )
+    factors: Annotated[
+        Named | None,
+        Asked("Engine factors", option_help="JSON file of measured factors, as `servers --out` writes it."),
+    ] = Field(
+        default=None,
+        description="Calibration with measured factors on the latencies of engines, as `compare_servers` returns it; "
+        "none by default.",
     )
     top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best deployments to list.")
     by: Annotated[str, Asked("Order")] = Field(
@@ -240,3 +249,49 @@ class ServiceQuestion(ServedModel):
         default=4096, description="Most GPUs that the service may use."
     )
     top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best services to list.")
+
+
+class ServersQuestion(Document):
+    """Question for a deployment next to measured servers: results of benchmarks of one's own, and the nearest servers.
+
+    With results, batch, prompt and output are theirs.
+    """
+
+    model: Annotated[Named, Asked("Model", option_help="Library name or JSON file of the model.")] = Field(
+        description="Model: a name that `list_models` has, or a whole model document."
+    )
+    system: Annotated[Named, Asked("System", option_help="Library name or JSON file of the system.")] = Field(
+        description="System: a name that `list_systems` has, or a whole system document."
+    )
+    deployment: Annotated[
+        dict[str, bool | int | float | str | None],
+        Accepts("an object with values by field name"),
+        Asked("Deployment", option="set", kind=FieldKind.VALUES, option_help="A field of the deployment; repeatable."),
+    ] = Field(
+        description="Values by field name, such as a row of `find_deployments`: tensor_par, engine, replicas, "
+        "weight_bits and so on; with results neither batch, prompt nor output is needed."
+    )
+    results: Annotated[
+        dict[str, Annotated[str, Text(20_000_000, shortest=1)]], Accepts("an object with texts by file name")
+    ] = Field(
+        default_factory=dict,
+        max_length=200,
+        description="Text of each result file by its name: of vLLM bench serve, SGLang bench_serving, AIPerf, "
+        "genai-perf or GuideLLM.",
+    )
+    nearest: Annotated[int, Whole(0, 50), Asked("Nearest servers")] = Field(
+        default=5, description="Measured servers to list, the nearest first."
+    )
+    memory_share: Annotated[Annotated[float, Number(0.05, 1.0)] | None, Asked("Memory share")] = Field(
+        default=None, description="Share of the memory that the engine may use, such as 0.95; 0.9 by default."
+    )
+    factors: Annotated[
+        Named | None, Asked("Engine factors", option_help="JSON file of measured factors, as --out writes it.")
+    ] = Field(
+        default=None,
+        description="Calibration with factors that the predictions are to have; none by default, and new factors are "
+        "measured without them.",
+    )
+    name: Annotated[str, Text(255), Asked("Name", option_help="Name of the factors.")] = Field(
+        default="", description="Name of the factors' calibration; made of the system's by default."
+    )

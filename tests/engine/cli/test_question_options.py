@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "plan_run": "plan run",
     "find_deployments": "inference",
     "size_service": "service",
+    "compare_servers": "servers",
     "plan_layers": "plan layers",
     "plan_operators": "plan operators",
     "plan_elastic": "plan elastic model",

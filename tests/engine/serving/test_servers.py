@@ -1,8 +1,7 @@
 """Servers measured under load against the figures, and properties of the kernels behind them.
 
-`servers.csv` is every ninth server of the half of InferenceX's results that constants were fitted to, as
-ai-dynamo/aiconfigurator copies them (commit 095f58a51c, aic-core/src/aiconfigurator_core/systems/silicon_sample.csv,
-Apache-2.0), with the lengths as drawn. Another half, which nothing was fitted to, is not here.
+The servers are the package's: the half of InferenceX's results that constants were fitted to. Another half, which
+nothing was fitted to, is not here.
 """
 
 from __future__ import annotations
@@ -22,15 +21,16 @@ from engine import serving
 from engine.cost_models.calibrated import Accelerators, accelerator_of
 from engine.serving.constants import ENGINES, FORMATS, library_constants
 from engine.serving.kernels import Device, ExpertRates, ExpertWork, KernelRates, multiply, run_experts
+from engine.validation.serving.nearest_servers import library_servers
 from engine.validation.serving.operations import kernel_tables
-from engine.validation.serving.servers import log_errors, read_servers
+from engine.validation.serving.servers import log_errors
 
 
 @pytest.fixture(scope="module")
 def errors() -> pd.DataFrame:
     """Predicted over measured, less 1, with the GPU and engine of each server."""
-    servers = read_servers(Path(__file__).parent / "servers.csv")
-    assert len(servers.rows) == 135
+    servers = library_servers()
+    assert len(servers.rows) == 1_214
     return np.expm1(log_errors(servers)).join(servers.rows[["gpu", "engine", "model"]])
 
 
@@ -52,7 +52,7 @@ def test_no_engine_is_far_off(errors: pd.DataFrame, engine: str):
 
 def test_the_order_of_servers(errors: pd.DataFrame):
     """Rank correlation of predicted and measured time per output token."""
-    measured = pd.read_csv(Path(__file__).parent / "servers.csv")["tpot_ms"]
+    measured = library_servers().rows["tpot_ms"]
     predicted = measured * (1.0 + errors["tpot"])
     assert predicted.corr(measured, method="spearman") > 0.95
 
