@@ -8,7 +8,7 @@ from pydantic import Field
 
 from engine.planners.contract import Cancel, Progress, never, unheard
 from engine.questions.bounds import Context
-from engine.questions.documents.serving import DeploymentsQuestion
+from engine.questions.documents.serving import DeploymentsQuestion, ServedModel
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
 from engine.questions.verb import Document, Row, Verb
@@ -17,7 +17,7 @@ from engine.serving.reasons import by_code
 from engine.serving.space import MOST
 from engine.serving.uncertainty import SHARE
 
-__all__ = ["FIND_DEPLOYMENTS", "RangeRow", "deployments_document", "explore_deployments"]
+__all__ = ["FIND_DEPLOYMENTS", "RangeRow", "deployments_document", "explore_deployments", "serving_assumptions"]
 
 
 class RangeRow(Document):
@@ -63,6 +63,16 @@ class DeploymentsAnswer(Document):
     seconds: float = Field(description="Time of the exploration [s].")
 
 
+def serving_assumptions(asked: ServedModel) -> Assumptions:
+    """Return the assumptions of a question about serving.
+
+    Args:
+        asked: the question.
+    """
+    reserve = {} if asked.memory_share is None else {"reserve_share": 1.0 - asked.memory_share}
+    return Assumptions(prefill_chunk=asked.prefill_chunk, prefix_hit_rate=asked.prefix_hit_rate, **reserve)
+
+
 def explore_deployments(
     asked: DeploymentsQuestion, *, progress: Progress = unheard, cancel: Cancel = never, largest: int = MOST
 ) -> ServingExploration:
@@ -87,7 +97,7 @@ def explore_deployments(
         time_to_first_token=asked.time_to_first_token_s,
         time_per_output_token=asked.time_per_output_token_s,
         price=asked.price_usd_per_h,
-        assumptions=None if asked.memory_share is None else Assumptions(reserve_share=1.0 - asked.memory_share),
+        assumptions=serving_assumptions(asked),
         requests_per_slot=asked.requests_per_slot,
         progress=progress,
         cancel=cancel,

@@ -39,7 +39,7 @@ from engine.serving.shapes import BlockPattern, ServingStage, pattern_of, stages
 from hardware import System
 from models import Model
 
-__all__ = ["CHUNK", "ServingSubject", "figures", "grouped", "memory_of", "pass_times"]
+__all__ = ["CHUNK", "ServingSubject", "computed_prompt", "figures", "grouped", "memory_of", "pass_times"]
 
 CHUNK = 8192
 """Rows that are computed together; they stay in cache."""
@@ -252,13 +252,26 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
         "step_pipeline": cycle - run.total,
     }
     chunk, terms = float(subject.assumptions.prefill_chunk), subject.engine(d)
+    computed = computed_prompt(subject, d)
     # A longer prompt passes in equal chunks, which follow each other through the pipeline.
-    chunks = np.ceil(d.prompt / chunk)
-    together = prompts_per_pass(d.batch, d.prompt, d.output, chunk)
+    chunks = np.ceil(computed / chunk)
+    together = prompts_per_pass(d.batch, computed, d.output, chunk)
     # Each prompt of a pass brings O - 1 tokens to decode, in this pass and those that follow.
     decoding = terms.mixed * np.minimum(np.minimum(tokens, d.batch - 1.0), together * (d.output - 1.0))
-    mixed, sent = _run_pass(subject, d, Pass(decoding, context, together, d.prompt, chunks), is_step=False)
+    mixed, sent = _run_pass(
+        subject, d, Pass(decoding, context, together, d.prompt, chunks, d.prompt - computed), is_step=False
+    )
     return PassTimes(cycle, run.slowest, mixed.slowest, mixed.total + sent, chunks, together), parts
+
+
+def computed_prompt(subject: ServingSubject, d: Deployments) -> Floats:
+    """Returns the prompt tokens of a request that its prefill computes, at least 1 [rows] [tokens].
+
+    Args:
+        subject: with the share that the prefix cache has.
+        d: deployments [rows].
+    """
+    return np.maximum(d.prompt * (1.0 - subject.assumptions.prefix_hit_rate), 1.0)
 
 
 def _run_pass(subject: ServingSubject, d: Deployments, work: Pass, *, is_step: bool) -> tuple[_Stages, Floats]:

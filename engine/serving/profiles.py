@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from engine.executions.arrays import Floats
 from engine.serving.deployments import Deployments
-from engine.serving.figures import ServingSubject, grouped, pass_times
+from engine.serving.figures import ServingSubject, computed_prompt, grouped, pass_times
 from engine.serving.load import load_latencies
 
 __all__ = ["MOST_REQUESTS", "ReplicaProfile", "ReplicaTimes", "replica_profiles"]
@@ -154,5 +154,5 @@ def replica_profiles(subject: ServingSubject, d: Deployments, most: Floats) -> R
         )
     for place in range(1, len(POINTS)):
         values[..., place] = np.where(needed[:, place], values[..., place], values[..., place - 1])
-    per_pass = np.maximum(np.floor(chunk / d.prompt), 1.0)
+    per_pass = np.maximum(np.floor(chunk / computed_prompt(subject, d)), 1.0)
     return ReplicaProfile(ReplicaTimes(*values), np.minimum(most, MOST_REQUESTS), d.output, per_pass, fixed, mixed)
