@@ -70,7 +70,13 @@ def serving_assumptions(asked: ServedModel) -> Assumptions:
         asked: the question.
     """
     reserve = {} if asked.memory_share is None else {"reserve_share": 1.0 - asked.memory_share}
-    return Assumptions(prefill_chunk=asked.prefill_chunk, prefix_hit_rate=asked.prefix_hit_rate, **reserve)
+    return Assumptions(
+        prefill_chunk=asked.prefill_chunk,
+        prefix_hit_rate=asked.prefix_hit_rate,
+        draft_tokens=asked.draft_tokens,
+        accepted_tokens=asked.accepted_tokens,
+        **reserve,
+    )
 
 
 def explore_deployments(

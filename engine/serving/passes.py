@@ -103,6 +103,8 @@ class Pass:
     prompt: Floats | float = 0.0
     chunks: Floats | float = 1.0
     cached: Floats | float = 0.0
+    queries: float = 1.0
+    """Tokens of each request that decodes: its last, and drafts to be checked."""
 
     @property
     def computed(self) -> Floats | float:
@@ -112,7 +114,7 @@ class Pass:
     @property
     def tokens(self) -> Floats:
         """Rows of the linear layers."""
-        return np.asarray(self.requests + self.prompts * self.computed / self.chunks)
+        return np.asarray(self.queries * self.requests + self.prompts * self.computed / self.chunks)
 
     @property
     def decodes(self) -> bool:
@@ -242,10 +244,10 @@ def _mixing_seconds(setting: PassSetting, layer: LayerKind) -> tuple[Floats, Flo
             # Attention to chosen tokens: kernels of decode attention, one more for each choice.
             decode = setting.rates.decode
             memory = work.requests * (read + each.local_moved(t)) / (decode.memory * unit.memory)
-            compute = work.requests * each.local_matrix(t) / (decode.matrix * unit.matrix)
+            compute = work.queries * work.requests * each.local_matrix(t) / (decode.matrix * unit.matrix)
             seconds = seconds + np.maximum(memory, compute) + each.kernels * decode.start
         else:
-            seconds = seconds + mixing_time(each, work.requests, case, rates, p)
+            seconds = seconds + mixing_time(each, np.asarray(work.queries * work.requests), case, rates, p)
         kernels = max(kernels, each.kernels)
     return seconds, np.asarray(float(kernels))
 
@@ -269,11 +271,13 @@ def _attention_seconds(setting: PassSetting, window: Floats | None) -> Floats:
     seconds: Floats = np.zeros(())
     if work.decodes:
         context = work.context if window is None else np.minimum(work.context, window)
+        # Drafts read the cache once, as more heads do.
+        rows = work.queries * heads
         if latent:
             ranks = model.key_value_rank, model.rope_size
-            found = attend_latent_context(work.requests, context, heads, *ranks, cache, device, rates.latent_decode)
+            found = attend_latent_context(work.requests, context, rows, *ranks, cache, device, rates.latent_decode)
         else:
-            found = attend_context(work.requests, context, heads, key_heads, widths, cache, device, rates.decode)
+            found = attend_context(work.requests, context, rows, key_heads, widths, cache, device, rates.decode)
         seconds = np.where(work.requests > 0, found, 0.0)
     if work.has_prompts:
         prompt, prompts, cached = (np.asarray(each) for each in (work.prompt, work.prompts, work.cached))
@@ -374,7 +378,7 @@ def _reduce_seconds(setting: PassSetting) -> Floats:
 def _head_seconds(setting: PassSetting) -> Floats:
     """LM head, softmax, and gathering of the logits over the tensor-parallel group [s]."""
     case, rates = setting.case, setting.sustained
-    requests = np.asarray(setting.work.requests + setting.work.prompts)
+    requests = np.asarray(setting.work.queries * setting.work.requests + setting.work.prompts)
     model, t = case.model, case.layout.tensor_par
     logits = _product(replace(head_layer(case), m=requests), setting.rates.wide)
     # Every rank has V / t logits of a request; sampling needs all of them.

@@ -93,7 +93,7 @@ class PoolSizing:
     """Pairs whose latencies were computed; the bound ruled out the others."""
     least_per_rate: float
     bandwidth: float
-    """Of the link of a GPU between pools [bytes/s]."""
+    """Rate of the link of a GPU between pools [bytes/s]."""
     obstacle: str
     seconds: float
 
@@ -104,21 +104,21 @@ class PoolSizing:
 
 
 @dataclass(frozen=True)
-class _Pool:
-    """A pool's candidates [rows]: deployments, their GPUs, and the most that one can be asked for alone [1/s]."""
+class _PoolCandidates:
+    """A pool's candidates [rows]: deployments, requests at once of a replica, GPUs and largest rate of a deployment."""
 
     subject: ServingSubject
     d: Deployments
     most: Floats
     size: Floats
     rate: Floats
-    """Of a deployment, with all of its replicas."""
+    """Requests per second of a deployment, with all of its replicas [1/s]."""
 
-    def take(self, index: npt.NDArray[np.intp]) -> _Pool:
-        return _Pool(self.subject, self.d.take(index), self.most[index], self.size[index], self.rate[index])
+    def take(self, index: npt.NDArray[np.intp]) -> _PoolCandidates:
+        return _PoolCandidates(self.subject, self.d.take(index), self.most[index], self.size[index], self.rate[index])
 
 
-class _Pairs(NamedTuple):
+class _PoolPairs(NamedTuple):
     """Positions in both pools [pairs], and the least weight and numbers of deployments [pairs]."""
 
     prefill: npt.NDArray[np.intp]
@@ -128,13 +128,13 @@ class _Pairs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Search:
+class _PairSearch:
     """Everything that latencies of pairs are computed from."""
 
     load: ServiceLoad
     limits: LatencyLimits
-    prefill: _Pool
-    decode: _Pool
+    prefill: _PoolCandidates
+    decode: _PoolCandidates
     profiles: tuple[PrefillProfile, ReplicaProfile]
     bandwidth: float
 
@@ -257,7 +257,7 @@ def size_pools(
         weights = (1.0, 1.0)
     weights = (weights[0] / weights[1], 1.0)
     profiles = prefill_profile.take(kept[0]), decode_profile.take(kept[1])
-    search = _Search(careful, bounds, prefill, decode, profiles, bandwidth)
+    search = _PairSearch(careful, bounds, prefill, decode, profiles, bandwidth)
     tell(0.4, "pairs of pools")
     pairs = _bound_pairs(search, load.amount, weights, is_one_engine="engine" not in own)
     found, evaluated = _best_pairs(search, load.amount, pairs, weights, most_procs, tell)
@@ -292,7 +292,7 @@ def _decode_pool(
     load: ServiceLoad,
     bounds: LatencyLimits,
     most_procs: int,
-) -> tuple[_Pool, ReplicaProfile]:
+) -> tuple[_PoolCandidates, ReplicaProfile]:
     d, most = runnable_deployments(subject, unit_sizes(None, most_procs), prompt, output, limits)
     profile = decode_profiles(subject, d, most)
 
@@ -301,7 +301,7 @@ def _decode_pool(
         return np.asarray(found.missed(bounds) == 0)
 
     rate = largest_pool_rate(profile.largest_rate(), holds) * d.replicas
-    return _Pool(subject, d, most, d.tensor_par * d.pipeline_par * d.replicas, rate), profile
+    return _PoolCandidates(subject, d, most, d.tensor_par * d.pipeline_par * d.replicas, rate), profile
 
 
 def _prefill_pool(
@@ -311,7 +311,7 @@ def _prefill_pool(
     load: ServiceLoad,
     bounds: LatencyLimits,
     most_procs: int,
-) -> tuple[_Pool, PrefillProfile]:
+) -> tuple[_PoolCandidates, PrefillProfile]:
     d, most = runnable_deployments(subject, unit_sizes(None, most_procs), prompt, 1, limits)
     profile = prefill_profiles(subject, d, most)
     ends = [each for each in (bounds.first_token, bounds.request) if each is not None]
@@ -322,10 +322,10 @@ def _prefill_pool(
         return np.asarray((used < 1.0) & (first.level(bounds.level) <= limit))
 
     rate = largest_pool_rate(profile.largest_rate, holds) * d.replicas
-    return _Pool(subject, d, most, d.tensor_par * d.pipeline_par * d.replicas, rate), profile
+    return _PoolCandidates(subject, d, most, d.tensor_par * d.pipeline_par * d.replicas, rate), profile
 
 
-def _explain_obstacle(prefill: _Pool, decode: _Pool, bounds: LatencyLimits) -> str:
+def _explain_obstacle(prefill: _PoolCandidates, decode: _PoolCandidates, bounds: LatencyLimits) -> str:
     """Return a sentence on the pool that holds no load; "" if both do."""
     for name, pool in zip(POOLS, (prefill, decode), strict=True):
         if not len(pool.d):
@@ -336,7 +336,9 @@ def _explain_obstacle(prefill: _Pool, decode: _Pool, bounds: LatencyLimits) -> s
     return ""
 
 
-def _bound_pairs(search: _Search, amount: float, weights: tuple[float, float], *, is_one_engine: bool) -> _Pairs:
+def _bound_pairs(
+    search: _PairSearch, amount: float, weights: tuple[float, float], *, is_one_engine: bool
+) -> _PoolPairs:
     """Return the pairs of deployments that can exchange caches, smallest bound first."""
     p, d = search.prefill, search.decode
     counts = [np.maximum(np.ceil(amount / pool.rate * (1.0 - 1e-9)), 1.0) for pool in (p, d)]
@@ -348,10 +350,10 @@ def _bound_pairs(search: _Search, amount: float, weights: tuple[float, float], *
     # Of equal bounds, few deployments and stages first.
     order = np.lexsort((p.d.pipeline_par[first] + d.d.pipeline_par[second], bound))
     first, second = first[order], second[order]
-    return _Pairs(first, second, bound[order], (counts[0][first], counts[1][second]))
+    return _PoolPairs(first, second, bound[order], (counts[0][first], counts[1][second]))
 
 
-class _Found(NamedTuple):
+class _HeldPairs(NamedTuple):
     """Pairs that hold the limits: positions, deployments of each pool, and weight [pairs]."""
 
     prefill: npt.NDArray[np.intp]
@@ -361,17 +363,17 @@ class _Found(NamedTuple):
 
 
 def _best_pairs(
-    search: _Search,
+    search: _PairSearch,
     amount: float,
-    pairs: _Pairs,
+    pairs: _PoolPairs,
     weights: tuple[float, float],
     most_procs: int,
     tell: Callable[[float, str], None],
-) -> tuple[_Found, int]:
+) -> tuple[_HeldPairs, int]:
     """Return the pairs that hold the limits, of those whose bound is no larger than the best's weight; and how many
     were evaluated."""
     best, evaluated, ties = math.inf, 0, 0
-    parts: list[_Found] = []
+    parts: list[_HeldPairs] = []
     start = 0
     while start < len(pairs.bound) and pairs.bound[start] <= best and ties < TIES:
         stop = min(start + PAIRS, int(np.searchsorted(pairs.bound, best, side="right")))
@@ -385,9 +387,9 @@ def _best_pairs(
         start = stop
     if not parts:
         none = np.zeros(0, np.intp)
-        return _Found(none, none, (np.zeros(0), np.zeros(0)), np.zeros(0)), evaluated
+        return _HeldPairs(none, none, (np.zeros(0), np.zeros(0)), np.zeros(0)), evaluated
     return (
-        _Found(
+        _HeldPairs(
             np.concatenate([each.prefill for each in parts]),
             np.concatenate([each.decode for each in parts]),
             (np.concatenate([each.counts[0] for each in parts]), np.concatenate([each.counts[1] for each in parts])),
@@ -398,14 +400,14 @@ def _best_pairs(
 
 
 def _fewest_deployments(
-    search: _Search,
+    search: _PairSearch,
     amount: float,
-    pairs: _Pairs,
+    pairs: _PoolPairs,
     places: npt.NDArray[np.intp],
     weights: tuple[float, float],
     most_procs: int,
     best: float,
-) -> _Found:
+) -> _HeldPairs:
     """Return the fewest deployments of each pair that hold the limits and weigh no more than the best."""
     p, d = pairs.prefill[places], pairs.decode[places]
     sizes = search.prefill.size[p], search.decode.size[d]
@@ -444,13 +446,13 @@ def _fewest_deployments(
     order = np.lexsort((decodes, weight, row))
     order = order[np.unique(row[order], return_index=True)[1]]
     row = row[order]
-    return _Found(p[row], d[row], (high[order], decodes[order]), weight[order])
+    return _HeldPairs(p[row], d[row], (high[order], decodes[order]), weight[order])
 
 
 def _services_of(
-    search: _Search,
+    search: _PairSearch,
     load: ServiceLoad,
-    found: _Found,
+    found: _HeldPairs,
     weights: tuple[float, float],
     subjects: tuple[ServingSubject, ServingSubject],
     top: int,
@@ -556,7 +558,7 @@ def compare_services(aggregated: ServiceSizing, pools: PoolSizing) -> tuple[str 
             f"{' or more' if pair >= least else ''}."
         )
     if values[1] < values[0]:
-        return "disaggregated", f"Pools win with {words[1]} against {words[0]}.{trend}"
+        return "disaggregated", f"Pools win with {words[1]} against {words[0]} of aggregated.{trend}"
     if values[1] > values[0]:
         return "aggregated", f"Aggregated wins with {words[0]} against {words[1]} of pools.{trend}"
     return "aggregated", f"Both take {words[0]}; aggregated is simpler.{trend}"

@@ -91,6 +91,12 @@ class ServedModel(Document):
         default=0.0,
         description="Share of the prompt tokens that the prefix cache has, which are not computed; none by default.",
     )
+    draft_tokens: Annotated[int, Whole(0, 64), Asked("Draft tokens", "tokens", parameter="drafts")] = Field(
+        default=0, description="Tokens that multi-token prediction drafts per step and request; none by default."
+    )
+    accepted_tokens: Annotated[float, Number(0, 64), Asked("Accepted drafts", "tokens", parameter="accepted")] = Field(
+        default=0.0, description="Draft tokens that are accepted per step on average, at most `draft_tokens`."
+    )
 
 
 class DeploymentsQuestion(ServedModel):

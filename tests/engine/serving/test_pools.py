@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from engine import serving
@@ -89,6 +91,23 @@ def test_two_pools_match_a_chain_of_simulations(share: float) -> None:
     assert found.per_token.mean[0] == pytest.approx(rest.per_token.mean(), rel=0.1)
     assert found.request.mean[0] == pytest.approx(whole.mean(), rel=0.1)
     assert found.request.level("p99")[0] == pytest.approx(np.quantile(whole, 0.99), rel=0.3)
+
+
+def test_measured_decode_pools() -> None:
+    """`decode_pools.csv` is every fourth disaggregated server whose workers are known, of the half of InferenceX's
+    results that is fitted to elsewhere (nothing was fitted to these), as ai-dynamo/aiconfigurator copies them (commit
+    095f58a51c, aic-core/src/aiconfigurator_core/systems/silicon_sample.csv, Apache-2.0)."""
+    table = pd.read_csv(Path(__file__).parent / "decode_pools.csv")
+    assert len(table) == 22
+    errors = []
+    for (system, model), rows in table.groupby(["system", "model"]):
+        places = {"batch": 1, "kv_bits": 8, "attention_bits": np.where(rows["weight_bits"] == 4, 16, 8)}
+        d = deployments_of(frame_of(rows.assign(**places, compute_bits=rows["weight_bits"])))
+        profile = decode_profiles(subject_of(str(model), str(system)), d, np.full(len(rows), 4096.0))
+        batch = np.maximum(rows["concurrency"] / rows["workers"] / rows["replicas"], 1.0).to_numpy(float)
+        errors += (1e3 * profile.at(batch).step / rows["tpot_ms"] - 1.0).tolist()
+    assert np.median(np.abs(errors)) < 0.15
+    assert abs(np.median(errors)) < 0.1
 
 
 def size_pools(**changes: Any) -> serving.PoolSizing:
@@ -200,6 +219,39 @@ def test_a_prefix_cache_saves_prefills_only() -> None:
     assert alone["prefill_time"] < 3 * alone["decode_step_time"]
     with pytest.raises(ValueError, match="prefix_hit_rate is 2; it must be a share from 0 to 1"):
         serving.Assumptions(prefix_hit_rate=2)
+
+
+def test_accepted_drafts_shorten_the_time_per_token_by_what_a_step_gains() -> None:
+    def row(batch: int, drafts: int, accepted: float) -> Any:
+        fields = {"tensor_par": 8, "pipeline_par": 1, "expert_par": 8, "batch": batch, "prompt": 1024, "output": 1024}
+        return serving.evaluate(
+            "deepseek-v3",
+            "b200_180g_sxm",
+            {**fields, "weight_bits": 8, "kv_bits": 8},
+            assumptions=serving.Assumptions(draft_tokens=drafts, accepted_tokens=accepted),
+        ).iloc[0]
+
+    plain, refused, accepted = row(1, 0, 0.0), row(1, 3, 0.0), row(1, 3, 2.0)
+    # Drafts cost the same whatever becomes of them, and a step gives three tokens instead of one.
+    assert refused["decode_step_time"] == accepted["decode_step_time"] > plain["decode_step_time"]
+    assert plain["time_per_output_token"] == plain["decode_step_time"]
+    assert accepted["time_per_output_token"] == pytest.approx(refused["time_per_output_token"] / 3)
+    assert sum(accepted[name] for name in serving.STEP_PARTS) == pytest.approx(accepted["decode_step_time"])
+    # Experts of large batches are visited by all anyway, but products are no longer free.
+    gains = [
+        row(batch, 3, 2.0)["time_per_output_token"] / row(batch, 0, 0.0)["time_per_output_token"] for batch in (1, 512)
+    ]
+    assert gains[0] < gains[1]
+    with pytest.raises(ValueError, match="accepted_tokens is 2; it must be from 0 to the 1 draft_tokens"):
+        serving.Assumptions(draft_tokens=1, accepted_tokens=2)
+    # A pool that only decodes has as many tokens per step.
+    one, more = (
+        size_pools(assumptions=serving.Assumptions(draft_tokens=n, accepted_tokens=a), time_per_output_token=0.02).best
+        for n, a in ((0, 0.0), (2, 1.5))
+    )
+    assert one is not None
+    assert more is not None
+    assert more.gpus <= one.gpus
 
 
 def test_command_recommends_and_exports_both_pools(shardscape: Any, tmp_path: Any) -> None:
