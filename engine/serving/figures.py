@@ -263,7 +263,9 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
     decoding = terms.mixed * np.minimum(np.minimum(tokens, d.batch - 1.0), together * (d.output - 1.0) / gained)
     work = Pass(decoding, context, together, d.prompt, chunks, d.prompt - computed, 1.0 + drafts)
     mixed, sent = _run_pass(subject, d, work, is_step=False)
-    return PassTimes(cycle, run.slowest, mixed.slowest, mixed.total + sent, chunks, together, gained), parts
+    return PassTimes(
+        cycle, run.slowest, mixed.slowest, mixed.total + sent, chunks, together, np.full(len(d), gained)
+    ), parts
 
 
 def _add_drafts(run: _Stages, plain: _Stages, drafts: float, subject: ServingSubject) -> _Stages:

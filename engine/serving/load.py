@@ -35,7 +35,7 @@ class PassTimes(NamedTuple):
     pass_through: Floats
     chunks: Floats
     together: Floats
-    gained: float = 1.0
+    gained: Floats
 
 
 class Latencies(NamedTuple):
