@@ -11,7 +11,7 @@ from engine.questions.bounds import Context
 from engine.questions.documents.serving import DeploymentsQuestion, ServedModel
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
-from engine.questions.verb import Document, Row, Verb
+from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.serving import FIELDS, FIGURES, Assumptions, ServingExploration, explore, not_represented
 from engine.serving.reasons import by_code
 from engine.serving.space import MOST
@@ -68,7 +68,14 @@ def serving_assumptions(asked: ServedModel) -> Assumptions:
 
     Args:
         asked: the question.
+
+    Raises `QuestionError` for more accepted tokens than drafts.
     """
+    if asked.accepted_tokens > asked.draft_tokens:
+        raise QuestionError(
+            f"`accepted_tokens` is {asked.accepted_tokens:g}; it must be at most `draft_tokens`, which is "
+            f"{asked.draft_tokens}."
+        )
     reserve = {} if asked.memory_share is None else {"reserve_share": 1.0 - asked.memory_share}
     return Assumptions(
         prefill_chunk=asked.prefill_chunk,

@@ -294,6 +294,7 @@ def test_bad_questions_about_pools_get_a_sentence(shardscape: Any) -> None:
         (("--rate", 4, "--prefill-limit", "tensor_par=2"), "about two pools"),
         (("--users", 4, "--disaggregated", "yes"), "requests per second"),
         (("--rate", 4, "--disaggregated", "yes", "--room-for-error"), "cannot be given with two pools"),
+        (("--rate", 4, "--accepted-tokens", 2), "must be at most --draft-tokens, which is 0"),
     ):
         code, _, err = shardscape(*words, *more)
         assert code == 2, err
