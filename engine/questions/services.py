@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from pydantic import Field
@@ -11,22 +12,31 @@ from engine.questions.bounds import Context
 from engine.questions.documents.serving import ServiceQuestion
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
-from engine.questions.serving import RangeRow
+from engine.questions.serving import RangeRow, serving_assumptions
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.serving import (
     FIELDS,
     SERVICE_FIGURES,
-    Assumptions,
+    PoolSizing,
     ServiceLoad,
     ServiceSizing,
+    compare_services,
     not_represented,
+    size_pools,
     size_service,
 )
 from engine.serving.reasons import by_code
 from engine.serving.services import LOAD_REASONS
 from engine.serving.uncertainty import SHARE
 
-__all__ = ["SIZE_SERVICE", "reason_label", "service_document", "size_asked_service"]
+__all__ = [
+    "SIZE_SERVICE",
+    "compare_asked",
+    "reason_label",
+    "service_document",
+    "size_asked_pools",
+    "size_asked_service",
+]
 
 
 class NearestRow(Document):
@@ -35,6 +45,30 @@ class NearestRow(Document):
     row: Row
     latency_s: float = Field(description="Latency without other requests, at the statistic of the limits [s].")
     limit_s: float = Field(description="[s]")
+
+
+class PoolServiceRow(Document):
+    """A disaggregated service: both pools with the number of their deployments, and figures of both."""
+
+    prefill: Row
+    decode: Row
+    figures: Row
+
+
+class PoolsAnswer(Document):
+    """Disaggregated services that hold the limits."""
+
+    best: PoolServiceRow | None = Field(description="Fewest GPUs, of these the most headroom; null if none holds.")
+    top: list[PoolServiceRow]
+    prefill_system: str
+    prefill_deployments: int = Field(description="That run and were tried.")
+    decode_deployments: int = Field(description="That run and were tried.")
+    pairs: int = Field(description="Pairs of both with one engine, and the cache in the same bits.")
+    evaluated: int = Field(description="Pairs whose latencies were computed; a bound ruled out the others.")
+    link_gb_per_s: float = Field(description="Rate of a GPU's link between the pools, one way.")
+    least_per_rate: float | None = Field(description="Bound of the GPUs per request and second at large loads.")
+    obstacle: str = Field(description="Why no pair holds the limits; empty if one does.")
+    seconds: float = Field(description="Time of the search [s].")
 
 
 class ServiceAnswer(Document):
@@ -70,6 +104,11 @@ class ServiceAnswer(Document):
     nearest: dict[str, NearestRow] = Field(description="By limit: the deployment that misses it least, without load.")
     obstacle: str = Field(description="Why nothing was tried, and what would help; empty if something was.")
     units: dict[str, str] = Field(description="Units of figures by name.")
+    disaggregated: PoolsAnswer | None = Field(description="Prefill and decode in two pools; null if not asked for.")
+    recommended: Literal["aggregated", "disaggregated"] | None = Field(
+        description="Kind of the recommended service; null if none holds the limits."
+    )
+    comparison: str = Field(description="Why one kind is better than the other; empty if pools were not asked for.")
     seconds: float = Field(description="Time of the search [s].")
 
 
@@ -103,10 +142,93 @@ def size_asked_service(
         level=asked.held_at,
         room_for_error=asked.room_for_error,
         price=asked.price_usd_per_h,
-        assumptions=None if asked.memory_share is None else Assumptions(reserve_share=1.0 - asked.memory_share),
+        assumptions=serving_assumptions(asked),
         progress=progress,
         cancel=cancel,
     )
+
+
+def size_asked_pools(
+    asked: ServiceQuestion, *, progress: Progress = unheard, cancel: Cancel = never
+) -> PoolSizing | None:
+    """Return the disaggregated services of a question; None if it asks for none.
+
+    Args:
+        asked: the question.
+        progress: called with the share that is done and the current step.
+        cancel: returns whether to stop.
+
+    Raises `QuestionError` for a load or an option that pools do not have, and else as `size_asked_service` does.
+    """
+    if asked.disaggregated == "no":
+        named = ("prefill_system", "prefill_limits", "transfer_gb_per_s")
+        for name in (each for each in named if getattr(asked, each)):
+            raise QuestionError(f"`{name}` is about two pools; give `disaggregated` yes or either, too.")
+        return None
+    if asked.request_rate is None:
+        raise QuestionError("Pools are sized for requests per second; give `request_rate` instead of `users`.")
+    for name, words in (
+        ("room_for_error", "no pair of pools was measured under load"),
+        ("num_procs", "give the most GPUs as `most_procs`"),
+    ):
+        if getattr(asked, name):
+            raise QuestionError(f"`{name}` cannot be given with two pools: {words}.")
+    return size_pools(
+        found_model(asked.model),
+        found_system(asked.system),
+        load=ServiceLoad(asked.request_rate, None, asked.arrival_cv, asked.prompt_cv, asked.output_cv),
+        prompt=asked.prompt,
+        output=asked.output,
+        prefill_system=None if asked.prefill_system is None else found_system(asked.prefill_system),
+        most_procs=asked.most_procs,
+        limits=asked.limits,
+        prefill_limits=asked.prefill_limits,
+        transfer_gb_per_s=asked.transfer_gb_per_s,
+        time_to_first_token=asked.time_to_first_token_s,
+        time_per_output_token=asked.time_per_output_token_s,
+        request_latency=asked.request_latency_s,
+        level=asked.held_at,
+        price=asked.price_usd_per_h,
+        assumptions=serving_assumptions(asked),
+        top=asked.top,
+        progress=progress,
+        cancel=cancel,
+    )
+
+
+def compare_asked(asked: ServiceQuestion, found: ServiceSizing, pools: PoolSizing | None) -> tuple[str | None, str]:
+    """Return the recommended kind of service, and why; no reason without pools.
+
+    Args:
+        asked: the question.
+        found: services whose replicas prefill and decode.
+        pools: disaggregated ones; None if not asked for.
+    """
+    if pools is None:
+        return None if found.best is None else "aggregated", ""
+    better, why = compare_services(found, pools)
+    if asked.disaggregated == "yes":
+        better = None if pools.best is None else "disaggregated"
+    return better, why
+
+
+def _pools_document(pools: PoolSizing | None) -> dict[str, Any] | None:
+    if pools is None:
+        return None
+    rows = [each._asdict() for each in pools.services]
+    return {
+        "best": rows[0] if rows else None,
+        "top": rows,
+        "prefill_system": pools.systems[0].name,
+        "prefill_deployments": pools.tried[0],
+        "decode_deployments": pools.tried[1],
+        "pairs": pools.pairs,
+        "evaluated": pools.evaluated,
+        "link_gb_per_s": pools.bandwidth / 1e9,
+        "least_per_rate": pools.least_per_rate if math.isfinite(pools.least_per_rate) else None,
+        "obstacle": pools.obstacle,
+        "seconds": pools.seconds,
+    }
 
 
 def reason_label(code: str) -> str:
@@ -118,13 +240,15 @@ def reason_label(code: str) -> str:
     return LOAD_REASONS[code] if code in LOAD_REASONS else by_code(code).label
 
 
-def service_document(asked: ServiceQuestion, found: ServiceSizing) -> dict[str, Any]:
+def service_document(asked: ServiceQuestion, found: ServiceSizing, pools: PoolSizing | None = None) -> dict[str, Any]:
     """Return the answer to a question as JSON has it.
 
     Args:
         asked: the question.
         found: its services.
+        pools: disaggregated ones; None if not asked for.
     """
+    recommended, comparison = compare_asked(asked, found, pools)
     document = {
         "model": found.model.name,
         "system": found.system.name,
@@ -153,20 +277,24 @@ def service_document(asked: ServiceQuestion, found: ServiceSizing) -> dict[str, 
         },
         "obstacle": found.obstacle,
         "units": {column.name: column.unit for column in (*FIELDS, *SERVICE_FIGURES) if column.unit},
+        "disaggregated": _pools_document(pools),
+        "recommended": recommended,
+        "comparison": comparison,
         "seconds": found.seconds,
     }
     return {name: plain(value) for name, value in document.items()}
 
 
 def _answer_service(asked: ServiceQuestion, context: Context) -> dict[str, Any]:
-    return service_document(asked, size_asked_service(asked, progress=context.tell, cancel=context.stops))
+    pools = size_asked_pools(asked, progress=context.tell, cancel=context.stops)
+    return service_document(asked, size_asked_service(asked, progress=context.tell, cancel=context.stops), pools)
 
 
 SIZE_SERVICE = Verb(
     "size_service",
     "Size a service",
     "Finds the fewest GPUs, the deployment and its cost that serve so many users or requests per second within limits "
-    "on latencies, as means or percentiles.",
+    "on latencies, as means or percentiles; on request with prefill and decode in two pools.",
     ServiceQuestion,
     ServiceAnswer,
     _answer_service,

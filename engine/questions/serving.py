@@ -9,10 +9,10 @@ from pydantic import Field
 import hardware
 from engine.planners.contract import Cancel, Progress, never, unheard
 from engine.questions.bounds import Context
-from engine.questions.documents.serving import DeploymentsQuestion
+from engine.questions.documents.serving import DeploymentsQuestion, ServedModel
 from engine.questions.plain import plain
 from engine.questions.scenario_documents import found_model, found_system
-from engine.questions.verb import Document, Row, Verb
+from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.scenarios.scenario import load_entity
 from engine.serving import FIELDS, FIGURES, Assumptions, EngineFactors, ServingExploration, explore, not_represented
 from engine.serving.reasons import by_code
@@ -20,7 +20,14 @@ from engine.serving.space import MOST
 from engine.serving.uncertainty import SHARE
 from hardware import System
 
-__all__ = ["FIND_DEPLOYMENTS", "RangeRow", "deployments_document", "explore_deployments", "load_factors"]
+__all__ = [
+    "FIND_DEPLOYMENTS",
+    "RangeRow",
+    "deployments_document",
+    "explore_deployments",
+    "load_factors",
+    "serving_assumptions",
+]
 
 
 class RangeRow(Document):
@@ -84,6 +91,29 @@ def load_factors(value: Any, system: System) -> EngineFactors | None:
     return EngineFactors.of(found, system)
 
 
+def serving_assumptions(asked: ServedModel) -> Assumptions:
+    """Return the assumptions of a question about serving.
+
+    Args:
+        asked: the question.
+
+    Raises `QuestionError` for more accepted tokens than drafts.
+    """
+    if asked.accepted_tokens > asked.draft_tokens:
+        raise QuestionError(
+            f"`accepted_tokens` is {asked.accepted_tokens:g}; it must be at most `draft_tokens`, which is "
+            f"{asked.draft_tokens}."
+        )
+    reserve = {} if asked.memory_share is None else {"reserve_share": 1.0 - asked.memory_share}
+    return Assumptions(
+        prefill_chunk=asked.prefill_chunk,
+        prefix_hit_rate=asked.prefix_hit_rate,
+        draft_tokens=asked.draft_tokens,
+        accepted_tokens=asked.accepted_tokens,
+        **reserve,
+    )
+
+
 def explore_deployments(
     asked: DeploymentsQuestion, *, progress: Progress = unheard, cancel: Cancel = never, largest: int = MOST
 ) -> ServingExploration:
@@ -109,7 +139,7 @@ def explore_deployments(
         time_to_first_token=asked.time_to_first_token_s,
         time_per_output_token=asked.time_per_output_token_s,
         price=asked.price_usd_per_h,
-        assumptions=None if asked.memory_share is None else Assumptions(reserve_share=1.0 - asked.memory_share),
+        assumptions=serving_assumptions(asked),
         requests_per_slot=asked.requests_per_slot,
         factors=load_factors(asked.factors, system),
         progress=progress,

@@ -6,7 +6,7 @@
 
 `evaluate` returns the figures of a table of deployments, `explore` the figures of every deployment of a space,
 `figure_ranges` the ranges in which comparable servers were measured, and `size_service` the fewest GPUs that hold
-limits under a load.
+limits under a load; `size_pools` does that with prefill and decode in pools of their own.
 """
 
 from engine.cost_models.calibrated import library_calibration
@@ -17,6 +17,7 @@ from engine.serving.deployments import DeploymentTableError
 from engine.serving.evaluation import WorkloadError, evaluate
 from engine.serving.exploration import ServingExploration, explore
 from engine.serving.factors import EngineFactors, FactorError
+from engine.serving.pools import PoolService, PoolSizing, compare_services, size_pools
 from engine.serving.reasons import REASONS
 from engine.serving.services import ServiceSizing, size_service
 from engine.serving.shapes import not_represented
@@ -37,6 +38,8 @@ __all__ = [
     "EngineFactors",
     "FactorError",
     "FigureRange",
+    "PoolService",
+    "PoolSizing",
     "RequestTrace",
     "ServiceLoad",
     "ServiceSizing",
@@ -45,11 +48,13 @@ __all__ = [
     "SpaceTooLarge",
     "WorkloadError",
     "by_name",
+    "compare_services",
     "evaluate",
     "explore",
     "figure_ranges",
     "library_calibration",
     "not_represented",
     "read_trace",
+    "size_pools",
     "size_service",
 ]

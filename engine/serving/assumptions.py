@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from engine.cost_models.calibrated import Parameters
 from hardware import GIB
 from models import datatypes
+from models.documents import shown
 
 __all__ = ["Assumptions"]
 
@@ -35,7 +36,39 @@ class Assumptions:
     """Bits per weight of 4-bit formats with an 8-bit scale for every 32 weights, or a 16-bit one for every 64 [bits].
     Source: count of bits."""
     prefill_chunk: int = 8192
-    """Most prompt tokens in one pass [tokens]. Source: vLLM's default (max_num_batched_tokens)."""
+    """Most prompt tokens in one pass [tokens]. Source: defaults of vLLM (max_num_batched_tokens of its server), SGLang
+    (chunked_prefill_size) and TensorRT-LLM (max_num_tokens) on GPUs with 80 GB or more: 8,192."""
+    prefix_hit_rate: float = 0.0
+    """Share of the prompt tokens that are found in the prefix cache and not computed []. Engines keep such a cache, but
+    its hits depend on the requests alone: none by default. Memory that requests share is counted for each."""
+
+    draft_tokens: int = 0
+    """Tokens that a draft predicts per step and request, which the step then checks: layers for multi-token prediction
+    of the model's own, each a block and the head. Their weights are not counted. None by default."""
+    accepted_tokens: float = 0.0
+    """Draft tokens that are accepted per step on average [tokens]. Source where it is known: the second token of
+    DeepSeek-V3 is accepted in 85 to 90 % of the steps (arXiv:2412.19437, section 5.4.3)."""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` with a sentence for a chunk or a hit rate out of range."""
+        chunk, hits = self.prefill_chunk, self.prefix_hit_rate
+        if isinstance(chunk, bool) or not isinstance(chunk, int) or not 1 <= chunk <= 2**20:
+            raise ValueError(f"prefill_chunk is {shown(chunk)}; it must be a whole number from 1 to {2**20:,} tokens.")
+        if isinstance(hits, bool) or not isinstance(hits, int | float) or not 0 <= hits <= 1:
+            raise ValueError(f"prefix_hit_rate is {shown(hits)}; it must be a share from 0 to 1.")
+
+        drafts, accepted = self.draft_tokens, self.accepted_tokens
+        if isinstance(drafts, bool) or not isinstance(drafts, int) or not 0 <= drafts <= 64:
+            raise ValueError(f"draft_tokens is {shown(drafts)}; it must be a whole number from 0 to 64.")
+        if isinstance(accepted, bool) or not isinstance(accepted, int | float) or not 0 <= accepted <= drafts:
+            raise ValueError(
+                f"accepted_tokens is {shown(accepted)}; it must be from 0 to the {drafts} draft_tokens of a step."
+            )
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that a request gets in a decode step: its own and those accepted."""
+        return 1.0 + self.accepted_tokens
 
     def parameters(self, p: Parameters, *, captured: bool) -> Parameters:
         """Returns the calibration with the latency of serving, and the kernel start of captured graphs where there are

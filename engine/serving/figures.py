@@ -40,7 +40,7 @@ from engine.serving.shapes import BlockPattern, ServingStage, pattern_of, stages
 from hardware import System
 from models import Model
 
-__all__ = ["CHUNK", "ServingSubject", "figures", "grouped", "memory_of", "pass_times"]
+__all__ = ["CHUNK", "ServingSubject", "computed_prompt", "figures", "grouped", "memory_of", "pass_times"]
 
 CHUNK = 8192
 """Rows that are computed together; they stay in cache."""
@@ -246,7 +246,10 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
     microbatches = np.ceil(d.batch / tokens)
     # Mean context over the answer: the prompt and half of the output, which requests in flight have more of.
     context = d.prompt + d.output / 2.0 * (1.0 + subject.output_cv**2)
-    run, messages = _run_pass(subject, d, Pass(tokens, context), is_step=True)
+    drafts, gained = float(subject.assumptions.draft_tokens), subject.assumptions.tokens_per_step
+    run, messages = _run_pass(subject, d, Pass(tokens, context, queries=1.0 + drafts), is_step=True)
+    if drafts:
+        run = _add_drafts(run, _run_pass(subject, d, Pass(tokens, context), is_step=True)[0], drafts, subject)
     # One microbatch through all stages, or all microbatches through the slowest stage.
     cycle = np.maximum(run.total + messages, microbatches * run.slowest)
     parts = {
@@ -260,13 +263,36 @@ def pass_times(subject: ServingSubject, d: Deployments) -> tuple[PassTimes, dict
         "step_pipeline": cycle - run.total,
     }
     chunk, terms = float(subject.assumptions.prefill_chunk), subject.engine(d)
+    computed = computed_prompt(subject, d)
     # A longer prompt passes in equal chunks, which follow each other through the pipeline.
-    chunks = np.ceil(d.prompt / chunk)
-    together = prompts_per_pass(d.batch, d.prompt, d.output, chunk)
+    chunks = np.ceil(computed / chunk)
+    together = prompts_per_pass(d.batch, computed, 1.0 + (d.output - 1.0) / gained, chunk)
     # Each prompt of a pass brings O - 1 tokens to decode, in this pass and those that follow.
-    decoding = terms.mixed * np.minimum(np.minimum(tokens, d.batch - 1.0), together * (d.output - 1.0))
-    mixed, sent = _run_pass(subject, d, Pass(decoding, context, together, d.prompt, chunks), is_step=False)
-    return PassTimes(cycle, run.slowest, mixed.slowest, mixed.total + sent, chunks, together), parts
+    decoding = terms.mixed * np.minimum(np.minimum(tokens, d.batch - 1.0), together * (d.output - 1.0) / gained)
+    work = Pass(decoding, context, together, d.prompt, chunks, d.prompt - computed, 1.0 + drafts)
+    mixed, sent = _run_pass(subject, d, work, is_step=False)
+    return PassTimes(
+        cycle, run.slowest, mixed.slowest, mixed.total + sent, chunks, together, np.full(len(d), gained)
+    ), parts
+
+
+def _add_drafts(run: _Stages, plain: _Stages, drafts: float, subject: ServingSubject) -> _Stages:
+    """Return a step with the time in which its drafts are predicted, one after the other: a block and the head each."""
+    work, blocks = plain.work, float(len(subject.pattern.blocks))
+    share = drafts / blocks
+    more = replace(PassWork.of().plus(work, share), ends=drafts * work.ends)
+    # The last stage predicts.
+    return _Stages(run.slowest + more.total, run.total + more.total, run.work.plus(more))
+
+
+def computed_prompt(subject: ServingSubject, d: Deployments) -> Floats:
+    """Returns the prompt tokens of a request that its prefill computes, at least 1 [rows] [tokens].
+
+    Args:
+        subject: with the share that the prefix cache has.
+        d: deployments [rows].
+    """
+    return np.maximum(d.prompt * (1.0 - subject.assumptions.prefix_hit_rate), 1.0)
 
 
 def _run_pass(subject: ServingSubject, d: Deployments, work: Pass, *, is_step: bool) -> tuple[_Stages, Floats]:

@@ -291,6 +291,7 @@ def attend_prompt(
 def attend_latent_prompt(
     prompts: Floats,
     tokens: Floats,
+    scores: Floats,
     heads: Floats,
     widths: tuple[Floats, Floats],
     device: Device,
@@ -300,13 +301,13 @@ def attend_latent_prompt(
 
     Args:
         prompts: of the pass.
-        tokens: of each [tokens].
+        tokens: of each that are computed [tokens].
+        scores: pairs of tokens per prompt that the causal mask leaves.
         heads: on one processor.
         widths: of a key and of a value head [elements].
         device: where it runs, with the matrix peak in 16 bits.
         rates: of latent prefill attention.
     """
-    scores = 0.5 * tokens * tokens
     return attend_prompt(prompts, tokens, scores, heads, heads, widths, 0.0, device, rates)
 
 

@@ -27,7 +27,7 @@ __all__ = ["Latencies", "PassTimes", "load_latencies", "prompts_per_pass"]
 class PassTimes(NamedTuple):
     """Times of passes [rows] [s]: one token for every request; the slowest stage of that, for one microbatch; the
     slowest stage of a prefill pass; and its way through all stages. `chunks` passes make a prompt, `together` prompts
-    share one."""
+    share one. A step gives each request `gained` tokens."""
 
     cycle: Floats
     step_stage: Floats
@@ -35,6 +35,7 @@ class PassTimes(NamedTuple):
     pass_through: Floats
     chunks: Floats
     together: Floats
+    gained: Floats
 
 
 class Latencies(NamedTuple):
@@ -97,7 +98,7 @@ def load_latencies(
     before = share * apart
     first = terms.first_token + np.where((others > 0) & (later > 0), step / 2.0, 0.0) + own + before * passes * each
     # So many of O - 1 steps have prompts in them; beyond all of them, passes take the place of no step.
-    crowded = (1.0 - share) * apart * passes / np.maximum(later, 1.0)
+    crowded = (1.0 - share) * apart * passes / np.maximum(later / times.gained, 1.0)
     longer = terms.mixed * np.maximum(crowded - 1.0, 0.0) * times.cycle
-    per_token = step + longer + crowded * added
+    per_token = (step + longer + crowded * added) / times.gained
     return Latencies(first, per_token, step, passes * each, terms.first_token + own, passes * added)

@@ -95,18 +95,26 @@ class PassWork:
 @dataclass(frozen=True, slots=True)
 class Pass:
     """Contents of one pass, arrays [rows]: requests that decode a token each, with `context` tokens to attend to
-    [tokens]; and `prompts` of `prompt` tokens, or one of `chunks` chunks of each."""
+    [tokens]; and `prompts` of `prompt` tokens, of which the cache has `cached`, or one of `chunks` chunks of each."""
 
     requests: Floats
     context: Floats
     prompts: Floats | float = 0.0
     prompt: Floats | float = 0.0
     chunks: Floats | float = 1.0
+    cached: Floats | float = 0.0
+    queries: float = 1.0
+    """Tokens of each request that decodes: its last, and drafts to be checked."""
+
+    @property
+    def computed(self) -> Floats | float:
+        """Tokens of a prompt that are computed."""
+        return self.prompt - self.cached
 
     @property
     def tokens(self) -> Floats:
         """Rows of the linear layers."""
-        return np.asarray(self.requests + self.prompts * self.prompt / self.chunks)
+        return np.asarray(self.queries * self.requests + self.prompts * self.computed / self.chunks)
 
     @property
     def decodes(self) -> bool:
@@ -225,7 +233,7 @@ def _mixing_seconds(setting: PassSetting, layer: LayerKind) -> tuple[Floats, Flo
     kernels = 0
     if work.has_prompts:
         each = layer.mixing(hidden, work.prompt, causal=True)  # type: ignore[arg-type]  # formulas broadcast
-        tokens = np.asarray(work.prompts * work.prompt / work.chunks)
+        tokens = np.asarray(work.prompts * work.computed / work.chunks)
         seconds = mixing_time(each, tokens, case, rates, p, scan_bandwidth(layer))
         kernels = each.kernels
     if work.decodes:
@@ -236,10 +244,10 @@ def _mixing_seconds(setting: PassSetting, layer: LayerKind) -> tuple[Floats, Flo
             # Attention to chosen tokens: kernels of decode attention, one more for each choice.
             decode = setting.rates.decode
             memory = work.requests * (read + each.local_moved(t)) / (decode.memory * unit.memory)
-            compute = work.requests * each.local_matrix(t) / (decode.matrix * unit.matrix)
+            compute = work.queries * work.requests * each.local_matrix(t) / (decode.matrix * unit.matrix)
             seconds = seconds + np.maximum(memory, compute) + each.kernels * decode.start
         else:
-            seconds = seconds + mixing_time(each, work.requests, case, rates, p)
+            seconds = seconds + mixing_time(each, np.asarray(work.queries * work.requests), case, rates, p)
         kernels = max(kernels, each.kernels)
     return seconds, np.asarray(float(kernels))
 
@@ -263,25 +271,39 @@ def _attention_seconds(setting: PassSetting, window: Floats | None) -> Floats:
     seconds: Floats = np.zeros(())
     if work.decodes:
         context = work.context if window is None else np.minimum(work.context, window)
+        # Drafts read the cache once, as more heads do.
+        rows = work.queries * heads
         if latent:
             ranks = model.key_value_rank, model.rope_size
-            found = attend_latent_context(work.requests, context, heads, *ranks, cache, device, rates.latent_decode)
+            found = attend_latent_context(work.requests, context, rows, *ranks, cache, device, rates.latent_decode)
         else:
-            found = attend_context(work.requests, context, heads, key_heads, widths, cache, device, rates.decode)
+            found = attend_context(work.requests, context, rows, key_heads, widths, cache, device, rates.decode)
         seconds = np.where(work.requests > 0, found, 0.0)
     if work.has_prompts:
-        prompt, prompts = np.asarray(work.prompt), np.asarray(work.prompts)
+        prompt, prompts, cached = (np.asarray(each) for each in (work.prompt, work.prompts, work.cached))
+        computed = np.asarray(work.computed)
+        scores = _causal_pairs(prompt, window) - _causal_pairs(cached, window)
+        # Keys and values of cached tokens are read, too.
+        kept = cached if window is None else np.minimum(cached, window)
         if latent:
-            found = attend_latent_prompt(prompts, prompt, heads, widths, device, rates.latent_prefill)
-            start = rates.latent_prefill.start
+            read = prompts * kept * cache * (model.key_value_rank + model.rope_size)
+            found = attend_latent_prompt(prompts, computed, scores, heads, widths, device, rates.latent_prefill)
+            kernel = rates.latent_prefill
         else:
-            seen = prompt if window is None else np.minimum(window, prompt)
-            # Causal pairs inside a window: w s - w^2 / 2.
-            scores = seen * prompt - 0.5 * seen * seen
-            found = attend_prompt(prompts, prompt, scores, heads, key_heads, widths, cache, device, rates.prefill)
-            start = rates.prefill.start
+            read = prompts * kept * cache * key_heads * (widths[0] + widths[1])
+            found = attend_prompt(prompts, computed, scores, heads, key_heads, widths, cache, device, rates.prefill)
+            kernel = rates.prefill
+        found = found + read / (kernel.memory * device.memory)
+        start = kernel.start
         seconds = seconds + start + (found - start) / work.chunks
     return seconds
+
+
+def _causal_pairs(tokens: Floats, window: Floats | None) -> Floats:
+    """Return the pairs of tokens that a causal mask and a window leave."""
+    # w s - w^2 / 2, and s^2 / 2 without a window.
+    seen = tokens if window is None else np.minimum(window, tokens)
+    return np.asarray(seen * tokens - 0.5 * seen * seen)
 
 
 def _dense_work(setting: PassSetting, reduce: Floats) -> PassWork:
@@ -356,7 +378,7 @@ def _reduce_seconds(setting: PassSetting) -> Floats:
 def _head_seconds(setting: PassSetting) -> Floats:
     """LM head, softmax, and gathering of the logits over the tensor-parallel group [s]."""
     case, rates = setting.case, setting.sustained
-    requests = np.asarray(setting.work.requests + setting.work.prompts)
+    requests = np.asarray(setting.work.queries * setting.work.requests + setting.work.prompts)
     model, t = case.model, case.layout.tensor_par
     logits = _product(replace(head_layer(case), m=requests), setting.rates.wide)
     # Every rank has V / t logits of a request; sampling needs all of them.

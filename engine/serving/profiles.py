@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from engine.executions.arrays import Floats
 from engine.serving.deployments import Deployments
-from engine.serving.figures import ServingSubject, grouped, pass_times
+from engine.serving.figures import ServingSubject, computed_prompt, grouped, pass_times
 from engine.serving.load import load_latencies
 
 __all__ = ["MOST_REQUESTS", "ReplicaProfile", "ReplicaTimes", "replica_profiles"]
@@ -25,9 +25,9 @@ POINTS: Final[Floats] = np.asarray(2.0 ** np.arange(13), np.float64)
 class ReplicaTimes:
     """Times at a number of requests in flight [rows] [s].
 
-    `step` of a decode step; `per_token` between tokens of a request; `added` by the prompt of one request to the steps
-    of others; `alone` of a first token that waits for no other; `waited` for the prefills of others before it, with
-    half a step, under a closed load; `together` prompts of a pass [requests].
+    `step` of a decode step, over the tokens that it gives a request; `per_token` between tokens of one; `added` by
+    the prompt of one request to the steps of others; `alone` of a first token that waits for no other; `waited` for the
+    prefills of others before it, with half a step, under a closed load; `together` prompts of a pass [requests].
     """
 
     step: Floats
@@ -150,9 +150,9 @@ def replica_profiles(subject: ServingSubject, d: Deployments, most: Floats) -> R
         found = load_latencies(times, terms, part.batch, part.output, blocks, None)
         waited = found.first_token - found.alone
         values[:, rows[index], places[index]] = np.broadcast_arrays(
-            found.step, found.per_token, found.added, found.alone, waited, times.together
+            found.step / times.gained, found.per_token, found.added, found.alone, waited, times.together
         )
     for place in range(1, len(POINTS)):
         values[..., place] = np.where(needed[:, place], values[..., place], values[..., place - 1])
-    per_pass = np.maximum(np.floor(chunk / d.prompt), 1.0)
+    per_pass = np.maximum(np.floor(chunk / computed_prompt(subject, d)), 1.0)
     return ReplicaProfile(ReplicaTimes(*values), np.minimum(most, MOST_REQUESTS), d.output, per_pass, fixed, mixed)

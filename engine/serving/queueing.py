@@ -26,7 +26,18 @@ from engine.executions.arrays import Floats
 from engine.serving.arrivals import ServiceLoad
 from engine.serving.profiles import ReplicaProfile, ReplicaTimes
 
-__all__ = ["LEVELS", "LatencyFigure", "LatencyLimits", "LoadedReplicas", "largest_load", "loaded_replicas"]
+__all__ = [
+    "LEVELS",
+    "LatencyFigure",
+    "LatencyLimits",
+    "LoadedReplicas",
+    "RareWait",
+    "erlang_wait",
+    "largest_load",
+    "loaded_replicas",
+    "others_within",
+    "whole_request",
+]
 
 LEVELS: Final[Mapping[str, float | None]] = {"mean": None, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 """Statistics of a latency: its mean and percentiles."""
@@ -185,7 +196,7 @@ def _open_load(profile: ReplicaProfile, load: ServiceLoad, rate: Floats, replica
     none = RareWait(np.zeros_like(rate), np.zeros_like(rate))
     per_token = LatencyFigure(np.where(busy < 1.0, each, np.inf), varied, np.zeros_like(rate), none)
     in_flight = np.minimum(rate * residence, profile.most)
-    return LoadedReplicas(rate, in_flight, busy, first, per_token, _whole_request(first, per_token, later, load))
+    return LoadedReplicas(rate, in_flight, busy, first, per_token, whole_request(first, per_token, later, load))
 
 
 def _closed_load(profile: ReplicaProfile, load: ServiceLoad, users: Floats) -> LoadedReplicas:
@@ -210,11 +221,18 @@ def _closed_load(profile: ReplicaProfile, load: ServiceLoad, users: Floats) -> L
     per_token = LatencyFigure(times.per_token, varied, np.zeros_like(rate), none)
     busy = np.minimum(served / profile.most, 1.0 - 1e-9)
     return LoadedReplicas(
-        rate, np.minimum(users, served), busy, first, per_token, _whole_request(first, per_token, later, load)
+        rate, np.minimum(users, served), busy, first, per_token, whole_request(first, per_token, later, load)
     )
 
 
-def _whole_request(first: LatencyFigure, per_token: LatencyFigure, later: Floats, load: ServiceLoad) -> LatencyFigure:
+def whole_request(first: LatencyFigure, per_token: LatencyFigure, later: Floats, load: ServiceLoad) -> LatencyFigure:
+    """Return the time from a request to its last token.
+
+    Args:
+        first, per_token: its first token and the others.
+        later: tokens after the first on average [rows].
+        load: spread of lengths.
+    """
     # Of one token there is no time between tokens, whatever it would be.
     mean = first.usual + np.multiply(later, per_token.usual, out=np.zeros_like(later), where=later > 0)
     with np.errstate(invalid="ignore"):
@@ -223,8 +241,8 @@ def _whole_request(first: LatencyFigure, per_token: LatencyFigure, later: Floats
     return LatencyFigure(mean, variance, np.zeros_like(mean), first.wait)
 
 
-def _erlang_wait(places: Floats, used: Floats) -> Floats:
-    """Return the chance that all places are taken, some of which are used on average [].
+def erlang_wait(places: Floats, used: Floats) -> Floats:
+    """Return the chance that all places are taken [rows] [].
 
     Args:
         places: c, also fractions.
@@ -249,10 +267,10 @@ def _wait_for_place(
     root = np.maximum(np.sqrt(4.0 + 5.0 * fewer) - 2.0, 0.0)
     equal = (1.0 - inside) * np.maximum(fewer - 1.0, 0.0) * root / (16.0 * np.maximum(inside, 0.05) * fewer)
     spread = spread + max(1.0 - load.output_cv**2, 0.0) * equal / 2.0
-    return RareWait(_erlang_wait(fewer, inside), residence / fewer / (1.0 - inside) * spread)
+    return RareWait(erlang_wait(fewer, inside), residence / fewer / (1.0 - inside) * spread)
 
 
-def _others_within(window: Floats, rate: Floats, arrivals: Floats) -> Floats:
+def others_within(window: Floats, rate: Floats, arrivals: Floats) -> Floats:
     """Return the other requests that come within a window around the arrival of one [requests]."""
     # Renewal function of gamma gaps over half the window, twice: a chain of gaps shorter than it, at most the
     # asymptote x + (c^2 - 1) / 2. With Poisson's arrivals this is rate x window.
@@ -274,7 +292,7 @@ def _wait_for_pass(
     # step / (1 - rho), and whose variance is mean(N) added^2 spread / (1 - rho^2); no longer than full ones.
     full = step + most * added
     mean = np.minimum(step / (1.0 - prefilled), full)
-    bursts = 1.0 + _others_within(mean, rate, arrivals) - rate * mean
+    bursts = 1.0 + others_within(mean, rate, arrivals) - rate * mean
     spread = np.maximum(bursts, 0.0) + prompt_cv**2
     varied = rate * mean * (added * added) * spread / (1.0 - prefilled * prefilled)
     varied = np.minimum(varied, (full - step) ** 2 / 4.0)
@@ -284,12 +302,12 @@ def _wait_for_pass(
     several = 1.0 - 1.0 / most
     met, met_varied = step + (np.minimum(met, full) - step) * several, met_varied * several
     # Prompts of others in the own pass; the mean pass of a full batch has `together` already.
-    others = np.clip(_others_within(met, rate, arrivals) - (times.together - 1.0), 0.0, most - 1.0)
+    others = np.clip(others_within(met, rate, arrivals) - (times.together - 1.0), 0.0, most - 1.0)
     # W = T (U + rho) + prompts by chance, U uniform from 0 to 1.
     before = met / 2.0 + others * added
     varied = met_varied * ((0.5 + prefilled) ** 2 + 1.0 / 12.0) + met * met / 12.0 + others * added * added * spread
     # Beyond full passes, for one of `most` places in each, as above.
-    chance = _erlang_wait(most, inside)
+    chance = erlang_wait(most, inside)
     served = (added * prompt_cv / np.maximum(each, TINY)) ** 2
     queued = each / (1.0 - inside) * (np.maximum(arrivals, 0.0) + served) / 2.0
     mean, squared = chance * queued, 2.0 * chance * queued**2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -36,7 +36,17 @@ from hardware import System, SystemLike
 from models import Model, ModelLike
 from models.documents import shown
 
-__all__ = ["LOAD_REASONS", "MOST_UNIT", "ServiceSizing", "size_service"]
+__all__ = [
+    "LOAD_REASONS",
+    "MOST_UNIT",
+    "ServiceSizing",
+    "deployment_table",
+    "latency_columns",
+    "limits_of",
+    "runnable_deployments",
+    "size_service",
+    "unit_sizes",
+]
 
 MOST_UNIT: Final = 64
 """GPUs of the largest deployment that is tried. Source: stated by us."""
@@ -82,6 +92,8 @@ class ServiceSizing:
     profile: ReplicaProfile
     held: LatencyLimits
     """The limits with the room for error of every row of `profile`."""
+    least_per_rate: float
+    """GPUs per unit of load of the deployment that needs fewest of them, at large loads; infinite where none holds."""
 
     @property
     def obstacle(self) -> str:
@@ -134,7 +146,7 @@ class ServiceSizing:
         found = loaded_replicas(profile, self.load, loads, replicas)
         held = self.limits._replace(room=_room_of(self.held, int(best["profile"])))
         columns = {"load": loads * replicas, "served_rate": found.rate * replicas}
-        return pd.DataFrame(columns | _latencies(found) | {"holds": found.missed(held) == 0})
+        return pd.DataFrame(columns | latency_columns(found) | {"holds": found.missed(held) == 0})
 
 
 def size_service(
@@ -180,35 +192,19 @@ def size_service(
         ServingLimitError, WorkloadError: an invalid argument. engine.ExplorationCancelled: `cancel` returned True.
     """
     start = time.perf_counter()
-    if level not in LEVELS:
-        raise WorkloadError(f"level is {shown(level)}; it must be one of {', '.join(LEVELS)}.")
-    bounds = LatencyLimits(
-        positive("time_to_first_token", time_to_first_token),
-        positive("time_per_output_token", time_per_output_token),
-        positive("request_latency", request_latency),
-        level,
-    )
-    given = dict(limits or {})
-    if "replicas" in given:
-        raise ServingLimitError("The number of replicas follows from the load; leave the limit on replicas out.")
-    places = given.pop("batch", None)
+    bounds = limits_of(time_to_first_token, time_per_output_token, request_latency, level)
     subject = replace(subject_of(model, system, price=price, assumptions=assumptions), output_cv=float(load.output_cv))
-    sizes = _unit_sizes(num_procs, most_procs)
+    sizes = unit_sizes(num_procs, most_procs)
     rejected: dict[str, int] = {}
-    parts: list[tuple[Deployments, Floats]] = []
-    total = 0
-    for position, size in enumerate(sizes):
+
+    def tell(share: float, words: str) -> None:
         if cancel is not None and cancel():
             raise ExplorationCancelled
         if progress is not None:
-            progress(0.3 * position / len(sizes), f"deployments of {size:,} GPUs")
-        d, most = _runnable_units(subject, size, prompt, output, given, places, rejected)
-        total += len(d)
-        runs = most >= 1
-        _count(rejected, "memory", int(np.sum(~runs)))
-        parts.append((d.take(runs), most[runs]))
-    d = _join_deployments([part for part, _ in parts])
-    most = np.concatenate([np.zeros(0), *(each for _, each in parts)])
+            progress(0.3 * share, words)
+
+    d, most = runnable_deployments(subject, sizes, prompt, output, limits or {}, rejected, tell)
+    total = len(d) + rejected.get("memory", 0)
     if progress is not None:
         progress(0.3, f"{len(d):,} deployments under load")
     profile = replica_profiles(subject, d, most)
@@ -231,6 +227,32 @@ def size_service(
         time.perf_counter() - start,
         profile,
         held,
+        _least_per_load(d, capacity),
+    )
+
+
+def _least_per_load(d: Deployments, capacity: Floats) -> float:
+    """Return the fewest GPUs per unit of load."""
+    size, holds = d.tensor_par * d.pipeline_par, capacity > 0
+    return float(np.min(size[holds] / capacity[holds])) if np.any(holds) else math.inf
+
+
+def limits_of(first_token: float | None, per_token: float | None, request: float | None, level: str) -> LatencyLimits:
+    """Returns checked limits on latencies.
+
+    Args:
+        first_token, per_token, request: limits [s]; None for none.
+        level: statistic that they hold for, one of `engine.serving.queueing.LEVELS`.
+
+    Raises `WorkloadError` for an unknown statistic, or a limit out of range.
+    """
+    if level not in LEVELS:
+        raise WorkloadError(f"level is {shown(level)}; it must be one of {', '.join(LEVELS)}.")
+    return LatencyLimits(
+        positive("time_to_first_token", first_token),
+        positive("time_per_output_token", per_token),
+        positive("request_latency", request),
+        level,
     )
 
 
@@ -256,8 +278,15 @@ def _room_of(limits: LatencyLimits, place: int) -> tuple[float, float, float]:
     return first, each, request
 
 
-def _unit_sizes(num_procs: int | None, most_procs: int) -> list[int]:
-    """Return the GPUs of a deployment that are tried: powers of two, or divisors of the GPUs given."""
+def unit_sizes(num_procs: int | None, most_procs: int) -> list[int]:
+    """Returns the GPUs of a deployment that are tried: powers of two, or divisors of the GPUs given.
+
+    Args:
+        num_procs: GPUs of the service; None for any number.
+        most_procs: most GPUs of the service.
+
+    Raises `ServingLimitError` for a number out of range.
+    """
     for name, value in (("num_procs", num_procs), ("most_procs", most_procs)):
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_PROCESSORS
@@ -268,6 +297,45 @@ def _unit_sizes(num_procs: int | None, most_procs: int) -> list[int]:
     if num_procs is not None:
         return [size for size in divisors(num_procs) if size <= MOST_UNIT]
     return [2**power for power in range(int(math.log2(min(MOST_UNIT, most_procs))) + 1)]
+
+
+def runnable_deployments(
+    subject: ServingSubject,
+    sizes: Sequence[int],
+    prompt: int,
+    output: int,
+    limits: Mapping[str, Any],
+    rejected: dict[str, int] | None = None,
+    tell: Callable[[float, str], None] | None = None,
+) -> tuple[Deployments, Floats]:
+    """Returns the deployments that run, and the requests that a replica of each serves at once at most [rows].
+
+    Args:
+        subject: model, system and assumptions.
+        sizes: GPUs of a deployment.
+        prompt, output: tokens of a request.
+        limits: allowed values by field.
+        rejected: numbers of the others by reason, to which these are added.
+        tell: called with the share that is done and the current step in words.
+
+    Raises `ServingLimitError` for a limit that makes no sense.
+    """
+    given, counted = dict(limits), {} if rejected is None else rejected
+    if "replicas" in given:
+        raise ServingLimitError("The number of replicas follows from the load; leave the limit on replicas out.")
+    places = given.pop("batch", None)
+    parts: list[tuple[Deployments, Floats]] = []
+    for position, size in enumerate(sizes):
+        if tell is not None:
+            tell(position / len(sizes), f"deployments of {size:,} GPUs")
+        d, most = _runnable_units(subject, size, prompt, output, given, places, counted)
+        runs = most >= 1
+        _count(counted, "memory", int(np.sum(~runs)))
+        parts.append((d.take(runs), most[runs]))
+    return (
+        _join_deployments([part for part, _ in parts]),
+        np.concatenate([np.zeros(0), *(each for _, each in parts)]),
+    )
 
 
 def _runnable_units(
@@ -362,11 +430,11 @@ def _services(
         "most_load": capacity[places] * replicas,
         "headroom": capacity[places] * replicas / load.amount,
         "busy": found.busy,
-        **_latencies(found),
+        **latency_columns(found),
         "cost_per_h": subject.price * gpus,
         "cost_per_million_served": subject.price * gpus / HOUR / (rate * profile.output[places]) * MILLION,
     }
-    table = _fields_table(d.take(places), profile.most[places])
+    table = deployment_table(d.take(places), profile.most[places])
     for column in SERVICE_FIGURES:
         table[column.name] = figures[column.name]
     for name in ("deployments", "gpus"):
@@ -389,7 +457,7 @@ def _services(
             if len(late):
                 values = figure.level(bounds.level)[late]
                 place = late[int(np.argmin(values))]
-                fields_of = _fields_table(d.take(np.array([place])), profile.most[[place]])
+                fields_of = deployment_table(d.take(np.array([place])), profile.most[[place]])
                 row = {str(name): value for name, value in fields_of.iloc[0].items()}
                 nearest[code] = NearestService(
                     row, float(values.min()), float(limit or 0.0) / _room_of(bounds, place)[number - 1]
@@ -397,13 +465,23 @@ def _services(
     return table, nearest
 
 
-def _latencies(found: LoadedReplicas) -> dict[str, npt.NDArray[np.float64]]:
+def latency_columns(found: LoadedReplicas) -> dict[str, npt.NDArray[np.float64]]:
+    """Returns the statistics of all latencies by name of their column [rows] [s].
+
+    Args:
+        found: replicas under load.
+    """
     each = (("first_token", found.first_token), ("per_token", found.per_token), ("request", found.request))
     return {f"{name}_{level}": figure.level(level) for name, figure in each for level in LEVELS}
 
 
-def _fields_table(d: Deployments, most: Floats) -> pd.DataFrame:
-    """Return the fields of deployments as a table; the batch is the most requests at once."""
+def deployment_table(d: Deployments, most: Floats) -> pd.DataFrame:
+    """Returns the fields of deployments as a table.
+
+    Args:
+        d: deployments [rows].
+        most: requests at once of a replica, its batch [rows].
+    """
     columns: dict[str, Any] = {}
     for column in FIELDS:
         values = most if column.name == "batch" else getattr(d, column.name)

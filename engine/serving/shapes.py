@@ -214,5 +214,5 @@ def not_represented(model: Model) -> tuple[str, ...]:
     if found.sliding_window is not None and found.window_kind == "chunked":
         remarks.append("While decoding, chunked windows are taken as sliding ones of the same size.")
     if found.trained_prediction_layers:
-        remarks.append("Tokens are generated one by one, without multi-token prediction.")
+        remarks.append("Tokens are generated one by one unless draft tokens are stated: multi-token prediction.")
     return tuple(remarks)

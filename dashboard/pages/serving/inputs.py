@@ -72,6 +72,8 @@ def parse_inputs() -> tuple[DeploymentsQuestion, ServiceQuestion | None, Serving
     asked.read("output", default=max(start // 4, 1), most=MOST_TOKENS)
     for name in ("time_to_first_token_s", "time_per_output_token_s", "price_usd_per_h", "memory_share"):
         asked.read(name)
+    for name in ("prefill_chunk", "prefix_hit_rate", "draft_tokens", "accepted_tokens"):
+        asked.read(name)
     asked.read("by", options=ORDERS)
     limits: dict[str, Any] = {}
     for name, values in CHOICES.items():
@@ -101,6 +103,9 @@ def _parse_load(question: DeploymentsQuestion) -> tuple[ServiceQuestion | None, 
     if rate is not None and users is not None:
         shared["users"] = None
         state.complain(f"{PAGE_NAME}_users", "The link has requests per second and users; showing the former.")
+    if rate is None and reader.fields["disaggregated"].value != "no":
+        shared["disaggregated"] = "no"
+        state.complain(f"{PAGE_NAME}_disaggregated", "Two pools need requests per second; showing one.")
     return reader.build(**shared), reader.fields
 
 
@@ -144,4 +149,8 @@ def draw_inputs(fields: Mapping[str, LinkField]) -> None:
             for name in CHOICES:
                 draw_several(fields[name], resets=RESETS)
             draw_decimal(fields["memory_share"], step=0.05, resets=RESETS)
+            draw_whole(fields["prefill_chunk"], resets=RESETS)
+            draw_decimal(fields["prefix_hit_rate"], step=0.1, resets=RESETS)
+            draw_whole(fields["draft_tokens"], resets=RESETS)
+            draw_decimal(fields["accepted_tokens"], step=0.5, resets=RESETS)
             draw_decimal(fields["price_usd_per_h"], label="USD per GPU-hour", step=0.5, resets=RESETS)

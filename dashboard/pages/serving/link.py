@@ -21,6 +21,8 @@ LOAD_FIELDS: Final = (
     "arrival_cv",
     "prompt_cv",
     "output_cv",
+    "disaggregated",
+    "transfer_gb_per_s",
 )
 """Fields of a `ServiceQuestion` that the page reads besides those of its other question."""
 

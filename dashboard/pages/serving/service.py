@@ -18,8 +18,8 @@ from dashboard.widgets.tables import ROW, height_of
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import format_value, percent, plain
 from engine.questions.documents.serving import ServiceQuestion
-from engine.questions.services import reason_label, size_asked_service
-from engine.serving import ServiceSizing, by_name
+from engine.questions.services import compare_asked, reason_label, size_asked_pools, size_asked_service
+from engine.serving import PoolSizing, ServiceSizing, by_name
 
 __all__ = ["draw_service"]
 
@@ -53,6 +53,11 @@ def _size_service(key: str, _question: ServiceQuestion) -> ServiceSizing:
 
 
 @st.cache_resource(show_spinner=False, max_entries=24)
+def _size_pools(key: str, _question: ServiceQuestion) -> PoolSizing | None:
+    return size_asked_pools(_question)
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
 def _load_charts(key: str, _found: ServiceSizing, mode: str) -> tuple[Chart, Chart]:
     unit = "requests/s" if _found.load.is_open else "users"
     limits = _found.limits
@@ -77,19 +82,24 @@ def draw_service(question: ServiceQuestion | None, fields: Mapping[str, LinkFiel
             draw_decimal(fields["users"], label="or users at once", step=10.0, width=150)
             draw_choice(fields["held_at"], width=130)
             draw_decimal(fields["request_latency_s"], step=1.0, width=150)
+            draw_choice(fields["disaggregated"], width=170)
             draw_switch(fields["room_for_error"])
-            with st.popover("Variation", icon=":material/tune:", help="How arrivals and lengths vary."):
+            with st.popover("Variation", icon=":material/tune:", help="Arrivals, lengths, link between pools."):
                 for name in ("arrival_cv", "prompt_cv", "output_cv"):
                     draw_decimal(fields[name], step=0.1)
+                draw_decimal(fields["transfer_gb_per_s"], step=5.0)
         if question is None:
             st.caption("Give a load to see the fewest GPUs, the deployment, latencies up to saturation, and the cost.")
             return
         key = question.model_dump_json()
         try:
+            pools = _size_pools(key, question)
             found = _size_service(key, question)
         except ValueError as problem:
             st.error(literal(str(problem)), icon=":material/error:")
             return
+        if pools is not None:
+            _draw_pools(pools, compare_asked(question, found, pools))
         if found.best is None:
             _draw_no_service(found)
             return
@@ -143,6 +153,58 @@ def _draw_best(found: ServiceSizing, best: Mapping[str, Any]) -> None:
         tile("Cost per million tokens", "cost_per_million_served", "at this load"),
     ]
     st.html(markup.figure_strip(tiles, _BASIS))
+
+
+def _draw_pools(pools: PoolSizing, comparison: tuple[str | None, str]) -> None:
+    """Draw the best pair of pools, and why it or the aggregated service is better."""
+    better, why = comparison
+    icon = ":material/call_split:" if better == "disaggregated" else ":material/info:"
+    st.info(f"**Prefill and decode in two pools.** {literal(why)}", icon=icon)
+    best = pools.best
+    if best is None:
+        return
+    unit, level = "requests/s", pools.limits.level
+    st.html(
+        markup.head(
+            f"{best.gpus:,} GPUs: {_describe_pool(best.prefill)} for prefill, {_describe_pool(best.decode)} for decode",
+            f"{pools.pairs:,} pairs bounded, {pools.evaluated:,} evaluated; a GPU's link between pools has "
+            f"{plain(pools.bandwidth / 1e9)} GB/s",
+        )
+    )
+    figures = best.figures
+
+    def latency(label: str, name: str) -> markup.Tile:
+        column, mean = by_name(f"{name}_{level}"), by_name(f"{name}_mean")
+        context = f"mean {format_value(mean, figures[mean.name])}"
+        return markup.Tile(
+            f"{label}, {level}", format_value(column, figures[column.name]), context, formula=column.description
+        )
+
+    room = f"{percent(figures['headroom'] - 1.0, 0)} more than the load"
+    cost = by_name("cost_per_million_served")
+    tiles = [
+        latency("First token", "first_token"),
+        latency("Per token", "per_token"),
+        latency("Whole request", "request"),
+        markup.Tile("Most load", f"{plain(figures['most_load'])} {unit}", room),
+        markup.Tile("Prefill busy", percent(figures["prefill_busy"], 0), "share of its time"),
+        markup.Tile("Decode busy", percent(figures["decode_busy"], 0), "share of its places"),
+        markup.Tile(
+            "KV transfer",
+            f"{1e3 * figures['transfer_time']:,.3g} ms",
+            f"{figures['transfer_bytes'] / 1e6:,.4g} MB per GPU, links {percent(figures['link_busy'], 0)} busy",
+        ),
+        markup.Tile("Cost per million tokens", format_value(cost, figures[cost.name]), "at this load"),
+    ]
+    st.html(markup.figure_strip(tiles, _BASIS))
+
+
+def _describe_pool(row: Mapping[str, Any]) -> str:
+    """Return a pool in words: "3 × TP 1 × PP 2"."""
+    degrees = f"{row['replicas']} replicas of " if row["replicas"] > 1 else ""
+    degrees += f"TP {row['tensor_par']} × PP {row['pipeline_par']}"
+    degrees += f" × EP {row['expert_par']}" if row["expert_par"] > 1 else ""
+    return f"{row['deployments']:,} × {degrees}"
 
 
 def _describe_range(found: ServiceSizing, best: Mapping[str, Any], name: str) -> str:

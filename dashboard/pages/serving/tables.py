@@ -74,6 +74,9 @@ UNITS: Final = {
     "graph_kernel_start": "s",
     "four_bits": "bits per weight",
     "prefill_chunk": "tokens",
+    "prefix_hit_rate": "fraction",
+    "draft_tokens": "tokens",
+    "accepted_tokens": "tokens",
 }
 """Units of the question's and the assumptions' fields in files."""
 

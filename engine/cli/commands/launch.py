@@ -86,6 +86,9 @@ def export_execution(
       shardscape export execution.json --model deepseek-v3 --to torchtitan --nodes 32
       shardscape inference llama-3-70B h100_80g_sxm --procs 8 --prompt 1024 --output 256 --json > served.json
       shardscape export served.json --to vllm > serve.sh
+      shardscape service llama-3-70B h100_80g_sxm --rate 40 --prompt 1024 --output 256 --ttft 1 --tpot 0.05 \\
+        --disaggregated either --json > service.json
+      shardscape export service.json --to dynamo > graph.yaml
       shardscape export --to dynamo --engine sglang --model deepseek-v3 --set tensor_par=1 --set expert_par=16 \\
         --set replicas=16 --set batch=64 --setting memory_fraction=0.85
 
@@ -160,7 +163,9 @@ def _export_deployment(
     if asked.said["nodes"] is not None:
         raise LaunchError("--nodes is about executions; give --gpus-per-node for a deployment.")
     own, named = (dict[str, Any](), None) if file is None else _deployment_in(file, row or 0)
-    other = None if prefill is None else _deployment_in(prefill, 0)[0]
+    other = own.pop("prefill", None)
+    if prefill is not None:
+        other = _deployment_in(prefill, 0)[0]
     network = asked.said["model"] or (models.to_document(named) if isinstance(named, models.Model) else named)
     if network is None:
         raise LaunchError("Nothing names the model; give it with --model.")
@@ -185,8 +190,14 @@ def _export_deployment(
 
 
 def _deployment_in(file: Path, row: int) -> tuple[dict[str, Any], ModelLike | None]:
-    """Return a deployment of a file, and the model that the file names."""
+    """Return a deployment of a file, and the model that the file names; of two pools, the one that decodes, with the
+    other as `prefill`."""
     document = _results_in(file)
+    if isinstance(document, dict) and document.get("recommended") == "disaggregated":
+        pairs = (document.get("disaggregated") or {}).get("top") or []
+        if row < len(pairs):
+            prefill, decode = (_all_copies(pairs[row][name]) for name in ("prefill", "decode"))
+            return {**decode, "prefill": prefill}, _model_in(document, str(file))
     if isinstance(document, dict) and isinstance(document.get("frontier"), list):
         document = {**document, "top": document["frontier"]}
     if isinstance(document, dict) and isinstance(document.get("deployment"), dict):
@@ -194,8 +205,16 @@ def _deployment_in(file: Path, row: int) -> tuple[dict[str, Any], ModelLike | No
     named = _model_in(document, str(file))
     rows = document.get("top", [document]) if isinstance(document, dict) else document
     if isinstance(rows, list) and row < len(rows) and isinstance(rows[row], dict):
-        return dict(rows[row]), named
+        return _all_copies(rows[row]), named
     return dict(execution_in(file, row)[0]), named
+
+
+def _all_copies(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a deployment with the replicas of all its copies in a service."""
+    copies, replicas = row.get("deployments", 1), row.get("replicas", 1)
+    if isinstance(copies, int) and isinstance(replicas, int):
+        return {**row, "replicas": copies * replicas}
+    return dict(row)
 
 
 @asks(ReadingTermsQuestion)

@@ -17,7 +17,7 @@ from engine.questions.errors import QuestionError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from engine.serving import ServiceSizing
+    from engine.serving import PoolSizing, ServiceSizing
 
 __all__ = ["find_service"]
 
@@ -44,6 +44,7 @@ SHOWN: Final = (
     "cost_per_million_served",
 )
 """Columns of a table of services."""
+PRECISIONS: Final = ("weight_bits", "kv_bits")
 CURVE: Final = ("first_token_p50", "first_token_p99", "per_token_p50", "per_token_p99", "request_p99")
 """Latencies of a load curve."""
 
@@ -74,23 +75,31 @@ def find_service(
       shardscape service llama-3-70B h100_80g_sxm --rate 40 --prompt 1024 --output 256 --ttft 1 --tpot 0.05
       shardscape service llama-3-70B h100_80g_sxm --users 2000 --prompt 1024 --output 256 --tpot 0.05 --held-at mean
       shardscape service deepseek-v3 h200_141g_sxm --trace requests.csv --ttft 2 --tpot 0.05 --limit engine=sglang
+      shardscape service llama-3-70B h100_80g_sxm --rate 40 --prompt 1024 --output 256 --ttft 1 --tpot 0.05 \\
+        --disaggregated either
 
     \b
     JSON is the answer to the question size_service: best (the fewest GPUs, of these the most headroom), top, curve,
-    rejected_by_reason, nearest, units and more. Times are in seconds; null means unknown.
+    rejected_by_reason, nearest, disaggregated, recommended, comparison, units and more.
+    Times are in seconds; null means unknown.
 
     Exit code 1 when no service holds the limits.
     """
-    from engine.questions.services import service_document, size_asked_service
+    from engine.questions.services import compare_asked, service_document, size_asked_pools, size_asked_service
 
     question = asked.finish(**_trace_values(asked, trace))
     with ProgressReport("sizing services") as report, name_options(ServiceQuestion):
+        pools = size_asked_pools(question, progress=report)
         found = size_asked_service(question, progress=report)
+    recommended, comparison = compare_asked(question, found, pools)
     if json:
-        write_line(as_json(service_document(question, found)))
+        write_line(as_json(service_document(question, found, pools)))
     else:
         _print_services(found, question, curve)
-    if found.best is None:
+        if pools is not None:
+            write_line()
+            _print_pools(pools, question, comparison)
+    if recommended is None:
         raise typer.Exit(ExitCode.NOTHING)
 
 
@@ -175,6 +184,44 @@ def _print_services(found: ServiceSizing, asked: ServiceQuestion, curve: bool) -
             for row in rows.to_dict("records")
         ]
         write_line(text_table([f"load [{unit}]", *(_header(name) for name in CURVE), "limits"], lines, left=()))
+
+
+def _print_pools(pools: PoolSizing, asked: ServiceQuestion, comparison: str) -> None:
+    from engine.serving import by_name
+
+    write_line(
+        f"Prefill and decode in two pools: {pools.tried[0]:,} and {pools.tried[1]:,} deployments, {pools.pairs:,} "
+        f"pairs ({pools.seconds:.2f} s); a GPU's link between pools has {pools.bandwidth / 1e9:,.4g} GB/s; modelled"
+    )
+    lines, names = [], ("tensor_par", "pipeline_par", "expert_par", "replicas", "batch", *PRECISIONS, "engine")
+    for service in pools.services[: asked.top]:
+        for row, busy in ((service.prefill, "prefill_busy"), (service.decode, "decode_busy")):
+            lines.append(
+                [
+                    f"{service.gpus:,}",
+                    busy.removesuffix("_busy"),
+                    str(row["system"]),
+                    f"{row['deployments']:,}",
+                    *(f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in names),
+                    f"{100 * service.figures[busy]:.0f} %",
+                ]
+            )
+    if lines:
+        headers = ["GPUs", "pool", "system", "deployments", *(by_name(name).short for name in names), "busy"]
+        write_line(text_table(headers, lines, left=(1, 2)))
+    if pools.best is not None:
+        rows = [{**each.figures, "gpus": each.gpus} for each in pools.services[: asked.top]]
+        shown = [name for name in SHOWN if name in rows[0]]
+        cells = [
+            [
+                f"{row[name]:,}" if isinstance(row[name], int) else format_quantity(by_name(name), row[name])
+                for name in shown
+            ]
+            + [f"{1e3 * row['transfer_time']:,.3g} ms", f"{100 * row['link_busy']:.0f} %"]
+            for row in rows
+        ]
+        write_line(text_table([*(_header(name) for name in shown), "KV transfer", "link busy"], cells, left=()))
+    write_line(comparison)
 
 
 def _describe_ranges(found: ServiceSizing) -> str:

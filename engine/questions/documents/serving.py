@@ -83,6 +83,21 @@ class ServedModel(Document):
     memory_share: Annotated[
         Annotated[float, Number(0.05, 1.0)] | None, Asked("Memory share", option="memory-share", parameter="share")
     ] = Field(default=None, description="Share of the memory that the engine may use, such as 0.95; 0.9 by default.")
+    prefill_chunk: Annotated[
+        int, Whole(1, 2**20), Asked("Prefill chunk", "tokens", option="chunk", parameter="chunk")
+    ] = Field(default=8192, description="Most prompt tokens of a prefill pass; 8,192 by default, as in most engines.")
+    prefix_hit_rate: Annotated[
+        float, Number(0, 1), Asked("Prefix cache hits", option="prefix-hits", parameter="hits")
+    ] = Field(
+        default=0.0,
+        description="Share of the prompt tokens that the prefix cache has, which are not computed; none by default.",
+    )
+    draft_tokens: Annotated[int, Whole(0, 64), Asked("Draft tokens", "tokens", parameter="drafts")] = Field(
+        default=0, description="Tokens that multi-token prediction drafts per step and request; none by default."
+    )
+    accepted_tokens: Annotated[float, Number(0, 64), Asked("Accepted drafts", "tokens", parameter="accepted")] = Field(
+        default=0.0, description="Draft tokens that are accepted per step on average, at most `draft_tokens`."
+    )
 
 
 class DeploymentsQuestion(ServedModel):
@@ -247,6 +262,44 @@ class ServiceQuestion(ServedModel):
     ] = Field(default=None, description="GPUs of the service; the fewest that hold the limits by default.")
     most_procs: Annotated[int, Whole(1, 2**20), Asked("Most GPUs")] = Field(
         default=4096, description="Most GPUs that the service may use."
+    )
+    disaggregated: Annotated[
+        Literal["no", "yes", "either"],
+        Asked("Prefill and decode", words={"no": "Together", "yes": "In two pools", "either": "Whichever is better"}),
+    ] = Field(
+        default="no",
+        description="Pools of their own for prefill and decode: not tried, recommended in any case, or where they need "
+        "fewer GPUs. Needs an open load.",
+    )
+    prefill_system: Annotated[
+        Named | None, Asked("Prefill system", option_help="Library name or JSON file of the prefill pool's system.")
+    ] = Field(
+        default=None,
+        description="System of the prefill pool, by name or as a document; the same by default. With two systems of "
+        "known prices, the lowest cost is looked for.",
+    )
+    prefill_limits: Annotated[
+        dict[str, Any],
+        Accepts("an object with limits by field name"),
+        Asked(
+            "Prefill limits",
+            option="prefill-limit",
+            kind=FieldKind.LIMITS,
+            metavar="FIELD=VALUES",
+            option_help="Values of a field in the prefill pool; may be repeated.",
+        ),
+    ] = Field(
+        default_factory=dict,
+        description="Values of fields of the prefill pool where they differ from `limits`. Without an engine here, "
+        "both pools have the same one.",
+    )
+    transfer_gb_per_s: Annotated[
+        Annotated[float, Number(1e-3, 1e6)] | None,
+        Asked("Link between pools", "GB/s", option="transfer", parameter="transfer"),
+    ] = Field(
+        default=None,
+        description="Rate of a GPU's link between the pools, one way; by default that of the outermost network of the "
+        "slower system, at its efficiency.",
     )
     top: Annotated[int, Whole(0, 10_000)] = Field(default=10, description="Best services to list.")
 

@@ -314,7 +314,9 @@ def _latent_prefill(rows: pd.DataFrame, gpu: str) -> Iterator[KernelTable]:
     def predict(values: Mapping[str, float]) -> Floats:
         # DeepSeek-V3: keys of 192 elements, values of 128.
         widths = np.asarray(192.0), np.asarray(128.0)
-        return attend_latent_prompt(prompts, tokens, heads, widths, device, _kernel_rates(values))
+        return attend_latent_prompt(
+            prompts, tokens, 0.5 * tokens * tokens, heads, widths, device, _kernel_rates(values)
+        )
 
     yield KernelTable("latent_prefill", gpu, "all", MICRO * seconds, predict)
 

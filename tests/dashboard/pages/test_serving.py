@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import re
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -386,3 +387,13 @@ def test_all_models_can_be_chosen():
     names = opened().selectbox(key="_serving_model").options
     assert {models.load(name).title for name in ("deepseek-v3", "llama-3-70B")} <= set(names)
     assert len(set(names)) == len(names) == len(usable_models())
+
+
+def test_two_pools_are_compared_with_one():
+    page = run({**LINK, "serving_rate": "40", "serving_disaggregated": "either"})
+    said = " ".join(str(each.value) for each in page.info)
+    assert "Prefill and decode in two pools." in said
+    assert re.search(r"(Pools win|Aggregated wins) with \d+\sGPUs against \d+\sGPUs", said)
+    page = run({**LINK, "serving_users": "40", "serving_disaggregated": "yes"})
+    assert not page.info
+    assert not page.exception
