@@ -22,6 +22,7 @@ import numpy as np
 
 from engine.cost_models.calibrated import (
     EMBEDDING_FORWARD,
+    EXPERTS_FORWARD,
     LOGIT_FORWARD,
     Case,
     LinearLayer,
@@ -32,7 +33,6 @@ from engine.cost_models.calibrated import (
     block_launches,
     collective,
     exchange,
-    expert_launches,
     expert_layers,
     feedforward_layers,
     head_layer,
@@ -189,7 +189,7 @@ def block_times(setting: PassSetting) -> Blocks:
         near = around.plus(PassWork.of(attention=_attention_seconds(setting, model.window)))
     sparse = _expert_work(setting, reduce) if routed else dense
     none = np.zeros(())
-    floors = none, none, launches * host, (launches + expert_launches(case)[0]) * host
+    floors = none, none, launches * host, (launches + EXPERTS_FORWARD) * host
     return Blocks((full, near, dense, sparse), floors, *ends)
 
 
@@ -209,7 +209,7 @@ def _pattern_work(setting: PassSetting, place: int, reduce: Floats) -> tuple[Pas
         there = setting.viewing(view)
         if layer.routing() is not None:
             found = found.plus(_expert_work(there, reduce, layer))
-            kernels = kernels + expert_launches(view)[0]
+            kernels = kernels + EXPERTS_FORWARD
         elif layer.activation() is not None:
             found = found.plus(_dense_work(there, reduce))
         else:

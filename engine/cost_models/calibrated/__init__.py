@@ -43,7 +43,7 @@ from engine.cost_models.calibrated.physics.layers.elementwise import activation,
 from engine.cost_models.calibrated.physics.layers.experts import PERMUTE_BYTES, active_width, expert_layers
 from engine.cost_models.calibrated.physics.layers.gemm import TILE, LinearLayer, MatrixUnit, computing, gemm
 from engine.cost_models.calibrated.physics.layers.head import EMBEDDING_FORWARD, LOGIT_FORWARD, head_layer
-from engine.cost_models.calibrated.physics.layers.launch import block_launches, expert_launches, launch_time
+from engine.cost_models.calibrated.physics.layers.launch import EXPERTS_FORWARD, block_launches, launch_time
 from engine.cost_models.calibrated.physics.layers.pattern_blocks import (
     inner_sum,
     local_products,
@@ -97,6 +97,7 @@ __all__ = [
     "DISPATCHERS",
     "DISPATCH_BYTES",
     "EMBEDDING_FORWARD",
+    "EXPERTS_FORWARD",
     "FITTED",
     "GENERATIONS",
     "LARGEST_HOST",
@@ -145,7 +146,6 @@ __all__ = [
     "effective_rates",
     "embedding_weights",
     "exchange",
-    "expert_launches",
     "expert_layers",
     "expert_weights",
     "farthest",
