@@ -326,7 +326,7 @@ def test_the_line_above_the_map_reads_as_a_sentence_whose_facet_can_be_taken_bac
     found = exploration()
     app = run("explore", found, {"results_where": NONE_OR_FULL, "map_facet": "weight_offload", "metric": "mfu"})
     said = words(app)
-    assert "Best **model FLOP utilisation** by tensor parallel and pipeline parallel" in said
+    assert "Best **MFU, full attention** by tensor parallel and pipeline parallel" in said
     assert "in a map per" in said
     assert "of those with" in said
     app.button(key="explore_drop_facet").click()
@@ -344,7 +344,7 @@ def test_a_derived_range_that_nothing_meets_is_relaxed_to_the_nearest() -> None:
     app.button(key="explore_relax_mfu").click()
     again(app, found)
     assert 'aria-label="Meet the filters ' in html(app)
-    assert f'aria-label="MFU {percent(best)}' in html(app)
+    assert f'aria-label="MFU, full attention {percent(best)}' in html(app)
 
 
 @pytest.mark.parametrize(
