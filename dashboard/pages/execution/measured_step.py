@@ -32,7 +32,7 @@ def draw_measured_step(row: dict[str, Any]) -> None:
         st.html(markup.head("A measured step beside this one", "from a profiler trace"))
         files = files_field(
             f"Profiler traces, one per rank, up to {MOST_MEGABYTES} MB",
-            ["json", "gz", "sqlite", "zip"],
+            ["json", "gz", "sqlite"],
             "execution_trace",
             MOST_MEGABYTES,
             help="JSON of PyTorch's profiler, also packed, or an export of Nsight Systems as SQLite. Larger files: "

@@ -344,7 +344,7 @@ def test_a_derived_range_that_nothing_meets_is_relaxed_to_the_nearest() -> None:
     app.button(key="explore_relax_mfu").click()
     again(app, found)
     assert 'aria-label="Meet the filters ' in html(app)
-    assert f'aria-label="MFU, full attention {percent(best)}' in html(app)
+    assert f'aria-label="MFU, full {percent(best)}' in html(app)
 
 
 @pytest.mark.parametrize(

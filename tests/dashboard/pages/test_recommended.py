@@ -69,7 +69,7 @@ def test_terms_are_of_the_link() -> None:
 def test_memory_says_where_it_may_not_fit() -> None:
     scenario = measured().scenario
     row = dict(measured().best or {})
-    for gib, expected in ((60.0, "−11.9 to +13.5 %"), (79.2, "may not fit: −11.9 to +13.5 %")):
+    for gib, expected in ((60.0, "−12.0 to +13.6 %"), (79.2, "may not fit: −12.0 to +13.6 %")):
         row["proc_mem_tier1_cap_req"] = gib * GIB
         [tile] = marked([Tile("HBM per GPU", f"{gib} GiB")], scenario, row)
         assert plainly(tile.error) == expected

@@ -45,8 +45,6 @@ class Net:
     width: int = 0
     shared: int = 0
     leading: int = 0
-    groups: int = 1
-    chosen: int = 1
 
 
 LLAMA = Net(8192, 28672, 80, 64, 8, 128, 128256, value=128)
@@ -68,8 +66,6 @@ DEEPSEEK = Net(
     width=2048,
     shared=1,
     leading=3,
-    groups=8,
-    chosen=4,
 )
 
 
@@ -236,13 +232,12 @@ class Run:
         nodes = self.e / inside
         sent = 2 * net.h * tokens / t
 
-        def hit(ranks: float) -> float:
-            # All experts of a token stand in `chosen` of the groups, each on its own share of the ranks.
-            reached = ranks * net.chosen / net.groups
-            return reached * (1 - (1 - 1 / reached) ** net.top) * (ranks - 1) / ranks
+        def elsewhere(places: float) -> float:
+            # An all-to-all sends a copy of a token for each of its experts, some of them to its own place.
+            return net.top * (places - 1) / places
 
-        one_way = hit(self.e) * sent / (NVLINK * P.scale_up * P.exchange_host)
-        one_way += hit(nodes) * sent / (NETWORK * P.scale_out * P.exchange_network) + LATENCY
+        one_way = elsewhere(self.e) * sent / (NVLINK * P.scale_up * min(2.25 * P.exchange_host, 1))
+        one_way += elsewhere(nodes) * sent / (NETWORK * P.scale_out * min(1.65 * P.exchange_network, 1)) + LATENCY
         return time + 2 * one_way + reduce / 2
 
     def through(

@@ -162,16 +162,19 @@ def stage_bytes(case: Case, ranks: int, chunks: int, layout: int) -> StageBytes:
         batch_size=case.layout.data_par * case.layout.microbatch_size,
     )
     like = replace(case, layout=one)
+    # With all microbatches of a loop in flight, what comes back is a whole block, not what one of them left out.
+    busy = replace(case, layout=replace(one, batch_size=one.batch_size * slots))
     found = np.zeros((len(StageBytes._fields), slots))
     for slot in range(slots):
         blocks = tuple(np.asarray(each) for each in held[:, slot])
         number = 0 if slot == 0 else 1 if slot == slots - 1 else ENDS
         memory = stage_memory(like, StageBlocks(np.asarray(float(slot)), blocks, blocks), number)
+        working = stage_memory(busy, StageBlocks(np.asarray(0.0), blocks, blocks), number).working
         parts = (
             memory.activations,
             memory.weights + memory.gradients,
             memory.optimizer,
-            memory.working,
+            working,
             memory.logits + memory.temporaries,
             memory.gradients,
             memory.block_weights,
