@@ -39,15 +39,17 @@ class Assumptions:
     """Most prompt tokens in one pass [tokens]. Source: defaults of vLLM (max_num_batched_tokens of its server), SGLang
     (chunked_prefill_size) and TensorRT-LLM (max_num_tokens) on GPUs with 80 GB or more: 8,192."""
     prefix_hit_rate: float = 0.0
-    """Share of the prompt tokens that are found in the prefix cache and not computed []. Engines keep such a cache, but
-    its hits depend on the requests alone: none by default. Memory that requests share is counted for each."""
+    """Share of the prompt tokens that are found in the prefix cache and not computed [dimensionless]. Engines keep
+    such a cache, but its hits depend on the requests alone: none by default. Memory that requests share is counted for
+    each. Source: stated by us."""
 
     draft_tokens: int = 0
     """Tokens that a draft predicts per step and request, which the step then checks: layers for multi-token prediction
-    of the model's own, each a block and the head. Their weights are not counted. None by default."""
+    of the model's own, each a block and the head [tokens]. Their weights are not counted. Source: none by default,
+    stated by us."""
     accepted_tokens: float = 0.0
-    """Draft tokens that are accepted per step on average [tokens]. Source where it is known: the second token of
-    DeepSeek-V3 is accepted in 85 to 90 % of the steps (arXiv:2412.19437, section 5.4.3)."""
+    """Draft tokens that are accepted per step on average [tokens]. Source: none by default, stated by us; the second
+    token of DeepSeek-V3 is accepted in 85 to 90 % of the steps (arXiv:2412.19437, section 5.4.3)."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` with a sentence for a chunk or a hit rate out of range."""

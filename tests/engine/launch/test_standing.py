@@ -59,7 +59,7 @@ def test_what_a_flag_or_two_bring_comes_first_with_the_flags_of_the_framework() 
     found = launch.standing({**EXECUTION, "pipeline_interleaving": 1}, "llama-3-8B", "h100_80g_sxm")
     first, *_, last = found.steps
     assert {change.field for change in first.changes} == {"activation_recompute", "selective_recompute"}
-    assert first.gain == pytest.approx(0.285, abs=0.0005)
+    assert first.gain == pytest.approx(0.284, abs=0.0005)
     flags = launch.flag_changes(found, framework="megatron")
     assert [len(each) > 0 for each in flags] == [True] * len(found.steps)
     assert [str(each) for each in flags[0]] == [

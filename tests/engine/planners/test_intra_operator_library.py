@@ -120,6 +120,7 @@ def test_steps_are_near_those_of_the_cost_model() -> None:
     """Degrees alike, no overlap: the plan leaves out embedding, head, optimizer and launches only."""
     mesh = system_mesh("h100_80g_sxm", 8)
     limits = {"pipeline_par": [1], "batch_size": [8], "activation_recompute": ["none"], "tensor_par_overlap": ["none"]}
+    limits["launch"] = ["graphs"]
     for model, vector, degrees in (
         ("llama-3-8B", (0, 2, 0, 2), {"tensor_par": [8], "microbatch_size": [8]}),
         ("qwen3-30B-A3B", (1, 1, 1, 3), {"data_par": [8], "expert_par": [8], "microbatch_size": [1]}),

@@ -195,11 +195,8 @@ def test_errors_of_memory_are_those_of_the_measured_runs() -> None:
     dense = memory_residuals().query("not experts")
     weight = dense["source"].map(dense["source"].value_counts()) ** -0.25
     runs = sorted(zip(np.abs(np.log(dense["ratio"])), weight, strict=True))
-    reached, end = 0.0, 0.8 * (weight.sum() + weight.mean())
-    for error, each in runs:
-        reached += each
-        if reached >= end:
-            break
+    reached = np.cumsum([each for _, each in runs])
+    error = runs[int(np.argmax(reached >= 0.8 * (weight.sum() + weight.mean())))][0]
     found = memory_interval_of(scenario("calibrated"))
     assert found is not None
     assert found.high == pytest.approx(np.exp(error))
