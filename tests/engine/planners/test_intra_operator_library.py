@@ -117,13 +117,22 @@ def test_dense_layers_and_experts_in_turns_are_searched_as_all_pairs() -> None:
 
 
 def test_steps_are_near_those_of_the_cost_model() -> None:
-    """Degrees alike, no overlap: the plan leaves out embedding, head, optimizer and launches only."""
+    """Degrees alike, no overlap: the plan leaves out embedding, head, optimizer and launches only.
+
+    Tokens go once to each of the 8 (1 - (7/8)^8) devices that 8 experts of 8 stand on, at the calibration's rate; the
+    cost model's all-to-all sends all 8 copies, at 2.25 times that rate.
+    """
     mesh = system_mesh("h100_80g_sxm", 8)
     limits = {"pipeline_par": [1], "batch_size": [8], "activation_recompute": ["none"], "tensor_par_overlap": ["none"]}
     limits["launch"] = ["graphs"]
-    for model, vector, degrees in (
-        ("llama-3-8B", (0, 2, 0, 2), {"tensor_par": [8], "microbatch_size": [8]}),
-        ("qwen3-30B-A3B", (1, 1, 1, 3), {"data_par": [8], "expert_par": [8], "microbatch_size": [1]}),
+    for model, vector, degrees, ratio in (
+        ("llama-3-8B", (0, 2, 0, 2), {"tensor_par": [8], "microbatch_size": [8]}, 1.0),
+        (
+            "qwen3-30B-A3B",
+            (1, 1, 1, 3),
+            {"data_par": [8], "expert_par": [8], "microbatch_size": [1]},
+            2.25 * (1 - (7 / 8) ** 8),
+        ),
     ):
         plan = _row(search(model, mesh, batch=8, zero=True), vector)
         best = engine.best(
@@ -138,7 +147,7 @@ def test_steps_are_near_those_of_the_cost_model() -> None:
         passes = best["fw_time"] + best["bw_time"]
         assert 0.75 < plan["compute_seconds"] / passes < 1.0
         exchanged = best["ep_comm_exposed_time"] + best["tp_comm_exposed_time"]
-        assert (plan["communication_seconds"] - plan["all_reduce_seconds"]) / exchanged == pytest.approx(1.0, abs=0.2)
+        assert (plan["communication_seconds"] - plan["all_reduce_seconds"]) / exchanged == pytest.approx(ratio, abs=0.2)
 
 
 def test_sequence_parallelism_moves_what_tensor_parallelism_does_and_keeps_less() -> None:

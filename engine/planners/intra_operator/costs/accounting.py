@@ -173,7 +173,8 @@ class _LayerAccounts:
         the experts has four all-to-alls of all places. Where masks choose, both products with them are split by groups.
         Where tokens are sorted and no axis splits the experts, tokens are gathered before they are copied to their
         places, and places are weighed before they are added up. A sorted token goes once to each device that has
-        experts for it: of n devices k draws reach n (1 - (1 - 1/n)^k), as the calibrated cost model has it.
+        experts for it: of n devices k draws reach n (1 - (1 - 1/n)^k), as the calibrated cost model's forwarding
+        dispatchers have it; its all-to-all sends a copy for each expert, at a higher rate.
         """
         option, scattered = self.options[at], self.widths.sequence
         weighted = self._weighted(at)
