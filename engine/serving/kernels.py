@@ -81,7 +81,7 @@ class KernelRates(NamedTuple):
 
     Products have passes over their inputs to quantise them, and rows of a tile that are computed in any case; decode
     attention seconds per doubling of the context [s], and passes over the results of parts of a context; its latent
-    kernels compute some heads whatever is left of them.
+    kernels compute a least number of heads.
     """
 
     start: Floats

@@ -142,7 +142,7 @@ def decode_profiles(subject: ServingSubject, d: Deployments, most: Floats) -> Re
 def cache_transfers(
     prefill: tuple[ServingSubject, Deployments], decode: tuple[ServingSubject, Deployments], bandwidth: float
 ) -> CacheTransfer:
-    """Returns the transfers of a prompt's cache from replicas of one pool to those of the other [rows].
+    """Returns the transfers of a prompt's cache from replicas of one pool to the other pool's [rows].
 
     Every GPU has a link of its own. A GPU that decodes receives what it holds of the cache, heads and latents that
     ranks repeat included; those that prefill share the sending.

@@ -171,7 +171,7 @@ def link_bandwidth(systems: tuple[System, System], gb_per_s: float | None = None
         if isinstance(gb_per_s, bool) or not isinstance(gb_per_s, int | float) or not 1e-3 <= gb_per_s <= 1e6:
             raise WorkloadError(f"transfer_gb_per_s is {shown(gb_per_s)}; it must be from 0.001 to 1,000,000 GB/s.")
         return 1e9 * float(gb_per_s)
-    outer = [system.networks[-1] for system in systems]
+    outer = [system.network_spanning(system.reach) for system in systems]
     return 1e9 * min(network.bandwidth_gb_per_s * network.efficiency for network in outer)
 
 
@@ -207,7 +207,7 @@ def size_pools(
         prefill_system: of the prefill pool; the same where None.
         most_procs: most GPUs of both pools.
         limits: allowed values of fields of both pools, as of `size_service`.
-        prefill_limits: those of the prefill pool where they differ, by field.
+        prefill_limits: limits on the prefill pool where they differ, by field.
         transfer_gb_per_s: rate of a GPU's link between the pools; by default that of the outermost network.
         time_to_first_token, time_per_output_token, request_latency: limits [s]; None for none.
         level: statistic that they hold for, one of `engine.serving.queueing.LEVELS`.

@@ -271,7 +271,13 @@ def _wait_for_place(
 
 
 def others_within(window: Floats, rate: Floats, arrivals: Floats) -> Floats:
-    """Return the other requests that come within a window around the arrival of one [requests]."""
+    """Return the other requests that come within a window around the arrival of one [requests].
+
+    Args:
+        window: around it [s].
+        rate: of arrivals [1/s].
+        arrivals: squared coefficient of variation of the times between them [dimensionless].
+    """
     # Renewal function of gamma gaps over half the window, twice: a chain of gaps shorter than it, at most the
     # asymptote x + (c^2 - 1) / 2. With Poisson's arrivals this is rate x window.
     half, squared = rate * window / 2.0, np.maximum(arrivals, 1e-3)

@@ -153,8 +153,15 @@ def test_an_imported_model_says_the_format_of_its_published_weights() -> None:
         assert found.parameters == models.from_hugging_face(config).parameters
 
 
-TABLES = {"engine/cost_models/calibrated/physics/formats.py", "engine/measure/samples.py"}
-"""Files that list datatypes: the plain formats of the fitted rates, and those that kernels are measured in."""
+TABLES = {
+    "engine/cost_models/calibrated/physics/formats.py",
+    "engine/measure/samples.py",
+    "engine/launch/serving_engines/words.py",
+    "engine/serving/constants.py",
+    "engine/validation/serving/operations.py",
+}
+"""Files that list datatypes: the plain formats of the fitted rates, those that kernels are measured in, for training and
+for serving, and words of serving engines for caches."""
 
 
 def test_no_other_file_has_a_table_of_datatypes() -> None:

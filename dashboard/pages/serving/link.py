@@ -24,7 +24,7 @@ LOAD_FIELDS: Final = (
     "disaggregated",
     "transfer_gb_per_s",
 )
-"""Fields of a `ServiceQuestion` that the page reads besides those of its other question."""
+"""Fields of a `ServiceQuestion` that the page reads besides its other question's."""
 
 
 class ServingLink(Document):

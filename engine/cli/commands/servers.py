@@ -51,7 +51,7 @@ def show_servers(
     """Compare a deployment with your own benchmark results and the nearest measured servers; measure factors.
 
     RESULTS are files of `vllm bench serve --save-result`, `sglang.bench_serving --output-file`, AIPerf, genai-perf or
-    GuideLLM. Batch, prompt and output are those of each result. The factor of an engine is the mean of measured over
+    GuideLLM. Batch, prompt and output are the result's. The factor of an engine is the mean of measured over
     predicted; --out writes it, and `inference --factors` uses it.
 
     \b

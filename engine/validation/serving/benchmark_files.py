@@ -138,7 +138,7 @@ class _Values:
     where: str
 
     def find(self, *path: str) -> Any:
-        """Return the value at a path; None where there is none."""
+        """Return the value at a path, None if it is absent."""
         found: Any = self.document
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None

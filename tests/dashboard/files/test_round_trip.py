@@ -263,6 +263,14 @@ COMES_BACK = {
         f"{_CALIBRATE}document",
         "a_document_reads_back_and_has_the_fitted_values",
     ),
+    "pages/serving/measured_servers 'serving_factors'": (
+        "engine/questions/test_doors_servers",
+        "a_factor_is_the_mean_of_the_results_and_no_other_engines",
+    ),
+    "pages/plan_run/view 'plan_run_report'": (
+        "engine/questions/test_doors_plan_run",
+        "command_page_and_report_say_the_same",
+    ),
     "pages/calibrate/view 'calibrate_template'": (
         f"{_CALIBRATE}reading",
         "the_template_has_what_the_mapping_needs_and_reads_back",
