@@ -154,14 +154,15 @@ def test_an_imported_model_says_the_format_of_its_published_weights() -> None:
 
 
 TABLES = {
+    "engine/cost_models/calibrated/fields.py",
     "engine/cost_models/calibrated/physics/formats.py",
     "engine/measure/samples.py",
     "engine/launch/serving_engines/words.py",
     "engine/serving/constants.py",
     "engine/validation/serving/operations.py",
 }
-"""Files that list datatypes: the plain formats of the fitted rates, those that kernels are measured in, for training and
-for serving, and words of serving engines for caches."""
+"""Files that list datatypes: formats of tokens on their way to experts, the plain formats of the fitted rates, those that
+kernels are measured in, for training and for serving, and words of serving engines for caches."""
 
 
 def test_no_other_file_has_a_table_of_datatypes() -> None:
