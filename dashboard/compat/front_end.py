@@ -67,6 +67,7 @@ IN_USE: Final = (
     "stTopNavSection",
     "stVerticalBlock",
     "stWidgetLabel",
+    "stMultiSelectTagsContainer",
 )
 """Names of elements (`data-testid`) that the dashboard's styles and scripts look for."""
 

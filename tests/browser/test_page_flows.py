@@ -109,7 +109,7 @@ def test_the_frontier_is_walked_shared_and_downloaded(
     front = direct.frontier("sample_rate", "proc_mem_tier1_cap_req")
     open_at(page, f"{server}/pareto?{LIMITED}&pareto_y=mfu&pareto_b=~hbm_bandwidth:6144")
     share = percent(utilisation(direct.scenario, front["sample_rate"].iloc[0]))
-    expect(tile(page, "Highest model FLOP utilisation")).to_contain_text(share.split()[0])
+    expect(tile(page, "Highest MFU, full attention")).to_contain_text(share.split()[0])
     expect(page.locator(".st-key-pareto_plot .legendtext")).to_have_count(2)
     head = page.locator(".st-key-pareto_panel .ss-head").first
     expect(head).to_contain_text(f"execution {int(front['id'].iloc[0]):,}")

@@ -161,8 +161,8 @@ TABLES = {
     "engine/serving/constants.py",
     "engine/validation/serving/operations.py",
 }
-"""Files that list datatypes: formats of tokens on their way to experts, the plain formats of the fitted rates, those that
-kernels are measured in, for training and for serving, and words of serving engines for caches."""
+"""Files that list datatypes: formats of tokens on their way to experts, the plain formats of the fitted rates, those
+that kernels are measured in, for training and for serving, and words of serving engines for caches."""
 
 
 def test_no_other_file_has_a_table_of_datatypes() -> None:

@@ -88,16 +88,16 @@ def days_against_cost(
     drawing.update_xaxes(title="Days", **across)
     drawing.update_yaxes(title=words, showgrid=True, **up)
     for each in points:
-        if each.mark:
-            is_knee = each.mark == "knee"
+        # The knee has a mark of its own; its words would be over an axis on narrow screens.
+        if each.mark == "chosen":
             note(
                 drawing,
-                f"{each.num_procs:,} GPUs{', knee' if is_knee else ''}",
+                f"{each.num_procs:,} GPUs",
                 colours,
                 x=math.log10(each.days),
                 y=math.log10(each.cost),
-                yanchor="top" if is_knee else "bottom",
-                yshift=-7 if is_knee else 7,
+                yanchor="bottom",
+                yshift=7,
             )
     if days is not None:
         _draw_limit(drawing, [days, days], [10**end for end in up["range"]], colours)
