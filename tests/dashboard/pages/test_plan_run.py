@@ -63,7 +63,6 @@ def test_the_curve_says_its_ends_and_limits() -> None:
         assert "million USD" in str(chart.figure.layout.yaxis.title.text)
         assert {each.text for each in chart.figure.layout.annotations} >= {
             "16 GPUs",
-            "32 GPUs, knee",
             "deadline",
             "budget",
         }
