@@ -250,8 +250,8 @@ def test_less_memory_is_never_faster_whatever_is_known_of_rates() -> None:
     assert pruner.lost(np.array([2, 3])) == {3: 5.0}
 
 
-def test_schedules_that_take_gradients_apart_prove_nothing_by_rates() -> None:
-    """The host launches as long on a faster unit, so that less of a backward pass is left to fill idle time with."""
+def test_schedules_that_take_gradients_apart_are_no_slower_on_faster_units() -> None:
+    """The host launches as long on a faster unit; what is left of a backward pass fills idle time no worse."""
     trained = {"layers": 8, "prediction_layers": 1, "trained_prediction_layers": 1}
     model, own = model_of({**LLAMA, **trained}, 4096), hardware.load("tpu7x_192g")
     limits = {
@@ -279,10 +279,9 @@ def test_schedules_that_take_gradients_apart_prove_nothing_by_rates() -> None:
         return space.best(system, watched=True)
 
     slow, fast = (space_of(tflops, {}) for tflops in (1164, 4448))
-    assert slow.rate <= fast.reach
-    assert slow.rate > fast.rate
+    assert slow.rate < fast.rate
     plain = space_of(1164, {"schedule": ["1f1b"]})
-    assert plain.reach == plain.rate
+    assert all(each.reach == each.rate for each in (slow, fast, plain))
 
 
 def test_what_designs_can_reach_is_never_below_what_they_reach_and_sometimes_just_that() -> None:
