@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,7 +61,10 @@ def opened(**parameters: str) -> AppTest:
 
 
 def settled(app: AppTest) -> AppTest:
-    for _ in range(20):
+    """Run the page until nothing is under way. A server without patience answers at once, so that runs measure no time:
+    the exploration has a minute, however often the page is drawn in it."""
+    latest = time.monotonic() + 60
+    while time.monotonic() < latest:
         app.run()
         assert not app.exception, [error.value for error in app.exception]
         if not app.get("progress"):
