@@ -8,9 +8,12 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard.charts.elements import markup
+from dashboard.queries.frameworks import obstacles
+from dashboard.widgets.frameworks import draw_framework_best
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from engine import Scenario, launch
+from engine.executions.frameworks.registry import ANY
 from hardware import System
 from models import Model
 
@@ -18,6 +21,8 @@ __all__ = ["card", "chosen_framework", "deployment_card", "popover"]
 
 _CHOSEN: Final = "launch_framework"
 """Key of the session's last chosen framework, common to all pages."""
+_FOLLOWED: Final = "launch_framework_followed"
+"""Key of the framework of the last scenario that was drawn."""
 _TARGET: Final = "launch_target"
 _ENGINE: Final = "launch_engine"
 """Keys of the session's last chosen target and engine of deployments."""
@@ -97,12 +102,19 @@ def _draw_in_fragment(scenario: Scenario, execution: Mapping[Any, Any], key: str
 
 
 def _draw_configuration(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
+    _follow_scenario(scenario)
     framework = launch.FRAMEWORKS[_choose_framework(key)]
     try:
         made = launch.write(execution, scenario.model, framework=framework.name, nodes=_node_count(scenario, execution))
     except launch.LaunchError as refused:
         st.info(literal(str(refused)), icon=":material/block:")
+        draw_framework_best(scenario, execution, framework.name, key)
         return
+    if replaced := obstacles(scenario, execution, framework.name):
+        others = f" and {len(replaced) - 3} more" if len(replaced) > 3 else ""
+        words = f"{framework.title} does not run this execution as it is: {', '.join(replaced[:3])}{others}."
+        st.info(literal(words), icon=":material/swap_horiz:")
+        draw_framework_best(scenario, execution, framework.name, key)
     _draw_written(made, key)
     st.caption(f"For {framework.title}, {literal(made.version)}. The file has the same lists as comments.")
 
@@ -131,6 +143,14 @@ def _draw_written(made: launch.Written, key: str) -> None:
         )
         _draw_list(launch.LIST_TITLES["not_modelled"], made.not_modelled, "" if is_deployment else "None.")
         _draw_list("Remarks", made.remarks, "")
+
+
+def _follow_scenario(scenario: Scenario) -> None:
+    """Choose the framework of a scenario where the scenario has just got it."""
+    last = st.session_state.get(_FOLLOWED, ANY)
+    if scenario.framework not in (last, ANY):
+        st.session_state[_CHOSEN] = scenario.framework
+    st.session_state[_FOLLOWED] = scenario.framework
 
 
 def chosen_framework() -> str:

@@ -15,7 +15,18 @@ from engine.executions.frameworks.registry import ANY, FRAMEWORK_WORDS
 from engine.executions.table import LARGEST
 from models.documents import did_you_mean, shown
 
-__all__ = ["EXCESS", "FRAMEWORK", "OPTIONS", "LimitError", "Limits", "capacity_factor", "normalise", "options_of", "permits"]
+__all__ = [
+    "EXCESS",
+    "FRAMEWORK",
+    "OPTIONS",
+    "LimitError",
+    "Limits",
+    "capacity_factor",
+    "framework_limit",
+    "normalise",
+    "options_of",
+    "permits",
+]
 
 Limits = Mapping[str, Any]
 
@@ -104,6 +115,24 @@ def _check_excess(limit: Any) -> int:
             f"Memory excess ({EXCESS}) is {shown(limit)}; it must be a whole number of percent from 0 to {MOST_EXCESS}."
         )
     return value
+
+
+def framework_limit(framework: Any, cost_model: str) -> dict[str, Any]:
+    """Return the limit that states a framework: empty for any, which every cost model takes.
+
+    Args:
+        framework: word of a framework, or `any`.
+        cost_model: name of a cost model.
+
+    Raises `LimitError` for an unknown framework, and for one where the cost model predicts no measured runs.
+    """
+    word = _check_framework(framework)
+    if word != ANY and FRAMEWORK not in options_of(cost_model):
+        raise LimitError(
+            f"The framework is {word}; the cost model {cost_model} takes {ANY} only, because frameworks run fields "
+            "that it lacks."
+        )
+    return {FRAMEWORK: word}
 
 
 def _check_framework(limit: Any) -> str:

@@ -34,7 +34,8 @@ def cells_of_framework(
     if not cells:
         return (), modes
     points, owner = _list_points(cells)
-    refused = np.logical_or.reduce([np.broadcast_to(each, owner.shape) for each in rules.points(points, subject).values()])
+    broken = rules.points(points, subject).values()
+    refused = np.logical_or.reduce([np.broadcast_to(each, owner.shape) for each in broken])
     flags = flags_of(points, subject)
     kind = np.array([cell.kind for cell in cells], np.int64)[owner]
     first, which = distinct(kind, *flags)
@@ -46,8 +47,9 @@ def cells_of_framework(
         if not len(table):
             continue
         here = PointFlags(*(np.asarray(flag[row]) for flag in flags))
-        broken = [np.broadcast_to(each, len(table)) for each in rules.modes(table.fields, here, subject).values()]
-        chosen = _chosen_modes(table, (~np.logical_or.reduce(broken)).tobytes())
+        left_out = rules.modes(table.fields, here, subject).values()
+        runs = ~np.logical_or.reduce([np.broadcast_to(each, len(table)) for each in left_out])
+        chosen = _chosen_modes(table, runs.tobytes())
         if not len(chosen):
             continue
         number = numbers.setdefault(id(chosen), len(lists))

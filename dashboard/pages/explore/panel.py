@@ -473,6 +473,6 @@ def _open_cell(cell: tuple[int, int], again: Callable[[], None]) -> None:
 def _lift_limits(fields: tuple[str, ...]) -> None:
     """Lift the limits on some fields."""
     state.change_scenario(
-        lambda now: altered(now, limits={name: limit for name, limit in now.limits.items() if name not in fields})
+        lambda now: altered(now, limits={name: limit for name, limit in now.field_limits.items() if name not in fields})
     )
     st.rerun()  # the whole page, not this part of it

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from engine.cli.asked_scenario import write_error, write_scenario, write_stages
+from engine.cli.asked_scenario import write_error, write_framework_cost, write_scenario, write_stages
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, executions_table, write_line
 from engine.cli.progress import ExplorationLine
@@ -56,11 +56,11 @@ def find_best(
     import engine
     from engine.economics import derived_columns
     from engine.questions.explorations import best_document, best_table
-    from engine.questions.scenario_documents import scenario_of
+    from engine.questions.framework_costs import framework_cost_of, searchable_scenario
 
     if not recommended and terms != RecommendationTermsQuestion():
         raise typer.BadParameter("--headroom, --allow-offload and --allow-unmeasured go with --recommended.")
-    scenario = scenario_of(asked.scenario)
+    scenario = searchable_scenario(asked.scenario)
     start = time.perf_counter()
     line = ExplorationLine(sys.stderr)
     try:
@@ -77,7 +77,8 @@ def find_best(
     if json:
         from engine.questions.recommendations import recommendation_document
 
-        further = {} if advice is None else {"recommended": recommendation_document(advice)}
+        further: dict[str, Any] = {} if advice is None else {"recommended": recommendation_document(advice)}
+        further["framework_cost"] = framework_cost_of(scenario)
         rows = {"top": table.to_dict("records"), "seconds": seconds}
         write_line(as_json({**best_document(found, table), **rows, **further}))
     else:
@@ -98,5 +99,6 @@ def find_best(
                 write_recommendation(advice)
         else:
             write_line("No execution is within the limits." if not found.total else "Nothing is feasible.")
+        write_framework_cost(scenario)
     if not found.feasible:
         raise typer.Exit(ExitCode.NOTHING)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.asked_scenario import write_error, write_reasons, write_scenario, write_stages
+from engine.cli.asked_scenario import write_error, write_framework_cost, write_reasons, write_scenario, write_stages
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, executions_table, format_rate, write_line
 from engine.cli.progress import ExplorationLine
@@ -80,11 +80,11 @@ def explore_space(
     """
     import engine
     from engine.questions.explorations import check_headline
-    from engine.questions.scenario_documents import scenario_of
+    from engine.questions.framework_costs import searchable_scenario
     from engine.recommendation import table_with_fit, with_fit
     from engine.store import Store
 
-    scenario, by = scenario_of(asked.scenario), asked.by
+    scenario, by = searchable_scenario(asked.scenario), asked.by
     check_headline(scenario, by)
     if export is not None:
         _check_export(export)
@@ -201,3 +201,4 @@ def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, s
     elif not found.feasible:
         write_line()
         write_line("Nothing is feasible: more memory, more GPUs or fewer limits would be needed.")
+    write_framework_cost(found.scenario)

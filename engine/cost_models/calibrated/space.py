@@ -292,9 +292,7 @@ class CalibratedSpace(Space):
             return cells
         shapes = model_shapes(self.model)
         pattern, work = pattern_of(shapes), work_of(shapes)
-        subject = LaunchSubject(
-            self.model, self.datatype, lambda *cut: blocks_of_chunks(pattern, *cut, work=work)
-        )
+        subject = LaunchSubject(self.model, self.datatype, lambda *cut: blocks_of_chunks(pattern, *cut, work=work))
         found, self.modes = cells_of_framework(cells, self.modes, FRAMEWORK_RULES[name], subject)
         return found
 

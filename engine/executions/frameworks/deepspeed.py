@@ -23,7 +23,7 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject) -> dict[s
     has_word = datatypes.word_for("deepspeed", subject.datatype) is not None
     return {
         f"the datatype {subject.datatype}": np.ones(len(tensor), bool) & (not has_word),
-        "pipelines": points["pipeline_par"] > 1,
+        "a pipeline": points["pipeline_par"] > 1,
         "tensor with context or expert parallelism": (tensor > 1) & ((context > 1) | (expert > 1)),
         "heads that tensor and context ranks do not divide": subject.heads[0] % (context * tensor) != 0,
         "scans split over ranks": (tensor * context > 1) & scans,
@@ -49,9 +49,9 @@ def _refuse_modes(mode: Mapping[str, Any], at: PointFlags, subject: LaunchSubjec
         "offloaded optimizer without ZeRO": mode["optimizer_offload"] & (stage == 0),
         "offloaded weights below ZeRO stage 3": mode["weight_offload"] & (stage < 3),
         "numbers of recomputed blocks": mode["recompute_blocks"] > 0,
-        "other token dispatchers": ~is_word(mode, "token_dispatcher", "all_to_all"),
+        "a token dispatcher other than all-to-all": ~is_word(mode, "token_dispatcher", "all_to_all"),
         "tokens sent in FP8": is_word(mode, "dispatch_datatype", "float8"),
-        "other context exchanges than of heads": at.context & ~is_word(mode, "context_par_comm", "a2a"),
+        "a context exchange other than of heads": at.context & ~is_word(mode, "context_par_comm", "a2a"),
         "hidden exchange of tokens": mode["expert_overlap"],
         "hidden transfers of plain 1F1B": mode["pipeline_overlap"],
         "forward passes alone": ~mode["training"],

@@ -36,10 +36,10 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject) -> dict[s
         "expert ranks that do not divide replicas": data % points["expert_par"] != 0,
         "experts split otherwise than all else": (points["expert_tensor_par"] != points["tensor_par"])
         & (subject.experts > 0),
-        "pipelines of unlike layers": pipelined & (subject.has_pattern or subject.leading_dense_layers > 0),
+        "a pipeline of unlike layers": pipelined & (subject.has_pattern or subject.leading_dense_layers > 0),
         "stages of unlike size": pipelined & ((most != least) | (subject.layers % stages != 0)),
         "microbatches in no multiple of the stages": pipelined & (microbatches_of(points) % pipeline != 0),
-        "schedules other than its own": pipelined & ~np.isin(points["schedule"], _PLAIN),
+        "another schedule than 1F1B and interleaved": pipelined & ~np.isin(points["schedule"], _PLAIN),
     }
 
 
@@ -56,13 +56,13 @@ def _refuse_modes(mode: Mapping[str, Any], at: PointFlags, subject: LaunchSubjec
         "exchange of gradients after the backward pass": ~mode["data_par_overlap"] & at.replicas,
         "hidden transfers of plain 1F1B": mode["pipeline_overlap"],
         "8-bit parameters": mode["fp8_param_gather"],
-        "other context exchanges than ring and all-gather": at.context
+        "a context exchange other than ring and all-gather": at.context
         & ~is_word(mode, "context_par_comm", "p2p", "all_gather"),
         "DeepEP and HybridEP": is_word(mode, "token_dispatcher", "deepep", "hybridep"),
         "tokens sent in FP8": is_word(mode, "dispatch_datatype", "float8"),
         "16-bit optimizer state": ~is_word(mode, "optimizer_datatype", "float32"),
         "numbers of recomputed blocks": mode["recompute_blocks"] > 0,
-        "other kinds of selective recompute": selective
+        "selective recompute of another kind": selective
         & ~is_word(mode, "selective_recompute", "save_dots", "save_projections"),
         "offloaded activations without saved products": mode["activations_offload"] & ~dots,
         "forward passes alone": ~mode["training"],

@@ -47,7 +47,7 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject, *, progra
     has_word = datatypes.word_for(program, subject.datatype) is not None
     found = {
         f"the datatype {subject.datatype}": everywhere & (not has_word),
-        "schedules other than 1F1B, interleaved and combined 1F1B": ~np.isin(schedule, _SCHEDULES) & (pipeline > 1),
+        "another schedule than 1F1B, interleaved and combined 1F1B": ~np.isin(schedule, _SCHEDULES) & (pipeline > 1),
         "interleaving with fewer microbatches than stages": several & (passes < pipeline),
         "combined 1F1B without chunks": (schedule == COMBINED) & (chunks == 1) & (pipeline > 1),
         "combined 1F1B without expert parallelism": (schedule == COMBINED) & (expert == 1),
@@ -114,7 +114,7 @@ def _refuse_modes(
         "8-bit parameters without ZeRO": mode["fp8_param_gather"] & (mode["zero_stage"] == 0),
         "16-bit optimizer state without ZeRO": is_word(mode, "optimizer_datatype", "bfloat16")
         & (mode["zero_stage"] == 0),
-        "other kinds of selective recompute": replaced,
+        "selective recompute of another kind": replaced,
         "recompute of modules that the model lacks": selective & np.isin(selected, without_arguments),
         "partial CUDA graphs with full recompute": partial_graphs & full,
         "numbers of recomputed blocks of unlike layers": (mode["recompute_blocks"] > 0) & subject.has_pattern,

@@ -40,10 +40,10 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject) -> dict[s
         "experts split over tensor ranks": (expert > 1) & (split != 1),
         "whole experts on tensor ranks": (expert == 1) & (split != tensor) & (subject.experts > 0),
         "context parallelism of unlike layers": (context > 1) & subject.has_pattern,
-        "schedules other than 1F1B, interleaved, ZBV and DualPipeV": pipelined
+        "another schedule than 1F1B, interleaved, ZBV and DualPipeV": pipelined
         & ~np.isin(schedule, (*_PLAIN, *_V_SHAPED)),
-        "pipelines of models with tied embeddings": pipelined & subject.has_tied_embeddings,
-        "pipelines with few microbatches": pipelined & (passes < least),
+        "a pipeline with tied embeddings": pipelined & subject.has_tied_embeddings,
+        "a pipeline with few microbatches": pipelined & (passes < least),
         "interleaving in unequal rounds": pipelined & plain & (chunks > 1) & (passes % rounds != 0),
         "stages without a layer": pipelined & (stage_sizes(points, subject)[2] == 0),
     }
@@ -60,12 +60,12 @@ def _refuse_modes(mode: Mapping[str, Any], at: PointFlags, subject: LaunchSubjec
         "ZeRO with a single replica": (stage > 0) & ~at.replicas,
         "offload of weights or optimizer alone": mode["weight_offload"] != mode["optimizer_offload"],
         "numbers of recomputed blocks": mode["recompute_blocks"] > 0,
-        "other kinds of selective recompute": (mode["activation_recompute"] == ATTENTION_ONLY)
+        "selective recompute of another kind": (mode["activation_recompute"] == ATTENTION_ONLY)
         & ~is_word(mode, "selective_recompute", "operators"),
         "all-reduce in split messages": comm == P2P_RS_AG,
-        "other token dispatchers": ~is_word(mode, "token_dispatcher", "all_to_all"),
+        "a token dispatcher other than all-to-all": ~is_word(mode, "token_dispatcher", "all_to_all"),
         "tokens sent in FP8": is_word(mode, "dispatch_datatype", "float8"),
-        "other context exchanges than a ring": ~is_word(mode, "context_par_comm", "p2p"),
+        "a context exchange other than a ring": ~is_word(mode, "context_par_comm", "p2p"),
         "gradients in 16 bits": ~is_word(mode, "gradient_datatype", "float32"),
         "8-bit parameters": mode["fp8_param_gather"],
         "16-bit optimizer state": ~is_word(mode, "optimizer_datatype", "float32"),
