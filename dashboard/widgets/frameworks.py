@@ -1,4 +1,4 @@
-"""What the scenario's framework costs, in a line, and the way to the best execution that a framework runs."""
+"""Cost of the scenario's framework in a line, and the way to the best execution that a framework runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a choice of framework costs: the best execution that it runs, next to the best of all."""
+"""Cost of a choice of framework: the best execution that it runs, next to the best of all."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class FrameworkCost:
     fastest: Mapping[str, Any] | None
     """Best execution of any framework, with ids of the scenario without one."""
     obstacles: tuple[str, ...]
-    """What the fastest has that the framework does not run, nouns; empty where the framework runs it."""
+    """Properties of the fastest that the framework does not run, nouns; empty where the framework runs it."""
     refusal: str
-    """Why the framework does not train the model at all, a sentence; empty where it does."""
+    """Sentence that refuses the model in any execution; empty where the framework trains it."""
 
     @property
     def slowdown(self) -> float | None:

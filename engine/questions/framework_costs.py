@@ -34,7 +34,7 @@ def framework_cost_of(scenario: Scenario) -> dict[str, Any] | None:
     """Return what the framework of a scenario costs, as JSON has it; None for any framework.
 
     Args:
-        scenario: what is searched.
+        scenario: the scenario that is searched.
     """
     if scenario.framework == ANY:
         return None

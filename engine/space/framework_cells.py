@@ -123,6 +123,6 @@ def _divide(cell: Cell, mode_list: Ints) -> list[Cell]:
 
 @lru_cache(maxsize=512)
 def _chosen_modes(modes: Modes, chosen: bytes) -> Modes:
-    """Return these of some modes, the same object for the same ones: what is computed of modes is cached by it."""
+    """Return some of these modes, the same object for the same ones: figures of modes are cached by it."""
     flags: Flags = np.frombuffer(chosen, bool)
     return Modes({name: values[flags] for name, values in modes.fields.items()})

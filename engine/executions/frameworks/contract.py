@@ -1,8 +1,8 @@
 """Contract of a framework's rules: which executions of a space it runs as they are.
 
 A framework runs an execution if its configuration can be written, and says the execution's own value for every field
-that configurations decide (see `engine.launch`). Rules come in two grains, as spaces do: of points, which are all
-fields but those of a mode, and of modes, which see of a point only the flags of `PointFlags`.
+that configurations decide (see `engine.launch`). Rules come in two grains, as spaces do: rules of points, which read
+all fields outside a mode, and rules of modes, which see of a point only the flags of `PointFlags`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ COMBINED = by_name("schedule").choices.index("combined_1f1b")
 
 
 class PointFlags(NamedTuple):
-    """What rules of modes see of points, each [points]."""
+    """Flags of points that rules of modes read, each [points]."""
 
     tensor: Flags
     """Tensor parallelism."""
@@ -110,8 +110,8 @@ class LaunchSubject:
 
     @cached_property
     def heads(self) -> tuple[int, int]:
-        """Heads of attention, and those that hold keys and values: all for latent attention of a model without a
-        pattern; 0 without attention."""
+        """Heads of attention, and heads of keys and values: all for latent attention of a model without a pattern; 0
+        without attention."""
         if self.model.layers is None:
             a = self.model.architecture_or_assumed()
             return a.heads, a.heads if a.latent_attention is not None else a.kv_heads
@@ -185,9 +185,9 @@ class FrameworkRules:
     title: str
     """Name on screen."""
     points: PointRules
-    """Returns which points the framework does not run [points], by what they have, a noun such as "pipelines"."""
+    """Returns which points the framework does not run [points], by the property that it lacks, such as "a pipeline"."""
     modes: ModeRules
-    """Returns which modes the framework does not run at points, broadcast, by what they have."""
+    """Returns which modes the framework does not run at points, broadcast, by the property that it lacks."""
     elsewhere: Mapping[str, str]
     """Fields that no configuration decides, with what does. Every value of them counts as run."""
 
@@ -259,7 +259,7 @@ def flags_of(points: Mapping[str, Ints], subject: LaunchSubject) -> PointFlags:
 
 
 def refusals_of(rules: FrameworkRules, fields: Mapping[str, Any], subject: LaunchSubject) -> dict[str, Flags]:
-    """Return which executions a framework does not run [rows], by what they have.
+    """Return which executions a framework does not run [rows], by the property that it lacks.
 
     Args:
         rules: of the framework.

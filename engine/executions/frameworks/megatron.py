@@ -51,10 +51,9 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject, *, progra
         "interleaving with fewer microbatches than stages": several & (passes < pipeline),
         "combined 1F1B without chunks": (schedule == COMBINED) & (chunks == 1) & (pipeline > 1),
         "combined 1F1B without expert parallelism": (schedule == COMBINED) & (expert == 1),
-        "combined 1F1B with unlike groups of microbatches": (schedule == COMBINED) & several & (passes % pipeline > 0)
-        & (passes % pipeline < pipeline),
+        "combined 1F1B with unlike groups of microbatches": (schedule == COMBINED) & several & (passes % pipeline > 0),
         "prediction layers before the last stage": _has_early_predictions(points, subject) & (pipeline > 1),
-    }  # fmt: skip
+    }
     if not subject.has_pattern:
         a = subject.model.architecture_or_assumed()
         found["heads that tensor ranks do not divide"] = (heads % tensor != 0) | (
@@ -142,8 +141,8 @@ def _refuse_modes(
 
 
 def _selections(subject: LaunchSubject, *, is_bridge: bool) -> tuple[list[int], list[int], list[int]]:
-    """Return positions of words of selective recomputation: those that are written as they are, those of modules that
-    the model lacks, and those that recompute layers of experts whole."""
+    """Return positions of words of selective recomputation: words that are written, words of modules that the model
+    lacks, and words that recompute layers of experts whole."""
     column = by_name("selective_recompute")
     written = [position for position, word in enumerate(column.words) if word in ("attention", "modules")]
     lacking, whole = [], []
@@ -151,9 +150,8 @@ def _selections(subject: LaunchSubject, *, is_bridge: bool) -> tuple[list[int], 
     for position in range(len(column.choices), len(column.words)):
         modules = modules_of_word(column.words[position])
         written.append(position)
-        if not is_bridge and (("moe_act" in modules and not subject.experts) or (
-            "mla_up_proj" in modules and not is_latent
-        )):  # fmt: skip
+        lacks = ("moe_act" in modules and not subject.experts) or ("mla_up_proj" in modules and not is_latent)
+        if lacks and not is_bridge:
             lacking.append(position)
         if "moe" in modules:
             whole.append(position)

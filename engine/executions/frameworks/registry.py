@@ -14,7 +14,7 @@ from engine.executions.frameworks.torchtitan import TORCHTITAN
 __all__ = ["ANY", "FRAMEWORK_RULES", "FRAMEWORK_WORDS"]
 
 ANY: Final = "any"
-"""Word for executions of whatever framework."""
+"""Word for executions of any framework."""
 FRAMEWORK_RULES: Final[Mapping[str, FrameworkRules]] = {
     each.name: each for each in (MEGATRON, MEGATRON_BRIDGE, TORCHTITAN, DEEPSPEED, MAXTEXT)
 }

@@ -1,4 +1,4 @@
-"""Executions that torchtitan does not run. Source: `engine.launch.torchtitan.writing`, and what it cites."""
+"""Executions that torchtitan does not run. Source: `engine.launch.torchtitan.writing` and its sources."""
 
 from __future__ import annotations
 
