@@ -31,7 +31,7 @@ def draw_cost_line(scenario: Scenario, key: str, *, is_final: bool) -> None:
     found = framework_cost(scenario, scenario.key, scenario.framework) if is_final else None
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key=f"{key}_cost"):
         words = f"What {title} runs, next to the fastest of all." if found is None else found.sentence
-        st.markdown(f":material/select_check_box: :gray[{literal(words)}]", width="content")
+        st.markdown(f":small[:gray[:material/deployed_code: {literal(words)}]]", width="content")
         if is_final:
             st.button("Any framework", type="tertiary", key=f"{key}_any", on_click=_use_any)
 

@@ -58,14 +58,14 @@ class FrameworkCost:
             return self.refusal
         if self.fastest is None:
             return f"Nothing runs, with {self.title} or without."
-        what = f" The fastest has {_listed(self.obstacles)}, which it does not run." if self.obstacles else ""
+        needs = f", which needs {_listed(self.obstacles)}" if self.obstacles else ""
         if self.best is None or self.slowdown is None:
-            return f"{self.title} runs no execution of this scenario.{what}"
+            return f"{self.title} runs no execution of this scenario, nor the fastest of all{needs}."
         if self.slowdown == 0.0:
             return f"{self.title} runs the fastest of all executions."
         share = 100.0 * self.slowdown
         shown = f"{share:.1f} %" if share >= 0.1 else "less than 0.1 %"
-        return f"{self.title}: {shown} slower than the fastest of all.{what}"
+        return f"{self.title}: {shown} slower than the fastest of all{needs}."
 
 
 def _listed(words: tuple[str, ...]) -> str:
