@@ -40,10 +40,10 @@ def _use_any() -> None:
     state.change_scenario(lambda now: altered(now, framework=ANY))
 
 
-def draw_framework_best(scenario: Scenario, execution: Mapping[Any, Any], framework: str, key: str) -> None:
+def draw_framework_best(scenario: Scenario, execution: Mapping[Any, Any], framework: str, key: str | None) -> None:
     """Draw the best execution that a framework runs in place of another one, with a button that shows it.
 
-    execution: the other one. framework: word of the framework. key: of the button.
+    execution: the other one. framework: word of the framework. key: of the button; None without one.
     """
     found = framework_cost(scenario, scenario.key, framework)
     if found is None:
@@ -58,7 +58,7 @@ def draw_framework_best(scenario: Scenario, execution: Mapping[Any, Any], framew
         behind = 1.0 - rate / given
         words += f", {percent(behind)} slower than this" if behind > 0.0 else ", not slower than this"
     st.markdown(literal(f"The best that {found.title} runs: {words}."))
-    if scenario.key == state.current_scenario().key:
+    if key is not None:
         st.button(
             f"Search what {found.title} runs",
             icon=":material/arrow_forward:",

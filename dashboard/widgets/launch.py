@@ -31,23 +31,30 @@ _USUAL_NODE: Final = 8
 _HELP: Final = "A complete configuration that starts this execution in a training framework."
 
 
-def card(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
+def card(scenario: Scenario, execution: Mapping[Any, Any], key: str, *, is_current: bool = False) -> None:
     """Draws the card: framework, configuration, inexpressible fields, settings beyond the execution.
 
-    key: of its widgets.
+    key: of its widgets. is_current: True if the scenario is the one of the sentence, whose framework the card may set.
     """
     with st.container(border=True, gap="xsmall", key=f"{key}_card"):
         st.html(markup.head("Launch", "this execution as a configuration of a training framework"))
-        _draw_in_fragment(scenario, dict(execution), key)
+        _draw_in_fragment(scenario, dict(execution), key, is_current)
 
 
 @st.fragment
 def popover(
-    scenario: Scenario, execution: Mapping[Any, Any], key: str, *, label: str = "Launch", plain: bool = False
+    scenario: Scenario,
+    execution: Mapping[Any, Any],
+    key: str,
+    *,
+    label: str = "Launch",
+    plain: bool = False,
+    is_current: bool = False,
 ) -> None:
     """Draws a button that opens the same; nothing is written before it is opened.
 
     key: of the button, and of the widgets in it. label: on the button. plain: whether it stands among links.
+    is_current: as for `card`.
     """
     menu = st.popover(
         label,
@@ -59,7 +66,7 @@ def popover(
     )
     if menu.open:
         with menu:
-            _draw_configuration(scenario, execution, key)
+            _draw_configuration(scenario, execution, key, is_current)
 
 
 @st.fragment
@@ -97,24 +104,24 @@ def deployment_card(
 
 
 @st.fragment
-def _draw_in_fragment(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
-    _draw_configuration(scenario, execution, key)
+def _draw_in_fragment(scenario: Scenario, execution: Mapping[Any, Any], key: str, is_current: bool) -> None:
+    _draw_configuration(scenario, execution, key, is_current)
 
 
-def _draw_configuration(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
+def _draw_configuration(scenario: Scenario, execution: Mapping[Any, Any], key: str, is_current: bool) -> None:
     _follow_scenario(scenario)
     framework = launch.FRAMEWORKS[_choose_framework(key)]
     try:
         made = launch.write(execution, scenario.model, framework=framework.name, nodes=_node_count(scenario, execution))
     except launch.LaunchError as refused:
         st.info(literal(str(refused)), icon=":material/block:")
-        draw_framework_best(scenario, execution, framework.name, key)
+        draw_framework_best(scenario, execution, framework.name, key if is_current else None)
         return
     if replaced := obstacles(scenario, execution, framework.name):
         others = f" and {len(replaced) - 3} more" if len(replaced) > 3 else ""
         words = f"{framework.title} does not run this execution as it is: {', '.join(replaced[:3])}{others}."
         st.info(literal(words), icon=":material/swap_horiz:")
-        draw_framework_best(scenario, execution, framework.name, key)
+        draw_framework_best(scenario, execution, framework.name, key if is_current else None)
     _draw_written(made, key)
     st.caption(f"For {framework.title}, {literal(made.version)}. The file has the same lists as comments.")
 

@@ -150,6 +150,7 @@ def best_document(found: Optimum, table: pd.DataFrame) -> dict[str, Any]:
         "total": found.total,
         "feasible": found.feasible,
         "evaluated": found.evaluated,
+        "framework_cost": framework_cost_of(found.scenario),
         **prediction_confidence(found.scenario, table.iloc[0].to_dict() if len(table) else None),
     }
 
@@ -166,6 +167,7 @@ def exploration_document(found: Exploration) -> dict[str, Any]:
         "feasible": found.feasible,
         "may_fit": found.may_fit,
         "infeasible_by_reason": found.infeasible_by_reason,
+        "framework_cost": framework_cost_of(found.scenario),
         **prediction_confidence(found.scenario, found.best),
     }
 
@@ -219,7 +221,6 @@ def _answer_best(asked: BestQuestion, context: Context) -> dict[str, Any]:
     table = best_table(found)
     return {
         **best_document(found, table),
-        "framework_cost": framework_cost_of(scenario),
         "top": rows_of(table, scenario.cost_model, statistics),
         "units": units_of(statistics),
         "seconds": time.perf_counter() - start,
@@ -237,7 +238,6 @@ def _answer_explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
     table = _top_executions(found, context.bounds.listable(asked.top), asked.by, context)
     return {
         **exploration_document(found),
-        "framework_cost": framework_cost_of(scenario),
         "reasons": {code: BY_CODE[code].label for code in found.infeasible_by_reason},
         "top": [] if table is None else rows_of(table, scenario.cost_model, statistics),
         "cells": cell_rows(found, asked.by) if asked.cells else None,

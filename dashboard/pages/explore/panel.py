@@ -191,7 +191,7 @@ def _draw_feasible(
     _draw_executions(exploration, metric, group, again)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _draw_links(None if usual else execution, group.members)
-        launch.popover(scenario, execution, "explore_launch", plain=True)
+        launch.popover(scenario, execution, "explore_launch", plain=True, is_current=True)
 
 
 def _back_to(execution: int, again: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -56,7 +56,7 @@ def find_best(
     import engine
     from engine.economics import derived_columns
     from engine.questions.explorations import best_document, best_table
-    from engine.questions.framework_costs import framework_cost_of, searchable_scenario
+    from engine.questions.framework_costs import searchable_scenario
 
     if not recommended and terms != RecommendationTermsQuestion():
         raise typer.BadParameter("--headroom, --allow-offload and --allow-unmeasured go with --recommended.")
@@ -77,8 +77,7 @@ def find_best(
     if json:
         from engine.questions.recommendations import recommendation_document
 
-        further: dict[str, Any] = {} if advice is None else {"recommended": recommendation_document(advice)}
-        further["framework_cost"] = framework_cost_of(scenario)
+        further = {} if advice is None else {"recommended": recommendation_document(advice)}
         rows = {"top": table.to_dict("records"), "seconds": seconds}
         write_line(as_json({**best_document(found, table), **rows, **further}))
     else:
