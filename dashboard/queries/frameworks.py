@@ -10,7 +10,7 @@ from engine import LimitError, Scenario, launch
 from engine.launch import FrameworkCost, LaunchError
 from engine.space.space import SpaceError
 
-__all__ = ["framework_cost", "obstacles"]
+__all__ = ["framework_cost", "model_refusal", "obstacles"]
 
 
 @remembered(64, copied=False)
@@ -23,6 +23,11 @@ def framework_cost(_scenario: Scenario, key: str, framework: str) -> FrameworkCo
         return launch.find_framework_cost(_scenario, framework)
     except (LimitError, SpaceError):
         return None
+
+
+def model_refusal(scenario: Scenario) -> str:
+    """Return why the framework of a scenario does not train its model, a sentence; empty where it does."""
+    return launch.find_model_refusal(scenario.model, scenario.framework, scenario.datatype)
 
 
 def obstacles(scenario: Scenario, execution: Mapping[Any, Any], framework: str) -> tuple[str, ...]:

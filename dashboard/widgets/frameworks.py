@@ -17,7 +17,7 @@ from engine.executions.execution_names import execution_name
 from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES
 from engine.launch import FrameworkCost
 
-__all__ = ["draw_cost_line", "draw_framework_best"]
+__all__ = ["draw_cost_line", "draw_framework_best", "draw_nothing_runs_there"]
 
 
 def draw_cost_line(scenario: Scenario, key: str, *, is_final: bool) -> None:
@@ -29,11 +29,20 @@ def draw_cost_line(scenario: Scenario, key: str, *, is_final: bool) -> None:
         return
     title = FRAMEWORK_RULES[scenario.framework].title
     found = framework_cost(scenario, scenario.key, scenario.framework) if is_final else None
-    with st.container(horizontal=True, gap="small", vertical_alignment="center", key=f"{key}_cost"):
+    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key=f"{key}_cost"):
         words = f"What {title} runs, next to the fastest of all." if found is None else found.sentence
         st.markdown(f":small[:gray[:material/deployed_code: {literal(words)}]]", width="content")
         if is_final:
             st.button("Any framework", type="tertiary", key=f"{key}_any", on_click=_use_any)
+
+
+def draw_nothing_runs_there(sentence: str) -> None:
+    """Draw why the framework of the scenario runs nothing, and the way to any.
+
+    sentence: the reason.
+    """
+    st.info(literal(sentence), icon=":material/block:")
+    st.button("Any framework", icon=":material/arrow_forward:", key="framework_any", on_click=_use_any)
 
 
 def _use_any() -> None:
@@ -58,14 +67,15 @@ def draw_framework_best(scenario: Scenario, execution: Mapping[Any, Any], framew
         behind = 1.0 - rate / given
         words += f", {percent(behind)} slower than this" if behind > 0.0 else ", not slower than this"
     st.markdown(literal(f"The best that {found.title} runs: {words}."))
-    if key is not None:
-        st.button(
-            f"Search what {found.title} runs",
-            icon=":material/arrow_forward:",
-            key=f"{key}_framework_best",
-            on_click=_show_best,
-            args=(found,),
-        )
+    if key is None:
+        return
+    st.button(
+        f"Search what {found.title} runs",
+        icon=":material/arrow_forward:",
+        key=f"{key}_framework_best",
+        on_click=_show_best,
+        args=(found,),
+    )
 
 
 def _show_best(found: FrameworkCost) -> None:
@@ -75,3 +85,4 @@ def _show_best(found: FrameworkCost) -> None:
     with state.one_step():
         state.set_scenario(found.scenario)
         state.select(int(found.best["id"]))
+    st.rerun()  # the whole page, of which the card may be a part that runs alone

@@ -60,7 +60,8 @@ class FrameworkCost:
             return f"Nothing runs, with {self.title} or without."
         needs = f", which needs {_listed(self.obstacles)}" if self.obstacles else ""
         if self.best is None or self.slowdown is None:
-            return f"{self.title} runs no execution of this scenario, nor the fastest of all{needs}."
+            why = f" The fastest of all needs {_listed(self.obstacles)}." if self.obstacles else ""
+            return f"{self.title} runs no execution of this scenario.{why}"
         if self.slowdown == 0.0:
             return f"{self.title} runs the fastest of all executions."
         share = 100.0 * self.slowdown
