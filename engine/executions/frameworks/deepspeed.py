@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.columns import choice_label
 from engine.executions.arrays import Flags, Ints
 from engine.executions.codes import ALL_REDUCE, FULL
 from engine.executions.frameworks.contract import FrameworkRules, LaunchSubject, PointFlags, is_word
@@ -22,7 +23,7 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject) -> dict[s
     scans = pattern is not None and any(layer.is_scan for block in pattern.blocks for layer in block.mixers)
     has_word = datatypes.word_for("deepspeed", subject.datatype) is not None
     return {
-        f"the datatype {subject.datatype}": np.ones(len(tensor), bool) & (not has_word),
+        f"the datatype {choice_label('datatype', subject.datatype)}": np.ones(len(tensor), bool) & (not has_word),
         "a pipeline": points["pipeline_par"] > 1,
         "tensor with context or expert parallelism": (tensor > 1) & ((context > 1) | (expert > 1)),
         "heads that tensor and context ranks do not divide": subject.heads[0] % (context * tensor) != 0,

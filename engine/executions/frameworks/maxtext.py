@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.columns import by_name
+from engine.columns import by_name, choice_label
 from engine.executions.arrays import Flags, Ints
 from engine.executions.codes import ALL_REDUCE, ATTENTION_ONLY, NO_OVERLAP, P2P_RS_AG
 from engine.executions.frameworks.contract import (
@@ -32,7 +32,7 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject) -> dict[s
     has_word = datatypes.word_for("maxtext", subject.datatype) is not None
     stages = pipeline * points["pipeline_interleaving"]
     return {
-        f"the datatype {subject.datatype}": np.ones(len(data), bool) & (not has_word),
+        f"the datatype {choice_label('datatype', subject.datatype)}": np.ones(len(data), bool) & (not has_word),
         "expert ranks that do not divide replicas": data % points["expert_par"] != 0,
         "experts split otherwise than all else": (points["expert_tensor_par"] != points["tensor_par"])
         & (subject.experts > 0),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.columns import by_name
+from engine.columns import by_name, choice_label
 from engine.columns.recompute_modules import modules_of_word
 from engine.columns.stage_layouts import layout_of_word
 from engine.executions.arrays import Flags, Ints
@@ -46,7 +46,7 @@ def _refuse_points(points: Mapping[str, Ints], subject: LaunchSubject, *, progra
     several = (chunks > 1) & (pipeline > 1)
     has_word = datatypes.word_for(program, subject.datatype) is not None
     found = {
-        f"the datatype {subject.datatype}": everywhere & (not has_word),
+        f"the datatype {choice_label('datatype', subject.datatype)}": everywhere & (not has_word),
         "another schedule than 1F1B, interleaved and combined 1F1B": ~np.isin(schedule, _SCHEDULES) & (pipeline > 1),
         "interleaving with fewer microbatches than stages": several & (passes < pipeline),
         "combined 1F1B without chunks": (schedule == COMBINED) & (chunks == 1) & (pipeline > 1),

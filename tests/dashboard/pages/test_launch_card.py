@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
 from streamlit.testing.v1 import AppTest
 
 import engine
@@ -64,9 +62,8 @@ def test_a_card_offers_the_best_that_the_framework_runs() -> None:
     app = again(app, found)
     assert "DeepSpeed does not run this execution as it is" in told(app)
     assert f"The best that DeepSpeed runs: {execution_name(cost.best)}, " in told(app)
-    with patch("dashboard.link.state.current_scenario", lambda: found.scenario):
-        app.button(key=f"{KEY}_framework_best").click()
-        app.run()
+    app.button(key=f"{KEY}_framework_best").click()
+    app = again(app, found)
     link = app.session_state["_url"]
     assert (link["framework"], link["limits"], link["id"]) == ("deepspeed", "tensor_par:2,4", str(cost.best["id"]))
     assert read_scenario(link).scenario == cost.scenario
