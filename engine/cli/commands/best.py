@@ -40,8 +40,13 @@ def find_best(
       shardscape best gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16
       shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16 --top 5
       shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype float8 --limit context_par=1,2
+      shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16 --framework torchtitan
       shardscape best --scenario scenario.json --procs 128
       shardscape best llama-3.1-70B h100_80g_sxm --procs 512 --max-batch 512 --datatype bfloat16 --recommended
+
+    \b
+    JSON with a framework: framework_cost (sentence, sample_rate, sample_rate_of_any, slowdown, obstacles: what the
+    fastest of any framework has that this one does not run).
 
     \b
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),

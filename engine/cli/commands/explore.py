@@ -57,6 +57,7 @@ def explore_space(
       --limit uneven_pipelines=on       pipelines that do not divide the blocks, too
       --limit memory_excess=14          memory up to 14 % above the capacity: it may fit
       --limit context_par=1,2,4         a field of the cost model calibrated
+      --framework torchtitan            what a training framework runs; --limit framework=torchtitan elsewhere
 
     \b
     Examples:
@@ -64,6 +65,10 @@ def explore_space(
       shardscape explore gpt3-13B h100_80g_nvl8 --procs 32 --max-batch 32 --datatype float8 --top 3 --json
       shardscape explore gpt3-13B a100_80g --procs 64 --max-batch 64 --datatype float16 --by proc_mem_tier1_cap_req
       shardscape explore llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16 --limit launch=graphs
+
+    \b
+    JSON with a framework: framework_cost (sentence, sample_rate, sample_rate_of_any, slowdown, obstacles: what the
+    fastest of any framework has that this one does not run).
 
     \b
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
