@@ -34,6 +34,7 @@ _ORDER: Final = (
     "plan-a-run",
     "launch",
     "serving",
+    "day-of-service",
     "schedules",
     "layer-wise",
     "elastic",

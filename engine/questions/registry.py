@@ -16,6 +16,7 @@ from engine.questions.calibrations import CALIBRATE
 from engine.questions.changes import LIST_PARAMETERS, SENSITIVITY, WHAT_IF
 from engine.questions.comparison import COMPARE
 from engine.questions.cost import COST
+from engine.questions.days import PLAN_DAY
 from engine.questions.designs import CODESIGN
 from engine.questions.distir import SIMULATE_DISTIR
 from engine.questions.elastic_cards import (
@@ -69,6 +70,7 @@ VERBS: Final[Mapping[str, Verb]] = {
         EXPORT_DEPLOYMENT,
         IMPORT_DEPLOYMENT,
         SIZE_SERVICE,
+        PLAN_DAY,
         COMPARE_SERVERS,
         PLAN_LAYERS,
         PLAN_ELASTIC,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engine.cli.commands.plan_day import plan_service_day
 from engine.cli.commands.plan_elastic import elastic_app
 from engine.cli.commands.plan_operators import plan_operators
 from engine.cli.commands.plan_run import plan_training
@@ -26,17 +27,18 @@ if TYPE_CHECKING:
 __all__ = ["plan_app"]
 
 plan_app = typer.Typer(
-    help="Plans: a training run, layers divided among devices, elastic training, operators in layers.",
+    help="Plans: a training run, a day of a service, layers on devices, elastic training, operators in layers.",
     no_args_is_help=True,
 )
 plan_app.add_typer(elastic_app, name="elastic")
 plan_app.command("operators")(plan_operators)
 plan_app.command("run")(plan_training)
+plan_app.command("day")(plan_service_day)
 
 
 @plan_app.callback()
 def describe_plans() -> None:
-    """Plans: a training run, layers divided among devices, elastic training, operators in layers."""
+    """Plans: a training run, a day of a service, layers on devices, elastic training, operators in layers."""
 
 
 def _parse_system(text: str) -> SystemShare:

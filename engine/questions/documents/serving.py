@@ -17,6 +17,7 @@ __all__ = [
     "DeploymentImportQuestion",
     "DeploymentTermsQuestion",
     "DeploymentsQuestion",
+    "LoadedModel",
     "ServedModel",
     "ServersQuestion",
     "ServiceQuestion",
@@ -223,17 +224,9 @@ class DeploymentImportQuestion(DeploymentTermsQuestion):
     )
 
 
-class ServiceQuestion(ServedModel):
-    """Question for the fewest GPUs that serve a load within limits of latency, and the deployment that does."""
+class LoadedModel(ServedModel):
+    """Fields of questions about a model under load: statistic and room of the limits, and how the load varies."""
 
-    request_rate: Annotated[
-        Annotated[float, Number(1e-6, 1e9)] | None,
-        Asked("Requests per second", "requests/s", option="rate", parameter="rate"),
-    ] = Field(default=None, description="Open load: requests that arrive per second. Give it or `users`.")
-    users: Annotated[Annotated[float, Number(1e-6, 1e9)] | None, Asked("Users", parameter="users")] = Field(
-        default=None,
-        description="Closed load: users with one request each, who send the next as soon as the last has ended.",
-    )
     held_at: Annotated[
         Literal["mean", "p50", "p90", "p99"],
         Asked("Limits hold for", words={"mean": "Mean", "p50": "p50", "p90": "p90", "p99": "p99"}),
@@ -255,6 +248,19 @@ class ServiceQuestion(ServedModel):
     )
     output_cv: Annotated[float, Number(0, 10), Asked("Output variation")] = Field(
         default=0.0, description="Coefficient of variation of the output lengths."
+    )
+
+
+class ServiceQuestion(LoadedModel):
+    """Question for the fewest GPUs that serve a load within limits of latency, and the deployment that does."""
+
+    request_rate: Annotated[
+        Annotated[float, Number(1e-6, 1e9)] | None,
+        Asked("Requests per second", "requests/s", option="rate", parameter="rate"),
+    ] = Field(default=None, description="Open load: requests that arrive per second. Give it or `users`.")
+    users: Annotated[Annotated[float, Number(1e-6, 1e9)] | None, Asked("Users", parameter="users")] = Field(
+        default=None,
+        description="Closed load: users with one request each, who send the next as soon as the last has ended.",
     )
     num_procs: Annotated[
         Annotated[int, Whole(1, 2**20)] | None,

@@ -267,6 +267,7 @@ COMES_BACK = {
         "engine/questions/test_doors_servers",
         "a_factor_is_the_mean_of_the_results_and_no_other_engines",
     ),
+    "pages/day/view 'day_hours'": ("engine/questions/test_doors_day", "the_day_as_csv_is_a_demand_again"),
     "pages/plan_run/view 'plan_run_report'": (
         "engine/questions/test_doors_plan_run",
         "command_page_and_report_say_the_same",

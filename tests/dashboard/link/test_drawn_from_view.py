@@ -29,6 +29,7 @@ LINKS: Mapping[str, Mapping[str, str]] = {
     "calibrate": {},
     "validation": {},
     "serving": {},
+    "day": {"day_peak": "90", "day_most": "2", "day_reserved": "1.5", "day_engine": "vllm"},
     "layerwise": {"layerwise_mode": "released"},
     "papers": {},
     "library": {"library_kind": "systems", "library_item": "a100_80g"},

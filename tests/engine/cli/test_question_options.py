@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "compare": "compare",
     "cost": "cost",
     "plan_run": "plan run",
+    "plan_day": "plan day",
     "find_deployments": "inference",
     "size_service": "service",
     "compare_servers": "servers",

@@ -1,0 +1,216 @@
+"""The page A day of service: demand and replicas over the day, cost, energy, what to reserve, other deployments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import streamlit as st
+
+from dashboard.charts.elements import markup
+from dashboard.charts.elements.template import Chart
+from dashboard.charts.service_day import demand_and_capacity, gpus_over_day
+from dashboard.link import state
+from dashboard.link.fields import LinkField
+from dashboard.pages.day.inputs import draw_inputs, parse_inputs
+from dashboard.widgets.chart import show
+from dashboard.widgets.file_download import draw_download
+from dashboard.widgets.own_table import NO_TABLE, OwnTable
+from dashboard.widgets.tables import height_of
+from dashboard.words.amounts import format_large
+from dashboard.words.markdown import literal
+from dashboard.words.numbers import counted, format_value, percent, plain
+from engine.questions.days import day_energy, find_asked_day
+from engine.questions.documents.days import DayQuestion
+from engine.serving import by_name
+from engine.serving.days import ServedDay, ServingDays
+
+__all__ = ["DayView", "parse", "render"]
+
+_BASIS: Final = "Waiting, percentiles and start-up are modelled; no service over a day was measured."
+
+
+@dataclass(frozen=True, slots=True)
+class DayView:
+    """All that the link says of the page."""
+
+    mode: str
+    """The theme: "light" or "dark"."""
+    question: DayQuestion | None
+    own: OwnTable
+    fields: Mapping[str, LinkField]
+    problem: str = ""
+    """Reason if the link holds no question."""
+
+
+def parse() -> DayView:
+    """Parse the page's part of the link."""
+    try:
+        question, _, own, fields = parse_inputs()
+    except ValueError as problem:
+        return DayView(state.theme_mode(), None, NO_TABLE, {}, str(problem))
+    return DayView(state.theme_mode(), question, own, fields)
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
+def _find_day(key: str, _question: DayQuestion) -> ServingDays:
+    return find_asked_day(_question)
+
+
+@st.cache_resource(show_spinner=False, max_entries=24)
+def _day_charts(key: str, _found: ServingDays, _day: ServedDay, mode: str) -> tuple[Chart, Chart]:
+    return demand_and_capacity(_found.hours, _day, mode), gpus_over_day(_found.hours, _day, mode)
+
+
+def render(view: DayView) -> None:
+    """Draw the page."""
+    if view.problem:
+        st.error(literal(view.problem), icon=":material/error:")
+        return
+    draw_inputs(view.own, view.fields)
+    if view.question is None:
+        return
+    key = view.question.model_dump_json()
+    try:
+        found = _find_day(key, view.question)
+    except ValueError as problem:
+        st.error(literal(str(problem)), icon=":material/error:")
+        return
+    day = found.best
+    if day is None:
+        st.warning(f"**Nothing serves this day.** {literal(found.obstacle)}", icon=":material/block:")
+        return
+    _draw_day(found, day)
+    with st.container(border=True, gap="xsmall"):
+        st.html(markup.head("The day", "replicas start before the demand needs them"))
+        left, right = st.columns(2, gap="medium")
+        demand, gpus = _day_charts(key, found, day, view.mode)
+        with left:
+            show(demand, "day_demand")
+        with right:
+            show(gpus, "day_gpus")
+        draw_download(
+            "The day as CSV",
+            lambda: found.hours.to_csv(index=False),
+            "day.csv",
+            "text/csv",
+            key="day_hours",
+            help="Demand, replicas, GPUs and latencies over the day; this page reads its demand again.",
+        )
+    _draw_others(found)
+
+
+def _draw_day(found: ServingDays, day: ServedDay) -> None:
+    row, figures = day.row, day.figures()
+    degrees = f"TP {row['tensor_par']} × PP {row['pipeline_par']}"
+    if row["expert_par"] > 1:
+        degrees = f"{row['replicas']} × {degrees} × EP {row['expert_par']}"
+    least, most = int(figures["replicas_at_trough"]), day.peak_replicas
+    how = (
+        f"weights in {row['weight_bits']} bits, KV cache in {row['kv_bits']}; up to {plain(day.capacity)} requests/s "
+        "each within the limits; modelled"
+    )
+    replicas = counted(most, "replica") if least == most else f"{least:,} to {counted(most, 'replica')}"
+    st.html(markup.head(f"{replicas} of {degrees}", how))
+    if day.is_short:
+        share = day.unserved_requests / day.demand.requests
+        st.warning(
+            f"**{percent(share)} of the requests are not served.** The most replicas hold "
+            f"{plain(day.most * day.capacity)} requests/s within the limits; the peak is {plain(day.demand.peak)}.",
+            icon=":material/block:",
+        )
+    energy = day_energy(found, day)
+    tokens = float(figures["output_tokens"])
+    tiles = [
+        markup.Tile("GPUs at the peak", f"{day.size * most:,}", f"{day.size * least:,} at the trough"),
+        markup.Tile(
+            "GPU-hours",
+            f"{day.size * day.replica_hours:,.0f} h",
+            f"{day.replica_hours:,.1f} replica-hours, start-up included",
+        ),
+        *_latency_tiles(found, day),
+        markup.Tile("Output", f"{format_large(tokens)} tokens", f"{format_large(day.served_requests)} requests"),
+    ]
+    if figures["usd"] == figures["usd"]:
+        saved = 1.0 - day.cost / day.constant_cost if day.constant_cost else 0.0
+        tiles += [
+            markup.Tile(
+                "Cost of the day",
+                f"{plain(day.cost, 4)} USD",
+                f"{percent(saved, 0)} less than {most:,} on demand all day",
+            ),
+            markup.Tile(
+                "Cost per million tokens", f"{plain(float(figures['usd_per_million_tokens']))} USD", "output tokens"
+            ),
+        ]
+    if found.rules.reserved_price is not None:
+        tiles.append(
+            markup.Tile(
+                "Replicas to reserve",
+                f"{day.reserved:,}",
+                f"used more than {plain(day.break_even_hours)} h a day; without: {plain(day.cost_with(0), 4)} USD",
+                formula="Reserve a replica if its hours of use × price on demand > 24 h × reserved price.",
+            )
+        )
+    if energy is not None:
+        tiles.append(
+            markup.Tile(
+                "Energy",
+                f"{plain(energy, 4)} kWh",
+                "upper estimate at design power",
+                formula="GPU-hours × design power × draw with server over design power × PUE.",
+            )
+        )
+    st.html(markup.figure_strip(tiles, _BASIS))
+
+
+def _latency_tiles(found: ServingDays, day: ServedDay) -> list[markup.Tile]:
+    """Return the highest latencies of the day with their limits."""
+    limits, hours, tiles = found.sizing.limits, found.hours, []
+    for label, name, limit in (
+        ("First token", "first_token", limits.first_token),
+        ("Per token", "per_token", limits.per_token),
+    ):
+        column, mean = by_name(f"{name}_{limits.level}"), by_name(f"{name}_mean")
+        held = "no limit" if limit is None else f"limit {format_value(column, limit)}"
+        tiles.append(
+            markup.Tile(
+                f"{label}, {limits.level}",
+                format_value(column, float(hours[column.name].max())),
+                f"highest of the day; {held}; mean at most {format_value(mean, float(hours[mean.name].max()))}",
+            )
+        )
+    return tiles
+
+
+def _draw_others(found: ServingDays) -> None:
+    rows: list[dict[str, Any]] = []
+    for day in found.days:
+        figures, energy = day.figures(), day_energy(found, day)
+        cost = float(figures["usd_per_million_tokens"])
+        rows.append(
+            {
+                "GPUs each": day.size,
+                "Layout": f"TP {day.row['tensor_par']} × PP {day.row['pipeline_par']}"
+                + (f" × EP {day.row['expert_par']}" if day.row["expert_par"] > 1 else ""),
+                "Requests/s each": plain(day.capacity),
+                "Replicas": f"{figures['replicas_at_trough']:,} to {day.peak_replicas:,}",
+                "Peak GPUs": day.size * day.peak_replicas,
+                "GPU-hours": round(day.size * day.replica_hours, 1),
+                "Not served": percent(day.unserved_requests / day.demand.requests),
+                "Reserved": day.reserved,
+                "USD": round(day.cost, 2) if cost == cost else None,
+                "USD per million": round(cost, 4) if cost == cost else None,
+                "kWh": None if energy is None else round(energy, 1),
+            }
+        )
+    with st.container(border=True, gap="xsmall"):
+        st.html(markup.head("Best deployment of each size", "small replicas follow the demand more closely"))
+        st.dataframe(
+            rows,
+            hide_index=True,
+            height=height_of(len(rows), 400),
+            key="day_sizes",
+            alt="Best deployment of each number of GPUs with replicas, GPU-hours, cost and energy of the day.",
+        )

@@ -1,0 +1,129 @@
+"""The command `plan day`: replicas of a service that follow a demand over a day, and their cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from engine.cli.options import JsonOption
+from engine.cli.output import ExitCode, as_json, text_table, write_line
+from engine.cli.progress import ProgressReport
+from engine.cli.question_options import UnfinishedQuestion, asks, name_options
+from engine.questions.documents.days import DayQuestion
+from engine.questions.errors import QuestionError
+
+if TYPE_CHECKING:
+    from engine.serving.days import ServingDays
+
+__all__ = ["plan_service_day"]
+
+LISTED: Final = 6
+"""Deployments that are printed."""
+
+
+@asks(DayQuestion, arguments=("model", "system"), leave_out=("demand",))
+def plan_service_day(
+    asked: UnfinishedQuestion[DayQuestion],
+    demand: Annotated[
+        Path | None,
+        typer.Option(
+            "--demand",
+            metavar="FILE",
+            help="CSV with columns time (hours, or 13:30) and requests_per_second, instead of --peak.",
+        ),
+    ] = None,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print the day over time as CSV; --demand reads it again.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Plan a day of a service: the deployment and the replicas that follow the demand within limits of latency.
+
+    Replicas start before they are needed and are paid from then on. With --reserved, as many are reserved as make the
+    day cheapest; the others are on demand at --price. Figures are modelled: no service over a day was measured.
+
+    \b
+    Examples:
+      shardscape plan day llama-3-70B h100_80g_sxm --peak 40 --prompt 1024 --output 256 --ttft 1 --tpot 0.05
+      shardscape plan day llama-3-70B h100_80g_sxm --demand day.csv --prompt 1024 --output 256 --ttft 1 --tpot 0.05
+        --mean-ttft 0.3 --reserved 1.5 --price 3 --start-up 600 --least-replicas 2 --json
+
+    \b
+    JSON is the answer to the question plan_day: best (deployment, replicas, hours, usd, energy_kwh, unserved_requests,
+    reserved_replicas), top (other sizes), hours (the day over time), obstacle, units. null means unknown.
+
+    Exit code 1 when no deployment holds the limits.
+    """
+    from engine.questions.days import day_document, find_asked_day
+
+    if csv and json:
+        raise QuestionError("Give --csv or --json, not both.")
+    question = asked.finish(**({} if demand is None else {"demand": _read_text(demand)}))
+    with ProgressReport("planning") as report, name_options(DayQuestion):
+        found = find_asked_day(question, progress=report)
+    if json:
+        write_line(as_json(day_document(question, found)))
+    elif csv:
+        write_line(found.hours.to_csv(index=False).rstrip("\n"))
+    else:
+        _print_day(found)
+    if found.best is None:
+        raise typer.Exit(ExitCode.NOTHING)
+
+
+def _read_text(path: Path) -> str:
+    """Return the text of a file. Raises `QuestionError` with a sentence if it cannot be read."""
+    try:
+        if not path.is_file():
+            raise QuestionError(f"There is no file {path} to read a demand from.")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise QuestionError(f"{path} is no text in UTF-8; a demand is a CSV table.") from None
+    except OSError as problem:
+        raise QuestionError(f"{path} cannot be read: {problem.strerror}.") from None
+
+
+def _print_day(found: ServingDays) -> None:
+    from engine.questions.days import day_energy
+
+    sizing = found.sizing
+    write_line(
+        f"{sizing.model.title or sizing.model.name} on {sizing.system.title or sizing.system.name}: a day with "
+        f"{found.demand.requests:,.0f} requests, at most {found.demand.peak:,.4g} per second; modelled"
+    )
+    day = found.best
+    if day is None:
+        write_line(found.obstacle)
+        return
+    lines = []
+    for each in found.days[:LISTED]:
+        row, energy = each.row, day_energy(found, each)
+        figures = each.figures()
+        lines.append(
+            [
+                f"{each.size:,}",
+                f"TP {row['tensor_par']} x PP {row['pipeline_par']}",
+                f"{each.capacity:,.4g}",
+                f"{figures['replicas_at_trough']:,} to {each.peak_replicas:,}",
+                f"{each.size * each.peak_replicas:,}",
+                f"{figures['gpu_hours']:,.1f}",
+                f"{each.unserved_requests:,.0f}",
+                f"{each.reserved:,}",
+                f"{each.cost:,.2f}",
+                f"{figures['usd_per_million_tokens']:,.3f}",
+                "-" if energy is None else f"{energy:,.1f}",
+            ]
+        )
+    headers = ["GPUs each", "layout", "requests/s each", "replicas", "peak GPUs", "GPU-hours", "unserved", "reserved"]
+    write_line(text_table([*headers, "USD", "USD/million", "kWh"], lines, left=(1,)))
+    write_line(
+        f"Following the demand costs {day.cost_with(0):,.2f} USD on demand; the replicas of the peak, "
+        f"{day.peak_replicas:,}, all day {day.constant_cost:,.2f} USD."
+    )
+    if found.rules.reserved_price is not None:
+        write_line(
+            f"A reserved replica is cheaper where it is used for more than {day.break_even_hours:,.1f} h a day: "
+            f"reserve {day.reserved:,}; all reserved cost {day.cost_with(day.peak_replicas):,.2f} USD."
+        )
