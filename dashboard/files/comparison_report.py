@@ -18,6 +18,7 @@ from dashboard.files.comparison_tables import Side, best_table, differing, sides
 from dashboard.files.report import assumptions, drawn, page, sentence, subjects, whole
 from dashboard.files.report_parts import Figure, key_figures
 from dashboard.link.comparison import LETTERS, Comparison
+from dashboard.link.figures import PARAMETER
 from dashboard.queries.accuracy import basis
 from dashboard.queries.compared_scenarios import Member, told
 from dashboard.queries.economics import metrics
@@ -27,6 +28,8 @@ from dashboard.words.numbers import scale_for
 from dashboard.words.scenarios import name_of
 from engine import Exploration
 from engine.columns import Column
+from engine.questions.documents.explorations import FiguresQuestion
+from engine.recommendation import FiguresOf
 from hardware import GIB
 
 __all__ = ["build"]
@@ -37,7 +40,8 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
 
     explorations: of its scenarios, in their order. address: link to the comparison, printed as text.
     """
-    sides = sides_of(LETTERS[: len(explorations)], explorations)
+    figures_of: FiguresOf = "fastest" if comparison.view.get(PARAMETER) == "fastest" else "recommended"
+    sides = sides_of(LETTERS[: len(explorations)], explorations, FiguresQuestion(figures_of=figures_of))
     first = sides[0].scenario
     words = {
         side.letter: told(Member(side.letter, "", side.scenario, comparison.changes.get(side.letter, {})), first)
@@ -61,13 +65,13 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
             Figure(
                 "time",
                 "Where the time goes",
-                "a step of each best execution, on equal axes",
+                "a step of each execution compared, on equal axes",
                 lambda mode: aligned_steps([best for _, best in known], [side.letter for side, _ in known], mode),
             ),
             Figure(
                 "memory",
                 "Where the memory goes",
-                "of each best execution, per GPU at its peak, on equal axes",
+                "of each execution compared, per GPU at its peak, on equal axes",
                 lambda mode: aligned_memory([(side.letter, best) for side, best in known], sizes, mode),
                 legend(kind for kind in MEMORY_KINDS if kind.key in kinds),
             ),
@@ -99,7 +103,7 @@ def build(comparison: Comparison, explorations: Sequence[Exploration], address: 
     name = " against ".join(dict.fromkeys(name_of(side.scenario) for side in sides))
     body = (
         f"<h1>{escape(name)}</h1>{heads}<h2>What differs</h2>{_table_markup(differing(sides))}"
-        f"<h2>Best executions</h2>{_table_markup(best_table(sides))}<h2>Figures</h2>{sections}{rest}"
+        f"<h2>Executions compared</h2>{_table_markup(best_table(sides))}<h2>Figures</h2>{sections}{rest}"
         f"{whole('comparison', comparison.to_document(), address)}"
     )
     return page(name, body, data).encode("utf-8", "replace")

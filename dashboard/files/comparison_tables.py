@@ -9,16 +9,19 @@ import numpy as np
 import pandas as pd
 
 from dashboard.files import exports
+from dashboard.queries.accuracy import doubts
 from dashboard.queries.economics import Metric, metrics, told
 from dashboard.queries.explorations import cells_of
+from dashboard.queries.figures import begin_choosing, choose_execution
 from dashboard.queries.scenario_differences import differences
-from dashboard.queries.tie_breaking import best_of
 from dashboard.words.executions import field_in_words
 from dashboard.words.numbers import ABSENT, column_of, count, format_value
 from dashboard.words.scenarios import name_of
 from engine import Exploration, Scenario
 from engine.columns import ALL_FIELDS, DERIVED, by_name, fields_of, headline_of, rates_beside
 from engine.economics import derived_of
+from engine.questions.documents.explorations import FiguresQuestion
+from engine.recommendation import FIGURES_OF, ShownExecution
 
 __all__ = ["Side", "best_table", "differing", "file", "sides_of"]
 
@@ -38,13 +41,28 @@ class Side(NamedTuple):
     letter: str
     scenario: Scenario
     exploration: Exploration
-    best: dict[str, Any] | None
+    shown: ShownExecution | None
+    """Execution that is compared; None if nothing runs."""
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """Fields and statistics of the execution that is compared."""
+        return None if self.shown is None else dict(self.shown.execution)
 
 
-def sides_of(letters: Sequence[str], explorations: Sequence[Exploration]) -> list[Side]:
-    """Returns the scenarios of a comparison with the best execution of each."""
+def sides_of(
+    letters: Sequence[str], explorations: Sequence[Exploration], asked: FiguresQuestion | None = None
+) -> list[Side]:
+    """Returns the scenarios of a comparison with the execution of each that is compared.
+
+    asked: recommended or fastest, and the terms of the recommendation; recommended if None.
+    """
+    asked = asked or FiguresQuestion()
+    for found in explorations:  # all at once, in the background
+        begin_choosing(found, asked)
     return [
-        Side(letter, found.scenario, found, best_of(found)) for letter, found in zip(letters, explorations, strict=True)
+        Side(letter, found.scenario, found, choose_execution(found, asked).shown)
+        for letter, found in zip(letters, explorations, strict=True)
     ]
 
 
@@ -56,7 +74,7 @@ def differing(sides: Sequence[Side]) -> pd.DataFrame:
 
 
 def best_table(sides: Sequence[Side]) -> pd.DataFrame:
-    """Returns the best execution of each scenario in words: results, and the choices in which they differ."""
+    """Returns the compared execution of each scenario in words: results, doubts, and choices in which they differ."""
     known = [side.best for side in sides if side.best is not None]
     rows = [[column_of(name).label, *(_best_value(side, name) for side in sides)] for name in _STATISTICS]
     rows[1:1] = [
@@ -70,6 +88,11 @@ def best_table(sides: Sequence[Side]) -> pd.DataFrame:
         # All in A's convention, so that they can be compared.
         for name in (*rates_beside(sides[0].scenario.flop_convention), "tokens_per_usd")
     ]
+    roles = [ABSENT if side.shown is None else FIGURES_OF[side.shown.figures_of] for side in sides]
+    rows.insert(0, ["Figures of", *roles])
+    told_doubts = [() if side.best is None else doubts(side.scenario, side.best) for side in sides]
+    if any(told_doubts):
+        rows.append(["In doubt", *(" ".join(each) or ABSENT for each in told_doubts)])
     rows.append(["Executions that run", *(count(side.exploration.feasible) for side in sides)])
     for column in ALL_FIELDS:
         if any(column.name not in best for best in known):
@@ -105,7 +128,7 @@ def file(sides: Sequence[Side], metric: Metric) -> bytes:
         },
         "files": {
             "differences.csv": "Fields in which the scenarios differ, in words.",
-            "best.csv": "The best execution of each scenario; of those that tie, the simplest.",
+            "best.csv": "The recommended or the fastest execution of each scenario; of those that tie, the simplest.",
             "cells.csv": f"The best of every cell by {metric.column.label.lower()}, and what nothing-fits cells lack.",
         },
         "columns": [exports.described(column) for column in (*(by_name(name) for name in every), *DERIVED)],
@@ -113,6 +136,8 @@ def file(sides: Sequence[Side], metric: Metric) -> bytes:
     best = [
         {
             "scenario": side.letter,
+            "figures_of": side.shown.figures_of,
+            "in_doubt": " ".join(doubts(side.scenario, side.best)),
             **{exports.heading(by_name(name)): side.best[name] for name in names[side.letter]},
             **{
                 exports.heading(one.column): one.of(np.array(float(side.best["sample_rate"]))).item()
@@ -120,9 +145,10 @@ def file(sides: Sequence[Side], metric: Metric) -> bytes:
             },
         }
         for side in sides
-        if side.best is not None
+        if side.shown is not None and side.best is not None
     ]
-    headings = ["scenario", *(exports.heading(by_name(name)) for name in (*every, *(one.name for one in DERIVED)))]
+    derived = (one.name for one in DERIVED)
+    headings = ["scenario", "figures_of", "in_doubt", *(exports.heading(by_name(name)) for name in (*every, *derived))]
     return exports.archive(
         account,
         {

@@ -59,6 +59,7 @@ class _View(_Strict):
     compare_pair: _Parameter = None
     cell: _Parameter = None
     id: _Parameter = None
+    figures: _Parameter = None
 
 
 class _Document(_Strict):

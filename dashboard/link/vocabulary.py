@@ -23,6 +23,7 @@ _WORDS: Final = {
     "cell": "cell",
     "id": "execution",
     "own": "your execution",
+    "figures": "figures of",
 }
 WORDS: Final[Mapping[str, str]] = MappingProxyType(_WORDS)
 """Every parameter that some page reads -> its description: the common ones, and the ones registered by `learn`."""

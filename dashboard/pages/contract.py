@@ -90,6 +90,9 @@ class Page:
     needs: Needs
     parameters: Mapping[str, str]
     """Name of each link parameter of the page -> its label in sentences."""
+    has_figures_choice: bool = False
+    """True if the sentence above the page has the choice between figures of the recommended and of the fastest
+    execution; Map and Execution have it next to the two."""
     guide: str
     """Name of the chapter of the guide that explains the page."""
 

@@ -39,6 +39,7 @@ __all__ = [
     "basis",
     "beside",
     "beside_figure",
+    "doubts",
     "error_of",
     "founded",
     "is_tied",
@@ -173,6 +174,20 @@ def fit_sentence(scenario: Scenario, execution: Mapping[Any, Any]) -> str:
     if error is None or execution["reason"] not in OUT_OF_MEMORY:
         return ""
     return describe_fit(scenario.model, scenario.system, find_fit(execution, scenario.system, error))
+
+
+def doubts(scenario: Scenario, execution: Mapping[Any, Any]) -> tuple[str, ...]:
+    """Returns what speaks against an execution, as sentences that go with its figures wherever they are shown: that it
+    may not fit, and what no measured run had."""
+    if label_of(scenario) == EXACT:
+        return ()
+    fits = []
+    for label, tier in (("HBM", "HBM"), ("Host memory", "host memory")):
+        fit, _, interval = _memory_marks(scenario, execution, label).get("error", "").partition(": ")
+        if interval:
+            fits.append(f"{fit.capitalize()}: predicted {tier} is off by {interval}.")
+    unknown = scenario.not_measured(execution)
+    return (*fits, *([f"No measured run has: {', '.join(unknown)}."] if unknown else []))
 
 
 def founded(scenario: Scenario, execution: Mapping[Any, Any], kind: Literal["time", "rate"]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from dashboard.compat.types import Place
 from dashboard.guide import chapter
 from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
+from dashboard.link.figures import parse_figures
 from dashboard.link.shared import parse_shared
 from dashboard.pages import registry
 from dashboard.pages.contract import Needs, Page
@@ -86,7 +87,8 @@ def open_page(static: Path, page: Any) -> Above:
             )
     if page_links.exists("guide"):
         search.opener(scenario)
-    place = sentence.show(scenario) if entry.about_scenario else None
+    figures = parse_figures() if entry.has_figures_choice else None
+    place = sentence.show(scenario, figures) if entry.about_scenario else None
     remarks = st.empty()
     told = _show_problems(remarks, ())
     warned = tuple(explorations().warnings)

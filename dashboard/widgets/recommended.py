@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import streamlit as st
@@ -13,57 +11,42 @@ from dashboard.charts.elements.advice import ExecutionSide, rows_table, sides
 from dashboard.charts.elements.markup import head
 from dashboard.compat.types import Place
 from dashboard.link import state
-from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.figures import FiguresView
+from dashboard.link.shared import SharedView
+from dashboard.queries.explorations import Where
+from dashboard.queries.figures import WORKING
 from dashboard.queries.recommendation import Advice, advice, memory_error
 from dashboard.widgets.controls import given, key_for
-from dashboard.widgets.link_fields import draw_switch
+from dashboard.widgets.link_fields import draw_segments, draw_switch
 from dashboard.widgets.menus import filled
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import counted, format_value, gibibytes, percent, scale_for
 from engine import Exploration, Scenario
 from engine.executions.execution_names import execution_name
-from engine.questions.documents.explorations import RecommendationTermsQuestion
 from hardware import GIB
 
-__all__ = ["RecommendationLink", "band", "parse_terms", "room"]
+__all__ = ["band", "room", "waiting_band"]
 
-_NUMBER: Final = re.compile(r"|\d{1,3}(\.\d{1,3})?")
 _HBM: Final = "proc_mem_tier1_cap_req"
-
-
-@dataclass(frozen=True, slots=True)
-class RecommendationLink:
-    """Terms of the recommendation in the link."""
-
-    question: RecommendationTermsQuestion
-    offload: LinkField
-    unmeasured: LinkField
-
-
-def parse_terms() -> RecommendationLink:
-    """Parse the terms of the recommendation, which all pages share."""
-    reader = LinkReader(RecommendationTermsQuestion, "recommended")
-    for name in ("offload", "unmeasured"):
-        reader.read(name)
-    text = state.url_value("recommended_headroom", "", _NUMBER)
-    share = float(text) / 100.0 if text else None
-    return RecommendationLink(reader.build(headroom=share), *reader.fields.values())
 
 
 def band(
     exploration: Exploration,
     key: str,
-    asked: RecommendationLink,
-    selected: int | None,
+    asked: FiguresView,
+    selection: SharedView,
+    shown: int | None,
+    where: Where = (),
     again: Callable[[], None] = lambda: None,
 ) -> None:
-    """Draws the recommended execution next to the fastest; a click selects either.
+    """Draws the recommended execution next to the fastest; a click chooses whose figures are shown.
 
-    key: of its widgets. asked: the terms. selected: id of the selected execution. again: called last in the callback
-    of that click.
+    key: of its widgets. asked: the choice and the terms. selection: cell and execution. shown: id of the execution
+    whose figures the page shows. where: conditions that executions must meet. again: called last in a callback that
+    changes the choice or the terms.
     """
-    found = advice(exploration, exploration.key, asked.question)
+    found = advice(exploration, asked.question, where)
     if found.fastest is None:
         return
     scenario = exploration.scenario
@@ -72,25 +55,9 @@ def band(
     else:
         place = st.container(border=True, gap="xsmall", key=f"{key}_band")
     with place:
-        st.html(sides(_make_sides(scenario, found, selected)))
+        st.html(sides(_make_sides(scenario, found, shown)))
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-            if found.execution is not None:
-                st.button(
-                    "Show recommended",
-                    icon=":material/verified:",
-                    type="tertiary",
-                    key=f"{key}_take",
-                    on_click=_select_execution,
-                    args=(int(found.execution["id"]), again),
-                )
-            st.button(
-                "Show fastest",
-                icon=":material/star:",
-                type="tertiary",
-                key=f"{key}_fastest",
-                on_click=_select_execution,
-                args=(None, again),
-            )
+            _draw_choice(asked, selection, key, again)
             with st.popover(
                 "Why not the others",
                 icon=":material/format_list_numbered:",
@@ -99,15 +66,35 @@ def band(
                 help="The ten best, and why each is not recommended.",
             ):
                 if filled(f"{key}_why"):
-                    _draw_contenders(scenario, found, key, asked)
+                    _draw_contenders(scenario, found, key, asked, again)
 
 
-def _select_execution(execution: int | None, again: Callable[[], None]) -> None:
-    """Goes on with an execution, with the fastest where None."""
-    if execution is None:
-        state.reset_selection()
-    else:
-        state.select(execution)
+def waiting_band(key: str, asked: FiguresView, selection: SharedView, again: Callable[[], None]) -> None:
+    """Draw the choice of figures in the place of the band while the recommendation is worked out. See `band`."""
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        _draw_choice(asked, selection, key, again)
+        st.caption(WORKING)
+
+
+def _draw_choice(asked: FiguresView, selection: SharedView, key: str, again: Callable[[], None]) -> None:
+    """Draw the choice of the execution whose figures all pages show, and the way back to that of all cells."""
+    st.markdown(":small[:gray[Figures of]]", width="content")
+    draw_segments(asked.choice, resets=("id",), then=again)
+    if selection.cell is not None or selection.id is not None:
+        st.button(
+            "Clear selection",
+            icon=":material/close:",
+            type="tertiary",
+            key=f"{key}_unselect",
+            on_click=_clear_selection,
+            args=(again,),
+            help="Back to the execution of all cells.",
+        )
+
+
+def _clear_selection(again: Callable[[], None]) -> None:
+    """Select neither a cell nor an execution."""
+    state.reset_selection()
     again()
 
 
@@ -160,7 +147,9 @@ def _make_side(scenario: Scenario, name: str, row: Mapping[str, Any], note: str,
     )
 
 
-def _draw_contenders(scenario: Scenario, found: Advice, key: str, asked: RecommendationLink) -> None:
+def _draw_contenders(
+    scenario: Scenario, found: Advice, key: str, asked: FiguresView, again: Callable[[], None]
+) -> None:
     """The ten best with their reasons, and the terms, which can be changed."""
     terms = found.terms
     st.html(head("Why not the others", "the best of different layouts, fastest first"))
@@ -201,6 +190,7 @@ def _draw_contenders(scenario: Scenario, found: Advice, key: str, asked: Recomme
     def changed() -> None:
         new = given(field)
         state.set_url_value("recommended_headroom", None if new is None else f"{new:g}")
+        again()
 
     st.number_input(
         "Memory kept free, % of what is predicted",
@@ -213,8 +203,8 @@ def _draw_contenders(scenario: Scenario, found: Advice, key: str, asked: Recomme
         on_change=changed,
         width=280,
     )
-    draw_switch(asked.offload)
-    draw_switch(asked.unmeasured)
+    draw_switch(asked.offload, then=again)
+    draw_switch(asked.unmeasured, then=again)
 
 
 def _list_briefly(words: tuple[str, ...]) -> str:

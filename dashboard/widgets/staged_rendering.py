@@ -5,6 +5,7 @@ A browser draws all that a run of the page sends in one go: charts further down 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 
@@ -13,7 +14,7 @@ import streamlit as st
 from dashboard.compat import front_end
 from dashboard.compat.session import in_browser
 
-__all__ = ["Stage", "stage"]
+__all__ = ["Stage", "after_drawing", "stage"]
 
 LONGEST: Final = 2.0
 """Time after which the next stage follows although none of the awaited elements has appeared [s]."""
@@ -52,6 +53,17 @@ export default function ({ data, setTriggerValue }) {
 }
 """,
 )
+
+
+def after_drawing(key: str, then: Callable[[], None]) -> None:
+    """Have a browser call back once it has drawn the page's main element.
+
+    key: of this place. then: callback; it may run fragments again.
+    """
+    if in_browser():
+        with st.container(key=key):
+            told = {"longest": LONGEST, "awaited": _AWAITED, "page": front_end.MAIN}
+            _SIGNAL(key=f"{key}_signal", data=told, height="content", on_drawn_change=then)
 
 
 def stage() -> Stage:

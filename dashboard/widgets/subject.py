@@ -10,9 +10,12 @@ from dashboard.link import state
 from dashboard.link.shared import SharedView
 from dashboard.queries.accuracy import fit_sentence
 from dashboard.queries.executions import evaluated
+from dashboard.queries.figures import choose_execution, choose_in_cell, role_words
 from dashboard.queries.tie_breaking import plainest
 from dashboard.words.markdown import literal
 from engine import Exploration
+from engine.questions.documents.explorations import FiguresQuestion
+from engine.recommendation import ShownExecution
 
 __all__ = ["Subject", "refusal", "subject"]
 
@@ -24,7 +27,9 @@ class Subject:
     row: dict[str, Any]
     """Id, fields, outcome and statistics. An execution that memory alone keeps from running has statistics too."""
     why: str
-    """"selected", "your execution", "best of its cell" or "best of all"."""
+    """"selected", "your execution", "recommended", "recommended of its cell", "best of its cell" or "best of all"."""
+    remark: str = ""
+    """Reason for showing another execution than the one that the choice of figures asks for; empty otherwise."""
 
     @property
     def runs(self) -> bool:
@@ -42,10 +47,10 @@ class Subject:
         return int(self.row["id"])
 
 
-def subject(exploration: Exploration, shared: SharedView) -> Subject | None:
+def subject(exploration: Exploration, shared: SharedView, figures: FiguresQuestion) -> Subject | None:
     """Returns the execution that the page is about; None when nothing is selected and nothing is feasible.
 
-    shared: the selection.
+    shared: the selection. figures: the choice of the execution that is shown without a selected one.
     """
     chosen = shared.id
     if chosen is not None:
@@ -57,9 +62,14 @@ def subject(exploration: Exploration, shared: SharedView) -> Subject | None:
         here = cells[(cells["tensor_par"] == cell[0]) & (cells["pipeline_par"] == cell[1]) & (cells["feasible"] > 0)]
         if len(here):
             best = int(here.sort_values("value", ascending=False, kind="stable")["id"].iloc[0])
-            return Subject(_standing_for(exploration, best), "best of its cell")
-    found = exploration.reductions.best()
-    return None if found is None else Subject(_standing_for(exploration, found[0]), "best of all")
+            of_cell = choose_in_cell(exploration, figures, cell, lambda: _standing_for(exploration, best)).shown
+            return None if of_cell is None else _as_subject(of_cell, "of its cell")
+    of_all = choose_execution(exploration, figures).shown
+    return None if of_all is None else _as_subject(of_all, "of all")
+
+
+def _as_subject(shown: ShownExecution, of: str) -> Subject:
+    return Subject({str(name): value for name, value in shown.execution.items()}, role_words(shown, of), shown.remark)
 
 
 def _standing_for(exploration: Exploration, best: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Output of `best --recommended`: the recommended execution, mechanisms of the fastest, reasons against others."""
+"""Output of the recommended execution, mechanisms of the fastest, reasons against others; and of the shown one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,39 @@ from engine.columns.percentages import format_percent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.recommendation import Recommendation
+    from engine import Scenario
+    from engine.recommendation import Recommendation, ShownExecution
 
-__all__ = ["write_recommendation"]
+__all__ = ["write_recommendation", "write_shown", "write_shown_doubts"]
+
+
+def write_shown(scenario: Scenario, found: ShownExecution) -> None:
+    """Print the execution whose figures count, and what speaks against it."""
+    import pandas as pd
+
+    from engine.cli.output import executions_table
+    from engine.economics import derived_columns
+
+    table = pd.DataFrame([dict(found.execution)])
+    write_line()
+    write_line("Recommended" if found.figures_of == "recommended" else "Fastest")
+    write_line(executions_table(table, derived_columns(scenario, table), scenario.system, scenario.flop_convention))
+    write_shown_doubts(scenario, found)
+
+
+def write_shown_doubts(scenario: Scenario, found: ShownExecution, before: str = "") -> None:
+    """Print that an execution may not fit, rests on something never measured, or is not the one asked for.
+
+    before: beginning of each line.
+    """
+    from engine.cost_models.words import told_not_measured
+
+    if found.remark:
+        write_line(f"{before}{found.remark}")
+    if found.execution.get("fit") in ("may not fit", "may fit"):
+        write_line(f"{before}It {found.execution['fit']}, within the error of predicted memory.")
+    if unknown := scenario.not_measured(found.execution):
+        write_line(f"{before}{told_not_measured(unknown)}")
 
 
 def write_recommendation(found: Recommendation) -> None:

@@ -16,11 +16,12 @@ from engine.economics import derived_of
 from engine.exploration.proven_optimum import Optimum, best_of
 from engine.questions.bounds import Context
 from engine.questions.documents.comparison import CompareQuestion
-from engine.questions.explorations import best_table
 from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
+from engine.questions.recommendations import find_recommendation
 from engine.questions.scenario_documents import ScenarioSummary, scenario_of, summary_of
+from engine.questions.shown_executions import ShownAnswer, evaluated_row, find_shown, shown_document, simplest_best
 from engine.questions.verb import Document, Row, Verb
-from engine.recommendation import recommend, with_fit
+from engine.recommendation import ShownExecution
 from engine.scenarios.differences import scenario_differences
 from engine.scenarios.scenario import Scenario
 
@@ -36,10 +37,13 @@ class ComparedScenario(ScenarioSummary):
     total: int = Field(description="Executions of the space.")
     feasible: int = Field(description="Executions that run.")
     best: Row | None = Field(description="The fastest execution, of equal ones the simplest; null if nothing runs.")
-    figures: dict[str, float] | None = Field(
-        description="Figures that follow from the best throughput: utilisation, and time, cost and energy of tokens."
+    shown: ShownAnswer | None = Field(
+        description="Execution that is compared, by figures_of: the recommended or the fastest; null if nothing runs."
     )
-    gain: float | None = Field(description="Throughput against A's, less 1; null if either has none.")
+    figures: dict[str, float] | None = Field(
+        description="Figures that follow from the shown throughput: utilisation, and time, cost and energy of tokens."
+    )
+    gain: float | None = Field(description="Shown throughput against A's, less 1; null if either has none.")
     recommended: Row | None = Field(description="The execution to run; null unless asked for.")
 
 
@@ -55,7 +59,7 @@ class CompareAnswer(Document):
 
     scenarios: list[ComparedScenario]
     differences: list[FieldDifference] = Field(description="Fields that results depend on and that differ.")
-    choices: list[FieldDifference] = Field(description="Fields in which the best executions differ.")
+    choices: list[FieldDifference] = Field(description="Fields in which the shown executions differ.")
     units: dict[str, str] = Field(description="Units of statistics and figures by name.")
     seconds: float
 
@@ -71,6 +75,8 @@ class ComparedBest:
     """The fastest execution, of equal ones the simplest, evaluated [1 row]; empty if nothing runs."""
     recommended: pd.DataFrame | None
     """The recommended execution, evaluated [1 row]; None unless asked for."""
+    shown: ShownExecution | None
+    """The execution whose figures are compared; None if nothing runs."""
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -79,8 +85,8 @@ class ComparedBest:
 
     @property
     def rate(self) -> float | None:
-        """Best throughput [samples/s]."""
-        return None if self.best is None else float(self.best["sample_rate"])
+        """Throughput of the execution whose figures are compared [samples/s]."""
+        return None if self.shown is None else float(self.shown.execution["sample_rate"])
 
 
 def compare_scenarios(asked: CompareQuestion, context: Context | None = None) -> list[ComparedBest]:
@@ -101,8 +107,11 @@ def compare_scenarios(asked: CompareQuestion, context: Context | None = None) ->
     for number, (letter, scenario) in enumerate(zip(LETTERS, scenarios, strict=False)):
         part = replace(context, tell=_part_of_progress(context, number, len(scenarios)))
         optimum = best_of(scenario, k=1, progress=part.progress, cancel=part.stops)
-        advice = _recommended_table(scenario) if asked.recommend else None
-        found.append(ComparedBest(letter, scenario, optimum, _simplest_best(optimum), advice))
+        advice = find_recommendation(scenario, asked) if asked.recommend or asked.figures_of == "recommended" else None
+        own = None if advice is None or not asked.recommend else advice.execution
+        recommended = None if own is None else evaluated_row(scenario, int(own["id"]))
+        shown = find_shown(scenario, asked, advice=advice, optimum=optimum)
+        found.append(ComparedBest(letter, scenario, optimum, simplest_best(optimum), recommended, shown))
     return found
 
 
@@ -111,28 +120,6 @@ def _part_of_progress(context: Context, number: int, count: int) -> Any:
         context.tell((number + share) / count, f"scenario {LETTERS[number]}: {doing}")
 
     return tell
-
-
-def _simplest_best(found: Optimum) -> pd.DataFrame:
-    """Return the fastest execution, of equal ones the simplest, as pages show it [1 row]; empty if nothing runs."""
-    if len(found.tied) < 2:
-        return best_table(found)
-    from engine.executions.tie_order import plainest_of  # pyarrow is loaded only where executions tie
-
-    fields = found.scenario.space.table(found.tied)
-    fields.insert(0, "id", found.tied)
-    return _evaluated_row(found.scenario, plainest_of(fields))
-
-
-def _recommended_table(scenario: Scenario) -> pd.DataFrame | None:
-    own = recommend(scenario).execution
-    return None if own is None else _evaluated_row(scenario, int(own["id"]))
-
-
-def _evaluated_row(scenario: Scenario, execution: int) -> pd.DataFrame:
-    table = scenario.evaluate(scenario.space.table([execution]))
-    table.insert(0, "id", [execution])
-    return with_fit(scenario, table)
 
 
 def comparison_document(asked: CompareQuestion, found: Sequence[ComparedBest]) -> dict[str, Any]:
@@ -151,6 +138,7 @@ def comparison_document(asked: CompareQuestion, found: Sequence[ComparedBest]) -
             "total": each.found.total,
             "feasible": each.found.feasible,
             "best": _first_row(each, each.table, names),
+            "shown": plain(shown_document(each.scenario, each.shown, names)),
             "figures": None if each.rate is None else _rate_figures(each.scenario, each.rate),
             "gain": None if each.rate is None or first is None else each.rate / first - 1,
             "recommended": _first_row(each, each.recommended, names),
@@ -178,10 +166,10 @@ def _rate_figures(scenario: Scenario, rate: float) -> dict[str, float]:
 
 def _differing_choices(found: Sequence[ComparedBest]) -> list[dict[str, Any]]:
     choices = []
-    running = [each.best for each in found if each.best is not None]
+    running = [each.shown.execution for each in found if each.shown is not None]
     for column in ALL_FIELDS:
-        if all(column.name in best for best in running) and len({plain(best[column.name]) for best in running}) > 1:
-            values = [None if each.best is None else plain(each.best[column.name]) for each in found]
+        if all(column.name in one for one in running) and len({plain(one[column.name]) for one in running}) > 1:
+            values = [None if each.shown is None else plain(each.shown.execution[column.name]) for each in found]
             choices.append({"field": column.name, "values": values})
     return choices
 

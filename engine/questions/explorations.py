@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +19,13 @@ from engine.questions.documents.explorations import BestQuestion, ExploreQuestio
 from engine.questions.framework_costs import FrameworkCostRow, framework_cost_of, searchable_scenario
 from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
 from engine.questions.scenario_documents import ScenarioSummary, summary_of
+from engine.questions.shown_executions import (
+    ShownAnswer,
+    StepInterval,
+    find_shown,
+    prediction_confidence,
+    shown_document,
+)
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.recommendation import FIT_NEEDS, fit_bounds_of, with_fit
 from engine.scenarios.scenario import Scenario
@@ -34,7 +39,6 @@ __all__ = [
     "cell_rows",
     "check_headline",
     "exploration_document",
-    "prediction_confidence",
 ]
 
 
@@ -44,27 +48,15 @@ _TOP: Final = (
 )
 
 
-class StepInterval(Document):
-    """Error interval of the step time of the best execution."""
-
-    low: float = Field(description="[s]")
-    high: float = Field(description="[s]")
-    share: float = Field(description="Share of comparable measured runs between them.")
-    rows: int = Field(description="How many runs those are.")
-    sources: int = Field(description="From how many sources.")
-    runs: str = Field(description="Which runs, in words.")
-    held_of_sources_left_out: float | None = Field(
-        description="Share of runs inside where their source had no part in the interval, every source counted once."
-    )
-    few_sources: bool = Field(description="Whether they are too few sources to speak for another.")
-
-
 class BestAnswer(ScenarioSummary):
     """The best executions, proven."""
 
     total: int = Field(description="Executions of the space.")
     feasible: int = Field(description="How many of them run.")
     evaluated: int = Field(description="How many had to be evaluated; the others are proven to be no better.")
+    shown: ShownAnswer | None = Field(
+        description="Execution that figures_of asks for, the recommended or the fastest; null if nothing runs."
+    )
     step_time_interval: StepInterval | None = Field(description="Of the best; null where no measured runs tell.")
     not_measured: list[str] = Field(description="What no measured run had of what the best rests on.")
     framework_cost: FrameworkCostRow | None = Field(description=FrameworkCostRow.summary)
@@ -99,6 +91,9 @@ class ExploreAnswer(ScenarioSummary):
     )
     infeasible_by_reason: dict[str, int] = Field(description="Why the others do not: how many by code of the reason.")
     reasons: dict[str, str] = Field(description="What the codes mean.")
+    shown: ShownAnswer | None = Field(
+        description="Execution that figures_of asks for, the recommended or the fastest; null if nothing runs."
+    )
     step_time_interval: StepInterval | None = Field(description="Of the fastest; null where no measured runs tell.")
     not_measured: list[str] = Field(description="What no measured run had of what the fastest rests on.")
     framework_cost: FrameworkCostRow | None = Field(description=FrameworkCostRow.summary)
@@ -108,34 +103,6 @@ class ExploreAnswer(ScenarioSummary):
     )
     units: dict[str, str] = Field(description="Units of the statistics by name.")
     seconds: float = Field(description="What finding out took [s].")
-
-
-def prediction_confidence(scenario: Scenario, execution: Mapping[Any, Any] | None) -> dict[str, Any]:
-    """Return the error interval of an execution's step, and its parts that no measured run had.
-
-    Args:
-        scenario: scenario of the execution.
-        execution: fields and statistics by name, or None.
-    """
-    from engine.validation.uncertainty import interval_of
-
-    if execution is None:
-        return {"step_time_interval": None, "not_measured": []}
-    found = interval_of(scenario, execution)
-    told = None
-    if found is not None:
-        step = float(execution["total_time"])
-        told = {
-            "low": step * found.low,
-            "high": step * found.high,
-            "share": found.share,
-            "held_of_sources_left_out": found.held if math.isfinite(found.held) else None,
-            "rows": found.rows,
-            "sources": found.sources,
-            "runs": found.described,
-            "few_sources": found.is_weak,
-        }
-    return {"step_time_interval": told, "not_measured": list(scenario.not_measured(execution))}
 
 
 def best_document(found: Optimum, table: pd.DataFrame) -> dict[str, Any]:
@@ -221,6 +188,7 @@ def _answer_best(asked: BestQuestion, context: Context) -> dict[str, Any]:
     table = best_table(found)
     return {
         **best_document(found, table),
+        "shown": plain(shown_document(scenario, find_shown(scenario, asked, optimum=found), statistics)),
         "top": rows_of(table, scenario.cost_model, statistics),
         "units": units_of(statistics),
         "seconds": time.perf_counter() - start,
@@ -238,6 +206,7 @@ def _answer_explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
     table = _top_executions(found, context.bounds.listable(asked.top), asked.by, context)
     return {
         **exploration_document(found),
+        "shown": plain(shown_document(scenario, find_shown(scenario, asked), statistics)) if found.feasible else None,
         "reasons": {code: BY_CODE[code].label for code in found.infeasible_by_reason},
         "top": [] if table is None else rows_of(table, scenario.cost_model, statistics),
         "cells": cell_rows(found, asked.by) if asked.cells else None,

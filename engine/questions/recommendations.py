@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -17,6 +17,7 @@ from engine.questions.scenario_documents import ScenarioSummary, summary_of
 from engine.questions.verb import Document, Row, Verb
 from engine.recommendation import Recommendation, mechanisms_of, recommend, with_fit
 from engine.scenarios.scenario import Scenario
+from engine.store import StoreCondition
 
 __all__ = ["RECOMMEND", "find_recommendation", "recommendation_document"]
 
@@ -93,14 +94,29 @@ def _memory_interval(found: Recommendation) -> dict[str, float] | None:
     return {"low": needed * interval.low, "high": needed * interval.high, "share": interval.share}
 
 
-def find_recommendation(searched: Scenario | Exploration, terms: RecommendationTermsQuestion) -> Recommendation:
+def find_recommendation(
+    searched: Scenario | Exploration,
+    terms: RecommendationTermsQuestion,
+    *,
+    where: Sequence[StoreCondition] = (),
+    contenders: int = 10,
+) -> Recommendation:
     """Return the recommended execution of a scenario.
 
     Args:
         searched: the scenario, or its exploration.
         terms: of the recommendation.
+        where: conditions that executions of an exploration must meet.
+        contenders: how many of the best to say of why they lose.
     """
-    return recommend(searched, headroom=terms.headroom, offload=terms.offload, unmeasured=terms.unmeasured)
+    return recommend(
+        searched,
+        headroom=terms.headroom,
+        offload=terms.offload,
+        unmeasured=terms.unmeasured,
+        contenders=contenders,
+        where=where,
+    )
 
 
 def _answer_recommend(asked: RecommendQuestion, context: Context) -> dict[str, Any]:

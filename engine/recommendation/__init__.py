@@ -16,17 +16,23 @@ from engine.recommendation.fits import (
 from engine.recommendation.mechanisms import mechanisms, mechanisms_of, more_than
 from engine.recommendation.recommended import Recommendation, recommend
 from engine.recommendation.room import UNTOLD_ERROR, UNTOLD_HEADROOM, Terms, fit_of, terms_of
+from engine.recommendation.shown import FIGURES_OF, NOTHING_RECOMMENDED, FiguresOf, ShownExecution, choose_shown
 
 __all__ = [
+    "FIGURES_OF",
     "FIT_NEEDS",
+    "NOTHING_RECOMMENDED",
     "OUT_OF_MEMORY",
     "UNTOLD_ERROR",
     "UNTOLD_HEADROOM",
     "Contender",
+    "FiguresOf",
     "FitBounds",
     "Recommendation",
+    "ShownExecution",
     "Terms",
     "add_fits",
+    "choose_shown",
     "describe_fit",
     "find_fit",
     "fit_bounds_of",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -70,11 +70,20 @@ def has_offloading(executions: Mapping[str, Any] | pd.DataFrame) -> Flags:
 class Explored:
     """Executions of an exploration, by its rows."""
 
-    def __init__(self, exploration: Exploration) -> None:
+    def __init__(self, exploration: Exploration, where: Sequence[StoreCondition] = ()) -> None:
+        """Args:
+        exploration: with stored rows.
+        where: conditions that executions must meet.
+        """
         self.scenario = exploration.scenario
-        self._rows = exploration.rows
+        self._rows, self._where = exploration.rows, tuple(where)
         found = exploration.reductions.best()
         self.best_rate = None if found is None else float(found[1])
+        if where and found is not None:
+            first = self._rows.top(1, "sample_rate", where=list(where), names=["sample_rate"])[
+                "sample_rate"
+            ].to_pylist()
+            self.best_rate = float(first[0]) if first else None
 
     def find(self, sought: Sought) -> pd.DataFrame:
         """Returns executions: `id`, fields and figures [rows].
@@ -82,7 +91,7 @@ class Explored:
         Args:
             sought: which.
         """
-        where = [StoreCondition("sample_rate", ">=", sought.rate)]
+        where = [*self._where, StoreCondition("sample_rate", ">=", sought.rate)]
         where += [StoreCondition(name, "=", False) for name in OFFLOADS if sought.plain]
         for name, most in zip(MEMORY, (sought.first, sought.second), strict=True):
             if math.isfinite(most):

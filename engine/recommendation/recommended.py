@@ -17,6 +17,7 @@ from engine.recommendation.contenders import LAYOUT, Contender, Explored, Search
 from engine.recommendation.mechanisms import more_than, number_of_mechanisms
 from engine.recommendation.room import Terms, fit_of, terms_of
 from engine.scenarios.scenario import Scenario
+from engine.store import StoreCondition
 from hardware import GIB
 
 __all__ = ["Recommendation", "recommend"]
@@ -83,6 +84,7 @@ def recommend(
     offload: bool = False,
     unmeasured: bool = False,
     contenders: int = 10,
+    where: Sequence[StoreCondition] = (),
 ) -> Recommendation:
     """Returns which execution to run: of all within the error of the best the one with the fewest mechanisms, of
     equally simple ones the fastest.
@@ -97,10 +99,13 @@ def recommend(
         offload: whether executions that offload may be recommended.
         unmeasured: whether executions that rest on something never measured may be.
         contenders: how many of the best to say of why they lose.
+        where: conditions that the executions of an exploration must meet, such as those of a filter or of a cell.
 
-    Raises ValueError for a share that cannot be, and what exploring or reading raises.
+    Raises ValueError for a share that cannot be, for conditions on a scenario, and what exploring or reading raises.
     """
-    source = _Source(Explored(asked) if isinstance(asked, Exploration) else Searched(asked))
+    if where and not isinstance(asked, Exploration):
+        raise ValueError("where goes with an exploration; limit the fields of a scenario instead.")
+    source = _Source(Explored(asked, where) if isinstance(asked, Exploration) else Searched(asked))
     given: dict[str, Any] = {"error": error, "headroom": headroom, "offload": offload, "unmeasured": unmeasured}
     terms = terms_of(source.scenario, None, **given)  # refuses what cannot be
     if source.best_rate is None:

@@ -70,6 +70,11 @@ def figure_strip(tiles: Sequence[Tile], basis: str = "", *, marks: bool = True) 
     return f'{strip}<div class="ss-basis">{escape(basis)}</div>' if basis else strip
 
 
+def doubts_line(sentences: Sequence[str]) -> str:
+    """Returns what speaks against an execution as a line next to its figures."""
+    return f'<div class="ss-basis ss-worse" role="note">{escape(" ".join(sentences))}</div>'
+
+
 def _number_and_unit(value: str | Quantity) -> tuple[str, str]:
     """Split a tile's value into the part in large type and the part in small type."""
     if isinstance(value, Quantity):

@@ -5,7 +5,7 @@ depend on how many executions there are.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -39,6 +39,14 @@ class Named(NamedTuple):
     frontier: pd.DataFrame
 
 
+class Marked(NamedTuple):
+    """Execution that has a mark of its own, on the frontier or not: its role, its degrees, its figures by name."""
+
+    role: str
+    name: str
+    values: Mapping[str, float]
+
+
 _LOOKS: Final = (("circle", "solid"), ("square", "dash"), ("diamond", "dot"), ("triangle-up", "dashdot"))
 """Mark and dash of scenarios A to D: colour is never the only distinction."""
 
@@ -54,6 +62,7 @@ def pareto(
     selected: int | None = None,
     logarithmic: tuple[bool, bool] = (False, False),
     others: Sequence[Named] = (),
+    marked: Marked | None = None,
     name: str = "",
     height: int = HEIGHT,
 ) -> Chart:
@@ -63,7 +72,7 @@ def pareto(
     degrees tensor_par, pipeline_par and data_par are named in hovers if present. With z the marks are coloured by it
     and not joined, because the frontier of three metrics is no line. density in the units of x and y.
     selected: id to ring. logarithmic: for the x and the y axis. others: frontiers of scenarios B to D on the same axes;
-    name is then that of the first, for the legend.
+    name is then that of the first, for the legend. marked: execution with a star.
     Marks carry customdata (id,).
     """
     x_column, y_column, colours = column_of(x), column_of(y), palette(mode)
@@ -93,8 +102,11 @@ def pareto(
     for one in named:
         figure.add_trace(_other_frontier_trace(one, x_column, y_column, z_column, scales, colours))
     figure.add_trace(_frontier_trace(shown, x_column, y_column, z_column, scales, colours, selected))
+    own = figure.traces[-1]
+    if marked is not None:
+        figure.add_trace(_mark_trace(marked, x_column, y_column, scales, colours))
     if others:
-        figure.traces[-1].update(name=f"A · {name}", showlegend=True, legendrank=1)
+        own.update(name=f"A · {name}", showlegend=True, legendrank=1)
         figure.update_layout(showlegend=True, legend={"itemclick": False, "itemdoubleclick": False}, margin={"t": 28})
     for update, column, scale, extent, log in zip(
         (figure.update_xaxes, figure.update_yaxes), (x_column, y_column), scales, extents, logarithmic, strict=True
@@ -105,10 +117,36 @@ def pareto(
         note(figure, same, colours, x=1, y=1, xref="paper", yref="paper", xanchor="right", yanchor="bottom")
         figure.update_layout(margin={"t": 28})
     alt = _summarize_frontier(frontier, shown, x_column, y_column)
+    if marked is not None:
+        alt += f" A star marks the execution called {marked.role.lower()}, {marked.name}."
     if others:
         told = ", ".join(f"{one.letter} {one.name} with {count(len(one.frontier))}" for one in others)
         alt += f" With the frontiers of {told}."
     return Chart(figure, alt)
+
+
+def _mark_trace(
+    marked: Marked, x_column: Column, y_column: Column, scales: tuple[Scale, Scale], colours: Palette
+) -> dict[str, Any]:
+    """Return the star of an execution."""
+    told = [f"{column.label} {format_value(column, marked.values[column.name])}" for column in (x_column, y_column)]
+    return trace(
+        "scatter",
+        x=[marked.values[x_column.name] / scales[0].factor],
+        y=[marked.values[y_column.name] / scales[1].factor],
+        mode="markers",
+        name=marked.role,
+        showlegend=False,
+        marker={
+            "color": colours.text,
+            "symbol": "star",
+            "size": 14,
+            "opacity": 1,
+            "line": {"width": 1.2, "color": colours.background},
+        },
+        hovertext=["<br>".join([f"<b>{marked.role}: {marked.name}</b>", *told])],
+        hovertemplate="%{hovertext}<extra></extra>",
+    )
 
 
 def _other_frontier_trace(

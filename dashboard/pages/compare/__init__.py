@@ -12,6 +12,7 @@ PAGE = Page(
     place=2,
     help="Scenarios side by side: their differences and the effects.",
     needs=Needs.SCENARIO,
+    has_figures_choice=True,
     guide="recipes",
     parameters=page_parameters(PAGE_NAME, CompareLink),
 )

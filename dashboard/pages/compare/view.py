@@ -21,6 +21,7 @@ from dashboard.files import comparison_tables
 from dashboard.files.comparison_tables import Side, best_table, differing, sides_of
 from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.figures import FiguresView, parse_figures
 from dashboard.pages.compare.link import PAGE_NAME, CompareLink
 from dashboard.queries import accuracy
 from dashboard.queries.compared_scenarios import Member, told
@@ -63,6 +64,8 @@ class CompareView:
     """The scenarios side by side, A first."""
     problems: tuple[str, ...]
     """A sentence per scenario in the link that cannot be read."""
+    figures: FiguresView
+    """Choice of the execution that is compared."""
     link: CompareLink
     fields: Mapping[str, LinkField]
     changes: Mapping[str, float]
@@ -87,7 +90,8 @@ def parse() -> CompareView:
         page.read("domain")
         page.read("pair", default=next(iter(pairs)), options=pairs)
     changes = parse_whatif(found[0].scenario)
-    return CompareView(state.theme_mode(), tuple(found), tuple(problems), page.build(), page.fields, changes)
+    mode, figures = state.theme_mode(), parse_figures()
+    return CompareView(mode, tuple(found), tuple(problems), figures, page.build(), page.fields, changes)
 
 
 def render(view: CompareView) -> None:
@@ -104,8 +108,8 @@ def render(view: CompareView) -> None:
         )
         suggestions(found[0].scenario)
         return
-    sides = sides_of([member.letter for member in found], explored(found))
-    st.html(markup.figure_strip(_headline_tiles(sides), _describe_basis(sides)))
+    sides = sides_of([member.letter for member in found], explored(found), view.figures.question)
+    st.html(markup.figure_strip(_headline_tiles(sides), _describe_basis(sides)) + _doubts_of_sides(sides))
     with st.container(border=True, gap="xsmall"):
         _draw_differences(sides)
     _draw_maps(view, sides)
@@ -164,12 +168,24 @@ def _make_current(member: Member, found: list[Member]) -> None:
         state.set_scenario(member.scenario)
 
 
+def _doubts_of_sides(sides: list[Side]) -> str:
+    """Return what speaks against the compared executions as HTML; empty for most."""
+    told = []
+    for side in sides:
+        if side.shown is not None:
+            sentences = (*filter(None, [side.shown.remark]), *accuracy.doubts(side.scenario, side.shown.execution))
+            told += [f"{side.letter}: {each}" for each in sentences]
+    return markup.doubts_line(told) if told else ""
+
+
 def _headline_tiles(sides: list[Side]) -> list[markup.Tile]:
     tiles = []
     first = sides[0].best
-    what = "best throughput" if len(sides) < 3 else "throughput"  # the mark of origin takes the rest of the room
     for side in sides:
         best = side.best
+        # The mark of origin takes the rest of the room.
+        is_fastest = side.shown is None or side.shown.figures_of == "fastest"
+        what = "best throughput" if is_fastest and len(sides) < 3 else "throughput"
         if best is None:
             tiles.append(markup.Tile(f"{side.letter} · {what}", ABSENT, "nothing fits", "worse"))
             continue
@@ -306,7 +322,7 @@ def _draw_difference_map(view: CompareView, sides: list[Side]) -> None:
 def _draw_best(view: CompareView, sides: list[Side]) -> None:
     """Draw the best execution of each scenario: results, and the choices in which they differ."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        st.html(markup.head("Best executions", "choices that are the same in all are left out"))
+        st.html(markup.head("Executions compared", "choices that are the same in all are left out"))
         st.space("stretch")
         draw_download(
             "Tables",
@@ -330,14 +346,14 @@ def _draw_best(view: CompareView, sides: list[Side]) -> None:
         row_height=ROW,
         key="compare_best",
         column_config={"": st.column_config.TextColumn(width=130)},
-        alt=f"Best executions: {told_of or 'none'}.",
+        alt=f"Executions compared: {told_of or 'none'}.",
     )
 
 
 def _draw_memory(sides: list[Side], mode: str) -> None:
     """Draw the memory of the best executions on one scale, tier by tier."""
     known = [(side, side.best) for side in sides if side.best is not None]
-    st.html(markup.head("Where the memory goes", "of each best execution, per GPU at its peak, on equal axes"))
+    st.html(markup.head("Where the memory goes", "of each execution compared, per GPU at its peak, on equal axes"))
     if not known:
         st.caption("Nothing fits in any of them.")
         return
@@ -353,7 +369,7 @@ def _draw_memory(sides: list[Side], mode: str) -> None:
 def _draw_steps(sides: list[Side], mode: str) -> None:
     """Draw the steps of the best executions on one axis."""
     known = [(side.letter, side.best) for side in sides if side.best is not None]
-    st.html(markup.head("Where the time goes", "a step of each best execution, on equal axes"))
+    st.html(markup.head("Where the time goes", "a step of each execution compared, on equal axes"))
     if not known:
         st.caption("Nothing fits in any of them.")
         return

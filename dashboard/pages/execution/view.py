@@ -19,6 +19,7 @@ from dashboard.compat.caches import remembered
 from dashboard.files.execution_files import execution_json, for_reference, reference_models
 from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.figures import FiguresView, parse_figures
 from dashboard.link.shared import SharedView, parse_shared
 from dashboard.pages.execution import training_run
 from dashboard.pages.execution.block import block
@@ -32,11 +33,11 @@ from dashboard.queries.executions import evaluated
 from dashboard.widgets import launch, recommended, uncertainty
 from dashboard.widgets.chart import show
 from dashboard.widgets.controls import given, key_for, menu_key, shut, whole, whole_field
+from dashboard.widgets.figures import doubts_markup
 from dashboard.widgets.fragment_views import FragmentView
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.normal_runs import draw_normal_runs, parse_measured
 from dashboard.widgets.nothing_runs import nothing_runs
-from dashboard.widgets.recommended import RecommendationLink, parse_terms
 from dashboard.widgets.subject import Subject, refusal, subject
 from dashboard.words.executions import choices, differences
 from dashboard.words.markdown import literal
@@ -83,8 +84,8 @@ class ExecutionView:
     subject: Subject | None
     """The execution that the page is about."""
     shared: SharedView
-    terms: RecommendationLink
-    """Terms of the recommendation."""
+    figures: FiguresView
+    """Choice of the execution whose figures are shown."""
     fields: Mapping[str, LinkField]
 
     @property
@@ -99,9 +100,10 @@ def parse(exploration: Exploration) -> ExecutionView:
     reader.read("b", pattern=_OTHER)
     reader.read("block")
     reader.fields["figure"] = parse_figure()
-    chosen = subject(exploration, shared)
+    figures = parse_figures()
+    chosen = subject(exploration, shared, figures.question)
     fields = {**reader.fields, **parse_measured("execution")}
-    return ExecutionView(exploration, state.theme_mode(), chosen, shared, parse_terms(), fields)
+    return ExecutionView(exploration, state.theme_mode(), chosen, shared, figures, fields)
 
 
 def render(view: ExecutionView) -> None:
@@ -119,8 +121,9 @@ def render(view: ExecutionView) -> None:
         st.caption("An execution rejected for a reason other than memory has no figures.")
         return
     tiles = accuracy.marked(_headline_tiles(exploration, row, other), exploration.scenario, row)
-    st.html(markup.figure_strip(tiles, accuracy.basis(exploration.scenario, row)))
-    recommended.band(exploration, "execution", view.terms, view.shared.id)
+    strip = markup.figure_strip(tiles, accuracy.basis(exploration.scenario, row))
+    st.html(strip + doubts_markup(exploration.scenario, row, chosen.remark))
+    recommended.band(exploration, "execution", view.figures, view.shared, chosen.id)
     left, right = st.columns([1.45, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
         st.html(markup.head("Where the time goes", "per step" + ("; B is the thin bar" if other else "")))

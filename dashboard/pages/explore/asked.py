@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.figures import FiguresView, parse_figures
 from dashboard.link.shared import SharedView, parse_shared
 from dashboard.pages.explore.axes import Axes, parse_axes
 from dashboard.pages.explore.choices import known_metrics
@@ -14,7 +15,6 @@ from dashboard.pages.explore.link import ExploreLink
 from dashboard.queries.economics import Metric
 from dashboard.queries.filters import Filter
 from dashboard.widgets.filters.in_force import OF_LINK
-from dashboard.widgets.recommended import RecommendationLink, parse_terms
 from engine import Exploration
 
 __all__ = ["ExploreView", "parse_explore"]
@@ -35,8 +35,8 @@ class ExploreView:
     at: str
     """The selected cell of a map with other axes than tensor by pipeline parallel; empty for the best."""
     filters: tuple[Filter, ...]
-    terms: RecommendationLink
-    """Terms of the recommendation."""
+    figures: FiguresView
+    """Choice of the execution whose figures are shown."""
     fields: Mapping[str, LinkField]
 
     @property
@@ -63,6 +63,6 @@ def parse_explore(exploration: Exploration, others: Sequence[Exploration] = ()) 
         axes,
         map_reader.fields["at"].value,
         tuple(OF_LINK.parse()) if exploration.feasible else (),
-        parse_terms(),
+        parse_figures(),
         {**reader.fields, **map_reader.fields},
     )

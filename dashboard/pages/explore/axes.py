@@ -320,15 +320,17 @@ class BestOfFiltered(NamedTuple):
     number: int
     cells: int
     """Number of their pairs of tensor and pipeline parallel degree."""
+    rate: float
+    """Best throughput [samples/s]; NaN without any."""
 
 
 def best_rates(exploration: Exploration, where: data.Where) -> BestOfFiltered:
     """Returns the best by throughput of the executions that meet conditions, and their number."""
     found = _best_per_group(exploration, exploration.key, ("tensor_par", "pipeline_par"), "sample_rate", where)
     if not len(found):
-        return BestOfFiltered(-1, 0, 0)
+        return BestOfFiltered(-1, 0, 0, float("nan"))
     best = found.sort_values(["value", "id"], ascending=[False, True], kind="stable")
-    return BestOfFiltered(int(best["id"].iloc[0]), int(found["rows"].sum()), len(found))
+    return BestOfFiltered(int(best["id"].iloc[0]), int(found["rows"].sum()), len(found), float(best["value"].iloc[0]))
 
 
 def pair_legend(axes: Axes, cells: pd.DataFrame, metric: Metric, facets: tuple[int, int], *, filtered: bool) -> str:

@@ -16,10 +16,11 @@ from dashboard.charts.execution.time_bar import time_pieces
 from dashboard.charts.explored.histogram import histogram
 from dashboard.charts.explored.reasons import label_of
 from dashboard.link import page_links, state
-from dashboard.link.shared import SharedView
+from dashboard.pages.explore.asked import ExploreView
 from dashboard.queries import accuracy, explorations, prefetch
 from dashboard.queries.economics import Metric, derived_quantity, mfu_label, told, utilisation
 from dashboard.queries.executions import evaluated, faster_than
+from dashboard.queries.figures import WORKING, ChosenExecution, choose_execution, choose_in_cell, role_words
 from dashboard.queries.filters import Filter
 from dashboard.queries.memory_requirements import REMEDIES
 from dashboard.queries.scenario_edits import altered
@@ -28,7 +29,9 @@ from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets import launch, uncertainty
 from dashboard.widgets.chart import show
 from dashboard.widgets.clicks import was_clicked
+from dashboard.widgets.figures import doubts_markup, patience_s, watch_figures
 from dashboard.widgets.filters.in_force import OF_LINK
+from dashboard.widgets.filters.popover import where_of
 from dashboard.widgets.tables import width_of_words
 from dashboard.words.executions import choices, placed, recomputed
 from dashboard.words.markdown import literal
@@ -41,6 +44,8 @@ from hardware import GIB, network_names
 
 __all__ = ["group_panel", "panel", "read_ahead"]
 
+_PANEL: Final = "explore_panel"
+"""Key of the fragment of the panel."""
 _OF_THE_CELL: Final = ("tensor_par", "pipeline_par", "data_par")
 _NARROW: Final = {"int64": 44, "bool": 64, "str": 84, "float64": 62}
 
@@ -49,18 +54,18 @@ def group_panel(
     exploration: Exploration,
     metric: Metric,
     group: explorations.Group,
-    shared: SharedView,
+    asked: ExploreView,
     again: Callable[[], None],
     *,
     filtered: bool = False,
 ) -> None:
     """Draws the panel of any set of executions of which at least one runs.
 
-    shared: with the selected execution. again: called last in a widget's callback that selects another one. filtered:
+    asked: with the selected execution. again: called last in a widget's callback that selects another one. filtered:
     True if filters are in force, so that its best need not be the best of all.
     """
     st.html(headed(group.title, chips([("executions", count(group.feasible))])))
-    _draw_feasible(exploration, metric, group, shared, again, usual=False, filtered=filtered)
+    _draw_feasible(exploration, metric, group, asked, again, usual=False, filtered=filtered)
 
 
 def panel(
@@ -68,14 +73,14 @@ def panel(
     metric: Metric,
     cells: pd.DataFrame,
     cell: tuple[int, int] | None,
-    shared: SharedView,
+    asked: ExploreView,
     again: Callable[[], None],
     *,
     short: bool = False,
 ) -> None:
     """Draws the panel of a cell.
 
-    shared: with the selected execution. short: without its chart and table of executions, and the parts below. again:
+    asked: with the selected execution. short: without its chart and table of executions, and the parts below. again:
     called last in a widget's callback that selects another execution.
     """
     if cell is None:
@@ -88,7 +93,7 @@ def panel(
         group = explorations.Group(
             cell_name(*cell), explorations.in_cell(cell), int(row["id"]), int(row["feasible"]), best, cell
         )
-        _draw_feasible(exploration, metric, group, shared, again, short=short)
+        _draw_feasible(exploration, metric, group, asked, again, short=short)
         if not short:
             _draw_limits(exploration, cell)
     else:
@@ -110,18 +115,27 @@ def _draw_feasible(
     exploration: Exploration,
     metric: Metric,
     group: explorations.Group,
-    shared: SharedView,
+    asked: ExploreView,
     again: Callable[[], None],
     *,
     usual: bool = True,
     short: bool = False,
     filtered: bool = False,
 ) -> None:
-    scenario = exploration.scenario
+    scenario, shared = exploration.scenario, asked.shared
     tie = plainest(exploration, exploration.key, group.id, metric.ranked_by, group.where)
-    group = group._replace(id=tie.id)
+    fastest = group._replace(id=tie.id)
+    chosen = _choose(exploration, metric, fastest, asked, 0.0 if short else patience_s())
+    if chosen.is_pending:
+        st.caption(WORKING)
+        if not short:
+            where = group.where if group.cell is None else where_of(asked.filters)
+            watch_figures(exploration, asked.figures.question, where, group.cell, (_PANEL,), "panel_figures")
+        return
+    group = group._replace(id=tie.id if chosen.shown is None else chosen.shown.id)
     execution = _shown_execution(exploration, shared.id, group)
     own = int(execution["id"]) == group.id
+    is_fastest = int(execution["id"]) == tie.id
     yours = shared.own
     rate = float(execution["sample_rate"])
     value = metric.of(float(value_of(metric.statistic, execution)))
@@ -144,7 +158,8 @@ def _draw_feasible(
         ("cost of 1 T tokens", told(scenario, "usd", rate)),
         ("energy of 1 T tokens", told(scenario, "energy", rate)),
     ]
-    st.html(facts(pairs) + facts(rates))
+    remark = chosen.shown.remark if own and chosen.shown is not None else ""
+    st.html(facts(pairs) + facts(rates) + doubts_markup(scenario, execution, remark))
     if yours == int(execution["id"]):
         found = faster_than(exploration, exploration.key, rate)
         st.markdown(f"**Your execution**: {placed(found.number, exploration.feasible, found.best / rate - 1)}.")
@@ -157,7 +172,8 @@ def _draw_feasible(
             on_click=_back_to,
             args=(yours, again),
         )
-    others = accuracy.ties(exploration, execution, group.where) if own and metric.statistic == "sample_rate" else None
+    has_ties = is_fastest and metric.statistic == "sample_rate"
+    others = accuracy.ties(exploration, execution, group.where) if has_ties else None
     uncertainty.popover(scenario, execution, "explore_accuracy", others=others, scope=" here")
     if others:
         are = "other setting is" if others == 1 else "other settings are"
@@ -171,11 +187,11 @@ def _draw_feasible(
     st.caption(_explain_speed(exploration, metric, execution, " without filters" if filtered else ""))
     rank = by_name(metric.ranked_by) if metric.of_fastest else metric.column
     which = (
-        f"best by {in_sentence(rank.label)}"
+        _describe_role(exploration, asked, chosen, is_fastest, f"best by {in_sentence(rank.label)}")
         if own
         else ("your execution" if yours == int(execution["id"]) else "selected below")
     )
-    if own and tie.number > 1:
+    if is_fastest and tie.number > 1:
         which += f", simplest of {tie.number:,} equal layouts"
     st.html(head("Settings", which) + chips(choices(execution, scenario.system)))
     if short:
@@ -188,10 +204,42 @@ def _draw_feasible(
         histogram(spread.counts, spread.edges, "total_time", state.theme_mode(), marked=marked if inside else None),
         "explore_spread",
     )
-    _draw_executions(exploration, metric, group, again)
+    _draw_executions(exploration, metric, fastest, again)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _draw_links(None if usual else execution, group.members)
         launch.popover(scenario, execution, "explore_launch", plain=True, is_current=True)
+
+
+def _choose(
+    exploration: Exploration, metric: Metric, group: explorations.Group, asked: ExploreView, patience: float | None
+) -> ChosenExecution:
+    """Return the execution of a group whose figures are shown; none if the map ranks by another figure than throughput,
+    whose best then stands for the group."""
+    if metric.ranked_by != "sample_rate":
+        return ChosenExecution(None, False)
+
+    def find_fastest() -> Mapping[str, Any]:
+        return prefetch.execution(exploration, group.id)
+
+    question = asked.figures.question
+    if group.cell is not None:
+        where = where_of(asked.filters)
+        return choose_in_cell(exploration, question, group.cell, find_fastest, where, patience_s=patience)
+    return choose_execution(exploration, question, group.where, fastest=find_fastest, patience_s=patience)
+
+
+def _describe_role(
+    exploration: Exploration, asked: ExploreView, chosen: ChosenExecution, is_fastest: bool, otherwise: str
+) -> str:
+    """Return the role of the shown execution: "recommended", "recommended here", "recommended, fastest here".
+
+    otherwise: words for the best by the figure of the map.
+    """
+    if chosen.shown is None or chosen.shown.figures_of == "fastest":
+        return otherwise
+    of_all = choose_execution(exploration, asked.figures.question, where_of(asked.filters), patience_s=0.0).shown
+    of = "of all" if of_all is not None and of_all.id == chosen.shown.id else "here"
+    return f"{role_words(chosen.shown, of)}{', fastest here' if is_fastest else ''}"
 
 
 def _back_to(execution: int, again: Callable[[], None]) -> None:

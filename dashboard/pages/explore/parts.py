@@ -5,10 +5,10 @@ If a click changes nothing else, each is redrawn as a fragment, the clicked one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 import streamlit as st
@@ -20,18 +20,23 @@ from dashboard.charts.explored.degree_map import degree_map
 from dashboard.compat.session import run_again
 from dashboard.jobs.turns import turns
 from dashboard.link import state
+from dashboard.link.shared import SharedView
 from dashboard.pages.explore.asked import ExploreView, parse_explore
-from dashboard.pages.explore.axes import Axes, cells_for, chosen, group_of, pair_legend, pick_group
+from dashboard.pages.explore.axes import Axes, best_rates, cells_for, chosen, group_of, pair_legend, pick_group
 from dashboard.pages.explore.choice_costs import costs
 from dashboard.pages.explore.choices import domain_of
 from dashboard.pages.explore.download import download
 from dashboard.pages.explore.panel import group_panel, panel, read_ahead
 from dashboard.pages.explore.tables import cells_table, pairs_table
 from dashboard.queries.economics import Metric
+from dashboard.queries.executions import evaluated
 from dashboard.queries.explorations import Where, cells_of, in_cell
+from dashboard.queries.figures import WORKING, ChosenExecution, choose_execution, wait_for_advice
 from dashboard.queries.filters import Filter
+from dashboard.queries.tie_breaking import plainest
 from dashboard.widgets import menus, recommended
 from dashboard.widgets.chart import clicked, show
+from dashboard.widgets.figures import patience_s, watch_figures
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.fragment_views import FragmentView
 from dashboard.widgets.staged_rendering import Stage
@@ -46,8 +51,10 @@ from hardware import network_names
 __all__ = [
     "OVERVIEW",
     "MapView",
+    "another_mark",
     "another_metric",
     "band_part",
+    "choose_shown_execution",
     "costs_part",
     "download_part",
     "is_alone",
@@ -84,6 +91,8 @@ class MapView:
     facets: tuple[int, int]
     """Number of maps shown, and of all maps."""
     drawn: Stage
+    chosen: ChosenExecution
+    """Execution of all that meet the filters whose figures are shown, as far as it is known."""
     alone: bool
     """True if a selection changes nothing but `_PARTS`, and another metric nothing but `_BY_METRIC`; each is a fragment
     then.
@@ -102,9 +111,29 @@ class MapView:
 def parse_part(exploration: Exploration, view: MapView) -> MapView:
     """Parse what may have changed when a part of the page reruns alone: the metric, the selection, the terms."""
     asked = parse_explore(exploration, view.others)
+    found = choose_shown_execution(exploration, asked, 0.0)
     if asked.metric == view.metric:
-        return replace(view, asked=asked)
-    return replace(view, asked=asked, metric=asked.metric, cells=cells_of(exploration, asked.metric))
+        return replace(view, asked=asked, chosen=found)
+    return replace(view, asked=asked, chosen=found, metric=asked.metric, cells=cells_of(exploration, asked.metric))
+
+
+def choose_shown_execution(exploration: Exploration, asked: ExploreView, patience_s: float | None) -> ChosenExecution:
+    """Return the shown execution among those within the filters.
+
+    patience_s: see `choose_execution`.
+    """
+    where = where_of(asked.filters)
+    if not where:
+        return choose_execution(exploration, asked.figures.question, patience_s=patience_s)
+
+    def find_fastest() -> Mapping[str, Any] | None:
+        found = best_rates(exploration, where)
+        if not found.number:
+            return None
+        tie = plainest(exploration, exploration.key, found.id, "sample_rate", where)
+        return evaluated(exploration, exploration.key, tie.id)
+
+    return choose_execution(exploration, asked.figures.question, where, fastest=find_fastest, patience_s=patience_s)
 
 
 def is_every(axes: Axes, filters: Sequence[Filter], metric: Metric) -> bool:
@@ -118,15 +147,23 @@ def is_alone(asked: ExploreView) -> bool:
     return every and asked.exploration.feasible > 0 and not asked.is_table
 
 
-def view_of(asked: ExploreView, drawn: Stage) -> MapView:
-    """Returns the page's content for executions that meet filters; at least one must."""
+def view_of(asked: ExploreView, drawn: Stage, found: ChosenExecution) -> MapView:
+    """Returns the page's content for executions that meet filters; at least one must.
+
+    found: the execution whose figures are shown.
+    """
     exploration, metric, axes, filters = asked.exploration, asked.metric, asked.axes, asked.filters
     every = is_every(axes, filters, metric)
     if every:
         cells, facets = cells_of(exploration, metric), (1, 1)
     else:
         cells, facets = cells_for(exploration, axes, metric, where_of(filters), asked.others)
-    return MapView(asked, metric, axes, filters, asked.others, every, cells, facets, drawn, is_alone(asked))
+    return MapView(asked, metric, axes, filters, asked.others, every, cells, facets, drawn, found, is_alone(asked))
+
+
+def another_mark() -> None:
+    """Redraws the map, whose mark follows the recommendation; call it last in a callback."""
+    run_again(("explore_map",))
 
 
 def another_metric() -> None:
@@ -206,7 +243,24 @@ def _draw_map(exploration: Exploration, view: MapView) -> None:
 
 
 def _draw_band(exploration: Exploration, view: MapView) -> None:
-    recommended.band(exploration, "explore", view.asked.terms, view.asked.shared.id, view.again)
+    asked, shown = view.asked, view.chosen.shown
+    question = asked.figures.question
+    if view.chosen.is_pending or wait_for_advice(exploration, question, view.where, patience_s=patience_s()) is None:
+        recommended.waiting_band("explore", asked.figures, asked.shared, st.rerun)
+        if not view.chosen.is_pending:  # the page shows the fastest meanwhile
+            advised = question.model_copy(update={"figures_of": "recommended"})
+            watch_figures(exploration, advised, view.where, None, ("explore_band",), "band_figures")
+        return
+    own = shown.id if asked.shared.cell is None and shown is not None else None
+    recommended.band(
+        exploration,
+        "explore",
+        asked.figures,
+        asked.shared,
+        asked.shared.id if asked.shared.id is not None else own,
+        view.where,
+        st.rerun,
+    )
 
 
 def _draw_costs(exploration: Exploration, view: MapView) -> None:
@@ -217,12 +271,15 @@ def _draw_panel(exploration: Exploration, view: MapView) -> None:
     with st.container(border=True, gap="xsmall", key="panel"):
         if view.every:
             cell = _shown_cell(view)
+            if cell is None and view.chosen.is_pending:
+                st.caption(WORKING)
+                return
             panel(
                 exploration,
                 view.metric,
                 view.cells,
                 cell,
-                view.asked.shared,
+                view.asked,
                 view.again,
                 short=view.drawn is not Stage.WHOLE,
             )
@@ -294,7 +351,7 @@ def _map_of_some(exploration: Exploration, view: MapView) -> None:
             metric.column,
             view.asked.mode,
             facet=third,
-            selected=chosen(axes, cells, metric, view.asked.shared, view.asked.at),
+            selected=chosen(axes, cells, metric, _with_shown_cell(view), view.asked.at),
             domain=domain_of(metric, view.asked.fields["domain"].value),
             narrow=is_narrow(),
             networks=networks,
@@ -309,21 +366,21 @@ def _map_of_some(exploration: Exploration, view: MapView) -> None:
 
 
 def _panel_of_some(exploration: Exploration, view: MapView) -> None:
-    axes, metric, cells, shared = view.axes, view.metric, view.cells, view.asked.shared
+    axes, metric, cells, shared = view.axes, view.metric, view.cells, _with_shown_cell(view)
     at = chosen(axes, cells, metric, shared, view.asked.at)
-    cell = shared.cell if axes.of_cells else None
+    cell = view.asked.shared.cell if axes.of_cells else None
     row = cells[cells["at"] == at] if at is not None else cells[:0]
     if len(row) and row["rows"].iloc[0]:
         group_panel(
             exploration,
             metric,
             group_of(exploration, axes, cells, str(at), metric, view.where),
-            shared,
+            view.asked,
             view.again,
             filtered=bool(view.where),
         )
     elif cell is not None and len(row) and row["label"].iloc[0]:
-        panel(exploration, metric, cells_of(exploration, metric), cell, shared, view.again)
+        panel(exploration, metric, cells_of(exploration, metric), cell, view.asked, view.again)
     elif cell is not None:
         st.html(head(cell_name(*cell)))
         relaxations(exploration, view.filters, in_cell(cell))
@@ -334,11 +391,22 @@ def _panel_of_some(exploration: Exploration, view: MapView) -> None:
         st.caption("No execution runs, so there is nothing to show along these axes.")
 
 
+def _with_shown_cell(view: MapView) -> SharedView:
+    """Return the selection of a filtered map or one along other axes: the cell of the shown execution without any."""
+    shared = view.asked.shared
+    if shared.cell is None and view.metric.ranked_by == "sample_rate":
+        return replace(shared, cell=view.chosen.cell)
+    return shared
+
+
 def _shown_cell(view: MapView) -> tuple[int, int] | None:
-    """Return the panel's cell: the selected one, otherwise the best, or the one nearest to fitting."""
+    """Return the panel's cell: the selected one, otherwise that of the shown execution, the best by another figure than
+    throughput, or the one nearest to fitting; None while the recommendation is worked out."""
     selected, cells = view.asked.shared.cell, view.cells
     if selected is not None or not len(cells):
         return selected
+    if view.metric.ranked_by == "sample_rate" and (view.chosen.is_pending or view.chosen.cell is not None):
+        return view.chosen.cell
     known = cells[cells["value"].notna()]
     if len(known):
         row = known.sort_values("value", ascending=view.metric.column.better == "lower", kind="stable").iloc[0]

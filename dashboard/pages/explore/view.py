@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import streamlit as st
 
@@ -19,8 +19,10 @@ from dashboard.pages.explore.choice_costs import infeasible
 from dashboard.pages.explore.choices import known_metrics
 from dashboard.pages.explore.parts import (
     OVERVIEW,
+    another_mark,
     another_metric,
     band_part,
+    choose_shown_execution,
     costs_part,
     download_part,
     is_alone,
@@ -42,14 +44,15 @@ from dashboard.queries.economics import (
     told,
     utilisation,
 )
-from dashboard.queries.executions import evaluated
 from dashboard.queries.explorations import Where, near_best
+from dashboard.queries.figures import WORKING, ChosenExecution, begin_choosing
 from dashboard.queries.filters import asked_of
 from dashboard.queries.nearest_fit import ways
 from dashboard.queries.scenario_edits import altered
-from dashboard.queries.tie_breaking import best_of, plainest, ties_of_best
+from dashboard.queries.tie_breaking import plainest, ties_of_best
 from dashboard.widgets import examples, recommended
 from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.figures import doubts_markup, patience_s, watch_figures
 from dashboard.widgets.filters.popover import bar as filter_bar
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.fragment_views import FragmentView
@@ -57,13 +60,15 @@ from dashboard.widgets.frameworks import draw_cost_line
 from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_switch
 from dashboard.widgets.menus import filled
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
-from dashboard.widgets.staged_rendering import Stage, stage
+from dashboard.widgets.staged_rendering import Stage, after_drawing, stage
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import count, counted, days, format_value, percent, share_of
+from dashboard.words.numbers import ABSENT, count, counted, days, format_value, percent, share_of
 from engine import Exploration, Scenario
 from engine.columns import by_name
 from engine.cost_models.registry import cost_model_of
+from engine.executions.execution_names import execution_name
+from engine.recommendation import FIGURES_OF, ShownExecution
 from hardware import GIB
 
 __all__ = ["ExploreView", "draw_headline", "parse", "render"]
@@ -78,30 +83,38 @@ _ABOVE: Final = 3
 
 
 def draw_headline(
-    exploration: Exploration, best: Mapping[str, Any], ties: int, where: Where = (), left: int = 0, fitting: int = 0
+    exploration: Exploration,
+    shown: ShownExecution,
+    fastest: float,
+    ties: int,
+    where: Where = (),
+    left: int = 0,
+    fitting: int = 0,
 ) -> list[Tile]:
     """Draws the headline figures; returns the figures to draw below the map of a narrow window.
 
-    ties: number of executions with exactly the best throughput, including it. where: conditions met by `best` and the
-    counted executions; left: number of executions that meet them; fitting: number of their cells.
+    shown: the execution. fastest: best throughput [samples/s]. ties: number of executions with exactly that, including
+    it. where: conditions met by `shown` and the counted executions; left: number of executions that meet them; fitting:
+    number of their cells.
     """
-    scenario = exploration.scenario
+    scenario, best = exploration.scenario, shown.execution
     rate, training = float(best["sample_rate"]), bool(best["training"])
+    is_fastest = rate == fastest
     peak = scenario.system.peak_tflops(scenario.datatype) * 1e12
     capacity = scenario.system.mem1.capacity_gib * GIB
     memory = float(best["proc_mem_tier1_cap_req"])
     exact = bool(cost_model_of(scenario).reference)
     share = 0.95 if exact else accuracy.within(scenario, best)
     untold = share >= 1.0
-    near, cells = near_best(exploration, exploration.key, rate, share, where)
+    near, cells = near_best(exploration, exploration.key, fastest, share, where)
     if not where:
         fitting = int((exploration.by_pair()["feasible"] > 0).sum())
     total_efficiency = by_name("total_efficiency")
     tiles = [
         Tile(
-            "Best throughput",
+            "Best throughput" if is_fastest else "Throughput",
             format_value("sample_rate", rate),
-            f"{told(scenario, 'tokens_per_gpu', rate)} per GPU{f' · {ties:,} tied' if ties > 1 else ''}",
+            f"{told(scenario, 'tokens_per_gpu', rate)} per GPU{f' · {ties:,} tied' if is_fastest and ties > 1 else ''}",
             formula="batch ÷ step time. Of executions that tie exactly the simplest is shown: the fewest offloads, "
             "then the least overlap, recompute, sharding and interleaving.",
         ),
@@ -161,8 +174,28 @@ def draw_headline(
     ]
     marked = accuracy.marked(tiles, scenario, best)
     first = _ABOVE if is_narrow() else len(marked)
-    st.html(figure_strip(marked[:first], accuracy.basis(scenario, best)))
+    strip = figure_strip(marked[:first], f"{_name_shown(shown, fastest)} {accuracy.basis(scenario, best)}")
+    st.html(strip + doubts_markup(scenario, best, shown.remark))
     return marked[first:]
+
+
+def _name_shown(shown: ShownExecution, fastest: float) -> str:
+    """Return whose figures are shown: "Recommended: TP 8 × PP 2; the fastest is 4.2 % faster."."""
+    name = f"{FIGURES_OF[shown.figures_of]}: {execution_name(shown.execution)}"
+    lead = fastest / float(shown.execution["sample_rate"]) - 1.0
+    return f"{name}; the fastest is {percent(lead)} faster." if lead > 0 else f"{name}."
+
+
+def _draw_waiting(exploration: Exploration, where: Where, left: int) -> list[Tile]:
+    """Draw the headline while the recommendation is worked out; see `draw_headline`."""
+    scenario = exploration.scenario
+    names = ("Throughput", mfu_label(scenario), "Step time", "1 T tokens take", "HBM per GPU")
+    number = left if where else exploration.feasible
+    tiles = [Tile(name, ABSENT, error="\u00a0") for name in names]
+    tiles += [Tile("Meet the filters" if where else "Feasible", count(number)), Tile("As good as the best", ABSENT)]
+    first = _ABOVE if is_narrow() else len(tiles)
+    st.html(figure_strip(tiles[:first], WORKING))
+    return tiles[first:]
 
 
 def parse(exploration: Exploration) -> ExploreView:
@@ -188,6 +221,7 @@ def _draw_overview(exploration: Exploration, part: FragmentView[ExploreView]) ->
     where = where_of(filters)
     if axes.of_datatypes and not others:  # just chosen
         st.rerun()
+    chosen = choose_shown_execution(exploration, asked, 0.0)  # a map never waits for the recommendation
     strip = st.container()
     draw_cost_line(exploration.scenario, "explore_framework", is_final=whole)
     advised = st.container()
@@ -208,46 +242,62 @@ def _draw_overview(exploration: Exploration, part: FragmentView[ExploreView]) ->
             sentence(exploration, metric, axes, filters, number)
             relaxations(exploration, filters)
         return
-    view = view_of(asked, drawn)
-    rest = [] if whole else _draw_strip(strip, exploration, where, number, whole=False)  # keeps the page still
+    view = view_of(asked, drawn, chosen)
+    rest = [] if whole else _draw_strip(strip, exploration, chosen, where, number, whole=False)  # keeps the page still
     with left:
         if not view.every:
             sentence(exploration, metric, axes, filters, number)
         map_part(exploration, view)
     if whole:  # after the map, which the user waits for
-        rest = _draw_strip(strip, exploration, where, number)
+        if chosen.is_pending:
+            view = replace(view, chosen=choose_shown_execution(exploration, asked, patience_s()))
+        rest = _draw_strip(strip, exploration, view.chosen, where, number)
     if rest:
         left.html(figure_strip(rest, marks=False))
     with right:
         panel_part(exploration, view)
     if not whole:
+        begin_choosing(exploration, asked.figures.question, where)  # while the browser draws
         return
     if exploration.feasible:
         with advised, recommended.room():
             band_part(exploration, view)
+    if view.chosen.is_pending:
+        # Drawing the rest meanwhile would slow down both: they share an interpreter.
+        watch_figures(exploration, asked.figures.question, where, None, (OVERVIEW,), "explore_figures")
+        return
     with below or left:
         costs_part(exploration, view)
     with below or right:
         infeasible(exploration)
         download_part(exploration, view)
+    if chosen.is_pending and asked.shared.cell is None:
+        after_drawing("explore_mark", another_mark)
 
 
 def _draw_strip(
-    place: Place, exploration: Exploration, where: Where = (), number: int = 0, *, whole: bool = True
+    place: Place,
+    exploration: Exploration,
+    chosen: ChosenExecution,
+    where: Where = (),
+    number: int = 0,
+    *,
+    whole: bool = True,
 ) -> list[Tile]:
     """Draw the headline of the executions that meet conditions, or, if nothing runs, the reason and remedies.
 
     whole: there is time to compute remedies. Returns the figures to draw further down.
     """
     with place:
-        if where:
+        if chosen.is_pending:
+            return _draw_waiting(exploration, where, number)
+        if chosen.shown is not None and where:
             rates = best_rates(exploration, where)
             tie = plainest(exploration, exploration.key, rates.id, "sample_rate", where)
-            first = evaluated(exploration, exploration.key, tie.id)
-            return draw_headline(exploration, first, tie.number, where, number, rates.cells)
-        best = best_of(exploration)
-        if best is not None:
-            return draw_headline(exploration, best, ties_of_best(exploration))
+            return draw_headline(exploration, chosen.shown, rates.rate, tie.number, where, number, rates.cells)
+        best = exploration.reductions.best()
+        if chosen.shown is not None and best is not None:
+            return draw_headline(exploration, chosen.shown, float(best[1]), ties_of_best(exploration))
         st.warning(_NOTHING_FITS, icon=":material/block:")
         if whole:
             _offer_ways(exploration)

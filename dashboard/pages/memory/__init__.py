@@ -12,6 +12,7 @@ PAGE = Page(
     place=3,
     help="Where the memory goes, tier by tier, and what would fit if.",
     needs=Needs.EXPLORATION,
+    has_figures_choice=True,
     guide="reading-the-map",
     parameters=page_parameters(PAGE_NAME, MemoryLink),
 )

@@ -18,6 +18,7 @@ from dashboard.charts.explored.memory_requirements import memory_needs
 from dashboard.compat.caches import remembered
 from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.figures import FiguresView, parse_figures
 from dashboard.link.shared import SharedView, parse_shared
 from dashboard.pages.memory.link import MOST_GIB, PAGE_NAME, MemoryLink
 from dashboard.queries import accuracy
@@ -26,6 +27,7 @@ from dashboard.queries.memory_requirements import needs_of, with_hbm
 from dashboard.queries.tie_breaking import best_of, plainest
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.controls import given, key_for
+from dashboard.widgets.figures import doubts_markup
 from dashboard.widgets.link_fields import draw_segments, draw_slider
 from dashboard.widgets.memory import capacities, memory_legends, offload_sentence
 from dashboard.widgets.nothing_runs import nothing_runs
@@ -53,6 +55,8 @@ class MemoryView:
     mode: str
     """The theme: "light" or "dark"."""
     selection: SharedView
+    figures: FiguresView
+    """Choice of the execution whose figures are shown."""
     link: MemoryLink
     fields: Mapping[str, LinkField]
 
@@ -62,14 +66,16 @@ def parse(exploration: Exploration) -> MemoryView:
     page = LinkReader(MemoryLink, PAGE_NAME)
     for name in MemoryLink.model_fields:
         page.read(name)
-    return MemoryView(exploration, state.theme_mode(), parse_shared(), page.build(), page.fields)
+    return MemoryView(exploration, state.theme_mode(), parse_shared(), parse_figures(), page.build(), page.fields)
 
 
 def render(view: MemoryView) -> None:
     """Draws the page."""
     exploration, mode = view.exploration, view.mode
     needs = _memory_needs(exploration, exploration.key)
-    chosen = _nearest_in_cell(exploration, needs, view.selection) or subject(exploration, view.selection)
+    chosen = _nearest_in_cell(exploration, needs, view.selection) or subject(
+        exploration, view.selection, view.figures.question
+    )
     if chosen is None:
         nothing_runs(exploration, "memory")
     else:
@@ -150,7 +156,8 @@ def _draw_strip(exploration: Exploration, chosen: Subject, needs: pd.DataFrame) 
         ),
     ]
     scenario = exploration.scenario
-    st.html(markup.figure_strip(accuracy.marked(tiles, scenario, row), accuracy.basis(scenario, row)))
+    strip = markup.figure_strip(accuracy.marked(tiles, scenario, row), accuracy.basis(scenario, row))
+    st.html(strip + doubts_markup(scenario, row, chosen.remark))
 
 
 def _draw_execution(exploration: Exploration, chosen: Subject, mode: str) -> None:
@@ -167,7 +174,7 @@ def _draw_execution(exploration: Exploration, chosen: Subject, mode: str) -> Non
     bars = [("", row)]
     best = best_of(exploration)
     if best is not None and best["id"] != chosen.id:
-        bars = [("this", row), ("best", best)]
+        bars = [("this", row), ("fastest", best)]
     show(memory_bars(bars, capacities(exploration), mode), "memory_one")
     memory_legends(exploration, bars)
     st.html(markup.chips(choices(row, exploration.scenario.system)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.elements import markup
-from dashboard.charts.explored.pareto import Density, Named, pareto
+from dashboard.charts.explored.pareto import Density, Marked, Named, pareto
 from dashboard.link import state
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.figures import FiguresView, parse_figures
 from dashboard.link.shared import SharedView, parse_shared
 from dashboard.pages.pareto.link import ParetoLink
 from dashboard.pages.pareto.other_scenarios import SLOTS, chooser, frontiers, side_by_side
@@ -23,6 +25,7 @@ from dashboard.queries import accuracy
 from dashboard.queries.compared_scenarios import Member
 from dashboard.queries.economics import Metric
 from dashboard.queries.executions import evaluated
+from dashboard.queries.figures import choose_execution
 from dashboard.queries.filters import Filter, asked_of
 from dashboard.queries.pareto_fronts import axes_of, density, frontier, near, on_log_axis, undirected
 from dashboard.widgets.chart import clicked, show
@@ -40,6 +43,9 @@ from dashboard.words.names import in_sentence
 from dashboard.words.numbers import counted, format_value
 from dashboard.words.scenarios import name_of
 from engine import Exploration
+from engine.columns import value_of
+from engine.executions.execution_names import execution_name
+from engine.recommendation import FIGURES_OF, ShownExecution
 
 __all__ = ["ParetoView", "parse", "render"]
 
@@ -60,6 +66,8 @@ class ParetoView:
     """The theme: "light" or "dark"."""
     filters: tuple[Filter, ...]
     shared: SharedView
+    figures: FiguresView
+    """Choice of the execution that is marked."""
     link: ParetoLink
     fields: Mapping[str, LinkField]
     others: tuple[Member, ...]
@@ -86,6 +94,7 @@ def parse(exploration: Exploration) -> ParetoView:
         state.theme_mode(),
         filters,
         parse_shared(),
+        parse_figures(),
         reader.build(),
         reader.fields,
         tuple(others),
@@ -137,12 +146,13 @@ def _draw_page(exploration: Exploration, view: ParetoView) -> None:
     if not len(found):
         st.info("No execution has values for all selected metrics.", icon=":material/info:")
         return
-    chosen = _chosen_id(found, view.shared.id)
+    shown = choose_execution(exploration, view.figures.question).shown
+    chosen = _chosen_id(found, view.shared.id, shown)
     with answer or nullcontext():
         _draw_strip(exploration, found, axes, left)
     beside, right = st.columns([1.86, 1], gap="medium")
     with beside:
-        _draw_plot(exploration, found, picked, behind, chosen, mode, others)
+        _draw_plot(exploration, found, picked, behind, chosen, mode, others, shown)
     with right.container(border=True, gap="xsmall", key="pareto_panel"):
         panel(exploration, found, axes, chosen)
     side_by_side(found, axes, others, chosen)
@@ -192,12 +202,15 @@ def _draw_pickers(view: ParetoView) -> _Picked:
     return _Picked(axes, (link.xscale == "log", link.yscale == "log"), link.close, tuple(upward))
 
 
-def _chosen_id(found: pd.DataFrame, selected: int | None) -> int | None:
-    """Return the current frontier execution: the selected one if on the frontier, otherwise the best on the vertical
-    axis.
+def _chosen_id(found: pd.DataFrame, selected: int | None, shown: ShownExecution | None) -> int | None:
+    """Return the current frontier execution: the selected one if on the frontier, otherwise the one whose figures all
+    pages show if it is, otherwise the best on the vertical axis.
     """
-    if selected is not None and selected in set(found["id"]):
+    ids = set(found["id"])
+    if selected is not None and selected in ids:
         return selected
+    if shown is not None and shown.id in ids:
+        return shown.id
     return int(found["id"].iloc[0]) if len(found) else None
 
 
@@ -234,6 +247,7 @@ def _draw_plot(
     chosen: int | None,
     mode: str,
     others: Sequence[Named],
+    shown: ShownExecution | None,
 ) -> None:
     axes, logarithmic = picked.axes, picked.logarithmic
     y, x = axes[0], axes[1]
@@ -250,11 +264,15 @@ def _draw_plot(
         selected=chosen,
         logarithmic=logarithmic,
         name=name_of(exploration.scenario),
+        marked=_as_mark(shown, axes, positive),
         others=[one._replace(frontier=on_log_axis(one.frontier, positive)) for one in others],
     )
     show(chart, "pareto_plot", on_click=_select_clicked, config={"doubleClick": "reset"})
     better = " and ".join(f"{axis.column.better} {in_sentence(axis.column.label)}" for axis in axes)
     note = f"Marks: no execution has {better} at once. Shading: how many executions lie there. Click a mark."
+    if shown is not None:
+        note += f" Star: the {shown.figures_of} execution, {execution_name(shown.execution)}."
+        note += "".join(f" {each}" for each in accuracy.doubts(exploration.scenario, shown.execution))
     note += _describe_ties(exploration, found, axes)
     if others:
         note = note.replace("executions lie", "executions of A lie").replace("a mark.", "a mark of A.")
@@ -262,6 +280,19 @@ def _draw_plot(
         gone = len(found) - len(marks)
         note += f" {gone} of the frontier {'is' if gone == 1 else 'are'} at 0 and so not on the logarithmic axis."
     st.caption(note)
+
+
+def _as_mark(shown: ShownExecution | None, axes: Sequence[Metric], positive: Sequence[str]) -> Marked | None:
+    """Return the execution whose figures all pages show as a mark of the plot; None where it has no place in it.
+
+    positive: names of figures on logarithmic axes.
+    """
+    if shown is None:
+        return None
+    values = {axis.key: axis.of(float(value_of(axis.statistic, shown.execution))) for axis in axes}
+    if any(not math.isfinite(value) or (name in positive and value <= 0) for name, value in values.items()):
+        return None
+    return Marked(FIGURES_OF[shown.figures_of], execution_name(shown.execution), values)
 
 
 def _describe_ties(exploration: Exploration, found: pd.DataFrame, axes: Sequence[Metric]) -> str:

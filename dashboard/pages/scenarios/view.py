@@ -20,6 +20,7 @@ from dashboard.jobs.server import explorations
 from dashboard.link import page_links, state
 from dashboard.link.document_validation import Refused
 from dashboard.link.fields import LinkField, LinkReader
+from dashboard.link.figures import FiguresView, parse_figures
 from dashboard.link.shared import parse_shared
 from dashboard.link.user_files import LONGEST_TITLE, user_files
 from dashboard.pages.scenarios import studies
@@ -27,18 +28,21 @@ from dashboard.pages.scenarios.link import ScenariosLink
 from dashboard.pages.scenarios.upload import opener
 from dashboard.queries.document_sheets import changes_in_words
 from dashboard.queries.economics import mfu_label, utilisation
+from dashboard.queries.figures import WORKING, ChosenExecution, choose_execution
 from dashboard.widgets import compared_scenarios, share
 from dashboard.widgets.clicks import was_clicked
 from dashboard.widgets.controls import menu_key, shut
+from dashboard.widgets.figures import draw_doubts, patience_s, watch_figures
 from dashboard.widgets.link_fields import draw_segments
 from dashboard.widgets.needed_exploration import seen_with
 from dashboard.widgets.tables import ROW
 from dashboard.words.limits import describe
 from dashboard.words.markdown import literal
-from dashboard.words.numbers import counted, format_value, percent, plain
+from dashboard.words.numbers import ABSENT, counted, format_value, percent, plain
 from dashboard.words.scenarios import name_of, sentence_of
 from dashboard.words.studies import told_of
 from engine import Scenario
+from engine.executions.execution_names import execution_name
 from engine.store import StoreError
 
 __all__ = ["ScenariosView", "parse", "render"]
@@ -60,6 +64,8 @@ class ScenariosView:
     """The kind of entries that are listed."""
     scenario: Scenario
     """The scenario that other pages are about."""
+    figures: FiguresView
+    """Choice of the execution whose figures a card shows."""
 
 
 def parse() -> ScenariosView:
@@ -68,7 +74,7 @@ def parse() -> ScenariosView:
     picked = reader.read("pick", pattern=_IDENTS)
     reader.read("kind")
     idents = tuple(part for part in picked.split(".") if part)[:MOST_COMPARED]
-    return ScenariosView(idents, reader.fields["kind"], parse_shared().scenario)
+    return ScenariosView(idents, reader.fields["kind"], parse_shared().scenario, parse_figures())
 
 
 def render(view: ScenariosView) -> None:
@@ -88,6 +94,7 @@ def render(view: ScenariosView) -> None:
         )
         draw_segments(view.kind, label="Which")
         st.space("stretch")
+        draw_segments(view.figures.choice)
         opener(view.scenario)
     found = explored_scenarios.entries(files, server)
     if not found:
@@ -112,7 +119,7 @@ def render(view: ScenariosView) -> None:
         if len(picked) > 1:
             _draw_entries(picked)
         else:
-            _draw_entry(picked[0])
+            _draw_entry(picked[0], view.figures)
 
 
 def _is_shown(entry: Entry, kind: str) -> bool:
@@ -142,7 +149,7 @@ def _draw_list(here: Sequence[Entry], picked: Sequence[str]) -> None:
             "Title": [entry.title for entry in here],
             "Scenario": [_describe_entry(entry) for entry in here],
             "samples/s": [None if best is None else best.rate for best in found],
-            "Best": [
+            "Fastest": [
                 "outdated" if entry.problem == OUTDATED else _best_name(best)
                 for entry, best in zip(here, found, strict=True)
             ],
@@ -174,9 +181,9 @@ def _draw_list(here: Sequence[Entry], picked: Sequence[str]) -> None:
             "Scenario": st.column_config.TextColumn(
                 width=188, help="What was edited in model and system, datatype, largest batch, limits, cost model."
             ),
-            "samples/s": st.column_config.NumberColumn(width=72, help="Throughput of the best."),
-            "Best": st.column_config.TextColumn(
-                width=128, help="Degrees of the best execution; outdated: of an older version of the cost model."
+            "samples/s": st.column_config.NumberColumn(width=72, help="Throughput of the fastest."),
+            "Fastest": st.column_config.TextColumn(
+                width=128, help="Degrees of the fastest execution; outdated: of an older version of the cost model."
             ),
             "Size": st.column_config.TextColumn(width=68, help="Size of the results in the store."),
             "Age": st.column_config.TextColumn(width=80, help="Time since it was saved, otherwise explored."),
@@ -239,7 +246,7 @@ def _draw_duplicate(entry: Entry) -> None:
     )
 
 
-def _draw_entry(entry: Entry) -> None:
+def _draw_entry(entry: Entry, figures: FiguresView) -> None:
     """Draw the content of an entry, and its actions."""
     if entry.study is not None:
         studies.summary(entry.study)
@@ -258,17 +265,7 @@ def _draw_entry(entry: Entry) -> None:
         return
     best = best_of(entry, explorations())
     if best is not None and best.rate is not None:
-        mfu = percent(utilisation(scenario, best.rate))
-        st.html(
-            facts(
-                [
-                    ("best", format_value("sample_rate", best.rate)),
-                    (mfu_label(scenario), mfu),
-                    ("feasible", percent(best.feasible / best.total if best.total else 0)),
-                ]
-            )
-        )
-        st.caption(f"{best.name} is the best of {counted(best.total, 'execution')}.")
+        _draw_figures(entry, scenario, best, figures)
     elif best is not None:
         st.caption(f"None of {counted(best.total, 'execution')} fits.")
     elif not entry.problem:
@@ -288,6 +285,31 @@ def _draw_entry(entry: Entry) -> None:
         if thing.changes:
             st.caption(literal(f"{noun} edited from {thing.derived_from}: {'; '.join(changes_in_words(thing)[:4])}."))
     _draw_actions(entry)
+
+
+def _draw_figures(entry: Entry, scenario: Scenario, best: BestExecution, figures: FiguresView) -> None:
+    """Draw the figures of the recommended or the fastest execution, with what speaks against it."""
+    found = explorations().request(scenario, state.watcher()).exploration if _is_explored(entry) else None
+    chosen = ChosenExecution(None, False)
+    if found is not None:
+        chosen = choose_execution(found, figures.question, patience_s=patience_s())
+        if chosen.is_pending:
+            watch_figures(found, figures.question, (), None, (), "scenarios_figures")
+    shown = chosen.shown
+    rate = best.rate if shown is None else float(shown.execution["sample_rate"])
+    assert rate is not None
+    feasible = ("feasible", percent(best.feasible / best.total if best.total else 0))
+    if chosen.is_pending:
+        st.html(facts([("recommended", ABSENT), (mfu_label(scenario), ABSENT), feasible]))
+        st.caption(WORKING)
+        return
+    role = "fastest" if shown is None else shown.figures_of
+    name = best.name if shown is None else execution_name(shown.execution)
+    mfu = percent(utilisation(scenario, rate))
+    st.html(facts([(role, format_value("sample_rate", rate)), (mfu_label(scenario), mfu), feasible]))
+    st.caption(f"{name} is the {role} of {counted(best.total, 'execution')}.")
+    if shown is not None:
+        draw_doubts(scenario, shown.execution, shown.remark)
 
 
 def _draw_actions(entry: Entry) -> None:
@@ -344,7 +366,7 @@ def _draw_entries(picked: Sequence[Entry]) -> None:
     for entry in picked:
         best = best_of(entry, explorations())
         rate = format_value("sample_rate", best.rate) if best is not None and best.rate is not None else "–"
-        st.html(chips([(entry.title, rate)]))
+        st.html(chips([(entry.title, f"fastest {rate}")]))
     usable = [entry.scenario for entry in picked if entry.scenario is not None]
     if (
         page_links.exists("compare")

@@ -13,12 +13,14 @@ from dashboard.compat.types import Place
 from dashboard.jobs.server import explorations
 from dashboard.link import state
 from dashboard.link.catalogue import model_of, system_of, systems, usable_models
+from dashboard.link.figures import FiguresView
 from dashboard.queries import scenario_edits
 from dashboard.queries.scenario_edits import altered
 from dashboard.shell.scenario import cost_model
 from dashboard.shell.scenario import limits as limits_editor
 from dashboard.widgets import share
 from dashboard.widgets.controls import given, key_for, whole, whole_field
+from dashboard.widgets.figures import draw_figures_choice
 from dashboard.words import limits, scenarios
 from dashboard.words.markdown import literal
 from dashboard.words.numbers import capacity_words, counted, plain, with_unit
@@ -36,8 +38,11 @@ PROCESSORS: Final = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 BATCHES: Final = (64, 128, 256, 512, 1024, 1536, 2048, 4096)
 
 
-def show(scenario: Scenario) -> Place:
-    """Draw the sentence of the scenario; return the slot of its last words, for `tell_size`."""
+def show(scenario: Scenario, figures: FiguresView | None = None) -> Place:
+    """Draw the sentence of the scenario; return the slot of its last words, for `tell_size`.
+
+    figures: the choice of the execution whose figures are shown, on pages that follow it.
+    """
     model, system = scenario.model, scenario.system
     bar = st.container(horizontal=True, gap="xsmall", key="bar", vertical_alignment="center")
     with bar.container(horizontal=True, gap="xxsmall", key="sentence", vertical_alignment="center"):
@@ -70,6 +75,11 @@ def show(scenario: Scenario) -> Place:
         _draw_word("·")
         with _draw_slot("Cost model", scenarios.in_words(scenario), "Computes times and memory."):
             cost_model.slot(scenario)
+        if figures is not None:
+            _draw_word("· figures of")
+            chosen = figures.choice.options[figures.choice.value]
+            with _draw_slot("Figures of", chosen, "Execution whose figures tiles, cells and pages show."):
+                draw_figures_choice(figures)
     with bar.container(
         horizontal=True, gap="xxsmall", key="bar_end", vertical_alignment="center", width="content", wrap=False
     ):

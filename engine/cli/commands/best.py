@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,27 +13,26 @@ from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, executions_table, write_line
 from engine.cli.progress import ExplorationLine
 from engine.cli.question_options import asks
-from engine.cli.recommended import write_recommendation
+from engine.cli.recommended import write_recommendation, write_shown
 from engine.questions.documents.explorations import BestQuestion, RecommendationTermsQuestion
 
 __all__ = ["find_best"]
 
 
 @asks(BestQuestion, arguments=("model", "system"), leave_out=("statistics",), flatten="scenario")
-@asks(RecommendationTermsQuestion)
 def find_best(
     asked: BestQuestion,
-    terms: RecommendationTermsQuestion,
     recommended: Annotated[
         bool,
-        typer.Option("--recommended", help="Also say which to run: the simplest that is too close to call."),
+        typer.Option("--recommended", help="Also say why the others are not recommended."),
     ] = False,
     json: JsonOption = False,
 ) -> None:
     """Find the execution with the highest throughput, proven, without evaluating them all.
 
-    The same executions as `shardscape explore` shows first; limits are written as there. Most executions are proven no
-    better by a bound instead of being evaluated.
+    Figures of the recommended execution come first, as on pages: the simplest that is too close to call; --figures-of
+    fastest leaves it out. The list has the same executions as `shardscape explore` shows first; limits are written as
+    there. Most executions are proven no better by a bound instead of being evaluated.
 
     \b
     Examples:
@@ -51,7 +50,8 @@ def find_best(
     \b
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
     not_represented (of the model), model_document (null for a model of the library), total,
-    feasible, evaluated, step_time_interval (low, high [s], share of comparable measured runs between them, rows,
+    feasible, evaluated, shown (the execution of --figures-of: figures_of, remark, execution, step_time_interval,
+    not_measured), step_time_interval (low, high [s], share of comparable measured runs between them, rows,
     sources, runs, held_of_sources_left_out, few_sources; null where no runs tell), not_measured (what no measured run
     had of what the best rests on), top (best first: id, fields and statistics, with fit: fits, may not fit or may fit,
     where the error of predicted memory is known), seconds.
@@ -62,9 +62,14 @@ def find_best(
     from engine.economics import derived_columns
     from engine.questions.explorations import best_document, best_table
     from engine.questions.framework_costs import searchable_scenario
+    from engine.questions.shown_executions import find_shown, shown_document
 
-    if not recommended and terms != RecommendationTermsQuestion():
-        raise typer.BadParameter("--headroom, --allow-offload and --allow-unmeasured go with --recommended.")
+    terms = {name: getattr(asked, name) for name in RecommendationTermsQuestion.model_fields}
+    has_advice = recommended or asked.figures_of == "recommended"
+    if not has_advice and RecommendationTermsQuestion(**terms) != RecommendationTermsQuestion():
+        raise typer.BadParameter(
+            "--headroom, --allow-offload and --allow-unmeasured go with --figures-of recommended or --recommended."
+        )
     scenario = searchable_scenario(asked.scenario)
     start = time.perf_counter()
     line = ExplorationLine(sys.stderr)
@@ -74,15 +79,18 @@ def find_best(
         line.clear()
     seconds = time.perf_counter() - start
     advice = None
-    if recommended:
+    if has_advice and len(found.top):
         from engine.questions.recommendations import find_recommendation
 
-        advice = find_recommendation(scenario, terms)
+        advice = find_recommendation(scenario, asked)
+    shown = find_shown(scenario, asked, advice=advice, optimum=found) if len(found.top) else None
     table = best_table(found)
     if json:
         from engine.questions.recommendations import recommendation_document
 
-        further = {} if advice is None else {"recommended": recommendation_document(advice)}
+        further: dict[str, Any] = {"shown": shown_document(scenario, shown)}
+        if advice is not None and recommended:
+            further["recommended"] = recommendation_document(advice)
         rows = {"top": table.to_dict("records"), "seconds": seconds}
         write_line(as_json({**best_document(found, table), **rows, **further}))
     else:
@@ -92,6 +100,8 @@ def find_best(
             f"({seconds:.2f} s)"
         )
         if len(table):
+            if shown is not None and not recommended:
+                write_shown(scenario, shown)
             write_line()
             write_line("Best by throughput, proven" if len(table) > 1 else "Best throughput, proven")
             write_line(
@@ -99,7 +109,7 @@ def find_best(
             )
             write_stages(scenario, table.iloc[0].to_dict())
             write_error(scenario, table.iloc[0].to_dict())
-            if advice is not None:
+            if advice is not None and recommended:
                 write_recommendation(advice)
         else:
             write_line("No execution is within the limits." if not found.total else "Nothing is feasible.")

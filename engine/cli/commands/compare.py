@@ -11,6 +11,7 @@ from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, format_quantity, text_table, unit_of, write_line
 from engine.cli.progress import ProgressReport
 from engine.cli.question_options import asks
+from engine.cli.recommended import write_shown_doubts
 from engine.questions.documents.comparison import CompareQuestion
 from models.documents import DocumentError, read_json
 
@@ -41,7 +42,8 @@ def compare_files(asked: CompareQuestion, json: JsonOption = False) -> None:
       shardscape compare today.json more_memory.json
       shardscape compare a.json b.json c.json --recommend --json
 
-    JSON is the answer to the question compare: scenarios with best, figures and gain, differences, choices, units.
+    JSON is the answer to the question compare: scenarios with best, shown (the execution of --figures-of), figures and
+    gain, differences, choices, units.
 
     Exit code 1 when nothing runs in any of them.
     """
@@ -67,20 +69,23 @@ def _print_comparison(found: Sequence[ComparedBest], document: dict[str, Any]) -
     rate, memory = by_name("sample_rate"), by_name("proc_mem_tier1_cap_req")
     # All in one convention, so that they can be compared: that of A.
     convention = found[0].scenario.flop_convention
-    fits = [(told["best"] or {}).get("fit", "-") for told in document["scenarios"]]
+    fits = [
+        "-" if told["shown"] is None else told["shown"]["execution"].get("fit", "-") for told in document["scenarios"]
+    ]
     with_fits = any(fit not in ("fits", "-") for fit in fits)
     rows = []
     for each, told in zip(found, document["scenarios"], strict=True):
-        scenario, best = each.scenario, each.best
+        scenario, shown = each.scenario, each.shown
         name = f"{scenario.model.name} on {scenario.num_procs:,} x {scenario.system.name}"
-        if best is None:
+        if shown is None:
             rows.append([each.letter, name, "-", "-", "-", "-", *(["-"] if with_fits else []), "nothing runs"])
             continue
+        best = shown.execution
         gain = "-" if told["gain"] is None else f"{told['gain']:+.1%}"
         mfu = f"{told['figures'][MFU_OF[convention]]:.1%}"
         figures = [format_quantity(rate, best["sample_rate"]), gain, mfu, format_quantity(memory, best[memory.name])]
         figures += [fits[len(rows)]] if with_fits else []
-        rows.append([each.letter, name, *figures, execution_name(best)])
+        rows.append([each.letter, name, *figures, f"{execution_name(best)} ({shown.figures_of})"])
     headers = [
         "",
         "scenario",
@@ -89,14 +94,17 @@ def _print_comparison(found: Sequence[ComparedBest], document: dict[str, Any]) -
         by_name(MFU_OF[convention]).short,
         f"HBM [{unit_of(memory)}]",
         *(["fit"] if with_fits else []),
-        "best",
+        "figures of",
     ]
     write_line(text_table(headers, rows, left=(0, 1, len(headers) - 1)))
-    for title, differences in (("differs", document["differences"]), ("choice of the best", document["choices"])):
+    for title, differences in (("differs", document["differences"]), ("choice", document["choices"])):
         if differences:
             write_line()
             lines = [[each["field"], *(_short(value) for value in each["values"])] for each in differences]
             write_line(text_table([title, *letters], lines))
+    for each in found:
+        if each.shown is not None:
+            write_shown_doubts(each.scenario, each.shown, f"{each.letter}: ")
 
 
 def _short(value: Any) -> str:

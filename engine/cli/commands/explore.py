@@ -20,12 +20,14 @@ from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, executions_table, format_rate, write_line
 from engine.cli.progress import ExplorationLine
 from engine.cli.question_options import asks
+from engine.cli.recommended import write_shown
 from engine.questions.documents.explorations import ExploreQuestion
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from engine import Exploration, Scenario
+    from engine.recommendation import ShownExecution
 
 __all__ = ["explore_space"]
 
@@ -74,7 +76,8 @@ def explore_space(
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
     not_represented (of the model), model_document (null for a model of the library), total,
     feasible, may_fit (how many exceed a capacity, within the limit memory_excess), infeasible_by_reason (a number
-    per reason), best (the highest sample rate: fields and statistics,
+    per reason), shown (the execution of --figures-of, recommended or fastest: figures_of, remark, execution,
+    step_time_interval, not_measured), best (the highest sample rate: fields and statistics,
     and fit: fits, may not fit or may fit, where the error of predicted memory is known),
     step_time_interval (of that: low, high [s], the share of comparable measured runs between them, rows, sources, runs,
     held_of_sources_left_out, few_sources; null where no runs tell), not_measured (what no measured run had of what that
@@ -86,6 +89,7 @@ def explore_space(
     import engine
     from engine.questions.explorations import check_headline
     from engine.questions.framework_costs import searchable_scenario
+    from engine.questions.shown_executions import find_shown
     from engine.recommendation import table_with_fit, with_fit
     from engine.store import Store
 
@@ -112,10 +116,11 @@ def explore_space(
     again = not line.calls
     seconds = found.timings.get("explore", 0.0) if again else time.perf_counter() - start
     best_rows = with_fit(scenario, found.top(asked.top, by)) if asked.top and found.feasible else None
+    shown = find_shown(scenario, asked) if found.feasible else None
     if json:
-        write_line(as_json(_exploration_document(found, asked, best_rows, seconds, again)))
+        write_line(as_json(_exploration_document(found, asked, shown, best_rows, seconds, again)))
     else:
-        _print_exploration(found, best_rows, by, seconds, again)
+        _print_exploration(found, shown, best_rows, by, seconds, again)
     if export is not None:
         rows = found.rows.export(export, complete=partial(table_with_fit, scenario))
         write_line(f"{rows:,} executions are in {export}.", stream=sys.stderr)
@@ -154,12 +159,19 @@ class _Interruptible:
 
 
 def _exploration_document(
-    found: Exploration, asked: ExploreQuestion, best: pd.DataFrame | None, seconds: float, again: bool
+    found: Exploration,
+    asked: ExploreQuestion,
+    shown: ShownExecution | None,
+    best: pd.DataFrame | None,
+    seconds: float,
+    again: bool,
 ) -> dict[str, Any]:
     from engine.questions.explorations import cell_rows, exploration_document
+    from engine.questions.shown_executions import shown_document
 
     return {
         **exploration_document(found),
+        "shown": shown_document(found.scenario, shown),
         "best": None if found.best is None else _row_with_fit(found.scenario, found.best),
         "top": [] if best is None else best.to_dict("records"),
         "seconds": seconds,
@@ -179,7 +191,14 @@ def _row_with_fit(scenario: Scenario, row: dict[str, Any]) -> dict[str, Any]:
     return {str(name): row.get(str(name), table[name].iloc[0]) for name in table}
 
 
-def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, seconds: float, again: bool) -> None:
+def _print_exploration(
+    found: Exploration,
+    shown: ShownExecution | None,
+    best: pd.DataFrame | None,
+    by: str,
+    seconds: float,
+    again: bool,
+) -> None:
     from engine.columns import by_name
     from engine.economics import derived_columns
 
@@ -191,6 +210,8 @@ def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, s
         f"({'remembered; evaluated in ' if again else ''}{speed})"
     )
     write_reasons(found.infeasible_by_reason)
+    if shown is not None:
+        write_shown(found.scenario, shown)
     if best is not None and len(best):
         write_line()
         write_line(f"Best by {by_name(by).label.lower()}" if len(best) > 1 else f"Best {by_name(by).label.lower()}")

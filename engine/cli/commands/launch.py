@@ -484,7 +484,15 @@ def execution_in(file: Path, row: int | None) -> tuple[dict[str, Any], ModelLike
 
     document = _results_in(file)
     named = _model_in(document, str(file))
-    if isinstance(document, dict) and "recommended" in document:
+    if isinstance(document, dict) and "shown" in document and "recommended" not in document:
+        shown = document["shown"]
+        if row is None and isinstance(shown, dict) and isinstance(shown.get("execution"), dict):
+            which = RECOMMENDED if shown.get("figures_of") == "recommended" else str(shown.get("remark") or "")
+            return dict(shown["execution"]), named, which
+        which = ""
+        if row is not None:
+            which = FASTEST if row == 0 else f"Row {row} of the fastest is written."
+    elif isinstance(document, dict) and "recommended" in document:
         if row is None:
             return _recommended_execution(document["recommended"], file), named, RECOMMENDED
         which = FASTEST if row == 0 else f"Row {row} of the fastest is written."

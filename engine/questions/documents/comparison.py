@@ -6,17 +6,17 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from engine.questions.documents.explorations import FiguresQuestion
 from engine.questions.fields import Asked
 from engine.questions.plain import Statistics
 from engine.questions.scenario_documents import ScenarioDocument
-from engine.questions.verb import Document
 
 __all__ = ["MOST_SCENARIOS", "CompareQuestion"]
 
 MOST_SCENARIOS: Final = 4
 
 
-class CompareQuestion(Document):
+class CompareQuestion(FiguresQuestion):
     """Question for the best executions of two to four scenarios, and the differences between the scenarios."""
 
     scenarios: Annotated[list[ScenarioDocument], Asked("Scenarios", repeats=True)] = Field(

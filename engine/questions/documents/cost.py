@@ -10,6 +10,7 @@ from engine.questions.documents.explorations import RecommendationTermsQuestion
 from engine.questions.fields import Asked
 from engine.questions.scenario_documents import LIMITS_SCHEMA, AttentionName, CostModelName, Limits
 from engine.questions.verb import Document, Execution, Named
+from engine.recommendation.shown import FIGURES_OF, FiguresOf
 from models.documents import Number, Whole
 
 __all__ = ["CostQuestion", "PlanRunQuestion", "RunAssumptionsQuestion", "SystemOffer"]
@@ -162,10 +163,9 @@ class PlanRunQuestion(RecommendationTermsQuestion, RunAssumptionsQuestion):
         json_schema_extra=LIMITS_SCHEMA,
     )
     cost_model: CostModelName = Field(default=None, description="Null for what each system's figures are meant for.")
-    figures_of: Annotated[
-        Literal["recommended", "fastest"],
-        Asked("Figures of", words={"recommended": "Recommended", "fastest": "Fastest"}),
-    ] = Field(default="recommended", description="Execution that counts at each size.")
+    figures_of: Annotated[FiguresOf, Asked("Figures of", words=FIGURES_OF)] = Field(
+        default="recommended", description="Execution that counts at each size."
+    )
     room_for_error: Annotated[bool, Asked("Room for error")] = Field(
         default=False, description="Deadline and budget hold at the upper end of each interval too."
     )

@@ -113,7 +113,7 @@ def test_only_the_page_that_compares_has_such_a_file() -> None:
 
 def test_the_view_is_what_the_page_reads_and_no_other() -> None:
     own_names = {name for name in vocabulary.WORDS if name.startswith("compare_")} - set(SLOTS)
-    assert set(VIEW) == own_names | {"cell", "id"}
+    assert set(VIEW) == own_names | {"cell", "id", "figures"}
 
 
 def test_scenarios_of_one_name_are_told_apart_by_their_edits() -> None:

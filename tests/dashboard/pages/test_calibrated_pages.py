@@ -85,8 +85,8 @@ BOTH = pytest.mark.parametrize("found", [dense, experts], ids=["dense", "experts
 
 @functools.cache
 def opened(page: str, found: Callable[[], Exploration], block: str = "") -> AppTest:
-    """A page as it opens, for all tests that only look at it."""
-    return run(page, found(), {"execution_block": block} if block else None)
+    """A page with figures of the fastest, for all tests that only look at it."""
+    return run(page, found(), {"figures": "fastest"} | ({"execution_block": block} if block else {}))
 
 
 def test_whatif_moves_compute_with_power_and_each_alone_on_request() -> None:

@@ -24,7 +24,8 @@ OTHER = "~hbm_bandwidth:6144;hbm_capacity:40"
 
 
 def page(link: dict[str, str]) -> AppTest:
-    return run("compare", exploration(), link)
+    """The page with figures of the fastest."""
+    return run("compare", exploration(), {"figures": "fastest", **link})
 
 
 @functools.cache

@@ -27,6 +27,7 @@ from engine.simulate.schedule import schedule
 from tests.dashboard.page_runs import FEW, SMALL, again, exploration, figure, html, plainly, plots, run
 
 BLOCKS = 40
+FASTEST = {"figures": "fastest"}
 TRACES = Path(__file__).parents[2] / "engine" / "traces" / "data"
 
 
@@ -42,7 +43,7 @@ def test_it_opens_on_the_best() -> None:
     found = exploration()
     best = found.best
     assert best is not None
-    page = run("execution", found)
+    page = run("execution", found, FASTEST)
     text = html(page)
     assert execution_name(best) in text
     assert "rank 1 of" in text
@@ -78,7 +79,7 @@ def test_compared_with_another_term_by_term() -> None:
 
 def test_keeping_an_execution_to_compare_with() -> None:
     found = exploration()
-    page = run("execution", found)
+    page = run("execution", found, FASTEST)
     page.button(key="execution_keep_this").click()
     page = again(page, found)
     best = best_of(found)

@@ -79,7 +79,7 @@ def map_values(app: AppTest) -> dict[tuple[int, int], str]:
 
 
 def test_the_default_page_shows_the_best_of_llama_on_512_h100s_below_examples_until_they_are_dismissed() -> None:
-    app = opened()
+    app = opened(figures="fastest")
     direct = explore_scenario(
         Scenario.of(
             "llama-3.1-70B",
@@ -167,7 +167,7 @@ def test_every_cell_of_the_map_has_the_share_in_its_fastest_execution(metric: st
 
 
 def test_changing_the_model_explores_the_other_model() -> None:
-    app = opened(**SMALL, limits=FEW)
+    app = opened(**SMALL, limits=FEW, figures="fastest")
     app.selectbox(key="sentence_model").select("gpt3-6.7B")
     settled(app)
     other = explore_scenario(
@@ -426,5 +426,5 @@ def test_the_page_states_model_flop_utilisation() -> None:
     best = expected().best
     assert best is not None
     assert f'aria-label="MFU, full {percent(utilisation(expected().scenario, best["sample_rate"]))}' in html(
-        opened(**SMALL)
+        opened(**SMALL, figures="fastest")
     )

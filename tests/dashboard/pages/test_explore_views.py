@@ -64,7 +64,7 @@ def link_value(value: Any) -> str:
 
 def test_filters_narrow_map_strip_panel_and_costs() -> None:
     found = exploration("none")
-    app = run("explore", found, {"results_where": LEAN})
+    app = run("explore", found, {"results_where": LEAN, "figures": "fastest"})
     check_cells(app, ["tensor_par", "pipeline_par"], LEAN_CONDITIONS, "sample_rate", found)
     best = found.rows.top(1, "sample_rate", where=LEAN_CONDITIONS).to_pylist()[0]
     left = found.rows.count(LEAN_CONDITIONS)
@@ -472,7 +472,7 @@ def test_a_map_per_datatype_shows_the_explorations_of_the_others_beside_it() -> 
         }
         drawn = {(row["tensor_par"], row["pipeline_par"]): row["value"] for row in here.to_dict("records")}
         assert drawn == pytest.approx(expected)
-    app = run("explore", found, {"map_facet": "datatype"})
+    app = run("explore", found, {"map_facet": "datatype", "figures": "fastest"})
     titles = [note["text"] for note in figure(app, "explore_pairs")["layout"]["annotations"]]
     assert {"<b>Datatype FP8</b>", "<b>Datatype FP16</b>"} <= set(titles)
     # The panel is about the datatype of the scenario, also where another one is faster.

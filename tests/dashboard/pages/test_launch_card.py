@@ -16,7 +16,7 @@ KEY = "execution_launch"
 
 def test_the_card_has_the_configuration_of_the_execution_shown() -> None:
     found = exploration()
-    app = run("execution", found)
+    app = run("execution", found, {"figures": "fastest"})
     assert not app.exception
     first = found.reductions.best()
     assert first is not None
@@ -57,7 +57,7 @@ def test_a_card_offers_the_best_that_the_framework_runs() -> None:
     cost = launch.find_framework_cost(scenario, "deepspeed")
     assert cost.best is not None
     assert cost.obstacles
-    app = run("execution", found)
+    app = run("execution", found, {"figures": "fastest"})
     app.selectbox(key=f"{KEY}_framework").set_value("deepspeed")
     app = again(app, found)
     assert "DeepSpeed does not run this execution as it is" in told(app)

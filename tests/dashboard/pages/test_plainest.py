@@ -81,7 +81,7 @@ def test_pages_show_it_and_say_that_it_is_tied() -> None:
     assert best["id"] == by_hand(ties) != found.best["id"]  # type: ignore[index]
     assert best["sample_rate"] == found.best["sample_rate"]  # type: ignore[index]
     assert ties_of_best(found) == len(ties)
-    app = run("explore", found)
+    app = run("explore", found, {"figures": "fastest"})
     assert f"simplest of {len(ties):,} equal layouts" in html(app)
     assert f"per GPU · {len(ties):,} tied" in html(app)
     best_row = app.dataframe[0].value.iloc[0]

@@ -9,6 +9,7 @@ import pytest
 
 from dashboard.charts.elements.markup import Tile
 from dashboard.queries.accuracy import marked
+from dashboard.words.numbers import format_value
 from engine import Exploration, explore
 from engine.recommendation import recommend
 from hardware import GIB
@@ -41,12 +42,16 @@ def test_the_recommended_stands_beside_the_fastest_one_click_away(page: str) -> 
         assert f"TP {row['tensor_par']} × PP {row['pipeline_par']} × DP {row['data_par']}" in told
     for one in found.contenders:
         assert (one.reason or "recommended") in told
-    app.button(key=f"{page}_take").click()
+    assert "Recommended · shown" in told
+    app.segmented_control(key="_figures").select("fastest")
     again(app, measured())
-    assert app.session_state["_url"]["id"] == str(found.execution["id"])
-    app.button(key=f"{page}_fastest").click()
+    assert app.session_state["_url"]["figures"] == "fastest"
+    assert "Fastest · shown" in plainly(html(app))
+    cell = f"{found.execution['tensor_par']}x{found.execution['pipeline_par']}"
+    app = run(page, measured(), {"cell": cell, "figures": "fastest"})
+    app.button(key=f"{page}_unselect").click()
     again(app, measured())
-    assert "id" not in app.session_state["_url"]
+    assert "cell" not in app.session_state["_url"]
 
 
 def test_terms_are_of_the_link() -> None:
@@ -54,11 +59,9 @@ def test_terms_are_of_the_link() -> None:
     found = recommend(measured(), headroom=0.4, offload=True, unmeasured=True)
     assert found.execution is not None
     app = run("explore", measured(), link)
-    app.button(key="explore_take").click()
-    again(app, measured())
+    assert f'aria-label="Step time {format_value("total_time", found.execution["total_time"])}' in html(app)
     open_menu(app, "explore_why")
     again(app, measured())
-    assert app.session_state["_url"]["id"] == str(found.execution["id"])
     [field] = [one for one in app.number_input if one.label.startswith("Memory kept free")]
     assert field.value == 40.0
     field.set_value(25.0)

@@ -207,7 +207,7 @@ def test_results_of_an_older_cost_model_are_named_as_such(place: Place, monkeypa
     place.explorations.forget(small().key)
     monkeypatch.setattr(type(COST_MODELS["calculon"]), "version", "calculon-0.1.0/later")
     app = page()
-    assert app.dataframe[0].value["Best"].tolist() == ["outdated"]
+    assert app.dataframe[0].value["Fastest"].tolist() == ["outdated"]
     assert any("older version of the cost model" in warning.value for warning in app.warning)
 
 

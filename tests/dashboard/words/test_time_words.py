@@ -80,7 +80,8 @@ def test_a_slower_execution_says_by_what() -> None:
 
 def test_the_panel_says_why() -> None:
     def captions(link: dict[str, str]) -> str:
-        return plainly(" ".join(caption.value for caption in run("explore", exploration(), link).caption))
+        page = run("explore", exploration(), {"figures": "fastest", **link})
+        return plainly(" ".join(caption.value for caption in page.caption))
 
     found = exploration()
     best = found.best

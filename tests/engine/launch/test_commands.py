@@ -99,6 +99,10 @@ def test_the_recommended_execution_is_written_unless_another_is_asked_for(framew
     assert batch("--row", "1") == (512, "Row 1 of the fastest is written.")
     asked.write_text(json.dumps({**document, "recommended": rows[2]}), "utf-8")  # as the verb answers it
     assert batch()[0] == 1024
+    shown = {"figures_of": "recommended", "remark": "", "execution": rows[2]}  # as `best` and `explore` print it
+    asked.write_text(json.dumps({"model": "llama-3-70B", "top": rows[:2], "shown": shown}), "utf-8")
+    assert batch() == (1024, "The recommended execution is written; --fastest writes the fastest.")
+    assert batch("--fastest")[0] == 256
     asked.write_text(json.dumps({"model": "llama-3-70B", "top": rows}), "utf-8")
     assert batch() == (256, "")
     asked.write_text(json.dumps({**document, "recommended": {"execution": None}}), "utf-8")

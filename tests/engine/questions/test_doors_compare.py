@@ -19,6 +19,7 @@ from dashboard.queries.economics import metrics
 from dashboard.words.numbers import format_value, percent, relative
 from engine import ExplorationCancelled, whatif
 from engine.questions import VERBS, Bounds, Context, QuestionError, answer
+from engine.questions.documents.explorations import FiguresQuestion
 from tests.dashboard.page_runs import exploration, explored_by_server, html, run
 
 Run = Callable[..., tuple[int, str, str]]
@@ -29,7 +30,7 @@ def test_every_door_has_the_same_best_executions(shardscape: Run, tmp_path: Path
     second = whatif.changed(first, {"hbm_bandwidth": 6144, "hbm_capacity": 40})
     scenarios = (first, second)
     documents = [each.to_document() for each in scenarios]
-    question = {"scenarios": documents, "recommend": True, "statistics": ["all"]}
+    question = {"scenarios": documents, "recommend": True, "statistics": ["all"], "figures_of": "fastest"}
     Draft202012Validator(VERBS["compare"].question_schema()).validate(question)
     found = answer("compare", question)
     Draft202012Validator(VERBS["compare"].answer_schema()).validate(json.loads(json.dumps(found)))
@@ -45,19 +46,21 @@ def test_every_door_has_the_same_best_executions(shardscape: Run, tmp_path: Path
     paths = [tmp_path / f"{each}.json" for each in "ab"]
     for path, document in zip(paths, documents, strict=True):
         path.write_text(json.dumps(document), encoding="utf-8")
-    code, out, _ = shardscape("compare", *paths, "--recommend", "--json")
+    code, out, _ = shardscape("compare", *paths, "--recommend", "--figures-of", "fastest", "--json")
     assert code == 0
     plain = answer("compare", {**question, "statistics": None})
     assert {**json.loads(out), "seconds": 0} == {**plain, "seconds": 0}
     assert "system.mem1.capacity_gib" in shardscape("compare", *paths)[1]
 
-    text = html(run("compare", exploration(), {"compare_b": "~hbm_bandwidth:6144;hbm_capacity:40"}))
+    link = {"compare_b": "~hbm_bandwidth:6144;hbm_capacity:40", "figures": "fastest"}
+    text = html(run("compare", exploration(), link))
     for each, rate in zip(found["scenarios"], rates, strict=True):
         assert f"{each['letter']} · best throughput {format_value('sample_rate', rate)}" in text
         assert f"{each['letter']} · MFU, full {percent(each['figures']['mfu'])}" in text
     assert f"{relative(rates[1], rates[0])} against A" in text
     packed = comparison_tables.file(
-        sides_of("AB", [explored_by_server(each) for each in scenarios]), metrics(first)["mfu"]
+        sides_of("AB", [explored_by_server(each) for each in scenarios], FiguresQuestion(figures_of="fastest")),
+        metrics(first)["mfu"],
     )
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         table = pd.read_csv(archive.open("best.csv"))

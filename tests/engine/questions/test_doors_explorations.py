@@ -179,13 +179,14 @@ def test_bounds_are_those_of_the_door() -> None:
 def test_pages_show_what_the_questions_answer(best: Any) -> None:
     found = engine.explore(**SCENARIO)
     rate = format_value("sample_rate", best["top"][0]["sample_rate"])
-    shown = page_runs.run("explore", found)
+    fastest = {"figures": "fastest"}
+    shown = page_runs.run("explore", found, fastest)
     assert rate in page_runs.html(shown)
     advised = answer("recommend", {"scenario": SCENARIO, "headroom": 0.2})["recommended"]
     link = {"recommended_headroom": "20"}
     assert execution_name(advised) in page_runs.html(page_runs.run("explore", found, link))
     step = format_value("total_time", best["top"][0]["total_time"])
-    assert step in page_runs.html(page_runs.run("execution", found))
+    assert step in page_runs.html(page_runs.run("execution", found, fastest))
     (table,) = page_runs.run("results", found).dataframe
     listed = answer("explore", {"scenario": SCENARIO, "top": 100})["top"]
     assert table.value["id"].tolist()[:100] == [row["id"] for row in listed]

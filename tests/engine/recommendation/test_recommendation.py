@@ -220,6 +220,6 @@ def test_the_command_tells_the_same() -> None:
     text = CliRunner().invoke(app, [*command, "--recommended", "--headroom", "0.3"]).stdout
     assert "Memory kept free: 30 % of what is predicted." in text
     assert "and why each is not recommended" in text
-    refused = CliRunner().invoke(app, [*command, "--headroom", "0.3"])
+    refused = CliRunner().invoke(app, [*command, "--figures-of", "fastest", "--headroom", "0.3"])
     assert refused.exit_code == 2
-    assert "go with --recommended" in refused.output
+    assert "go with --figures-of recommended" in refused.output
