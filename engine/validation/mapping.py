@@ -37,7 +37,7 @@ from engine.cost_models.calibrated import (
 )
 from engine.executions.layer_splits import LayerSplitError, split_of
 from engine.validation.checks import Findings, refuse_impossible
-from engine.validation.notes import stating
+from engine.validation.notes import stating, tensors_on_host
 from engine.validation.reading import Runs
 from engine.validation.sites import describe_sites
 from engine.validation.software import infer_software
@@ -138,6 +138,7 @@ def map_runs(runs: Runs, systems: Mapping[str, hardware.System] | None = None) -
     for row, said in enumerate(remarks):
         found.assumed[row] += said
     found.refuse(np.array([bool(fault) for fault in faults], bool), "bad_value", [f"{fault}." for fault in faults])
+    found.assume(tensors_on_host(table), "notes put tensors on the host: memory left open")
     name_unread_words(table, found, values["pipeline_interleaving"] > 1)
     values |= software
     refuse_impossible(columns, values, found)

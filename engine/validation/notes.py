@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from engine.validation.texts import Texts, compile_finder
 
-__all__ = ["COMPILED", "NOTED_FACTS", "NotedFact", "apply_notes", "remark", "stating"]
+__all__ = ["COMPILED", "NOTED_FACTS", "NotedFact", "apply_notes", "remark", "stating", "tensors_on_host"]
 
 _BEFORE = (
     r"(?:\b(?:no|not|non|without|never|neither|nor|disabl\w+|lacks?|lacking|minus|instead of|rather than|except)\b"
@@ -73,6 +74,7 @@ NOTED_FACTS: tuple[NotedFact, ...] = (
     NotedFact("launches that block", r"CUDA_LAUNCH_BLOCKING", {"launch": "blocking"}),
 )
 """Facts in the order in which they are applied: of two that are stated, the later one counts."""
+_ON_HOST = r"\boffload(?:ed|ing)?\b[^.;]*\bhost\b"
 COMPILED = r"\b(?:torch\.)?compiled?\b"
 """Pattern of compilation, which counts for PyTorch alone."""
 _GRAPHS = r"CUDA[- ]graphs?"
@@ -89,6 +91,15 @@ def stating(texts: Texts, pattern: str) -> tuple[Rows, Rows]:
     return texts.each((each is True for each in found), np.bool_), texts.each(
         (each is False for each in found), np.bool_
     )
+
+
+def tensors_on_host(table: pd.DataFrame) -> Rows:
+    """Return the runs whose notes put some saved tensors on the host, in a way that no field of a run states [rows].
+
+    Args:
+        table: runs with their `notes` [rows].
+    """
+    return stating(Texts(table["notes"]), _ON_HOST)[0]
 
 
 def _judge(text: str, pattern: str) -> bool | None:

@@ -12,6 +12,7 @@ import pandas as pd
 from engine.cost_models.calibrated import Parameters, StepTimes, memory_use, parameters, parameters_of, step_times
 from engine.validation.mapping import Mapped, map_runs
 from engine.validation.model_flops import explain_unread_rates, rates_by_flops
+from engine.validation.notes import tensors_on_host
 from engine.validation.reading import Runs, library_runs, read_runs, runs_of
 from engine.validation.uncertainty import memory_fits
 from engine.validation.words import DRIVER_MEMORY
@@ -49,7 +50,8 @@ def validate(
 
     Returns:
         `OUT_COLUMNS`: `status` is `predicted` or `unsupported`, `reason` then a code of `REASONS`; step time [s],
-        tokens per second and accelerator, memory on the fullest accelerator [GiB]. Then `reason_text`, `assumptions`,
+        tokens per second and accelerator, memory on the fullest accelerator [GiB], which is left open where notes put
+        tensors on the host. Then `reason_text`, `assumptions`,
         `software_rule`, `measured_step_time_s`, `error` (predicted over measured minus 1), `measured_mem_gib`,
         `memory_error`, `memory_fit` (a word of `engine.validation.uncertainty.Fit`, though all runs ran), and with
         `calculon` also `calculon_step_time_s` and `calculon_error`.
@@ -94,7 +96,8 @@ def predict_runs(mapped: Mapped, p: Parameters) -> pd.DataFrame:
     memory = memory_use(case).peak / GIB * np.where(driver, p.reserve_factor, 1.0)
     measured = measured_seconds(mapped)
     given_memory = mapped.table["mem_gib"].to_numpy(np.float64)
-    memory = np.where(supported, memory, np.nan)
+    known = supported & ~tensors_on_host(mapped.table)
+    memory = np.where(known, memory, np.nan)
     columns: dict[str, Any] = {
         "id": mapped.table["id"].to_numpy(object),
         "status": np.where(supported, "predicted", "unsupported"),
@@ -109,7 +112,7 @@ def predict_runs(mapped: Mapped, p: Parameters) -> pd.DataFrame:
         "error": seconds / measured - 1.0,
         "measured_mem_gib": given_memory,
         "memory_error": memory / given_memory - 1.0,
-        "memory_fit": memory_fits(mapped, np.where(supported, memory_use(case).peak / GIB, np.nan)),
+        "memory_fit": memory_fits(mapped, np.where(known, memory_use(case).peak / GIB, np.nan)),
     }
     return pd.DataFrame(columns)
 

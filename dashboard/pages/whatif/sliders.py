@@ -195,7 +195,8 @@ def _draw_save_menu(scenario: Scenario, changes: Mapping[str, float]) -> None:
             system = _changed_system(scenario, changes, key)
             st.download_button(
                 "System file",
-                lambda: _system_file(system),
+                # At hand, not made at the click: the page redraws itself, which drops a file made for one click.
+                _system_file(system),
                 "system.json",
                 "application/json",
                 key="whatif_download",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from itertools import product
@@ -16,9 +17,10 @@ import engine
 from engine import WorkSizes, best_of, explore_scenario, working_in
 from engine.columns import ALL_FIELDS, by_name, headline_of
 from engine.cost_models.calibrated.fields import NOT_READ
-from engine.cost_models.calibrated.space import COVERED
+from engine.cost_models.calibrated.space import COVERED, FIELDS_OF_A_MODE
 from engine.cost_models.registry import COST_MODELS
 from engine.executions import reasons
+from engine.executions.limits import LimitError
 from engine.exploration.reductions import Reductions
 from engine.exploration.run import slabs
 from engine.exploration.workers import reduce_slabs
@@ -364,3 +366,33 @@ def test_nothing_fits() -> None:
     assert set(table["reason"]) <= {"offload_needs_three_blocks", *SCHEDULE, *MEMORY}
     assert set(found.infeasible_by_reason) == set(table["reason"])
     assert all(reasons.BY_CODE[code].status == "infeasible" for code in found.infeasible_by_reason)
+
+
+WIDEST: dict[str, Any] = {
+    column.name: list(column.numbers or range(60)) if column.dtype == "int64" else list(column.choices or (False, True))
+    for column in map(by_name, FIELDS_OF_A_MODE)
+}
+"""Limits that allow every value of every field of a mode."""
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-70B", "deepseek-v3"])
+def test_limits_however_wide_are_numbered_or_refused_in_bounded_memory(model: str) -> None:
+    draw, numbered = np.random.default_rng(7), []
+    for share in (0.1, 0.3, 0.3, 0.6, 0.6, 1.0):
+        limits = {name: values for name, values in WIDEST.items() if draw.random() <= share}
+        asked = engine.Scenario.of(
+            model, "h100_80g_sxm", num_procs=8, max_batch_size=8, datatype="bfloat16", limits=limits
+        )
+        tracemalloc.start()
+        try:
+            numbered.append(asked.space.total > 0)
+            told = "allow fewer values of"
+        except LimitError as refused:
+            told = str(refused)
+            numbered.append(False)
+        assert "allow fewer values of" in told
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 2**31, limits
+    assert numbered[0]
+    assert not numbered[-1]
