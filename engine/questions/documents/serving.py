@@ -30,8 +30,9 @@ SERVING_TARGETS: Final = (*ENGINE_NAMES, "kubernetes", "llm-d", "dynamo")
 _ENGINES: Final = "|".join(ENGINE_NAMES)
 FIRST_TOKEN_S: Final = 1.0
 PER_TOKEN_S: Final = 0.05
-"""Service level without limits of one's own [s]: people read about 20 tokens per second at most, and wait a second
-without losing the thread (Nielsen 1993, Usability Engineering, section 5.5). Source: stated by us."""
+"""Service level of questions without limits of their own [s]. A second is the limit up to which the flow of thought
+stays (Nielsen 1993, Usability Engineering, section 5.5); 20 tokens per second are several times the speed of reading.
+Source: stated by us."""
 
 Deployment = Annotated[
     dict[str, bool | int | float | str | None],
