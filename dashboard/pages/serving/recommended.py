@@ -13,7 +13,6 @@ from dashboard.files.serving_report import build_report, contender_rows
 from dashboard.pages.serving.inputs import pick_deployment
 from dashboard.pages.serving.queries import question_key, tried_changes
 from dashboard.queries.serving import recommended_sides
-from dashboard.widgets import share
 from dashboard.widgets.file_download import draw_download
 from dashboard.widgets.menus import filled
 from dashboard.words.markdown import literal
@@ -30,6 +29,7 @@ def draw_band(
     found: ServingExploration,
     advice: DeploymentRecommendation,
     chosen: Mapping[str, Any],
+    address: str,
 ) -> None:
     """Draw the recommended deployment next to the one with the most output per GPU.
 
@@ -38,6 +38,7 @@ def draw_band(
         found: all deployments.
         advice: the recommendation.
         chosen: deployment that the page shows.
+        address: link to the page.
     """
     best = found.best
     if advice.row is None or best is None:
@@ -73,7 +74,6 @@ def draw_band(
             ):
                 if filled("serving_why"):
                     _draw_contenders(advice)
-            address = share.current_link()
 
             def report() -> bytes:
                 changed = tried_changes(question_key(question), question.cache_room, found, advice)

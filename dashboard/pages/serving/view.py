@@ -25,7 +25,7 @@ from dashboard.pages.serving.recommended import draw_band
 from dashboard.pages.serving.service import draw_service
 from dashboard.pages.serving.tables import draw_deployments, draw_rejected
 from dashboard.queries.serving import BASIS, chips, curves, deployment_tiles, per_degree, refused_part
-from dashboard.widgets import launch
+from dashboard.widgets import launch, share
 from dashboard.widgets.chart import clicked, show
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
@@ -53,6 +53,8 @@ class ServingView:
     fields: Mapping[str, LinkField]
     problem: str = ""
     """Reason if the link holds no question."""
+    address: str = ""
+    """Link to the page, for its report."""
 
 
 def parse() -> ServingView:
@@ -61,7 +63,7 @@ def parse() -> ServingView:
         question, service, link, fields = parse_inputs()
     except ValueError as problem:
         return ServingView(state.theme_mode(), None, None, ServingLink(), {}, str(problem))
-    return ServingView(state.theme_mode(), question, service, link, fields)
+    return ServingView(state.theme_mode(), question, service, link, fields, address=share.current_link())
 
 
 def render(view: ServingView) -> None:
@@ -83,7 +85,7 @@ def render(view: ServingView) -> None:
     key = question_key(question)
     advice = recommended(key, question.cache_room, found)
     chosen = _chosen_deployment(found, advice, question.chosen)
-    draw_band(question, found, advice, chosen)
+    draw_band(question, found, advice, chosen, view.address)
     _draw_strip(found, chosen, advice)
     left, right = st.columns([1.6, 1], gap="medium")
     with left.container(border=True, gap="xsmall", height="stretch"):
