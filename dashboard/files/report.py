@@ -31,6 +31,7 @@ from engine import Exploration, Scenario
 from engine.columns import choice_label
 from engine.cost_models.registry import cost_model_of
 from engine.cost_models.words import told_not_measured
+from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES
 
 __all__ = ["assumptions", "build", "drawn", "page", "sentence", "subjects", "whole"]
 
@@ -165,7 +166,8 @@ def sentence(scenario: Scenario) -> str:
     return (
         f"Train {model} on {scenario.num_procs:,} × {system} in {choice_label('datatype', scenario.datatype)} with a "
         f"batch of up to {scenario.max_batch_size:,} × {scenario.model.seq_size:,} tokens; "
-        f"{', '.join(in_words(scenario.limits, scenario.system)) or 'no restrictions'}."
+        f"{', '.join(in_words(scenario.field_limits, scenario.system)) or 'no restrictions'}"
+        f"{'' if scenario.framework == ANY else f'; run by {FRAMEWORK_RULES[scenario.framework].title}'}."
     )
 
 

@@ -21,6 +21,7 @@ from dashboard.link.document_validation import PROBLEMS, Refused, parse, scenari
 from dashboard.link.text_encoding import LONGEST, folded, unfolded
 from engine import Scenario
 from engine.cost_models.registry import cost_model_of
+from engine.executions.frameworks.registry import ANY
 from engine.scenarios.scenario import FORMAT
 from models.documents import DocumentError, shown
 
@@ -77,13 +78,15 @@ def packed(scenario: Scenario) -> str:
     if "of" in model or "of" in system:
         document["key"] = scenario.key[:8]
     document |= {"model": model, "num_procs": scenario.num_procs, "max_batch_size": scenario.max_batch_size}
-    document |= {"datatype": scenario.datatype, "limits": dict(scenario.limits), "system": system}
+    document |= {"datatype": scenario.datatype, "limits": scenario.field_limits, "system": system}
     if not cost_model_of(scenario).columns.unnamed:
         document["cost_model"] = scenario.cost_model
     if scenario.calibration is not None:
         document["calibration"] = _short_calibration(scenario.calibration)
     if scenario.attention is not None:
         document["attention"] = scenario.attention
+    if scenario.framework != ANY:
+        document["framework"] = scenario.framework
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return folded(text, _PRESET)
 

@@ -22,7 +22,8 @@ from dashboard.link.packed_scenarios import LONGEST, packed, unpacked
 from engine import CostModelError, LimitError, Scenario, ScenarioError, SpaceError
 from engine.columns import ALL_FIELDS, by_name, choice_label
 from engine.cost_models.registry import COST_MODELS, able, chosen_cost_model, cost_model_of, named
-from engine.executions.limits import OPTIONS, normalise
+from engine.executions.frameworks.registry import ANY, FRAMEWORK_WORDS
+from engine.executions.limits import FRAMEWORK, OPTIONS, framework_limit, normalise
 from engine.executions.table import LARGEST
 from models.documents import did_you_mean
 from models.token_flops import CONVENTIONS, Convention
@@ -45,9 +46,11 @@ DEFAULT: Final[Mapping[str, str]] = {
     "cost": "",
     "calibration": "",
     "attention": "",
+    "framework": "",
 }
 """Values of missing parameters; a link without any parameter of a scenario shows the first example. Without `cost` it
-is the system's cost model, and without `attention` figures of utilisation count as the cost model does."""
+is the system's cost model, without `attention` figures of utilisation count as the cost model does, and without
+`framework` any framework may run the executions."""
 
 NAMES: Final = (*DEFAULT, "scenario")
 """Every parameter that distinguishes scenarios."""
@@ -62,11 +65,12 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "cost": "the cost model of the system",
     "calibration": "the library's calibration",
     "attention": "figures as the cost model counts them",
+    "framework": "executions of any framework",
 }
 """Replacements of unreadable parts, in words; a model and a system by their titles."""
 _MOST_TOLD: Final = 3
 """Most unreadable limits that are listed one by one."""
-_LIMITED: Final = (*(column.name for column in ALL_FIELDS), *OPTIONS)
+_LIMITED: Final = (*(column.name for column in ALL_FIELDS), *(name for name in OPTIONS if name != FRAMEWORK))
 _SHOWN: Final = 60
 _RANGE: Final = re.compile(r"(\d{0,12})\.\.(\d{0,12})")
 _NUMBER: Final = re.compile(r"\d{1,12}")
@@ -138,6 +142,7 @@ def _read_parameters(given: tuple[tuple[str, str], ...]) -> LinkReading:
             cost_model=cost_model,
             calibration=calibration,
             attention=part("attention", _read_attention),
+            framework=part("framework", lambda text: _read_framework(text, cost_model)),
         )
         if not scenario.system.has_rate(scenario.datatype):
             known = list(scenario.system.offered_datatypes)
@@ -200,8 +205,10 @@ def parameters_of(scenario: Scenario) -> dict[str, str]:
         "batch": str(scenario.max_batch_size),
         "type": scenario.datatype,
     }
-    if scenario.limits:
-        result["limits"] = limits_to_text(scenario.limits)
+    if scenario.field_limits:
+        result["limits"] = limits_to_text(scenario.field_limits)
+    if scenario.framework != ANY:
+        result["framework"] = scenario.framework
     # Links in which both the cost model and the system are of the time before there were several name none.
     if not (cost_model_of(scenario).columns.unnamed and scenario.system.cost_model == scenario.cost_model):
         result["cost"] = scenario.cost_model
@@ -312,6 +319,18 @@ def _read_attention(text: str) -> Convention | None:
     if known is None:
         raise LinkError(f"The link's attention is {_shorten_text(text)}; it must be {' or '.join(CONVENTIONS)}.")
     return known
+
+
+def _read_framework(text: str, cost_model: str) -> str | None:
+    """Return the framework of a link, None without one. Raises `LinkError` or `engine.LimitError`."""
+    if not text:
+        return None
+    if text not in FRAMEWORK_WORDS:
+        near = did_you_mean(text, FRAMEWORK_WORDS)
+        known = ", ".join(FRAMEWORK_WORDS)
+        raise LinkError(f"The link's framework is {_shorten_text(text)}{near}; it must be one of {known}.")
+    framework_limit(text, cost_model)
+    return text
 
 
 def _load_calibration(text: str) -> hardware.Calibration | None:

@@ -12,6 +12,7 @@ from dashboard.compat.caches import remembered
 from dashboard.queries.scenario_edits import altered
 from dashboard.words.numbers import count, gibibytes
 from engine import Exploration, Scenario, whatif
+from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES
 from engine.executions.table import LARGEST
 from engine.exploration.memory_requirements import least_memory
 from engine.whatif import size_range
@@ -28,6 +29,9 @@ def how_far(exploration: Exploration) -> str:
     Markdown."""
     system, total = exploration.scenario.system, exploration.total
     if total == 0:
+        if exploration.scenario.framework != ANY:
+            title = FRAMEWORK_RULES[exploration.scenario.framework].title
+            return f"**Nothing runs.** {title} runs no way to divide the model among the GPUs."
         return "**Nothing runs.** There is no way to divide the model among the GPUs."
     short = _cells_short_of_memory(exploration)
     if not len(short):
@@ -86,8 +90,10 @@ def ways(_scenario: Scenario, key: str) -> dict[str, dict[str, Any]]:
     key: of the scenario.
     """
     found: dict[str, dict[str, Any]] = {}
-    if _scenario.limits and fits(_scenario, limits={}):
+    if _scenario.field_limits and fits(_scenario, limits={}):
         found["Lift all limits"] = {"limits": {}}
+    if _scenario.framework != ANY and fits(_scenario, framework=ANY):
+        found["Any framework"] = {"framework": ANY}
     enough = enough_processors(_scenario)
     if enough is not None:
         found[f"{enough:,} GPUs instead of {_scenario.num_procs:,}"] = {"num_procs": enough}

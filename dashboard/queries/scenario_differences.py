@@ -108,7 +108,11 @@ def _first_large(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-_OPTIONS: Final = {"uneven_pipelines": "Uneven pipelines", "memory_excess": "Memory above capacity [%]"}
+_OPTIONS: Final = {
+    "uneven_pipelines": "Uneven pipelines",
+    "memory_excess": "Memory above capacity [%]",
+    "framework": "Framework",
+}
 """Labels of limits that are no field."""
 
 

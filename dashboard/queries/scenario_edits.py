@@ -9,7 +9,7 @@ from dashboard.link.document_validation import PROBLEMS, Refused, checked, sente
 from engine import Scenario
 from engine.columns import fields_of
 from engine.cost_models.registry import able, chosen_cost_model, cost_model_of, named
-from engine.executions.limits import options_of
+from engine.executions.limits import FRAMEWORK, options_of
 from hardware import Calibration, System
 from models import Model
 from models.token_flops import Convention
@@ -31,13 +31,14 @@ def altered(
     cost_model: str | None = None,
     calibration: Calibration | str | None = _KEPT,
     attention: Convention | Literal["kept"] | None = _KEPT,
+    framework: str | None = None,
 ) -> Scenario:
     """Returns the scenario with the given changes.
 
     Unless one is given, the cost model stays; if it is the default of the old system, it becomes the default of the new
     system, and a model that it cannot compute takes the first that can. Limits on fields that the cost model lacks are
-    dropped. A calibration stays with cost models that take one, and is dropped when the system gets another accelerator
-    than the one it was fitted for.
+    dropped, and so is a framework; `limits` leaves the framework as it is. A calibration stays with cost models that
+    take one, and is dropped when the system gets another accelerator than the one it was fitted for.
 
     Raises the exceptions of `Scenario.of`.
     """
@@ -51,7 +52,7 @@ def altered(
     if moved or not named(cost_model).takes_calibration:
         found = None
     names = {column.name for column in fields_of(cost_model)} | set(options_of(cost_model))
-    held = scenario.limits if limits is None else limits
+    held = {FRAMEWORK: framework or scenario.framework, **(scenario.field_limits if limits is None else limits)}
     return Scenario.of(
         model,
         system,
@@ -93,7 +94,7 @@ def scenario_with(now: Scenario, thing: Model | System) -> Scenario:
     Limits on networks go with the system they were for; a datatype that the new system has no rates for gives way to
     its first.
     """
-    model, system, datatype, limits = now.model, now.system, now.datatype, dict(now.limits)
+    model, system, datatype, limits = now.model, now.system, now.datatype, dict(now.field_limits)
     if isinstance(thing, Model):
         model = thing
     else:

@@ -8,9 +8,12 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard.charts.elements import markup
+from dashboard.queries.frameworks import obstacles
+from dashboard.widgets.frameworks import draw_framework_best
 from dashboard.widgets.window import is_narrow
 from dashboard.words.markdown import literal
 from engine import Scenario, launch
+from engine.executions.frameworks.registry import ANY
 from hardware import System
 from models import Model
 
@@ -18,6 +21,8 @@ __all__ = ["card", "chosen_framework", "deployment_card", "popover"]
 
 _CHOSEN: Final = "launch_framework"
 """Key of the session's last chosen framework, common to all pages."""
+_FOLLOWED: Final = "launch_framework_followed"
+"""Key of the framework of the last scenario that was drawn."""
 _TARGET: Final = "launch_target"
 _ENGINE: Final = "launch_engine"
 """Keys of the session's last chosen target and engine of deployments."""
@@ -26,23 +31,30 @@ _USUAL_NODE: Final = 8
 _HELP: Final = "A complete configuration that starts this execution in a training framework."
 
 
-def card(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
+def card(scenario: Scenario, execution: Mapping[Any, Any], key: str, *, is_current: bool = False) -> None:
     """Draws the card: framework, configuration, inexpressible fields, settings beyond the execution.
 
-    key: of its widgets.
+    key: of its widgets. is_current: True if the scenario is the one of the sentence, whose framework the card may set.
     """
     with st.container(border=True, gap="xsmall", key=f"{key}_card"):
         st.html(markup.head("Launch", "this execution as a configuration of a training framework"))
-        _draw_in_fragment(scenario, dict(execution), key)
+        _draw_in_fragment(scenario, dict(execution), key, is_current)
 
 
 @st.fragment
 def popover(
-    scenario: Scenario, execution: Mapping[Any, Any], key: str, *, label: str = "Launch", plain: bool = False
+    scenario: Scenario,
+    execution: Mapping[Any, Any],
+    key: str,
+    *,
+    label: str = "Launch",
+    plain: bool = False,
+    is_current: bool = False,
 ) -> None:
     """Draws a button that opens the same; nothing is written before it is opened.
 
     key: of the button, and of the widgets in it. label: on the button. plain: whether it stands among links.
+    is_current: as for `card`.
     """
     menu = st.popover(
         label,
@@ -54,7 +66,7 @@ def popover(
     )
     if menu.open:
         with menu:
-            _draw_configuration(scenario, execution, key)
+            _draw_configuration(scenario, execution, key, is_current)
 
 
 @st.fragment
@@ -92,17 +104,24 @@ def deployment_card(
 
 
 @st.fragment
-def _draw_in_fragment(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
-    _draw_configuration(scenario, execution, key)
+def _draw_in_fragment(scenario: Scenario, execution: Mapping[Any, Any], key: str, is_current: bool) -> None:
+    _draw_configuration(scenario, execution, key, is_current)
 
 
-def _draw_configuration(scenario: Scenario, execution: Mapping[Any, Any], key: str) -> None:
+def _draw_configuration(scenario: Scenario, execution: Mapping[Any, Any], key: str, is_current: bool) -> None:
+    _follow_scenario(scenario)
     framework = launch.FRAMEWORKS[_choose_framework(key)]
     try:
         made = launch.write(execution, scenario.model, framework=framework.name, nodes=_node_count(scenario, execution))
     except launch.LaunchError as refused:
         st.info(literal(str(refused)), icon=":material/block:")
+        draw_framework_best(scenario, execution, framework.name, key if is_current else None)
         return
+    if replaced := obstacles(scenario, execution, framework.name):
+        others = f" and {len(replaced) - 3} more" if len(replaced) > 3 else ""
+        words = f"{framework.title} does not run this execution as it is: {', '.join(replaced[:3])}{others}."
+        st.info(literal(words), icon=":material/swap_horiz:")
+        draw_framework_best(scenario, execution, framework.name, key if is_current else None)
     _draw_written(made, key)
     st.caption(f"For {framework.title}, {literal(made.version)}. The file has the same lists as comments.")
 
@@ -131,6 +150,14 @@ def _draw_written(made: launch.Written, key: str) -> None:
         )
         _draw_list(launch.LIST_TITLES["not_modelled"], made.not_modelled, "" if is_deployment else "None.")
         _draw_list("Remarks", made.remarks, "")
+
+
+def _follow_scenario(scenario: Scenario) -> None:
+    """Choose the framework of a scenario where the scenario has just got it."""
+    last = st.session_state.get(_FOLLOWED, ANY)
+    if scenario.framework not in (last, ANY):
+        st.session_state[_CHOSEN] = scenario.framework
+    st.session_state[_FOLLOWED] = scenario.framework
 
 
 def chosen_framework() -> str:

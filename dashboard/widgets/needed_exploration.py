@@ -12,10 +12,13 @@ from dashboard.jobs.server import explorations
 from dashboard.jobs.turns import turns
 from dashboard.link.shared import parse_shared
 from dashboard.link.state import watcher
+from dashboard.queries.frameworks import framework_cost, model_refusal
+from dashboard.widgets.frameworks import draw_nothing_runs_there
 from dashboard.widgets.job_card import job_card, watch
 from dashboard.words.markdown import literal
 from engine import Exploration, Scenario
 from engine.cost_models.registry import cost_model_of
+from engine.executions.frameworks.registry import ANY
 from models import dimensions
 
 __all__ = ["exploration_of", "explorations_of", "require_exploration", "seen_with"]
@@ -23,6 +26,9 @@ __all__ = ["exploration_of", "explorations_of", "require_exploration", "seen_wit
 
 def exploration_of(scenario: Scenario, watcher: str) -> Exploration:
     """Return the exploration of a scenario; stop the page with the reason if it is missing or not ready."""
+    if scenario.framework != ANY and (refused := model_refusal(scenario)):
+        draw_nothing_runs_there(refused)
+        st.stop()
     server = explorations()
     try:
         job = server.request(scenario, watcher)
@@ -71,6 +77,9 @@ def seen_with(exploration: Exploration, scenario: Scenario) -> Exploration:
 
 def _explain_empty_space(scenario: Scenario) -> None:
     """Explain an empty space, and the changes that would fill it."""
+    if scenario.framework != ANY and (cost := framework_cost(scenario, scenario.key, scenario.framework)) is not None:
+        draw_nothing_runs_there(cost.sentence)
+        return
     model, procs, shapes = scenario.model, scenario.num_procs, dimensions(scenario.model)
     share = "PP has to divide" if cost_model_of(scenario).even_pipelines else "PP must not exceed"
     st.info(

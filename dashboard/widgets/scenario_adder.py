@@ -100,7 +100,7 @@ def _draw_remedies(first: Scenario, slots: Slots) -> None:
                 on_click=add_changes,
                 args=({name: value}, slots),
             )
-        if first.limits and fits(first, limits={}):
+        if first.field_limits and fits(first, limits={}):
             st.button(
                 "No limits",
                 icon=":material/add:",
@@ -215,7 +215,7 @@ def _add_variant(first: Scenario, what: str, key: str, slots: Slots, given: str 
 
 def _scenario_on(first: Scenario, system: System) -> Scenario:
     """The scenario on another system, without limits on networks it may not have."""
-    limits = {name: limit for name, limit in first.limits.items() if not name.endswith("_net")}
+    limits = {name: limit for name, limit in first.field_limits.items() if not name.endswith("_net")}
     datatype = first.datatype if system.has_rate(first.datatype) else next(iter(system.matrix))
     return altered(first, system=system, datatype=datatype, limits=limits)
 

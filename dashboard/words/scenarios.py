@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from engine import Scenario
 from engine.columns import choice_label
 from engine.cost_models.registry import cost_model_of
+from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES
 from hardware import System
 
 __all__ = ["in_words", "name_of", "sentence_of", "system_name", "system_titles"]
@@ -43,7 +44,9 @@ def name_of(scenario: Scenario) -> str:
 def sentence_of(scenario: Scenario) -> str:
     """Returns the rest of a scenario in a few words: "FP16 · batch 512 · 3 limits · calibrated"."""
     words = [choice_label("datatype", scenario.datatype), f"batch {scenario.max_batch_size:,}"]
-    if scenario.limits:
-        words.append(f"{len(scenario.limits)} limit{'s' if len(scenario.limits) != 1 else ''}")
+    if limits := scenario.field_limits:
+        words.append(f"{len(limits)} limit{'s' if len(limits) != 1 else ''}")
+    if scenario.framework != ANY:
+        words.append(FRAMEWORK_RULES[scenario.framework].title)
     words.append("exact" if cost_model_of(scenario).reference else in_words(scenario))
     return " · ".join(words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.output import evaluated_by, text_table, write_line
+from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "write_error",
+    "write_framework_cost",
     "write_reasons",
     "write_scenario",
     "write_stages",
@@ -24,10 +26,11 @@ __all__ = [
 
 def write_scenario(scenario: Scenario) -> None:
     """Print the scenario in a line, and parts of its model that the figures do not represent."""
+    run_by = "" if scenario.framework == ANY else f", run by {FRAMEWORK_RULES[scenario.framework].title}"
     write_line(
         f"{scenario.model.title or scenario.model.name} on {scenario.num_procs:,} x "
         f"{scenario.system.title or scenario.system.name}, batch up to {scenario.max_batch_size:,}, "
-        f"{scenario.datatype}; {evaluated_by(scenario.cost_model, scenario.calibration_name)}"
+        f"{scenario.datatype}{run_by}; {evaluated_by(scenario.cost_model, scenario.calibration_name)}"
     )
     write_unrepresented(scenario.model)
 
@@ -58,6 +61,15 @@ def write_stages(scenario: Scenario, execution: Mapping[Any, Any]) -> None:
 
     if options := stage_options(scenario.model, execution):
         write_line(f"Stages of the first, for Megatron: {options}")
+
+
+def write_framework_cost(scenario: Scenario) -> None:
+    """Print what the framework of a scenario costs; nothing for any framework."""
+    if scenario.framework == ANY:
+        return
+    from engine.launch import find_framework_cost
+
+    write_line(find_framework_cost(scenario, scenario.framework).sentence)
 
 
 def write_error(scenario: Scenario, execution: Mapping[Any, Any]) -> None:

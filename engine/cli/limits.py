@@ -15,7 +15,8 @@ __all__ = ["parse_limits", "parse_values"]
 _FLAGS = dict.fromkeys(("true", "on", "yes"), True) | dict.fromkeys(("false", "off", "no"), False)
 _BOOLEAN = {column.name for column in ALL_FIELDS if column.dtype == "bool"}
 _BOOLEAN |= {name for name, dtype in OPTIONS.items() if dtype == "bool"}
-_WHOLE = {column.name for column in ALL_FIELDS if column.dtype == "int64"} | (set(OPTIONS) - _BOOLEAN)
+_WHOLE = {column.name for column in ALL_FIELDS if column.dtype == "int64"}
+_WHOLE |= {name for name, dtype in OPTIONS.items() if dtype == "int64"}
 _KNOWN = {column.name for column in ALL_FIELDS} | set(OPTIONS)
 _NUMBERS = re.compile(r"[\d\s.]*")
 

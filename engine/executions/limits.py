@@ -11,17 +11,31 @@ from typing import Any
 import numpy as np
 
 from engine.columns import ALL, ALL_FIELDS, EXTENSIONS, Column, by_name, called, cost_models_with, fields_of
+from engine.executions.frameworks.registry import ANY, FRAMEWORK_WORDS
 from engine.executions.table import LARGEST
 from models.documents import did_you_mean, shown
 
-__all__ = ["EXCESS", "OPTIONS", "LimitError", "Limits", "capacity_factor", "normalise", "options_of", "permits"]
+__all__ = [
+    "EXCESS",
+    "FRAMEWORK",
+    "OPTIONS",
+    "LimitError",
+    "Limits",
+    "capacity_factor",
+    "framework_limit",
+    "normalise",
+    "options_of",
+    "permits",
+]
 
 Limits = Mapping[str, Any]
 
 EXCESS = "memory_excess"
-OPTIONS = {"uneven_pipelines": "bool", EXCESS: "int64"}
+FRAMEWORK = "framework"
+OPTIONS = {"uneven_pipelines": "bool", EXCESS: "int64", FRAMEWORK: "str"}
 """Limits that are no field: `uneven_pipelines` true also tries pipelines that do not divide the blocks; `memory_excess`
-counts executions as running whose predicted memory exceeds a capacity by up to so many percent: they may fit."""
+counts executions as running whose predicted memory exceeds a capacity by up to so many percent: they may fit;
+`framework` leaves the executions that a framework runs. Scenarios state it as a field of their own."""
 MOST_EXCESS = 100
 """Largest excess of memory [%]. Source: stated by us; memory was measured within 25 % of predictions."""
 
@@ -57,6 +71,10 @@ def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
             if excess := _check_excess(limit):
                 result[name] = excess
             continue
+        if name == FRAMEWORK:
+            if (word := _check_framework(limit)) != ANY:
+                result[name] = word
+            continue
         if name in OPTIONS:
             if not isinstance(limit, bool | np.bool_):
                 raise LimitError(f"Uneven pipelines ({name}) is {shown(limit)}; it must be true or false.")
@@ -69,13 +87,14 @@ def normalise(limits: Limits | None, cost_model: str) -> dict[str, Any]:
 
 
 def options_of(cost_model: str) -> tuple[str, ...]:
-    """Return the limits that are no field of a cost model: an excess of memory only where memory is a prediction.
+    """Return the limits that are no field of a cost model: an excess of memory and a framework only where figures are
+    predictions of measured runs.
 
     Args:
         cost_model: name of a cost model.
     """
     further = {column.name for column in EXTENSIONS} & {column.name for column in fields_of(cost_model)}
-    return tuple(name for name in OPTIONS if name != EXCESS or further)
+    return tuple(name for name in OPTIONS if name not in (EXCESS, FRAMEWORK) or further)
 
 
 def capacity_factor(limits: Limits) -> float:
@@ -96,6 +115,33 @@ def _check_excess(limit: Any) -> int:
             f"Memory excess ({EXCESS}) is {shown(limit)}; it must be a whole number of percent from 0 to {MOST_EXCESS}."
         )
     return value
+
+
+def framework_limit(framework: Any, cost_model: str) -> dict[str, Any]:
+    """Return the limit that states a framework: empty for any, which every cost model takes.
+
+    Args:
+        framework: word of a framework, or `any`.
+        cost_model: name of a cost model.
+
+    Raises `LimitError` for an unknown framework, and for one where the cost model predicts no measured runs.
+    """
+    word = _check_framework(framework)
+    if word != ANY and FRAMEWORK not in options_of(cost_model):
+        raise LimitError(
+            f"The framework is {word}; the cost model {cost_model} takes {ANY} only, because frameworks run fields "
+            "that it lacks."
+        )
+    return {FRAMEWORK: word}
+
+
+def _check_framework(limit: Any) -> str:
+    """Return the framework of a limit, `any` for none. Raises `LimitError` for an unknown one."""
+    value = limit[0] if isinstance(limit, list | tuple) and len(limit) == 1 else limit
+    if value is None or (isinstance(value, str) and value in FRAMEWORK_WORDS):
+        return value or ANY
+    near = did_you_mean(value, FRAMEWORK_WORDS) if isinstance(value, str) else ""
+    raise LimitError(f"The framework is {shown(value)}{near}; it must be one of {', '.join(FRAMEWORK_WORDS)}.")
 
 
 def _describe_unknown_limit(name: Any, accepted: Collection[str]) -> str:

@@ -22,6 +22,13 @@ from engine.launch.contract import (
 )
 from engine.launch.conversion import complete, evaluable, network_of, read, read_flags, read_text, settle, write
 from engine.launch.flag_changes import FlagChange, flag_changes
+from engine.launch.framework_choice import (
+    FrameworkCost,
+    find_framework_cost,
+    find_model_refusal,
+    list_obstacles,
+    with_framework,
+)
 from engine.launch.origin_rows import assumed_sentence, origin_rows
 from engine.launch.registry import FRAMEWORKS, framework_of
 from engine.launch.report import LIST_TITLES
@@ -42,6 +49,7 @@ __all__ = [
     "EngineReading",
     "FlagChange",
     "Framework",
+    "FrameworkCost",
     "ImprovementStep",
     "LaunchError",
     "LaunchFile",
@@ -57,10 +65,13 @@ __all__ = [
     "assumed_sentence",
     "complete",
     "evaluable",
+    "find_framework_cost",
+    "find_model_refusal",
     "flag_changes",
     "framework_of",
     "is_serving_target",
     "is_serving_text",
+    "list_obstacles",
     "megatron_options",
     "model_of_shape",
     "named_shape",
@@ -75,6 +86,7 @@ __all__ = [
     "shape_of",
     "stage_options",
     "standing",
+    "with_framework",
     "write",
     "write_deployment",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from engine.executions.frameworks.contract import FrameworkRules
 from engine.executions.layer_splits import StageCut
 from models import Model
 
@@ -233,6 +234,8 @@ class Framework:
     """Version of the framework that the written configuration is for."""
     source: str
     """Source of the facts about it."""
+    rules: FrameworkRules
+    """Executions that it does not run."""
     terms: Mapping[str, str]
     """Flags that say each field of an execution, as one shows them; fields without a word are absent."""
     write: Callable[[LaunchOrder], Written]

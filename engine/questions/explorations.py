@@ -18,8 +18,9 @@ from engine.exploration.result import Exploration
 from engine.exploration.run import explore_scenario
 from engine.questions.bounds import Context
 from engine.questions.documents.explorations import BestQuestion, ExploreQuestion
+from engine.questions.framework_costs import FrameworkCostRow, framework_cost_of, searchable_scenario
 from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
-from engine.questions.scenario_documents import ScenarioSummary, scenario_of, summary_of
+from engine.questions.scenario_documents import ScenarioSummary, summary_of
 from engine.questions.verb import Document, QuestionError, Row, Verb
 from engine.recommendation import FIT_NEEDS, fit_bounds_of, with_fit
 from engine.scenarios.scenario import Scenario
@@ -66,6 +67,7 @@ class BestAnswer(ScenarioSummary):
     evaluated: int = Field(description="How many had to be evaluated; the others are proven to be no better.")
     step_time_interval: StepInterval | None = Field(description="Of the best; null where no measured runs tell.")
     not_measured: list[str] = Field(description="What no measured run had of what the best rests on.")
+    framework_cost: FrameworkCostRow | None = Field(description=FrameworkCostRow.summary)
     top: list[Row] = Field(description=_TOP)
     units: dict[str, str] = Field(description="Units of the statistics by name.")
     seconds: float = Field(description="What finding out took [s].")
@@ -99,6 +101,7 @@ class ExploreAnswer(ScenarioSummary):
     reasons: dict[str, str] = Field(description="What the codes mean.")
     step_time_interval: StepInterval | None = Field(description="Of the fastest; null where no measured runs tell.")
     not_measured: list[str] = Field(description="What no measured run had of what the fastest rests on.")
+    framework_cost: FrameworkCostRow | None = Field(description=FrameworkCostRow.summary)
     top: list[Row] = Field(description=_TOP)
     cells: list[CellRow] | None = Field(
         description="Best of each pair of tensor and pipeline degrees, and why a pair has none; null unless asked for."
@@ -147,6 +150,7 @@ def best_document(found: Optimum, table: pd.DataFrame) -> dict[str, Any]:
         "total": found.total,
         "feasible": found.feasible,
         "evaluated": found.evaluated,
+        "framework_cost": framework_cost_of(found.scenario),
         **prediction_confidence(found.scenario, table.iloc[0].to_dict() if len(table) else None),
     }
 
@@ -163,6 +167,7 @@ def exploration_document(found: Exploration) -> dict[str, Any]:
         "feasible": found.feasible,
         "may_fit": found.may_fit,
         "infeasible_by_reason": found.infeasible_by_reason,
+        "framework_cost": framework_cost_of(found.scenario),
         **prediction_confidence(found.scenario, found.best),
     }
 
@@ -210,7 +215,7 @@ def cell_rows(found: Exploration, by: str) -> Any:
 
 def _answer_best(asked: BestQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
-    scenario = context.bounds.searchable(scenario_of(asked.scenario))
+    scenario = context.bounds.searchable(searchable_scenario(asked.scenario))
     statistics = chosen_statistics(scenario.cost_model, asked.statistics)
     found = best_of(scenario, k=context.bounds.listable(asked.top), progress=context.progress, cancel=context.stops)
     table = best_table(found)
@@ -226,7 +231,7 @@ def _answer_explore(asked: ExploreQuestion, context: Context) -> dict[str, Any]:
     from engine.executions.reasons import BY_CODE
 
     start = time.perf_counter()
-    scenario = context.bounds.searchable(scenario_of(asked.scenario))
+    scenario = context.bounds.searchable(searchable_scenario(asked.scenario))
     statistics = chosen_statistics(scenario.cost_model, asked.statistics)
     check_headline(scenario, asked.by)
     found = explore_scenario(scenario, progress=context.progress, cancel=context.stops, workers=1)

@@ -11,8 +11,9 @@ from pydantic import Field
 from engine.exploration.result import Exploration
 from engine.questions.bounds import Context
 from engine.questions.documents.explorations import RecommendationTermsQuestion, RecommendQuestion
+from engine.questions.framework_costs import FrameworkCostRow, framework_cost_of, searchable_scenario
 from engine.questions.plain import chosen_statistics, plain, rows_of, units_of
-from engine.questions.scenario_documents import ScenarioSummary, scenario_of, summary_of
+from engine.questions.scenario_documents import ScenarioSummary, summary_of
 from engine.questions.verb import Document, Row, Verb
 from engine.recommendation import Recommendation, mechanisms_of, recommend, with_fit
 from engine.scenarios.scenario import Scenario
@@ -39,6 +40,7 @@ class ContenderRow(Document):
 class RecommendAnswer(ScenarioSummary):
     """The recommended execution beside the fastest."""
 
+    framework_cost: FrameworkCostRow | None = Field(description=FrameworkCostRow.summary)
     recommended: Row | None = Field(description="The execution to run; null where nothing is allowed or runs.")
     fastest: Row | None
     mechanisms: list[str] = Field(description="What the recommended one takes, in words.")
@@ -103,7 +105,7 @@ def find_recommendation(searched: Scenario | Exploration, terms: RecommendationT
 
 def _answer_recommend(asked: RecommendQuestion, context: Context) -> dict[str, Any]:
     start = time.perf_counter()
-    scenario = context.bounds.searchable(scenario_of(asked.scenario))
+    scenario = context.bounds.searchable(searchable_scenario(asked.scenario))
     statistics = chosen_statistics(scenario.cost_model, asked.statistics)
     found = find_recommendation(scenario, asked)
     document = recommendation_document(found)
@@ -120,6 +122,7 @@ def _answer_recommend(asked: RecommendQuestion, context: Context) -> dict[str, A
     return {
         **summary_of(scenario),
         **{name: plain(document[name]) for name in same},
+        "framework_cost": framework_cost_of(scenario),
         "recommended": row(own),
         "fastest": row(found.fastest),
         "mechanisms": [] if own is None else list(mechanisms_of(own).values()),

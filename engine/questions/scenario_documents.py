@@ -12,6 +12,7 @@ import models
 from engine.columns import ALL_FIELDS
 from engine.columns.fields import EXTENSION_ROWS
 from engine.cost_models.registry import COST_MODELS
+from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES, FRAMEWORK_WORDS
 from engine.executions.limits import OPTIONS
 from engine.questions.fields import Asked, FieldKind
 from engine.questions.verb import Document, Named
@@ -25,6 +26,7 @@ __all__ = [
     "AttentionName",
     "CalibrationName",
     "CostModelName",
+    "FrameworkName",
     "Limits",
     "ModelName",
     "ScenarioDocument",
@@ -75,6 +77,17 @@ Limits = Annotated[
     ),
 ]
 """Limits on fields of executions. See `LIMITS_SCHEMA`."""
+
+FrameworkName = Annotated[
+    Literal["any", "megatron", "megatron-bridge", "torchtitan", "deepspeed", "maxtext"] | None,
+    Asked(
+        "Framework",
+        words={ANY: "any framework", **{name: each.title for name, each in FRAMEWORK_RULES.items()}},
+        option_help="Training framework that is to run the executions; what it cannot run is not searched. any by "
+        "default.",
+    ),
+]
+"""Training framework; None and `any` for any."""
 
 CostModelName = Annotated[
     str | None,
@@ -141,6 +154,11 @@ class ScenarioDocument(Document):
         default=None, description="Values for the cost model calibrated: a name or a document; null for the library's."
     )
     attention: AttentionName = None
+    framework: FrameworkName = Field(
+        default=None,
+        description=f"Training framework that is to run the executions: {', '.join(FRAMEWORK_WORDS)}. What it cannot "
+        "run as it is, is not searched. Null: any.",
+    )
 
 
 class ScenarioSummary(Document):
@@ -158,6 +176,7 @@ class ScenarioSummary(Document):
     model_document: dict[str, Any] | None = Field(
         default=None, description="The model as a document; null where the library has it under its name."
     )
+    framework: str = Field(description="Training framework that is to run the executions; any without one.")
     attention: Literal["causal", "full"] = Field(
         description="How figures named in no convention count attention: without masked products, or in full."
     )
@@ -190,9 +209,10 @@ def summary_of(scenario: Scenario) -> dict[str, Any]:
         "num_procs": scenario.num_procs,
         "max_batch_size": scenario.max_batch_size,
         "datatype": scenario.datatype,
-        "limits": dict(scenario.limits),
+        "limits": scenario.field_limits,
         "cost_model": scenario.cost_model,
         "calibration": scenario.calibration_name,
+        "framework": scenario.framework,
         "attention": scenario.flop_convention,
         "not_represented": list(models.unrepresented(scenario.model)),
         "model_document": own_model_document(scenario.model),

@@ -17,7 +17,8 @@ import models
 from engine.columns import ALL_FIELDS, EXPERTS, SECOND_TIER, cost_model_in
 from engine.cost_models.contract import CostModel, CostModelError
 from engine.cost_models.registry import COST_MODELS, chosen_cost_model
-from engine.executions.limits import LimitError, capacity_factor, normalise
+from engine.executions.frameworks.registry import ANY
+from engine.executions.limits import FRAMEWORK, LimitError, capacity_factor, framework_limit, normalise
 from engine.scenarios.dispatch import evaluate
 from engine.space.space import Space, SpaceError, checked_size
 from hardware import Calibration, System, SystemLike, system_of
@@ -31,7 +32,7 @@ Entity = TypeVar("Entity", Model, System, Calibration)
 FORMAT = "shardscape-scenario/1"
 
 _KEYS = ("format", "model", "system", "num_procs", "max_batch_size", "datatype", "limits")
-_OPTIONAL = ("cost_model", "calibration", "attention")
+_OPTIONAL = ("cost_model", "calibration", "attention", "framework")
 _MOST_KNOWN = 256
 """Executions of which a scenario remembers what was not measured."""
 _FIELD_NAMES = frozenset(column.name for column in ALL_FIELDS)
@@ -46,7 +47,8 @@ class Scenario:
     """Subject of an exploration, with its cost model. `limits` are normalised (see `engine.executions.limits`).
 
     `calibration` None is the library's, where the cost model takes one. `attention` is how MFU and TFLOP/s count
-    it, None as the cost model does; no result depends on it.
+    it, None as the cost model does; no result depends on it. The framework that is to run the executions is among the
+    limits, unless any may.
     """
 
     model: Model
@@ -72,6 +74,7 @@ class Scenario:
         cost_model: str | None = None,
         calibration: Calibration | None = None,
         attention: Convention | None = None,
+        framework: str | None = None,
     ) -> Scenario:
         """Returns a scenario from a model and system by name, path or object; the cost model as for `engine.explore`.
 
@@ -85,6 +88,8 @@ class Scenario:
             raise SpaceError(f"attention is {shown(attention)}; it must be {' or '.join(CONVENTIONS)}.")
         found = system_of(system)
         name = chosen_cost_model(cost_model, found, calibration).name
+        if framework is not None and isinstance(limits, Mapping | None):
+            limits = {**(limits or {}), **framework_limit(framework, name)}
         return cls(
             model_of(model),
             found,
@@ -115,6 +120,16 @@ class Scenario:
         """Return the facts of a scenario that rules of the register use, see `engine.columns.applies`: the number of
         routed experts and the capacity of the second memory tier [GiB]."""
         return {EXPERTS: float(dimensions(self.model).experts), SECOND_TIER: self.system.mem2.capacity_gib}
+
+    @property
+    def framework(self) -> str:
+        """Training framework that is to run the executions; `any` without one."""
+        return str(self.limits.get(FRAMEWORK, ANY))
+
+    @property
+    def field_limits(self) -> dict[str, Any]:
+        """Limits without the framework."""
+        return {name: limit for name, limit in self.limits.items() if name != FRAMEWORK}
 
     @property
     def physics(self) -> str:
@@ -219,6 +234,8 @@ class Scenario:
             further["calibration"] = hardware.calibration_document(self.calibration)
         if self.attention is not None:
             further["attention"] = self.attention
+        if self.framework != ANY:
+            further["framework"] = self.framework
         return further | {
             "format": FORMAT,
             "model": models.to_document(self.model),
@@ -226,7 +243,7 @@ class Scenario:
             "num_procs": self.num_procs,
             "max_batch_size": self.max_batch_size,
             "datatype": self.datatype,
-            "limits": dict(self.limits),
+            "limits": self.field_limits,
         }
 
     @classmethod
@@ -264,6 +281,7 @@ class Scenario:
                 cost_model=name,
                 calibration=calibration,
                 attention=document.get("attention"),
+                framework=document.get("framework"),
             )
         except (CostModelError, LimitError, SpaceError) as problem:
             raise ScenarioError(f"{where}: {problem}") from None

@@ -116,6 +116,8 @@ class Cell:
     one."""
     layouts: tuple[int, ...] = ()
     """Stage layout of each of `interleavings`, as a position among the words; empty if the cost model has only one."""
+    mode_list: int = -1
+    """Position of the mode list where a framework restricts modes; -1 where the kind decides it."""
 
 
 class Space(ABC):

@@ -145,7 +145,7 @@ def render(view: ExecutionView) -> None:
         bandwidths(exploration, row)
     with st.container(border=True, gap="xsmall"):
         draw_normal_runs(exploration, row, view.fields)
-    launch.card(exploration.scenario, row, "execution_launch")
+    launch.card(exploration.scenario, row, "execution_launch", is_current=True)
     with st.container(border=True, gap="xsmall"):
         formula_panel(exploration, row, FragmentView(view.fields["figure"], parse_figure))
     with st.container(border=True, gap="xsmall"):

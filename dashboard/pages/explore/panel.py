@@ -191,7 +191,7 @@ def _draw_feasible(
     _draw_executions(exploration, metric, group, again)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _draw_links(None if usual else execution, group.members)
-        launch.popover(scenario, execution, "explore_launch", plain=True)
+        launch.popover(scenario, execution, "explore_launch", plain=True, is_current=True)
 
 
 def _back_to(execution: int, again: Callable[[], None]) -> None:
@@ -473,6 +473,6 @@ def _open_cell(cell: tuple[int, int], again: Callable[[], None]) -> None:
 def _lift_limits(fields: tuple[str, ...]) -> None:
     """Lift the limits on some fields."""
     state.change_scenario(
-        lambda now: altered(now, limits={name: limit for name, limit in now.limits.items() if name not in fields})
+        lambda now: altered(now, limits={name: limit for name, limit in now.field_limits.items() if name not in fields})
     )
     st.rerun()  # the whole page, not this part of it

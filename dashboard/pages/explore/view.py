@@ -53,6 +53,7 @@ from dashboard.widgets.controls import given, key_for
 from dashboard.widgets.filters.popover import bar as filter_bar
 from dashboard.widgets.filters.popover import relaxations, where_of
 from dashboard.widgets.fragment_views import FragmentView
+from dashboard.widgets.frameworks import draw_cost_line
 from dashboard.widgets.link_fields import draw_choice, draw_segments, draw_switch
 from dashboard.widgets.menus import filled
 from dashboard.widgets.needed_statistics import ABOUT, names_of, there, whole_or_waiting
@@ -188,6 +189,7 @@ def _draw_overview(exploration: Exploration, part: FragmentView[ExploreView]) ->
     if axes.of_datatypes and not others:  # just chosen
         st.rerun()
     strip = st.container()
+    draw_cost_line(exploration.scenario, "explore_framework", is_final=whole)
     advised = st.container()
     if not whole and exploration.feasible:
         with advised:

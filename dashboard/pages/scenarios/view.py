@@ -282,8 +282,8 @@ def _draw_entry(entry: Entry) -> None:
     if entry.record is not None:
         pairs += [("size", size(entry.record.bytes)), ("explored", age(entry.record.created_at.timestamp()))]
     st.html(chips(pairs))
-    if scenario.limits:
-        st.markdown(f":gray[Limits: {describe(scenario.limits, scenario.system)}]")
+    if scenario.field_limits:
+        st.markdown(f":gray[Limits: {describe(scenario.field_limits, scenario.system)}]")
     for noun, thing in (("Model", scenario.model), ("System", scenario.system)):
         if thing.changes:
             st.caption(literal(f"{noun} edited from {thing.derived_from}: {'; '.join(changes_in_words(thing)[:4])}."))

@@ -105,7 +105,7 @@ def _draw_dialog_foot(scenario: Scenario, chosen: Mapping[str, Any]) -> None:
         problem = str(error)
     with st.container(horizontal=True, vertical_alignment="center"):
         done = was_clicked("Apply", type="primary", disabled=bool(problem), key="limits_apply")
-        free = was_clicked("Free every choice", type="tertiary", disabled=not scenario.limits, key="limits_free")
+        free = was_clicked("Free every choice", type="tertiary", disabled=not scenario.field_limits, key="limits_free")
         st.markdown(literal(problem) if problem else counted(total, "execution"), width="content")
     if done:
         state.set_scenario(changed)

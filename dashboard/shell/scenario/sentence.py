@@ -25,6 +25,8 @@ from dashboard.words.numbers import capacity_words, counted, plain, with_unit
 from dashboard.words.scenarios import system_name
 from engine import Scenario
 from engine.columns import by_name, choice_label
+from engine.executions.frameworks.registry import ANY, FRAMEWORK_RULES, FRAMEWORK_WORDS
+from engine.executions.limits import FRAMEWORK, options_of
 from engine.executions.table import LARGEST
 
 __all__ = ["show", "tell_size"]
@@ -59,8 +61,12 @@ def show(scenario: Scenario) -> Place:
         with _draw_slot("Batch", batch, by_name("batch_size").description):
             _draw_number("batch", "Sequences per step, at most", BATCHES, scenario.max_batch_size)
             st.caption("Each data parallel degree uses its largest multiple up to this.")
+        if FRAMEWORK in options_of(scenario.cost_model):
+            _draw_word("·")
+            with _draw_slot("Framework", _framework_title(scenario.framework), "Which framework runs it."):
+                _draw_framework(scenario)
         _draw_word("·")
-        limits_editor.opener(scenario, limits.describe(scenario.limits, system))
+        limits_editor.opener(scenario, limits.describe(scenario.field_limits, system))
         _draw_word("·")
         with _draw_slot("Cost model", scenarios.in_words(scenario), "Computes times and memory."):
             cost_model.slot(scenario)
@@ -145,6 +151,24 @@ def _draw_choice(name: str, label: str, options: list[str], value: str, shown: C
     )
 
 
+def _framework_title(name: str) -> str:
+    return "any framework" if name == ANY else FRAMEWORK_RULES[name].title
+
+
+def _draw_framework(scenario: Scenario) -> None:
+    key = key_for("sentence_framework", scenario.framework)
+    st.radio(
+        "Framework",
+        FRAMEWORK_WORDS,
+        FRAMEWORK_WORDS.index(scenario.framework),
+        key=key,
+        format_func=lambda name: "Any" if name == ANY else FRAMEWORK_RULES[name].title,
+        on_change=_change_slot,
+        args=("framework", key),
+    )
+    st.caption("What it cannot run as it is, is not searched.")
+
+
 def _draw_number(name: str, label: str, suggestions: tuple[int, ...], value: int) -> None:
     key = key_for(f"sentence_{name}", float(value))
     whole_field(label, 1, LARGEST, value, key, on_change=_change_slot, args=(name, key))
@@ -181,12 +205,12 @@ def _with_slot(now: Scenario, name: str, value: Any) -> Scenario:
         changes["model"] = model_of(value)
     elif name == "system":
         system = changes["system"] = system_of(value)
-        changes["limits"] = {field: limit for field, limit in now.limits.items() if not field.endswith("_net")}
+        changes["limits"] = {field: limit for field, limit in now.field_limits.items() if not field.endswith("_net")}
         if not system.has_rate(now.datatype):
             changes["datatype"] = next(iter(system.matrix))
     else:
-        key = {"type": "datatype", "procs": "num_procs"}.get(name, "max_batch_size")
-        changes[key] = str(value) if name == "type" else whole(value)
+        key = {"type": "datatype", "procs": "num_procs", "framework": "framework"}.get(name, "max_batch_size")
+        changes[key] = str(value) if name in ("type", "framework") else whole(value)
     changed = altered(now, **changes)
     if changed.cost_model != now.cost_model:
         changed = scenario_edits.switch_cost_model(changed, changed.cost_model)

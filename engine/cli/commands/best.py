@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.asked_scenario import write_error, write_scenario, write_stages
+from engine.cli.asked_scenario import write_error, write_framework_cost, write_scenario, write_stages
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, executions_table, write_line
 from engine.cli.progress import ExplorationLine
@@ -40,8 +40,13 @@ def find_best(
       shardscape best gpt3-175B h100_80g_nvl8 --procs 512 --max-batch 512 --datatype float16
       shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16 --top 5
       shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype float8 --limit context_par=1,2
+      shardscape best llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16 --framework torchtitan
       shardscape best --scenario scenario.json --procs 128
       shardscape best llama-3.1-70B h100_80g_sxm --procs 512 --max-batch 512 --datatype bfloat16 --recommended
+
+    \b
+    JSON with a framework: framework_cost (sentence, sample_rate, sample_rate_of_any, slowdown, obstacles: what the
+    fastest of any framework has that this one does not run).
 
     \b
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
@@ -56,11 +61,11 @@ def find_best(
     import engine
     from engine.economics import derived_columns
     from engine.questions.explorations import best_document, best_table
-    from engine.questions.scenario_documents import scenario_of
+    from engine.questions.framework_costs import searchable_scenario
 
     if not recommended and terms != RecommendationTermsQuestion():
         raise typer.BadParameter("--headroom, --allow-offload and --allow-unmeasured go with --recommended.")
-    scenario = scenario_of(asked.scenario)
+    scenario = searchable_scenario(asked.scenario)
     start = time.perf_counter()
     line = ExplorationLine(sys.stderr)
     try:
@@ -98,5 +103,6 @@ def find_best(
                 write_recommendation(advice)
         else:
             write_line("No execution is within the limits." if not found.total else "Nothing is feasible.")
+        write_framework_cost(scenario)
     if not found.feasible:
         raise typer.Exit(ExitCode.NOTHING)

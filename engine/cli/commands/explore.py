@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engine.cli.asked_scenario import write_error, write_reasons, write_scenario, write_stages
+from engine.cli.asked_scenario import write_error, write_framework_cost, write_reasons, write_scenario, write_stages
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, executions_table, format_rate, write_line
 from engine.cli.progress import ExplorationLine
@@ -57,6 +57,7 @@ def explore_space(
       --limit uneven_pipelines=on       pipelines that do not divide the blocks, too
       --limit memory_excess=14          memory up to 14 % above the capacity: it may fit
       --limit context_par=1,2,4         a field of the cost model calibrated
+      --framework torchtitan            what a training framework runs; --limit framework=torchtitan elsewhere
 
     \b
     Examples:
@@ -64,6 +65,10 @@ def explore_space(
       shardscape explore gpt3-13B h100_80g_nvl8 --procs 32 --max-batch 32 --datatype float8 --top 3 --json
       shardscape explore gpt3-13B a100_80g --procs 64 --max-batch 64 --datatype float16 --by proc_mem_tier1_cap_req
       shardscape explore llama-3-70B h100_80g_sxm --procs 64 --max-batch 128 --datatype bfloat16 --limit launch=graphs
+
+    \b
+    JSON with a framework: framework_cost (sentence, sample_rate, sample_rate_of_any, slowdown, obstacles: what the
+    fastest of any framework has that this one does not run).
 
     \b
     JSON: model, system, num_procs, max_batch_size, datatype, limits, cost_model, calibration (its name),
@@ -80,11 +85,11 @@ def explore_space(
     """
     import engine
     from engine.questions.explorations import check_headline
-    from engine.questions.scenario_documents import scenario_of
+    from engine.questions.framework_costs import searchable_scenario
     from engine.recommendation import table_with_fit, with_fit
     from engine.store import Store
 
-    scenario, by = scenario_of(asked.scenario), asked.by
+    scenario, by = searchable_scenario(asked.scenario), asked.by
     check_headline(scenario, by)
     if export is not None:
         _check_export(export)
@@ -201,3 +206,4 @@ def _print_exploration(found: Exploration, best: pd.DataFrame | None, by: str, s
     elif not found.feasible:
         write_line()
         write_line("Nothing is feasible: more memory, more GPUs or fewer limits would be needed.")
+    write_framework_cost(found.scenario)

@@ -32,7 +32,7 @@ __all__ = ["execution_in", "export_execution", "import_configuration"]
 
 RECOMMENDED: Final = "The recommended execution is written; --fastest writes the fastest."
 FASTEST: Final = "The fastest execution is written; without --fastest and --row the recommended one is."
-ANOTHER: Final = "Export another one with --row, or the result of `best --recommended --json`."
+ANOTHER: Final = "Export another one with --row, or the result of `best --framework NAME --json`."
 LARGEST_RESULT: Final = 50_000_000
 """Largest JSON file of results that is looked into [bytes]."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from engine.cli.asked_scenario import write_scenario
+from engine.cli.asked_scenario import write_framework_cost, write_scenario
 from engine.cli.options import JsonOption
 from engine.cli.output import ExitCode, as_json, write_line
 from engine.cli.progress import ProgressReport
@@ -33,15 +33,15 @@ def recommend_execution(asked: RecommendQuestion, json: JsonOption = False) -> N
     Exit code 1 when no execution is recommended.
     """
     from engine.questions.bounds import Context
+    from engine.questions.framework_costs import searchable_scenario
     from engine.questions.recommendations import RECOMMEND, find_recommendation
-    from engine.questions.scenario_documents import scenario_of
 
     with ProgressReport("searching"):
         if json:
             answer = RECOMMEND.run(asked, Context())
             found = None
         else:
-            scenario = scenario_of(asked.scenario)
+            scenario = searchable_scenario(asked.scenario)
             found = find_recommendation(scenario, asked)
     if found is None:
         write_line(as_json(answer))
@@ -49,6 +49,7 @@ def recommend_execution(asked: RecommendQuestion, json: JsonOption = False) -> N
     else:
         write_scenario(found.scenario)
         write_recommendation(found)
+        write_framework_cost(found.scenario)
         is_recommended = found.execution is not None
     if not is_recommended:
         raise typer.Exit(ExitCode.NOTHING)

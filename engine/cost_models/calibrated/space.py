@@ -29,7 +29,7 @@ from engine.cost_models.calibrated.fields import (
 from engine.cost_models.calibrated.layout_choice import layouts_tried
 from engine.cost_models.calibrated.physics.communication.networks import farthest
 from engine.cost_models.calibrated.physics.parameters import parameters, parameters_of
-from engine.cost_models.calibrated.physics.pipeline.layouts import pattern_of, work_of
+from engine.cost_models.calibrated.physics.pipeline.layouts import blocks_of_chunks, pattern_of, work_of
 from engine.cost_models.calibrated.physics.pipeline.schedules import (
     COMBINED,
     INTERLEAVED,
@@ -41,8 +41,11 @@ from engine.cost_models.calibrated.placement import networks_of
 from engine.cost_models.calibrated.systems import fastest_attention
 from engine.executions.arrays import Ints
 from engine.executions.codes import OFFLOADS
-from engine.executions.limits import LimitError, permits
+from engine.executions.frameworks.contract import LaunchSubject
+from engine.executions.frameworks.registry import FRAMEWORK_RULES
+from engine.executions.limits import FRAMEWORK, LimitError, permits
 from engine.executions.rules import mode_rules, tokens_undivided
+from engine.space.framework_cells import cells_of_framework
 from engine.space.space import MODE_FIELDS, MOST_CELLS, Cell, Modes, Space, divisors
 from hardware import Calibration, System
 from models import Model, datatypes
@@ -148,7 +151,7 @@ class CalibratedSpace(Space):
         Args:
             cell: a cell of the space.
         """
-        return cell.kind
+        return cell.kind if cell.mode_list < 0 else cell.mode_list
 
     def _mode_lists(self) -> tuple[Modes, ...]:
         return tuple(self._modes_of(kind) for kind in range(8))
@@ -281,7 +284,18 @@ class CalibratedSpace(Space):
                                         cuts,
                                     )
                                 )
-        return tuple(cells)
+        return self._of_framework(tuple(cells))
+
+    def _of_framework(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+        """Return the cells that the framework of the limits runs, with the lists of its modes; all for any."""
+        name = self.limits.get(FRAMEWORK)
+        if name is None:
+            return cells
+        shapes = model_shapes(self.model)
+        pattern, work = pattern_of(shapes), work_of(shapes)
+        subject = LaunchSubject(self.model, self.datatype, lambda *cut: blocks_of_chunks(pattern, *cut, work=work))
+        found, self.modes = cells_of_framework(cells, self.modes, FRAMEWORK_RULES[name], subject)
+        return found
 
     def _schedules(
         self, ways_to_cut: tuple[tuple[int, int], ...], pipeline: int, counts: tuple[int, ...], spread: bool

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from engine.executions.frameworks.registry import FRAMEWORK_RULES
 from engine.launch.command_words import launch_in
 from engine.launch.contract import (
     FileContents,
@@ -140,6 +141,7 @@ DEEPSPEED: Final = Framework(
     aliases=("ds", "zero"),
     version=VERSION,
     source="deepspeedai/DeepSpeed, commit edaa7221 and version 0.19.8 (Apache-2.0)",
+    rules=FRAMEWORK_RULES["deepspeed"],
     terms=_TERMS,
     write=write_configuration,
     find=find_configuration,

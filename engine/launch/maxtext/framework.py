@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from engine.executions.frameworks.registry import FRAMEWORK_RULES
 from engine.launch.command_words import CommandLaunch, CommandWords, launch_in
 from engine.launch.contract import FileContents, Framework, UnknownValue
 from engine.launch.maxtext.reading import read_configuration
@@ -120,6 +121,7 @@ MAXTEXT: Final = Framework(
     aliases=("max-text",),
     version=VERSION,
     source="AI-Hypercomputer/maxtext, commit e591f30c and version 0.2.5 (Apache-2.0)",
+    rules=FRAMEWORK_RULES["maxtext"],
     terms=_TERMS,
     write=write_command,
     find=find_configuration,

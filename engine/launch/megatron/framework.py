@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from engine.executions.frameworks.registry import FRAMEWORK_RULES
 from engine.launch.command_words import CommandWords, launch_in
 from engine.launch.contract import (
     FileContents,
@@ -275,6 +276,7 @@ MEGATRON: Final = Framework(
     aliases=("megatron-lm", "megatron-core", "mlm"),
     version=VERSION,
     source="NVIDIA/Megatron-LM, megatron/training/arguments.py; PyPI megatron-core 0.19.2",
+    rules=FRAMEWORK_RULES["megatron"],
     terms=TERMS,
     write=write_script,
     find=find_flags,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import models
+from engine.executions.frameworks.registry import FRAMEWORK_RULES
 from engine.launch.command_words import CommandWords, launch_in
 from engine.launch.contract import (
     FileContents,
@@ -186,6 +187,7 @@ MEGATRON_BRIDGE: Final = Framework(
     aliases=("bridge", "nemo", "megatron-bridge-nemo"),
     version=VERSION,
     source="NVIDIA-NeMo/Megatron-Bridge @ 067f987df03b8355b03192d88d70f1709fedf51a",
+    rules=FRAMEWORK_RULES["megatron-bridge"],
     terms=TERMS,
     write=write_program,
     find=find_recipe,

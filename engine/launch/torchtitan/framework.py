@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from engine.executions.frameworks.registry import FRAMEWORK_RULES
 from engine.launch.command_words import CommandWords, launch_in
 from engine.launch.contract import (
     FileContents,
@@ -181,6 +182,7 @@ TORCHTITAN: Final = Framework(
     aliases=("titan",),
     version=VERSION,
     source="pytorch/torchtitan, commit b5bcd76c and the wheels 0.2.2 and 0.3.0 (BSD-3-Clause)",
+    rules=FRAMEWORK_RULES["torchtitan"],
     terms=_TERMS,
     write=write_command,
     find=find_configuration,

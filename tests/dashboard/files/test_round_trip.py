@@ -248,7 +248,7 @@ def test_the_system_file_of_a_change_comes_back(cost_model: str) -> None:
     with patch("streamlit.download_button") as button:
         run("whatif", found, {"whatif_changes": changes})
     (made,) = (call.args[1] for call in button.call_args_list if call.kwargs["key"] == "whatif_download")
-    system = hardware.load_document(json.loads(made()), "system.json")
+    system = hardware.load_document(json.loads(made), "system.json")
     scenario = found.scenario
     again = Scenario.of(scenario.model, system, **ASKED, limits=scenario.limits, cost_model=cost_model)
     answer = whatif.reoptimise(scenario, wanted)

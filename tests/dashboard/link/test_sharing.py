@@ -19,6 +19,9 @@ from dashboard.link import document_validation, packed_scenarios, scenario_param
 from dashboard.link.document_validation import Refused
 from dashboard.link.packed_scenarios import packed, unpacked
 from engine import Scenario
+from engine.executions.frameworks.registry import FRAMEWORK_WORDS
+from engine.executions.limits import FRAMEWORK, options_of
+from engine.launch import with_framework
 from tests.texts import any_text
 
 SIZES: dict[str, Any] = {"num_procs": 64, "max_batch_size": 64, "datatype": "float16"}
@@ -84,9 +87,14 @@ limits = st.fixed_dictionaries(
     model=shapes | st.sampled_from(["gpt3-13B", "llama-3-70B"]),
     system=systems | st.just("a100_80g_sxm@50g"),
     limit=limits,
+    framework=st.sampled_from(FRAMEWORK_WORDS),
 )
-def test_a_link_gives_the_scenario_again_to_a_server_that_never_saw_it(model: Any, system: Any, limit: Any) -> None:
+def test_a_link_gives_the_scenario_again_to_a_server_that_never_saw_it(
+    model: Any, system: Any, limit: Any, framework: str
+) -> None:
     sent = scenario(model, system, limits=limit)
+    if FRAMEWORK in options_of(sent.cost_model):
+        sent = with_framework(sent, framework)
     parameters = scenario_parameters.parameters_of(sent)
     assert all(len(value) < 2_000 for value in parameters.values())
     received = scenario_parameters.read_scenario(parameters)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from streamlit.testing.v1 import AppTest
+
+import engine
+from dashboard.link.scenario_parameters import read_scenario
 from dashboard.queries.tie_breaking import plainest
 from engine import launch
-from tests.dashboard.page_runs import again, exploration, run
+from engine.executions.execution_names import execution_name
+from tests.dashboard.page_runs import again, exploration, plainly, run
 
 KEY = "execution_launch"
 
@@ -36,3 +41,37 @@ def test_the_card_has_the_configuration_of_the_execution_shown() -> None:
         for sentence in (*written.not_expressible, *written.not_modelled, *written.remarks):
             assert sentence.split(":")[0] in told
         assert written.version in told
+
+
+CALIBRATED = {"model": "llama-3-8B", "system": "h100_80g_sxm", "procs": "8", "batch": "32", "type": "bfloat16"}
+
+
+def told(app: AppTest) -> str:
+    """All sentences of a page."""
+    return " ".join(plainly(each.value) for each in (*app.markdown, *app.caption, *app.info)).replace("\\", "")
+
+
+def test_a_card_offers_the_best_that_the_framework_runs() -> None:
+    scenario = read_scenario({**CALIBRATED, "limits": "tensor_par:2,4"}).scenario
+    found = engine.explore_scenario(scenario, workers=1)
+    cost = launch.find_framework_cost(scenario, "deepspeed")
+    assert cost.best is not None
+    assert cost.obstacles
+    app = run("execution", found)
+    app.selectbox(key=f"{KEY}_framework").set_value("deepspeed")
+    app = again(app, found)
+    assert "DeepSpeed does not run this execution as it is" in told(app)
+    assert f"The best that DeepSpeed runs: {execution_name(cost.best)}, " in told(app)
+    app.button(key=f"{KEY}_framework_best").click()
+    app = again(app, found)
+    link = app.session_state["_url"]
+    assert (link["framework"], link["limits"], link["id"]) == ("deepspeed", "tensor_par:2,4", str(cost.best["id"]))
+    assert read_scenario(link).scenario == cost.scenario
+
+
+def test_the_map_says_what_the_framework_costs() -> None:
+    scenario = read_scenario({**CALIBRATED, "framework": "deepspeed"}).scenario
+    app = run("explore", engine.explore_scenario(scenario, workers=1))
+    assert launch.find_framework_cost(scenario, "deepspeed").sentence in told(app)
+    free = run("explore", engine.explore_scenario(launch.with_framework(scenario, "any"), workers=1))
+    assert "fastest of all" not in told(free)

@@ -68,7 +68,7 @@ READ_OTHERWISE: Final = {
     "validate": {"predictions"},  # --runs FILE
     "calibrate": {  # --scenario FILE
         *("model", "num_procs", "max_batch_size", "datatype", "limits", "cost_model", "calibration"),
-        "attention",
+        *("attention", "framework"),
     },
 }
 """Fields that a command takes in another form, such as from a file."""

@@ -95,6 +95,35 @@ def test_the_recommended_execution_is_the_same_through_every_door() -> None:
     assert asked["contenders"] == beside["contenders"]
 
 
+def test_a_framework_is_the_same_through_every_door(tmp_path: Path) -> None:
+    asked = answer("best", {"scenario": {**SCENARIO, "framework": "maxtext"}})
+    printed = run("best", *OPTIONS, "--framework", "maxtext")
+    explored = answer("explore", {"scenario": {**SCENARIO, "framework": "maxtext"}, "top": 1})
+    recommended = answer("recommend", {"scenario": {**SCENARIO, "framework": "maxtext"}})
+    cost = asked["framework_cost"]
+    for other in (printed, explored, recommended, run("explore", *OPTIONS, "--framework", "maxtext", "--top", 1)):
+        assert (other["framework"], other["framework_cost"]) == ("maxtext", cost)
+        assert other["limits"] == {"tensor_par": [1, 2], "weight_offload": [False]}
+    free = answer("best", {"scenario": {**SCENARIO, "framework": "any"}})
+    assert without_time(free) == without_time(answer("best", {"scenario": SCENARIO}))
+    assert free["framework_cost"] is None
+    assert explored["top"][0]["id"] == asked["top"][0]["id"] == printed["top"][0]["id"]
+    assert cost["sample_rate"] == asked["top"][0]["sample_rate"] < cost["sample_rate_of_any"]
+    assert cost["sample_rate_of_any"] == free["top"][0]["sample_rate"]
+    assert launch.write(asked["top"][0], "llama-3-8B", framework="maxtext").text
+    saved = tmp_path / "scenario.json"
+    saved.write_text(json.dumps(Scenario.of(**SCENARIO, framework="maxtext").to_document()), encoding="utf-8")
+    assert without_time(run("best", "--scenario", saved)) == without_time(printed)
+    printed = CliRunner().invoke(app, ["best", *OPTIONS, "--framework", "maxtext"]).stdout
+    assert "run by MaxText" in printed
+    assert cost["sentence"] in printed.replace("\n", " ")
+
+
+def test_a_framework_that_does_not_train_the_model_is_refused() -> None:
+    with pytest.raises(QuestionError, match="torchtitan cannot run layer 1 of Nemotron-H 56B"):
+        answer("best", {"scenario": {**SCENARIO, "model": "nemotron-h-56B", "framework": "torchtitan"}})
+
+
 def test_an_execution_is_the_same_through_every_door(execution: Path, tmp_path: Path) -> None:
     fields = json.loads(execution.read_text("utf-8"))
     setting = {"model": "llama-3-8B", "system": "h100_80g_sxm"}

@@ -1,0 +1,1 @@
+"""Executions that frameworks run: the rules of each, which restrict a space before anything is searched."""
